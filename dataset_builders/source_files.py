@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from dataset_builders.errors import BadInput, Problems, clip
+from dataset_builders.schema import LETTERS
 
 ORIGIN_MARKER = "medprobe-origin.json"
 """A file in a source folder that says what it is: phantoms write `{"origin": "phantom"}`. Without it a source is real."""
@@ -190,6 +192,25 @@ def check_text(text: str, entry: SourceEntry, field: str) -> str:
         entry.wrong(f'field "{field}" holds a broken character')
         return ""
     return text
+
+
+LETTER = r"\s*\(?{}\s*{}\s*"
+"""The mark of an option before its text: `A:`, `(A)`, `A.`."""
+
+
+def without_letters(options: Sequence[str]) -> tuple[str, ...]:
+    """The options without the letters that some sources write before each (` A:glioma`); letters follow the position.
+
+    A letter and a colon are always a mark. With `.` or `)` they are one where every option has its own: `A. fumigatus` is a name.
+
+    >>> without_letters([" A:glioma", "B: cyst"]), without_letters(["A. fumigatus", "C. albicans"])
+    (('glioma', 'cyst'), ('A. fumigatus', 'C. albicans'))
+    """
+    lettered = list(zip(LETTERS, options, strict=False))
+    for sign in (r"\)", r"\."):
+        if all(re.match(LETTER.format(letter, sign), option) for letter, option in lettered):
+            return tuple(re.sub("^" + LETTER.format(letter, sign), "", option) for letter, option in lettered)
+    return tuple(re.sub("^" + LETTER.format(letter, ":"), "", option) for letter, option in lettered)
 
 
 def stays_inside(name: str) -> bool:

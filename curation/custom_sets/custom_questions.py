@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,12 @@ from curation.images.image_table import cell_text, need_columns, read_any
 from dataset_builders.contents.pseudonyms import one_spelling
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.schema import LETTERS
-from dataset_builders.source_files import stays_inside
+from dataset_builders.source_files import stays_inside, without_letters
 
 T = TypeVar("T")
 QUESTION_REMEDY = (
     "A question has the columns image, question, answer (a letter, or the option's text) and its options: option_A, option_B ..., "
-    "or a list in `options`."
+    "or in `options` a list, or an object by letters."
 )
 
 
@@ -61,10 +62,10 @@ def read_questions(path: Path, kind_column: str | None = None) -> list[CustomQue
     def read(row: dict[str, Any]) -> CustomQuestion | str:
         image, question, answer = (cell_text(row[name]) for name in needed[:3])
         options = _options(row)
-        index = _answer_index(answer, options)
-        if wrong := _wrong(image, question, options):
+        wrong = _wrong(image, question, options)
+        if wrong or isinstance(options, str):
             return wrong
-        if index is None:
+        if (index := _answer_index(answer, options)) is None:
             return f"its answer {answer!r} is neither the letter nor the text of one option, or means two"
         kind, group = cell_text(row[kind_column]) if kind_column else "", one_spelling(cell_text(row.get("group")))
         return CustomQuestion(image, question, options, index, kind, group)
@@ -77,7 +78,8 @@ def read_fakes(path: Path) -> list[Fake]:
 
     def read(row: dict[str, Any]) -> Fake | str:
         question, options = cell_text(row.get("question")), _options(row)
-        return _wrong("-", question, options) or Fake(question, options)
+        wrong = _wrong("-", question, options)
+        return wrong if wrong or isinstance(options, str) else Fake(question, options)
 
     return _read(
         path, read, ("question",), "A fake question has the column question and its options, as other questions have."
@@ -113,30 +115,49 @@ def groups_of_images(questions: Iterable[CustomQuestion], path: Path) -> pd.Data
     return pd.DataFrame({"image": list(groups), "group": list(groups.values())})
 
 
-def _options(row: dict[str, Any]) -> tuple[str, ...]:
+def _options(row: dict[str, Any]) -> tuple[str, ...] | str:
+    """The options of a row without letters before them; in words what is wrong with them."""
     given = row.get("options")
-    if given is not None and not isinstance(given, (str, float)):
-        return tuple(cell_text(option) for option in given)
-    lettered = [(name[-1].upper(), row[name]) for name in row if re.fullmatch(r"(?i)(?:option|choice)_[a-z]", name)]
-    return tuple(text for _, value in sorted(lettered, key=lambda pair: pair[0]) if (text := cell_text(value)))
+    if isinstance(given, str) and given.strip()[:1] in ("[", "{"):  # a list in a cell of a CSV
+        try:
+            given = json.loads(given)
+        except ValueError:
+            return "has `options` that are not valid JSON"
+    if given is None or isinstance(given, (str, float)):
+        given = {name[-1]: row[name] for name in row if re.fullmatch(r"(?i)(?:option|choice)[ _]?[a-z]", name)}
+    if isinstance(given, dict):
+        texts = {str(letter).strip().upper(): text for letter, value in given.items() if (text := cell_text(value))}
+        if sorted(texts) != list(LETTERS[: len(texts)]):
+            return f"has options {', '.join(sorted(texts))}, not A, B, C ... in a row"
+        given = [texts[letter] for letter in sorted(texts)]
+    if any(not pd.api.types.is_scalar(option) for option in given):
+        return "has options that are not texts"
+    return without_letters([cell_text(option) for option in given])
 
 
-def _wrong(image: str, question: str, options: tuple[str, ...]) -> str:
+def _wrong(image: str, question: str, options: tuple[str, ...] | str) -> str:
     if not image or not question:
         return "has no image or no question"
     if not stays_inside(image):
         return f"the image name {image!r} leaves its folder"
+    if isinstance(options, str):
+        return options
     if not 2 <= len(options) <= 25 or not all(options):
-        return f"has {len(options)} options, not 2 to 25"
+        return f"has {len(options)} options, not 2 to 25" if all(options) else "has an option without a text"
     if len({option.casefold() for option in options}) < len(options):
         return "gives the same option twice"
     return ""
 
 
 def _answer_index(answer: str, options: tuple[str, ...]) -> int | None:
-    """The option that an answer names by its letter or its text; None where neither does, or they name two."""
-    letter = re.fullmatch(r"\(?([A-Za-z])[).:]?", answer)
-    at = LETTERS.index(letter[1].upper()) if letter else len(options)
-    by_text = [index for index, option in enumerate(options) if option.casefold() == answer.casefold()]
-    named = {*by_text, *([at] if at < len(options) else [])}
+    """The option that an answer names by its letter, its text or both; None where none is named, or two are."""
+    match = re.fullmatch(r"\(?([A-Za-z])(?:[).:]\s*(.*))?", answer)
+    at = LETTERS.index(match[1].upper()) if match else len(options)
+    by_text = {index for index, option in enumerate(options) if option.casefold() == answer.casefold()}
+    by_letter = (
+        {at}
+        if match and at < len(options) and (match[2] or options[at]).casefold() == options[at].casefold()
+        else set()
+    )
+    named = by_text | by_letter
     return named.pop() if len(named) == 1 else None

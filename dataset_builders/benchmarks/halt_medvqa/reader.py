@@ -13,7 +13,7 @@ from typing import Any
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, own_images
 from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import SourceEntry, needed_file, read_json
+from dataset_builders.source_files import SourceEntry, needed_file, read_json, without_letters
 
 FILES = {"fake": "fake_qa_shuffle.json", "none": "pmc_vqa_nota1K.json", "swap": "swap_img_shuffle.json"}
 PAPER_COUNTS = {"fake": 542, "none": 1000, "swap": 817}
@@ -136,7 +136,7 @@ def _options(entry: SourceEntry, scenario: str) -> tuple[tuple[str, ...], int | 
     texts = SourceEntry(given, entry.file, entry.name, entry.problems)
     options = tuple(texts.text(letter) for letter in given)
     if scenario == "none":
-        options = tuple(re.sub(rf"^{letter}\s*:\s*", "", text) for letter, text in zip(given, options, strict=True))
+        options = without_letters(options)
     letter = entry.text(right)
     entry.ok = entry.ok and texts.ok
     if not entry.ok:

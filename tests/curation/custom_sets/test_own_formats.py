@@ -2,6 +2,7 @@
 
 import csv
 import json
+import random
 import re
 from collections import Counter
 from pathlib import Path
@@ -19,6 +20,8 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from tests.curation.commands import curate
 from tests.curation.model_server import model_server
+from tests.helpers import write_lines
+from tests.sampling import few
 
 ORGANS = ("brain", "chest", "knee")
 
@@ -119,6 +122,37 @@ def test_ones_own_questions_become_fake_none_and_swap(images, questions, tmp_pat
         assert max(letters.values()) - min(letters.values()) <= 2  # no letter pays
     images_of_swaps = rows[rows["scenario"] == "swap"]["image_id"].value_counts()
     assert images_of_swaps.max() <= 9
+
+
+@pytest.mark.parametrize("seed", few(range(40), 10))
+def test_every_way_to_write_options_gives_the_same_question(seed, tmp_path):
+    rng = random.Random(seed)
+    texts = rng.sample(
+        ["glioma", "A. fumigatus", "cyst", "2 cm", "(C) fold", "None of these", "Bone: left"], rng.randrange(2, 6)
+    )
+    right = rng.randrange(len(texts))
+    mark = rng.choice(["", " {}:", "{}: ", "({}) ", "{}. "])
+    marked = [f"{mark.format(letter)}{text}" for letter, text in zip("ABCDE", texts, strict=False)]
+    answer = rng.choice(["ABCDE"[right], "abcde"[right], texts[right], f"{'ABCDE'[right]}: {texts[right]}"])
+    if answer in "ABCDEabcde" and answer.casefold() in (text.casefold() for text in texts):
+        return
+    row = {"image": "x.png", "question": "Which?", "answer": answer}
+    letters = dict(zip(rng.choice(["ABCDE", "abcde"]), marked, strict=False))
+    shuffled = dict(rng.sample(list(letters.items()), len(letters)))
+    ways = [{"options": marked}, {"options": letters}, {"options": shuffled}, {"options": letters | {"F": None}}]
+    ways += [{f"{name}{letter}": text for letter, text in shuffled.items()} for name in ("option_", "Choice ")]
+    for way in ways:
+        write_lines(tmp_path / "q.jsonl", [row | way])
+        given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in way.items()}
+        pd.DataFrame([row | given]).to_csv(tmp_path / "q.csv", index=False)
+        for file in ("q.jsonl", "q.csv"):
+            (question,) = read_questions(tmp_path / file)
+            assert (question.options, question.answer) == (tuple(texts), right), (way, file)
+    del letters[next(iter(letters))]
+    for wrong in ({"options": letters}, {"options": [{"text": text} for text in texts]}):
+        write_lines(tmp_path / "q.jsonl", [row | wrong])
+        with pytest.raises(BadInput, match=r"in a row|not texts"):
+            read_questions(tmp_path / "q.jsonl")
 
 
 def test_fake_questions_of_ones_own_need_no_model(images, questions, tmp_path):
