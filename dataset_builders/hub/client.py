@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dataset_builders.errors import BadInput, Unavailable
@@ -49,7 +50,22 @@ def connect(token: str | None = None) -> HfApi:
     """A client of the Hub at `endpoint()`."""
     from huggingface_hub import HfApi
 
-    return HfApi(endpoint=endpoint(), token=token, library_name="medprobe")
+    sent_token = False if token is None and _AS_ANYONE.get() else token
+    return HfApi(endpoint=endpoint(), token=sent_token, library_name="medprobe")
+
+
+_AS_ANYONE: ContextVar[bool] = ContextVar("as_anyone", default=False)
+
+
+@contextmanager
+def as_anyone() -> Iterator[None]:
+    """Within this, `connect()` sends no token of this machine: what a stranger names is read as anybody may read it, so that no answer
+    depends on what is private."""
+    before = _AS_ANYONE.set(True)
+    try:
+        yield
+    finally:
+        _AS_ANYONE.reset(before)
 
 
 def connect_with_token(token: str | None = None) -> HfApi:
@@ -85,6 +101,15 @@ def check_repo_id(repo_id: str) -> None:
         reason = _one_line(str(error))
     if reason:
         raise BadInput(f"{repo_id}: is not a Hub repository id, such as medlab/mediconfusion ({reason}).")
+
+
+def is_repo_id(text: str) -> bool:
+    """True for ORG/NAME as the Hub allows it."""
+    try:
+        check_repo_id(text)
+    except BadInput:
+        return False
+    return True
 
 
 @contextmanager

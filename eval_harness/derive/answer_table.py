@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ ANSWERS_SCHEMA = pa.schema(
 JUDGE_SCHEMA = pa.schema([("question_id", pa.string()), ("sample", pa.int32()), ("reply", pa.string())])
 """Columns of `judge.parquet`: the judge model's verbatim reply about an answer."""
 COLUMNS: list[str] = ANSWERS_SCHEMA.names
+Record = dict[str, Any]
 ROWS = 4096
 """Rows per row group: 64 MB at 16 kB of reasoning per answer."""
 
@@ -114,15 +116,28 @@ def frame_of(table: pa.Table | bytes) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(column.to_pylist(), dtype=object) for name, column in columns})
 
 
+def written_anew(rows: Iterable[Record], schema: pa.Schema, sink: io.BytesIO) -> Iterator[Record]:
+    """Write rows to `sink` as `answers_bytes` does, in their order, and pass each on: what is read of a stranger's file is kept so, never
+    its own bytes, of which another reader may make something else."""
+    remaining = iter(rows)
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        while group := list(islice(remaining, ROWS)):
+            writer.write_table(_table({name: [row[name] for row in group] for name in schema.names}, schema))
+            yield from group
+
+
 def _parquet(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
     """The rows as Parquet, in row groups of ROWS, so that long texts are never all in memory twice."""
     buffer = io.BytesIO()
     with pq.ParquetWriter(buffer, schema, compression="zstd") as writer:
         for start in range(0, max(1, len(frame)), ROWS):
             part = frame.iloc[start : start + ROWS]
-            columns = {name: [_plain(value) for value in part[name].tolist()] for name in schema.names}
-            writer.write_table(pa.table(columns, schema=schema))
+            writer.write_table(_table({name: part[name].tolist() for name in schema.names}, schema))
     return buffer.getvalue()
+
+
+def _table(columns: Mapping[str, list[Any]], schema: pa.Schema) -> pa.Table:
+    return pa.table({name: [_plain(value) for value in values] for name, values in columns.items()}, schema=schema)
 
 
 def _plain(value: Any) -> Any:

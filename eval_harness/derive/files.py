@@ -58,17 +58,16 @@ class Sent(NamedTuple):
 def read_readings(
     folder: Path,
     columns: Sequence[str] = ("response",),
-    derived: Path | None = None,
     question_ids: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """`question_id, sample, choice, status, rule` of a result's folder, with these columns of its answers (None where one is missing).
 
-    `derived`: the folder of the readings, if it is another one. `question_ids`: only answers to these questions, without reading the rest.
+    `question_ids`: only answers to these questions, without reading the rest.
     Raises OSError or ValueError where the files are not there or cannot be read.
     """
     keys = ["question_id", "sample"]
     wanted = None if question_ids is None else pc.field("question_id").isin(list(question_ids))
-    readings = frame_of(pq.read_table((derived or folder) / READINGS, filters=wanted))
+    readings = frame_of(pq.read_table(folder / READINGS, filters=wanted))
     answers = frame_of(pq.read_table(folder / ANSWERS, columns=[*keys, *columns], filters=wanted))
     joined = readings.merge(answers, on=keys, how="left", sort=False)
     for name in columns:

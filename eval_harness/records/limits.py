@@ -14,8 +14,9 @@ from dataset_builders.errors import BadInput
 
 MOST_SAMPLES = 10_000
 """Maximum samples (or option orders) per question."""
-MOST_ANSWERS = 1_000_000
-"""Maximum answers of a run: ProbMed's 57,132 questions with 17 samples, MediConfusion's 352 with 2,840."""
+MOST_ANSWERS = 400_000
+"""Maximum answers of a run, as many as are read within LARGE_MEMORY: ProbMed's 57,132 questions with 7 samples, MediConfusion's 352 with
+1,136."""
 BYTES_PER_ANSWER = 16 << 10
 """Average bytes per answer in a file: about 4,000 tokens of answer and reasoning. Individual answers may be longer."""
 FLOOR = 64 << 20
@@ -30,8 +31,10 @@ FREE_BYTES = 64 << 10
 """Maximum total bytes of the fields of a run.json."""
 LARGEST_NUMBER = 1 << 64
 """Maximum of numbers in free fields: seeds have up to 64 bits, and readers of JSON and tables accept no larger ones."""
-MEMORY = 2 << 30
-"""Maximum memory in bytes for reading a submission, beyond the process's initial memory."""
+MEMORY, LARGE_MEMORY = 384 << 20, 1536 << 20
+"""Maximum memory in bytes for reading a submission, beyond the libraries; a large one is read alone, so that three fit in 2.5 GB."""
+LARGE_ROWS, LARGE_FILE = 10_000, 16 << 20
+"""Answers, and bytes of the files, from which a submission is large."""
 
 
 @dataclass(frozen=True)
@@ -45,32 +48,40 @@ class Limits:
     file: int
     unpacked: int
     cpu_seconds: int
+    memory: int = MEMORY
 
     @property
     def wall_seconds(self) -> int:
         return 120 + 4 * self.cpu_seconds
 
     def __str__(self) -> str:
-        return f"{MEMORY >> 20:,} MB of memory and {self.cpu_seconds:,} s of computing"
+        return f"{self.memory >> 20:,} MB of memory and {self.cpu_seconds:,} s of computing"
 
 
-def limits_for(questions: int, samples: int = 1) -> Limits:
-    """The limits for a number of questions. Raises BadInput for more samples, or more answers in total, than a store accepts."""
+def limits_for(questions: int, samples: int = 1, size: int = 0) -> Limits:
+    """The limits for a number of questions. `size`: bytes of the files. Raises BadInput for more samples, or more answers in total, than a
+    store accepts."""
     if not 1 <= samples <= MOST_SAMPLES:
         raise BadInput(f"{samples:,} samples of each question: a store takes from 1 to {MOST_SAMPLES:,}.")
     rows = questions * samples
     if rows > MOST_ANSWERS:
         raise BadInput(
             f"{questions:,} questions with {samples:,} samples each are {rows:,} answers: a store takes at most {MOST_ANSWERS:,}. "
-            "Ask fewer samples."
+            f"Ask at most {max(1, MOST_ANSWERS // questions):,} samples, or fewer questions."
         )
     unpacked = min(MOST_UNPACKED, FLOOR + rows * BYTES_PER_ANSWER)
     seconds = 20 + questions // 1_500 + rows // 1_000 + unpacked // (8 << 20)
-    return Limits(rows, min(MAX_FILE, unpacked), unpacked, seconds)
+    return Limits(rows, min(MAX_FILE, unpacked), unpacked, seconds, _memory_for(rows, size))
 
 
-FIRST_LOOK = Limits(rows=0, file=MAX_RUN, unpacked=MAX_RUN, cpu_seconds=120)
-"""Limits for reading run.json and the dataset that it names, before the number of expected answers is known."""
+def first_look(size: int = 0) -> Limits:
+    """The limits for reading run.json and the dataset that it names, before the number of expected answers is known. `size`: bytes of the
+    files, which the process holds meanwhile."""
+    return Limits(rows=0, file=MAX_RUN, unpacked=MAX_RUN, cpu_seconds=30, memory=_memory_for(0, size))
+
+
+def _memory_for(rows: int, size: int) -> int:
+    return LARGE_MEMORY if rows > LARGE_ROWS or size > LARGE_FILE else MEMORY
 
 
 def wrong_sizes(run: Mapping[str, Any], most: int = FREE_BYTES) -> Iterator[str]:

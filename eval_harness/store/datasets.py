@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from dataset_builders.errors import BadInput, clip
+from dataset_builders.errors import BadInput, Unavailable, clip
 from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of
+from dataset_builders.hub.client import as_anyone, is_repo_id, status_of
 from dataset_builders.hub.commits import is_released
 from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.records.result import Benchmark
-from eval_harness.store.scan import REPOSITORY
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
-MAX_DATASET = 512 << 20
+MAX_DATASET = 64 << 20
 """Maximum bytes of text in a dataset that a submission names; ProbMed has about 3 MB."""
 
 
@@ -79,28 +80,44 @@ def dataset_for(
     if dataset is not None:
         return dataset
     repo, revision = benchmark.repo or "", benchmark.revision or ""
-    if not REPOSITORY.fullmatch(repo) or not COMMIT.fullmatch(revision):
+    if not is_repo_id(repo) or not COMMIT.fullmatch(revision):
         raise BadInput(
             f"names no dataset revision on the Hub (repo {clip(repo)}, revision {clip(revision)}); evaluate on a published dataset, or "
             "name the dataset with --data"
         )
-    ours = owner is not None and repo.split("/")[0] == owner and is_released(repo, revision)
-    if not ours:
-        _check_sizes(repo, revision)
-    repository = open_repository(repo, revision)
-    if repository.name != benchmark.name or benchmark.split not in repository.splits:
+    try:
+        with nullcontext() if of_this_machine else as_anyone():
+            ours = owner is not None and repo.split("/")[0] == owner and is_released(repo, revision)
+            if not ours:
+                _check_sizes(repo, revision)
+            repository = open_repository(repo, revision)
+            if repository.name != benchmark.name or benchmark.split not in repository.splits:
+                splits = clip(", ".join(repository.splits))
+                raise BadInput(
+                    f"{repo} holds {clip(repository.name)} ({splits}), not {benchmark.name} {benchmark.split}"
+                )
+            return dataset_of(repository, benchmark.split, ours)
+    except Unavailable as error:
+        if (
+            of_this_machine or status_of(error) != 401
+        ):  # so the Hub answers who is not signed in, also where there is nothing
+            raise
         raise BadInput(
-            f"{repo} holds {repository.name} ({', '.join(repository.splits)}), not {benchmark.name} {benchmark.split}"
-        )
-    return dataset_of(repository, benchmark.split, ours)
+            f"the dataset {repo} is not one that everybody can read at {revision[:12]}. Make it public, or ask the store's owner to "
+            "vouch for it"
+        ) from None
 
 
 def vouched_dataset(benchmark: Benchmark, data: Sequence[str]) -> Dataset | None:
-    """The first of `data` (folders or Hub repositories, all of them trusted) that has the benchmark's split, or None."""
-    for where in data:
-        repository = open_repository(where)
-        if repository.name == benchmark.name and benchmark.split in repository.splits:
-            return dataset_of(repository, benchmark.split, ours=True)
+    """The first of `data` (folders or Hub repositories, all of them trusted) that has the benchmark's split, or None. Raises Unavailable
+    where one cannot be read, which is no fault of who submits."""
+    try:
+        for where in data:
+            repository = open_repository(where)
+            if repository.name == benchmark.name and benchmark.split in repository.splits:
+                return dataset_of(repository, benchmark.split, ours=True)
+    except BadInput as error:
+        raise Unavailable(str(error)) from error
     return None
 
 

@@ -8,6 +8,7 @@ contains no numbers that could be wrong: all are derived here. See also: the sou
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, Unavailable, clip, first_misfit
 from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of, is_released_set
+from dataset_builders.hub.client import is_repo_id
 from dataset_builders.hub.commits import is_released
 from eval_harness.answer_files.predictions import checked_rows
 from eval_harness.answer_files.untrusted import (
@@ -28,11 +30,11 @@ from eval_harness.answer_files.untrusted import (
     parse_object,
     printable,
 )
-from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA, answer_frame
+from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA, answer_frame, written_anew
 from eval_harness.derive.derivation import derive, derived_files, key_of
 from eval_harness.derive.files import ANSWERS, JUDGE, RUN, Sent
 from eval_harness.derive.metrics import NoScore, headline
-from eval_harness.records.limits import FIRST_LOOK, MAX_FILE, MAX_RUN, Limits, limits_for
+from eval_harness.records.limits import MAX_FILE, MAX_RUN, Limits, first_look, limits_for
 from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.run import RunRecord
 from eval_harness.records.run_checks import wrong_run
@@ -40,36 +42,49 @@ from eval_harness.store import sandbox
 from eval_harness.store.checks import asked_in_part, doubts, not_reproduced
 from eval_harness.store.datasets import Dataset, Find
 from eval_harness.store.likeness import digests_of
-from eval_harness.store.submission import Submission, row_digest, submission_id
+from eval_harness.store.submission import SAID, Submission, row_digest, submission_id
 
 JUDGE_ROW = ("question_id", "sample", "reply")
 
 
 def examined(sent: Sent, find: Find) -> Submission:
     """Run `examine` in a process of its own, within the limits for answers to these questions. Raises BadInput as `examine` does."""
-    return sandbox.call(FIRST_LOOK, examine, sent, find)
+    return sandbox.call(first_look(_size(sent)), examine, sent, find)
+
+
+def _size(sent: Sent) -> int:
+    return sum(len(content) for content in sent.named().values())
 
 
 def examine(sent: Sent, find: Find) -> Submission:
     """Examine a submission: read its files, derive every number, and flag what a person should look at. All problems are in `problems`.
+
+    What was read is written anew: `sent` of the submission holds our own bytes with the same rows, and is all that a store keeps.
     `find`: looks up the dataset of a run's `benchmark` record.
 
     Reads untrusted files: call it only in the sandbox (`examined`). Raises BadInput if nothing can be derived.
     """
     run = parsed_run(sent.run)
-    wrong = list(wrong_run(run))
+    kept_run, wrong = run.to_json().encode(), list(wrong_run(run))
+    if run.benchmark.repo is not None and not is_repo_id(run.benchmark.repo):
+        wrong.append(f"benchmark.repo {clip(run.benchmark.repo)} is not a repository of the Hub (ORG/NAME)")
     try:
         dataset = find(run.benchmark)
         run = run.model_copy(update={"benchmark": run.benchmark.model_copy(update={"validated": dataset.validated})})
         # Limits follow from the dataset that run.json names, not from any size that a file claims.
-        limits, problems = limits_for(len(dataset.questions), run.request.samples), ProblemList()
+        limits, problems = limits_for(len(dataset.questions), run.request.samples, _size(sent)), ProblemList()
         sandbox.go_on_within(limits)
-        rows, answers_digest = _read(sent.answers, limits)
-        questions = _questions(run.benchmark, rows, dataset)
-        checked = checked_rows(rows, questions, run.request.samples, run.method.name, problems)
+        rows = _Rows(ANSWERS, sent.answers, ANSWERS_SCHEMA, limits)
+        # Nothing is derived from reasoning, which may be most of a file.
+        scored = ((where, {**row, "reasoning": None}) for where, row in rows)
+        checked = checked_rows(scored, dataset.questions, run.request.samples, run.method.name, problems)
+        questions = _questions(run.benchmark, rows.asked, dataset)
         answers = answer_frame(checked)
-        replies, replies_digest = _replies(run, sent.judge, limits, answers, problems)
-        key = key_of(sent, fingerprint_of(questions), facets_digest(questions))
+        judged = None if sent.judge is None else _Rows(JUDGE, sent.judge, JUDGE_SCHEMA, limits, JUDGE_ROW)
+        replies = _replies(run, judged, answers, problems)
+        # Other readers may make something else of a stranger's bytes (they hang, or lose rows): none of them is kept.
+        kept = Sent(kept_run, rows.written(), judged and judged.written())
+        key = key_of(kept, fingerprint_of(questions), facets_digest(questions))
         derived = derive(run, answers, questions, replies, key)
         wrong += not_reproduced(run, questions, answers)
     except Unavailable:
@@ -78,8 +93,8 @@ def examine(sent: Sent, find: Find) -> Submission:
         raise BadInput("; ".join([*wrong, str(error)])) from None
     flags = [*_dataset_flags(run.benchmark, dataset, questions), *doubts(derived.result, questions, derived.readings)]
     return Submission(
-        run_id=submission_id(run, hashlib.sha256((answers_digest + replies_digest).encode()).hexdigest()),
-        sent=sent,
+        run_id=submission_id(run, _digest_of(rows, judged)),
+        sent=kept,
         result=derived.result,
         derived=derived_files(derived),
         digests=digests_of(derived.readings, questions),
@@ -111,50 +126,81 @@ def parsed_run(content: bytes) -> RunRecord:
         raise BadInput(printable(f"run.json: {error}")) from None
 
 
-def _rows(content: bytes, name: str, schema: pa.Schema, limits: Limits) -> Iterator[Record]:
-    """The rows of a file. Raises BadInput if it exceeds the limits."""
-    if len(content) > limits.file:
-        raise BadInput(f"{name} has {len(content):,} bytes, and these answers take at most {limits.file:,}")
-    return parquet_rows(content, most_bytes=limits.unpacked, most_rows=limits.rows, name=name, schema=schema)
+class _Rows:
+    """The rows of an untrusted Parquet file with exactly the columns of `schema`, read once: each is digested and written anew on the way.
 
+    `said`: the columns that the digest covers. `asked`: the questions of the rows that were read.
+    """
 
-def _read(content: bytes, limits: Limits) -> tuple[list[Placed], str]:
-    """The rows of answers.parquet without the reasoning, from which nothing is derived, and a digest of the full contents."""
-    name = "answers.parquet"
-    rows: list[Placed] = []
-    digests: list[bytes] = []
-    for number, row in enumerate(_rows(content, name, ANSWERS_SCHEMA, limits), 1):
+    def __init__(
+        self, name: str, content: bytes, schema: pa.Schema, limits: Limits, said: Sequence[str] = SAID
+    ) -> None:
+        self.name, self.content, self.schema, self.limits, self.said = name, content, schema, limits, said
+        self.asked: set[str] = set()
+        self._digests: list[bytes] = []
+        self._sink = io.BytesIO()
+
+    def __iter__(self) -> Iterator[Placed]:
+        """(where, row) in the file's order. Raises BadInput if the file exceeds the limits."""
+        self._check_size(self.content)
+        limits = self.limits
+        rows = parquet_rows(
+            self.content, most_bytes=limits.unpacked, most_rows=limits.rows, name=self.name, schema=self.schema
+        )
+        for number, row in enumerate(written_anew(map(self._as_kept, rows), self.schema, self._sink), 1):
+            yield f"{self.name}, row {number}", row
+
+    def _as_kept(self, row: Record) -> Record:
         if not isinstance(row["question_id"], str):
-            raise BadInput(f"{name}, row {number}: has no question_id")
-        digests.append(row_digest(row))
-        rows.append((f"{name}, row {number}", {**row, "reasoning": None}))
-    return rows, hashlib.sha256(b"".join(sorted(digests))).hexdigest()
+            raise BadInput(f"{self.name}: a row has no question_id")
+        if "response" in row:
+            row["response"] = row["response"] or ""
+        self.asked.add(row["question_id"])
+        self._digests.append(row_digest(row, self.said))
+        return row
+
+    def digest(self) -> str:
+        """A digest of what the rows say, whatever their order."""
+        return hashlib.sha256(b"".join(sorted(self._digests))).hexdigest()
+
+    def written(self) -> bytes:
+        """The file as it was written anew. Raises BadInput if it exceeds the limits, in which it has to be read again."""
+        content = self._sink.getvalue()
+        self._check_size(content)
+        return content
+
+    def _check_size(self, content: bytes) -> None:
+        if len(content) > self.limits.file:
+            raise BadInput(
+                f"{self.name} takes {len(content):,} bytes, and these answers take at most {self.limits.file:,}"
+            )
 
 
-def _replies(
-    run: RunRecord, content: bytes | None, limits: Limits, answers: pd.DataFrame, problems: ProblemList
-) -> tuple[pd.DataFrame | None, str]:
+def _replies(run: RunRecord, judged: _Rows | None, answers: pd.DataFrame, problems: ProblemList) -> pd.DataFrame | None:
     """The judge's replies; a reply about an unknown answer is a problem."""
-    if content is None:
-        return None, ""
+    if judged is None:
+        return None
     if run.method.judge is None:
         raise BadInput("judge.parquet: the run names no judge (method.judge)")
     asked = set(zip(answers["question_id"], answers["sample"], strict=True))
-    rows = list(_rows(content, "judge.parquet", JUDGE_SCHEMA, limits))
-    for number, row in enumerate(rows, 1):
-        if (row["question_id"], row["sample"]) not in asked:
-            problems.add(f"judge.parquet, row {number}", "is about no answer of the run")
-    if len({(row["question_id"], row["sample"]) for row in rows}) < len(rows):
-        problems.add("judge.parquet", "holds two replies about one answer")
-    digest = hashlib.sha256(b"".join(sorted(row_digest(row, JUDGE_ROW) for row in rows))).hexdigest()
-    return pd.DataFrame(rows, columns=list(JUDGE_ROW)), digest
+    replies: dict[tuple[str, int], Record] = {}
+    for where, row in judged:
+        key = row["question_id"], row["sample"]
+        if key not in asked or key in replies:
+            problems.add(where, "is about no answer of the run, or about one that has a reply")
+        replies[key] = row
+    return pd.DataFrame(list(replies.values()), columns=list(JUDGE_ROW))
 
 
-def _questions(said: Benchmark, rows: Sequence[Placed], dataset: Dataset) -> pd.DataFrame:
+def _digest_of(rows: _Rows, judged: _Rows | None) -> str:
+    """The digest of what was answered and replied."""
+    return hashlib.sha256((rows.digest() + (judged.digest() if judged else "")).encode()).hexdigest()
+
+
+def _questions(said: Benchmark, asked: set[str], dataset: Dataset) -> pd.DataFrame:
     """The questions of a run. Raises BadInput if its statements about them are wrong."""
     questions = dataset.questions
     if said.selection is not None:
-        asked = {row["question_id"] for _, row in rows}
         questions = questions[questions["question_id"].isin(asked)].reset_index(drop=True)
     problems = list(_wrong_benchmark(said, dataset, questions))
     if problems:

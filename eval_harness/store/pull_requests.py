@@ -1,14 +1,19 @@
 """Pull requests to a results store on the Hub: examine the files that they add, comment, and add those without problems to main.
 
 A pull request may add `run.json`, `answers.parquet` and `judge.parquet` of one result, nothing else. They are downloaded as they are in one
-commit of it; when they are clean, exactly these bytes and what was derived from them are committed to main in one commit, and the pull
-request is commented on and closed. It is never merged, which could take a later push. Safe to run twice and in parallel: whichever finds
-the files on main already only closes. See also: what is examined (`examine.py`).
+commit of it; when they are clean, their rows, written anew, and what was derived from them are committed to main in one commit, and the
+pull request is commented on and closed. It is never merged, which could take a later push. Safe to run twice and in parallel: whichever
+finds the files on main already only closes. See also: what is examined (`examine.py`).
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import re
+import shlex
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +25,7 @@ from dataset_builders.hub.client import hub_errors, quiet, with_retries
 from eval_harness.answer_files.untrusted import printable_lines
 from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, SENT, Sent
 from eval_harness.records.limits import MAX_FILE, MAX_RUN
+from eval_harness.records.result import DERIVE_VERSION
 from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, WITHDRAWN, Acceptance, now
 from eval_harness.store.checks import Published
 from eval_harness.store.datasets import dataset_for
@@ -28,6 +34,7 @@ from eval_harness.store.folder import duplicate_submissions
 from eval_harness.store.hub import acceptance_at, commit_to_main, fetched, files_at, is_there, open_pulls
 from eval_harness.store.likeness import Digests
 from eval_harness.store.notes import NOTE, wrong_note
+from eval_harness.store.sandbox import within
 from eval_harness.store.submission import Submission
 
 if TYPE_CHECKING:
@@ -41,6 +48,8 @@ ADDED = re.compile(
     re.ASCII,
 )
 CLOSED = ("closed", "merged")
+PATIENCE = (2.5, 25.0, math.inf)
+"""Seconds for reading one submission in the rounds of `verify --all`: what takes long keeps none waiting that does not."""
 Word = Literal["added", "verified", "refused", "for a person", "closed already", "later", "failed"]
 
 
@@ -52,10 +61,12 @@ class VerifyResult:
     word: Word
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    """What the store's owner can do about it; it names their paths and datasets, so no comment holds it."""
 
     def __str__(self) -> str:
         lines = "".join(f"\n  {line}" for line in printable_lines([*self.reasons, *self.notes]))
-        return f"{self.what}: {self.word}{lines}"
+        return f"{self.what}: {self.word}{lines}" + "".join(f"\n  {command}" for command in self.commands)
 
 
 @dataclass(frozen=True)
@@ -88,12 +99,22 @@ class PullRequests:
     data: tuple[str, ...]
     with_questions: bool = False
     published: Published | None = None
+    patience: float = math.inf
+    """Seconds for reading one submission; what takes longer raises Unavailable, and nothing was found out about it."""
+    remembers: bool = False
+    """A pull request that was refused is not examined again before its next push."""
     _seen: dict[tuple[int, str], Digests | None] = field(default_factory=dict)
+    """Of each (pull request, commit) what it answers; None where that is refused, or takes too long to read."""
 
-    def pull(self, number: int, accept_flagged: bool = False) -> VerifyResult:
+    def pull(self, number: int, accepted: str | None = None) -> VerifyResult:
         """Examine one pull request and act on the verdict.
 
-        `accept_flagged`: a person has looked at its flags. Raises BadInput if the Hub does not let us.
+        Args:
+            number: of the pull request.
+            accepted: the commit whose flags a person has looked at; it is added in spite of them, or, if refused, without a comment.
+
+        Raises:
+            BadInput: if the Hub does not let us, or the pull request holds another commit by now.
         """
         what = f"{self.repo}@{number}"
         with quiet(), hub_errors(self.repo, f"verify pull request {number}", self.who):
@@ -101,13 +122,20 @@ class PullRequests:
             if details.status in CLOSED:
                 return VerifyResult(what, "closed already", (f"it is {details.status}",))
             head = str(self._head(f"refs/pr/{number}"))
+            if accepted is not None and head != accepted:
+                raise BadInput(
+                    f"{what}: holds the commit {head} by now, not {clip(accepted)}. Look at what was pushed: `medprobe verify {what}`."
+                )
+            if self.remembers and (refusal := self._refusal(details, head)) is not None:
+                return VerifyResult(what, "refused", refusal)
             try:
                 added = with_retries(lambda: self._added(head))
                 if added.note:
                     return self._note(what, details, added)
-                return self._result(what, details, added, accept_flagged)
+                return self._result(what, details, added, accepted is not None)
             except Refused as refused:
-                return self._comment(details, head, VerifyResult(what, "refused", refused.problems))
+                result = VerifyResult(what, "refused", refused.problems)
+                return result if accepted else self._comment(details, head, result)
 
     def refuse(self, number: int, reason: str) -> VerifyResult:
         """Comment the reason and close a pull request. Raises BadInput if the Hub does not let us."""
@@ -186,18 +214,22 @@ class PullRequests:
                 raise BadInput(f"{self.repo}: the Hub sent another {path} than it lists. Run this again.")
         return files
 
-    def _examined(self, added: Added) -> Submission:
+    def _examined(self, added: Added, patience: float) -> Submission:
         files = self._files(added)
         sent = Sent(*(files.get(f"{added.folder}/{name}", b"" if name != JUDGE else None) for name in SENT))  # type: ignore[arg-type]
         try:
-            return examined(sent, partial(dataset_for, data=self.data, owner=self.repo.split("/")[0]))
+            with within(patience):
+                return examined(sent, partial(dataset_for, data=self.data, owner=self.repo.split("/")[0]))
         except Unavailable:
             raise  # nothing was found out about the submission
         except BadInput as error:
             raise Refused(str(error)) from None
 
     def _result(self, what: str, details: DiscussionWithDetails, added: Added, accept_flagged: bool) -> VerifyResult:
-        submission, author = self._examined(added), str(details.author)
+        began, self._seen[details.num, added.head] = time.monotonic(), None
+        submission, author = self._examined(added, self.patience), str(details.author)
+        # A copy takes about as long to read as what it is a copy of; an older submission that takes much longer is not waited for.
+        patience = min(self.patience, max(PATIENCE[0], 5 * (time.monotonic() - began)))
         self._seen[details.num, added.head] = submission.digests
         if submission.folder != added.folder:
             submission.problems.append(
@@ -208,13 +240,11 @@ class PullRequests:
         main = self._head()
         if main and with_retries(lambda: is_there(self.api, self.repo, main, submission.files())):
             return self._close(details, added.head, VerifyResult(what, "added", notes=("it was on main already",)))
-        flags = [*submission.flags, *self._duplicates(submission, details)]
+        flags = [*submission.flags, *self._duplicates(submission, details, patience)]
         notes = (f"{submission.result.model.name} on {submission.result.benchmark.name}", *submission.notes)
         if flags and not accept_flagged:
-            accept = f"`medprobe accept {what}` adds it, `medprobe refuse {what} --reason ...` closes it"
-            return self._comment(
-                details, added.head, VerifyResult(what, "for a person", tuple(flags), (accept.replace("`", ""),))
-            )
+            result = VerifyResult(what, "for a person", tuple(flags), commands=self._commands(what, added.head))
+            return self._comment(details, added.head, result)
         acceptance = Acceptance(
             account=author,
             accepted_at=now(),
@@ -245,10 +275,19 @@ class PullRequests:
         self._add(details, added.folder, content, {})
         return self._close(details, added.head, VerifyResult(what, "added", notes=(f"added {path}",)))
 
-    def _duplicates(self, submission: Submission, details: DiscussionWithDetails) -> list[str]:
+    def _commands(self, what: str, head: str) -> tuple[str, str]:
+        """The commands that add or close a flagged pull request, to be copied as they are."""
+        options = [word for data in self.data for word in ("--data", data)]
+        options += ["--with-questions"] if self.with_questions else []
+        return (
+            f"to add it: {shlex.join(['medprobe', 'accept', what, '--commit', head, *options])}",
+            f"to close it: {shlex.join(['medprobe', 'refuse', what, '--reason'])} ...",
+        )
+
+    def _duplicates(self, submission: Submission, details: DiscussionWithDetails, patience: float) -> list[str]:
         """Flags for results on main and older open pull requests that give nearly the same answers, and for names that look the same."""
         inside, main = f"results/{submission.result.benchmark.name}", self._head()
-        others = self._older(inside, details.num, str(details.author))
+        others = self._older(inside, details.num, str(details.author), patience)
         patterns = [f"{inside}/*/*/{name}" for name in (RESULT, ACCEPTANCE, WITHDRAWN)]
         folder = Path("no such store")  # where nothing was ever committed
         if main is not None:
@@ -261,22 +300,23 @@ class PullRequests:
 
         return duplicate_submissions(folder, submission, str(details.author), fetch, others, self.published)
 
-    def _older(self, inside: str, number: int, author: str) -> dict[str, tuple[str, Digests]]:
-        """Pull request -> (account, digests) of other accounts' about the same benchmark that were opened before and are open."""
+    def _older(self, inside: str, number: int, author: str, patience: float) -> dict[str, tuple[str, Digests]]:
+        """Pull request -> (account, digests) of other accounts' about the same benchmark that were opened before and are open. Nothing that
+        one of them does keeps this one from its verdict."""
         found: dict[str, tuple[str, Digests]] = {}
         for each in with_retries(lambda: list(open_pulls(self.api, self.repo))):
             if each.status == "draft" or each.num > number or each.author == author:
                 continue
             head = str(self._head(f"refs/pr/{each.num}"))
             if (each.num, head) not in self._seen:
-                digests = None  # of one that is refused
-                with suppress(Refused):
+                self._seen[each.num, head] = None
+                if self.remembers and self._refusal(self._details(each.num), head) is not None:
+                    continue
+                with suppress(Refused, BadInput):
                     added = with_retries(partial(self._added, head))
-                    if added.note or not added.folder.startswith(f"{inside}/"):
-                        continue
-                    other = self._examined(added)
-                    digests = None if other.problems else other.digests
-                self._seen[each.num, head] = digests
+                    if not added.note and added.folder.startswith(f"{inside}/"):
+                        other = self._examined(added, patience)
+                        self._seen[each.num, head] = None if other.problems else other.digests
             if (seen := self._seen[each.num, head]) is not None:
                 found[f"pull request {each.num}"] = (str(each.author), seen)
         return found
@@ -311,11 +351,25 @@ class PullRequests:
         with_retries(close, look=lambda: is_closed() or None)
         return result
 
+    def _refusal(self, details: DiscussionWithDetails, head: str) -> tuple[str, ...] | None:
+        """The problems for which this account refused a commit under the same circumstances; None if it did not."""
+        began = _text(head, VerifyResult("", "refused"), None, self._circumstances())
+        for event in details.events:
+            content = str(getattr(event, "content", ""))
+            if event.author == self.who and content.startswith(began):
+                return tuple(content.removeprefix(began).strip("\n`").split("\n"))
+        return None
+
+    def _circumstances(self) -> str:
+        """A digest of what a refusal depends on beside the commit; keyed, so that it tells nobody which datasets a verifier has."""
+        parts = json.dumps([self.api.token, DERIVE_VERSION, self.data])
+        return hashlib.sha256(parts.encode()).hexdigest()[:8]
+
     def _comment(
         self, details: DiscussionWithDetails, head: str, result: VerifyResult, headline: str | None = None
     ) -> VerifyResult:
         """Comment, but do not repeat the same text about the same commit."""
-        text = _text(head, result, headline)
+        text = _text(head, result, headline, self._circumstances())
         # The verifier that added it and one that finds it on main use other words; once is enough.
         known = text.split("\n")[0] if result.word == "added" else text
 
@@ -333,14 +387,14 @@ class PullRequests:
 
 
 HEADLINES = {
-    "added": "Verified: exactly these files were added to main, with the scores derived from them, so this pull request is closed.",
+    "added": "Verified: exactly these answers were added to main, with the scores derived from them, so this pull request is closed.",
     "refused": "Refused: nothing was added. Fix it and push to this pull request, or open another.",
     "for a person": "Its scores were derived, but the store's owner should look at this before it is added:",
 }
 
 
-def _text(head: str, result: VerifyResult, headline: str | None) -> str:
+def _text(head: str, result: VerifyResult, headline: str | None, circumstances: str) -> str:
     """The comment: untrusted text is put in a code block, in which there is no markup and no account is mentioned."""
     lines = printable_lines([line.replace("`", "'") for line in (*result.reasons, *result.notes)], 500)
     block = "\n\n```\n" + "\n".join(lines) + "\n```" if lines else ""
-    return f"{headline or HEADLINES[result.word]} (medprobe verify, commit {head[:12]}){block}"
+    return f"{headline or HEADLINES[result.word]} (medprobe verify {circumstances}, commit {head[:12]}){block}"

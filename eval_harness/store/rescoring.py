@@ -23,7 +23,7 @@ from eval_harness.answer_files.untrusted import parquet_rows
 from eval_harness.benchmarks import spec
 from eval_harness.derive.answer_table import frame_of
 from eval_harness.derive.derivation import key_of
-from eval_harness.derive.files import DERIVED, READINGS, RESULT
+from eval_harness.derive.files import READINGS, RESULT
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Result, read_result
 from eval_harness.store.datasets import Dataset, dataset_for
 from eval_harness.store.examine import examined, read_sent
@@ -100,8 +100,11 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
         return Rescored(name, headline, skipped=str(error))
     after = submission.result.model_copy(update={"provenance": before.provenance})
     changed, answers = _changed(folder, submission.derived[READINGS])
-    for file in DERIVED:  # result.json last
-        replace_file(folder / file, after.to_json().encode() if file == RESULT else submission.derived[file])
+    # What was sent is written as it was written anew, so that the key is of these files; result.json last.
+    for file, content in (
+        submission.sent.named() | dict(submission.derived) | {RESULT: after.to_json().encode()}
+    ).items():
+        replace_file(folder / file, content)
     for path_, content in submission.questions_file().items():
         if not (root / path_).exists():
             (root / path_).parent.mkdir(parents=True, exist_ok=True)
@@ -166,8 +169,13 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[Rescored]
             raise BadInput(f"{repo_id}: holds no results.")
         results = rescore_store(root, data, tell)
         written = [root / each.folder for each in results if each.written]
-        changed = [folder / name for folder in written for name in DERIVED]
-        changed += [path for path in root.glob("questions/*") if not (Path(copy) / path.relative_to(root)).exists()]
+        paths = [path for folder in (*written, root / "questions") for path in folder.glob("*")]
+        originals = {path: Path(copy) / path.relative_to(root) for path in paths}
+        changed = [
+            path
+            for path, original in originals.items()
+            if not original.exists() or original.read_bytes() != path.read_bytes()
+        ]
         if changed:
             files: dict[str, bytes | Path | None] = {path.relative_to(root).as_posix(): path for path in changed}
             with hub_errors(repo_id, "write the results that were derived again"):

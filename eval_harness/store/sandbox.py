@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib
+import math
 import os
 import pickle
 import signal
@@ -19,19 +20,23 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 from dataset_builders.errors import BadInput, Unavailable
-from eval_harness.records.limits import MEMORY, Limits
+from eval_harness.records.limits import LARGE_MEMORY, MEMORY, Limits
 
 P = ParamSpec("P")
 T = TypeVar("T")
-AT_ONCE, MOST_WAITING = 3, 50
-"""Maximum number of submissions read concurrently, and waiting."""
+QUICK_AT_ONCE, MOST_WAITING = 2, 50
+"""Maximum number of submissions read concurrently for their first QUICK_SECONDS, beside one that takes longer; and waiting."""
+QUICK_SECONDS = 5.0
+HOUR, SECONDS_AN_HOUR = 3600.0, 600.0
+"""Seconds for which the submissions of one client that take longer are read in an hour."""
 PER_CLIENT = 2
 """Submissions per client: one being read and one waiting. More would block other clients."""
 CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
@@ -41,36 +46,45 @@ class OverLimit(BadInput):
     """Reading exceeded its limits."""
 
 
-class SandboxError(RuntimeError):
-    """A defect of ours in the child; the message is its traceback."""
+class PutOff(Unavailable):
+    """Reading takes longer than it was given at first (`within`)."""
+
+
+class SandboxError(BadInput):
+    """Reading ended with an error that nobody foresaw. What was to be read is refused, and nothing else is: its traceback, which may
+    name paths, goes to standard error."""
 
 
 def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Call `function` (of a module, so that the child can import it) with these arguments within `limits`, and return its result.
 
     Arguments and result travel as pickles between our own processes; strangers' bytes are only ever read in the child. Raises what the
-    function raises where that is BadInput, OverLimit where it took too much memory or processor time, Unavailable where the clock stopped
-    it, SandboxError for any other error.
+    function raises where that is BadInput, OverLimit where it took too much memory or time, PutOff where it took longer than `within` says,
+    SandboxError, which is a BadInput as well, for any other error.
     """
     if not CAN_FORK:
         return function(*arguments, **named)
     ours, theirs = Pipe()
-    with ours:
+    deadline = time.monotonic() + _PATIENCE.get()
+    with ours, contextlib.ExitStack() as held:
         with theirs:
             _FORKER.fork(theirs, function.__module__)
         try:
             child = ours.recv()
         except EOFError:
-            raise SandboxError("the process that forks ended before it did") from None
+            raise Unavailable("the process that reads was ended from outside. Try again later.") from None
         try:
-            ours.send((limits, dict(os.environ), str(Path.cwd()), function, arguments, named))
-            word, value = "limits", cast("Any", limits)
-            while word == "limits":
-                limits = value
+            _grant(ours, limits, 0, deadline, held)
+            ours.send((dict(os.environ), str(Path.cwd()), function, arguments, named))
+            while True:
                 # Most of this time is spent waiting for the Hub or for this machine.
-                if not ours.poll(limits.wall_seconds):
-                    raise Unavailable(f"it was not read within {limits.wall_seconds:,} s. Try again later.")
+                if not ours.poll(min(limits.wall_seconds, max(deadline - time.monotonic(), 0))):
+                    raise _too_slow(limits, deadline)
                 word, value = ours.recv()
+                if word != "limits":
+                    break
+                before, limits = limits.memory, value
+                _grant(ours, limits, before, deadline, held)
         except (EOFError, OSError):
             raise OverLimit(_over(limits)) from None
         finally:
@@ -81,37 +95,76 @@ def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: 
         raise value
     if word == "over":
         raise OverLimit(_over(limits))
-    raise SandboxError(value)
+    kind, text = value
+    print(text, file=sys.stderr)
+    raise SandboxError(f"cannot be read ({kind}). Make its files and its dataset again with medprobe, or report this.")
+
+
+def _grant(child: Connection, limits: Limits, before: int, deadline: float, held: contextlib.ExitStack) -> None:
+    """Let the child go on within these limits: of those that take much memory, one at a time, until `held` ends. `before`: the memory that
+    it was granted before."""
+    if limits.memory > MEMORY >= before:
+        if not _LARGE.acquire(timeout=min(max(deadline - time.monotonic(), 0), threading.TIMEOUT_MAX)):
+            raise _too_slow(limits, deadline)
+        held.callback(_LARGE.release)
+    child.send(limits)
+
+
+_LARGE = threading.Lock()
+
+
+def _too_slow(limits: Limits, deadline: float) -> BadInput:
+    if time.monotonic() >= deadline:
+        return PutOff("it takes long to be read. Try again later.")
+    return OverLimit(f"was not read within {limits.wall_seconds:,} s. Send it again later, or a smaller one.")
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """What is called here raises PutOff after so many seconds, with nothing found out about what was to be read."""
+    before = _PATIENCE.set(seconds)
+    try:
+        yield
+    finally:
+        _PATIENCE.reset(before)
+
+
+_PATIENCE: ContextVar[float] = ContextVar("patience", default=math.inf)
 
 
 def go_on_within(limits: Limits) -> None:
     """Called by the function in the child: what the rest of it may take, known once the questions are. In no child it means nothing."""
     if _TO_PARENT:
-        import resource
-
         _TO_PARENT[0].send(("limits", limits))
-        seconds = int(time.process_time()) + limits.cpu_seconds
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+        _limit(_TO_PARENT[0].recv(), is_last=True)
 
 
 _TO_PARENT: list[Connection] = []
 """In a child its end of the connection."""
+_STARTED_WITH: list[int] = []
+"""In a child the bytes that it had at its start."""
 
 
 def in_turn(client: str, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Call `function` when it is the client's turn, and return its result; per client, one submission is read at a time and one may wait.
-    Raises Unavailable where more wait already. (`function` calls `call`; this bounds how often that happens at once.)"""
+
+    What takes longer than QUICK_SECONDS is begun again behind the others that do, one at a time, so that those that take none wait for none
+    that does. (`function` calls `call`; this bounds how often that happens at once.) Raises Unavailable where more wait already, and for a
+    client whose submissions took SECONDS_AN_HOUR.
+    """
     with _COUNTING:
         own, users = _CLIENTS.get(client, (threading.Lock(), 0))
         if users >= PER_CLIENT:
             raise Unavailable("your earlier submissions are still being read. Send this one when they are done.")
-        if sum(count for _, count in _CLIENTS.values()) >= AT_ONCE + MOST_WAITING:
+        if sum(count for _, count in _CLIENTS.values()) > QUICK_AT_ONCE + MOST_WAITING:
             raise Unavailable("too many submissions are being read. Come back in a few minutes.")
         _CLIENTS[client] = own, users + 1
     try:
-        with own, _TURNS:
-            return function(*arguments, **named)
+        with own:
+            with contextlib.suppress(PutOff), _QUICK, within(QUICK_SECONDS):
+                return function(*arguments, **named)
+            with _SLOW, _charged(client):
+                return function(*arguments, **named)
     finally:
         with _COUNTING:
             users = _CLIENTS[client][1] - 1
@@ -121,7 +174,25 @@ def in_turn(client: str, function: Callable[P, T], *arguments: P.args, **named: 
                 del _CLIENTS[client]
 
 
-_TURNS = threading.Semaphore(AT_ONCE)
+@contextlib.contextmanager
+def _charged(client: str) -> Iterator[None]:
+    """Note how long a client's submission is read. Raises Unavailable where this hour has none left for it."""
+    began = time.monotonic()
+    _SPENT[:] = [spent for spent in _SPENT if spent[0] > began - HOUR]
+    if sum(seconds for _, who, seconds in _SPENT if who == client) >= SECONDS_AN_HOUR:
+        raise Unavailable(
+            "your submissions took all the time that they have in an hour. Come back in an hour, or check this one on your machine with "
+            "`medprobe submit --dry-run`."
+        )
+    try:
+        yield
+    finally:
+        _SPENT.append((began, client, time.monotonic() - began))
+
+
+_QUICK, _SLOW = threading.Semaphore(QUICK_AT_ONCE), threading.Lock()
+_SPENT: list[tuple[float, str, float]] = []
+"""(when, client, seconds) of the readings of the last hour that took long."""
 _CLIENTS: dict[str, tuple[threading.Lock, int]] = {}
 """Client -> its turn, and how many submissions of it are read or wait."""
 _COUNTING = threading.Lock()
@@ -216,22 +287,22 @@ def _child(connection: Connection) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _die_with_parent()
     connection.send(os.getpid())
-    limits, environment, folder, function, arguments, named = connection.recv()
-    os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(folder)
-    _TO_PARENT.append(connection)
     try:
-        _limit(limits)
+        _limit(connection.recv())  # before the files are received, which count as well
+        environment, folder, function, arguments, named = connection.recv()
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(folder)
+        _TO_PARENT.append(connection)
         reply = pickle.dumps(("returned", function(*arguments, **named)))
     except BadInput as error:
         reply = pickle.dumps(("refused", error))
     except (MemoryError, _OutOfTime):
         reply = pickle.dumps(("over", None))
-    except BaseException:
+    except BaseException as error:
         text = traceback.format_exc()
         short = "out of memory" in text.lower() or "cannot allocate memory" in text.lower()
-        reply = pickle.dumps(("over", None) if short else ("failed", text))
+        reply = pickle.dumps(("over", None) if short else ("failed", (type(error).__name__, text)))
     connection.send_bytes(reply)
 
 
@@ -239,21 +310,23 @@ class _OutOfTime(BaseException):
     """The processor time is used up; no handler of ordinary errors may take it for one."""
 
 
-def _limit(limits: Limits) -> None:
+def _limit(limits: Limits, is_last: bool = False) -> None:
+    """Take on limits; the last are for good, also for what handles every error itself."""
     import resource
 
     def out_of_time(number: int, frame: Any) -> None:
         raise _OutOfTime
 
     signal.signal(signal.SIGXCPU, out_of_time)
-    started_with = 0
-    with contextlib.suppress(OSError), open("/proc/self/statm") as file:  # noqa: PTH123
-        started_with = int(file.read().split()[0]) * resource.getpagesize()
+    if not _STARTED_WITH:
+        with contextlib.suppress(OSError), open("/proc/self/statm") as file:  # noqa: PTH123
+            _STARTED_WITH.append(int(file.read().split()[0]) * resource.getpagesize())
+    started_with, seconds = sum(_STARTED_WITH), int(time.process_time()) + limits.cpu_seconds
     for what, soft, hard in (
-        (resource.RLIMIT_AS, started_with + MEMORY, started_with + MEMORY),
-        (resource.RLIMIT_CPU, limits.cpu_seconds, resource.RLIM_INFINITY),  # `go_on_within` says when it ends for good
+        (resource.RLIMIT_AS, started_with + limits.memory, started_with + LARGE_MEMORY),
+        (resource.RLIMIT_CPU, seconds, seconds + 5 if is_last else resource.RLIM_INFINITY),
         (resource.RLIMIT_CORE, 0, 0),
-        (resource.RLIMIT_FSIZE, MEMORY, MEMORY),
+        (resource.RLIMIT_FSIZE, LARGE_MEMORY, LARGE_MEMORY),
     ):
         with contextlib.suppress(ValueError, OSError):  # a lower limit holds already, or the system knows none
             resource.setrlimit(what, (soft, hard))

@@ -5,19 +5,17 @@ Nothing is ever written to the store.
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
+from dataset_builders.hub.client import is_repo_id
 from eval_harness.records.result import Result, read_result
 from eval_harness.store.acceptance import Withdrawal, read_withdrawal
 
 RECHECK_SECONDS = 30.0
 """Seconds between checks whether the repository on the Hub has changed."""
-REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-"""The id of a repository on the Hub, ORG/NAME; `./NAME` is a folder."""
 
 
 class Store:
@@ -64,7 +62,7 @@ class Store:
 
 def is_hub_store(store: str | Path) -> bool:
     """True if a store is a dataset repository of the Hub: ORG/NAME, where no such folder exists."""
-    return isinstance(store, str) and not Path(store).is_dir() and REPOSITORY.fullmatch(store) is not None
+    return isinstance(store, str) and not Path(store).is_dir() and is_repo_id(store)
 
 
 @dataclass(frozen=True)

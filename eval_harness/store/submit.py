@@ -21,7 +21,7 @@ from eval_harness.answer_files.untrusted import COLUMNS, check_file, parquet_row
 from eval_harness.derive.answer_table import USAGE, answer_frame, answers_bytes
 from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
 from eval_harness.derive.reading import without_judge
-from eval_harness.records.limits import FIRST_LOOK, MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, Limits, limits_for
+from eval_harness.records.limits import MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, Limits, first_look, limits_for
 from eval_harness.records.names import normal_name
 from eval_harness.records.result import Benchmark, Method, Model, read_result
 from eval_harness.records.run import RunRecord, RunRequest
@@ -140,7 +140,8 @@ def _dataset(data: str | None, owner: str | None, benchmark: Benchmark) -> Datas
 def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submission:
     """The verdict on a run folder, or on a folder of `run.json` and `answers.parquet`. `find`: the dataset that it says it is about;
     `reproduced`: the store's owner ran it. Raises BadInput for a folder that is neither, and where nothing can be derived."""
-    return call(FIRST_LOOK, _examined_folder, folder, find, reproduced)
+    size = sum(path.stat().st_size for path in (folder / ANSWERS, folder / JUDGE) if path.is_file())
+    return call(first_look(size), _examined_folder, folder, find, reproduced)
 
 
 def examined_answers(
@@ -150,7 +151,7 @@ def examined_answers(
 
     Raises BadInput for a file that cannot be read, and a kind that is none of these.
     """
-    return call(FIRST_LOOK, _examined_answers, path, dataset, model, kind, extraction)
+    return call(first_look(path.stat().st_size), _examined_answers, path, dataset, model, kind, extraction)
 
 
 def _file_limits(path: Path, dataset: Dataset) -> Limits:
@@ -161,7 +162,7 @@ def _file_limits(path: Path, dataset: Dataset) -> Limits:
     if check_file(path).startswith(b"PAR1"):
         next(parquet_rows(path, COLUMNS, most_rows=min(asked * MOST_SAMPLES, MOST_ANSWERS)), None)
         rows = pq.read_metadata(path).num_rows
-    return limits_for(asked, max(1, min(-(-rows // asked), MOST_SAMPLES, MOST_ANSWERS // asked)))
+    return limits_for(asked, max(1, min(-(-rows // asked), MOST_SAMPLES, MOST_ANSWERS // asked)), path.stat().st_size)
 
 
 def _examined_folder(folder: Path, find: Find, reproduced: bool) -> Submission:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub.client import check_repo_id, hub_errors, sign_in, with_retries
 from dataset_builders.hub.repository import open_repository
+from eval_harness.derive.derivation import key_of
 from eval_harness.derive.files import RESULT, RUN
 from eval_harness.records.result import Result, read_result
 from eval_harness.store.acceptance import read_acceptance
@@ -21,7 +23,7 @@ from eval_harness.store.checks import Published
 from eval_harness.store.examine import examined, read_sent
 from eval_harness.store.folder import duplicate_submissions
 from eval_harness.store.hub import open_pulls
-from eval_harness.store.pull_requests import PullRequests, VerifyResult, Word
+from eval_harness.store.pull_requests import PATIENCE, PullRequests, VerifyResult, Word
 from eval_harness.store.rescoring import questions_of
 from eval_harness.store.submission import REPRODUCED, Submission
 
@@ -54,11 +56,20 @@ def verify(
 
 
 def accept(
-    pull: str, data: Sequence[str] = (), with_questions: bool = False, published: Published | None = None
+    pull: str, commit: str, data: Sequence[str] = (), with_questions: bool = False, published: Published | None = None
 ) -> VerifyResult:
-    """Add what a pull request (ORG/NAME@3) adds although it is flagged: a person has looked at the flags. What is refused stays so."""
+    """Add what a pull request adds although it is flagged: a person has looked at the flags. What is refused stays so.
+
+    Args:
+        pull: ORG/NAME@3.
+        commit: that was looked at, as `verify` names it.
+        data: as `verify` takes it, and so the others.
+
+    Raises:
+        BadInput: as `verify` does, and where something was pushed after that commit.
+    """
     name, number = pull_of(pull)
-    return _pull_requests(name, data, with_questions, published).pull(number, accept_flagged=True)
+    return _pull_requests(name, data, with_questions, published).pull(number, commit)
 
 
 def refuse(pull: str, reason: str) -> VerifyResult:
@@ -87,14 +98,23 @@ def pull_of(pull: str) -> tuple[str, int]:
 
 
 def _all(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[VerifyResult]:
-    """Verify all open pull requests, the oldest first: a copy comes after what it was copied from."""
+    """Verify all open pull requests, the oldest first: a copy comes after what it was copied from. What takes long to read is put off for
+    those that do not."""
     with hub_errors(check.repo, "list its pull requests", check.who):
         listed = with_retries(lambda: list(open_pulls(check.api, check.repo)))
-    results = []
-    for number in sorted(pull.num for pull in listed if pull.status != "draft"):
-        results.append(_answered(check, number))
-        tell(results[-1])
-    return results
+    waiting = sorted(pull.num for pull in listed if pull.status != "draft")
+    results: dict[int, VerifyResult] = {}
+    for patience in PATIENCE:
+        hurried, late = replace(check, patience=patience, remembers=True), []
+        for number in waiting:
+            result = _answered(hurried, number)
+            if result.word == "later" and patience < PATIENCE[-1]:
+                late.append(number)
+                continue
+            results[number] = result
+            tell(result)
+        waiting = late
+    return [results[number] for number in sorted(results)]
 
 
 def _answered(check: PullRequests, number: int) -> VerifyResult:
@@ -121,15 +141,16 @@ def _folder(
             stored = read_result(path / RESULT)
             if stored.kind != "measured":
                 continue
-            submission = examined(
-                read_sent(path), partial(questions_of, store, tuple(data), stored.benchmark.fingerprint)
-            )
+            sent = read_sent(path)
+            submission = examined(sent, partial(questions_of, store, tuple(data), stored.benchmark.fingerprint))
+            scored = submission.result.benchmark
+            key = key_of(sent, scored.fingerprint, scored.facets)  # of the files as they lie here
             acceptance = read_acceptance(path)
             account = acceptance.account if acceptance else None
             flags = [*submission.flags, *duplicate_submissions(store, submission, account, published=published)]
-            problems = [*submission.problems, *_wrongly_stored(name, stored, submission)]
+            problems = [*submission.problems, *_wrongly_stored(name, stored, submission, key)]
             notes = [*submission.notes]
-            if stored.key != submission.result.key:
+            if stored.key != key:
                 notes.append("what is derived from it is out of date: `medprobe rescore` derives it again")
             word: Word = "refused" if problems else "for a person" if flags else "verified"
             result = VerifyResult(name, word, (*problems, *flags), tuple(notes))
@@ -140,13 +161,13 @@ def _folder(
     return results
 
 
-def _wrongly_stored(name: str, stored: Result, submission: Submission) -> Iterator[str]:
+def _wrongly_stored(name: str, stored: Result, submission: Submission, key: str) -> Iterator[str]:
     """Inconsistencies of a stored result that none of our commands produces."""
     if name.removesuffix(REPRODUCED) != submission.folder:
         yield f"its run.json and answers belong in {submission.folder}"
     if (stored.provenance == "reproduced") != name.endswith(REPRODUCED):
         yield f"provenance {stored.provenance!r}, and its id says otherwise"
-    if stored.key == submission.result.key:
-        derived = submission.result.model_copy(update={"provenance": stored.provenance})
+    if stored.key == key:
+        derived = submission.result.model_copy(update={"provenance": stored.provenance, "key": key})
         if stored != derived:
             yield "its result.json is not what its answers give: `medprobe rescore` derives it again"

@@ -140,8 +140,8 @@ def answers_to(entry: Entry, question_ids: Sequence[str]) -> dict[str, Answer]:
     Raises BadInput if the files cannot be read.
     """
     try:
-        assert entry.folder is not None
-        table = read_readings(entry.folder, derived=entry.derived, question_ids=question_ids)
+        assert entry.derived is not None
+        table = read_readings(entry.derived, question_ids=question_ids)
         rows = table.sort_values("sample", kind="stable").drop_duplicates("question_id").to_dict("records")
         return {
             str(row["question_id"]): (

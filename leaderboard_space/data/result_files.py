@@ -17,7 +17,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from eval_harness.answer_files.untrusted import parquet_rows
-from eval_harness.derive.files import DERIVED, RESULT, RUN, Sent
+from eval_harness.derive.files import RESULT, RUN, Sent
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, read_result
 from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, read_provenance
 from eval_harness.store.datasets import Dataset, vouched_dataset
@@ -36,8 +36,8 @@ def kept() -> Path:
 
 
 def derived_folder(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
-    """The folder that holds what was derived from a result's answers, under the names that a store has. `trusted`: datasets that the
-    board's owner named. Raises BadInput if its questions cannot be had, or its files are wrong."""
+    """The folder that holds a result's answers as they were written anew, and what was derived from them, under the names that a store
+    has. `trusted`: datasets that the board's owner named. Raises BadInput if its questions cannot be had, or its files are wrong."""
     if not (folder / RUN).is_file():
         raise BadInput(f"{folder / RESULT}: was not verified, and holds no run whose scores could be derived.")
     sent = Sent.read(folder)
@@ -51,8 +51,8 @@ def derived_folder(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
         if found.problems:
             raise BadInput(f"{folder / RUN}: was not verified, and is refused: {found.problems[0]}")
         target.mkdir(parents=True, exist_ok=True)
-        for name in DERIVED:
-            replace_file(target / name, found.derived[name])
+        for name, content in (found.sent.named() | dict(found.derived)).items():  # result.json last
+            replace_file(target / name, content)
     return target
 
 

@@ -139,15 +139,16 @@ def verify(
 @app.command(short_help="Add a flagged pull request.", rich_help_panel="Store")
 def accept(
     pull: Annotated[str, typer.Argument(metavar="STORE@PR", help="a flagged pull request, e.g. ORG/NAME@3")],
+    commit: Annotated[str, typer.Option(help="the commit that you have looked at, as `medprobe verify` prints it")],
     data: Annotated[list[str] | None, DATA] = None,
     with_questions: Annotated[bool, WITH_QUESTIONS] = False,
 ) -> None:
-    """Add a flagged submission after a person has looked at it. It is verified once more, and refused if it is invalid."""
+    """Add a flagged submission after a person has looked at it. It is verified once more, and not added if it is invalid."""
     from dataset_builders.errors import BadInput
     from eval_harness.store.verification import accept as accept_pull
     from medprobe.stores import published_names
 
-    result = accept_pull(pull, data or (), with_questions, published_names())
+    result = accept_pull(pull, commit, data or (), with_questions, published_names())
     typer.echo(str(result))
     if result.word != "added":
         raise BadInput(f"{result.what}: {result.word}: {result.reasons[0]}")

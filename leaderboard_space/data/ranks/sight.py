@@ -24,11 +24,11 @@ COLUMNS = ["metric", "unit", "cluster", "numerator", "denominator"]
 
 def arms_of(section: Section, entry: Entry) -> Mapping[Images, Entry]:
     """The runs of an account that differ from its result in the images alone, by what they showed; none of a printed number."""
-    if not section.arms or entry.folder is None:
+    if not section.arms or entry.derived is None:
         return {}
     if "arms" not in section.memory:
-        section.memory["arms"] = [(_identity(arm.folder), arm) for arm in section.arms if arm.folder is not None]
-    wanted = _identity(entry.folder)
+        section.memory["arms"] = [(_identity(arm.derived), arm) for arm in section.arms if arm.derived is not None]
+    wanted = _identity(entry.derived)
     return {arm.result.method.image: arm for identity, arm in section.memory["arms"] if wanted and identity == wanted}
 
 

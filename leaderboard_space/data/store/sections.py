@@ -36,7 +36,7 @@ class Entry:
     """The store's record of it: who submitted it, when it was accepted, whether it was withdrawn, notes."""
 
     derived: Path | None = None
-    """Folder of what was derived from its answers: its own where a verifier accepted it, else one of the board's."""
+    """Folder of its answers and what was derived from them: its own where a verifier accepted it, else one of the board's."""
 
     @cached_property
     def is_baseline(self) -> bool:
@@ -50,7 +50,7 @@ class Entry:
 
     @property
     def answers(self) -> Path | None:
-        return self.folder / ANSWERS if self.folder is not None else None
+        return self.derived / ANSWERS if self.derived is not None else None
 
     @property
     def units(self) -> Path | None:

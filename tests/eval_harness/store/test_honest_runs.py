@@ -10,6 +10,7 @@ from eval_harness.store.submit import prepare
 from eval_harness.store.verification import accept, verify
 from tests.eval_harness.store.honest import FORMATS, NAMES, Case, cases, differences, run
 from tests.eval_harness.store.submitting import edit_answers
+from tests.eval_harness.store.verifying import head_of
 from tests.localhub.accounts import CURATOR
 from tests.sampling import few
 
@@ -41,7 +42,7 @@ def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
     folder = run(case, dataset, tmp_path / "made")
     done = submit(folder, "ORG/results", data=str(dataset))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    outcome = accept("ORG/results@1", data=[str(dataset)])
+    outcome = accept("ORG/results@1", head_of(owner, 1), data=[str(dataset)])
     assert outcome.word == "added", outcome
     api = HfApi(endpoint=owner.endpoint, token=CURATOR)
     for path, content in done.submission.files().items():

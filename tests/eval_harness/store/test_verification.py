@@ -15,7 +15,7 @@ from eval_harness.store.pull_requests import VerifyResult
 from eval_harness.store.verification import accept, refuse, verify
 from tests import commands
 from tests.eval_harness.store.submitting import questions_of, responses, said
-from tests.eval_harness.store.verifying import REPO, STORE, comments, files_of, main_files, propose, status
+from tests.eval_harness.store.verifying import REPO, STORE, comments, files_of, head_of, main_files, propose, status
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
 from tests.localhub.faults import RESET
@@ -168,7 +168,7 @@ def test_flagged_ones_wait_for_a_human(owner, run, data, as_owner, tmp_path):
     assert words == ["for a person", "for a person"]
     assert "perfect" in comments(owner, 2)[-1] and "identical to" in comments(owner, 3)[-1]
     assert len(comments(owner, 3)) == 2  # what it opened with, and ours
-    assert accept(f"{STORE}@2", data=[str(data)], with_questions=True).word == "added"
+    assert accept(f"{STORE}@2", head_of(owner, 2), data=[str(data)], with_questions=True).word == "added"
     assert any(path.startswith("questions/") for path in main_files(owner))
     assert refuse(f"{STORE}@3", "a copy of\nanother result").word == "refused"
     assert status(owner, 3) == "closed" and "a copy of another result" in comments(owner, 3)[-1]

@@ -26,6 +26,11 @@ def status(api, number) -> str:
     return api.get_discussion_details(STORE, number, repo_type="dataset").status
 
 
+def head_of(api, number) -> str:
+    """The commit that a pull request holds."""
+    return api.repo_info(**REPO, revision=f"refs/pr/{number}").sha
+
+
 def propose(api, files: dict[str, bytes], delete=(), token=READER) -> int:
     operations = [CommitOperationAdd(path, content) for path, content in files.items()]
     operations += [CommitOperationDelete(path) for path in delete]

@@ -12,6 +12,7 @@ from dataset_builders.hub.publish import publish
 from eval_harness.interop.convert import submit
 from eval_harness.store.verification import accept, verify
 from tests.eval_harness.store.submitting import responses
+from tests.eval_harness.store.verifying import head_of
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER
 
@@ -69,7 +70,7 @@ def test_another_key_neither_lands_unseen_nor_becomes_the_stores(owner, ours, da
     flagged = as_owner(monkeypatch, with_questions=True)
     assert flagged.word == "for a person" and any("vouches" in line for line in flagged.reasons)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    assert accept("ORG/results@1", with_questions=True).word == "added"
+    assert accept("ORG/results@1", head_of(owner, 1), with_questions=True).word == "added"
     assert questions_kept(owner) == [], "a stranger's questions are not the store's"
 
 
