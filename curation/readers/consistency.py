@@ -138,20 +138,24 @@ def size_mismatch(what: str, shape: tuple[int, ...], image: tuple[int, ...]) -> 
     return f"{what} has another size than its image ({shape[1]} x {shape[0]} and {image[1]} x {image[0]})"
 
 
-def check_mask(mask: np.ndarray, bbox: Sequence[float] | None, area: float | None) -> None:
+def check_mask(mask: np.ndarray, segmentation: Any, bbox: Sequence[float] | None, area: float | None) -> None:
     """Raise Contradiction if an entry's own box or area is not that of its mask. 0 and None state nothing.
 
-    Masks are inverted, written by rows, or have x and y exchanged more often than an entry's box is wrong.
+    Masks are inverted, written by rows, or have x and y exchanged more often than an entry's box is wrong. Of polygons the corners count:
+    the tip of a thin one fills no pixel.
     """
-    rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
-    if not rows.size:
+    if not mask.any():
         return  # smaller than a pixel: it is no target
-    edges = np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1], float)
+    if isinstance(segmentation, dict):
+        rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+        corners = np.array([[columns[0], rows[0]], [columns[-1] + 1, rows[-1] + 1]], float)
+    else:
+        corners = np.concatenate(segmentation).reshape(-1, 2)
+    edges = np.concatenate([corners.min(0), corners.max(0)])
     possible_areas = [float(np.count_nonzero(mask))]
     if bbox and any(bbox):
         x, y, width, height = bbox
-        stated = np.clip([x, y, x + width, y + height], 0, mask.shape[::-1] * 2)
-        if np.abs(stated - edges).max() > EDGE_PX + EDGE_SHARE * max(width, height):
+        if np.abs(np.array([x, y, x + width, y + height]) - edges).max() > EDGE_PX + EDGE_SHARE * max(width, height):
             raise Contradiction("a mask lies elsewhere than its own bbox")
         possible_areas.append(width * height)  # some programs state the area of the box
     if (

@@ -114,11 +114,13 @@ def _coco_targets(
         if annotation.category_id not in names:
             raise Contradiction(f"an annotation's category is not listed (category {annotation.category_id!r})")
         label = names[annotation.category_id]
+        if len(annotation.bbox or ()) not in (0, 4):
+            raise Skipped("a box is no four numbers")
         if annotation.segmentation:
             mask = decode(annotation.segmentation, shape)
-            check_mask(mask, annotation.bbox, annotation.area)
+            check_mask(mask, annotation.segmentation, annotation.bbox, annotation.area)
             made.append(PictureLabel(label, mask=mask))
-        elif annotation.bbox is None:
+        elif not annotation.bbox:
             made.append(PictureLabel(label))
         else:
             box = box_of(annotation.bbox, shape)
