@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from typing import Any
 
 from dataset_builders.benchmark_names import known_name
 from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, part, spec
-from dataset_builders.case_groups import in_several_splits
+from dataset_builders.case_groups import in_several_splits, split_counts
 from dataset_builders.contents.about import read_about
 from dataset_builders.contents.card import Description
 from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of, with_keyed_ids
@@ -167,12 +166,12 @@ def source_manifest(folder: Path) -> dict[str, Any]:
 
 def _check_groups(content: Content) -> None:
     """Raise BadInput where a patient (study, article) is in several splits: what is learned on one side would help on the other."""
-    shared = in_several_splits(content.cases)
+    groups = {split: [image.group for case in cases for image in case.images] for split, cases in content.cases.items()}
+    shared = in_several_splits(groups)
     if shared:
-        where = Counter(" and ".join(splits) for splits in shared.values())
         raise BadInput(
             f"{len(shared)} groups (patients, studies or articles) are in more than one split "
-            f"({'; '.join(f'{count} in {names}' for names, count in where.items())}). Put all questions of a group into one split."
+            f"({split_counts(shared)}). Put all questions of a group into one split."
         )
 
 

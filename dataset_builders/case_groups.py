@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from scipy.cluster.hierarchy import DisjointSet
@@ -23,13 +24,19 @@ def sharing(cases: Sequence[Case], *, images: bool, groups: bool) -> list[list[C
     return connected(cases, held)
 
 
-def in_several_splits(splits: dict[str, list[Case]]) -> dict[str, list[str]]:
-    """Group -> the splits it is in, of groups that are in more than one."""
-    found: dict[str, list[str]] = {}
-    for split, cases in splits.items():
-        for group in dict.fromkeys(image.group for case in cases for image in case.images if image.group):
-            found.setdefault(group, []).append(split)
-    return {group: names for group, names in found.items() if len(names) > 1}
+def in_several_splits(splits: Mapping[str, Iterable[str | None]]) -> dict[str, list[str]]:
+    """Value -> the splits it is in, of values (groups, pictures) that are in more than one. Empty values count as none."""
+    where: dict[str, list[str]] = {}
+    for split, values in splits.items():
+        for value in dict.fromkeys(filter(None, values)):
+            where.setdefault(value, []).append(split)
+    return {value: names for value, names in where.items() if len(names) > 1}
+
+
+def split_counts(values: Mapping[str, Sequence[str]]) -> str:
+    """How many values of `in_several_splits` are in which splits, in words."""
+    counts = Counter(" and ".join(splits) for splits in values.values())
+    return "; ".join(f"{count} in {names}" for names, count in counts.items())
 
 
 def connected(cases: Sequence[T], held: Callable[[T], Iterable[Hashable]]) -> list[list[T]]:

@@ -52,11 +52,13 @@ class ConfigSizes:
 class ImageFacts:
     """sha256 and size of every image seen while writing, what was met in some (`picture.py`), and what was wrong with some.
 
-    `whites`: what white is in the deep greys of the whole dataset.
+    `whites`: what white is in the deep greys of the whole dataset. `pixels`: image id -> digest of its
+    pixels.
     """
 
     whites: dict[str, int] = field(default_factory=dict)
     facts: dict[str, tuple[str, int]] = field(default_factory=dict)
+    pixels: dict[str, str] = field(default_factory=dict)
     traits: dict[str, list[str]] = field(default_factory=dict)
     problems: Problems = field(default_factory=Problems)
     wrong: set[str] = field(default_factory=set)
@@ -65,13 +67,14 @@ class ImageFacts:
         """Each image with its bytes, checked, several decoded at a time; empty bytes where they are wrong (which is noted)."""
         wanted = list(images)
         with ThreadPoolExecutor(DECODERS, thread_name_prefix="decode") as pool:
-            for image, (data, traits, wrong) in zip(wanted, pool.map(self._read, wanted), strict=True):
+            for image, (data, pixels, traits, wrong) in zip(wanted, pool.map(self._read, wanted), strict=True):
                 if wrong is not None:
                     self.wrong.add(image.image_id)
                     self.problems.add(image.where or image.name or image.image_id, None, wrong)
                 elif image.image_id not in self.wrong:
                     for trait in traits if image.image_id not in self.facts else ():
                         self.traits.setdefault(trait, []).append(image.name or image.image_id)
+                    self.pixels[image.image_id] = pixels
                     self.facts[image.image_id] = (hashlib.sha256(data).hexdigest(), len(data))
                 yield image, data
 
@@ -82,17 +85,17 @@ class ImageFacts:
             for trait, names in self.traits.items()
         ]
 
-    def _read(self, image: CaseImage) -> tuple[bytes, tuple[str, ...], str | None]:
-        """The picture that a model is shown as a file without metadata, what was met in it, and what is wrong with it."""
+    def _read(self, image: CaseImage) -> tuple[bytes, str, tuple[str, ...], str | None]:
+        """The picture that a model is shown as a file without metadata, the digest of its pixels, what was met in it, and what is wrong."""
         if image.read is None:
             raise AssertionError(f"image {image.image_id} is missing; the build should have said so")
         if image.image_id in self.wrong:
-            return b"", (), None
+            return b"", "", (), None
         try:
             picture = picture_of(image.read(), self.whites)
-            return strip_metadata(picture.encoded()), picture.traits, None
+            return strip_metadata(picture.encoded()), picture.digest(), picture.traits, None
         except (ImageError, OSError) as error:
-            return b"", (), str(error)
+            return b"", "", (), str(error)
 
 
 def image_contents(cases: Iterable[Case]) -> Iterator[bytes]:

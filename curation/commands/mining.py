@@ -156,6 +156,11 @@ def pairs(
         f"{counts['same_group']} of one group and {counts['short_caption']} with a short caption; kept {counts['chosen']} in "
         f"{out / 'pairs.parquet'}"
     )
+    worth = report["independent_pairs"]
+    if worth < 0.9 * counts["chosen"]:
+        typer.echo(
+            f"they share images or groups, so they are worth {worth:.1f} independent pairs; with --cap-per-image 1 they share none"
+        )
     if not counts["found"]:
         for line in why_none(search):
             typer.echo(line)

@@ -26,6 +26,8 @@ from curation.mining.embedding import open_embeddings
 from curation.mining.pair_search import EncoderVectors, PairSearch, sample_pairs
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
+from eval_harness.scores.clustered import ClusterSizes
+from eval_harness.scores.grading import clusters
 
 BATCH = 1_000_000
 """Pairs handled at a time once they are found."""
@@ -125,6 +127,17 @@ def _choose(pairs: pd.DataFrame, n: int, choice: Choice) -> pd.DataFrame:
     return pairs.iloc[taken]
 
 
+def independent_pairs(pairs: pd.DataFrame, images: pd.DataFrame) -> float:
+    """Effective number of independent pairs among `pairs` (i, j), by the clusters that scores are computed with.
+
+    Pairs that share an image or a group (patient) are one cluster; see `ClusterSizes.effective`.
+    """
+    ends = pd.concat([pairs["i"], pairs["j"]])
+    groups = images["group"].where(images["group"] != "", None).to_numpy()[ends]
+    cluster = clusters(pd.DataFrame({"case_id": ends.index, "image_id": ends.to_numpy(), "group": groups}))
+    return ClusterSizes.of(np.unique(cluster[: len(pairs)], return_counts=True)[1]).effective
+
+
 def write_block(search: PairSearch, blocks: Path, first: int) -> None:
     """Write the block of the rows from `first` on."""
 
@@ -182,7 +195,9 @@ def mine(
             found = [sample_pairs(search, sample, seed)]
         counts = _finish(found, images, out, choice)
         about = {"images": search.n, "pairs_of_images": search.n * (search.n - 1) // 2}
-        report = config | about | {"choice": asdict(choice), "counts": counts}
+        chosen = pd.read_parquet(out / "pairs.parquet", columns=["i", "j"])
+        worth = independent_pairs(chosen, images) if len(chosen) else 0.0
+        report = config | about | {"choice": asdict(choice), "counts": counts, "independent_pairs": worth}
         write_json(out / "report.json", report)
     return report
 

@@ -4,24 +4,26 @@ repeats, and for MediConfusion's pairs balance, and how small a difference betwe
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from scipy.stats import binomtest, norm
 
 from curation.report.blind_baseline import BlindAsking, BlindModel, ask_blind
-from dataset_builders.case_groups import connected
+from dataset_builders.case_groups import in_several_splits, split_counts
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.repository import open_repository
+from dataset_builders.hub.repository import Repository, open_repository
+from dataset_builders.images.picture import picture_of
 from eval_harness.derive.metrics import OVER_ALL
 from eval_harness.derive.scoring import score
-from eval_harness.scores.grading import shown_images
+from eval_harness.scores.clustered import ClusterSizes
+from eval_harness.scores.grading import clusters, shown_images
 
 PAIRS = "mediconfusion"
 DISCORDANT = (0.15, 0.3)
@@ -34,8 +36,10 @@ class PairQuality:
 
     pairs: int
     components: int
-    """groups of pairs that share images"""
+    """groups of pairs that share images or patients"""
     largest_component: int
+    effective_pairs: float
+    """number of independent pairs that they are worth if pairs of one group agree (Kish)"""
     image_1_is_a: int
     position_p: float
     smallest_difference: dict[str, float | None]
@@ -45,7 +49,11 @@ class PairQuality:
 
 @dataclass(frozen=True)
 class Quality:
-    """The report's numbers. `rules`: answerer that never sees an image -> metric -> value, low, high (95%), chance, verdict."""
+    """The report's numbers.
+
+    `rules`: answerer that never sees an image -> metric -> value, low, high (95%), chance, verdict.
+    `perfect`: the headline's value and so on of a model that answers everything correctly.
+    """
 
     name: str
     family: str
@@ -54,9 +62,13 @@ class Quality:
     images: int
     images_seen: int
     rules: dict[str, dict[str, dict[str, Any]]]
+    perfect: dict[str, Any]
     repeated_questions: list[list[str]]
     """Questions on one image with the same text and options."""
     same_images: list[list[str]]
+    """Images of this split with the same pixels."""
+    images_in_splits: dict[str, list[str]]
+    """Image -> splits that hold its pixels, of images that several splits hold."""
     of_pairs: PairQuality | None = None
     blind_model: BlindModel | None = None
 
@@ -86,7 +98,14 @@ class Quality:
                 f"Option A is right for the first image in {pairs.image_1_is_a} of {pairs.pairs} pairs (p = {pairs.position_p:.3f})."
             )
         if self.same_images:
-            found.append(f"{len(self.same_images)} groups of images are the same file.")
+            found.append(f"{len(self.same_images)} groups of images are the same picture.")
+        if self.images_in_splits:
+            found.append(f"Images in more than one split: {split_counts(self.images_in_splits)}.")
+        if self.perfect["verdict"] != "better":
+            found.append(
+                f"A perfect model cannot be told from guessing: 95% interval {self.perfect['low']:.1f} to 100 "
+                f"(chance {self.perfect['chance']:.1f}). More questions on other images and patients are needed."
+            )
         return found
 
 
@@ -106,16 +125,19 @@ def check(data: str | Path, blind: BlindAsking | None = None) -> Quality:
             break
     else:
         raise BadInput(f"{data}: no split has answers, so nothing can be said of what the text gives away.")
-    family, rules = repository.family, {}
-    for rule, answer in RULES.items():
-        chosen = {"question_id": questions["question_id"], "choice": [(at,) for at in answer(questions)]}
-        scores = score(family, questions, pd.DataFrame(chosen).assign(sample=0, status="answered")).scores
-        rules[rule] = {metric: scores[metric].model_dump() for metric in metrics_of(family)}
-    stored = repository.cases(split) if repository.has_images else ()
-    sha_of = {name: hashlib.sha256(data).hexdigest() for case in stored for name, data in case.images.items()}
+    family = repository.family
+
+    def scored(choices: list[Any]) -> dict[str, dict[str, Any]]:
+        answers = {"question_id": questions["question_id"], "choice": choices, "sample": 0, "status": "answered"}
+        scores = score(family, questions, pd.DataFrame(answers)).scores
+        return {metric: scores[metric].model_dump() for metric in metrics_of(family)}
+
+    pictures = {part: dict(_pictures(repository, part)) for part in repository.splits if repository.has_images}
+    shared = in_several_splits({part: digests.values() for part, digests in pictures.items()})
+    seen = pictures.get(split, {})
     same: dict[str, list[str]] = defaultdict(list)
-    for name, sha in sha_of.items():
-        same[sha].append(name)
+    for name, digest in seen.items():
+        same[digest].append(name)
     text = questions["question"].str.casefold().str.split().str.join(" ")
     options = questions["options"].map(lambda shown: tuple(sorted(map(str.casefold, shown))))
     repeated = questions["question_id"].groupby([questions["case_id"], questions["image_id"], text, options]).agg(list)
@@ -125,13 +147,22 @@ def check(data: str | Path, blind: BlindAsking | None = None) -> Quality:
         split=split,
         questions=len(questions),
         images=shown_images(questions).nunique(),
-        images_seen=len(sha_of),
-        rules=rules,
+        images_seen=len(seen),
+        rules={rule: scored([(at,) for at in answer(questions)]) for rule, answer in RULES.items()},
+        perfect=scored([tuple(answer) for answer in questions["answer"]])[OVER_ALL[family]],
         repeated_questions=[group for group in repeated if len(group) > 1],
         same_images=[group for group in same.values() if len(group) > 1],
+        images_in_splits={name: shared[digest] for name, digest in seen.items() if digest in shared},
         of_pairs=_pairs(questions) if family == PAIRS else None,
         blind_model=ask_blind(family, questions, blind) if blind else None,
     )
+
+
+def _pictures(repository: Repository, split: str) -> Iterator[tuple[str, str]]:
+    """The name of each image of a split, with the digest of its pixels."""
+    for case in repository.cases(split):
+        for name, data in case.images.items():
+            yield name, picture_of(data).digest()
 
 
 def _each(pick: Callable[[list[str]], int]) -> Callable[[pd.DataFrame], list[int]]:
@@ -168,30 +199,31 @@ RULES: dict[str, Callable[[pd.DataFrame], list[int]]] = {
 
 def _pairs(questions: pd.DataFrame) -> PairQuality:
     """questions: two rows for each pair, which differ in image and answer."""
-    shared = connected([list(images) for _, images in questions.groupby("case_id")["image_id"]], lambda images: images)
-    sizes = sorted(map(len, shared), reverse=True)
-    first = questions.drop_duplicates("case_id")
-    pairs = len(first)
+    is_first = ~questions["case_id"].duplicated().to_numpy()
+    first = questions[is_first]
+    components = np.unique(clusters(questions)[is_first], return_counts=True)[1]
+    pairs, effective = len(first), ClusterSizes.of(components).effective
     image_1_is_a = sum(tuple(answer) == (0,) for answer in first["answer"])
     return PairQuality(
         pairs=pairs,
-        components=len(sizes),
-        largest_component=sizes[0],
+        components=len(components),
+        largest_component=int(components.max()),
+        effective_pairs=effective,
         image_1_is_a=image_1_is_a,
         position_p=float(binomtest(image_1_is_a, pairs).pvalue),
-        smallest_difference={f"{share:.0%}": smallest_difference(pairs, share) for share in DISCORDANT},
+        smallest_difference={f"{share:.0%}": smallest_difference(effective, share) for share in DISCORDANT},
         sim_med=list(map(float, first["sim_med"])),
         sim_gen=list(map(float, first["sim_gen"])),
     )
 
 
-def smallest_difference(pairs: int, discordant: float) -> float | None:
+def smallest_difference(pairs: float, discordant: float) -> float | None:
     """The smallest difference in set accuracy (points) between two models that a paired test on so many pairs finds
     at the level of 5 % with a power of 80 %.
 
     discordant: share of pairs that exactly one of the two gets right. Connor's formula for McNemar's test, n = (z_a
-    sqrt(p) + z_b sqrt(p - d^2))^2 / d^2, solved for d; pairs are taken as independent, so shared images make the true
-    value larger. None if no difference is detectable: it would have to be larger than the discordant share itself.
+    sqrt(p) + z_b sqrt(p - d^2))^2 / d^2, solved for d, for independent pairs: give the effective number of pairs that
+    share images. None if no difference is detectable: it would have to be larger than the discordant share itself.
     """
     z_a, z_b = norm.ppf(1 - 0.05 / 2), norm.ppf(0.8)
     # z_b sqrt(p - d^2) = d sqrt(n) - z_a sqrt(p), squared: a quadratic in d.

@@ -32,7 +32,7 @@ def page(quality: Quality) -> str:
     warnings = "".join(f"<li>{escape(text)}</li>" for text in quality.warnings()) or "<li>Nothing stands out.</li>"
     rows = [(rule, *row) for rule, scores in quality.rules.items() for row in score_rows(scores)]
     seen = (
-        f"{quality.images_seen} of {quality.images} images were compared. The same file: {groups_of(quality.same_images)}."
+        f"{quality.images_seen} of {quality.images} images were compared by their pixels. The same picture: {groups_of(quality.same_images)}."
         if quality.images_seen
         else "The dataset was built without images, so they were not compared."
     )
@@ -85,9 +85,9 @@ def _of_pairs(quality: PairQuality) -> str:
     return f"""<p>Both images of a pair share question and options and differ in the answer: an answerer that never looks gets no pair and half of the
 questions. Option A is right for the first image in {quality.image_1_is_a} of {quality.pairs} pairs (p = {quality.position_p:.2f} against a half).</p>
 <h2>How small a difference can it tell?</h2>
-<p>{quality.pairs} pairs, {quality.components} groups of pairs that share images (the largest has {quality.largest_component}).</p>
-<p>Between two models, with 80% power: {told}. Smaller differences in set accuracy cannot be detected with {quality.pairs} pairs. That takes pairs
-as independent; pairs that share images are not, so the true value is larger.</p>
+<p>{quality.pairs} pairs, {quality.components} groups of pairs that share images or patients (the largest has {quality.largest_component}):
+worth {quality.effective_pairs:.1f} independent pairs if pairs of one group are answered alike.</p>
+<p>Between two models, with 80% power: {told}. Smaller differences in set accuracy cannot be detected with so many independent pairs.</p>
 <h2>Similarities of the pairs</h2>
 <h3>medical encoder</h3>{histogram(quality.sim_med)}<h3>general encoder</h3>{histogram(quality.sim_gen)}"""
 

@@ -34,13 +34,16 @@ SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/we
 
 @dataclass(frozen=True)
 class Field:
-    """A field that a person fills in for an item: one of `choices`; any of them (`checks`, saved with the button `commit`); yes or no
-    (`check`); a text; a list of texts, of which `choices` are suggested. `keys`: shortcuts for the choices in order, for a check, or to
-    begin typing. `advances`: continue with the next open item."""
+    """A field that a person fills in for an item.
+
+    `kind`: one of `choices`; any of them (`checks`, saved with the button `commit`); a text; a list of
+    texts, of which `choices` are suggested. `keys`: shortcuts for the choices in order, or to begin
+    typing. `advances`: continue with the next open item.
+    """
 
     name: str
     label: str
-    kind: Literal["choice", "checks", "check", "text", "list"]
+    kind: Literal["choice", "checks", "text", "list"]
     choices: Sequence[tuple[str, str]] = ()
     """(value, shown text)"""
     keys: Sequence[str] = ()

@@ -104,13 +104,11 @@ const mark = () => config.fields.forEach((field) => {
     const text = field.kind === 'list' ? (value ?? []).join('; ') : value ?? '';
     if (document.activeElement !== input && !box.querySelector('.bad').textContent) input.value = text;
     if (input.value === text) input.seen = value ?? null; }  // what is typed replaces what was read, not what came meanwhile
-  box.querySelectorAll('button[data-value]').forEach((button) => button.setAttribute('aria-pressed', String(field.kind === 'check' ? Boolean(value)
-    : Array.isArray(value) ? value.includes(button.dataset.value) : String(value ?? '') === button.dataset.value)));
+  box.querySelectorAll('button[data-value]').forEach((button) => button.setAttribute('aria-pressed', String(Array.isArray(value) ? value.includes(button.dataset.value) : String(value ?? '') === button.dataset.value)));
 });
 const listed = (text) => [...new Set(text.split(';').map((part) => part.trim()).filter(Boolean))];
 const press = (field, button) => {
   const value = button.dataset.value, toggled = (held) => (held ?? []).includes(value) ? held.filter((one) => one !== value) : [...(held ?? []), value];
-  if (field.kind === 'check') return save(field, (held) => !held);
   if (field.kind === 'choice') return save(field, () => value);
   if (field.kind === 'list') return save(field, toggled);
   return inTurn(async () => { now.values = {...now.values, [field.name]: toggled(now.values[field.name])}; mark(); });
@@ -119,9 +117,8 @@ const build = () => config.fields.forEach((field) => {
   const box = make('fieldset', {id: 'field-' + field.name, className: field.kind}), row = make('div', {className: 'row'}), keys = field.keys;
   const button = (value, text, key) => { const node = make('button', {type: 'button', textContent: text + ' '}); node.dataset.value = value;
     if (key) { if (!/^\\d+$/.test(text)) node.append(make('kbd', {textContent: key})); node.dataset.key = key; } node.onclick = () => press(field, node); return node; };
-  if (field.kind !== 'check' && field.label) box.append(make('legend', {textContent: field.label}));
-  if (field.kind === 'check') row.append(button('true', field.label, keys[0]));
-  else field.choices.forEach(([value, text], at) => row.append(button(value, text, keys[at])));
+  if (field.label) box.append(make('legend', {textContent: field.label}));
+  field.choices.forEach(([value, text], at) => row.append(button(value, text, keys[at])));
   if (field.kind === 'text' || field.kind === 'list') {
     const input = make(field.kind === 'text' ? 'textarea' : 'input', {className: 'long', rows: 1, spellcheck: true});
     if (keys[0]) input.dataset.focus = keys[0];

@@ -1,4 +1,6 @@
-"""The page for pairs: two scores, three checks, the texts, categories and a note; what is kept follows from them (`review_log.py`).
+"""The page for pairs: two scores, three checks (yes or no), the texts, categories and a note.
+
+Which pairs are kept follows from them (`review_log.py`).
 
 On this machine reviewers type their names; elsewhere each has a link of their own (`serving.py`).
 """
@@ -11,7 +13,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from curation.review.page import Field, Shown, Task, build_page, for_browser
-from curation.review.review_log import CHECKS, KEEP_FROM, LISTS, SCORES, TEXTS, WRONG, ReviewLog, agreement
+from curation.review.review_log import CHECKS, KEEP_FROM, LISTS, NO, SCORES, TEXTS, WRONG, YES, ReviewLog, agreement
 from curation.review.serving import ReviewAccess
 from curation.writing.prompts import PAPER_CATEGORIES
 from dataset_builders.errors import BadInput
@@ -83,7 +85,16 @@ def _fields(log: ReviewLog) -> list[Field]:
             [f"Shift+{digit}" for digit in digits],
             "Keys: with Shift",
         ),
-        *(Field(name, f"{name} is fine", "check", keys=key) for name, key in zip(CHECKS, "xvl", strict=True)),
+        *(
+            Field(
+                name,
+                f"Is the {name} fine? A no excludes the pair",
+                "choice",
+                [(YES, YES), (NO, NO)],
+                [key, key.upper()],
+            )
+            for name, key in zip(CHECKS, "xvl", strict=True)
+        ),
         *(Field(name, name.replace("_", " "), "text", keys=key) for name, key in zip(TEXTS, "eab", strict=True)),
         *(Field(name, f"categories, {side}", "list", known) for name, side in zip(LISTS, SIDES, strict=True)),
         Field("note", "note", "text"),

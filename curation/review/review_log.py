@@ -1,9 +1,11 @@
 """Append-only log of reviews: one line per change (who, when, which pair, what, before, after), never rewritten.
 
-Scores and checks belong to each reviewer; texts and categories are shared, the latest change holds. A pair is kept if
-every reviewer who scored it gave both of its problems 5 or more (MediConfusion, section 2.3: problems under 5 were left
-out) and ticked correctness, relevance and language; without the ticks it is not reviewed. A score of 1 says that a problem
-is wrong or irrelevant (section 2.3): the pair is left out.
+Scores and checks belong to each reviewer; texts and categories are shared, the latest change holds.
+A check (correctness, relevance, language) is "yes", "no" or not answered yet.
+
+A score under 5 (MediConfusion, section 2.3: problems under 5 were left out) or a "no" rejects the pair,
+whatever the other reviewers say and even if the review is not complete. A pair without either is kept
+once one reviewer has scored both problems and answered every check with "yes".
 
 Agreement: Krippendorff's alpha (ordinal) on scores, and Gwet's AC1 on keep or reject, since alpha says little where nearly everything
 is kept. See also: the page (`review.py`).
@@ -34,6 +36,7 @@ TEXTS = ("question", "option_A", "option_B")
 LISTS = ("categories_1", "categories_2")
 OWN = (*SCORES, *CHECKS, "note")
 """Fields that each reviewer has for himself; the others are shared."""
+YES, NO = "yes", "no"
 KEEP_FROM = 5
 WRONG = 1
 """The score of a problem whose "correctness is violated in any form (e.g., irrelevant question, incorrect answer)" (section 2.3)."""
@@ -43,13 +46,13 @@ UNSEEN = object()
 
 @dataclass
 class Review:
-    """One reviewer's say on one pair."""
+    """One reviewer's judgement of one pair; None where nothing was decided yet."""
 
     score_1: int | None = None
     score_2: int | None = None
-    correctness: bool = False
-    relevance: bool = False
-    language: bool = False
+    correctness: str | None = None
+    relevance: str | None = None
+    language: str | None = None
     note: str = ""
 
     @property
@@ -57,17 +60,22 @@ class Review:
         return [score for score in (self.score_1, self.score_2) if score is not None]
 
     @property
+    def checks(self) -> list[str | None]:
+        return [self.correctness, self.relevance, self.language]
+
+    @property
+    def rejects(self) -> bool:
+        """Whether a score or a check of this review excludes the pair."""
+        return NO in self.checks or min(self.scores, default=KEEP_FROM) < KEEP_FROM
+
+    @property
     def complete(self) -> bool:
-        """Both scores, and the checks that go with them: what was not checked was not reviewed."""
-        if len(self.scores) < 2:
-            return False
-        if WRONG in self.scores:
-            return True
-        return self.correctness and self.relevance and (self.language or min(self.scores) < KEEP_FROM)
+        """Both problems are scored, and all checks answered unless the pair is rejected anyway."""
+        return len(self.scores) == 2 and (self.rejects or self.checks.count(YES) == len(CHECKS))
 
     @property
     def keeps(self) -> bool:
-        return self.complete and min(self.scores) >= KEEP_FROM
+        return self.complete and not self.rejects
 
 
 @dataclass
@@ -84,14 +92,11 @@ class Pair:
 
     @property
     def decision(self) -> str:
-        """kept, rejected (also where somebody called one problem wrong and scored no more), or unreviewed (no reviewer gave both scores and
-        their checks)."""
-        if any(WRONG in review.scores for review in self.reviews.values()):
+        """kept, rejected (by any reviewer), or unreviewed."""
+        reviews = self.reviews.values()
+        if any(review.rejects for review in reviews):
             return "rejected"
-        complete = [review for review in self.reviews.values() if review.complete]
-        if not complete:
-            return "unreviewed"
-        return "kept" if all(review.keeps for review in complete) else "rejected"
+        return "kept" if any(review.complete for review in reviews) else "unreviewed"
 
 
 class ReviewLog:
@@ -183,7 +188,9 @@ def _checked(pair: Pair, name: str, value: Any) -> Any:
             raise BadInput(f"{name} {value}: give an integer from 1 to 10.")
         return None if value is None else int(value)
     if name in CHECKS:
-        return bool(value)
+        if value not in (YES, NO, None):
+            raise BadInput(f"{name} {value}: answer {YES} or {NO}.")
+        return value
     if name == "note":
         return storable(str(value or "")).strip()
     if name in LISTS:

@@ -11,9 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from dataset_builders.case_groups import in_several_splits, split_counts
 from dataset_builders.contents.card import LICENCE_FILE, Description, card_text, licence_text, summary_of, title_of
 from dataset_builders.contents.data_files import CARD, entries_of, with_entries
 from dataset_builders.contents.eval_yaml import eval_yaml, task_columns, tasks_of
+from dataset_builders.errors import clip
 from dataset_builders.files import write_json
 from dataset_builders.fingerprints import fingerprint_of_cases
 from dataset_builders.images.picture import whites_of
@@ -74,6 +76,8 @@ def write_repository(folder: Path, description: Description, content: Content) -
         write({task.config: columns[task.config]}, {task.split: cases})
     known.problems.check("Replace these images, or leave out their entries; nothing was written.")
     content.notes += known.notes()
+    if description.origin == "custom":
+        content.notes += _shared_pictures(content.cases, known.pixels)
     if tasks:
         text = eval_yaml(
             title_of(description),
@@ -97,6 +101,22 @@ def write_repository(folder: Path, description: Description, content: Content) -
         *count_lines(content.counts, description.origin),
         *(f"note: {note}" for note in content.notes),
     )
+
+
+def _shared_pictures(splits: dict[str, list[Case]], pixels: dict[str, str]) -> list[str]:
+    """A note on pictures that are in several splits, under whatever name and in whatever file."""
+    shown = {
+        split: [pixels.get(image.image_id, "") for case in cases for image in case.images]
+        for split, cases in splits.items()
+    }
+    shared = in_several_splits(shown)
+    if not shared:
+        return []
+    names = [image for image, digest in pixels.items() if digest in shared]
+    return [
+        f"pictures in more than one split: {split_counts(shared)}, such as {clip(', '.join(names[:4]))}. "
+        "A model that is trained on one split has seen them when it is tested on the other."
+    ]
 
 
 def write_hidden_answers(folder: Path, name: str, content: Content) -> None:

@@ -10,6 +10,7 @@ See also: what a file is checked for (`lookup.py`), what a file says beside its 
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,6 +40,12 @@ class ShownPicture:
     def encoded(self) -> bytes:
         """The content of a JPEG or PNG file that every reader decodes to these pixels."""
         return as_png(self.pixels) if self.file is None else self.file
+
+    def digest(self) -> str:
+        """A digest of the pixels: equal for pictures that look the same, whatever their files hold."""
+        digest = hashlib.blake2b(str(self.pixels.size).encode(), digest_size=16)
+        digest.update(self.pixels.convert("RGB").tobytes())
+        return digest.hexdigest()
 
 
 def picture_of(data: bytes, whites: Mapping[str, int] | None = None) -> ShownPicture:

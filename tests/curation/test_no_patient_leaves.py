@@ -194,7 +194,7 @@ def mine(ward, served, models):
     served(lambda client: [client.get(path).content for path in ("/", "/item", *pictures)])
     ward.run("curate review questions --images raw --port 0")
     for at, pair in enumerate(log.pairs):
-        for name, value in ((SCORES[0], 9), (SCORES[1], 9 if at else 4), *((check, True) for check in CHECKS)):
+        for name, value in ((SCORES[0], 9), (SCORES[1], 9 if at else 4), *((check, "yes") for check in CHECKS)):
             log.change("Ada", pair, name, value)
     ward.run(
         "curate export pairs-set --questions questions --images raw --pairs pairs --table given/images.csv --no-text-search"

@@ -38,7 +38,7 @@ def reviewed_pairs(names, questions):
     pd.DataFrame(drafts).to_parquet(questions / DRAFTS)
     log = ReviewLog(questions)
     for k, pair in enumerate(log.pairs):
-        for field, value in ((SCORES[0], 9), (SCORES[1], 9 if k % 3 else 4), *((check, True) for check in CHECKS)):
+        for field, value in ((SCORES[0], 9), (SCORES[1], 9 if k % 3 else 4), *((check, "yes") for check in CHECKS)):
             log.change("Ada", pair, field, value)
 
 

@@ -28,8 +28,8 @@ def same(pairs, expected):
     i, j, first, second = expected
     assert pairs.i.tolist() == i.tolist()
     assert pairs.j.tolist() == j.tolist()
-    np.testing.assert_allclose(pairs.sim_med, first, rtol=0, atol=2e-12)
-    np.testing.assert_allclose(pairs.sim_gen, second, rtol=0, atol=2e-12)
+    np.testing.assert_allclose(pairs.sim_med, first, rtol=0, atol=1e-5)  # float32, of at most 90 numbers
+    np.testing.assert_allclose(pairs.sim_gen, second, rtol=0, atol=1e-5)
 
 
 def clustered(rng, n, d, spread, dtype):

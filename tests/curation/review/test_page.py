@@ -68,7 +68,7 @@ def test_what_is_said_to_be_saved_is_in_the_journal_and_no_text_is_overwritten_u
         if field in SCORES:
             return rng.choice(["1", "4", "5", "10", "11", "0", 5.5])
         if field in CHECKS:
-            return rng.choice([True, False])
+            return rng.choice(["yes", "no", None, True])
         return (
             rng.choice(["left", "right", "", "Liver \ud83d", "a\u2028b"])
             if field not in LISTS
@@ -110,7 +110,7 @@ def test_what_is_said_to_be_saved_is_in_the_journal_and_no_text_is_overwritten_u
 FIELDS = [
     Field("pick", "Pick one", "choice", [(str(k), f"a rather long choice number {k}") for k in range(12)], "1234"),
     Field("faults", "What is wrong?", "checks", [("x", "wrong"), ("y", "poor")], "xy", commit="save and go on"),
-    Field("fine", "fine", "check", keys="f"),
+    Field("fine", "fine", "choice", [("yes", "yes"), ("no", "no")], "fF"),
     Field("words", "words", "text", keys="e"),
     Field("tags", "tags", "list", [("Lung", "Lung")]),
 ]
@@ -168,7 +168,7 @@ def test_the_question_is_in_view_on_every_screen_and_each_key_decides(pictures, 
         eventually(lambda: len(recorded(log)), 5)
         assert page.evaluate("window.hacked") is None and not chromium.script_errors
     assert recorded(log) == {
-        ("one", "pick", "Ada"): "2", ("one", "fine", "Ada"): True, ("one", "faults", "Ada"): ["y"], ("one", "words", "Ada"): "ftxp",
+        ("one", "pick", "Ada"): "2", ("one", "fine", "Ada"): "yes", ("one", "faults", "Ada"): ["y"], ("one", "words", "Ada"): "ftxp",
         ("one", "tags", "Ada"): ["Lung"],
     }  # fmt: skip
 

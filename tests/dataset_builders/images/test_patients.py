@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from curation.report.quality import check
 from dataset_builders.benchmarks.mediconfusion.reader import halves
 from dataset_builders.build import build
 from dataset_builders.case_groups import in_several_splits, sharing
@@ -116,7 +117,8 @@ def test_no_patient_is_on_both_sides_of_a_split(seed):
     rng = random.Random(seed)
     cases = some_cases(rng, rng.randrange(4, 40))
     for config, splits in halves(cases).items():
-        assert in_several_splits(splits) == {}, config
+        groups = {split: [image.group for case in part for image in case.images] for split, part in splits.items()}
+        assert in_several_splits(groups) == {}, config
         assert sorted(case.case_id for part in splits.values() for case in part) == sorted(
             case.case_id for case in cases
         )
@@ -157,5 +159,24 @@ def test_a_patient_in_validation_and_test_is_refused(tmp_path):
     assert "Miller" not in str(refused.value)
     assert not (tmp_path / "out").exists()
     (source / "GMAI.tsv").write_text("\n".join(rows).replace("y\t\tMiller", "y\t\tBaker") + "\n")
-    build("gmai-mmbench", name="own", source=source, images=(tmp_path,), out=tmp_path / "out")
+    assert "in more than one split" not in str(
+        build("gmai-mmbench", name="own", source=source, images=(tmp_path,), out=tmp_path / "out")
+    )
     assert open_repository(tmp_path / "out").questions("test")["group"].str.startswith("g-").all()
+
+
+def test_one_picture_in_two_splits_is_noted_by_the_build_and_by_quality(tmp_path):
+    """Another file with the same pixels is the same picture; one pixel off is another."""
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 40), np.uint8)
+    for name, shift in (("a.png", 0), ("b.bmp", 0), ("c.png", 1)):
+        changed = pixels.copy()
+        changed[0, 0] += shift
+        Image.fromarray(changed).convert("RGB" if name == "b.bmp" else "L").save(tmp_path / name)
+    source = tmp_path / "source"
+    source.mkdir()
+    for other, count in (("b.bmp", 1), ("c.png", 0)):
+        rows = ["index\timage_path\tquestion\tA\tB\tanswer", "1\ta.png\tWhich?\tx\ty\tA", f"2\t{other}\tWhich?\tx\ty\t"]
+        (source / "GMAI.tsv").write_text("\n".join(rows) + "\n")
+        report = build("gmai-mmbench", name="own", source=source, images=(tmp_path,), out=tmp_path / "out")
+        assert ("pictures in more than one split: 1 in validation and test" in str(report)) == bool(count)
+        assert len(check(tmp_path / "out").images_in_splits) == count
