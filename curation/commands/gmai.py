@@ -45,6 +45,9 @@ def gmai(
             typer.echo(f"{count:7} {what}")
     typer.echo(f"wrote {out / 'dataset'} and {out / 'tsv'}; tables and funnel: {out / 'report'}")
     typer.echo(
+        f"look at {out / PRIVATE / 'sheets'}: nine pictures of each dataset, marked and labelled as they were read"
+    )
+    typer.echo(
         f"keep to yourself: {out / PRIVATE} (pictures), {out / 'dataset.key'} and {out / 'dataset.names.csv'} (which files were skipped), "
         f"{out / 'dataset-answers'} (the test's answers)"
     )

@@ -37,7 +37,7 @@ from eval_harness.records.names import storable
 JOURNAL = "journal.jsonl"
 PICTURES = "pictures"
 SHEETS = "sheets"
-"""Contact sheets, made of the pictures by every run (`contact_sheet.py`)."""
+"""Contact sheets, made of the pictures by every run (`overlay.py`)."""
 WITHDRAWN = "withdrawn.json"
 """Keyed ids of patients who have withdrawn: their data is not stored again, even if the sources still hold it."""
 HAS_WITHDRAWN = "its patient has withdrawn"

@@ -2,12 +2,16 @@
 and without burned-in text, which is searched before anything is written and decided about by a person (`medprobe curate texts`).
 
 A picture that seems to hold text is in no question without a decision, or with `drop`; with `mask` the marked regions are shown black.
+Also the contact sheets, on which a person sees at a glance whether a mask is inverted, a box shifted, or a label another one's.
 """
 
 from __future__ import annotations
 
+import base64
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +20,14 @@ from PIL import Image, ImageColor
 from tqdm import tqdm
 
 from curation.gmai.cases import Candidate
-from curation.gmai.items import PICTURES
-from curation.gmai.sources import BOX, CONTOUR, MASK, Overlay, Sources
+from curation.gmai.items import PICTURES, SHEETS, Item
+from curation.gmai.sources import BOX, CONTOUR, MASK, OF_KIND, Overlay, Sources
 from curation.images.burned_in_text import DECISIONS, TEXTS, Box, find_text, read_boxes
 from curation.images.burned_in_text import mask as blacked_out
 from curation.images.file_names import manifest_of
 from curation.readers.dataset import SourceDataset
 from curation.readers.pixels import decode_mask
+from dataset_builders.files import replace_file
 from dataset_builders.images.lookup import as_png
 from dataset_builders.journal import Journal, read_journal
 
@@ -72,6 +77,37 @@ def contour_of(mask: np.ndarray, width: int) -> np.ndarray:
 
     grown: np.ndarray = binary_dilation(mask, iterations=width)
     return grown & ~mask
+
+
+# Contact sheets
+
+ON_A_SHEET = 9
+PAGE = """<!doctype html><meta charset="utf-8"><title>{0}</title>
+<style>body {{ font: 15px system-ui; display: grid; grid-template-columns: repeat(3, 1fr); gap: 1rem; margin: 1rem }}
+h1 {{ grid-column: 1 / -1; margin: 0; font-size: 1.2rem }} figure {{ margin: 0 }} img {{ width: 100%; background: #000 }}</style>
+<h1>{0}: is each label where its picture is marked?</h1>
+"""
+FIGURE = '<figure><img alt="" src="data:image/png;base64,{}"><figcaption>{} ({})</figcaption></figure>\n'
+
+
+def write_sheets(items: list[Item], private: Path, sources: Sources) -> None:
+    """Write `private/sheets/DATASET.html` for each dataset, of as many different labels as possible; the same pictures in every run.
+    Private: these pictures have not been reviewed yet."""
+    shutil.rmtree(private / SHEETS, ignore_errors=True)
+    (private / SHEETS).mkdir()
+    for dataset in sources.datasets:
+        times: Counter[str] = Counter()
+        by_turn = []
+        for item in sorted(items, key=lambda item: item.item):  # keyed ids, so in no order of the files
+            if item.dataset == dataset.name:
+                by_turn.append((times[item.label], item.item, item))
+                times[item.label] += 1
+        page = PAGE.format(escape(dataset.name))
+        for _, _, item in sorted(by_turn, key=lambda turn: turn[:2])[:ON_A_SHEET]:
+            kind = OF_KIND[item.kind][-1]
+            png = shown_png(item.picture, item.mask, private / PICTURES, kind, item.box, sources.overlay)
+            page += FIGURE.format(base64.b64encode(png).decode("ascii"), escape(item.label), kind)
+        replace_file(private / SHEETS / f"{dataset.name}.html", page.encode())
 
 
 # Burned-in text

@@ -17,11 +17,10 @@ import pandas as pd
 
 from curation.gmai import questions, validation
 from curation.gmai.cases import Candidate, Cell, make_cases, without_duplicates
-from curation.gmai.contact_sheet import write_sheets
 from curation.gmai.items import Item, read_items, read_withdrawn
 from curation.gmai.labels import COLUMNS, TAGS, LabelTable, Tags, merge_tags, read_labels
 from curation.gmai.output import write_outputs
-from curation.gmai.overlay import without_text
+from curation.gmai.overlay import without_text, write_sheets
 from curation.gmai.selecting import Drawer, Kept, OptionSet, Pools, Written, read_kept, select, split, write_kept
 from curation.gmai.sources import Sources, read_sources
 from curation.images.file_names import list_beside, write_list

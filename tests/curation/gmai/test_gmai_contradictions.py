@@ -55,6 +55,14 @@ def yolo(base, rng):
         "yaml beside": (lambda: (base / "images/x.yaml").write_text(f"names: {other}"), "differently"),
         "too few": (lambda: (base / "data.yaml").write_text(f"nc: 5\nnames: {NAMES}"), "not a list of classes"),
         "notes": (lambda: (base / "notes.json").write_text(json.dumps({"categories": categories})), "differently"),
+        "keypoints": (
+            lambda: (base / "pose.yaml").write_text(f"names: {NAMES}\nkpt_shape: [17, 2]"),
+            "not a list of classes",
+        ),
+        "a key twice": (
+            lambda: (base / "data.yaml").write_text(f"{{names: {{0: {NAMES[0]}, 0: {NAMES[1]}}}}}"),
+            "not a list of classes",
+        ),
         "corners": (lambda: change_lines(base, corners), "outside"),
         "pixels": (lambda: change_lines(base, lambda number, row: (number, *(64 * n for n in row))), "outside 0 to 1"),
     }
@@ -243,7 +251,7 @@ PLANTS = (yolo, coco, voc, masks, nifti, dicom)
 CASES = [
     (plants, name, seed)
     for seed in range(3)
-    for plants, names in zip(PLANTS, (8, 11, 4, 3, 5, 8), strict=True)
+    for plants, names in zip(PLANTS, (10, 11, 4, 3, 5, 8), strict=True)
     for name in range(names)
 ]
 
@@ -254,7 +262,7 @@ def check(base):
     refuse_contradictions(skips)
 
 
-@pytest.mark.parametrize(("plants", "at", "seed"), few(CASES, 39))
+@pytest.mark.parametrize(("plants", "at", "seed"), few(CASES, 41))
 def test_one_contradiction_refuses_the_data_set(tmp_path, plants, at, seed):
     write_all(tmp_path, only={plants.__name__})
     check(tmp_path)
@@ -289,7 +297,7 @@ def test_a_table_of_corners_is_refused_and_skip_contradictions_uses_the_rest(tmp
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "near_duplicate": -1}))
     table = pd.DataFrame(rows)
     table.assign(w=table.x + table.w, h=table.y + table.h).to_csv(tmp_path / "t.csv", index=False)
-    table.to_csv(tmp_path / "t.csv", index=False)
+    assert "outside its image" in refused(run, tmp_path / "s.yaml", tmp_path / "set", search_text=False)
     table.loc[3, "x"] = 60
     table.to_csv(tmp_path / "t.csv", index=False)
     message = refused(run, tmp_path / "s.yaml", tmp_path / "set", search_text=False)

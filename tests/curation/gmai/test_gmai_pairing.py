@@ -290,10 +290,6 @@ def test_what_one_id_or_name_means_twice_is_not_used(tmp_path):
     document = {"images": images, "annotations": marks, "categories": [{"id": 1, "name": "liver"}]}
     (tmp_path / "c.json").write_text(json.dumps(document))
     assert read(sources(reader="coco", annotations="c.json"))[0] == {"c.png": {"liver"}}
-    document["categories"].append({"id": 1, "name": "spleen"})
-    (tmp_path / "c.json").write_text(json.dumps(document))
-    two_names = sources(reader="coco", annotations="c.json")
-    assert "two names, 'liver' and 'spleen'" in refused(units_of, two_names.datasets[0])
     rows = {"image": ["a.png", "./a.png", "b.png"], "label": "lung", "mrn": [1, 2, 3]}
     pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False)
     found, left_out = read(sources(reader="csv", annotations="t.csv", columns={"patient": "mrn"}))
@@ -322,18 +318,3 @@ def test_an_xml_that_names_another_image_than_its_own_is_not_used(tmp_path):
 
     assert named("9.png", "0.png", "1.png") == ({"0.png": {"label0"}}, ["1.png", "2.png"])
     assert named(*["new.png"] * 3) == ({f"{number}.png": {f"label{number}"} for number in range(3)}, [])
-
-
-def test_a_class_of_yolo_is_the_line_of_its_name_and_lists_that_differ_are_refused(tmp_path):
-    save(tmp_path / "i" / "a.png", np.zeros((SIDE, SIDE), np.uint8))
-    (tmp_path / "t" / "more").mkdir(parents=True)
-    (tmp_path / "t" / "a.txt").write_text("2 0.5 0.5 0.1 0.1")
-    (tmp_path / "t" / "classes.txt").write_text("liver\nlung\nspleen\n")
-    entry = {"name": "x", "reader": "yolo", "path": "i", "annotations": "t", "modality": "CT"}
-    (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    sources = read_sources(tmp_path / "s.yaml")
-    assert read(sources)[0] == {"a.png": {"spleen"}}
-    (tmp_path / "t" / "more" / "data.yaml").write_text("names: [spleen, liver, lung]")
-    assert "number the classes differently" in refused(units_of, sources.datasets[0])
-    (tmp_path / "t" / "more" / "data.yaml").write_text("names: [liver]\nkpt_shape: [17, 2]")
-    assert "is not a list of classes" in refused(units_of, sources.datasets[0])
