@@ -16,9 +16,9 @@ from dataset_builders.terms import terms
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
 from leaderboard_space.data.ranks.standings import ONE, Standings, info_of, metrics_of
 from leaderboard_space.data.search import Hit, search
-from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.data.topics import (
-    Relation,
+    REGIONS,
     Topic,
     TopicLabel,
     fold,
@@ -27,16 +27,18 @@ from leaderboard_space.data.topics import (
     matching,
     topics,
 )
-from leaderboard_space.data.tree import FACET_LABEL
-from leaderboard_space.html import count
-from leaderboard_space.overview import OFFICIAL, Overview, overview
+from leaderboard_space.data.tree import FACET_LABEL, TreePath
+from leaderboard_space.html import count, plural
+from leaderboard_space.overview import Overview, overview
 from leaderboard_space.service import Service
 from leaderboard_space.views import overview as overview_view
 from leaderboard_space.views import topic as topic_view
-from leaderboard_space.views.parts import address_of
-from leaderboard_space.views.topic import Aspect, LabelSummary
+from leaderboard_space.views.parts import address_of, benchmark_address, set_title
+from leaderboard_space.views.topic import Aspect, LabelSet, LabelSummary
 
 T = TypeVar("T")
+SEARCHED = ("finding", "organ", "technique", "region", "site")
+"""Kinds of terms that the search knows besides topics and labels."""
 LONGEST_QUERY = 100
 """Characters of what is searched for: every word of it is compared with every word that the board knows."""
 
@@ -49,10 +51,21 @@ class OverviewPages:
 
     def overview(self) -> Overview:
         """The matrix of models and benchmarks."""
-        found = {family: self._official(family) for family in BENCHMARKS}
-        key = tuple(id(standings) for sets in found.values() for _, standings in sets)
-        # The standings stand in the key's value, so that no other can come by their ids while it is kept.
-        return self.service.memory.remember(("overview", key), lambda: (overview(found), found))[0]
+        snapshot = self.service.board.snapshot
+        return self.service.memory.remember(
+            ("overview", snapshot.stamp), lambda: overview(self._columns(snapshot), snapshot)
+        )
+
+    def _columns(self, snapshot: Snapshot) -> list[tuple[Section, Standings]]:
+        """The set that each benchmark's page begins with, where it is official, with its standings."""
+        first = [snapshot.sections[family][0] for family in BENCHMARKS if snapshot.sections[family]]
+        queries = [
+            self.service.memory.query({"format": section.family, "section": section.key})
+            for section in first
+            if section.is_official
+        ]
+        # The query's own section: news may have come in between, and a result must not stand under the section before it.
+        return [(query.section, self.service.memory.standings(query)) for query in queries]
 
     def page(self, request: Mapping[str, Any]) -> str:
         """The first screen as HTML; `request` as its address says: kind, hide, pin, all, unknown."""
@@ -63,14 +76,21 @@ class OverviewPages:
         return overview_view.file(self.overview(), request)
 
     def labels(self) -> list[TopicLabel]:
-        """Every label of every benchmark's own set of questions."""
-        held = [family for family in BENCHMARKS if self.service.board.snapshot.sections[family]]
-        queries = [self.service.memory.query({"format": family}) for family in held]
-        key = ("labels", *(query.key[:3] for query in queries))
-        found: list[TopicLabel] = self.service.memory.remember(
-            key, lambda: [label for query in queries for label in labels_of(query.section.family, query.tree)]
-        )
-        return found
+        """Every label of every set of questions, each once in a benchmark: with what the first set that has it says of it."""
+        board = self.service.board
+
+        def known() -> list[TopicLabel]:
+            labels: dict[TreePath, TopicLabel] = {}
+            for number, section in self._numbered():
+                for label in labels_of(section.family, board.outcomes(section)[1], section.key if number else ""):
+                    labels.setdefault((section.family, *label.path), label)
+            return list(labels.values())
+
+        return self.service.memory.remember(("labels", board.snapshot.stamp), known)
+
+    def _numbered(self) -> list[tuple[int, Section]]:
+        """Every set of questions with its place in its benchmark's list; the first is what the benchmark's page begins with."""
+        return [item for sections in self.service.board.snapshot.sections.values() for item in enumerate(sections)]
 
     def topic(self, request: Mapping[str, Any]) -> str:
         """The page of a topic: one of its labels, in every aspect."""
@@ -80,46 +100,48 @@ class OverviewPages:
         if topic is None:
             return topic_view.unknown(wanted, search(wanted.replace("-", " ")[:LONGEST_QUERY], self.hits()))
         held = matching(topic, labels)
-        shown = self.shown(topic, labels, str(request.get("label") or ""))
+        shown = self._shown(topic, labels, request)
         known = {label.family for label, _ in held}
         silent = _why_nothing(topic, [family for family in BENCHMARKS if family not in known], labels)
-        term = next((one.concept for one in terms("finding", "organ") if one.concept == request.get("term")), "")
+        term = next((one.concept for one in terms(*SEARCHED) if one.concept == request.get("term")), "")
         return topic_view.page(topic, held, shown, silent, str(request.get("all") or ""), term)
 
     def topic_file(self, request: Mapping[str, Any]) -> dict[str, str]:
         """What a topic's page shows, as a file."""
         labels = self.labels()
         topic = topics(labels).get(str(request.get("id") or "")) or Topic("none", "none", "", ())
-        shown = self.shown(topic, labels, str(request.get("label") or ""))
+        shown = self._shown(topic, labels, request)
         return topic_view.file(topic, shown, request)
 
-    def shown(self, topic: Topic, labels: list[TopicLabel], wanted: str) -> LabelSummary | None:
-        """The label of a topic that is wanted, else its first of which anything is known; None where nothing is."""
+    def _shown(self, topic: Topic, labels: list[TopicLabel], request: Mapping[str, Any]) -> LabelSummary | None:
+        return self.shown(topic, labels, str(request.get("label") or ""), str(request.get("set") or ""))
+
+    def shown(self, topic: Topic, labels: list[TopicLabel], wanted: str, key: str = "") -> LabelSummary | None:
+        """The label of a topic that is wanted, else its first of which anything is known, in the set of that key, else in the largest; None
+        where nothing is."""
         held = matching(topic, labels)
         named = [item for item in held if topic_view.label_id(item[0]) == wanted]
-        found = (self._of(label, how) for label, how in [*named, *held])
-        return next((shown for shown in found if shown.aspects), None)
+        for label, how in [*named, *held]:
+            if sets := self._sets(label):
+                shown = next((one for one in sets if one.section.key == key), sets[0])
+                return LabelSummary(label, how, shown.section, shown.aspects, tuple(sets))
+        return None
 
-    def _of(self, label: TopicLabel, how: Relation) -> LabelSummary:
-        """A label with its standings by every aspect."""
-        request = {"format": label.family, "branches": [label.path], "shown": ONE}
-        query = self.service.memory.query(request)
-        aspects = []
-        for metric, does in (spec(label.family).aspects or {query.metric: ""}).items():
-            found = self.service.memory.standings(replace(query, metric=metric))
-            if found.models:
-                aspects.append(Aspect(metric, does, found, gives_away(label.family, metric, (label.facet,))))
-        return LabelSummary(label, how, query.section, tuple(sorted(aspects, key=lambda one: one.given)))
-
-    def _official(self, family: str) -> list[tuple[Section, Standings]]:
-        sections = self.service.board.snapshot.sections[family]
-        queries = [
-            self.service.memory.query({"format": family, "section": section.key})
-            for section in sections
-            if section.kind in OFFICIAL and section.split == sections[0].split
-        ]
-        # The query's own section: news may have come in between, and a result must not stand under the section before it.
-        return [(query.section, self.service.memory.standings(query)) for query in queries]
+    def _sets(self, label: TopicLabel) -> list[LabelSet]:
+        """The sets of questions with scores of a label, each with its standings by every aspect: official ones first, of these the one with
+        most models."""
+        sets = []
+        for section in self.service.board.snapshot.sections[label.family]:
+            request = {"format": label.family, "section": section.key, "branches": [label.path], "shown": ONE}
+            query = self.service.memory.query(request)
+            aspects = []
+            for metric, does in (spec(label.family).aspects or {query.metric: ""}).items() if query.branches else ():
+                ranked = self.service.memory.standings(replace(query, metric=metric))
+                if ranked.models:
+                    aspects.append(Aspect(metric, does, ranked, gives_away(label.family, metric, (label.facet,))))
+            if aspects:
+                sets.append(LabelSet(query.section, tuple(sorted(aspects, key=lambda one: one.given))))
+        return sorted(sets, key=lambda one: (not one.section.is_official, -one.models))
 
     # ---- the search
 
@@ -156,32 +178,44 @@ class OverviewPages:
             said = f"{topic.kind} in {', '.join(where)}" if where else topic.kind
             said += f" · related in {', '.join(related)}" if related else ""
             found.append(
-                Hit(topic.name, said, address_of("topic", slug), topic.same, 3 if slug in known_topics() else 2)
+                Hit(
+                    topic.name,
+                    said,
+                    address_of("topic", slug),
+                    (*topic.same, *topic.searched),
+                    3 if slug in known_topics() else 2,
+                )
             )
         for label in labels:
             said = f"{FACET_LABEL.get(label.facet, label.facet).lower()} of {LABELS[label.family]}, n {count(label.n)}"
-            address = address_of("b", label.family, facet=f"{label.facet}:{label.value}")
+            address = address_of("b", label.family, s=label.section, facet=f"{label.facet}:{label.value}")
             found.append(Hit(label.shown, said, address, label.words, 1))
         for family, sections in self.service.board.snapshot.sections.items():
             for metric in metrics_of(sections[0], None) if sections else ():
                 name = info_of(metric, family).label
                 address = address_of("b", family, s=sections[0].key, m=metric)
                 found.append(Hit(name, f"score of {LABELS[family]}", address, (fold(name), fold(metric))))
-        models: dict[str, set[str]] = {}
-        for family, sections in self.service.board.snapshot.sections.items():
-            for section in sections:
-                for entry in section.entries:
-                    if entry.result.model.kind != "baseline":
-                        models.setdefault(entry.result.model.name, set()).add(family)
-        for name, families in models.items():
-            where = [LABELS[family] for family in BENCHMARKS if family in families]
+        models: dict[str, list[Section]] = {}
+        for number, section in self._numbered():
+            if number:
+                results = plural(len(section.entries), "result")
+                said = f"set of {plural(section.questions, 'question')}, {results}"
+                words = (
+                    fold(section.title()),
+                    fold(f"{section.kind} {section.split} {LABELS[section.family]} {section.benchmark}"),
+                )
+                found.append(Hit(set_title(section), said, html.unescape(benchmark_address(section)), words, 1))
+            for name in {entry.result.model.name for entry in section.entries}:
+                models.setdefault(name, []).append(section)
+        for name, sections in models.items():
+            places = dict.fromkeys(LABELS[one.family] for one in sections)
             found.append(
-                Hit(name, f"model in {', '.join(where)}", address_of("model", name), (fold(name),), len(families))
+                Hit(name, f"model in {', '.join(places)}", address_of("model", name), (fold(name),), len(places))
             )
         for family in BENCHMARKS:
-            words = (fold(LABELS[family]), fold(family), fold(spec(family).task), *map(fold, spec(family).words))
-            found.append(Hit(LABELS[family], f"benchmark: {spec(family).task}", address_of("b", family), words, 5))
-        return found + _findings({word for hit in found for word in hit.words})
+            names = (fold(LABELS[family]), fold(family), fold(spec(family).task), *map(fold, spec(family).words))
+            found.append(Hit(LABELS[family], f"benchmark: {spec(family).task}", address_of("b", family), names, 5))
+        return found + _vocabulary({word for hit in found for word in hit.words})
 
 
 def _why_nothing(topic: Topic, families: list[str], labels: list[TopicLabel]) -> list[str]:
@@ -209,7 +243,9 @@ def _together(query: str, labels: list[TopicLabel], unprinted: list[tuple[str, s
     nothing is known of these (`unprinted`: benchmarks and their facets by which no scores are known)."""
     found = []
     for family in BENCHMARKS:
-        named = [(word, label) for label in labels if label.family == family for word in label.words]
+        named = [
+            (word, label) for label in labels if label.family == family and not label.section for word in label.words
+        ]
         named += [
             (word, TopicLabel(family, facet, topic.name, 0))
             for of, facet in unprinted
@@ -247,16 +283,20 @@ def _named(query: str, offered: Sequence[tuple[str, T]]) -> list[T]:
     return [one for _, one in sorted(found, key=lambda item: item[0])]
 
 
-def _findings(known: set[str]) -> list[Hit]:
-    """Findings and organs of the vocabulary that nothing else is called by: each leads to its department, else to its modality."""
+def _vocabulary(known: set[str]) -> list[Hit]:
+    """What the vocabulary names and nothing else is called by: each leads to its department, else its modality, else what its region of
+    the body is shown under. `known`: the words of all other hits."""
     slugs = {word: slug for slug, topic in known_topics().items() for word in topic.same}
-    found = []
-    for term in terms("finding", "organ"):
-        place = next((fold(word) for word in (term.department, *term.modalities) if fold(word) in slugs), None)
-        words = (fold(term.concept), *map(fold, (*term.synonyms, *term.bare)))
-        if place and known.isdisjoint(words):
-            topic = known_topics()[slugs[place]]
-            said = f"{term.kind}, shown under {topic.name}: no benchmark labels it alone"
-            address = address_of("topic", topic.slug, term=term.concept)
-            found.append(Hit(term.concept.capitalize(), said, address, words, 0.5))
-    return found
+    hits = []
+    for term in terms(*SEARCHED):
+        regions = (term.concept, *term.regions, *term.parents)
+        places = (term.department, *term.modalities, *(REGIONS.get(region, "") for region in regions))
+        place = next((fold(word) for word in places if fold(word) in slugs), None)
+        names = (fold(term.concept), *map(fold, (*term.synonyms, *term.bare)))
+        words = tuple(word for word in names if word not in known)
+        if place and words:
+            topic, is_new = known_topics()[slugs[place]], known.isdisjoint(names)
+            said = f"{term.kind}, shown under {topic.name}" + (": no benchmark labels it alone" if is_new else "")
+            address = address_of("topic", topic.slug, term=term.concept if is_new else None)
+            hits.append(Hit(term.concept.capitalize(), said, address, words, 0.5))
+    return hits

@@ -1,4 +1,4 @@
-"""Every model on every benchmark: what the first screen shows. No number is an average over benchmarks.
+"""Every model on every benchmark: what the first screen shows. No number is an average over benchmarks, and no column holds two sets.
 
 A mark is the test of the row that it leads to, whose interval is drawn, and the first sentence counts these marks: overview and benchmark
 say the same. See also: drawing (`views/overview.py`).
@@ -6,19 +6,16 @@ say the same. See also: drawing (`views/overview.py`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dataset_builders.benchmarks import BENCHMARKS
-from eval_harness.records.result import Model, Score
+from eval_harness.records.result import Result, Score
 from leaderboard_space import headlines
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.ranks.groups import order_of
 from leaderboard_space.data.ranks.standings import Row, Standings
-from leaderboard_space.data.store.sections import Section
+from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.headlines import Trust
-
-OFFICIAL = ("complete", "unconfirmed")
-"""Kinds of sets whose results stand in the matrix: the official questions."""
 
 
 @dataclass(frozen=True)
@@ -49,22 +46,25 @@ class ScoreCell:
 
 @dataclass(frozen=True)
 class ModelRow:
-    """One model. `date`: that of its newest result here, YYYY-MM-DD."""
+    """One model. `date`: that of its newest result here, YYYY-MM-DD. `elsewhere`: benchmark -> other sets that it has results on."""
 
     name: str
     kind: str | None
     parameters: int | None
     date: str
     cells: dict[str, ScoreCell] = field(default_factory=dict)
+    elsewhere: dict[str, list[Section]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Overview:
-    """The matrix."""
+    """The matrix, the benchmark that knows most models first. `apart`: sets that are no column, with how many results the store has of
+    each."""
 
     columns: list[Column]
     lines: list[ModelRow]
     finding: Trust | None
+    apart: list[tuple[Section, int]] = field(default_factory=list)
 
     @property
     def tested(self) -> int:
@@ -72,55 +72,60 @@ class Overview:
         return sum(cell.score.verdict is not None for line in self.lines for cell in line.cells.values())
 
 
-def overview(found: dict[str, list[tuple[Section, Standings]]]) -> Overview:
-    """The matrix from the standings of each benchmark's official sets, the complete one first (one row per model and account).
+def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> Overview:
+    """The matrix from the standings of one set of each benchmark (one row per model and account).
 
     Where a model has several rows, the one that stands for it is chosen as among its own results (`groups.order_of`).
     """
     columns: list[Column] = []
-    held: dict[str, dict[str, ScoreCell]] = {}
-    models: dict[str, list[Model]] = {}
-    dates: dict[str, list[str]] = {}
-    for family in BENCHMARKS:
-        sets = [(section, standings) for section, standings in found.get(family, []) if section.kind in OFFICIAL]
-        if not sets:
-            continue
-        section, standings = sets[0]
-        chosen: dict[str, list[Row]] = {}
-        for _, one in sets:
-            here: dict[str, list[Row]] = {}
-            for row in sorted(one.models, key=lambda row: order_of(row.entry)):
-                here.setdefault(row.entry.result.model.name, []).append(row)
-            chosen = here | chosen  # an earlier set's rows stand
-        first = [rows[0] for rows in chosen.values()]
-        tested = [row for row in first if row.score.verdict is not None]
+    cells: dict[str, dict[str, ScoreCell]] = {}
+    models: dict[str, list[Result]] = {}
+    for section, standings in sorted(sets, key=lambda one: -len(_by_model(one[1]))):
+        chosen = _by_model(standings)
+        tested = [rows[0] for rows in chosen.values() if rows[0].score.verdict is not None]
         drawn = bool(tested) and all(row.run is not None for row in tested)
         levels = {
             round(row.score.chance, 6) for row in tested if row.score.chance is not None and (drawn or not row.run)
         }
         chance = next(iter(levels)) if len(levels) == 1 else None
+        family = section.family
         columns.append(Column(family, LABELS[family], spec(family).task, section, standings.metric, chance, drawn))
         for name, rows in chosen.items():
-            result = rows[0].entry.result
-            models.setdefault(name, []).append(result.model)
-            dates.setdefault(name, []).append(max(row.entry.result.created_at for row in rows)[:10])
-            held.setdefault(name, {})[family] = ScoreCell(rows[0], len(rows))
+            models.setdefault(name, []).extend(row.entry.result for row in rows)
+            cells.setdefault(name, {})[family] = ScoreCell(rows[0], len(rows))
+    in_columns = {id(column.section) for column in columns}
+    others = [one for sections in snapshot.sections.values() for one in sections if id(one) not in in_columns]
+    elsewhere: dict[str, dict[str, list[Section]]] = {}
+    for section in others:
+        for name in {entry.result.model.name for entry in section.entries}:
+            elsewhere.setdefault(name, {}).setdefault(section.family, []).append(section)
     lines = [
         ModelRow(
             name,
-            next((model.kind for model in models[name] if model.kind), None),
-            next((model.parameters for model in models[name] if model.parameters), None),
-            max(dates[name]),
-            held[name],
+            next((result.model.kind for result in models[name] if result.model.kind), None),
+            next((result.model.parameters for result in models[name] if result.model.parameters), None),
+            max(result.created_at for result in models[name])[:10],
+            cells[name],
+            elsewhere.get(name, {}),
         )
-        for name in held
+        for name in cells
     ]
-    lines.sort(key=lambda line: (-len(line.cells), _kind_order(line), line.name.lower()))
-    return Overview(columns, lines, _finding(columns, lines))
+    first = columns[0].family if columns else ""
+    lines.sort(key=lambda line: (-len(line.cells), *_order(line.cells.get(first)), line.name.lower()))
+    measured = [(one, sum(entry.folder is not None for entry in one.entries)) for one in others]
+    return Overview(columns, lines, _finding(columns, lines), [(one, n) for one, n in measured if n])
 
 
-def _kind_order(line: ModelRow) -> int:
-    return {"proprietary": 0, "medical": 1, "open": 2}.get(line.kind or "", 3)
+def _by_model(standings: Standings) -> dict[str, list[Row]]:
+    """Model -> its rows, the one that stands for it first."""
+    rows: dict[str, list[Row]] = {}
+    for row in sorted(standings.models, key=lambda row: order_of(row.entry)):
+        rows.setdefault(row.entry.result.model.name, []).append(row)
+    return rows
+
+
+def _order(cell: ScoreCell | None) -> tuple[bool, float]:
+    return (True, 0.0) if cell is None else (False, -(cell.score.value or 0.0))
 
 
 def _finding(columns: list[Column], lines: list[ModelRow]) -> Trust | None:
@@ -137,12 +142,3 @@ def _finding(columns: list[Column], lines: list[ModelRow]) -> Trust | None:
             trust = Trust(column.task, len(marks), better, worse, guess)
             found.append((better / len(marks), -len(marks), trust))
     return min(found, key=lambda item: item[:2])[2] if found else None
-
-
-def selected(found: Overview, kind: str = "") -> list[ModelRow]:
-    """The lines of a kind of model, best in the first benchmark first, those without a result in it last."""
-    lines = [line for line in found.lines if not kind or line.kind == kind]
-    first = found.columns[0].family if found.columns else ""
-    there = [line for line in lines if first in line.cells]
-    there.sort(key=lambda line: -(line.cells[first].score.value or 0.0))
-    return there + [line for line in lines if first not in line.cells]

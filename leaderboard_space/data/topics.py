@@ -21,6 +21,15 @@ from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.tree import FACET_LABEL, Tree, TreePath, organ_and_modality, shown_label
 
 Relation = Literal["same", "related"]
+RADIOLOGY = ("X-ray", "Mammography", "CT", "MRI", "Ultrasound")
+"""Modalities that a search for radiology, which no benchmark has as a department, leads to."""
+REGIONS = {
+    "head": "ENT", "neck": "ENT", "brain": "neurology", "eye": "Ophthalmology", "retina": "Ophthalmology", "chest": "Pulmonary medicine",
+    "heart": "Cardiology", "breast": "Mammography", "abdomen": "Gastroenterology", "pelvis": "Urology", "spine": "Orthopedics",
+    "shoulder": "Orthopedics", "forearm": "Orthopedics", "thigh": "Orthopedics", "leg": "Orthopedics", "hand": "Orthopedics",
+    "hip": "Orthopedics", "foot": "Orthopedics", "skin": "Dermatology", "whole body": "Nuclear medicine",
+}  # fmt: skip
+"""Region of the body -> the topic that a word of it is shown under, where the vocabulary names no department."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +42,22 @@ class Topic:
     same: tuple[str, ...]
     related: tuple[str, ...] = ()
 
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """Words that lead to it although they name more."""
+        return ("radiology", "radiological imaging") if self.name in RADIOLOGY else ()
+
 
 @dataclass(frozen=True)
 class TopicLabel:
-    """A facet value of one benchmark. `n`: how many questions carry it; where only papers' numbers are known, the n of those."""
+    """A facet value of one benchmark. `n`: how many questions carry it; where only papers' numbers are known, the n of those.
+    `section`: the key of the set that these are of, empty for the one that the benchmark's page begins with."""
 
     family: str
     facet: str
     value: str
     n: int
+    section: str = ""
 
     @property
     def shown(self) -> str:
@@ -57,7 +73,8 @@ class TopicLabel:
         """The folded words it is matched by; the label of an image type is organ and modality at once."""
         if self.facet == "image_type":
             return (fold(self.shown), *(fold(part) for part in organ_and_modality(self.value)))
-        return (fold(self.value), fold(self.shown))
+        short = next((term.synonyms for term in terms("task") if term.concept == self.value), ())
+        return (fold(self.value), fold(self.shown), *map(fold, short))
 
 
 @lru_cache(maxsize=10_000)
@@ -107,13 +124,13 @@ def known_topics() -> dict[str, Topic]:
     return found
 
 
-def labels_of(family: str, tree: Tree) -> list[TopicLabel]:
-    """Every label of every facet of a benchmark."""
+def labels_of(family: str, tree: Tree, section: str = "") -> list[TopicLabel]:
+    """Every label of every facet of a set of questions."""
     halves = (
         ("organ", "modality") if spec(family).by_image_type else ()
     )  # the image types say them, each by its own label
     return [
-        TopicLabel(family, facet, node.label, node.count)
+        TopicLabel(family, facet, node.label, node.count, section)
         for facet, nodes in tree.facets
         for node in nodes
         if node.label != UNLABELLED and facet not in halves
@@ -145,8 +162,8 @@ def matching(topic: Topic, labels: Iterable[TopicLabel]) -> list[tuple[TopicLabe
 
 
 def counts(labels: Iterable[TopicLabel]) -> Mapping[str, list[TopicLabel]]:
-    """Slug -> the labels that are the topic itself, of the topics in the table."""
-    held = list(labels)
+    """Slug -> the labels that are the topic itself, of the topics in the table; no other sets than the benchmarks' first are counted."""
+    held = [label for label in labels if not label.section]
     return {
         slug: [label for label in held if relation(topic, label) == "same"] for slug, topic in known_topics().items()
     }

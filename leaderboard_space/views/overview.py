@@ -10,7 +10,7 @@ from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.topics import Topic, TopicLabel, counts, known_topics
 from leaderboard_space.export import Table, as_file, cited, number_columns
 from leaderboard_space.html import count, plural, prose, text
-from leaderboard_space.overview import Column, ModelRow, Overview, ScoreCell, selected
+from leaderboard_space.overview import Column, ModelRow, Overview
 from leaderboard_space.query import listed
 from leaderboard_space.views.parts import (
     CITE_BOX,
@@ -27,6 +27,7 @@ from leaderboard_space.views.parts import (
     model_address,
     no_cell,
     set_name,
+    set_title,
 )
 
 CHIPS = {"modality": 3, "department": 4}
@@ -41,7 +42,7 @@ def page(found: Overview, labels: Sequence[TopicLabel], request: Request) -> str
     said = f'<p class="note">There is no page {text(unknown)} here. This is the overview.</p>' if unknown else ""
     return (
         f'{said}<h2 class="finding">{prose(headlines.trust(found.finding), 400)}</h2>'
-        f"{_chips(labels)}{_bar(found, request, len(lines))}{_matrix(found, lines, request)}"
+        f"{_chips(labels)}{_apart(found)}{_bar(found, request, len(lines))}{_matrix(found, lines, request)}"
         f'<div class="bar-head below only-narrow"><span class="acts">{acts("matrix")}</span></div>{_legend(found)}'
     )
 
@@ -49,8 +50,9 @@ def page(found: Overview, labels: Sequence[TopicLabel], request: Request) -> str
 def _lines(found: Overview, request: Request) -> list[ModelRow]:
     """The lines that the request selects, pinned ones first."""
     pinned = _named(request, "pin")
-    lines = selected(found, str(request.get("kind") or ""))
-    return [line for line in found.lines if line.name in pinned] + [line for line in lines if line.name not in pinned]
+    kind = str(request.get("kind") or "")
+    rest = [line for line in found.lines if line.name not in pinned and kind in ("", line.kind)]
+    return [line for line in found.lines if line.name in pinned] + rest
 
 
 def _named(request: Request, key: str) -> list[str]:
@@ -135,7 +137,8 @@ def _matrix(found: Overview, lines: Sequence[ModelRow], request: Request) -> str
             '<button type="button" class="link" data-name="kind" value="">Show all models</button></p>'
         )
     pinned, hidden = _named(request, "pin"), _named(request, "hide")
-    columns = [column for column in found.columns if column.family not in hidden]
+    there = {family for line in lines for family in line.cells}
+    columns = [column for column in found.columns if column.family not in hidden and column.family in there]
     first = [line for line in lines if line.name in pinned]
     rest = lines[len(first) :]
     rest = rest if request.get("all") == "yes" else rest[: max(FIRST_MODELS - len(first), 0)]
@@ -147,8 +150,27 @@ def _matrix(found: Overview, lines: Sequence[ModelRow], request: Request) -> str
         '<table class="matrix" data-table="matrix" aria-label="Every model on every benchmark">'
         f"<thead><tr>{column_head('name', 'Model', 'model')}{heads}</tr></thead>"
         f"{f'<tbody data-fixed>{above}</tbody>' if above else ''}<tbody>{below}</tbody></table>"
-        f"{all_rows(len(first) + len(rest), len(lines), 'model')}"
+        f"{all_rows(len(first) + len(rest), len(lines), 'model')}{_unknown_here(found, there)}"
     )
+
+
+def _unknown_here(found: Overview, there: set[str]) -> str:
+    """The benchmarks that have no column because they know none of the models that are selected."""
+    missing = [column.label for column in found.columns if column.family not in there]
+    return f'<p class="fine">No result of these models: {text(", ".join(missing), 300)}.</p>' if missing else ""
+
+
+def _apart(found: Overview) -> str:
+    """What the store holds besides the columns: one's own results, on whatever set."""
+    total = sum(n for _, n in found.apart)
+    if not total:
+        return ""
+    links = ", ".join(
+        f'<a href="{benchmark_address(section)}">{text(set_title(section))}</a> ({count(n)})'
+        for section, n in found.apart
+    )
+    sets = "another set" if len(found.apart) == 1 else "other sets"
+    return f'<p class="sub apart">This store also holds {plural(total, "result")} on {sets}: {links}.</p>'
 
 
 def _head(column: Column) -> str:
@@ -167,7 +189,7 @@ def _line(columns: Sequence[Column], line: ModelRow, is_pinned: bool) -> str:
         f'<button type="button" class="pin" aria-pressed="{"true" if is_pinned else "false"}" aria-label="Pin {text(line.name)}" '
         f'title="{"Unpin" if is_pinned else "Keep at the top"}" data-name="pin" data-toggle value="{text(line.name, 300)}"></button>'
     )
-    cells = "".join(_cell(column, line.cells.get(column.family)) for column in columns)
+    cells = "".join(_cell(column, line) for column in columns)
     return (
         f'<tr data-key="{text(line.name, 300)}"><th scope="row"><span class="who">{pin}'
         f'<i class="k k-{KIND_CLASS.get(line.kind or "", "u")}" title="{kind}"></i>'
@@ -175,15 +197,27 @@ def _line(columns: Sequence[Column], line: ModelRow, is_pinned: bool) -> str:
     )
 
 
-def _cell(column: Column, found: ScoreCell | None) -> str:
+def _cell(column: Column, line: ModelRow) -> str:
+    found, also = line.cells.get(column.family), _elsewhere(line, column.family)
     if found is None:
-        return no_cell(column.label)
+        return no_cell(column.label, also)
     score, result = found.score, found.row.entry.result
     source = table_of(result, column.metric) if result.kind == "published" else result.kind
     said = [WORD[score.verdict], sentences.behind(score), source or "published"]
-    if column.section.key and found.results > 1:
+    if found.results > 1:
         said.append(f"1 of {found.results} results")
-    return cell(column.label, score, score.verdict, benchmark_address(column.section, column.metric), ", ".join(said))
+    address = benchmark_address(column.section, column.metric)
+    return cell(column.label, score, score.verdict, address, ", ".join(said), more=also)
+
+
+def _elsewhere(line: ModelRow, family: str) -> str:
+    """The mark of results on other sets of a benchmark, which leads to them."""
+    sections = line.elsewhere.get(family, [])
+    if not sections:
+        return ""
+    address = benchmark_address(sections[0]) if len(sections) == 1 else model_address(line.name)
+    said = f"{line.name} also on: {'; '.join(map(set_title, sections))}"
+    return f'<a class="also" href="{address}" title="{text(said, 400)}" aria-label="{text(said, 400)}">+{len(sections)}</a>'
 
 
 def _legend(found: Overview) -> str:
@@ -194,12 +228,13 @@ def _legend(found: Overview) -> str:
         for kind, mark in KIND_CLASS.items()
         if any(line.kind == kind for line in found.lines)
     )
-    first = f"Sorted by {found.columns[0].label} at first; click a column to sort by it. " if found.columns else ""
+    order = f"then by {found.columns[0].label}" if found.columns else ""
+    first = f"First the models that most benchmarks know, {order}; click a column to sort by it. " if order else ""
     return (
         f'<p class="fine kinds">{kinds}</p><p class="fine">{text(first)}Axes run from 0 to 100%. Dot: score; bar: 95% interval; dashed: '
         f"guessing; –: no result. {sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not significantly "
         f"different, {sentences.MARK['worse']} worse. {sentences.each_alone(found.tested)} {text(run, 400)}"
-        "Official question sets, papers' numbers included; all other sets are on their benchmark's page.</p>"
+        "A column is one set of questions, that with most results; +1: a result on another set.</p>"
     )
 
 

@@ -40,6 +40,11 @@ def set_name(section: Section) -> str:
     return f"{section.family}/{section.key}"
 
 
+def set_title(section: Section) -> str:
+    """What a set of questions is called beside those of other benchmarks."""
+    return f"{LABELS[section.family]}: {section.title()}, {section.split}"
+
+
 def benchmark_address(
     section: Section, metric: str | None = None, selection: Sequence[TreePath] = (), every: bool = False
 ) -> str:
@@ -169,22 +174,24 @@ def explained(shown: str, said: str, name: str, kind: str = "") -> str:
     )
 
 
-def cell(column: str, score: Score, verdict: Verdict | None, address: str, said: str, muted: bool = False) -> str:
+def cell(
+    column: str, score: Score, verdict: Verdict | None, address: str, said: str, muted: bool = False, more: str = ""
+) -> str:
     """A score in a table of models: number, mark, interval and dot on an axis from 0 to 100, the whole a link. `column`: its name, for
-    narrow screens; `said`: the basis of the number; `muted`: it ranks no model."""
+    narrow screens; `said`: the basis of the number; `muted`: it ranks no model; `more`: HTML beside it."""
     tone = "muted" if muted else f"v-{TONE[verdict]}"
     spoken = f'<span class="hear"> {text(said, 300)}</span>'
     few = " few" if score.n_cases < sentences.FEW or score.is_small else ""
     return (
         f'<td class="{tone}{few}" data-b="{text(column)}" title="{text(said, 300)}"{sorted_by(score.value)}>'
         f'<a class="c" href="{address}"><b>{percent(score.value)}</b><span class="mark" aria-hidden="true">'
-        f"{'' if muted else sentences.mark(score)}</span>{spoken}{dots(score, WHOLE)}</a></td>"
+        f"{'' if muted else sentences.mark(score)}</span>{spoken}{dots(score, WHOLE)}</a>{more}</td>"
     )
 
 
-def no_cell(column: str) -> str:
+def no_cell(column: str, more: str = "") -> str:
     """Where a model has no result."""
-    return f'<td class="none" data-b="{text(column)}" data-v="">–</td>'
+    return f'<td class="none" data-b="{text(column)}" data-v="">–{more}</td>'
 
 
 FIRST, FIRST_MODELS = 60, 20
@@ -261,7 +268,7 @@ def set_select(sections: Sequence[Section], key: str) -> str:
     pairs = [
         (
             set_name(section),
-            f"{LABELS[section.family]}: {section.title()}, {section.split}, {plural(section.questions, 'question')}",
+            f"{set_title(section)}, {plural(section.questions, 'question')}",
         )
         for section in sections
     ]

@@ -30,6 +30,7 @@ from leaderboard_space.views.parts import (
     model_address,
     no_cell,
     set_name,
+    set_title,
 )
 from leaderboard_space.views.tables.leaderboard import rank_cell
 
@@ -45,13 +46,27 @@ class Aspect:
 
 
 @dataclass(frozen=True)
+class LabelSet:
+    """What is known of a label in one set of questions. `aspects`: those that rank models first."""
+
+    section: Section
+    aspects: tuple[Aspect, ...]
+
+    @property
+    def models(self) -> int:
+        """How many models have a score."""
+        return len({row.entry.result.model.name for one in self.aspects for row in one.standings.models})
+
+
+@dataclass(frozen=True)
 class LabelSummary:
-    """A label with all that is known of it. `aspects`: those that rank models first."""
+    """A label with what is known of it in one of its `sets` of questions."""
 
     label: TopicLabel
     relation: Relation
     section: Section
     aspects: tuple[Aspect, ...]
+    sets: tuple[LabelSet, ...] = ()
 
     @property
     def ranking(self) -> list[Aspect]:
@@ -94,7 +109,7 @@ def page(
     said += "" if shown.relation == "same" else f"No results on {topic.name} itself; related: "
     return (
         f'{title}<h2 class="finding" data-title="{text(topic.name)}">{prose(said + headline(shown), 400)}</h2>'
-        f'<p class="sub">{_about(shown)}</p>{chips}{_table(shown, bool(every))}{_links(shown)}{CITE_BOX}{missing}'
+        f'<p class="sub">{_about(shown)}</p>{chips}{_sets(topic, shown)}{_table(shown, bool(every))}{_links(shown)}{CITE_BOX}{missing}'
     )
 
 
@@ -112,7 +127,20 @@ def _about(shown: LabelSummary) -> str:
     family = shown.section.family
     drawn = any(row.run for one in shown.ranking for row in one.standings.models)
     guess = "the paper's random run" if drawn else "guessing"
-    return f"{text(LABELS[family])}, {plural(size, spec(family).case)}. Bars: 95% intervals; dashed: {guess}."
+    return f"{text(set_title(shown.section))}, {plural(size, spec(family).case)}. Bars: 95% intervals; dashed: {guess}."
+
+
+def _sets(topic: Topic, shown: LabelSummary) -> str:
+    """The switch between the sets of questions that have scores of the label: each is a table of its own."""
+    if len(shown.sets) < 2:
+        return ""
+    links = "".join(
+        f'<a href="{address_of("topic", topic.slug, label=label_id(shown.label), set=one.section.key)}"'
+        f"{' aria-current=true' if one.section is shown.section else ''}>{text(one.section.title())} "
+        f"<em>{text(one.section.split)} · {plural(one.models, 'model')}</em></a>"
+        for one in shown.sets
+    )
+    return f'<div class="topics" role="group" aria-label="Sets of questions"><span>Set of questions</span><div>{links}</div></div>'
 
 
 def _chips(topic: Topic, labels: Sequence[tuple[TopicLabel, Relation]], shown: LabelSummary | None) -> str:

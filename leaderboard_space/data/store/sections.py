@@ -81,6 +81,11 @@ class Section:
     memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """Cache of results computed from its entries."""
 
+    @property
+    def is_official(self) -> bool:
+        """True if its questions are the benchmark's own whole set, as far as is known."""
+        return self.kind in ("complete", "unconfirmed")
+
     def title(self) -> str:
         names = {
             "complete": "Complete official set",
@@ -154,10 +159,10 @@ def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lamb
     order = {"complete": 0, "unconfirmed": 1, "sample": 2, "partial": 3, "custom": 4, "phantom": 5, "retired": 6}
     return sorted(
         sections.values(),
-        # A set of which nothing but totals is known comes after one that can be broken down: readers come to choose.
+        # Most results that can be broken down come first, since readers come to choose: one more result moves no default.
         key=lambda s: (
             order[s.kind],
-            not any(entry.result.kind == "measured" or entry.result.breakdown for entry in s.entries),
+            -sum(bool(entry.result.kind == "measured" or entry.result.breakdown) for entry in s.entries),
             s.split != DEFAULT_SPLIT.get(s.family),
             -len(s.entries),
             s.key,

@@ -108,7 +108,7 @@ def test_the_tree_works_by_keyboard_with_three_states_and_search(chromium: Any, 
     page = open_page(chromium, address)
     tab(page, "ProbMed").click()
     area = phantoms(page, "probmed")
-    area.locator("summary", has_text="Organ").click()
+    area.locator(".facet > summary", has_text="Organ").click()
     tree = area.get_by_role("group", name="Organ", exact=True)
     tree.get_by_role("button", name="Branches of chest").press("Enter")
     chest = tree.get_by_role("checkbox", name="chest")
