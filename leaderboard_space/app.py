@@ -158,7 +158,8 @@ def serve(
             app.launch(server_name=host, server_port=port, prevent_thread_lock=True, quiet=True, **options)
         except (OSError, OverflowError):  # taken, no port, or no address of this machine
             raise BadInput(
-                f"the board cannot listen on --host {host} --port {port}. Give another port or host."
+                f"the board cannot listen on {host}:{port}: another program does (another board?), or this machine has no such "
+                "address. Give another --port."
             ) from None
     print(f"The board is on http://{host}:{port} (Ctrl-C stops it).", flush=True)
     begin()

@@ -189,7 +189,7 @@ class OverviewPages:
         for label in labels:
             said = f"{FACET_LABEL.get(label.facet, label.facet).lower()} of {LABELS[label.family]}, n {count(label.n)}"
             address = address_of("b", label.family, s=label.section, facet=f"{label.facet}:{label.value}")
-            found.append(Hit(label.shown, said, address, label.words, 1))
+            found.append(Hit(label.shown, said, address, label.searched, 1))
         for family, sections in self.service.board.snapshot.sections.items():
             for metric in metrics_of(sections[0], None) if sections else ():
                 name = info_of(metric, family).label

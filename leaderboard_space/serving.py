@@ -18,7 +18,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -147,7 +147,7 @@ class Endpoint:
         path = scope["path"].rpartition(PREFIX)[2] if scope["type"] == "http" else ""
         function = self.functions.get(path)
         if function is None:
-            await self.app(scope, receive, send)
+            await self.app(_one_page(scope), receive, send)
             return
         try:
             answer = await _answer(function, Request(scope, receive))
@@ -155,6 +155,14 @@ class Endpoint:
             return
         answer.headers["cache-control"] = "no-store"
         await answer(scope, receive, send)
+
+
+def _one_page(scope: Any) -> Any:
+    """A request for the board's document without the query `page`, which names a page of a multipage app to Gradio and fails for any."""
+    if scope["type"] != "http" or not scope["path"].endswith("/") or not scope["query_string"]:
+        return scope
+    query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    return {**scope, "query_string": urlencode([pair for pair in query if pair[0] != "page"]).encode()}
 
 
 async def _answer(function: Function, request: Request) -> JSONResponse:

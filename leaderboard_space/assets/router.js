@@ -55,7 +55,7 @@ window.medprobe = (() => {
   function focusPanel() {  // the link that led here is gone: Tab goes on from the new page's beginning
     const held = document.querySelector("[id^=page-].here");
     if (!held) return;
-    held.tabIndex = -1;
+    held.tabIndex = -1;  // by program alone: the region itself is no control, and shows no outline
     held.focus({ preventScroll: true });
   }
   function visit(address, instead) {

@@ -73,8 +73,13 @@ class TopicLabel:
         """The folded words it is matched by; the label of an image type is organ and modality at once."""
         if self.facet == "image_type":
             return (fold(self.shown), *(fold(part) for part in organ_and_modality(self.value)))
+        return (fold(self.value), fold(self.shown))
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """The folded words it is found by: a paper's abbreviation of a task names nothing else ("MR" is no magnetic resonance)."""
         short = next((term.synonyms for term in terms("task") if term.concept == self.value), ())
-        return (fold(self.value), fold(self.shown), *map(fold, short))
+        return (*self.words, *map(fold, short))
 
 
 @lru_cache(maxsize=10_000)

@@ -101,11 +101,11 @@ def _ends(line: Line, found: Ends) -> str:
     label = info_of(found.metric, line.section.family).label
     said = sentences.ends(label, found.known, found.left_out, found.against_chance)
     body = (
-        f'<tr class="group"><th colspan="4" scope="rowgroup">weakest</th></tr>{rows(found.weakest)}'
-        f'<tr class="group"><th colspan="4" scope="rowgroup">strongest</th></tr>{rows(found.strongest)}'
+        f'<tr class="group"><th colspan="4" scope="rowgroup">lowest</th></tr>{rows(found.weakest)}'
+        f'<tr class="group"><th colspan="4" scope="rowgroup">highest</th></tr>{rows(found.strongest)}'
     )
     return (
-        f"<h4>By {text(facet)} (%)</h4>{_small_table(body, f'Weakest and strongest by {facet}')}"
+        f"<h4>By {text(facet)} (%)</h4>{_small_table(body, f'Lowest and highest by {facet}')}"
         f'<p class="fine">{prose(said, 400)}</p>'
     )
 

@@ -165,12 +165,14 @@ def _apart(found: Overview) -> str:
     total = sum(n for _, n in found.apart)
     if not total:
         return ""
-    links = ", ".join(
-        f'<a href="{benchmark_address(section)}">{text(set_title(section))}</a> ({count(n)})'
-        for section, n in found.apart
-    )
+    by_title: dict[str, list[str]] = {}
+    for section, n in found.apart:
+        name = LABELS[section.family] + (f" {section.split}" if section.is_official else "")
+        link = f'<a href="{benchmark_address(section)}">{text(name)}</a> ({count(n)})'
+        by_title.setdefault(section.title(), []).append(link)
+    links = "; ".join(f"{text(title)}: {', '.join(held)}" for title, held in by_title.items())
     sets = "another set" if len(found.apart) == 1 else "other sets"
-    return f'<p class="sub apart">This store also holds {plural(total, "result")} on {sets}: {links}.</p>'
+    return f'<p class="fine apart">This store also holds {plural(total, "result")} on {sets}. {links}.</p>'
 
 
 def _head(column: Column) -> str:
