@@ -177,6 +177,7 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
         "ssr_mode": False,
         "max_file_size": MAX_FILE,
         "enable_monitoring": False,  # Gradio would print its secret address
+        "i18n": gr.I18n(en={"common.complete": "Done"}),  # Gradio announces the key itself, which it does not translate
         "app_kwargs": {
             "middleware": [
                 Middleware(GZipMiddleware, minimum_size=10_000, compresslevel=1),

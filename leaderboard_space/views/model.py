@@ -87,7 +87,7 @@ def page(memory: ViewCache, request: Request) -> str:
             _folded("scores", "Every score and category", "".join(model_parts.benchmark(line) for line in main)),
             _folded(
                 "history",
-                f"All {plural(len(found), 'result')}, withdrawn and outdated ones included",
+                f"{'All ' if len(found) > 1 else ''}{plural(len(found), 'result')}, withdrawn and outdated ones included",
                 model_parts.history(found),
             ),
             _folded("card", "Badges and a table for a model card", model_parts.card(who, main)) if main else "",

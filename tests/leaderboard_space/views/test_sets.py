@@ -1,0 +1,182 @@
+"""Sets of questions are never merged: whatever a store holds, every view is of one set, and the others are named beside it."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.lexical_tree import select
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.published_results import board_results
+from leaderboard_space.data.topics import matching, topics
+from leaderboard_space.front import OverviewPages
+from leaderboard_space.service import Service
+from tests.commands import medprobe
+from tests.leaderboard_space.checks.claims import plain
+from tests.leaderboard_space.stores import add_run, answers, questions
+from tests.sampling import few
+
+PUBLISHED = board_results()
+GMAI = "gmai-mmbench"
+
+
+def _random_store(store: Path, seed: int) -> None:
+    """Results of some benchmarks on several sets each: phantoms, official by their counts, custom ones, of both splits of GMAI-MMBench."""
+    rng = np.random.default_rng(seed)
+    (store / "results").mkdir()
+    for family in BENCHMARKS:
+        for number in range(int(rng.integers(0, 4))):
+            asked = questions(family, int(rng.integers(6, 30)), seed=seed * 10 + number)
+            origin = str(rng.choice(["phantom", "official", "custom"]))
+            more = {"name": f"own-{number}" if origin == "custom" else family, "origin": origin}
+            if family == GMAI:
+                more["split"] = str(rng.choice(["validation", "test"]))
+            for at in range(int(rng.integers(1, 5))):
+                name = str(rng.choice(["GPT-4o", "RadFM", f"Model {at}"]))
+                add_run(store, family, asked, answers(asked, 0.5, seed=at), name, "open", run=f"run{at}", **more)
+
+
+@pytest.mark.parametrize("seed", few(range(24), 2))
+def test_no_view_merges_two_sets(tmp_path: Path, seed: int) -> None:
+    _random_store(tmp_path, seed)
+    board = Board(tmp_path, PUBLISHED)
+    front, alone = OverviewPages(Service(board)), OverviewPages(Service(Board(None, PUBLISHED)))
+    overview, sections = front.overview(), board.snapshot.sections
+
+    for column in overview.columns:
+        known = {id(entry) for entry in column.section.entries}
+        assert column.section is sections[column.family][0]
+        for line in overview.lines:
+            cell = line.cells.get(column.family)
+            assert cell is None or id(cell.row.entry) in known
+            elsewhere = [
+                one
+                for one in sections[column.family]
+                if one is not column.section and any(entry.result.model.name == line.name for entry in one.entries)
+            ]
+            assert line.elsewhere.get(column.family, []) == elsewhere
+    columns = [column.section for column in overview.columns]
+    apart = [one for family in BENCHMARKS for one in sections[family] if not any(one is column for column in columns)]
+    assert overview.apart == [
+        (one, n) for one in apart if (n := sum(entry.folder is not None for entry in one.entries))
+    ]
+    total = sum(n for _, n in overview.apart)
+    assert (f"This store also holds {total} result" in plain(front.page({}))) == (total > 0)
+
+    labels, rng = front.labels(), np.random.default_rng(seed)
+    known_topics = list(topics(labels).values())
+    for topic in [known_topics[int(at)] for at in rng.integers(0, len(known_topics), 12)]:
+        for label, _ in matching(topic, labels)[:2]:
+            where = f"{label.family}:{label.facet}:{label.value}"
+            shown = front.shown(topic, labels, where)
+            if shown is None or shown.label != label:
+                continue
+            official = [one.models for one in shown.sets if one.section.is_official]
+            assert official == sorted(official, reverse=True) and shown.section is shown.sets[0].section
+            for one in shown.sets:
+                page = front.topic({"id": topic.slug, "label": where, "set": one.section.key})
+                rows = set(map(html.unescape, re.findall(r'<tr data-key="([^"]*)">', page)))
+                models = {row.entry.result.model.name for aspect in one.aspects for row in aspect.standings.models}
+                assert rows <= models and len(rows) == min(len(models), 20)
+                assert {
+                    entry for aspect in one.aspects for entry in (row.entry.key for row in aspect.standings.rows)
+                } <= {entry.key for entry in one.section.entries}
+
+    eyes = next(topic for topic in known_topics if topic.slug == "ophthalmology")
+    with_papers, before = (
+        next(
+            one
+            for one in pages.shown(eyes, pages.labels(), f"{GMAI}:department:Ophthalmology").sets
+            if one.models >= 50
+        )  # type: ignore[union-attr]
+        for pages in (front, alone)
+    )
+    assert with_papers.models == before.models  # no measured result takes the papers' models away
+    assert sections[GMAI][0].key == alone.service.board.snapshot.sections[GMAI][0].key == "test.complete"
+
+
+@pytest.mark.parametrize("seed", few(range(100, 112), 1))
+def test_the_search_finds_models_and_sets_wherever_they_are(tmp_path: Path, seed: int) -> None:
+    _random_store(tmp_path, seed)
+    front = OverviewPages(Service(Board(tmp_path, PUBLISHED)))
+    for sections in front.service.board.snapshot.sections.values():
+        for number, section in enumerate(sections):
+            if number:
+                hits = front.search({"query": f"{section.kind} {section.split} {section.benchmark}"})
+                assert f"#/b/{section.family}?s={section.key}" in {hit["address"] for hit in hits}, section.key
+            for entry in section.entries[:2]:
+                assert entry.result.model.name in {
+                    hit["name"] for hit in front.search({"query": entry.result.model.name})
+                }
+
+
+def _picture(number: int) -> str:
+    import base64
+
+    out = io.BytesIO()
+    Image.new("RGB", (8, 8), (number % 256, number // 256, 7)).save(out, "PNG")
+    return base64.b64encode(out.getvalue()).decode()
+
+
+@pytest.mark.sources
+@pytest.mark.exhaustive
+def test_recorded_results_of_real_models_are_what_their_authors_counted(sources: Path, tmp_path: Path) -> None:
+    """Five models on GMAI-MMBench's validation set, read by the authors' own rule: the board's page by department, clinical task and
+    granularity has the accuracies of VLMEvalKit's own files; filters by department and modality are counts of its verdicts."""
+    files = sorted(sources.glob("later_answers/gmai_vlmevalkit/*/*_result.xlsx"))
+    if not files:
+        pytest.skip("the recorded answers are not here")
+    store, verdicts = tmp_path / "store", dict[str, pd.DataFrame]()
+    (store / "results").mkdir(parents=True)
+    (tmp_path / "source").mkdir()
+    for file in files:
+        name, table = file.parent.name, pd.read_excel(file, keep_default_na=False, dtype=str)
+        verdicts[name] = table
+        if not (tmp_path / "data").exists():
+            columns = [column for column in table.columns if column not in ("prediction", "hit", "log")]
+            tsv = table[columns].assign(image=[_picture(at) for at in range(len(table))])
+            tsv.to_csv(tmp_path / "source/GMAI-MMBench_VAL.tsv", sep="\t", index=False)
+            medprobe("build", GMAI, "--source", tmp_path / "source", "--out", tmp_path / "data" / GMAI, cwd=tmp_path)
+        rows = zip(table["index"], table["prediction"], strict=True)
+        recorded = tmp_path / f"{name}.jsonl"
+        recorded.write_text("".join(json.dumps({"question_id": one, "response": said}) + "\n" for one, said in rows))
+        out = tmp_path / "runs" / name
+        options = ["--model", f"recorded:{recorded}", "--name", name, "--extraction", "official", "--out", out]
+        medprobe("eval", GMAI, "--data", tmp_path / "data", *options, cwd=tmp_path)
+        medprobe("submit", out, "--to", store, cwd=tmp_path)
+    service = Service(Board(store, PUBLISHED))
+    section = next(
+        one for one in service.board.snapshot.sections[GMAI] if one.split == "validation" and one.fingerprint
+    )
+    asked = {"format": GMAI, "section": section.key, "metric": "accuracy"}
+    for file in files:
+        for facet, kind in (
+            ("department", "department"),
+            ("task", "clinical_vqa_task"),
+            ("granularity", "perceptual_granularity"),
+        ):
+            (printed,) = csv.DictReader(next(file.parent.glob(f"*_{kind}_acc.csv")).open())
+            rows = json.loads(service.export({**asked, "of": "breakdown", "facet": facet, "as": "json"})["text"])
+            ours = {row["facet_value"].casefold(): row["value"] for row in rows if row["model"] == file.parent.name}
+            counted = {label.casefold(): value for label, value in printed.items() if value}
+            theirs = {label: 100 * float(counted[label]) for label in counted.keys() - {"split", "overall", "none"}}
+            assert theirs.keys() <= ours.keys() and all(ours[label] == pytest.approx(theirs[label]) for label in theirs)
+    table = next(iter(verdicts.values())).assign(task=lambda one: one["clinical vqa task"])
+    chosen = ["department: Ophthalmology > Fundus Photography", "task: Severity Grading"]
+    mask = select(table.assign(keyword=table["category"]), chosen)
+    query = service.memory.query(
+        {**asked, "branches": [["department", "Ophthalmology", "Fundus Photography"], ["task", "Severity Grading"]]}
+    )
+    for row in service.memory.standings(query).rows:
+        hits = verdicts[row.entry.result.model.name]["hit"].astype(float)[mask]
+        assert (row.score.n, row.score.value) == (int(mask.sum()), pytest.approx(100 * hits.mean()))
