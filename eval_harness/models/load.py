@@ -13,6 +13,7 @@ from typing import Any, cast
 from dataset_builders.errors import BadInput, with_type
 from dataset_builders.extras import require
 from dataset_builders.hub.client import connect, status_of
+from eval_harness.models.contents import code_digest, model_digest
 from eval_harness.models.interface import MODEL_ARGS, OPTIONS, Backend, Settings, check_options
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
@@ -21,7 +22,13 @@ GUIDE = "See docs/plug_in.md."
 
 
 def load_backend(model: str, settings: Settings) -> Backend:
-    """The back end that a `--model` argument names. Raises BadInput if there is none of that name."""
+    """The back end that a `--model` argument names, with its `digest`. Raises BadInput if there is none of that name."""
+    backend = _load(model, settings)
+    backend.digest = model_digest(model, settings)
+    return backend
+
+
+def _load(model: str, settings: Settings) -> Backend:
     kind, _, rest = model.partition(":")
     if settings.engine and kind != "vllm" and ".py:" not in model:
         names = ", ".join(sorted(settings.engine))
@@ -171,6 +178,7 @@ class _PlugIn:
 
     def __init__(self, made: Any, name: str, called: str) -> None:
         self.made, self._called = made, called
+        self.digest: str | None = code_digest(made)
         said = getattr(made, "model", None)
         self.model = said if isinstance(said, Model) else Model(name=name)
         if not hasattr(made, "deviations"):

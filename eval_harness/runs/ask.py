@@ -59,6 +59,8 @@ def ask(
     unanswered = [instance for instance in instances if not journal.is_answered(plan.key(instance))]
     name = f"{plan.run.benchmark.name}: {plan.run.model.name}"
     done = len(instances) - len(unanswered)
+    if done:
+        print(f"{done:,} of {len(instances):,} answers were already there.", file=sys.stderr)
     start, part = time.monotonic(), -(-len(instances) // 20)
     said = start
     with tqdm(total=len(instances), initial=done, desc=name, unit="answer", file=sys.stderr, disable=None) as bar:

@@ -212,6 +212,7 @@ def describe_run(
         facets=tuple(config.facets),
         limit=config.limit,
         image=config.image,
+        model_digest=backend.digest,
     )
     model = backend.model.model_copy(update={"name": normal_name(config.name or backend.model.name)})
     digest = hashlib.sha256(request.model_dump_json().encode()).hexdigest()[:8]

@@ -132,8 +132,9 @@ def _continued(folder: Path, plan: Plan, stored: RunRecord) -> Plan:
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """The differences between two requests, one entry per option."""
     before, now = ({**request, "generation": None, **request["generation"]} for request in (before, now))
-    names = dict.fromkeys([*now, *before])
-    return [f"{name} {before.get(name)!r} -> {now.get(name)!r}" for name in names if before.get(name) != now.get(name)]
+    names = [name for name in dict.fromkeys([*now, *before]) if before.get(name) != now.get(name)]
+    words = {"model_digest": "the model's file, code or weights have changed since"}
+    return [words.get(name, f"{name} {before.get(name)!r} -> {now.get(name)!r}") for name in names]
 
 
 def _holds_answers(folder: Path) -> bool:
