@@ -178,7 +178,7 @@ def units(graded: Graded) -> pd.DataFrame:
         [label for row in order[start : start + length].tolist() for label in labels[row]]
         for start, length in zip(starts.tolist(), size.tolist(), strict=True)
     ]
-    ends = over_pair(graded.ends, np.add)
+    ends = graded.ends_over(order, starts)
     pair_ids = graded.columns["case_id"][first]
     agree = np.array([_agree(graded.k[order[s : s + n]]) for s, n in zip(starts, size, strict=True)], dtype=float)
 

@@ -165,8 +165,8 @@ def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats, Ints]:
         return order, np.zeros(0), np.zeros(0), graded.ends[:0]
     starts = np.flatnonzero(np.r_[True, np.diff(graded.case[order]) != 0])
     hit = np.logical_and.reduceat(graded.right[order], starts, axis=0).mean(axis=1)
-    ends = np.add.reduceat(graded.ends[order], starts, axis=0)
-    return order[starts], hit, np.multiply.reduceat(graded.guess[order], starts), ends
+    guess = np.multiply.reduceat(graded.guess[order], starts)
+    return order[starts], hit, guess, graded.ends_over(order, starts)
 
 
 def _official_weight(kind: Ints, first: Ints, images_of_type: Floats) -> Floats:

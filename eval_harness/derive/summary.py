@@ -13,7 +13,7 @@ from eval_harness.derive.metrics import BALANCED, METRICS
 from eval_harness.records.result import Score
 from eval_harness.scores.clustered import numbered
 from eval_harness.scores.intervals import METHOD, clustered_interval, verdict
-from eval_harness.scores.nonresponse import COUNTS, nonresponse, withheld
+from eval_harness.scores.nonresponse import COUNTS, if_right, nonresponse, withheld
 
 UNKNOWN = MetricInfo("", "")
 """Default for a metric that no benchmark defines: percent, and higher is better."""
@@ -25,9 +25,9 @@ metrics that nothing speaks for, labels of one question, labels that go together
 def summarise(units: pd.DataFrame, official: bool = False) -> dict[str, Score]:
     """The score of each metric among `units` (see `derive.scoring.units`; any subset of its rows), in order of first appearance.
 
-    Percent = 100 x sum(numerator) / sum(denominator); a metric that is a count is sum(numerator), without interval. Where most responses
-    say nothing (`nonresponse`) there is no verdict, and no value either, but for metrics that count how responses ended, and for those
-    of a paper's `official` reader, which count every response.
+    Percent = 100 x sum(numerator) / sum(denominator); a metric that is a count is sum(numerator), without interval. A verdict that depends
+    on answers that are not there is left out, and where most say nothing (`nonresponse`) the value, too, but of metrics that count how
+    responses ended, and of those of a paper's `official` reader, which count every response.
     """
     return _grouped(units, np.zeros(len(units), np.int64), {}, official).get(0, {})
 
@@ -86,8 +86,12 @@ def _grouped(units: pd.DataFrame, group: np.ndarray, known: Known, official: boo
         part |= {column: numbered(part[column]) for column in ("case", "cluster")}
         same = (info.unit, info.higher_is_better, info.of_ends, *(values.tobytes() for values in part.values()))
         if same not in known:
-            silent = nonresponse([part[count].sum() for count in COUNTS])
-            known[same] = withheld(_score(info, part), silent, official or info.of_ends)
+            scored, stands = _score(info, part), True
+            if part["unsettled"].any():
+                best = if_right(*(part[column] for column in ("numerator", "denominator", "unsettled", "responses")))
+                stands = _score(info, part | {"numerator": best}).verdict == scored.verdict
+            silent = nonresponse([part[count].sum() for count in COUNTS], stands)
+            known[same] = withheld(scored, silent, official or info.of_ends)
         result.setdefault(index, {})[name] = known[same].model_copy()
     return result
 

@@ -69,7 +69,8 @@ class _Strict(BaseModel):
 
 
 class Nonresponse(_Strict):
-    """Why a score has no verdict and no rank: most of its `responses` neither choose an option nor decline.
+    """Why a score has no verdict and no rank: most of its `responses` neither choose an option nor decline, or its verdict depends on those
+    that the output limit cut off, that failed or are missing (`scores/nonresponse.py`).
 
     The other numbers: how many of them the output limit cut off, failed, are missing, or could not be read (`irrelevant`).
     """
@@ -79,6 +80,11 @@ class Nonresponse(_Strict):
     failed: int = Field(default=0, ge=0)
     missing: int = Field(default=0, ge=0)
     irrelevant: int = Field(default=0, ge=0)
+
+    @property
+    def is_majority(self) -> bool:
+        """True if most responses say nothing."""
+        return 2 * (self.truncated + self.failed + self.missing + self.irrelevant) > self.responses
 
 
 class Score(_Strict):

@@ -15,8 +15,8 @@ from eval_harness.records.result import SCHEMA_VERSION, Benchmark, Images, Metho
 class RunRequest(BaseModel):
     """Everything that determines the answers of a run. Two runs may share a folder only if their requests are equal.
 
-    `data` is where the questions came from, as told; `fingerprint` is what they were. `model_digest`: of what answered, where it is a file, a
-    folder or code of this machine, or a commit of the Hub.
+    `data` is where the questions came from, as told; `fingerprint` is what they were. `model_digest`: of what answered,
+    where it is a file, a folder or code of this machine, or a commit of the Hub.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

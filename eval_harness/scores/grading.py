@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import connected_components
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import STATUSES
-from eval_harness.scores.nonresponse import COUNTS, REASONS
+from eval_harness.scores.nonresponse import COUNTS, LOST, REASONS
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -29,10 +29,10 @@ class Graded:
     """Q questions with a known key x S samples.
 
     `family`: the benchmark whose format they have. `questions` has Q rows (index 0..Q-1), `columns` its ids and facets as arrays. `right`,
-    `answered`, `refused`, `irrelevant` are (Q, S); `ends` (Q, 5) counts the responses to each question, and those that say nothing by
-    reason (`nonresponse.COUNTS`); `picks` (Q, S) counts the options chosen, `right_picks` those of them that are true, `first` is the first
-    option chosen or -1. `k` options and `true` keys per question; `guess` is the probability that a uniform guess is right. `case`,
-    `cluster` (Q,) number the cases and the connected components of cases that share an image.
+    `answered`, `refused`, `irrelevant`, `lost` (no behaviour of the model) are (Q, S); `ends` (Q, 6) are the numbers `nonresponse.COUNTS`
+    of each question; `picks` (Q, S) counts the options chosen, `right_picks` those of them that are true, `first` is the first option
+    chosen or -1. `k` options and `true` keys per question; `guess` is the probability that a uniform guess is right. `case`, `cluster` (Q,)
+    number the cases and the connected components of cases that share an image.
     """
 
     family: str
@@ -42,6 +42,7 @@ class Graded:
     answered: Bools
     refused: Bools
     irrelevant: Bools
+    lost: Bools
     ends: Ints
     picks: Ints
     right_picks: Ints
@@ -56,6 +57,15 @@ class Graded:
     @property
     def samples(self) -> int:
         return int(self.right.shape[1])
+
+    def ends_over(self, rows: Ints, starts: Ints) -> Ints:
+        """`ends` of units of several questions: `rows` one unit's after the other's, `starts` where each unit's begin."""
+        if not len(starts):
+            return self.ends[:0]
+        ends = np.add.reduceat(self.ends[rows], starts, axis=0)
+        samples = np.logical_or.reduceat(self.lost[rows], starts, axis=0).sum(axis=1)
+        ends[:, -1] = samples * (ends[:, 0] // self.samples)
+        return ends
 
 
 def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded:
@@ -93,6 +103,7 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
             right[row, sample] = chosen == key or (lenient[row] and key <= chosen)
     statuses[(statuses == "answered") & (first == -1)] = "irrelevant"  # an answer without a choice says nothing
     frame, status = questions[known].reset_index(drop=True), statuses[known]
+    lost = np.isin(status.astype(str), LOST)
     k = _sizes(frame["options"].tolist())
     outside = (first[known] >= k[:, None]) | (first[known] < -1)
     if outside.any():
@@ -111,8 +122,14 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
         answered=picks[known] > 0,
         refused=status == "refused",
         irrelevant=status == "irrelevant",
+        lost=lost,
         ends=np.stack(
-            [np.full(len(frame), samples), *((status == reason).sum(axis=1) for reason in REASONS)], axis=1
+            [
+                np.full(len(frame), samples),
+                *((status == reason).sum(axis=1) for reason in REASONS),
+                lost.sum(axis=1),
+            ],
+            axis=1,
         ).astype(np.int64),
         picks=picks[known],
         right_picks=right_picks[known],
@@ -226,7 +243,7 @@ def make_units(
     ends: Ints | None = None,
 ) -> pd.DataFrame:
     """The units of one metric as a frame. `rows` (U,) is a question of each unit, from which case, cluster and facets are taken; where a
-    unit is several questions, `ends` (U, 5) are the sums of theirs."""
+    unit is several questions, `ends` (U, 6) are theirs (`Graded.ends_over`)."""
     taken: dict[str, object] = {
         "metric": np.full(len(rows), metric, dtype=object),
         "unit": graded.columns["question_id"][rows] if unit is None else np.asarray(unit, dtype=object),

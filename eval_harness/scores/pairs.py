@@ -40,7 +40,7 @@ def pair_units(graded: Graded) -> pd.DataFrame:
                     "accuracy_with_adversarial",
                     both,
                     chance * graded.guess[other],
-                    graded.ends[true_row] + graded.ends[other],
+                    graded.ends_over(np.stack([true_row, other], axis=1).ravel(), np.arange(len(pairs)) * 2),
                 ),
             )
         ],

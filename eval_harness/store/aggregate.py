@@ -207,8 +207,8 @@ def oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame, threshol
     graded = grade(family, questions, answers)
     accepted = 100 * graded.right.mean(axis=1) > threshold + 1e-9
     keys = graded.questions["answer"].tolist()
-    silent = graded.ends[:, 1:].sum(axis=1)
-    reason = np.array(REASONS, dtype=object)[graded.ends[:, 1:].argmax(axis=1)]
+    reasons = graded.ends[:, 1:-1]
+    reason = np.array(REASONS, dtype=object)[reasons.argmax(axis=1)]
     return pd.DataFrame(
         {
             "question_id": graded.columns["question_id"],
@@ -216,7 +216,9 @@ def oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame, threshol
             "choice": pd.Series(
                 [list(key) if ok else [] for key, ok in zip(keys, accepted, strict=True)], dtype=object
             ),
-            "status": np.where(accepted, "answered", np.where(silent > graded.samples / 2, reason, "refused")),
+            "status": np.where(
+                accepted, "answered", np.where(reasons.sum(axis=1) > graded.samples / 2, reason, "refused")
+            ),
         }
     )
 

@@ -3,6 +3,8 @@ answers with three examples, and the command by which a judge model reads them."
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,9 +12,10 @@ import pandas as pd
 
 from eval_harness.benchmarks import spec
 from eval_harness.derive.files import read_readings
-from eval_harness.derive.metrics import HEADLINE, METRICS, NoScore, headline
-from eval_harness.records.result import Breakdown, Result, Score, Scores
-from eval_harness.scores.nonresponse import REASONS
+from eval_harness.derive.metrics import HEADLINE, METRICS, NoScore, cause, headline, remedy
+from eval_harness.records.result import Breakdown, Nonresponse, Result, Score, Scores
+from eval_harness.runs.folder import key_of, read_answer_journal
+from eval_harness.scores.nonresponse import LOST, REASONS
 
 _VERDICT = {"better": "better than chance", "no different": "no different from chance", "worse": "worse than chance"}
 
@@ -173,7 +176,11 @@ def _in_a_line(metric: str, score: Score) -> str:
     if score.verdict is not None:
         ends.append(f"{_VERDICT[score.verdict]} ({shown(score.chance)}{of})")
     if score.nonresponse is not None:
-        ends.append("no verdict: most answers say nothing")
+        ends.append(
+            "no verdict: most answers say nothing"
+            if score.nonresponse.is_majority
+            else "no verdict: it depends on answers that are not there"
+        )
     if score.is_small:
         ends.append("no verdict: too few independent cases")
     return f"{metric} {_value(score)}{of} ({', '.join(ends)})"
@@ -218,11 +225,36 @@ def run_table(folder: Path, result: Result, all_metrics: bool = False) -> str:
     table, found = summary(result, all_metrics), headline(result)
     lines = unread_lines(answers, command, counted=not isinstance(found, NoScore))
     rows = table.split("\n")
-    place = 1 if len(unread(answers)) > TOLD_FIRST * len(answers) else len(rows)
-    if isinstance(found, NoScore) and found.nonresponse is not None and not (lines and place == 1):
+    lost = failure_lines(folder, result)
+    rows[1:1] = lost
+    place = 1 + len(lost) if len(unread(answers)) > TOLD_FIRST * len(answers) else len(rows)
+    if isinstance(found, NoScore) and found.nonresponse is not None and not (lines and place == 1 + len(lost)):
         rows[1:1] = [_example(answers)]
         place += 1
     return "\n".join([*rows[:place], *lines, *rows[place:]])
+
+
+def failure_lines(folder: Path, result: Result) -> list[str]:
+    """How many answers were cut off, failed or are missing, what to do about it, and the errors behind that, the most frequent first."""
+    counts = {status: result.statuses.get(status, 0) for status in LOST}
+    if not any(counts.values()):
+        return []
+    lost = Nonresponse(responses=sum(result.statuses.values()), **counts)
+    lines = []
+    if not isinstance(headline(result), NoScore):  # else the first line says it
+        lines.append(f"{cause(lost, result)} and counted as wrong: {remedy(lost)}")
+    journal = folder / "answers.jsonl"
+    latest = {key_of(record): record for record in (read_answer_journal(journal) if journal.exists() else ())}
+    errors = [str(record["error"]) for record in latest.values() if record["status"] in LOST and record.get("error")]
+    kinds = Counter(re.sub(r"\d+", "#", error) for error in errors)
+    for kind, count in kinds.most_common(SHOWN):
+        example = next(error for error in errors if re.sub(r"\d+", "#", error) == kind)
+        lines.append(f"  {count:,} x {_quoted(example)[1:-1]}")
+    if any(
+        re.search(r"\bimages?\b.*\b(large|exceed|size|MB|pixels|dimension)", error, re.IGNORECASE) for error in errors
+    ):
+        lines.append("  images may be shrunk: --max-image-side 1568")
+    return lines
 
 
 def _example(answers: pd.DataFrame) -> str:

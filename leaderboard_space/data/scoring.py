@@ -18,7 +18,7 @@ from eval_harness.records.result import Score
 from eval_harness.scores import intervals
 from eval_harness.scores.comparisons import pairwise
 from eval_harness.scores.intervals import METHOD, clustered_intervals
-from eval_harness.scores.nonresponse import nonresponse, withheld
+from eval_harness.scores.nonresponse import if_right, nonresponse, withheld
 from eval_harness.scores.outcomes import OutcomeMatrix
 
 Floats = NDArray[np.float64]
@@ -33,7 +33,7 @@ NOTHING = Score(value=None, n=0, n_cases=0)
 class MetricUnits:
     """One metric of R runs over the same U units, sorted by cluster.
 
-    `top` is (R, U); `base`, `expected`, `count` and the five `ends` are too, or (1, U) where all runs share them: numerator, denominator,
+    `top` is (R, U); `base`, `expected`, `count` and the six `ends` are too, or (1, U) where all runs share them: numerator, denominator,
     the numerator a guesser would get (NaN: no chance known), what a unit adds to n, how the responses behind it ended
     (`nonresponse.COUNTS`). `case`, `cluster` are (U,). `shown` (R,): which runs show a score although most say nothing. `is_count`: the
     value is a sum, not a share. `balanced` (U,): the groups that weigh the same, of a metric that is a mean over groups.
@@ -94,14 +94,14 @@ class MetricUnits:
 
     @cached_property
     def ended(self) -> Ints:
-        """How the responses of each run ended: sums of `nonresponse.COUNTS` (R, 5)."""
+        """How the responses of each run ended: sums of `nonresponse.COUNTS` (R, 6)."""
         sums = [each.sum(axis=1, dtype=np.int64) for each in self.ends]
         return np.stack([np.broadcast_to(each, len(self.top)) for each in sums], axis=1)
 
     @property
     def are_silent(self) -> Bools:
         """Mask of the runs (R,) most of whose responses say nothing."""
-        return np.asarray(2 * self.ended[:, 1:].sum(axis=1) > self.ended[:, 0])
+        return np.asarray(2 * self.ended[:, 1:-1].sum(axis=1) > self.ended[:, 0])
 
     @cached_property
     def starts(self) -> Ints:
@@ -115,8 +115,16 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
     `higher_is_better` None: neither end is good, so no verdict.
     """
     found = _scores(units, higher_is_better)
-    for run in np.flatnonzero(units.are_silent):
-        found[run] = withheld(found[run], nonresponse(units.ended[run]), bool(units.shown[run]))
+    unsettled = np.flatnonzero(units.ended[:, -1])
+    if len(unsettled):
+        some = units.part(runs=unsettled)
+        best = _scores(replace(some, top=if_right(some.top, some.base, some.ends[-1], some.ends[0])), higher_is_better)
+        stands = {run: score.verdict == found[run].verdict for run, score in zip(unsettled.tolist(), best, strict=True)}
+    else:
+        stands = {}
+    for run in range(len(found)):
+        silent = nonresponse(units.ended[run], stands.get(run, True))
+        found[run] = withheld(found[run], silent, bool(units.shown[run]))
     return found
 
 

@@ -9,12 +9,15 @@ import pytest
 from dataset_builders.benchmarks import BENCHMARKS, FACETS
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE, METRICS, NoScore, headline
-from eval_harness.derive.scoring import score
+from eval_harness.derive.scoring import score, units
+from eval_harness.derive.summary import summarise
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
+from eval_harness.scores.nonresponse import LOST
 from eval_harness.store.comparison import Side, compare_results
 from eval_harness.store.printed import summary
 from eval_harness.store.publish_score import eval_result_entries
 from eval_harness.store.table import tidy
+from tests.leaderboard_space.stores import answers as given
 from tests.leaderboard_space.stores import questions
 from tests.sampling import few
 from tests.silent_answers import SILENT, Mixture, mixture, scope
@@ -35,7 +38,9 @@ def result_of(family: str, asked: pd.DataFrame, answers: Mixture, extraction: st
 def is_consistent(found: Score, counts: dict[str, int], shown: bool) -> None:
     silent = {status: counts[status] for status in SILENT}
     if 2 * sum(silent.values()) <= sum(counts.values()):
-        assert found.nonresponse is None
+        # A verdict may be missing, where it depends on answers that are not there; the value stays.
+        depends = found.nonresponse is not None and any(silent[status] for status in LOST)
+        assert found.verdict is None if depends else found.nonresponse is None
         return
     assert found.nonresponse is not None and found.verdict is None
     assert found.nonresponse.model_dump() == {"responses": sum(counts.values())} | silent
@@ -116,6 +121,34 @@ def test_no_output_judges_answers_that_mostly_say_nothing(family: str, extractio
             assert all(
                 words in lines[0] for one in causes for status, words in SILENT.items() if getattr(one, status) > 0
             )
+
+
+@pytest.mark.parametrize("seed", few(range(40), 6))
+@pytest.mark.parametrize("family", BENCHMARKS)
+def test_a_verdict_stands_only_where_lost_answers_cannot_change_it(family: str, seed: int) -> None:
+    """The headline scored again with every unit that has a lost answer right, and with all of them wrong."""
+    rng = np.random.default_rng([seed, 46])
+    asked = questions(family, 24, seed=seed)
+    every = given(asked, float(rng.random()), seed=seed).assign(status="answered")
+    lost = rng.random(len(every)) < rng.choice([0.02, 0.1, 0.3])
+    ends = np.where(lost, rng.choice(np.array(LOST, dtype=object), len(every)), "answered")
+    silent = every.assign(
+        status=ends, choice=[[] if gone else held for gone, held in zip(lost, every["choice"], strict=True)]
+    )
+    metric = HEADLINE[family]
+    found = score(family, asked, silent).scores[metric]
+    table = units(family, asked, silent)
+    table = table[table["metric"] == metric]
+    has_lost = table[list(LOST)].sum(axis=1) > 0
+    verdicts = set()
+    for right in (True, False):
+        numerator = table["denominator"] if right else table["numerator"]
+        best = table.assign(
+            numerator=table["numerator"].where(~has_lost, numerator), **dict.fromkeys((*LOST, "unsettled"), 0)
+        )
+        verdicts.add(summarise(best)[metric].verdict)
+    assert (found.nonresponse is None) == (len(verdicts) == 1) and found.value is not None
+    assert {found.verdict} == (verdicts if len(verdicts) == 1 else {None})
 
 
 def test_refusing_is_behaviour() -> None:
