@@ -172,7 +172,7 @@ def from_the_image(questions: str, found: Sight) -> str:
 
 
 def beside(abstained: float | None, answered_accuracy: float | None, ends: Sequence[int] = ()) -> str:
-    """How much of a score rests on answers: what stands beside it. `ends`: how the responses ended (`nonresponse.COUNTS` but the last).
+    """How much of a score rests on answers: what stands beside it. `ends`: how the responses ended (`nonresponse.COUNTS`).
 
     >>> beside(25.0, 80.0, (28, 5, 1, 0, 0)), beside(0.0, None)
     ('abstained 25.0% (7 of 28: 5 cut off, 1 failed, 1 refused), accuracy where answered 80.0%', 'abstained 0.0%')

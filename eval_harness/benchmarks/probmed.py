@@ -21,7 +21,7 @@ from eval_harness.benchmarks.prompt import OPEN, bare_question
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.reader import Reading, official
 from eval_harness.records.result import ARMS, Breakdown, Score
-from eval_harness.scores.grading import Bools, Floats, Graded, Ints, make_units
+from eval_harness.scores.grading import Bools, Ends, Floats, Graded, Ints, make_units
 from eval_harness.scores.intervals import METHOD, clustered_interval
 from eval_harness.scores.nonresponse import nonresponse, withheld
 
@@ -139,7 +139,7 @@ def units(graded: Graded) -> pd.DataFrame:
 
 
 def _rows(
-    graded: Graded, metric: str, first: Ints, hit: Floats, guess: Floats, weight: Floats, ends: Ints
+    graded: Graded, metric: str, first: Ints, hit: Floats, guess: Floats, weight: Floats, ends: Ends
 ) -> pd.DataFrame:
     images = graded.columns["case_id"][first]
     return make_units(graded, metric, first, hit * weight, weight, guess * weight, images, ends=ends)
@@ -157,12 +157,12 @@ def _without_adversarial(graded: Graded, rows: Ints, adversarial: np.ndarray) ->
     return np.sort(np.concatenate([plain, unpaired]))
 
 
-def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats, Ints]:
+def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats, Ends]:
     """Per image with such questions: one of its rows, the share of samples in which all are right, the chance of that, how the responses
     ended."""
     order = rows[np.argsort(graded.case[rows], kind="stable")]
     if not len(order):
-        return order, np.zeros(0), np.zeros(0), graded.ends[:0]
+        return order, np.zeros(0), np.zeros(0), graded.ends_over(order, order)
     starts = np.flatnonzero(np.r_[True, np.diff(graded.case[order]) != 0])
     hit = np.logical_and.reduceat(graded.right[order], starts, axis=0).mean(axis=1)
     guess = np.multiply.reduceat(graded.guess[order], starts)

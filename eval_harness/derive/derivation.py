@@ -26,12 +26,12 @@ from eval_harness.derive.scoring import Scored, score
 from eval_harness.records.permutations import rotation
 from eval_harness.records.result import DERIVE_VERSION, Method, Result
 from eval_harness.records.run import RunRecord
-from eval_harness.scores.nonresponse import COUNTS
+from eval_harness.scores.nonresponse import COUNTS, UNSETTLED
 
 MEASURED = "permuted"
 """Fields of a result's `environment` that are measured from the answers; values stated by a run are ignored."""
 UNIT_NAMES = ("metric", "unit", "case_id", "cluster")
-UNIT_NUMBERS = ("numerator", "denominator", "chance", "count", *COUNTS)
+UNIT_NUMBERS = ("numerator", "denominator", "chance", "count", *COUNTS, UNSETTLED)
 """The columns of units that say what they are, and those that say how the run did."""
 
 

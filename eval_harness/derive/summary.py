@@ -13,7 +13,7 @@ from eval_harness.derive.metrics import BALANCED, METRICS
 from eval_harness.records.result import Score
 from eval_harness.scores.clustered import numbered
 from eval_harness.scores.intervals import METHOD, clustered_interval, verdict
-from eval_harness.scores.nonresponse import COUNTS, if_right, nonresponse, withheld
+from eval_harness.scores.nonresponse import COUNTS, UNSETTLED, if_right, nonresponse, withheld
 
 UNKNOWN = MetricInfo("", "")
 """Default for a metric that no benchmark defines: percent, and higher is better."""
@@ -69,7 +69,7 @@ def _balanced(units: pd.DataFrame, group: np.ndarray) -> pd.DataFrame:
 def _grouped(units: pd.DataFrame, group: np.ndarray, known: Known, official: bool) -> dict[int, dict[str, Score]]:
     """Scores per group number (U,) and metric. `known` holds those computed so far, and takes the new ones."""
     metric, names = pd.factorize(units["metric"])
-    columns = {name: units[name].to_numpy(float) for name in ("numerator", "denominator", "chance")}
+    columns = {name: units[name].to_numpy(float) for name in ("numerator", "denominator", "chance", UNSETTLED)}
     columns |= {"count": units["count"].to_numpy(np.int64), "cluster": units["cluster"].to_numpy()}
     columns |= {name: units[name].to_numpy(np.int64) for name in COUNTS}
     columns["case"] = units["case"].to_numpy() if "case" in units.columns else pd.factorize(units["case_id"])[0]
@@ -87,8 +87,8 @@ def _grouped(units: pd.DataFrame, group: np.ndarray, known: Known, official: boo
         same = (info.unit, info.higher_is_better, info.of_ends, *(values.tobytes() for values in part.values()))
         if same not in known:
             scored, stands = _score(info, part), True
-            if part["unsettled"].any():
-                best = if_right(*(part[column] for column in ("numerator", "denominator", "unsettled", "responses")))
+            if part[UNSETTLED].any():
+                best = if_right(part["numerator"], part["denominator"], part[UNSETTLED])
                 stands = _score(info, part | {"numerator": best}).verdict == scored.verdict
             silent = nonresponse([part[count].sum() for count in COUNTS], stands)
             known[same] = withheld(scored, silent, official or info.of_ends)

@@ -17,11 +17,13 @@ from scipy.sparse.csgraph import connected_components
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import STATUSES
-from eval_harness.scores.nonresponse import COUNTS, LOST, REASONS
+from eval_harness.scores.nonresponse import COUNTS, LOST, REASONS, UNSETTLED
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+Ends = tuple[Ints, Floats]
+"""Of units: the numbers `nonresponse.COUNTS` (U, 5), and the share of samples in which one of its responses is lost (U,)."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Graded:
     """Q questions with a known key x S samples.
 
     `family`: the benchmark whose format they have. `questions` has Q rows (index 0..Q-1), `columns` its ids and facets as arrays. `right`,
-    `answered`, `refused`, `irrelevant`, `lost` (no behaviour of the model) are (Q, S); `ends` (Q, 6) are the numbers `nonresponse.COUNTS`
+    `answered`, `refused`, `irrelevant`, `lost` (no behaviour of the model) are (Q, S); `ends` (Q, 5) are the numbers `nonresponse.COUNTS`
     of each question; `picks` (Q, S) counts the options chosen, `right_picks` those of them that are true, `first` is the first option
     chosen or -1. `k` options and `true` keys per question; `guess` is the probability that a uniform guess is right. `case`, `cluster` (Q,)
     number the cases and the connected components of cases that share an image.
@@ -58,14 +60,13 @@ class Graded:
     def samples(self) -> int:
         return int(self.right.shape[1])
 
-    def ends_over(self, rows: Ints, starts: Ints) -> Ints:
-        """`ends` of units of several questions: `rows` one unit's after the other's, `starts` where each unit's begin."""
+    def ends_over(self, rows: Ints, starts: Ints) -> Ends:
+        """How the responses of units of several questions ended; `rows` are one unit's after the other's, `starts` where each unit's
+        begin."""
         if not len(starts):
-            return self.ends[:0]
-        ends = np.add.reduceat(self.ends[rows], starts, axis=0)
-        samples = np.logical_or.reduceat(self.lost[rows], starts, axis=0).sum(axis=1)
-        ends[:, -1] = samples * (ends[:, 0] // self.samples)
-        return ends
+            return self.ends[:0], np.zeros(0)
+        lost = np.logical_or.reduceat(self.lost[rows], starts, axis=0)
+        return np.add.reduceat(self.ends[rows], starts, axis=0), lost.mean(axis=1)
 
 
 def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded:
@@ -124,12 +125,7 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
         irrelevant=status == "irrelevant",
         lost=lost,
         ends=np.stack(
-            [
-                np.full(len(frame), samples),
-                *((status == reason).sum(axis=1) for reason in REASONS),
-                lost.sum(axis=1),
-            ],
-            axis=1,
+            [np.full(len(frame), samples), *((status == reason).sum(axis=1) for reason in REASONS)], axis=1
         ).astype(np.int64),
         picks=picks[known],
         right_picks=right_picks[known],
@@ -240,10 +236,10 @@ def make_units(
     unit: NDArray[np.object_] | None = None,
     count: Ints | int = 1,
     facets: Mapping[str, Sequence[object]] | None = None,
-    ends: Ints | None = None,
+    ends: Ends | None = None,
 ) -> pd.DataFrame:
     """The units of one metric as a frame. `rows` (U,) is a question of each unit, from which case, cluster and facets are taken; where a
-    unit is several questions, `ends` (U, 6) are theirs (`Graded.ends_over`)."""
+    unit is several questions, `ends` are theirs (`Graded.ends_over`)."""
     taken: dict[str, object] = {
         "metric": np.full(len(rows), metric, dtype=object),
         "unit": graded.columns["question_id"][rows] if unit is None else np.asarray(unit, dtype=object),
@@ -265,6 +261,7 @@ def make_units(
         "chance": np.broadcast_to(np.asarray(chance, dtype=float), len(rows)).copy(),
         "count": np.broadcast_to(np.asarray(count, dtype=np.int64), len(rows)).copy(),
     }
-    numbers |= dict(zip(COUNTS, (graded.ends[rows] if ends is None else ends).T, strict=True))
+    counts, unsettled = (graded.ends[rows], graded.lost[rows].mean(axis=1)) if ends is None else ends
+    numbers |= dict(zip(COUNTS, counts.T, strict=True)) | {UNSETTLED: unsettled}
     # Object columns: nothing is gained from turning these few repeated strings into another type and back.
     return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in taken.items()} | numbers)

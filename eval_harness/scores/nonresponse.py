@@ -17,14 +17,15 @@ LOST = ("truncated", "failed", "missing")
 """Statuses of a response that is no behaviour of the model."""
 REASONS = (*LOST, "irrelevant")
 """Statuses of a response that says nothing about the model."""
-COUNTS = ("responses", *REASONS, "unsettled")
-"""Columns of units: how many responses are behind a unit, how many of them ended in each of REASONS, and how many stand in a sample of the
-unit in which one is LOST."""
+COUNTS = ("responses", *REASONS)
+"""Columns of units: how many responses are behind a unit, and how many of them ended in each of REASONS."""
+UNSETTLED = "unsettled"
+"""Column of units: the share of samples in which a response of the unit is LOST."""
 
 
-def if_right(numerator: Any, denominator: Any, unsettled: Any, responses: Any) -> Any:
+def if_right(numerator: Any, denominator: Any, unsettled: Any) -> Any:
     """The numerators of units if every response that is LOST were right; as they are, these count as wrong."""
-    return numerator + denominator * unsettled / responses
+    return numerator + denominator * unsettled
 
 
 def nonresponse(counts: Sequence[float], stands: bool = True) -> Nonresponse | None:
@@ -34,10 +35,10 @@ def nonresponse(counts: Sequence[float], stands: bool = True) -> Nonresponse | N
         counts: COUNTS, summed over the units of the score.
         stands: Whether its verdict is the same with all that are LOST right (`if_right`) as with all of them wrong.
 
-    >>> nonresponse([28, 14, 0, 0, 1, 14]).truncated, nonresponse([28, 14, 0, 0, 0, 14]), nonresponse([28, 0, 2, 0, 0, 2], False).failed
+    >>> nonresponse([28, 14, 0, 0, 1]).truncated, nonresponse([28, 14, 0, 0, 0]), nonresponse([28, 0, 2, 0, 0], False).failed
     (14, None, 2)
     """
-    responses, *silent, _ = (int(count) for count in counts)
+    responses, *silent = (int(count) for count in counts)
     found = Nonresponse(responses=responses, **dict(zip(REASONS, silent, strict=True)))
     return found if found.is_majority or not stands else None
 

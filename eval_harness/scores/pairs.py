@@ -35,7 +35,12 @@ def pair_units(graded: Graded) -> pd.DataFrame:
         [
             make_units(graded, name, true_row, share.mean(axis=1), 1.0, guess, names, ends=ends)
             for name, share, guess, ends in (
-                ("accuracy_without_adversarial", hit, chance, graded.ends[true_row]),
+                (
+                    "accuracy_without_adversarial",
+                    hit,
+                    chance,
+                    (graded.ends[true_row], graded.lost[true_row].mean(axis=1)),
+                ),
                 (
                     "accuracy_with_adversarial",
                     both,

@@ -207,7 +207,7 @@ def oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame, threshol
     graded = grade(family, questions, answers)
     accepted = 100 * graded.right.mean(axis=1) > threshold + 1e-9
     keys = graded.questions["answer"].tolist()
-    reasons = graded.ends[:, 1:-1]
+    reasons = graded.ends[:, 1:]
     reason = np.array(REASONS, dtype=object)[reasons.argmax(axis=1)]
     return pd.DataFrame(
         {

@@ -154,7 +154,9 @@ def _aligned(
     for at, name in enumerate(map(str, found)):
         rows = slice(bounds[at], bounds[at + 1])
         part, facet = table.iloc[rows], BALANCED.get(name)
-        top, base, expected, count, *ends = (_stacked([run[rows] for run in columns[one]]) for one in UNIT_NUMBERS)
+        top, base, expected, count, *ends, unsettled = (
+            _stacked([run[rows] for run in columns[one]]) for one in UNIT_NUMBERS
+        )
         metrics[name] = MetricUnits(
             np.broadcast_to(top, (len(runs), top.shape[1])).astype(float),
             base.astype(float),
@@ -164,6 +166,7 @@ def _aligned(
             case=pd.factorize(part["case_id"])[0].astype(np.int64),
             cluster=part["cluster"].to_numpy(np.int64),
             shown=by_official | (name in METRICS and METRICS[name].of_ends),
+            unsettled=unsettled if unsettled.any() else None,
             balanced=pd.factorize(part[facet])[0].astype(np.int64) if facet in part.columns else None,
             is_count=name in METRICS and METRICS[name].unit == "count",
         )

@@ -33,10 +33,11 @@ NOTHING = Score(value=None, n=0, n_cases=0)
 class MetricUnits:
     """One metric of R runs over the same U units, sorted by cluster.
 
-    `top` is (R, U); `base`, `expected`, `count` and the six `ends` are too, or (1, U) where all runs share them: numerator, denominator,
+    `top` is (R, U); `base`, `expected`, `count` and the five `ends` are too, or (1, U) where all runs share them: numerator, denominator,
     the numerator a guesser would get (NaN: no chance known), what a unit adds to n, how the responses behind it ended
     (`nonresponse.COUNTS`). `case`, `cluster` are (U,). `shown` (R,): which runs show a score although most say nothing. `is_count`: the
-    value is a sum, not a share. `balanced` (U,): the groups that weigh the same, of a metric that is a mean over groups.
+    value is a sum, not a share. `balanced` (U,): the groups that weigh the same, of a metric that is a mean over groups. `unsettled` (R, U)
+    or (1, U): `nonresponse.UNSETTLED`; None where no response is lost.
     """
 
     top: Floats
@@ -49,6 +50,7 @@ class MetricUnits:
     shown: Bools
     is_count: bool = False
     balanced: Ints | None = None
+    unsettled: Floats | None = None
 
     def part(self, rows: Ints | None = None, runs: Ints | None = None) -> MetricUnits:
         """The units at `rows` (ascending; a unit may come twice; None for all) of some runs (None for all), weights balanced anew."""
@@ -80,6 +82,7 @@ class MetricUnits:
             cluster=cluster,
             balanced=balanced,
             shown=self.shown if runs is None else self.shown[runs],
+            unsettled=None if self.unsettled is None else some(self.unsettled),
         )
 
     def run(self, run: int) -> tuple[Floats, Floats]:
@@ -94,14 +97,14 @@ class MetricUnits:
 
     @cached_property
     def ended(self) -> Ints:
-        """How the responses of each run ended: sums of `nonresponse.COUNTS` (R, 6)."""
+        """How the responses of each run ended: sums of `nonresponse.COUNTS` (R, 5)."""
         sums = [each.sum(axis=1, dtype=np.int64) for each in self.ends]
         return np.stack([np.broadcast_to(each, len(self.top)) for each in sums], axis=1)
 
     @property
     def are_silent(self) -> Bools:
         """Mask of the runs (R,) most of whose responses say nothing."""
-        return np.asarray(2 * self.ended[:, 1:-1].sum(axis=1) > self.ended[:, 0])
+        return np.asarray(2 * self.ended[:, 1:].sum(axis=1) > self.ended[:, 0])
 
     @cached_property
     def starts(self) -> Ints:
@@ -115,16 +118,12 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
     `higher_is_better` None: neither end is good, so no verdict.
     """
     found = _scores(units, higher_is_better)
-    unsettled = np.flatnonzero(units.ended[:, -1])
-    if len(unsettled):
-        some = units.part(runs=unsettled)
-        best = _scores(replace(some, top=if_right(some.top, some.base, some.ends[-1], some.ends[0])), higher_is_better)
-        stands = {run: score.verdict == found[run].verdict for run, score in zip(unsettled.tolist(), best, strict=True)}
-    else:
-        stands = {}
-    for run in range(len(found)):
-        silent = nonresponse(units.ended[run], stands.get(run, True))
-        found[run] = withheld(found[run], silent, bool(units.shown[run]))
+    best = found
+    if units.unsettled is not None:
+        best = _scores(replace(units, top=if_right(units.top, units.base, units.unsettled)), higher_is_better)
+    for run, (score, other) in enumerate(zip(found, best, strict=True)):
+        silent = nonresponse(units.ended[run], score.verdict == other.verdict)
+        found[run] = withheld(score, silent, bool(units.shown[run]))
     return found
 
 

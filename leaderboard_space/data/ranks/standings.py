@@ -248,9 +248,7 @@ def _beside(outcomes: Outcomes | None, mask: Bools | None) -> dict[str, Beside]:
         [round(100 * value, 10) if math.isfinite(value) else None for value in units.shares().tolist()]
         for units in (abstained, answered)
     ]
-    return dict(
-        zip(outcomes.runs, zip(*percents, map(tuple, abstained.ended[:, :-1].tolist()), strict=True), strict=True)
-    )
+    return dict(zip(outcomes.runs, zip(*percents, map(tuple, abstained.ended.tolist()), strict=True), strict=True))
 
 
 def one_per_model(rows: list[Row]) -> list[Row]:

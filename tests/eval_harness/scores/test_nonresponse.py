@@ -144,7 +144,7 @@ def test_a_verdict_stands_only_where_lost_answers_cannot_change_it(family: str, 
     for right in (True, False):
         numerator = table["denominator"] if right else table["numerator"]
         best = table.assign(
-            numerator=table["numerator"].where(~has_lost, numerator), **dict.fromkeys((*LOST, "unsettled"), 0)
+            numerator=table["numerator"].where(~has_lost, numerator), **dict.fromkeys((*LOST, "unsettled"), 0.0)
         )
         verdicts.add(summarise(best)[metric].verdict)
     assert (found.nonresponse is None) == (len(verdicts) == 1) and found.value is not None
