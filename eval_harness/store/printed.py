@@ -7,14 +7,15 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from dataset_builders.journal import read_journal
 from eval_harness.benchmarks import spec
 from eval_harness.derive.files import read_readings
 from eval_harness.derive.metrics import HEADLINE, METRICS, NoScore, cause, headline, remedy
 from eval_harness.records.result import Breakdown, Nonresponse, Result, Score, Scores
-from eval_harness.runs.folder import key_of, read_answer_journal
 from eval_harness.scores.nonresponse import LOST, REASONS
 
 _VERDICT = {"better": "better than chance", "no different": "no different from chance", "worse": "worse than chance"}
@@ -242,9 +243,10 @@ def failure_lines(folder: Path, result: Result) -> list[str]:
     lost = Nonresponse(responses=sum(result.statuses.values()), **counts)
     lines = []
     if not isinstance(headline(result), NoScore):  # else the first line says it
-        lines.append(f"{cause(lost, result)} and counted as wrong: {remedy(lost)}")
+        lines.append(f"{cause(lost, result)}, counted as wrong; {remedy(lost)}")
     journal = folder / "answers.jsonl"
-    latest = {key_of(record): record for record in (read_answer_journal(journal) if journal.exists() else ())}
+    records = read_journal(journal, _key, "an answer. Restore the file") if journal.exists() else []
+    latest = {_key(record): record for record in records}  # a later line of a question replaces an earlier one
     errors = [str(record["error"]) for record in latest.values() if record["status"] in LOST and record.get("error")]
     kinds = Counter(re.sub(r"\d+", "#", error) for error in errors)
     for kind, count in kinds.most_common(SHOWN):
@@ -255,6 +257,10 @@ def failure_lines(folder: Path, result: Result) -> list[str]:
     ):
         lines.append("  images may be shrunk: --max-image-side 1568")
     return lines
+
+
+def _key(record: dict[str, Any]) -> tuple[str, int]:
+    return str(record["question_id"]), int(record["sample"])
 
 
 def _example(answers: pd.DataFrame) -> str:
