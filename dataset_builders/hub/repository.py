@@ -27,7 +27,7 @@ from dataset_builders.contents.data_files import (
     entries_of,
     sha256_of,
 )
-from dataset_builders.errors import BadInput
+from dataset_builders.errors import BadInput, clip
 from dataset_builders.schema import SCHEMA_VERSION, SEVERAL_IMAGES, text_columns
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Repository:
         if split not in self.manifest["splits"]:
             raise BadInput(f"{self.data}: has no split {split!r}. It has {', '.join(self.splits)}.")
         config = "questions_text" if "questions_text" in self._files else "questions"
-        tables = [_read_table(path) for path in self._paths(config, split)]
+        tables = [_read_table(path, name) for name, path in self._paths(config, split).items()]
         declared = question_columns(self.family)
         labels = {name: list(kind.names) for name, kind in declared.items()}
         held = {name: _column(tables, name, labels.get(name)) for name in tables[0].column_names}
@@ -108,8 +108,8 @@ class Repository:
         if not self.has_images:
             raise BadInput(f"{self.data}: holds no images (a text-only build). Build it again without --text-only.")
         wanted = None if case_ids is None else set(case_ids)
-        for path in self._paths("cases", split):
-            with _parquet(path) as file:
+        for name, path in self._paths("cases", split).items():
+            with _parquet(path, name) as file:
                 for group in range(file.num_row_groups):
                     ids = file.read_row_group(group, columns=["case_id"])["case_id"].to_pylist()
                     if wanted is not None and wanted.isdisjoint(ids):
@@ -141,15 +141,16 @@ class Repository:
         config = config or ("questions" if "questions" in self._files else "questions_text")
         if config not in self._files:
             raise BadInput(f"{self.data}: has no config {config!r}. It has {', '.join(self._files)}.")
-        files = {split: [str(path) for path in self._paths(config, split)] for split in self._files[config]}
+        files = {split: [str(path) for path in self._paths(config, split).values()] for split in self._files[config]}
         loaded: DatasetDict = load_dataset("parquet", data_files=files)
         return loaded
 
-    def _paths(self, config: str, split: str) -> list[Path]:
-        names = self.file_names(config, split)
-        if self.revision is None:
-            return [self.folder / name for name in names]
-        return [_downloaded(self.data, self.revision, name) for name in names]
+    def _paths(self, config: str, split: str) -> dict[str, Path]:
+        """The files of a config's split on this machine, by what a message calls them: the cache of the Hub's is nobody else's business."""
+        names, commit = self.file_names(config, split), self.revision
+        if commit is None:
+            return {str(self.folder / name): self.folder / name for name in names}
+        return {f"{self.data}/{name}": _downloaded(self.data, commit, name) for name in names}
 
 
 def open_repository(data: str | Path, revision: str | None = None) -> Repository:
@@ -168,17 +169,17 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
     return _from_hub(str(data), revision)
 
 
-def load_manifest(folder: Path) -> dict[str, Any]:
-    """manifest.json as an object of the known version. Raises BadInput for anything else."""
-    path = folder / "manifest.json"
+def load_manifest(folder: Path, data: str | Path | None = None) -> dict[str, Any]:
+    """manifest.json as an object of the known version. Raises BadInput for anything else. `data`: what a message calls the folder."""
+    path = f"{data or folder}/manifest.json"
     try:
-        manifest = json.loads(path.read_bytes())
+        manifest = json.loads((folder / "manifest.json").read_bytes())
         version = manifest["schema_version"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise BadInput(f"{path}: is not a manifest of a dataset repository. {REMEDY}") from None
     if version != SCHEMA_VERSION:
         raise BadInput(
-            f"{path}: the file has version {version}, and this medprobe reads version {SCHEMA_VERSION}. "
+            f"{path}: the file has version {clip(version)}, and this medprobe reads version {SCHEMA_VERSION}. "
             "Build the dataset again with this medprobe, or use the one that wrote it."
         )
     return dict(manifest)
@@ -223,14 +224,14 @@ def _opened(
     files = data_files(present)
     if not files.keys() & {"questions", "questions_text"}:
         raise BadInput(f"{data}: is not a dataset folder (no Parquet files of a config `questions`). {REMEDY}")
-    manifest = load_manifest(folder)
+    manifest = load_manifest(folder, data)
     if not (
         all(isinstance(manifest.get(key), str) for key in ("name", "format", "origin"))
         and "partial" in manifest
         and manifest["format"] in BENCHMARKS
         and isinstance(manifest.get("splits"), dict)
     ):
-        raise BadInput(f"{folder / 'manifest.json'}: is not a manifest of a dataset repository. {REMEDY}")
+        raise BadInput(f"{data}/manifest.json: is not a manifest of a dataset repository. {REMEDY}")
     card = (folder / CARD).read_text(encoding="utf-8", errors="replace") if (folder / CARD).is_file() else ""
     check_entries(card, entries, f"{data}: {CARD}", RESTATE)
     return Repository(data, folder, revision, manifest, files)
@@ -246,16 +247,16 @@ def _column(tables: list[pa.Table], name: str, labels: list[str] | None = None) 
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
+def _parquet(path: Path, name: str) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path) as file:
             yield file
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
-        raise BadInput(f"{path}: cannot be read ({reason}). Build or download the dataset again.") from None
+        raise BadInput(f"{name}: cannot be read ({reason}). Build or download the dataset again.") from None
 
 
-def _read_table(path: Path) -> pa.Table:
-    """All columns but the images."""
-    with _parquet(path) as file:
+def _read_table(path: Path, name: str) -> pa.Table:
+    """All columns but the images. `name`: what a message calls the file."""
+    with _parquet(path, name) as file:
         return file.read(columns=[name for name in file.schema_arrow.names if name not in ("image", "more_images")])

@@ -205,7 +205,7 @@ def start(*modules: str) -> None:
 
 
 def _over(limits: Limits) -> str:
-    return f"needs more to be read than a submission of its size may take ({limits}). Leave out what is no answer to these questions."
+    return f"is damaged, or needs more to be read than its size allows ({limits}). Leave out what is no answer to these questions."
 
 
 def _kill(child: int) -> None:

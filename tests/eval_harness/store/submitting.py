@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.build import build
+from dataset_builders.contents.data_files import entries_of, with_entries
 from dataset_builders.hub.repository import open_repository
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
@@ -45,6 +46,13 @@ def edit_answers(folder: Path, change: Callable[[list[dict]], object]) -> None:
     schema = pq.read_schema(folder / "answers.parquet")
     change(rows := pq.read_table(folder / "answers.parquet").to_pylist())
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "answers.parquet")
+
+
+def restate(folder: Path) -> Path:
+    """Have the card of a dataset folder state what was changed in its files."""
+    card = folder / "README.md"
+    card.write_text(with_entries(card.read_text(), entries_of(folder), card))
+    return folder
 
 
 def run_folder(data: Path, folder: Path, name: str = "Model A", seed: int = 0, limit: int | None = None) -> Path:

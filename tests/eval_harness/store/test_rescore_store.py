@@ -15,6 +15,7 @@ from eval_harness.store import rescoring
 from eval_harness.store.rescoring import rescore_store
 from eval_harness.store.scan import scan_store
 from eval_harness.store.verification import verify
+from tests.eval_harness.store.submitting import restate
 from tests.helpers import edit_json
 from tests.localhub.accounts import CURATOR
 
@@ -79,7 +80,7 @@ def test_a_corrected_answer_key_scores_the_same_answers_anew(run, data, tmp_path
     questions = pd.read_parquet(path)
     questions["answer"] = [[1 - key[0]] for key in questions["answer"]]
     questions.to_parquet(path, index=False)
-    (found,) = rescore_store(tmp_path / "store", [str(corrected)])
+    (found,) = rescore_store(tmp_path / "store", [str(restate(corrected))])
     assert found.written and found.changed == 0 and found.moved
     after = read_result(before.folder / "result.json")
     assert after.benchmark.fingerprint != before.result.benchmark.fingerprint

@@ -11,7 +11,7 @@ from huggingface_hub import HfApi
 from dataset_builders.hub.publish import publish
 from eval_harness.interop.convert import submit
 from eval_harness.store.verification import accept, verify
-from tests.eval_harness.store.submitting import responses
+from tests.eval_harness.store.submitting import responses, restate
 from tests.eval_harness.store.verifying import head_of
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER
@@ -35,7 +35,7 @@ def other(data: Path, folder: Path, change) -> Path:
     (path,) = folder.glob("questions_text/test*.parquet")
     questions = change(pd.read_parquet(path), random.Random(SEED))
     questions.to_parquet(path, index=False)
-    return folder
+    return restate(folder)
 
 
 @pytest.fixture

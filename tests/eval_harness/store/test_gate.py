@@ -1,0 +1,176 @@
+"""The gate of a store: what is accepted are our own bytes, and no pull request keeps another from its verdict."""
+
+import json
+import random
+import shlex
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from huggingface_hub import HfApi
+
+from dataset_builders.hub.publish import publish
+from dataset_builders.hub.repository import open_repository
+from eval_harness.interop.convert import submit
+from eval_harness.records.limits import Limits
+from eval_harness.store import pull_requests, sandbox
+from eval_harness.store.datasets import dataset_of, named_dataset
+from eval_harness.store.examine import examined
+from eval_harness.store.sandbox import OverLimit
+from eval_harness.store.submit import prepare
+from eval_harness.store.verification import verify
+from tests import commands
+from tests.eval_harness.store.submitting import phantom, questions_of, run_folder, said
+from tests.eval_harness.store.untrusted import altered
+from tests.eval_harness.store.verifying import REPO, STORE, comments, files_of, head_of, main_files, propose, status
+from tests.helpers import write_lines
+from tests.localhub.accounts import CURATOR, READER, STRANGER
+from tests.sampling import few
+
+OURS = "ORG/phantoms"
+DEADLOCK = Path(__file__).resolve().parents[4] / "shared/sources/gate/deadlock.parquet"
+
+
+@pytest.mark.parametrize("batch", few(range(0, 8_000, 50)))
+def test_a_file_with_an_altered_footer_is_refused_or_every_later_read_returns_the_rows_scored(run, data, batch):
+    sent, repository = prepare(run, data=str(data)).sent, open_repository(data)
+    dataset = dataset_of(repository, repository.splits[0], ours=True)
+    assert sent.answers in survivors(sent, dataset, range(batch, batch + 50))
+
+
+def survivors(sent, dataset, seeds: range) -> list[bytes]:
+    """What is kept of files altered so. A file that ends the process which reads it is refused; the others are read again without it."""
+    try:
+        return sandbox.call(Limits(1, 1, 1, 60), altered.accepted, sent, dataset, seeds)
+    except OverLimit:
+        middle = len(seeds) // 2
+        return [each for half in (seeds[:middle], seeds[middle:]) if middle for each in survivors(sent, dataset, half)]
+
+
+@pytest.mark.sources
+@pytest.mark.skipif(not DEADLOCK.is_file(), reason="../shared/sources is not here")
+def test_the_file_on_which_every_filtered_read_hangs_is_kept_in_bytes_of_ours(tmp_path):
+    data, content = phantom("probmed", tmp_path / "data"), DEADLOCK.read_bytes()
+    sent = prepare(run_folder(data, tmp_path / "run"), data=str(data)).sent
+    found = examined(sent._replace(answers=content), partial(named_dataset, data=str(data)))
+    assert found.problems == [] and found.sent.answers != content
+    (tmp_path / "kept.parquet").write_bytes(found.sent.answers)
+    for name in questions_of(data)["question_id"]:
+        assert pq.read_table(tmp_path / "kept.parquet", filters=[("question_id", "=", name)]).num_rows == 1
+
+
+@pytest.fixture
+def honest(owner, data, tmp_path, monkeypatch):
+    """Opens an honest pull request of the owner's published dataset; returns its number."""
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    publish(data, OURS)
+
+    def propose_honest() -> int:
+        monkeypatch.setenv("HF_TOKEN", STRANGER)
+        answers = [
+            {"question_id": row.question_id, "response": "AB"[n % 3 > 1]}
+            for n, row in enumerate(questions_of(data).itertuples())
+        ]
+        done = submit(write_lines(tmp_path / "honest.jsonl", answers), STORE, "mediconfusion", "Honest 7B", OURS)
+        monkeypatch.setenv("HF_TOKEN", CURATOR)
+        return int(done.location.rsplit("/", 1)[1])
+
+    return propose_honest
+
+
+@pytest.mark.parametrize("seed", few(range(12)))
+def test_whatever_strangers_datasets_and_runs_hold_an_honest_pull_request_gets_its_verdict(
+    owner, run, data, honest, seed, tmp_path, capfd
+):
+    rng, api = random.Random(seed), HfApi(endpoint=owner.endpoint, token=READER)
+    for number in range(8):
+        folder = Path(shutil.copytree(data, tmp_path / f"altered-{number}"))
+        altered.alter_dataset(folder, rng)
+        repo = f"reader/altered-{number}"
+        api.create_repo(repo, repo_type="dataset")
+        api.upload_folder(folder_path=folder, repo_id=repo, repo_type="dataset")
+        commit = api.repo_info(repo, repo_type="dataset").sha
+        propose(owner, files_of(run, lambda r: r["benchmark"].update(repo=repo, revision=commit)))  # noqa: B023
+    files = files_of(run)
+    (path,) = (path for path in files if path.endswith("run.json"))
+    document = json.loads(files[path])
+    document["benchmark"] |= {"repo": OURS, "revision": owner.repo_info(OURS, repo_type="dataset").sha}
+    documents = [altered.alter_value(document, rng) for _ in range(8)]
+    for repo in ("medvqa/..", "x/a--b", "x/" + "a" * 97, "x", "\x00/y"):
+        documents.append(document | {"benchmark": document["benchmark"] | {"repo": repo}})
+    for altered_run in documents:
+        propose(owner, {**files, path: json.dumps(altered_run).encode()})
+    number = honest()
+    outcomes = {outcome.what: outcome for outcome in verify(STORE, everything=True)}
+    assert outcomes.pop(f"{STORE}@{number}").word == "added"
+    assert {outcome.word for outcome in outcomes.values()} <= {"refused", "for a person", "added"}, outcomes
+    public = "".join(text for other in outcomes for text in comments(owner, int(other.rsplit("@", 1)[1])))
+    assert str(tmp_path) not in public and "/snapshots/" not in public and "Traceback" not in public
+
+
+def test_slow_ones_are_put_off_and_a_refusal_is_remembered(owner, run, data, honest, as_owner, monkeypatch):
+    """A slow reading is one that takes longer than the first round gives it."""
+    for name in ("Slow 1", "Slow 2"):
+        propose(owner, files_of(run, lambda r, name=name: r["model"].update(name=name)))
+    number, told, examined_here = honest(), [], pull_requests.examined
+
+    def slow(sent, find):
+        if b"Slow" in sent.run and sandbox._PATIENCE.get() < 100:
+            raise sandbox.PutOff("it takes long to be read")
+        return examined_here(sent, find)
+
+    monkeypatch.setattr(pull_requests, "examined", slow)
+    outcomes = verify(STORE, everything=True, tell=told.append)
+    assert (told[0].what, told[0].word) == (f"{STORE}@{number}", "added")
+    assert [outcome.word for outcome in outcomes[:2]] == ["refused", "refused"]
+    monkeypatch.setattr(pull_requests, "examined", None)  # nothing is examined again
+    assert [outcome.reasons for outcome in verify(STORE, everything=True)] == [
+        outcome.reasons for outcome in outcomes[:2]
+    ]
+    monkeypatch.setattr(pull_requests, "examined", examined_here)
+    again = verify(STORE, everything=True, data=[str(data)])  # the owner names another dataset: another question
+    assert [outcome.word for outcome in again] == ["refused", "refused"]
+
+
+def test_the_printed_command_accepts_what_was_looked_at_and_nothing_later(
+    owner, run, data, as_owner, tmp_path, local_hub
+):
+    moved = Path(shutil.copytree(data, tmp_path / "a folder's data"))
+    rows = [{"question_id": row.question_id, "response": said(row, True)} for row in questions_of(data).itertuples()]
+    for name in ("Too good", "Too good, too"):
+        submit(write_lines(tmp_path / "p.jsonl", rows), STORE, "mediconfusion", name, str(data))
+    as_owner()
+    first = commands.medprobe("verify", f"{STORE}@1", "--data", moved, cwd=tmp_path, HF_TOKEN=CURATOR).stdout
+    (printed,) = (line for line in first.splitlines() if "medprobe accept" in line)
+    arguments = shlex.split(printed.partition("medprobe ")[2])
+    head = head_of(owner, 1)
+    assert head in arguments and str(moved) in arguments
+    assert not any(str(tmp_path) in text for text in comments(owner, 1))
+    api = HfApi(endpoint=owner.endpoint, token=READER)
+    (path,) = (path for path in api.list_repo_files(**REPO, revision="refs/pr/1") if path.endswith("answers.parquet"))
+    api.upload_file(path_or_fileobj=b"evil", path_in_repo=path, revision="refs/pr/1", **REPO)
+    before = main_files(owner)
+    refused = commands.medprobe(*arguments, cwd=tmp_path, HF_TOKEN=CURATOR, code=2).stderr
+    assert "by now" in refused and main_files(owner) == before
+    told = verify(f"{STORE}@2", data=[str(moved)])[0]
+    assert told.word == "for a person"
+    arguments = shlex.split(told.commands[0].partition("medprobe ")[2])
+    without = commands.medprobe(*arguments[:4], cwd=tmp_path, HF_TOKEN=CURATOR, code=2).stderr
+    assert "refused" in without and len(comments(owner, 2)) == 2, "a forgotten --data refuses nobody in public"
+    assert "added" in commands.medprobe(*arguments, cwd=tmp_path, HF_TOKEN=CURATOR).stdout
+    assert status(owner, 2) == "closed"
+
+
+def test_what_is_private_is_not_told_by_a_verdict(owner, run, data, as_owner, monkeypatch):
+    """The verifier's token reads no dataset on a stranger's word."""
+    monkeypatch.setenv("HF_TOKEN", CURATOR)
+    publish(data, "ORG/secret", private=True)
+    commit = owner.repo_info("ORG/secret", repo_type="dataset").sha
+    for repo in ("ORG/secret", "ORG/absent"):
+        propose(owner, files_of(run, lambda r, repo=repo: r["benchmark"].update(repo=repo, revision=commit)))
+    verify(STORE, everything=True)
+    texts = [comments(owner, number)[-1].replace("secret", "absent") for number in (1, 2)]
+    strip = [text.partition("```")[2] for text in texts]
+    assert strip[0] == strip[1] and "Refused" in texts[0]
