@@ -12,11 +12,23 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
+LONGEST = 3_000
+"""Characters of a message."""
+
+
 class BadInput(ValueError):
     """Input from outside (a file, an option, a server) that cannot be used.
 
-    The message says what is wrong, where (file and entry), and the remedy; it is shown to the user as it stands.
+    The message says what is wrong, where (file and entry), and the remedy; it is shown to the user as it stands. A long list in it is cut
+    in the middle: the remedy comes last.
     """
+
+    def __init__(self, message: str) -> None:
+        left_out = len(message) - LONGEST
+        if left_out > 0:
+            head, tail = LONGEST * 2 // 3, LONGEST // 3
+            message = f"{message[:head]} ... ({left_out:,} more characters) ... {message[-tail:]}"
+        super().__init__(message)
 
 
 class Unavailable(BadInput):

@@ -30,7 +30,7 @@ EXTRAS = {
     "pycocotools": "curation",
     "timm": "curation",
     "pydicom": "dicom",
-    "rapidocr_onnxruntime": "dicom",
+    "rapidocr": "dicom",
     "trackio": "tracking",
     "fastapi": "space",
     "gradio": "space",

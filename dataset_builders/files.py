@@ -97,7 +97,12 @@ def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
     """
     remove_abandoned(parent, prefix)
     folder = parent / f"{prefix}{secrets.token_hex(4)}"
-    with FileLock(_lock_of(folder)):
+    try:
+        # The name is new, so that nobody holds it: where no file can be made, as in /proc, FileLock would try for ever.
+        held = FileLock(_lock_of(folder)).acquire(timeout=5)
+    except Timeout:
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(parent)) from None
+    with held:
         folder.mkdir()
         try:
             yield folder

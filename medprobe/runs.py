@@ -142,7 +142,8 @@ def evaluate(
     `model`: a value of `--model` ("openai:NAME", a transformers id or folder, "baseline:chance" ...), or any object with
     `generate(requests)` (see `Generates`). `image`: the images shown with each question: "real", "withheld" (none), "blank" (grey) or
     "swapped" (another case's). `arms`: run with each of these, in folders beside this run's; `sight` then shows what the images add.
-    `data`: dataset folder or Hub repository [data/<benchmark>]. `limit`: only the first N questions, completed to whole cases.
+    `benchmark`: its name, or a dataset's place (data/my-set). `data`: dataset folder or Hub repository [data/<benchmark>].
+    `limit`: only the first N questions, completed to whole cases.
     `out`: run folder [runs/<run id>]; a run repeated into the same folder asks only unanswered questions, unless `resume` is false.
     Without `out`, an object gets a new folder at each call, since it may have changed. `argv`: the arguments from which the result's
     `command` is composed. `options`: the other options of `medprobe eval` by name, with `_` for `-`: samples=3, permute=True,
@@ -174,7 +175,7 @@ def evaluate(
         if out is None:
             described = getattr(model, "model", None)
             name = options.get("name") or (described.name if isinstance(described, Model) else kind)
-            given["out"] = _new_folder(f"{benchmark}-{model_slug(str(name))}-{method}")
+            given["out"] = _new_folder(f"{Path(benchmark).name}-{model_slug(str(name))}-{method}")
     try:
         checked = checked_options({name: value for name, value in given.items() if value is not None})
         config = config_of({**checked, "benchmark": benchmark, "no_resume": not resume}, argv)

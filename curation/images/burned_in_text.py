@@ -34,9 +34,9 @@ MARGIN = 3
 
 @cache
 def _reader() -> Any:
-    from rapidocr_onnxruntime import RapidOCR
+    from rapidocr import RapidOCR
 
-    return RapidOCR(text_score=0.3)
+    return RapidOCR(params={"Global.text_score": 0.3, "Global.log_level": "critical"})
 
 
 def find_text(image: Image.Image) -> list[Box]:
@@ -53,8 +53,8 @@ def find_text(image: Image.Image) -> list[Box]:
             if scale == 1
             else picture.resize((picture.width * scale, picture.height * scale), Image.Resampling.BICUBIC)
         )
-        entries, _ = _reader()(np.asarray(shown)[:, :, ::-1])
-        for corners, text, _ in entries or []:
+        lines = _reader()(np.asarray(shown)[:, :, ::-1])
+        for corners, text in zip(lines.boxes, lines.txts, strict=True) if lines.txts else ():
             if sum(sign.isalnum() for sign in text) < 2:
                 continue
             xs, ys = [x / scale for x, _ in corners], [y / scale for _, y in corners]

@@ -84,7 +84,7 @@ def read_any(path: Path) -> pd.DataFrame:
             licences = path.with_name("licences.txt")
             return raw.merge(_roco_licences(licences), "left", "image") if licences.is_file() else raw
         if kind in (".csv", ".tsv"):
-            return _read_csv(path, "\t" if kind == ".tsv" else ",")
+            return _read_csv(path)
     except BadInput:
         raise
     except (ValueError, OSError) as error:
@@ -99,12 +99,19 @@ def need_columns(table: pd.DataFrame, where: Path | str, columns: Iterable[str],
             raise BadInput(f"{where}: has no column {column!r} (it has {', '.join(map(str, table.columns))}). {remedy}")
 
 
-def _read_csv(path: Path, delimiter: str) -> pd.DataFrame:
-    """A table of texts. Raises BadInput if cells would be lost or guessed: rows with more cells than the header (a caption whose
-    commas are not quoted), a quotation mark that is never closed, a column named twice."""
+SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """A table of texts; what separates the most columns in its header separates cells. Raises BadInput if cells would be lost or guessed:
+    rows with more cells than the header (a caption whose commas are not quoted), a quotation mark that is never closed, a column named
+    twice."""
     mark = "\0end"
     csv.field_size_limit(sys.maxsize)
-    rows = list(csv.reader(io.StringIO(f"{read_text(path).rstrip()}\n{mark}\n", newline=""), delimiter=delimiter))
+    text = read_text(path).strip("\r\n")
+    first = {sign: len(next(csv.reader(io.StringIO(text, newline=""), delimiter=sign))) for sign in SEPARATORS}
+    delimiter = max(first, key=lambda sign: (first[sign], sign == "\t" and path.suffix.lower() == ".tsv"))
+    rows = list(csv.reader(io.StringIO(f"{text.rstrip()}\n{mark}\n", newline=""), delimiter=delimiter))
     if rows.pop() != [mark]:
         raise BadInput(f"{path}: a quotation mark is never closed, so the rest of the file cannot be parsed. Close it.")
     rows = [row for row in rows if row]
@@ -116,7 +123,7 @@ def _read_csv(path: Path, delimiter: str) -> pd.DataFrame:
         if any(cell.strip() for cell in row[len(head) :]):
             raise BadInput(
                 f"{path}: row {number} ({row[0]!r}) has {len(row)} cells, the header {len(head)}. Put texts that hold the separator "
-                f"({'a comma' if delimiter == ',' else 'a tab'}) in quotation marks."
+                f"({SEPARATORS[delimiter]}) in quotation marks."
             )
     named = [at for at, name in enumerate(head) if name]
     return pd.DataFrame(

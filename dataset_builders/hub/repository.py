@@ -154,15 +154,15 @@ class Repository:
 
 
 def open_repository(data: str | Path, revision: str | None = None) -> Repository:
-    """Open a dataset repository: a folder, or ORG/NAME on the Hub (an existing folder wins).
+    """Open a dataset repository: a folder, or ORG/NAME on the Hub (an existing folder wins, unless a revision is given).
 
     Raises BadInput with a remedy for anything else, Unavailable where the Hub cannot be asked.
     """
     folder = Path(data)
-    if folder.is_dir():
+    if folder.is_dir() and revision is None:
         present = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
         return _opened(str(data), folder, None, present, entries_of(folder))
-    if folder.exists():
+    if folder.is_file():
         raise BadInput(f"{data}: is a file, not a dataset folder. {REMEDY}")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(data)):
         raise BadInput(f"{data}: there is no such folder, and it is not a Hub repository's name. {REMEDY}")

@@ -52,9 +52,14 @@ class Selection:
 
 def dataset_folder(benchmark: str, data: str | None) -> str:
     """Location of a benchmark's dataset: `data` itself (a folder, or ORG/NAME on the Hub), or the folder of that name in it [in data/].
+    A benchmark with a slash (data/my-set, ORG/NAME) is the location of one.
 
     Names of folders and benchmarks are compared case-insensitively. Raises BadInput, listing the available ones, if there is none.
     """
+    if "/" in benchmark:
+        if data is not None:
+            raise BadInput(f"{benchmark}: names a dataset by its place, so it goes without --data.")
+        return benchmark
     root = Path(data or "data")
     inside = {path.name: path for path in sorted(root.iterdir()) if path.is_dir()} if root.is_dir() else {}
     if data is not None and (
@@ -80,16 +85,21 @@ def select_questions(
     branches: Sequence[str] = (),
     limit: int | None = None,
     facets: Sequence[str] = (),
+    revision: str | None = None,
 ) -> Selection:
-    """Open the dataset and pick the questions. `benchmark`, `data`: as `dataset_folder` takes them.
+    """Open the dataset and pick the questions. `benchmark`, `data`: as `dataset_folder` takes them; `revision`: of a repository on the Hub.
 
     `branches` are joined as `lexical_tree.select` says, `facets` (`FACET=VALUE`) narrow what is left: or within a facet, and across facets.
     `limit` takes the first N questions and completes their cases, since half a case cannot be scored.
     Raises BadInput for an unknown dataset, split, branch, facet, an empty selection, or a dataset of another benchmark.
     """
     where = dataset_folder(benchmark, data)
-    repository = open_repository(where)
-    if folded(benchmark) not in map(folded, (repository.name, repository.family)):
+    if revision and Path(where).is_dir():
+        raise BadInput(
+            f"--revision {revision}: {where} is a folder, which has none. Name a repository (ORG/NAME) with --data."
+        )
+    repository = open_repository(where, revision)
+    if where != benchmark and folded(benchmark) not in map(folded, (repository.name, repository.family)):
         raise BadInput(f"{where} holds the benchmark {repository.name!r} ({repository.family}), not {benchmark!r}.")
     split = split or DEFAULT_SPLIT[repository.family]
     if split not in repository.splits:

@@ -56,6 +56,8 @@ class EvalConfig:
     benchmark: str
     model: str
     data: str | None = None
+    revision: str | None = None
+    """Tag, branch or commit of `data` on the Hub; None: main."""
     split: str | None = None
     branches: Sequence[str] = ()
     facets: Sequence[str] = ()

@@ -96,7 +96,7 @@ Load = Callable[[str, Settings], Backend]
 def make_plan(config: EvalConfig, load: Load = load_backend) -> Plan:
     """Pick the questions, load the model, and describe the run. Raises BadInput for anything the user can fix."""
     selection = select_questions(
-        config.benchmark, config.data, config.split, config.branches, config.limit, config.facets
+        config.benchmark, config.data, config.split, config.branches, config.limit, config.facets, config.revision
     )
     prompts = _prompts(config, selection)
     if config.permute and not all(prompt.shows_options for prompt in prompts):

@@ -75,7 +75,7 @@ class SweepTask:
         if "model_args" in deciding:
             deciding["model_args"] = deciding_model_args(str(deciding["model_args"]))
         digest = hashlib.sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:8]
-        return self.out / "-".join([self.benchmark, model_slug(self.label), self.method, digest])
+        return self.out / "-".join([Path(self.benchmark).name, model_slug(self.label), self.method, digest])
 
     @property
     def config(self) -> EvalConfig:

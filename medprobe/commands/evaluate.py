@@ -35,7 +35,7 @@ RUN, PROMPT, SAMPLING, SERVER, LOCAL = (
 def run_model(
     benchmark: Annotated[
         str,
-        typer.Argument(help="name of the benchmark; several with commas, or all"),
+        typer.Argument(help="name of the benchmark, or a dataset's place (data/my-set); several with commas, or all"),
     ],
     model: Annotated[
         str,
@@ -46,6 +46,9 @@ def run_model(
     ],
     data: Annotated[
         str | None, RUN(help="dataset folder, folder of datasets, or Hub repository (default: data)")
+    ] = None,
+    revision: Annotated[
+        str | None, RUN(help="tag, branch or commit of --data on the Hub, e.g. v1.0.0 (default: main)")
     ] = None,
     split: Annotated[str | None, RUN(help="split (default: the benchmark's)")] = None,
     branch: Annotated[
@@ -160,7 +163,7 @@ def run_model(
         del given[each]
     limits, benchmarks = read_limits(fail_under or ()), benchmarks_named(benchmark)
     several = len(benchmarks) > 1
-    folders = {each: out / each if out and several else out for each in benchmarks}
+    folders = {each: out / Path(each).name if out and several else out for each in benchmarks}
     if dry_run or several:
         from eval_harness.records.selection import select_questions
         from eval_harness.runs.config import config_of
@@ -171,7 +174,8 @@ def run_model(
             if dry_run:
                 typer.echo(describe_first_request(config, arms))
             else:
-                select_questions(each, config.data, config.split, config.branches, config.limit, config.facets)
+                given_data = (config.data, config.split, config.branches, config.limit, config.facets, config.revision)
+                select_questions(each, *given_data)
         if dry_run:
             return
     from medprobe.runs import evaluate
