@@ -12,6 +12,7 @@ app = typer.Typer(
 app.command()(patients.deidentify)
 app.command()(patients.texts)
 app.command()(patients.withdraw)
+app.command("id")(patients.group_id)
 app.command()(mining.embed)
 app.command()(mining.pairs)
 app.command()(mining.histograms)

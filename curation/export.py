@@ -20,7 +20,7 @@ from typing import Any
 
 import pandas as pd
 
-from curation.images.set_images import write_set
+from curation.images.set_images import withdrawn_images, write_set
 from curation.review.review_log import LOG, Pair, ReviewLog, agreement
 from curation.writing.question_writing import FUNNEL
 from dataset_builders.contents.pseudonyms import pseudonyms_of
@@ -51,7 +51,13 @@ def export(
     """
     log = ReviewLog(questions)
     wanted = {"kept", "unreviewed"} if unreviewed else {"kept"}
-    kept = {pair_id: pair for pair_id, pair in log.pairs.items() if pair.decision in wanted}
+    of_pairs = {pair.draft[side] for pair in log.pairs.values() for side in ("image_1", "image_2")}
+    gone = withdrawn_images(of_pairs, images, known, out)
+    kept = {
+        pair_id: pair
+        for pair_id, pair in log.pairs.items()
+        if pair.decision in wanted and not gone & {pair.draft["image_1"], pair.draft["image_2"]}
+    }
     if not kept:
         counts = Counter(pair.decision for pair in log.pairs.values())
         raise BadInput(

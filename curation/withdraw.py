@@ -1,46 +1,121 @@
-"""Remove a patient (study, article) from a set that `curate` wrote: images, questions on them, entries about them.
+"""Remove a patient (study, article) from a set that `curate` wrote or a folder that `deidentify` wrote: images, questions on them, entries
+about them; and from runs.
 
-The rest keeps its ids, so that results on it stay comparable question by question. What was built or published before still holds the
-patient: build again, publish again, and have old revisions removed.
+Who withdrew is kept in one list beside the set's key, in keyed ids (`contents/pseudonyms.py`), which every later `export`, `probe`,
+`hallucinate`, `gmai` and `build` obeys. The rest keeps its ids, so that results on it stay comparable question by question.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 from collections import Counter
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
 from curation.custom_sets.hallucination import CONTROLS, controls_note
 from curation.custom_sets.probing import WITHOUT_IMAGE, known_by_text
 from curation.export import statistics_of
+from curation.gmai.items import JOURNAL, patient_id
+from curation.images.file_names import REPORT, TABLE, groups_of, list_beside
 from curation.review.review_log import LOG
 from dataset_builders.benchmarks.halt_medvqa.reader import FILES
 from dataset_builders.build import replacing
-from dataset_builders.contents.pseudonyms import KEYED, key_file, pseudonyms_of
+from dataset_builders.contents.pseudonyms import KEYED, key_file, note_withdrawn, pseudonyms_of
 from dataset_builders.errors import BadInput
-from dataset_builders.files import write_json
+from dataset_builders.files import replace_file, write_json
+from dataset_builders.journal import read_journal
+from eval_harness.runs.runner import keep_cases
+from eval_harness.runs.scoring import score_run
 
 MEASURED = (WITHOUT_IMAGE, CONTROLS)
 """How notes begin that are measured on the set, and are anew."""
 KEPT = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
 
 
-def withdraw(folder: Path, group: str) -> dict[str, int]:
-    """Rewrite the set without a group, given by its name or its keyed id; what was taken out, counted.
+NOT_REACHED = (
+    "not reached, and to be deleted or made anew by you: datasets built before, what is on the Hub and its old revisions, submissions in "
+    "results stores, caches of load_dataset (~/.cache/huggingface), the folders of `embed`, `pairs` and `write` with their drafts and "
+    "reviews, labels of `deidentify`, copies and backups, and what was sent to a provider"
+)
 
-    Raises BadInput for a folder that `curate` did not write, a group that it does not have, and where nothing would be left.
+
+def ids_of_group(folder: Path, group: str) -> set[str]:
+    """The keyed ids that a patient (study, article) has under the key of a folder: of `curate gmai` one for each registry that knows them.
+
+    Raises BadInput where no key lies beside the folder.
     """
+    private, beside = folder / "private", folder
+    is_gmai = (private / JOURNAL).is_file()
+    if is_gmai:
+        beside = folder / "dataset"
+    if not key_file(beside).is_file():
+        raise BadInput(f"{folder}: there is no key {key_file(beside)}. Only its owner can compute an id.")
+    pseudonyms = pseudonyms_of(beside)
+    if not is_gmai:
+        return {pseudonyms.group(group)}
+    entries = read_journal(private / JOURNAL)
+    held = {item["patient"] for entry in entries for item in entry["items"]}
+    return {patient_id(entry["registry"], group, pseudonyms) for entry in entries} & held
+
+
+def withdraw_from_runs(root: Path, ids: Set[str]) -> int:
+    """Reduce every run below a folder to the cases without these groups, and score it anew; returns how many questions went.
+
+    Raises BadInput for a run of which nothing would be left.
+    """
+    gone = 0
+    for path in sorted(root.rglob("run.json")):
+        if taken := keep_cases(
+            path.parent, lambda question: question.get("group") not in ids, "that are not withdrawn"
+        ):
+            gone += taken
+            for aside in path.parent.glob(".before-*"):
+                shutil.rmtree(aside)
+            score_run(path.parent)
+    return gone
+
+
+def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
+    """Take a group out of what `deidentify` wrote: images, rows of the table, lines of the list of names."""
+    groups = groups_of(folder / "images")
+    ids = {group, *ids_of_group(folder, group)}
+    gone = {name for name, its_group in groups.items() if its_group in ids}
+    if not gone:
+        raise BadInput(f"{folder}: no image is of that group. Give its name, or its id (g-...).")
+    note_withdrawn(folder, {*(groups[name] for name in gone), *(Path(name).stem for name in gone)})
+    counts = Counter(images=len(gone))
+    for name in gone:
+        (folder / "images" / name).unlink(missing_ok=True)
+    for path in (folder / TABLE, list_beside(folder)):
+        if path.is_file():
+            rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
+            kept = [row for row in rows if not gone & set(row)]
+            text = io.StringIO(newline="")
+            csv.writer(text, lineterminator="\n").writerows(kept)
+            replace_file(path, text.getvalue().encode())
+            counts["rows"] += len(rows) - len(kept)
+    return dict(counts)
+
+
+def withdraw(folder: Path, group: str) -> dict[str, int]:
+    """Rewrite the set without a group, given by its name or its keyed id, and note it on the list beside the key.
+
+    Returns what was taken out, counted. Raises BadInput for a folder that `curate` did not write, a group that it does not have, and where
+    nothing would be left.
+    """
+    if (folder / REPORT).is_file():
+        return _withdraw_images(folder, group)
     manifest = _read(folder / "manifest.json")
     images = _read(folder / "image_dict.json")
     if not isinstance(manifest, dict) or manifest.get("ids") != KEYED or not isinstance(images, dict):
         raise BadInput(
             f"{folder}: is not a set that `medprobe curate` wrote with keyed ids. Give such a folder (not the built one)."
         )
-    names = {group}
-    if key_file(folder).is_file():
-        names.add(pseudonyms_of(folder).group(group))
+    names = {group} | (ids_of_group(folder, group) if key_file(folder).is_file() else set())
     gone = {name for name, about in images.items() if about.get("group") in names}
     if not gone:
         raise BadInput(f"{folder}: no image is of that group. Give its name as in the table, or its id (g-...).")
@@ -76,6 +151,8 @@ def withdraw(folder: Path, group: str) -> dict[str, int]:
         write_json(fresh / "manifest.json", _manifest(manifest, fresh))
         if (fresh / "statistics.json").is_file():
             write_json(fresh / "statistics.json", statistics_of(_read(fresh / "dataset.json")))
+        # Noted last, but before the set is replaced: what a later command makes of the same images is without them, too.
+        note_withdrawn(folder, {*(images[name]["group"] for name in gone), *(Path(name).stem for name in gone)})
     return {what: count for what, count in taken.items() if count}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, part,
 from dataset_builders.case_groups import in_several_splits, split_counts
 from dataset_builders.contents.about import read_about
 from dataset_builders.contents.card import Description
-from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of, with_keyed_ids
+from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of, with_keyed_ids, withdrawn_of
 from dataset_builders.contents.repository_files import write_hidden_answers, write_repository
 from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.files import temporary_folder
@@ -104,6 +104,7 @@ def build(
             content.notes += [str(note) for note in notes] if isinstance(notes, list) else []
             if source_manifest(folder).get("ids") != KEYED:
                 content = with_keyed_ids(content, pseudonyms_of(target, also=folder))
+            _leave_out_withdrawn(content, withdrawn_of(folder, target))
         description = Description(name, family, origin, partial, text_only, eval_yaml)
         answers = target.with_name(f"{target.name}-answers")
         if content.hidden:
@@ -217,22 +218,35 @@ def _complete(content: Content, get_images: str, allow_missing: bool) -> str | N
         )
     if not whole:
         raise BadInput(f"all {total} images are missing, so no case can be built. {get_images}")
-    content.cases = _whole(content.cases)
-    content.more = {
-        config: kept for config, splits in content.more.items() if len(kept := _whole(splits)) == len(splits)
-    }
-    ids = {question.question_id for case in content.all_cases() for question in case.questions}
-    content.hidden = {key: answer for key, answer in content.hidden.items() if key in ids}
+    _keep(content, lambda case: not _lacks_image(case))
     return f"{whole} of {len(everything)} cases: {len(missing)} of {total} images were missing"
+
+
+def _leave_out_withdrawn(content: Content, withdrawn: Set[str]) -> None:
+    """Drop the cases that show an image of somebody who has withdrawn."""
+    before = len(list(content.all_cases()))
+    _keep(content, lambda case: not any(withdrawn & {image.group, Path(image.image_id).stem} for image in case.images))
+    if left_out := before - len(list(content.all_cases())):
+        content.notes.append(f"{left_out} of {before} cases were left out: their patients have withdrawn.")
+    if before and not any(content.cases.values()):
+        raise BadInput("no case is left: every one shows an image of somebody who has withdrawn.")
 
 
 def _lacks_image(case: Case) -> bool:
     return any(image.read is None for image in case.images)
 
 
-def _whole(splits: dict[str, list[Case]]) -> dict[str, list[Case]]:
-    kept = {split: [case for case in cases if not _lacks_image(case)] for split, cases in splits.items()}
-    return {split: cases for split, cases in kept.items() if cases}
+def _keep(content: Content, is_kept: Callable[[Case], bool]) -> None:
+    """Keep these cases alone, with their hidden answers; a further config that loses a whole split goes."""
+
+    def of(splits: dict[str, list[Case]]) -> dict[str, list[Case]]:
+        kept = {split: [case for case in cases if is_kept(case)] for split, cases in splits.items()}
+        return {split: cases for split, cases in kept.items() if cases}
+
+    content.cases = of(content.cases)
+    content.more = {config: kept for config, splits in content.more.items() if len(kept := of(splits)) == len(splits)}
+    ids = {question.question_id for case in content.all_cases() for question in case.questions}
+    content.hidden = {key: answer for key, answer in content.hidden.items() if key in ids}
 
 
 def _origin(family: str, name: str, content: Content, phantom: bool) -> str:

@@ -44,7 +44,7 @@ def probe(
     from curation.custom_sets.probing import probe as ask_about
     from curation.images.image_index import list_images
     from curation.images.image_table import known_of
-    from curation.images.set_images import write_set
+    from curation.images.set_images import withdrawn_images, write_set
     from dataset_builders.errors import BadInput
     from dataset_builders.files import write_json
 
@@ -52,6 +52,8 @@ def probe(
     names = list_images(images)
     known = known_of(names, table, image=image_column)
     probed = with_files(read.images, names, table)
+    gone = withdrawn_images(names, images, known, out)
+    probed = [image for image in probed if image.image not in gone]
     if read.unused:
         typer.echo(f"columns that are not used: {', '.join(read.unused)}")
     if read.skipped:
@@ -133,7 +135,7 @@ def hallucinate(
     from curation.custom_sets.hallucination import SwapImages
     from curation.images.image_index import hashes_of, list_images
     from curation.images.image_table import known_of
-    from curation.images.set_images import write_set
+    from curation.images.set_images import withdrawn_images, write_set
     from curation.report.blind_baseline import text_alone
     from curation.writing.asking import Asking
     from dataset_builders.benchmarks.halt_medvqa.reader import FILES
@@ -153,6 +155,8 @@ def hallucinate(
     else:
         known = known_of(list_images(images), table)
     groups = dict(zip(known["image"], known["group"], strict=True))
+    gone = withdrawn_images(known["image"], images, known, out)
+    own = [question for question in own if question.image not in gone]
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
     held = [(q.image, *([("group", groups[q.image])] if groups.get(q.image) else [])) for q in own]

@@ -93,30 +93,60 @@ def texts(
 def withdraw(
     folder: Annotated[
         Path,
-        typer.Argument(help="folder written by `probe`, `hallucinate`, `export` or `gmai` (not the built dataset)"),
+        typer.Argument(
+            help="folder written by `deidentify`, `probe`, `hallucinate`, `export` or `gmai` (not the built dataset)"
+        ),
     ],
     group: Annotated[
         str, typer.Option(help="the patient, study or article to remove: as in the table, or its id (g-...)")
     ],
+    runs: Annotated[
+        list[Path] | None, typer.Option(help="also reduce the runs in this folder to the other cases (repeatable)")
+    ] = None,
 ) -> None:
-    """Remove a patient from a dataset: images, questions and entries. Everything else keeps its ids."""
+    """Remove a patient from a dataset: images, questions and entries. Everything else keeps its ids; later commands obey the list."""
     import json
 
     from curation.gmai.items import JOURNAL, withdraw_patient
+    from curation.images.file_names import REPORT
+    from curation.withdraw import NOT_REACHED, ids_of_group, withdraw_from_runs
     from curation.withdraw import withdraw as withdraw_group
 
     private = folder / "private"
     is_gmai = (private / JOURNAL).is_file()
+    ids = {group} if group.startswith("g-") else ids_of_group(folder, group)
     for what, count in (withdraw_patient(private, group) if is_gmai else withdraw_group(folder, group)).items():
         typer.echo(f"taken out: {count} {what}")
+    for root in runs or ():
+        typer.echo(f"taken out of the runs in {root}: {withdraw_from_runs(root, ids)} questions")
     if is_gmai:
-        typer.echo(
-            f"next: medprobe curate gmai SOURCES --out {folder}, which makes {folder / 'dataset'} and {folder / 'tsv'} without them, and "
-            "publish again. Until then these, earlier builds and published revisions still hold the images."
+        following = (
+            f"medprobe curate gmai SOURCES --out {folder}, which makes {folder / 'dataset'} and {folder / 'tsv'} anew"
         )
-        return
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    typer.echo(
-        f"rewrote {folder}; next: medprobe build {manifest['format']} --as {manifest['name']} --source {folder}, and publish again. "
-        "Earlier builds and published revisions still hold the images: have them deleted."
-    )
+    elif (folder / REPORT).is_file():
+        following = (
+            f"withdraw them from every set made of {folder / 'images'} (`medprobe curate id` gives their id there)"
+        )
+    else:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        following = f"medprobe build {manifest['format']} --as {manifest['name']} --source {folder}"
+    typer.echo(f"next: {following}, and publish again.")
+    typer.echo(NOT_REACHED)
+
+
+def group_id(
+    name: Annotated[str, typer.Argument(help="a patient's number, or another group, as the hospital's table calls it")],
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            help="folders with their keys beside them, in order, e.g. what `deidentify` wrote and a set made of it"
+        ),
+    ],
+) -> None:
+    """Print the keyed id of a patient in a folder, for the owner of its key; with several, the id in each made of the one before."""
+    from curation.withdraw import ids_of_group
+
+    names = {name}
+    for folder in folders:
+        names = {made for each in names for made in ids_of_group(folder, each)}
+        typer.echo(f"{folder}: {', '.join(sorted(names)) or 'no image is of them'}")

@@ -28,7 +28,7 @@ from curation.readers.dataset import SourceDataset
 from curation.readers.formats import units_of
 from curation.readers.pictures import Picture, PictureLabel, Unit
 from curation.readers.pixels import Skipped, cause, encode_mask, resized
-from dataset_builders.contents.pseudonyms import Pseudonyms, one_spelling, pseudonyms_of
+from dataset_builders.contents.pseudonyms import Pseudonyms, note_withdrawn, one_spelling, pseudonyms_of, withdrawn_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
 from dataset_builders.journal import Journal, line_of, read_journal
@@ -38,8 +38,6 @@ JOURNAL = "journal.jsonl"
 PICTURES = "pictures"
 SHEETS = "sheets"
 """Contact sheets, made of the pictures by every run (`overlay.py`)."""
-WITHDRAWN = "withdrawn.json"
-"""Keyed ids of patients who have withdrawn: their data is not stored again, even if the sources still hold it."""
 HAS_WITHDRAWN = "its patient has withdrawn"
 VERSION = 1
 
@@ -85,7 +83,7 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
     """Every item of every dataset, what was skipped, and counts per dataset (units, pictures, targets)."""
     (private / PICTURES).mkdir(parents=True, exist_ok=True)
     ids = pseudonyms_of(private.with_name("dataset"))
-    gone = read_withdrawn(private)
+    gone = withdrawn_of(private.with_name("dataset"))
     items: list[Item] = []
     skips: list[Skip] = []
     counts: dict[str, Any] = {}
@@ -144,12 +142,6 @@ def together(items: list[Item]) -> list[Item]:
         )
         for own in slices.values()
     ]
-
-
-def read_withdrawn(private: Path) -> frozenset[str]:
-    """The keyed ids of patients who have withdrawn."""
-    path = private / WITHDRAWN
-    return frozenset(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else frozenset()
 
 
 def patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
@@ -301,7 +293,7 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
             )
         theirs = [entry for entry in entries if any(item["patient"] in meant for item in entry["items"])]
         kept = [entry for entry in entries if entry not in theirs]
-        replace_file(private / WITHDRAWN, json.dumps(sorted(read_withdrawn(private) | meant)).encode())
+        note_withdrawn(private.with_name("dataset"), meant)
         replace_file(private / JOURNAL, b"".join(map(line_of, kept)))
         list_beside(private.with_name("dataset")).unlink(missing_ok=True)
         shutil.rmtree(private / SHEETS, ignore_errors=True)

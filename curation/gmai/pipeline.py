@@ -17,7 +17,7 @@ import pandas as pd
 
 from curation.gmai import questions, validation
 from curation.gmai.cases import Candidate, Cell, make_cases, without_duplicates
-from curation.gmai.items import Item, read_items, read_withdrawn
+from curation.gmai.items import Item, read_items
 from curation.gmai.labels import COLUMNS, TAGS, LabelTable, Tags, merge_tags, read_labels
 from curation.gmai.output import write_outputs
 from curation.gmai.overlay import without_text, write_sheets
@@ -29,6 +29,7 @@ from curation.review.page import recorded
 from curation.writing.asking import Asking, Writer
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.about import read_about
+from dataset_builders.contents.pseudonyms import withdrawn_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file
 from dataset_builders.terms import place_of
@@ -148,7 +149,7 @@ def run(
             "overlay": sources.overlay.model_dump(),
         }  # fmt: skip
         write_outputs(out, written, private, sources, table, about, branches, funnel)
-        write_kept(private, written, kept, sources, read_withdrawn(private))
+        write_kept(private, written, kept, sources, withdrawn_of(out / "dataset"))
     return Made(out, written, funnel, notes)
 
 

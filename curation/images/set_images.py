@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 
 from curation.images.burned_in_text import burned_in_note
-from curation.images.file_names import manifest_of
+from curation.images.file_names import groups_of, manifest_of
 from dataset_builders.build import replacing
-from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of
+from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of, withdrawn_of
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.files import write_json
 from dataset_builders.images.lookup import ImageError
@@ -60,6 +60,28 @@ def copy_images(
             origins[name]["group"] = pseudonyms.group(str(row["group"]))
     problems.check("Replace these images, or leave out their rows; nothing was written.")
     return names, origins
+
+
+def withdrawn_images(names: Iterable[str], images: Path, known: pd.DataFrame | None, out: Path) -> set[str]:
+    """Those of the images that show somebody who has withdrawn: from the set `out`, or from what `deidentify` wrote.
+
+    Args:
+        names: files in `images`.
+        images: their folder.
+        known: the table of the images, for their groups.
+        out: the set that is to be written.
+    """
+    withdrawn = withdrawn_of(out, images.absolute().parent)
+    if not withdrawn:
+        return set()
+    pseudonyms, groups = pseudonyms_of(out), groups_of(images)
+    groups |= {} if known is None else dict(zip(known["image"], known["group"], strict=True))
+
+    def ids(name: str) -> set[str]:
+        group = str(groups.get(name, ""))
+        return {Path(name).stem, pseudonyms.of("i", name), group, pseudonyms.group(group)}
+
+    return {name for name in names if withdrawn & ids(name)}
 
 
 def write_set(

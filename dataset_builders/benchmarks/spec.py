@@ -38,6 +38,7 @@ class DatasetSpec:
     has the paper's counts, asked where no released fingerprint is known.
     `released`: split -> fingerprint of the complete set that the authors released, where their files are known to us.
     `tasks`: metric -> the questions (with a key) whose plain accuracy it is; what eval.yaml offers to the Hub (`eval_yaml.py`).
+    `not_in_results`: columns of texts about the images that nothing reads of a run, so that runs and stores do not hold them.
     `configs`: further configs of the reader's `Content.more` -> what a row of each is. `get_images`: what to tell users who lack images.
 
     The package also has `reader.py` with `read(source, images) -> Content` (and `wanted_fields(source)` where images can be downloaded)
@@ -52,6 +53,7 @@ class DatasetSpec:
     is_whole: Callable[[Content], bool] = _never
     released: Mapping[str, str] = field(default_factory=dict)
     tasks: Mapping[str, Callable[[Question], bool]] = field(default_factory=dict)
+    not_in_results: tuple[str, ...] = ()
     configs: Mapping[str, str] = field(default_factory=dict)
     get_images: str = "Give the folders that hold them with --images (it may be given several times)."
 

@@ -12,11 +12,12 @@ import os
 import re
 import secrets
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dataset_builders.errors import BadInput
+from dataset_builders.files import replace_file
 from dataset_builders.schema import Case, CaseImage, Content
 
 KEYED = "keyed-1"
@@ -55,6 +56,25 @@ def key_file(folder: Path) -> Path:
     """Path of a set's key: beside its folder."""
     folder = folder.absolute()
     return folder.with_name(f"{folder.name}.key")
+
+
+def withdrawn_file(folder: Path) -> Path:
+    """Path of the list of who has withdrawn from a set: beside its key, one keyed id a line, of groups (g-...) and of images (i-...)."""
+    return key_file(folder).with_suffix(".withdrawn")
+
+
+def withdrawn_of(*folders: Path) -> frozenset[str]:
+    """The keyed ids on the lists beside these folders."""
+    lists = [withdrawn_file(folder) for folder in folders]
+    return frozenset(word for path in lists if path.is_file() for word in path.read_text(encoding="ascii").split())
+
+
+def note_withdrawn(folder: Path, ids: Iterable[str]) -> None:
+    """Add keyed ids to a set's list, readable by its owner alone."""
+    path = withdrawn_file(folder)
+    lines = sorted({*withdrawn_of(folder), *ids})
+    replace_file(path, "".join(f"{line}\n" for line in lines).encode("ascii"))
+    path.chmod(0o600)
 
 
 def pseudonyms_of(folder: Path, also: Path | None = None) -> Pseudonyms:

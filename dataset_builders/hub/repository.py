@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dataset_builders.benchmarks import BENCHMARKS, question_columns
+from dataset_builders.benchmarks import BENCHMARKS, question_columns, spec
 from dataset_builders.contents.data_files import (
     CARD,
     DATA_FILE,
@@ -97,6 +97,10 @@ class Repository:
         nothing = pd.Series([None] * sum(table.num_rows for table in tables), dtype=object)
         absent = [name for name in text_columns(declared) if name not in held and name not in SEVERAL_IMAGES]
         return pd.DataFrame(held | dict.fromkeys(absent, nothing))
+
+    def questions_of_runs(self, split: str) -> pd.DataFrame:
+        """The questions of a split without the columns that runs and stores must not hold (`DatasetSpec.not_in_results`)."""
+        return self.questions(split).drop(columns=list(spec(self.family).not_in_results))
 
     def cases(self, split: str, case_ids: Collection[str] | None = None) -> Iterator[StoredCase]:
         """The cases of a split with their images, in stored order, one row group in memory at a time; only those named, if any.

@@ -104,7 +104,7 @@ def select_questions(
     split = split or DEFAULT_SPLIT[repository.family]
     if split not in repository.splits:
         raise BadInput(f"--split {split}: {where} has the splits {', '.join(repository.splits)}.")
-    questions = repository.questions(split)
+    questions = repository.questions_of_runs(split)
     left_out = [repository.partial] if repository.partial else []
     if branches:
         questions = questions[select(questions, branches, [facet for facet, _ in named_labels(questions, facets)])]

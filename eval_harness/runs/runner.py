@@ -12,9 +12,12 @@ score_run    journal -> answers -> scores -> files  scoring.py, derive/
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
@@ -146,19 +149,37 @@ def keep_asked(folder: Path) -> None:
 
     Raises BadInput if no case was asked whole, and while a process is writing the run.
     """
+    samples, answers = range(read_run(folder).request.samples), answers_of(folder)
+
+    def is_asked(question: Mapping[str, Any]) -> bool:
+        return all((str(question["question_id"]), number) in answers for number in samples)
+
+    keep_cases(folder, is_asked, "that were asked")
+
+
+def keep_cases(folder: Path, is_kept: Callable[[Mapping[str, Any]], bool], which: str) -> int:
+    """Reduce a run to the cases of which every question is kept, marked as a selection; returns how many questions went.
+
+    Args:
+        folder: the run; its journal as it was is kept aside.
+        is_kept: told of each question.
+        which: completes "only the 5 of 7 questions".
+
+    Raises:
+        BadInput: no case would be left, or a process is writing the run.
+    """
     with Shard().taking_part(folder), folder_lock(folder):
         run, questions = read_run(folder), read_questions(folder)
         answers = answers_of(folder)
-        samples = range(run.request.samples)
-        asked = questions["question_id"].map(lambda name: all((str(name), n) in answers for n in samples))
-        whole = asked.groupby(questions["case_id"]).transform("all")
+        kept_rows = pd.Series([is_kept(row) for row in questions.to_dict("records")], index=questions.index)
+        whole = kept_rows.groupby(questions["case_id"]).transform("all")
         kept = questions[whole].reset_index(drop=True)
         if whole.all():
-            return
+            return 0
         if kept.empty:
-            raise BadInput(f"{folder}: no case was asked whole. Give the same `medprobe eval` again to go on.")
+            raise BadInput(f"{folder}: has no case with only questions {which}. Run it again, or delete the folder.")
         ids = set(kept["question_id"].astype(str))
-        words = [run.benchmark.selection, f"only the {len(kept):,} of {len(questions):,} questions that were asked"]
+        words = [run.benchmark.selection, f"only the {len(kept):,} of {len(questions):,} questions {which}"]
         fingerprint = fingerprint_of(kept)
         benchmark = run.benchmark.model_copy(
             update={
@@ -173,6 +194,7 @@ def keep_asked(folder: Path) -> None:
         set_aside(folder)
         write_run(folder, run.model_copy(update={"benchmark": benchmark, "request": request}), kept)
         replace_file(folder / TOGETHER, b"".join(line_of(answers[key]) for key in answers if key[0] in ids))
+        return len(questions) - len(kept)
 
 
 def record_findings(folder: Path, run: RunRecord, backend: Backend) -> None:

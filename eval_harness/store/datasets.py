@@ -144,7 +144,7 @@ def dataset_of(repository: Repository, split: str, ours: bool) -> Dataset:
         name=repository.name,
         split=split,
         family=repository.family,
-        questions=repository.questions(split),
+        questions=repository.questions_of_runs(split),
         origin=repository.origin,
         partial=repository.partial,
         ours=ours,

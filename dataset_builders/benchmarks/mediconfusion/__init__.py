@@ -50,6 +50,7 @@ SPEC = DatasetSpec(
         "ai_question": TEXT.of("the question as a language model drafted it"),
         "ai_options": TEXTS.of("the options as a language model drafted them"),
     },
+    not_in_results=("caption", "ai_question", "ai_options"),
     released={"test": "v1-f21b47b1a50f2e268e8c3c61d74030e726fbd22bd435e724968728700f7fef6a"},
     tasks={"individual_accuracy": lambda question: True},
     configs={

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from dataset_builders.build import build
 from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
+from medprobe import evaluate, load_run
 from tests.curation.commands import curate
 from tests.curation.gmai.phantoms import write_all
 from tests.helpers import write_lines
@@ -65,19 +67,20 @@ def a_set(request, tmp_path):
     where = f"--images {tmp_path / 'images'} --out {out} --table {table}"
     if request.param == "mediconfusion":
         reviewed_pairs([row["image"] for row in rows], tmp_path / "questions")
-        curate(f"export my-set --questions {tmp_path / 'questions'} {where}")
+        command = f"export my-set --questions {tmp_path / 'questions'} {where}"
     elif request.param == "probmed":
-        curate(f"probe {table} --images {tmp_path / 'images'} --out {out}")
+        command = f"probe {table} --images {tmp_path / 'images'} --out {out}"
     else:
         fakes = [{"question": f"Which moon is number {n}?", "options": ["Io", "Europa"]} for n in range(24)]
         write_lines(tmp_path / "fakes.jsonl", fakes)
-        curate(f"hallucinate {table} {where} --fake-questions {tmp_path / 'fakes.jsonl'} --accept-text-alone")
-    return request.param, out
+        command = f"hallucinate {table} {where} --fake-questions {tmp_path / 'fakes.jsonl'} --accept-text-alone"
+    curate(command)
+    return request.param, out, command
 
 
 @pytest.mark.parametrize("by", ["name", "id"])
 def test_one_patient_less_and_no_other_changed(a_set, by, tmp_path):
-    family, out = a_set
+    family, out, _ = a_set
     build(family, name="my-set", source=out, out=tmp_path / "before")
     before = open_repository(tmp_path / "before").questions("test").set_index("question_id")
     notes = json.loads((out / "manifest.json").read_text()).get("notes")
@@ -121,6 +124,45 @@ def test_one_patient_less_and_no_other_changed(a_set, by, tmp_path):
         assert manifest["text_only_majority"] == text_only(rows)
     with pytest.raises(BadInput, match="no image is of that group"):
         withdraw(out, "Patient 3")
+
+
+def test_nobody_who_withdrew_comes_back_and_runs_lose_them(a_set, tmp_path):
+    """By the same command, from a copy of the set as it was, or in a run: the list beside the key is obeyed everywhere."""
+    family, out, command = a_set
+    shutil.copytree(out, tmp_path / "copy")
+    build(family, name="my-set", source=out, out=tmp_path / "data" / "my-set")
+    run = evaluate("my-set", "baseline:chance", data=tmp_path / "data", out=tmp_path / "runs" / "chance")
+    said = curate("withdraw", out, "--group", "Patient 3", "--runs", tmp_path / "runs")
+    assert "not reached" in said
+    patient = curate("id", "Patient 3", out).split()[-1]
+    assert patient == pseudonyms_of(out).group("Patient 3")
+    held = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
+    frame = pd.read_parquet(run.folder / "questions.parquet")
+    assert (
+        len(frame) and not {"caption", "ai_question", "ai_options"} & set(frame) and patient not in set(frame["group"])
+    )
+    assert not any(patient.encode() in data or b"seen in" in data for data in held.values())
+    after = load_run(run.folder)
+    assert (
+        set(after.answers["question_id"]) == set(frame["question_id"])
+        and "not withdrawn" in after.result.benchmark.selection
+    )
+    images = {path.stem for path in (tmp_path / "copy" / "images").iterdir()}
+    theirs = images - {path.stem for path in (out / "images").iterdir()}
+    shutil.rmtree(out)
+    shutil.copytree(tmp_path / "copy", out)
+    assert any("have withdrawn" in line for line in build(family, name="my-set", source=out, out=tmp_path / "d").lines)
+    shutil.rmtree(out)
+    curate(command)
+    assert not theirs & {path.stem for path in (out / "images").iterdir()}
+    build(family, name="my-set", source=out, out=tmp_path / "e")
+    for folder in (tmp_path / "d", tmp_path / "e"):
+        rows = open_repository(folder).questions("test")
+        assert (
+            len(rows)
+            and patient not in set(rows["group"])
+            and not any(name in str(set(rows["image_id"])) for name in theirs)
+        )
 
 
 def test_what_is_no_set_of_ours_is_refused(tmp_path):
