@@ -24,9 +24,9 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
 
     Columns: `model`, `asked` (the method, then whatever else distinguishes the result), then one per benchmark, metric and label, whose
     cells are "value (low-high)" or "no score", in the order of the rows. Models are sorted by the first of these, the best first: complete
-    runs, then parts, then what was withdrawn; the last row is guessing.
+    runs, then parts, then what was withdrawn, then what papers print; the last row is guessing.
     """
-    standing = rows["part"].notna() + 2 * rows["withdrawn"].notna()
+    standing = rows["part"].notna() + 2 * rows["withdrawn"].notna() + 4 * (rows["kind"] == "published")
     rows = rows.assign(column=_columns(rows), asked=_asked(rows), standing=standing)
     key = ["model", "asked", "column"]
     several = rows[rows.duplicated(key, keep=False)]
