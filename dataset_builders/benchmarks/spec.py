@@ -14,7 +14,8 @@ Spec = TypeVar("Spec")
 
 @dataclass(frozen=True)
 class Facts:
-    """Words for the dataset card; Markdown."""
+    """Words for the dataset card; Markdown. `what` and `metrics` hold for every set of the format, also a user's own; the rest is of the
+    released benchmark alone. `made_of`: a sentence on where its questions and images come from."""
 
     title: str
     what: str
@@ -22,6 +23,7 @@ class Facts:
     limits: str
     licence: str
     citation: str
+    made_of: str = ""
 
 
 def _never(content: Content) -> bool:

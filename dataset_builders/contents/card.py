@@ -6,7 +6,7 @@ See also: what is known of each benchmark (`benchmarks/`), the Parquet files.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
@@ -26,11 +26,26 @@ ORIGINS = {
         "**These are drawn phantoms, not medical images.** They have the official layout and show that everything "
         "works; a score on them says nothing about medicine."
     ),
+    "own": (
+        "**This is a set of its makers' own, in the format of a benchmark**, and holds nothing of that benchmark. Scores on it are not "
+        "comparable with published ones."
+    ),
     "custom": (
         "**This is not the complete official benchmark** (a sample, a part of it, or a custom benchmark in "
         "the same format). Scores on it are not comparable with published ones."
     ),
 }
+PUBLIC = (
+    "The images and texts this benchmark is made of have been public for years and may be in a model's training data. "
+)
+KEEP_OUT = (
+    "Do not train on any of its splits (but a config made for fine-tuning), and keep this page out of text corpora."
+)
+OWN_LIMITS = "What was measured on this set, and what was not checked, stands above (How it was built)."
+OWN_LICENCE = (
+    "The licence of each image is the one that the makers of this set state for it (`image_license`; `unknown` where they state none); "
+    "terms for the whole set, where they state any, stand under Patients."
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +60,21 @@ class Description:
     has_tasks: bool = False
     """True if eval.yaml is written, with the config of its tasks."""
 
+    @property
+    def kind(self) -> str:
+        """The key of its sentence in `ORIGINS`."""
+        if self.origin == "custom" and self.name != self.family:
+            return "own"
+        return "part" if self.partial and self.origin == "official" else self.origin
+
+    @property
+    def facts(self) -> Facts:
+        """What its builder knows of it: of a set of somebody's own, what holds for its format."""
+        facts = spec(self.family).facts
+        if self.kind == "own":
+            return replace(facts, limits=OWN_LIMITS, licence=OWN_LICENCE)
+        return replace(facts, what=f"{facts.what} {facts.made_of}".strip())
+
 
 def card_text(
     description: Description,
@@ -54,9 +84,8 @@ def card_text(
     entries: list[dict[str, Any]],
 ) -> str:
     """The whole README.md. `entries`: its `configs` (`data_files.config_entries`)."""
-    facts = spec(description.family).facts
     head = yaml.safe_dump(_head(description, entries), sort_keys=False, allow_unicode=True, width=1000)
-    return f"---\n{head}---\n\n{_body(description, facts, content, columns, written)}"
+    return f"---\n{head}---\n\n{_body(description, content, columns, written)}"
 
 
 def _head(description: Description, entries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -93,24 +122,23 @@ def title_of(description: Description) -> str:
 
 def summary_of(description: Description) -> str:
     """Description for eval.yaml, which shows no card: what may and may not be compared with published numbers."""
-    whole = description.origin == "official" and not description.partial
-    kind = "part" if description.partial and description.origin == "official" else description.origin
-    said = [spec(description.family).facts.what, *([] if whole else [ORIGINS[kind]])]
+    said = [description.facts.what, *([] if description.kind == "official" else [ORIGINS[description.kind]])]
     said += ["Text only: the questions without their images."] if description.text_only else []
     return " ".join(said).replace("**", "").replace("*", "")
 
 
 def _body(
     description: Description,
-    facts: Facts,
     content: Content,
     columns: dict[str, dict[str, Kind]],
     written: dict[str, ConfigSizes],
 ) -> str:
+    facts, is_own = description.facts, description.kind == "own"
+    is_of_authors = description.kind not in ("own", "phantom")
     parts = [
         f"# {title_of(description)}",
         facts.what,
-        ORIGINS["part" if description.partial and description.origin == "official" else description.origin],
+        ORIGINS[description.kind],
     ]
     if description.partial:
         parts.append(f"**Partial:** {description.partial}.")
@@ -122,13 +150,10 @@ def _body(
         _columns(columns[next(iter(columns))]),
         _built(content),
         f"## How answers are scored\n\n{facts.metrics}",
-        f"## Limits\n\n{facts.limits}\n\n"
-        "**Contamination.** The images and texts this benchmark is made of have been public for years and may be in a "
-        "model's training data. Do not train on any of its splits (but a config made for fine-tuning), and keep this "
-        "page out of text corpora.",
+        f"## Limits\n\n{facts.limits}\n\n**Contamination.** {PUBLIC if is_of_authors else ''}{KEEP_OUT}",
         _patients(content),
-        _licences(description, facts),
-        f"## Citation\n\n```bibtex\n{facts.citation}\n```",
+        _licences(description),
+        f"## {f'The format is that of {facts.title}' if is_own else 'Citation'}\n\n```bibtex\n{facts.citation}\n```",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -218,11 +243,11 @@ def _patients(content: Content) -> str:
     return "\n".join(["## Patients", "", *said])
 
 
-def _licences(description: Description, facts: Facts) -> str:
+def _licences(description: Description) -> str:
     if description.origin == "phantom":
         said = "Questions and images were made by medprobe and are given away under CC0-1.0."
     else:
-        said = f"{facts.licence} [How many images have which licence]({LICENCE_FILE})."
+        said = f"{description.facts.licence} [How many images have which licence]({LICENCE_FILE})."
     return f"## Licences and image terms\n\n{said}"
 
 
@@ -230,7 +255,7 @@ def licence_text(description: Description, content: Content) -> str:
     """LICENSE.md: the terms of the questions, and how many images have which licence; empty for phantoms, which are CC0."""
     if description.origin == "phantom":
         return ""
-    lines = ["# Licences and image terms", "", spec(description.family).facts.licence]
+    lines = ["# Licences and image terms", "", description.facts.licence]
     found = {image.image_id: image for case in content.all_cases() for image in case.images}
     by_licence = Counter(image.license for image in found.values())
     if found:

@@ -10,10 +10,11 @@ SPEC = DatasetSpec(
         title="MediConfusion",
         what=(
             "Can a model tell two images apart that look the same to its encoder? Each case is a *confusing pair*: two "
-            "radiology images (from ROCO) that a medical encoder finds alike and a general one does not, one question, "
+            "radiology images that a medical encoder finds alike and a general one does not, one question, "
             "two options. The correct option differs between the two images, so a model that ignores the image gets at most "
             "one of them right."
         ),
+        made_of="The images are from ROCO.",
         metrics=(
             "`set_accuracy`: both images of the pair correct (guessing: 25%). `individual_accuracy`: each image on "
             "its own (50%). `confusion`: pairs with the same answer on both images, among pairs with two valid answers. "

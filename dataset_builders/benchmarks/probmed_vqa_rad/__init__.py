@@ -17,9 +17,10 @@ SPEC = DatasetSpec(
     facts=Facts(
         title="ProbMed on VQA-RAD",
         what=(
-            "Does an accuracy survive the negated question? Closed questions of VQA-RAD's test set whose answer is yes, each "
-            "followed by a counterpart, written by hand, whose answer is no. A pair is a case."
+            "Does an accuracy survive the negated question? Closed questions whose answer is yes, each followed by a counterpart whose "
+            "answer is no. A pair is a case."
         ),
+        made_of="The questions are those of VQA-RAD's test set; the counterparts were written by hand.",
         metrics=(
             "`accuracy`: pairs with both questions right (guessing: 25%). `accuracy_without_adversarial`: pairs with the original "
             "question right (50%): who always says yes gets 100 there, and 0 with the counterpart."

@@ -1,11 +1,12 @@
 """Every card that we write keeps the Hub's limits on metadata, and explains every column."""
 
 import re
+import shutil
 
 import pytest
 from huggingface_hub import DatasetCard
 
-from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.benchmarks import BENCHMARKS, spec
 from dataset_builders.build import build
 from dataset_builders.schema import COMMON
 
@@ -20,6 +21,23 @@ def test_the_cards_of_built_sets_keep_the_limits_and_explain_every_column(benchm
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|", card.text, re.M)
     explained = {name: meaning.strip() for name, meaning in rows}
     assert all(explained.values()) and explained["case_id"] == COMMON["case_id"].meaning
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_the_card_of_ones_own_set_says_nothing_of_the_benchmark_in_its_format(benchmark, publishable, tmp_path):
+    source = tmp_path / "source"
+    shutil.copytree(publishable / "sources" / benchmark, source)
+    (source / "about.yaml").write_text("deidentification: drawn by a program\nlicense: our own terms\n")
+    build(benchmark, name="own-set", source=source, out=tmp_path / "set", eval_yaml=True)
+    facts = spec(benchmark).facts
+    of_benchmark = [facts.limits, facts.licence, facts.made_of, "public for years", "ROCO", "176 pairs", "complete official"]
+    for file in ("README.md", "LICENSE.md", "eval.yaml"):
+        text = " ".join((tmp_path / "set" / file).read_text().split()) if (tmp_path / "set" / file).is_file() else ""
+        assert not [words for words in of_benchmark if words and " ".join(words.split()) in text], file
+    card = (tmp_path / "set" / "README.md").read_text()
+    assert "our own terms" in card and f"The format is that of {facts.title}" in card and facts.what in card
+    official = (publishable / benchmark / "README.md").read_text()
+    assert all(words in official for words in (facts.limits, facts.made_of, "public for years"))
 
 
 @pytest.mark.sources
