@@ -39,7 +39,7 @@ KEPT = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
 NOT_REACHED = (
     "not reached, and to be deleted or made anew by you: datasets built before, what is on the Hub and its old revisions, submissions in "
     "results stores, caches of load_dataset (~/.cache/huggingface), the folders of `embed`, `pairs` and `write` with their drafts and "
-    "reviews, labels of `deidentify`, copies and backups, and what was sent to a provider"
+    "reviews, labels of `deidentify`, a judge's cached replies in runs, copies and backups, and what was sent to a provider"
 )
 
 

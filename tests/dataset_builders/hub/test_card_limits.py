@@ -30,7 +30,15 @@ def test_the_card_of_ones_own_set_says_nothing_of_the_benchmark_in_its_format(be
     (source / "about.yaml").write_text("deidentification: drawn by a program\nlicense: our own terms\n")
     build(benchmark, name="own-set", source=source, out=tmp_path / "set", eval_yaml=True)
     facts = spec(benchmark).facts
-    of_benchmark = [facts.limits, facts.licence, facts.made_of, "public for years", "ROCO", "176 pairs", "complete official"]
+    of_benchmark = [
+        facts.limits,
+        facts.licence,
+        facts.made_of,
+        "public for years",
+        "ROCO",
+        "176 pairs",
+        "complete official",
+    ]
     for file in ("README.md", "LICENSE.md", "eval.yaml"):
         text = " ".join((tmp_path / "set" / file).read_text().split()) if (tmp_path / "set" / file).is_file() else ""
         assert not [words for words in of_benchmark if words and " ".join(words.split()) in text], file
