@@ -99,8 +99,8 @@ def build_app(out: Path) -> FastAPI:
 
     def show(_: str, image: str) -> Shown:
         marked = len(boxes.get(image, []))
-        question, details = "Does the marked text name anyone?", f"{image}; regions marked in red: {marked}"
-        return Shown(question, {}, pictures=[""], details=details)
+        heading = f"regions marked in red: {marked}"
+        return Shown("Does the marked text name anyone?", {}, heading, pictures=[""], details=f"image: {image}")
 
     def save(reviewer: str, image: str, field: str, value: Any, seen: Any) -> str:
         decide(out, image, value, reviewer)

@@ -258,7 +258,8 @@ def evaluate(ward):
     ward.run("compare runs/probe-set runs/probe-set")
     for number, name in enumerate(("probe-set", "halt-set"), 1):
         assert f"discussions/{number}" in ward.run(f"submit runs/{name} --to ORG/results")
-    ward.run("accept ORG/results@1 --data data/probe-set")
+    commit = re.search(r"--commit (\w+)", ward.run("verify ORG/results@1 --data data/probe-set"))
+    ward.run(f"accept ORG/results@1 --data data/probe-set --commit {commit[1]}")
     ward.run("refuse ORG/results@2 --reason 'no patient agreed to it'")
     ward.run("withdraw store --reason 'asked to' --account ada", result)
 
