@@ -13,6 +13,7 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.folder import read_answer_journal
 from eval_harness.runs.runner import evaluate
 from tests.chaos.server import ChaosServer
+from tests.eval_harness.store.submitting import restate
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "docs/examples/my_model.py"
 BROKEN = (b"", b"no image", b"\xff\xd8\xff\xe0 half a JPEG")
@@ -29,6 +30,7 @@ def damage(folder, which):
                 row["images"][0]["bytes"] = BROKEN[number % 3] or row["images"][0]["bytes"][:-200]
                 hit |= {q["question_id"] for q in row["questions"] if q["image_id"] == row["image_ids"][0]}
         pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
+    restate(folder)
     return hit
 
 
