@@ -231,19 +231,20 @@ def _dataset_flags(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -
     if not dataset.ours and not is_released_set(dataset.family, said.split, fingerprint_of(dataset.questions)):
         official = "calls itself official, and " if dataset.origin == "official" else ""
         yield f"the dataset {clip(said.repo)} {official}is not one that the store's owner vouches for"
-    if dataset.ours and said.repo is not None and said.repo != dataset.repo:
-        whose = clip(dataset.repo) if dataset.revision else "the vouched dataset"
-        yield f"says that it was asked from {clip(said.repo)}; its questions are those of {whose}, its images were not compared"
-    elif said.repo is not None and said.revision is None and dataset.revision is not None:
-        yield f"names no commit of {clip(said.repo)}: which images it was asked with is not known"
-    elif (
-        dataset.ours
-        and dataset.revision
-        and said.revision not in (None, dataset.revision)
-        and not is_released(str(dataset.repo), str(said.revision))
-    ):
-        yield f"the commit {clip(said.revision)} that it names is not on main of {clip(dataset.repo)}, nor behind a tag"
+    is_same = (said.repo, said.revision) == (dataset.repo, dataset.revision)
+    if dataset.ours and said.repo is not None and not is_same and not _is_other_release(said, dataset):
+        # One sentence for every such case: which datasets a verifier has is not for the public.
+        yield (
+            f"says that it was asked from {clip(said.repo)} at {clip(said.revision)}, which the store's owner does not vouch for: its "
+            "questions are the same, its images were not compared"
+        )
     yield from asked_in_part(questions, dataset.questions)
+
+
+def _is_other_release(said: Benchmark, dataset: Dataset) -> bool:
+    """True if a run names another commit of the vouched repository that its owner released."""
+    named = said.repo == dataset.repo and dataset.revision is not None and said.revision is not None
+    return named and is_released(str(dataset.repo), str(said.revision))
 
 
 def _notes(

@@ -48,8 +48,10 @@ ADDED = re.compile(
     re.ASCII,
 )
 CLOSED = ("closed", "merged")
-PATIENCE = (2.5, 25.0, math.inf)
+PATIENCE = (2.0, 25.0, math.inf)
 """Seconds for reading one submission in the rounds of `verify --all`: what takes long keeps none waiting that does not."""
+COMPARING = 20.0
+"""Seconds at least for reading the older submissions that one is compared with."""
 Word = Literal["added", "verified", "refused", "for a person", "closed already", "later", "failed"]
 
 
@@ -228,8 +230,8 @@ class PullRequests:
     def _result(self, what: str, details: DiscussionWithDetails, added: Added, accept_flagged: bool) -> VerifyResult:
         began, self._seen[details.num, added.head] = time.monotonic(), None
         submission, author = self._examined(added, self.patience), str(details.author)
-        # A copy takes about as long to read as what it is a copy of; an older submission that takes much longer is not waited for.
-        patience = min(self.patience, max(PATIENCE[0], 5 * (time.monotonic() - began)))
+        # A copy takes about as long to read as what it is a copy of; older submissions that take much longer are not waited for.
+        patience = max(COMPARING, 10 * (time.monotonic() - began))
         self._seen[details.num, added.head] = submission.digests
         if submission.folder != added.folder:
             submission.problems.append(
@@ -301,23 +303,24 @@ class PullRequests:
         return duplicate_submissions(folder, submission, str(details.author), fetch, others, self.published)
 
     def _older(self, inside: str, number: int, author: str, patience: float) -> dict[str, tuple[str, Digests]]:
-        """Pull request -> (account, digests) of other accounts' about the same benchmark that were opened before and are open. Nothing that
-        one of them does keeps this one from its verdict."""
+        """Pull request -> (account, digests) of other accounts' about the same benchmark that were opened before and are open, as far as
+        they were read, or can be in these seconds. Nothing that one of them does keeps this one from its verdict."""
         found: dict[str, tuple[str, Digests]] = {}
-        for each in with_retries(lambda: list(open_pulls(self.api, self.repo))):
+        until = time.monotonic() + patience
+        for each in sorted(with_retries(lambda: list(open_pulls(self.api, self.repo))), key=lambda pull: pull.num):
             if each.status == "draft" or each.num > number or each.author == author:
                 continue
             head = str(self._head(f"refs/pr/{each.num}"))
-            if (each.num, head) not in self._seen:
+            if (each.num, head) not in self._seen and time.monotonic() < until:
                 self._seen[each.num, head] = None
                 if self.remembers and self._refusal(self._details(each.num), head) is not None:
                     continue
                 with suppress(Refused, BadInput):
                     added = with_retries(partial(self._added, head))
                     if not added.note and added.folder.startswith(f"{inside}/"):
-                        other = self._examined(added, patience)
+                        other = self._examined(added, min(self.patience, until - time.monotonic()))
                         self._seen[each.num, head] = None if other.problems else other.digests
-            if (seen := self._seen[each.num, head]) is not None:
+            if (seen := self._seen.get((each.num, head))) is not None:
                 found[f"pull request {each.num}"] = (str(each.author), seen)
         return found
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -98,11 +99,17 @@ def pull_of(pull: str) -> tuple[str, int]:
 
 
 def _all(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[VerifyResult]:
-    """Verify all open pull requests, the oldest first: a copy comes after what it was copied from. What takes long to read is put off for
-    those that do not."""
+    """Verify all open pull requests: the first of each account, then the second of each, the oldest first. What takes long to read is put
+    off for those that do not."""
     with hub_errors(check.repo, "list its pull requests", check.who):
         listed = with_retries(lambda: list(open_pulls(check.api, check.repo)))
-    waiting = sorted(pull.num for pull in listed if pull.status != "draft")
+    turns: Counter[str] = Counter()
+    places = {}
+    for pull in sorted(listed, key=lambda pull: pull.num):
+        if pull.status != "draft":
+            places[pull.num] = turns[pull.author], pull.num
+            turns[pull.author] += 1
+    waiting = sorted(places, key=lambda number: places[number])
     results: dict[int, VerifyResult] = {}
     for patience in PATIENCE:
         hurried, late = replace(check, patience=patience, remembers=True), []
