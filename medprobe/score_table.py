@@ -10,11 +10,14 @@ import pandas as pd
 
 from dataset_builders.benchmark_names import BENCHMARKS
 from eval_harness.derive.metrics import METRICS
+from eval_harness.records.names import one_line, printable
 from eval_harness.store.printed import bounds, shown
 
 GUESSING = "guessing"
 PHANTOMS = r"(?:^|; )phantoms$"
 """Matches a variant that says that the images are phantoms."""
+LONGEST = 300
+"""Maximum characters of a cell or note in the terminal."""
 MOST_REASONS = 5
 """Maximum number of reasons for missing scores and withdrawals that are printed."""
 
@@ -53,14 +56,14 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
 def as_text(rows: pd.DataFrame) -> str:
     """`score_table` for the terminal, with notes below it."""
     table = score_table(rows)
-    columns = [[str(name), *map(str, table[name])] for name in table.columns]
+    columns = [[printable(str(cell), LONGEST) for cell in (name, *table[name])] for name in table.columns]
     widths = [max(map(len, cells)) for cells in columns]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in zip(*columns, strict=True)
     ]
     lines.insert(1, "-" * max(map(len, lines)))
-    return "\n".join([*lines, "", *notes(rows)])
+    return "\n".join([*lines, "", *(printable(line, LONGEST) for line in notes(rows))])
 
 
 def as_markdown(rows: pd.DataFrame) -> str:
@@ -68,10 +71,10 @@ def as_markdown(rows: pd.DataFrame) -> str:
     table = score_table(rows)
 
     def line(cells: Sequence[object]) -> str:
-        return f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+        return f"| {' | '.join(map(_markdown, cells))} |"
 
     return "\n".join(
-        [line(list(table.columns)), line(["---"] * len(table.columns)), *map(line, table.to_numpy().tolist())]
+        [line(list(table.columns)), "|" + " --- |" * len(table.columns), *map(line, table.to_numpy().tolist())]
     )
 
 
@@ -80,11 +83,17 @@ def as_latex(rows: pd.DataFrame) -> str:
     table = score_table(rows)
 
     def line(cells: Sequence[object]) -> str:
-        return " & ".join(str(cell).translate(_LATEX) for cell in cells) + r" \\"
+        return " & ".join(one_line(str(cell)).translate(_LATEX) for cell in cells) + r" \\"
 
     body = [line(cells) for cells in table.to_numpy().tolist()]
     head = [rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}", r"\toprule", line(list(table.columns)), r"\midrule"]
     return "\n".join([*head, *body[:-1], r"\midrule", body[-1], r"\bottomrule", r"\end{tabular}"])
+
+
+def _markdown(cell: object) -> str:
+    """A cell in which nothing is markup: no image, link, emphasis or HTML, nor an address that readers would make a link."""
+    escaped = re.sub(r"([\\`*_\[\]<>|~!&#])", r"\\\1", one_line(str(cell)))
+    return re.sub(r"(?<=:)(?=//)|(?<=www)(?=\.)", r"\\", escaped, flags=re.IGNORECASE)
 
 
 FORMS: dict[str, Callable[[pd.DataFrame], str]] = {"table": as_text, "md": as_markdown, "latex": as_latex}

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 from dataset_builders.errors import SHOWN as MOST_SHOWN
 from dataset_builders.errors import BadInput, clip
 from eval_harness.records.limits import MAX_FILE, MOST_ANSWERS
+from eval_harness.records.names import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,12 +42,6 @@ COLUMNS = ("question_id", "index", "response", "sample", "status", "seconds", "r
 """Columns that are read from a Parquet file of answers (see `predictions.py`). Other columns often hold images, or invalid numbers."""
 IDENTITIES = frozenset({"question_id", "index"})
 FORMS = "Give JSON Lines, CSV or Parquet."
-
-
-def printable(text: str, most: int = 600) -> str:
-    """Make untrusted text safe for a terminal: one line, no control or invisible characters, limited length."""
-    line = "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
-    return line if len(line) <= most else line[: most - 4] + " ..."
 
 
 def printable_lines(lines: Sequence[str], longest: int = 600) -> list[str]:

@@ -93,16 +93,18 @@ def wrong_sizes(run: Mapping[str, Any], most: int = FREE_BYTES) -> Iterator[str]
             f"{sum(sizes.values()):,} characters beside its answers, most of them in {largest}: a store takes at most {most:,}, and our "
             "runs have a few thousand. Leave out what readers do not need to know of the run"
         )
-    if any(abs(number) > LARGEST_NUMBER for number in _numbers(run)):
+    if any(abs(leaf) > LARGEST_NUMBER for _, leaf in leaves(run) if isinstance(leaf, (int, float))):
         yield "a number beyond 2^64 in run.json"
 
 
-def _numbers(value: Any) -> Iterator[float]:
-    if isinstance(value, (int, float)):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _numbers(inner)
+def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """(path, leaf) of everything in parsed JSON that contains nothing else; a key is a leaf as well."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield path, name
+            yield from leaves(inner, (*path, str(name)))
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            yield from _numbers(inner)
+            yield from leaves(inner, path)
+    else:
+        yield path, value

@@ -1,4 +1,4 @@
-"""Names of models, benchmarks and runs, for display and as folder names."""
+"""Names of models, benchmarks and runs, for display and as folder names; and texts from outside, made one printable line."""
 
 from __future__ import annotations
 
@@ -76,6 +76,35 @@ def _scripts(word: str) -> set[str]:
     """Scripts of a word's letters; those of East Asia are written together with any other."""
     scripts = {unicodedata.name(letter, "").split(" ")[0] for letter in word if letter.isalpha()}
     return scripts - CJK - {"MODIFIER"}
+
+
+LONGEST_TEXT = 2_000
+"""Maximum characters of a text that describes a run."""
+_SPACES = "\n\r\t\u00a0\u2000-\u200a\u202f\u205f\u3000"
+
+
+def wrong_text(text: str, is_data: bool = False) -> str | None:
+    """The problem with a text that a run says of itself, which tables, pages and terminals show; None for one printable line.
+
+    `is_data`: a setting, command or prompt, of any length and with line breaks, which is shown as data.
+    """
+    visible = re.sub(f"[{JOINERS}{_SPACES if is_data else ''}]", "", text)
+    unfit = next((sign for sign in visible if not sign.isprintable()), None)
+    if unfit is not None:
+        return f"contains {unfit!a}: give printable text{'' if is_data else ', in one line'}"
+    return None if is_data or len(text) <= LONGEST_TEXT else f"has {len(text):,} characters, at most {LONGEST_TEXT:,}"
+
+
+def one_line(text: str) -> str:
+    """Text for a terminal or a row of a table: what is not printable, line breaks included, becomes a question mark."""
+    unfit = {sign for sign in re.sub(f"[{JOINERS}]", "", text) if not sign.isprintable()}
+    return text.translate({ord(sign): "?" for sign in unfit})
+
+
+def printable(text: str, most: int = 600) -> str:
+    """`one_line` with single spaces and at most so many characters."""
+    line = one_line(" ".join(text.split()))
+    return line if len(line) <= most else line[: most - 4] + " ..."
 
 
 def storable(text: str) -> str:

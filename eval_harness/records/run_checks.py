@@ -8,13 +8,15 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from dataset_builders.errors import clip
-from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, wrong_sizes
-from eval_harness.records.names import FOLDER_NAME, wrong_model_name
+from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, leaves, wrong_sizes
+from eval_harness.records.names import FOLDER_NAME, wrong_model_name, wrong_text
 from eval_harness.records.result import Model
 from eval_harness.records.run import RunRecord
 
 METHODS = ("mc", "gd", "ps", "ps_official", "ff")
 EXTRACTIONS = ("ours", "official")
+DATA = frozenset({"generation", "environment", "command"})
+"""Fields of settings and measurements, which are shown as data; all others are names and sentences."""
 
 
 def wrong_run(run: RunRecord, most_bytes: int = FREE_BYTES) -> Iterator[str]:
@@ -25,9 +27,17 @@ def wrong_run(run: RunRecord, most_bytes: int = FREE_BYTES) -> Iterator[str]:
         yield (
             f"benchmark name {clip(run.benchmark.name)}: must be letters, digits, dots and dashes, and start with a letter or digit"
         )
+    yield from _wrong_texts(run)
     yield from _wrong_fields(run)
     yield from _wrong_model(run)
     yield from wrong_sizes(run.model_dump(mode="json"), most_bytes)
+
+
+def _wrong_texts(run: RunRecord) -> Iterator[str]:
+    """One rule for all free fields, names of settings included."""
+    for path, text in leaves(run.model_dump(mode="json")):
+        if isinstance(text, str) and (wrong := wrong_text(text, is_data=not DATA.isdisjoint(path))):
+            yield f"{clip('.'.join(path))} {wrong}"
 
 
 def _wrong_fields(run: RunRecord) -> Iterator[str]:

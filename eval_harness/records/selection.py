@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dataset_builders.fingerprints import asked_digest, facets_digest, fingerpri
 from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.lexical_tree import select
 from eval_harness.records.result import Benchmark
+from eval_harness.records.run import RunRequest
 
 MANIFEST = "manifest.json"
 
@@ -104,8 +106,22 @@ def select_questions(
     split = split or DEFAULT_SPLIT[repository.family]
     if split not in repository.splits:
         raise BadInput(f"--split {split}: {where} has the splits {', '.join(repository.splits)}.")
-    questions = repository.questions_of_runs(split)
-    left_out = [repository.partial] if repository.partial else []
+    questions, left_out = narrowed(repository.questions_of_runs(split), branches, facets, limit)
+    if questions.empty:
+        raise BadInput(f"{where}: no question of split {split} is left to ask. Check --branch, --facet and --limit.")
+    words = [*([repository.partial] if repository.partial else []), *left_out]
+    return Selection(repository, split, questions.reset_index(drop=True), "; ".join(words) or None)
+
+
+def narrowed(
+    questions: pd.DataFrame, branches: Sequence[str] = (), facets: Sequence[str] = (), limit: int | None = None
+) -> tuple[pd.DataFrame, list[str]]:
+    """The questions that `select_questions` picks of a split, and in words what they are of it.
+
+    Raises:
+        BadInput: an unknown branch or facet, or a limit below 1.
+    """
+    left_out: list[str] = []
     if branches:
         questions = questions[select(questions, branches, [facet for facet, _ in named_labels(questions, facets)])]
         left_out.append(
@@ -122,6 +138,24 @@ def select_questions(
             asked = int(first.sum())  # the rest of their cases included, where these follow one another
             left_out.append(f"only the first {asked if first.iloc[:asked].all() else limit} questions")
         questions = questions[first]
-    if questions.empty:
-        raise BadInput(f"{where}: no question of split {split} is left to ask. Check --branch, --facet and --limit.")
-    return Selection(repository, split, questions.reset_index(drop=True), "; ".join(left_out) or None)
+    return questions, left_out
+
+
+def asked_part(ids: Collection[str], questions: pd.DataFrame, partial: str | None, request: RunRequest) -> str | None:
+    """What questions with these `ids` are of a split, as its request and its dataset say; None for all of them.
+
+    Args:
+        ids: of the questions that were asked.
+        questions: all of the split.
+        partial: what the dataset lacks itself.
+        request: of the run.
+    """
+    due, left_out = questions, []
+    with suppress(BadInput):  # a branch, facet or limit that this dataset does not have
+        due, left_out = narrowed(questions, request.branches, request.facets, request.limit)
+    if not set(ids) <= set(due["question_id"]):
+        due, left_out = questions, []
+    words = [*([partial] if partial else []), *left_out]
+    if len(ids) < len(due):
+        words.append(f"only the {len(ids):,} of {len(due):,} questions that were asked")
+    return "; ".join(words) or None

@@ -27,7 +27,7 @@ from eval_harness.prompts import prompt_for
 from eval_harness.reader.judge import NO_JUDGE, judge_named
 from eval_harness.records.conversation import form_hash, form_named
 from eval_harness.records.limits import FREE_BYTES, limits_for
-from eval_harness.records.names import model_slug, normal_name, storable
+from eval_harness.records.names import model_slug, normal_name, printable
 from eval_harness.records.request import Request
 from eval_harness.records.result import ARMS, Images, Method
 from eval_harness.records.run import RunRecord, RunRequest
@@ -253,7 +253,7 @@ def describe_run(
 
 
 def _deviations(config: EvalConfig, backend: Backend, selection: Selection) -> list[str]:
-    found = list(map(storable, backend.deviations))
+    found = list(map(printable, backend.deviations))
     if config.shots:
         found.append("the worked examples are questions of the benchmark itself (the paper took PMC-VQA's)")
     if config.scores_options and (selection.questions["question_type"] == "multiple").any():

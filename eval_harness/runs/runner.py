@@ -26,7 +26,7 @@ from dataset_builders.journal import line_of
 from eval_harness.derive.files import ANSWERS, DERIVED, JUDGE
 from eval_harness.models.interface import Backend, description_of
 from eval_harness.models.load import keep_loaded, load_backend
-from eval_harness.records.names import storable
+from eval_harness.records.names import printable
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord, read_run
 from eval_harness.runs.ask import ask
@@ -205,7 +205,7 @@ def record_findings(folder: Path, run: RunRecord, backend: Backend) -> None:
     """
     with folder_lock(folder):
         stored = read_run(folder)
-        deviations = list(dict.fromkeys([*stored.deviations, *map(storable, backend.deviations)]))
+        deviations = list(dict.fromkeys([*stored.deviations, *map(printable, backend.deviations)]))
         now = run.environment | description_of(backend)
         begun = {name: value for name, value in stored.environment.items() if name != "resumed_with"}
         different = {name: value for name, value in now.items() if name not in begun or begun[name] != value}

@@ -38,6 +38,7 @@ from eval_harness.records.limits import MAX_FILE, MAX_RUN, Limits, first_look, l
 from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.run import RunRecord
 from eval_harness.records.run_checks import wrong_run
+from eval_harness.records.selection import asked_part
 from eval_harness.store import sandbox
 from eval_harness.store.checks import asked_in_part, doubts, not_reproduced
 from eval_harness.store.datasets import Dataset, Find
@@ -65,7 +66,7 @@ def examine(sent: Sent, find: Find) -> Submission:
     Reads untrusted files: call it only in the sandbox (`examined`). Raises BadInput if nothing can be derived.
     """
     run = parsed_run(sent.run)
-    kept_run, wrong = run.to_json().encode(), list(wrong_run(run))
+    kept_run, wrong = run, list(wrong_run(run))
     if run.benchmark.repo is not None and not is_repo_id(run.benchmark.repo):
         wrong.append(f"benchmark.repo {clip(run.benchmark.repo)} is not a repository of the Hub (ORG/NAME)")
     try:
@@ -79,11 +80,14 @@ def examine(sent: Sent, find: Find) -> Submission:
         scored = ((where, {**row, "reasoning": None}) for where, row in rows)
         checked = checked_rows(scored, dataset.questions, run.request.samples, run.method.name, problems)
         questions = _questions(run.benchmark, rows.asked, dataset)
+        # `run.json` is not believed about what it asked of the dataset, and kept with our words.
+        part = asked_part(set(questions["question_id"]), dataset.questions, dataset.partial, run.request)
+        run, kept_run = _with_part(run, part), _with_part(kept_run, part)
         answers = answer_frame(checked)
         judged = None if sent.judge is None else _Rows(JUDGE, sent.judge, JUDGE_SCHEMA, limits, JUDGE_ROW)
         replies = _replies(run, judged, answers, problems)
         # Other readers may make something else of a stranger's bytes (they hang, or lose rows): none of them is kept.
-        kept = Sent(kept_run, rows.written(), judged and judged.written())
+        kept = Sent(kept_run.to_json().encode(), rows.written(), judged and judged.written())
         key = key_of(kept, fingerprint_of(questions), facets_digest(questions))
         derived = derive(run, answers, questions, replies, key)
         wrong += not_reproduced(run, questions, answers)
@@ -206,6 +210,10 @@ def _questions(said: Benchmark, asked: set[str], dataset: Dataset) -> pd.DataFra
     if problems:
         raise BadInput("; ".join(problems))
     return questions
+
+
+def _with_part(run: RunRecord, part: str | None) -> RunRecord:
+    return run.model_copy(update={"benchmark": run.benchmark.model_copy(update={"selection": part})})
 
 
 def _wrong_benchmark(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:

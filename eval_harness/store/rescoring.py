@@ -121,7 +121,7 @@ def questions_of(root: Path, data: Sequence[str], fingerprint: str | None, bench
     questions = pd.DataFrame(list(parquet_rows(path)))
     said = benchmark
     return Dataset(
-        said.name, said.split, said.family, questions, said.origin, None, ours=True, validated=said.validated,
+        said.name, said.split, said.family, questions, said.origin, said.selection, ours=True, validated=said.validated,
     )  # fmt: skip
 
 

@@ -1,7 +1,9 @@
 """Fields that no answer gives: what `eval` never writes is refused, what cannot be checked is flagged, what it does write passes."""
 
+import csv
 import io
 import json
+import re
 import shlex
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -20,14 +22,20 @@ from eval_harness.derive.answer_table import ANSWERS_SCHEMA
 from eval_harness.derive.files import Sent
 from eval_harness.interop.convert import submit
 from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, limits_for
+from eval_harness.records.names import wrong_text
+from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord
 from eval_harness.records.run_checks import wrong_run
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
+from eval_harness.store.comparison import Side, compare_results
 from eval_harness.store.datasets import named_dataset
 from eval_harness.store.examine import examined
 from eval_harness.store.submit import prepare
+from eval_harness.store.table import harmless_table, tidy
+from medprobe.score_table import FORMS
 from tests.eval_harness.store.honest import differences
+from tests.eval_harness.store.submitting import run_folder
 
 NOW = datetime.now(UTC)
 
@@ -93,6 +101,91 @@ LIES = [
     ("environment.x", st.integers(min_value=(1 << 64) + 1).map(lambda number: {"y": [number]})),
     ("deviations", st.integers(1, 9).map(lambda k: ["nothing" * 900] * (45 * k))),
 ]
+
+
+EVIL = {
+    "a line break": "x\n| forged | 100.0 |", "a tab": "x\t=1+1", "an escape sequence": "x\x1b[2K\x1b[1A forged", "one of C1": "x\x9b2K",
+    "another direction": "x\u202eforged", "a line separator": "x\u2028forged", "an invisible sign": "x\u200bforged",
+    "an image": "![x](https://x.example/y.png)", "a link": "[x](javascript:alert(1)) www.x.example", "markup": "</td><img src=x onerror=y>",
+    "a cell": "x | y & z \\\\ `a` $b$ %c", "a formula": "=HYPERLINK(1)", "at length": "x" * 100_000,
+}  # fmt: skip
+FREE = (
+    "model.name", "model.revision", "model.snapshot_date", "method.prompt", "method.name", "method.extraction", "method.judge.model",
+    "method.generation.variant", "benchmark.name", "benchmark.split", "benchmark.selection", "benchmark.repo", "benchmark.revision",
+    "deviations.0", "command", "created_at", "environment.x", "request.model", "request.data", "run_id",
+)  # fmt: skip
+"""Fields whose text is up to who submits a run."""
+
+
+def with_text(document, path, text):
+    """A run or a result that says it in this field."""
+    document = json.loads(json.dumps(document)) | {"deviations": ["one"]}
+    document["method"]["judge"] = {"model": "m"} if path.startswith("method.judge") else None
+    *parents, last = path.split(".")
+    inner = document
+    for name in parents:
+        inner = inner[name]
+    inner[int(last) if last.isdigit() else last] = text
+    return document
+
+
+@pytest.mark.parametrize("kind", EVIL)
+def test_no_free_field_makes_another_row_on_any_way_to_print_it(honest, said, kind):
+    """Whether a store accepts it or not: results that no gate has seen are printed, too."""
+    scores = {"set_accuracy": honest.result.scores["set_accuracy"]}
+    plain = honest.result.model_copy(update={"breakdown": {}, "scores": scores})
+    usual = tidy([plain])
+    lines = {form: table(usual[usual["headline"]]).count("\n") for form, table in FORMS.items()}
+    for path in FREE:
+        run = with_text(said, path, EVIL[kind])
+        if (not all(sign.isprintable() for sign in EVIL[kind]) and path != "environment.x") or kind == "at length":
+            is_data = path in ("command", "environment.x", "method.generation.variant") and kind in (
+                "a line break",
+                "a tab",
+            )
+            assert is_data or list(wrong_run(RunRecord.model_validate(run))), path
+        if path.startswith(("request", "run_id")):
+            continue  # no part of a result
+        result = Result.model_validate(with_text(json.loads(plain.to_json()), path, EVIL[kind]))
+        rows = tidy([result])
+        rows = rows[rows["headline"]]
+        for form, table in FORMS.items():
+            printed = table(rows)
+            assert printed.count("\n") == lines[form] and shows_nothing_else(printed), (path, form)
+            assert form != "md" or not re.search(r"(?<!\\)[\[<`]|://|www\.x|(?<! )(?<!\\)\|(?! )", printed), (
+                path,
+                printed,
+            )
+            assert form != "table" or max(map(len, printed.splitlines())) < 2_000
+        cells = list(csv.reader(io.StringIO(harmless_table(rows).to_csv(index=False))))
+        assert len(cells) == len(rows) + 1 and all(shows_nothing_else(cell) for row in cells for cell in row), path
+        assert not any(cell.startswith("=") for row in cells for cell in row)
+        if path != "benchmark.name":
+            compared = compare_results(Side("a", result), Side("b", plain))
+            assert shows_nothing_else(compared) and not re.search("^forged", compared, re.MULTILINE), path
+
+
+def shows_nothing_else(printed):
+    return all(sign.isprintable() or sign == "\n" for sign in printed)
+
+
+def test_what_a_part_is_follows_from_what_was_asked(data, verdict, said, tmp_path):
+    """The words of `run.json` are not believed: they are those of the request, or how many questions were asked."""
+    folder = run_folder(data, tmp_path / "run", limit=8)
+    submission = prepare(folder, data=str(data))
+    assert submission.result.benchmark.selection == "only the first 8 questions" and submission.problems == []
+    content = json.loads(submission.sent.run)
+    for request, words in (
+        ({}, "only the first 8 questions"),
+        ({"limit": None}, "only the 8 of 28 questions that were asked"),
+    ):
+        lie = changed(content, "benchmark.selection", "the hardest questions, all of them")
+        lie["request"] |= request
+        found = examined(
+            Sent(json.dumps(lie).encode(), submission.sent.answers), partial(named_dataset, data=str(data))
+        )
+        assert (found.problems, found.result.benchmark.selection) == ([], words)
+        assert json.loads(found.sent.run)["benchmark"]["selection"] == words
 
 
 @pytest.mark.parametrize(("path", "values"), LIES, ids=[f"{path}-{k}" for k, (path, _) in enumerate(LIES)])
@@ -213,7 +306,7 @@ def test_a_command_that_is_shown_runs_nothing_else_when_it_is_copied(said, tmp_p
     command = shlex.join(words) if quoted else between.join(["medprobe ", *pieces])
     document = said | {"command": command}
     accepted = not any("command" in line for line in wrong_run(RunRecord.model_validate(document)))
-    assert accepted or not quoted
+    assert accepted or not quoted or wrong_text(command, is_data=True)
     if accepted and "\0" not in command:
         folder = tmp_path_factory.mktemp("shell")
         script = f"medprobe() {{ :; }}\n{command}\n".encode("utf-8", "replace")
