@@ -150,7 +150,8 @@ def asked_part(ids: Collection[str], questions: pd.DataFrame, partial: str | Non
         partial: what the dataset lacks itself.
         request: of the run.
     """
-    due, left_out = questions, []
+    left_out: list[str] = []
+    due = questions
     with suppress(BadInput):  # a branch, facet or limit that this dataset does not have
         due, left_out = narrowed(questions, request.branches, request.facets, request.limit)
     if not set(ids) <= set(due["question_id"]):

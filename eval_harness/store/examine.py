@@ -87,7 +87,7 @@ def examine(sent: Sent, find: Find) -> Submission:
         judged = None if sent.judge is None else _Rows(JUDGE, sent.judge, JUDGE_SCHEMA, limits, JUDGE_ROW)
         replies = _replies(run, judged, answers, problems)
         # Other readers may make something else of a stranger's bytes (they hang, or lose rows): none of them is kept.
-        kept = Sent(kept_run.to_json().encode(), rows.written(), judged and judged.written())
+        kept = Sent(kept_run.to_json().encode(), rows.written(), None if judged is None else judged.written())
         key = key_of(kept, fingerprint_of(questions), facets_digest(questions))
         derived = derive(run, answers, questions, replies, key)
         wrong += not_reproduced(run, questions, answers)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gradio as gr
 from gradio.utils import get_upload_folder
@@ -255,20 +255,20 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
     checked = [report, send, ready, how, told]
     gr.on(
         (check.click, model.submit),
-        _by_client(tab.check, "check_submission"), form, checked, api_name="check_submission", api_description=CHECKS,
+        _by_client(tab.check, "check_submission"), form, checked, api_name="check_submission", api_visibility=BY_PROGRAMS,
         concurrency_limit=CHECKING, show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
     send.click(
         _signed_in(tab) if tab.signs_in else _by_client(tab.send, "submit"),
-        form, [sent, report, told], api_name="submit", api_description=SUBMITS,
+        form, [sent, report, told], api_name="submit", api_visibility=BY_PROGRAMS,
         concurrency_limit=SENDING, show_progress="minimal", show_progress_on=sent,
     )  # fmt: skip
     return whole, target
 
 
-CHECKS = "Score a file of answers to one of the board's sets of questions, without submitting it. Nothing is written."
-SUBMITS = "Submit a file of answers: add it to the store, or open a pull request for it, as the board is set up. Check it first."
-"""What the API and its MCP server say of the form's two buttons, which programs and agents may press, too."""
+BY_PROGRAMS: Literal["undocumented"] = "undocumented"
+"""Programs may press the form's two buttons, too (`gradio_client`). Agents cannot: no file can be sent over MCP, so its server, which
+offers what is documented, does not list them."""
 
 
 def _by_client(function: Callable[..., tuple[Any, ...]], name: str) -> Any:
