@@ -371,9 +371,14 @@ def _numbers(image: Image.Image, is_lossy: bool, classes: dict[int, str]) -> np.
         return np.asarray(image).astype(np.int64)
     if image.mode != "P":
         return _greys(image)[0]
-    colours = np.asarray(image.convert("RGB"))
-    is_grey = (colours == colours[..., :1]).all()  # programs sort the greys of a palette, e.g. by how often they occur
-    return colours[..., 0].astype(np.int64) if is_grey else np.asarray(image).astype(np.int64)
+    colours, indices = np.asarray(image.convert("RGB")), np.asarray(image).astype(np.int64)
+    if (colours == colours[..., :1]).all():  # programs sort the greys of a palette, e.g. by how often they occur
+        return colours[..., 0].astype(np.int64)
+    if image.format == "GIF" or (colours.any(-1) != (indices > 0)).any():
+        raise Contradiction(
+            "a program numbered the colours of a mask (black is 0): save it with one grey value for each class"
+        )
+    return indices
 
 
 def _greys(image: Image.Image) -> tuple[np.ndarray, int]:
