@@ -37,7 +37,7 @@ from leaderboard_space.service import Service
 from leaderboard_space.serving import SPACE, BodyLimit, Endpoint, Function, guarded, on_space
 from leaderboard_space.submitting.tab import SubmitTab
 from leaderboard_space.submitting.tab import draw as draw_submit
-from leaderboard_space.views import cases, compare, frame, model
+from leaderboard_space.views import case, cases, compare, frame, model
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SESSIONS = 500
@@ -110,7 +110,7 @@ def build_app(
         board.watch()
         sandbox.start("eval_harness.store.submit")
 
-    return app, Middleware(Endpoint, functions=functions), begin
+    return app, Middleware(Endpoint, functions=functions, files={"cases/image": partial(case.picture, board)}), begin
 
 
 def _spoken(tool: Callable[..., Any]) -> Callable[..., str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Sequence
 
 from eval_harness.records.result import Score
 from eval_harness.store import printed
@@ -54,12 +53,6 @@ def prose(value: object, longest: int = LONGEST) -> str:
     """`text` of a sentence of ours with names from outside in it: a name that runs from right to left would draw the numbers and the
     punctuation that follow it to its other side."""
     return RIGHT_TO_LEFT.sub(r"\g<0>&lrm;", text(value, longest))
-
-
-def names(given: Sequence[str], most: int) -> str:
-    """A list of names from outside, each in its own direction; of many the first, and how many more there are."""
-    shown = ", ".join(f"<bdi>{text(name, 80)}</bdi>" for name in given[:most])
-    return shown if len(given) <= most else f"{shown} and {count(len(given) - most)} more"
 
 
 def number(value: float | None, digits: int = 1) -> str:

@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from dataset_builders.errors import BadInput
 
@@ -131,20 +131,26 @@ class BodyLimit:
 Function = Callable[[dict[str, Any]], Any]
 """Answers a request with what JSON can hold; raises BadInput where something is wrong with it."""
 
+File = Callable[[Mapping[str, str]], tuple[bytes, str]]
+"""The bytes and the media type that a GET request with this query is answered by; raises BadInput where there are none."""
+
 PREFIX = "/board/"
 
 
 class Endpoint:
     """ASGI middleware: answers a request for PREFIX and a function's path by that function; everything else passes.
 
-    `functions`: path ("PAGE/FUNCTION") -> function."""
+    `functions`, `files`: path ("PAGE/FUNCTION") -> function."""
 
-    def __init__(self, app: Any, functions: Mapping[str, Function]) -> None:
-        self.app, self.functions = app, functions
+    def __init__(self, app: Any, functions: Mapping[str, Function], files: Mapping[str, File]) -> None:
+        self.app, self.functions, self.files = app, functions, files
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         # whatever root the board is served under, and a proxy has removed or not
         path = scope["path"].rpartition(PREFIX)[2] if scope["type"] == "http" else ""
+        if path in self.files:
+            await (await _file(self.files[path], Request(scope, receive)))(scope, receive, send)
+            return
         function = self.functions.get(path)
         if function is None:
             await self.app(_one_page(scope), receive, send)
@@ -163,6 +169,16 @@ def _one_page(scope: Any) -> Any:
         return scope
     query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     return {**scope, "query_string": urlencode([pair for pair in query if pair[0] != "page"]).encode()}
+
+
+async def _file(file: File, request: Request) -> Response:
+    """The answer to a GET request for a file. What lies at an address never changes; the reader's browser alone may keep it."""
+    try:
+        body, kind = await asyncio.to_thread(file, dict(request.query_params))
+    except BadInput as error:
+        return PlainTextResponse(str(error), 404)
+    headers = {"cache-control": "private, max-age=3600", "x-content-type-options": "nosniff"}
+    return Response(body, media_type=kind, headers=headers)
 
 
 async def _answer(function: Function, request: Request) -> JSONResponse:

@@ -22,7 +22,7 @@ function wrapped(said, letters) {
   return lines;
 }
 async function savePlot(section, form, link, name) {
-  const svg = section.querySelector("figure svg"), inner = styledCopy(svg), { title, about, plot } = section.dataset;
+  const svg = section.querySelector("figure.wide svg"), inner = styledCopy(svg), { title, about, plot } = section.dataset;
   const { width, height } = svg.viewBox.baseVal, { color, backgroundColor } = getComputedStyle(document.body), font = "system-ui, sans-serif";
   const told = [section.querySelector(".sub").innerText, about, "medprobe board, " + new Date().toISOString().slice(0, 10) + ", " + link];
   const below = told.flatMap((line) => wrapped(line, Math.floor(width / 6.2)));

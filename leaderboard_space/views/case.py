@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from urllib.parse import urlencode
 
 import numpy as np
 import pandas as pd
@@ -17,12 +17,11 @@ from leaderboard_space.data.model_names import labels
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import shown_label
-from leaderboard_space.html import count, names, text
-from leaderboard_space.views.parts import address_of, case_address, key_of, set_name
+from leaderboard_space.html import count, text
+from leaderboard_space.views.parts import Request, address_of, case_address, chosen_section, key_of, set_name
 
-LARGEST_IMAGE = 3_000_000
-MOST_NAMED = 30
-"""Results that are named beside an option in a list of cases; a case's own page names all that it shows."""
+NAMED = 3
+"""Results of which all are named beside what they chose; of more their number, which opens into their names."""
 MOST_SAID = 100
 """Characters shown of a response that names no option."""
 IMAGES = CaseImages()
@@ -56,13 +55,11 @@ def article(
     given: Given,
     datasets: Sequence[Dataset] = (),
     head: str = "",
-    most: int = MOST_NAMED,
 ) -> str:
-    """A case as HTML. `head`: what stands beside its title; `datasets`: where its images may be, besides what its results name; `most`:
-    results that are named beside an option."""
+    """A case as HTML. `head`: what stands beside its title; `datasets`: where its images may be, besides what its results name."""
     rows = outcomes.questions[outcomes.case_of_question == case]
     named, case_id = labels(list(entries)), str(rows["case_id"].iloc[0])
-    body = "".join(_question(section, question, given, named, most) for _, question in rows.iterrows())
+    body = "".join(_question(section, question, given, named) for _, question in rows.iterrows())
     title = f'<a href="{case_address(section, case_id)}">Case {text(case_id, 60)}</a>'
     return (
         f'<article class="case"><h3>{title} {head}</h3><div class="seen">{_pictures(section, case_id, datasets)}'
@@ -88,29 +85,30 @@ def in_full(question: pd.Series, chosen: Sequence[int]) -> str:
     return "; ".join(f"{chr(65 + at)} {options[at]}" if at < len(options) else chr(65 + at) for at in chosen)
 
 
-def _question(section: Section, question: pd.Series, given: Given, named: dict[str, str], most: int) -> str:
+def _question(section: Section, question: pd.Series, given: Given, named: dict[str, str]) -> str:
     chosen: dict[int, list[str]] = defaultdict(list)
-    nothing: list[tuple[str, str]] = []
+    nothing: list[str] = []
+    ends: Counter[str] = Counter()
     for run, answers in given.items():
         choice, status, said = answers.get(question["question_id"], NO_ANSWER)
         for option in choice:
-            chosen[option].append(named[run])
+            chosen[option].append(f"<bdi>{text(named[run], 80)}</bdi>")
         if not choice:
             quoted = (
                 f": “{' '.join(said[:MOST_SAID].split())}{'…' if len(said) > MOST_SAID else ''}”"
                 if said.strip()
                 else ""
             )
-            nothing.append((named[run], f"({status}{quoted})"))
+            ends[status] += 1
+            nothing.append(f"<bdi>{text(named[run], 80)}</bdi> <bdi>{text(f'({status}{quoted})', 200)}</bdi>")
     key = set(key_of(section, question))
     lines = "".join(
         f'<li class="{"key" if number in key else ""}"><b>{chr(65 + number)}</b> <bdi>{text(option, 300)}</bdi>'
-        f"{' <em>key</em>' if number in key else ''} <span>{names(chosen[number], most)}</span></li>"
+        f"{' <em>key</em>' if number in key else ''} <span>{_counted(chosen[number], len(given))}</span></li>"
         for number, option in enumerate(question["options"])
     )
-    rest = ", ".join(f"<bdi>{text(who, 80)}</bdi> <bdi>{text(how, 200)}</bdi>" for who, how in nothing[:most])
-    more = f" and {count(len(nothing) - most)} more" if len(nothing) > most else ""
-    rest = f'<p class="fine">Named no option: {rest}{more}</p>' if nothing else ""
+    why = ", ".join(f"{count(number)} {status}" for status, number in ends.items())
+    rest = f'<div class="fine">Named no option: {_counted(nothing, len(given), f" ({why})")}</div>' if nothing else ""
     hidden = "" if key else ' <span class="fine">(key hidden by the source)</span>'
     links = " · ".join(
         f'<a href="{address_of("cases", set=set_name(section), label=f"{facet}:{label}")}">{text(shown_label(facet, label), 80)}</a>'
@@ -122,6 +120,13 @@ def _question(section: Section, question: pd.Series, given: Given, named: dict[s
     )
 
 
+def _counted(who: Sequence[str], of: int, more: str = "") -> str:
+    """Who chose something, as HTML: by name where few results are shown, else how many, which opens into the names."""
+    if of <= NAMED or not who:
+        return ", ".join(who)
+    return f"<details><summary>{count(len(who))} of {count(of)}{text(more)}</summary>{', '.join(who)}</details>"
+
+
 def _pictures(section: Section, case_id: str, datasets: Sequence[Dataset]) -> str:
     """The images of a case that may be shown; while they are on their way from the Hub a note that the browser asks again for."""
     images = IMAGES.get(section, case_id, datasets)
@@ -129,19 +134,35 @@ def _pictures(section: Section, case_id: str, datasets: Sequence[Dataset]) -> st
         return '<div class="pictures" data-waiting><p class="fine">The images are being fetched.</p></div>'
     drawn = "".join(
         _picture(
-            name if len(images) == 1 else f"{number} of {len(images)}, {name}, in the order of the question,", data
+            name if len(images) == 1 else f"{number} of {len(images)}, {name}, in the order of the question,",
+            f"board/cases/image?{urlencode({'set': set_name(section), 'case': case_id, 'name': name})}",
         )
         for number, (name, data) in enumerate(images.items(), 1)
+        if kind_of(data) is not None
     )
     return f'<div class="pictures">{drawn}</div>' if drawn else ""
 
 
-def _picture(name: str, data: bytes) -> str:
-    kind = next((mime for start, mime in PICTURES.items() if data.startswith(start)), None)
-    if kind is None or len(data) > LARGEST_IMAGE:
-        return ""
-    image = f'<img src="data:{kind};base64,{base64.b64encode(data).decode()}" alt="Image {text(name, 120)} of this case" loading="lazy">'
+def _picture(name: str, address: str) -> str:
+    image = f'<img src="{text(address, 2000)}" alt="Image {text(name, 120)} of this case" loading="lazy">'
     return f'<button type="button" class="picture" aria-expanded="false" title="Larger or smaller">{image}</button>'
+
+
+def kind_of(data: bytes) -> str | None:
+    """The media type of an image that browsers show; None for other files."""
+    return next((mime for start, mime in PICTURES.items() if data.startswith(start)), None)
+
+
+def picture(board: Board, request: Request) -> tuple[bytes, str]:
+    """The image `name` of a case (`set`, `case`) with its media type. Raises BadInput where there is none that may be shown."""
+    found = chosen_section(board, request)
+    if found is not None and found[0] == request.get("set"):
+        section = found[1]
+        images = IMAGES.get(section, str(request.get("case")), datasets_of(board, section)) or {}
+        data = images.get(str(request.get("name")), b"")
+        if (kind := kind_of(data)) is not None:
+            return data, kind
+    raise BadInput("this image is not on the board. Reload the page.")
 
 
 MOST_RUNS = 60

@@ -309,7 +309,7 @@ def _one(board: Board, section: Section, outcomes: Outcomes, request: Request) -
     ]
     entries = named or shown_of(section, outcomes)
     given = given_to(outcomes, found, entries)
-    drawn = article(section, outcomes, case, entries, given, datasets_of(board, section), most=len(entries))
+    drawn = article(section, outcomes, case, entries, given, datasets_of(board, section))
     shown = f' <a class="link" href="{case_address(section, case_id)}">All answers to it</a>' if named else ""
     save = files("cases")
     return (

@@ -1,8 +1,9 @@
 """Scatter plots of results as inline SVG: MediConfusion's accuracy against confusion, ProbMed's with against without adversarial
 questions, and the score of every benchmark by the models' size and release.
 
-Every point says its numbers in its title, and the same numbers stand in the tables; a few are named. Each plot can be saved with its
-citation in it (`assets/plots.js`).
+Every point says its numbers in its title, and the same numbers stand in the tables. Names stand where there is room; which points have
+none, and which models have no point, stands below. Each plot is drawn for wide and for narrow screens, and can be saved with its citation
+in it (`assets/plots.js`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
@@ -20,14 +22,14 @@ from leaderboard_space.data.model_names import identity
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, info_of
 from leaderboard_space.data.tree import Tree, TreePath, cells_in
-from leaderboard_space.html import percent, plural, prose, text
+from leaderboard_space.html import count, percent, plural, prose, text
 from leaderboard_space.views.parts import look
 
 Known = Callable[[str], dict[str, Score]]
 """Metric -> (entry key -> score)."""
 FEWEST = 3
 """Points of which a plot is made."""
-WIDTH, HEIGHT = 900.0, 440.0
+WIDE, NARROW, HEIGHT = 900.0, 400.0, 440.0
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 26.0, 12.0, 50.0
 LETTER = 6.3
 """Width of a letter of a name."""
@@ -93,9 +95,15 @@ def by_size(rows: Sequence[Row], metric: str, family: str, stated: str, about: s
     """Scores by the number of parameters, where it is stated. `stated`: what the chart is of."""
     sized = {row.entry.key: row.entry.result.model.parameters for row in rows}
     known = {key: size / 1e9 for key, size in sized.items() if size}
-    missing = len({row.entry.result.model.name for row in rows if not sized[row.entry.key] and not row.is_baseline})
-    left = f" {plural(missing, 'model')} {'states' if missing == 1 else 'state'} no size." if missing else ""
-    return _against(rows, known, metric, family, ("size", "by size", "Parameters (billions)"), f"{stated}{left}", about)
+    return _against(
+        rows,
+        known,
+        metric,
+        family,
+        ("size", "by size", "Parameters (billions)"),
+        f"{stated}{_without(rows, known, 'size')}",
+        about,
+    )
 
 
 def by_date(rows: Sequence[Row], metric: str, family: str, stated: str, about: str = "") -> str:
@@ -105,7 +113,15 @@ def by_date(rows: Sequence[Row], metric: str, family: str, stated: str, about: s
         said = identity(row.entry.result.model.name).released or ""
         if re.fullmatch(r"\d{4}-\d\d.*", said):
             known[row.entry.key] = int(said[:4]) + (int(said[5:7]) - 1) / 12
-    return _against(rows, known, metric, family, ("date", "by release date", "First released"), stated, about)
+    said = f"{stated}{_without(rows, known, 'release date')}"
+    return _against(rows, known, metric, family, ("date", "by release date", "First released"), said, about)
+
+
+def _without(rows: Sequence[Row], known: Mapping[str, float], what: str) -> str:
+    """Which models a plot leaves out, since something is not known of them."""
+    names = {row.entry.result.model.name for row in rows if not row.is_baseline and row.score.value is not None}
+    left = names - {row.entry.result.model.name for row in rows if row.entry.key in known}
+    return f" Not shown, no {what} known: {sentences.listed(sorted(left, key=str.lower))}." if left else ""
 
 
 def image_types(tree: Tree, branches: Sequence[TreePath]) -> list[TreePath]:
@@ -134,11 +150,11 @@ def _of_two(
     if not points:
         return ""
     levels = _level(across), _level(up)
-    ends = [[*(p.x for p in points), levels[0]], [*(p.y for p in points), levels[1]]]
+    ends = [[*(p.x for p in points), *(levels[0] or ())], [*(p.y for p in points), *(levels[1] or ())]]
     if pair[1] in ADVERSARIAL:  # both axes are alike: on the diagonal nothing falls
         ends = [[*ends[0], *ends[1]]] * 2
     x, y = (_percent_scale(f"{label} (%)", held) for label, held in zip(labels, ends, strict=True))
-    return _frame(named, said, svg(points, x, y, levels, pair[1] in ADVERSARIAL), about)
+    return _frame(named, said, points, x, y, levels, about)
 
 
 def _against(
@@ -167,33 +183,59 @@ def _against(
     if len(points) < FEWEST:
         return ""
     level = _level(scores)
-    ends = [end for p in points for end in (p.y, p.low, p.high, level)]
+    ends = [*(end for p in points for end in (p.y, p.low, p.high)), *(level or ())]
     x = (_date_scale if name == "date" else _log_scale)(under, [point.x for point in points])
     if any(point.low is not None for point in points):
         said += " Bars are 95% intervals."
-    drawn = svg(points, x, _percent_scale(f"{info.label} (%)", ends), (None, level))
-    return _frame((name, f"{info.label} {title}"), said, drawn, about)
+    y = _percent_scale(f"{info.label} (%)", ends)
+    return _frame((name, f"{info.label} {title}"), said, points, x, y, (None, level), about)
 
 
-def _frame(named: tuple[str, str], said: str, drawn: str, about: str) -> str:
-    """A plot with its heading, what it says of itself, and the buttons that save it. `named`: its name and title."""
+def _frame(
+    named: tuple[str, str],
+    said: str,
+    points: Sequence[Point],
+    x: Scale,
+    y: Scale,
+    guess: tuple[Level, Level],
+    about: str,
+) -> str:
+    """A plot for wide and for narrow screens, with its heading, what it says of itself, and the buttons that save it. `named`: its name and
+    title."""
     name, title = named
-    said = said.strip() + (" Dashed: guessing." if 'class="guess"' in drawn else "")
+    figures, unnamed = "", list[str]()
+    for kind, width in (("narrow", NARROW), ("wide", WIDE)):
+        names = _names(points, x, y, width)
+        unnamed = [point.said for at, point in enumerate(points) if at not in names]
+        rest = "; ".join(text(said, 300) for said in unnamed)
+        summary = f"{count(len(unnamed))} of {plural(len(points), 'point')} without a name in the plot"
+        figures = (
+            f'<figure class="plots {kind}" aria-label="{text(title)}">{svg(points, x, y, guess, names, width)}'
+            f"{f'<details><summary>{summary}</summary>{rest}</details>' if unnamed else ''}</figure>"
+        ) + figures
+    drawn = [level for level in guess if level is not None]
+    said = said.strip() + (" Dashed: guessing." if any(low == high for low, high in drawn) else "")
+    said += f" Band: {sentences.RANDOM_RUN}, a sample of guessing." if any(low < high for low, high in drawn) else ""
+    about += f" Without a name in the plot: {'; '.join(unnamed)}." if unnamed else ""
     save = "".join(
         f'<button type="button" class="link" data-act="{form}" data-of="plot-{name}">Save as {form.upper()}</button>'
         for form in ("svg", "png")
     )
     return (
-        f'<section class="plot" data-plot="{name}" data-title="{text(title)}" data-about="{text(about, 1000)}"><div class="bar-head">'
+        f'<section class="plot" data-plot="{name}" data-title="{text(title)}" data-about="{text(about, 6000)}"><div class="bar-head">'
         f"<h3>{prose(title)}</h3>{save}</div>"
-        f'<p class="sub">{prose(said, 600)}</p>'
-        f'<figure class="plots" tabindex="0" aria-label="{text(title)}">{drawn}</figure></section>'
+        f'<p class="sub">{prose(said, 2000)}</p>{figures}</section>'
     )
 
 
-def _level(scores: Mapping[str, Score]) -> float | None:
+Level = tuple[float, float] | None
+"""The ends of a level of guessing: equal where it is exact, an interval where it is a random run."""
+
+
+def _level(scores: Mapping[str, Score]) -> Level:
     """The chance of a column, where all rows agree on it."""
-    found = {round(score.chance, 6) for score in scores.values() if score.chance is not None}
+    known = [score for score in scores.values() if score.chance is not None]
+    found = {score.chance_interval or (round(score.chance or 0.0, 6),) * 2 for score in known}
     return found.pop() if len(found) == 1 else None
 
 
@@ -221,8 +263,8 @@ def _date_scale(label: str, values: Sequence[float]) -> Scale:
     return Scale(label, low, high, tuple((float(year), str(year)) for year in range(low, high + 1)))
 
 
-def _across(x: Scale, value: float) -> float:
-    return LEFT + x.part(value) * (WIDTH - RIGHT - LEFT)
+def _across(x: Scale, value: float, width: float) -> float:
+    return LEFT + x.part(value) * (width - RIGHT - LEFT)
 
 
 def _up(y: Scale, value: float) -> float:
@@ -230,28 +272,29 @@ def _up(y: Scale, value: float) -> float:
 
 
 def svg(
-    points: Sequence[Point], x: Scale, y: Scale, guess: tuple[float | None, float | None], diagonal: bool = False
+    points: Sequence[Point], x: Scale, y: Scale, guess: tuple[Level, Level], names: Mapping[int, str], width: float
 ) -> str:
-    """The plot. `guess`: levels of chance across and up, None where there is none; `diagonal`: a line where both are equal."""
-    names, marks = _names(points, x, y), ""
+    """The plot. `guess`: levels of chance across and up, None where there is none; `names`: the names beside points. Of two axes that are
+    alike a line shows where both are equal."""
+    marks, right, floor = "", width - RIGHT, HEIGHT - BOTTOM
     for at, point in enumerate(points):
-        px, bar = _across(x, point.x), ""
+        px, bar = _across(x, point.x, width), ""
         if point.low is not None and point.high is not None:
             bar = _line("bar", px, _up(y, point.low), px, _up(y, point.high))
         mark = _shape(point.look, px, _up(y, point.y))
         marks += f'<g class="{point.look}"><title>{text(point.said, 300)}</title>{bar}{mark}{names.get(at, "")}</g>'
     levels = ""
     if guess[0] is not None:
-        levels += _line("guess", _across(x, guess[0]), TOP, _across(x, guess[0]), HEIGHT - BOTTOM)
+        levels += _area(_across(x, guess[0][0], width), TOP, _across(x, guess[0][1], width), floor)
     if guess[1] is not None:
-        levels += _line("guess", LEFT, _up(y, guess[1]), WIDTH - RIGHT, _up(y, guess[1]))
-    if diagonal:
-        levels += _line("grid", LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, TOP)
-    middle = (TOP + HEIGHT - BOTTOM) / 2
+        levels += _area(LEFT, _up(y, guess[1][1]), right, _up(y, guess[1][0]))
+    if (x.low, x.high, x.log) == (y.low, y.high, y.log):
+        levels += _line("grid", LEFT, floor, right, TOP)
+    middle = (TOP + floor) / 2
     return (
-        f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{text(y.label)} and {text(x.label)}, one point per result">'
-        f"{_grid(x, y)}{levels}{marks}"
-        f'<text class="mid" x="{(LEFT + WIDTH - RIGHT) / 2:g}" y="{HEIGHT - 8:g}">{text(x.label)}</text>'
+        f'<svg viewBox="0 0 {width:g} {HEIGHT:g}" role="img" aria-label="{text(y.label)} and {text(x.label)}, one point per result">'
+        f"{_grid(x, y, width)}{levels}{marks}"
+        f'<text class="mid" x="{(LEFT + right) / 2:g}" y="{HEIGHT - 8:g}">{text(x.label)}</text>'
         f'<text class="mid" x="16" y="{middle:g}" transform="rotate(-90 16 {middle:g})">{text(y.label)}</text></svg>'
     )
 
@@ -260,16 +303,23 @@ def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def _grid(x: Scale, y: Scale) -> str:
+def _area(left: float, top: float, right: float, bottom: float) -> str:
+    """A level of guessing: a line, or a band."""
+    if left == right or top == bottom:
+        return _line("guess", left, top, right, bottom)
+    return f'<rect class="band" x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}"/>'
+
+
+def _grid(x: Scale, y: Scale, width: float) -> str:
     """Lines across and the ticks of both axes; of ticks that would touch, the first."""
     drawn = "".join(
-        f"{_line('grid', LEFT, _up(y, at), WIDTH - RIGHT, _up(y, at))}"
+        f"{_line('grid', LEFT, _up(y, at), width - RIGHT, _up(y, at))}"
         f'<text class="end" x="{LEFT - 8:g}" y="{_up(y, at) + 4:.1f}">{tick}</text>'
         for at, tick in y.ticks
     )
     free = 0.0
     for value, tick in x.ticks:
-        at, half = _across(x, value), LETTER * len(tick) / 2
+        at, half = _across(x, value, width), LETTER * len(tick) / 2
         if at - half >= free:
             drawn += f'<text class="mid" x="{at:.1f}" y="{HEIGHT - BOTTOM + 18:g}">{tick}</text>'
             free = at + half + LETTER
@@ -285,24 +335,24 @@ def _shape(kind: str, x: float, y: float) -> str:
     return f'<circle class="pt" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
 
 
-def _names(points: Sequence[Point], x: Scale, y: Scale) -> dict[int, str]:
-    """The names beside their points, of the highest first, where they cover neither a name, nor a point, nor the edge; the others say
-    their names when pointed at."""
+def _names(points: Sequence[Point], x: Scale, y: Scale, width: float) -> dict[int, str]:
+    """The names beside their points, of the highest first, where they cover neither a name, nor a point, nor the edge."""
     taken, found = [], {}  # boxes: left, top, right, bottom
     for point in points:
-        px, py = _across(x, point.x), _up(y, point.y)
+        px, py = _across(x, point.x, width), _up(y, point.y)
         taken.append((px - 6, py - 6, px + 6, py + 6))
     for at in sorted(range(len(points)), key=lambda at: -points[at].y):
-        px, py = _across(x, points[at].x), _up(y, points[at].y)
+        px, py = _across(x, points[at].x, width), _up(y, points[at].y)
         shown = points[at].name if len(points[at].name) <= 40 else points[at].name[:39] + "…"
-        width = LETTER * len(shown)
-        for kind, end, start in (("name", px + 8, px + 8), ("name end", px - 8, px - 8 - width)):
-            box = (start, py - 7, start + width, py + 7)
-            inside = box[0] > LEFT and box[2] < WIDTH
+        size = LETTER * len(shown)
+        sides = (("name", px + 8, px + 8), ("name end", px - 8, px - 8 - size))
+        for (kind, end, start), down in product(sides, (0.0, -12.0, 12.0)):
+            box = (start, py + down - 7, start + size, py + down + 7)
+            inside = box[0] > LEFT and box[2] < width and box[1] > 0 and box[3] < HEIGHT - BOTTOM
             if inside and all(
                 box[0] > other[2] or box[2] < other[0] or box[1] > other[3] or box[3] < other[1] for other in taken
             ):
                 taken.append(box)
-                found[at] = f'<text class="{kind}" x="{end:.1f}" y="{py + 4:.1f}">{text(shown)}</text>'
+                found[at] = f'<text class="{kind}" x="{end:.1f}" y="{py + down + 4:.1f}">{text(shown)}</text>'
                 break
     return found

@@ -14,7 +14,6 @@ from leaderboard_space.html import prose, visible
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare, model
-from leaderboard_space.views.case import MOST_NAMED
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 
@@ -72,15 +71,14 @@ def test_a_result_whose_model_has_no_name_is_set_aside(tmp_path: Path) -> None:
     assert "its model has no name" in Service(Board(tmp_path)).view({"format": "halt-medvqa"})["html"]
 
 
-def test_a_list_of_cases_names_some_and_counts_the_others_whose_case_names_all(board: Board) -> None:
+def test_cases_count_who_chose_an_option_and_name_them_on_demand(board: Board) -> None:
     (case,) = re.findall(r'href="(#/cases/0\?[^"]*)"', cases.page(board, {}))[:1]
     listed, alone = cases.page(board, {"find": "0-1"}), cases.page(board, {"id": "0"})
-    assert (
-        case
-        and f"and {40 - MOST_NAMED} more" in plain(listed)
-        and " more" not in plain(alone).split("Its neighbours")[0]
-    )
-    assert alone.count("<bdi>") > listed.count("<bdi>")
+    for page in (listed, alone):
+        counts = [int(said) for said in re.findall(r"<summary>(\d+) of 40", page)]
+        named = [part.count("<bdi>") for part in re.findall(r"<details><summary>\d+ of 40.*?</details>", page)]
+        assert case and counts and len(counts) == len(named)
+        assert all(names in (size, 2 * size) for size, names in zip(counts, named, strict=True))
 
 
 @given(st.lists(st.sampled_from(SCRIPTS), min_size=1, max_size=3).map(" ".join), st.floats(0, 100))
