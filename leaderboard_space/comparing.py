@@ -223,13 +223,13 @@ def compared(memory: ViewCache, request: Mapping[str, Any]) -> Comparison | None
         [name for slot in SLOTS if (name := str(request.get(slot) or "").strip())],
     )
     # Without a set, the first that has a result of every name.
-    has_all = (one for one in sections if all(find_result(one.entries, name) for name in said))
+    has_all = (one for one in sections if all(_meant(one, name) for name in said))
     section = next((one for one in sections if f"{one.family}/{one.key}" == wanted), next(has_all, sections[0]))
     asked = {"format": section.family, "section": section.key, "metric": request.get("metric")}
     query = memory.query(asked | {"branches": selection_of(request), "shown": ONE})
     named = labels(section.entries)
     taken = [slot for slot in SLOTS if str(request.get(slot) or "").strip()]
-    found = [(name, find_result(section.entries, name)) for name in said]
+    found = [(name, _meant(section, name)) for name in said]
     chosen = list({entry.key: entry for _, entry in found if entry is not None}.values())
     unknown = tuple(name for name, entry in found if entry is None)
     metrics = [name for name in query.metrics if info_of(name).unit != "count"]
@@ -257,6 +257,11 @@ def compared(memory: ViewCache, request: Mapping[str, Any]) -> Comparison | None
     )
     pairs = shown.differences(metric) if len(chosen) == 2 else []
     return replace(shown, chosen=chosen[::-1]) if pairs and pairs[0].value < 0 else shown
+
+
+def _meant(section: Section, name: str) -> Entry | None:
+    """The result that a name means; of a model's results the one that stands for it on the leaderboard."""
+    return find_result(sorted(section.entries, key=order_of), name)
 
 
 def _next_by_default(memory: ViewCache, query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None:

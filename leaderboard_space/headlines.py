@@ -52,6 +52,7 @@ class HeadlineFacts:
     small: int = 0
     partial: int = 0
     apart: int = 0
+    case: str = "case"
     unit: str = "percent"
 
 
@@ -106,7 +107,7 @@ def _nothing(found: HeadlineFacts) -> str:
     if found.uncounted and not found.baselines:
         return "The answer key of these questions is hidden, or none of them counts towards this score."
     if found.small:
-        return f"Too few independent cases to compare the {plural(found.small, 'model')} here."
+        return f"Too few independent {found.case}s to compare the {plural(found.small, 'model')} here."
     if found.baselines:
         return "Only baselines have this score here."
     if found.apart:
@@ -283,6 +284,7 @@ def finding(family: str, found: Standings) -> str:
             small=sum(row.score.is_small for row in models),
             apart=len(found.rows) - len(among),
             partial=len(found.hidden),
+            case=spec(family).case,
             unit=info.unit,
         )
     )

@@ -214,7 +214,9 @@ class Service:
         )
         if query.metric != wanted.metric:
             before, now = (info_of(name, query.section.family).label for name in (wanted.metric, query.metric))
-            said = f"{before} is not known for this selection: {now} is shown."
+            printed = all(entry.result.kind == "published" for entry in query.section.entries)
+            why = "the papers do not print it, and no answers are known" if printed else "no result has it"
+            said = f"{before} is not known for this selection ({why}): {now} is shown."
             html = f'<p class="note">{text(said)}</p>' + html
         if query.dropped:
             gone = ", ".join(query.dropped[:5])

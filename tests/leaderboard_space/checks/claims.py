@@ -86,7 +86,7 @@ def check_headline(
             "The answer key of these questions is hidden, or none of them counts towards this score.": uncounted
             and not baselines,
         }
-        if few := re.fullmatch(r"Too few independent cases to compare the ([\d,]+) models? here\.", said):
+        if few := re.fullmatch(r"Too few independent [a-z]+ to compare the ([\d,]+) models? here\.", said):
             assert whole(few[1]) == small > 0, said
             return
         apart = re.fullmatch(r"Nothing is ranked here: ([\d,]+) results? below, with the reason\.", said)
