@@ -7,7 +7,7 @@ import json
 import re
 import socket
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -139,9 +139,24 @@ def answer(request: dict[str, Any]) -> Any:
     return [LONG, request]
 
 
+def picture(asked: Mapping[str, str]) -> tuple[bytes, str]:
+    if asked.get("name") != "a b":
+        raise BadInput("this image is not on the board.")
+    return b"\x89PNG", "image/png"
+
+
+def test_a_file_has_an_address_of_its_own() -> None:
+    app = Starlette(middleware=[Middleware(Endpoint, functions={}, files={"page/file": picture})])
+    client = TestClient(app)
+    shown = client.get("/board/page/file", params={"name": "a b"})
+    assert (shown.content, shown.headers["content-type"]) == (b"\x89PNG", "image/png")
+    assert shown.headers["x-content-type-options"] == "nosniff" and "private" in shown.headers["cache-control"]
+    assert client.get("/board/page/file").status_code == 404
+
+
 def test_a_request_is_answered_or_refused_in_one_line() -> None:
     """Of too large ones no more is read than the limit, whether their length is announced or not; uploads have a limit of their own."""
-    stack = [Middleware(BodyLimit), Middleware(Endpoint, functions={"page/ask": answer})]
+    stack = [Middleware(BodyLimit), Middleware(Endpoint, functions={"page/ask": answer}, files={"page/file": picture})]
     routes = [Route("/gradio_api/upload", lambda request: JSONResponse({}), methods=["POST"])]
     client = TestClient(Starlette(routes=routes, middleware=stack), raise_server_exceptions=False)
     ask, large = "/board/page/ask", b" " * (5 << 20)
@@ -160,7 +175,11 @@ def test_a_request_is_answered_or_refused_in_one_line() -> None:
 def test_a_page_is_answered_under_every_root_with_a_proxy_that_removes_it_and_one_that_does_not(root: str) -> None:
     routes = [Route("/{rest:path}", lambda request: JSONResponse({"passed": True}))]
     client = TestClient(
-        Starlette(routes=routes, middleware=[Middleware(Endpoint, functions={"page/ask": answer})]), root_path=root
+        Starlette(
+            routes=routes,
+            middleware=[Middleware(Endpoint, functions={"page/ask": answer}, files={"page/file": picture})],
+        ),
+        root_path=root,
     )
     for served in ("", root.rstrip("/")):
         assert client.post(f"{served}/board/page/ask", json={}).json() == {"ok": [LONG, {}]}
