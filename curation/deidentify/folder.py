@@ -36,7 +36,7 @@ from curation.images.image_index import names_below, open_rgb
 from curation.readers.consistency import Skip, refuse_contradictions, skip_of
 from curation.readers.pictures import is_dicom, is_turned
 from curation.readers.pixels import USED, Skipped, frame, header, reading
-from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of
+from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of, withdrawn_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
 from dataset_builders.images.lookup import SUFFIXES, ImageError, as_png, check_image
@@ -75,7 +75,7 @@ def deidentify(
     folder = folder.absolute()
     paths = files_below(folder, labels)
     volumes = sorted({image for each in labels for image in each.volumes})
-    pseudonyms = pseudonyms_of(out)
+    pseudonyms, withdrawn = pseudonyms_of(out), withdrawn_of(out)
     counts = {
         what: Counter[str]() for what in ("files", "not_taken", "ignored_in_headers", "labels", "labels_left_out")
     }
@@ -117,6 +117,9 @@ def deidentify(
                     with reading(USED):
                         patient = "" if data is None else str(data.get("PatientID", "") or "")
                         words = set[str]() if data is None else identifiers_of(data)
+                    named = known.group_of(path.relative_to(folder).as_posix()) if known else ""
+                    if withdrawn & {key, pseudonyms.group(named or patient)}:
+                        raise Skipped("its patient has withdrawn")
                     entry = finished.get(key, {})
                     if entry.get("state") != state:
                         entry = {"id": key, "state": state}
