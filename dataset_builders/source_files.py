@@ -194,23 +194,23 @@ def check_text(text: str, entry: SourceEntry, field: str) -> str:
     return text
 
 
-LETTER = r"\s*\(?{}\s*{}\s*"
-"""The mark of an option before its text: `A:`, `(A)`, `A.`."""
+MARK = r"\s*[(\[]?{}\s*(?:[).:\]]|[-–](?=\s))\s*"
+"""The mark of an option before its text: `A:`, `(A)`, `a.`, `A - `."""
 
 
 def without_letters(options: Sequence[str]) -> tuple[str, ...]:
     """The options without the letters that some sources write before each (` A:glioma`); letters follow the position.
 
-    A letter and a colon are always a mark. With `.` or `)` they are one where every option has its own: `A. fumigatus` is a name.
+    A capital and a colon are always a mark. Any other is one where every option has its own: `A. fumigatus` is a name.
 
     >>> without_letters([" A:glioma", "B: cyst"]), without_letters(["A. fumigatus", "C. albicans"])
     (('glioma', 'cyst'), ('A. fumigatus', 'C. albicans'))
     """
     lettered = list(zip(LETTERS, options, strict=False))
-    for sign in (r"\)", r"\."):
-        if all(re.match(LETTER.format(letter, sign), option) for letter, option in lettered):
-            return tuple(re.sub("^" + LETTER.format(letter, sign), "", option) for letter, option in lettered)
-    return tuple(re.sub("^" + LETTER.format(letter, ":"), "", option) for letter, option in lettered)
+    marks = [re.match(MARK.format(letter), option, re.IGNORECASE) for letter, option in lettered]
+    if all(marks):
+        return tuple(option[mark.end() :] for mark, option in zip(marks, options, strict=False) if mark)
+    return tuple(re.sub(rf"^\s*\(?{letter}\s*:\s*", "", option) for letter, option in lettered)
 
 
 def stays_inside(name: str) -> bool:

@@ -117,21 +117,21 @@ def groups_of_images(questions: Iterable[CustomQuestion], path: Path) -> pd.Data
 
 def _options(row: dict[str, Any]) -> tuple[str, ...] | str:
     """The options of a row without letters before them; in words what is wrong with them."""
-    given = row.get("options")
+    given = row.get("options", row.get("choices"))
     if isinstance(given, str) and given.strip()[:1] in ("[", "{"):  # a list in a cell of a CSV
         try:
             given = json.loads(given)
         except ValueError:
             return "has `options` that are not valid JSON"
     if given is None or isinstance(given, (str, float)):
-        given = {name[-1]: row[name] for name in row if re.fullmatch(r"(?i)(?:option|choice)[ _]?[a-z]", name)}
+        given = {name[-1]: row[name] for name in row if re.fullmatch(r"(?i:option|choice)(?:[ _][A-Za-z]|[A-Z])", name)}
+    if any(not pd.api.types.is_scalar(option) for option in (given.values() if isinstance(given, dict) else given)):
+        return "has options that are not texts"
     if isinstance(given, dict):
         texts = {str(letter).strip().upper(): text for letter, value in given.items() if (text := cell_text(value))}
         if sorted(texts) != list(LETTERS[: len(texts)]):
             return f"has options {', '.join(sorted(texts))}, not A, B, C ... in a row"
         given = [texts[letter] for letter in sorted(texts)]
-    if any(not pd.api.types.is_scalar(option) for option in given):
-        return "has options that are not texts"
     return without_letters([cell_text(option) for option in given])
 
 

@@ -108,7 +108,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
     twice."""
     mark = "\0end"
     csv.field_size_limit(sys.maxsize)
-    text = read_text(path).strip("\r\n")
+    text = re.sub(r"\Asep=.\s*\n", "", read_text(path).strip("\r\n"))  # the first line of some of Excel's files
     first = {sign: len(next(csv.reader(io.StringIO(text, newline=""), delimiter=sign))) for sign in SEPARATORS}
     delimiter = max(first, key=lambda sign: (first[sign], sign == "\t" and path.suffix.lower() == ".tsv"))
     rows = list(csv.reader(io.StringIO(f"{text.rstrip()}\n{mark}\n", newline=""), delimiter=delimiter))

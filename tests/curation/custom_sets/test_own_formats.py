@@ -131,7 +131,7 @@ def test_every_way_to_write_options_gives_the_same_question(seed, tmp_path):
         ["glioma", "A. fumigatus", "cyst", "2 cm", "(C) fold", "None of these", "Bone: left"], rng.randrange(2, 6)
     )
     right = rng.randrange(len(texts))
-    mark = rng.choice(["", " {}:", "{}: ", "({}) ", "{}. "])
+    mark = rng.choice(["", " {}:", "{}: ", "({}) ", "{}. ", "[{}] ", "{} - "])
     marked = [f"{mark.format(letter)}{text}" for letter, text in zip("ABCDE", texts, strict=False)]
     answer = rng.choice(["ABCDE"[right], "abcde"[right], texts[right], f"{'ABCDE'[right]}: {texts[right]}"])
     if answer in "ABCDEabcde" and answer.casefold() in (text.casefold() for text in texts):
@@ -141,6 +141,7 @@ def test_every_way_to_write_options_gives_the_same_question(seed, tmp_path):
     shuffled = dict(rng.sample(list(letters.items()), len(letters)))
     ways = [{"options": marked}, {"options": letters}, {"options": shuffled}, {"options": letters | {"F": None}}]
     ways += [{f"{name}{letter}": text for letter, text in shuffled.items()} for name in ("option_", "Choice ")]
+    ways += [{"choices": letters}]
     for way in ways:
         write_lines(tmp_path / "q.jsonl", [row | way])
         given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in way.items()}
