@@ -58,12 +58,8 @@ class OverviewPages:
 
     def _columns(self, snapshot: Snapshot) -> list[tuple[Section, Standings]]:
         """The set that each benchmark's page begins with, where it is official, with its standings."""
-        first = [snapshot.sections[family][0] for family in BENCHMARKS if snapshot.sections[family]]
-        queries = [
-            self.service.memory.query({"format": section.family, "section": section.key})
-            for section in first
-            if section.is_official
-        ]
+        first = [sections[0] for sections in snapshot.sections.values() if sections and sections[0].is_official]
+        queries = [self.service.memory.query({"format": one.family, "section": one.key}) for one in first]
         # The query's own section: news may have come in between, and a result must not stand under the section before it.
         return [(query.section, self.service.memory.standings(query)) for query in queries]
 
@@ -100,7 +96,7 @@ class OverviewPages:
         if topic is None:
             return topic_view.unknown(wanted, search(wanted.replace("-", " ")[:LONGEST_QUERY], self.hits()))
         held = matching(topic, labels)
-        shown = self._shown(topic, labels, request)
+        shown = self.shown(topic, labels, str(request.get("label")), str(request.get("set")))
         known = {label.family for label, _ in held}
         silent = _why_nothing(topic, [family for family in BENCHMARKS if family not in known], labels)
         term = next((one.concept for one in terms(*SEARCHED) if one.concept == request.get("term")), "")
@@ -110,11 +106,8 @@ class OverviewPages:
         """What a topic's page shows, as a file."""
         labels = self.labels()
         topic = topics(labels).get(str(request.get("id") or "")) or Topic("none", "none", "", ())
-        shown = self._shown(topic, labels, request)
+        shown = self.shown(topic, labels, str(request.get("label")), str(request.get("set")))
         return topic_view.file(topic, shown, request)
-
-    def _shown(self, topic: Topic, labels: list[TopicLabel], request: Mapping[str, Any]) -> LabelSummary | None:
-        return self.shown(topic, labels, str(request.get("label") or ""), str(request.get("set") or ""))
 
     def shown(self, topic: Topic, labels: list[TopicLabel], wanted: str, key: str = "") -> LabelSummary | None:
         """The label of a topic that is wanted, else its first of which anything is known, in the set of that key, else in the largest; None
@@ -124,7 +117,7 @@ class OverviewPages:
         for label, how in [*named, *held]:
             if sets := self._sets(label):
                 shown = next((one for one in sets if one.section.key == key), sets[0])
-                return LabelSummary(label, how, shown.section, shown.aspects, tuple(sets))
+                return LabelSummary(shown.section, shown.aspects, label, how, tuple(sets))
         return None
 
     def _sets(self, label: TopicLabel) -> list[LabelSet]:
@@ -220,7 +213,8 @@ class OverviewPages:
 
 def _why_nothing(topic: Topic, families: list[str], labels: list[TopicLabel]) -> list[str]:
     """Why benchmarks say nothing of a topic: they have no such label, or of this facet nothing is known yet."""
-    said = {label.family for label in labels if topic.kind in (label.facet, label.facet == "image_type" and "modality")}
+    own = [label for label in labels if not label.section]
+    said = {label.family for label in own if topic.kind in (label.facet, label.facet == "image_type" and "modality")}
     labelled = [
         family
         for family in families

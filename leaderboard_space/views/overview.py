@@ -120,7 +120,7 @@ def _compare_pins(found: Overview, request: Request) -> str:
     pinned = [lines[name] for name in _named(request, "pin") if name in lines][:2]
     for column in found.columns if len(pinned) == 2 else ():
         one, other = (line.cells.get(column.family) for line in pinned)
-        if one is not None and other is not None and one.row.entry in column.section.entries:
+        if one is not None and other is not None:
             address = address_of(
                 "compare", set=set_name(column.section), first=one.row.entry.key, second=other.row.entry.key
             )

@@ -59,14 +59,12 @@ class LabelSet:
 
 
 @dataclass(frozen=True)
-class LabelSummary:
+class LabelSummary(LabelSet):
     """A label with what is known of it in one of its `sets` of questions."""
 
     label: TopicLabel
     relation: Relation
-    section: Section
-    aspects: tuple[Aspect, ...]
-    sets: tuple[LabelSet, ...] = ()
+    sets: tuple[LabelSet, ...]
 
     @property
     def ranking(self) -> list[Aspect]:
