@@ -209,15 +209,10 @@ def _meant(step: str, labels: Mapping[str, set[str]], option: str, shown: Callab
 
 
 def _depths(labels: Sequence[Label], steps: Sequence[set[Label]]) -> tuple[int, ...]:
-    """Where each step stands on a path, the last at its end; empty if one is missing."""
-    depths: list[int] = []
-    for step in steps[:-1]:
-        start = depths[-1] + 1 if depths else 0
-        depth = next((at for at in range(start, len(labels) - 1) if labels[at] in step), None)
-        if depth is None:
-            return ()
-        depths.append(depth)
-    return (*depths, len(labels) - 1) if labels[-1] in steps[-1] else ()
+    """Where each step stands on a path, in order, the last at its end; empty if one is missing."""
+    rest = enumerate(labels[:-1])  # a step is looked for behind the one before it
+    depths = [next((at for at, label in rest if label in step), -1) for step in steps[:-1]]
+    return () if -1 in depths or labels[-1] not in steps[-1] else (*depths, len(labels) - 1)
 
 
 def check_apart(paths: Iterable[TreePath], facets: Iterable[str]) -> None:

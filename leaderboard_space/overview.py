@@ -80,8 +80,8 @@ def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> O
     columns: list[Column] = []
     cells: dict[str, dict[str, ScoreCell]] = {}
     models: dict[str, list[Result]] = {}
-    for section, standings in sorted(sets, key=lambda one: -len(_by_model(one[1]))):
-        chosen = _by_model(standings)
+    for section, standings in sorted(sets, key=lambda one: -len(by_model(one[1]))):
+        chosen = by_model(standings)
         tested = [rows[0] for rows in chosen.values() if rows[0].score.verdict is not None]
         drawn = bool(tested) and all(row.run is not None for row in tested)
         levels = {
@@ -116,7 +116,7 @@ def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> O
     return Overview(columns, lines, _finding(columns, lines), [(one, n) for one, n in measured if n])
 
 
-def _by_model(standings: Standings) -> dict[str, list[Row]]:
+def by_model(standings: Standings) -> dict[str, list[Row]]:
     """Model -> its rows, the one that stands for it first."""
     rows: dict[str, list[Row]] = {}
     for row in sorted(standings.models, key=lambda row: order_of(row.entry)):

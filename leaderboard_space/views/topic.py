@@ -9,13 +9,13 @@ from typing import Any
 
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import LABELS, spec
-from leaderboard_space.data.ranks.groups import order_of
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of
 from leaderboard_space.data.search import Hit
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import Relation, Topic, TopicLabel
 from leaderboard_space.export import Table, as_file, breakdown_table, cited
 from leaderboard_space.html import count, plural, prose, text
+from leaderboard_space.overview import by_model
 from leaderboard_space.views.parts import (
     CITE_BOX,
     FIRST_MODELS,
@@ -55,7 +55,7 @@ class LabelSet:
     @property
     def models(self) -> int:
         """How many models have a score."""
-        return len({row.entry.result.model.name for one in self.aspects for row in one.standings.models})
+        return len(set().union(*(by_model(one.standings) for one in self.aspects)))
 
 
 @dataclass(frozen=True)
@@ -162,8 +162,8 @@ def _table(shown: LabelSummary, every: bool) -> str:
     """Models by aspects, sorted by the first, each cell that of the result that stands for the model (`groups.order_of`)."""
     held: dict[str, dict[int, Row]] = {}
     for at, aspect in enumerate(shown.aspects):
-        for row in sorted(aspect.standings.models, key=lambda row: order_of(row.entry)):
-            held.setdefault(row.entry.result.model.name, {}).setdefault(at, row)
+        for name, rows in by_model(aspect.standings).items():
+            held.setdefault(name, {})[at] = rows[0]
     names = sorted(held, key=lambda name: _order(held[name], shown))
     drawn = names if every else names[:FIRST_MODELS]
     ranks = shown.ranking[0].standings if shown.ranking else None
