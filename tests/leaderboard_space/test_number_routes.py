@@ -1,0 +1,143 @@
+"""One score, interval, verdict and rank on every route: page, chart, headline, API, files, Compare, `medprobe results`."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dataset_builders.benchmarks import BENCHMARKS
+from dataset_builders.errors import BadInput
+from eval_harness.derive.metrics import HEADLINE
+from leaderboard_space.api import tools
+from leaderboard_space.data.board import Board
+from leaderboard_space.data.published_results import board_results
+from leaderboard_space.service import Service
+from leaderboard_space.views import compare, model
+from leaderboard_space.views.parts import SEPARATOR
+from medprobe import load_results
+from tests.leaderboard_space.checks.claims import plain
+from tests.leaderboard_space.stores import make_store
+from tests.sampling import few
+
+NUMBERS = ("value", "low", "high", "chance", "verdict", "n")
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Service:
+    """Measured results of all benchmarks beside the papers'."""
+    return Service(Board(make_store(tmp_path_factory.mktemp("routes")), board_results()))
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal values of two routes, neither of which is rounded."""
+    missing = [value is None or pd.isna(value) for value in (one, other)]
+    if any(missing) or isinstance(one, str):
+        return all(missing) or str(one) == str(other)
+    return abs(float(one) - float(other)) < 1e-6
+
+
+@pytest.mark.parametrize("seed", few(range(60), 6))
+def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(service: Service, seed: int) -> None:
+    """A random set, selection and pair: what the page, its chart, the API, the saved file and Compare say is the same."""
+    rng = np.random.default_rng(seed)
+    sections = [one for held in service.board.snapshot.sections.values() for one in held]
+    section = sections[int(rng.integers(len(sections)))]
+    _, tree = service.board.outcomes(section)
+    labels = [path for path in tree.rows if len(path) == 2]
+    chosen = [labels[int(rng.integers(len(labels)))]] if labels and rng.random() < 0.7 else []
+    asked = {
+        "format": section.family,
+        "section": section.key,
+        "branches": [list(path) for path in chosen],
+        "shown": "one",
+    }
+    shown = service.view(asked)
+    metric = shown["state"]["metric"]
+    try:
+        saved = json.loads(service.export({**asked, "metric": metric, "as": "json"})["text"])
+    except BadInput:  # nothing is known of this selection
+        assert 'data-table="leaderboard"' not in shown["html"]
+        return
+    (leaderboard,) = (tool for tool in tools(service.board, service) if tool.__name__ == "leaderboard")
+    named = [f"{path[0]}={path[1]}" for path in chosen]
+    of_api = leaderboard(section.family, facets=named, metric=metric, question_set=section.key)
+    assert [(row["run"], *(row[name] for name in NUMBERS)) for row in of_api] == [
+        (row["run"], *(row[name] for name in NUMBERS)) for row in saved
+    ]
+    drawn = {}
+    for key, line in re.findall(r'<tr class="k-[^"]*" data-key="([^"]*)">(.*?)</tr>', shown["html"], re.DOTALL):
+        found = [re.search(rf'<td class="{kind}"[^>]*>(.*?)</td>', line) for kind in ("num val", "num ci")]
+        assert all(found)
+        drawn[html.unescape(key)] = [plain(cell[1].partition("<button")[0]) for cell in found if cell] + [line]
+    for row in saved:
+        ends, line = drawn[row["run"]][1:] if row["run"] in drawn else ("", "")
+        if line and row["low"] is not None:
+            low, high = map(float, ends.split("–"))
+            assert abs(low - row["low"]) <= 0.051 and abs(high - row["high"]) <= 0.051, (ends, row)
+            # the sign of a verdict is read off the interval that is printed, or off the band that is drawn
+            levels = [row["chance_low"], row["chance_high"]] if row["chance_low"] is not None else [row["chance"]] * 2
+            if row["verdict"] in ("better", "worse") and row["chance_low"] is None:
+                assert high < levels[0] or low > levels[1], (ends, row)
+            if row["verdict"] == "no different":
+                assert low <= levels[1] and levels[0] <= high, (ends, row)
+            assert ('class="band"' in line) == (row["chance_low"] is not None)
+        if row["no_score"]:
+            assert row["verdict"] is None and row["place_first"] is None, row
+    ranked = [row for row in saved if row["place_first"] is not None and row["group"] == "ranked"]
+    if len(ranked) < 2:
+        return
+    one, other = (ranked[int(at)] for at in rng.choice(len(ranked), 2, replace=False))
+    where = {"facet": [f"{path[0]}:{SEPARATOR.join(path[1:])}" for path in chosen]}
+    request = {
+        "set": f"{section.family}/{section.key}",
+        "metric": metric,
+        "first": one["run"],
+        "second": other["run"],
+        **where,
+    }
+    pairs = json.loads(compare.file(service.memory, {**request, "as": "json"})["text"])
+    (pair,) = (row for row in pairs if row["metric"] == metric and "difference" in row)
+    by_run = {row["run"]: row for row in ranked}
+    assert same(pair["first_value"], by_run[pair["first_run"]]["value"])
+    assert same(pair["second_value"], by_run[pair["second_run"]]["value"])
+    places = {by_run[pair[side]]["place_first"] for side in ("first_run", "second_run")}
+    said = plain(re.search(r'<h2 class="finding">(.*?)</h2>', compare.page(service.memory, request))[1])  # type: ignore[index]
+    if places == {1}:  # the headline says that either may be the best
+        assert pair["p_corrected"] >= 0.05 and " is significantly " not in said, (said, pair)
+    if pair["p_corrected"] < 0.05:
+        assert max(places) > 1 and (" is significantly " in said), (said, places)
+
+
+def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
+    """Headlines of every benchmark, measured and printed: `load_results` has the score, interval, chance and verdict of the board, and the
+    model's page the same interval."""
+    store = service.board.store
+    assert isinstance(store, Path)
+    table = load_results(store, published=True)
+    whole = table[table["facet"].isna() & table["headline"]]
+    for family in BENCHMARKS:
+        assert set(whole.loc[whole["benchmark"] == family, "metric"]) == {HEADLINE[family]}
+        for section in service.board.snapshot.sections[family]:
+            asked = {"format": family, "section": section.key, "metric": HEADLINE[family], "shown": "all", "as": "json"}
+            for row in json.loads(service.export(asked)["text"]) if section.kind in ("complete", "phantom") else ():
+                mine = whole[(whole["benchmark"] == row["benchmark"]) & (whole["split"] == row["split"])]
+                mine = mine[(mine["model"] == row["model"]) & (mine["method"] == row["method"])]
+                names = (*NUMBERS, "chance_low", "chance_high")
+                found = [all(same(one[name], row[name]) for name in names) for one in mine.to_dict("records")]
+                assert any(found), (row, mine)
+    page = plain(model.page(service.memory, {"id": "GPT-4o"}))
+    (gmai,) = (
+        row
+        for row in json.loads(
+            service.export({"format": "gmai-mmbench", "section": "test.complete", "as": "json"})["text"]
+        )
+        if row["model"] == "GPT-4o"
+    )
+    assert f"{gmai['low']:.1f}–{gmai['high']:.1f}" in page
