@@ -50,7 +50,7 @@ ADDED = re.compile(
 CLOSED = ("closed", "merged")
 PATIENCE = (2.0, 25.0, math.inf)
 """Seconds for reading one submission in the rounds of `verify --all`: what takes long keeps none waiting that does not."""
-COMPARING = 20.0
+COMPARING = 30.0
 """Seconds at least for reading the older submissions that one is compared with."""
 Word = Literal["added", "verified", "refused", "for a person", "closed already", "later", "failed"]
 
@@ -105,8 +105,10 @@ class PullRequests:
     """Seconds for reading one submission; what takes longer raises Unavailable, and nothing was found out about it."""
     remembers: bool = False
     """A pull request that was refused is not examined again before its next push."""
-    _seen: dict[tuple[int, str], Digests | None] = field(default_factory=dict)
-    """Of each (pull request, commit) what it answers; None where that is refused, or takes too long to read."""
+    _seen: dict[str, Digests | None] = field(default_factory=dict)
+    """Commit of a pull request -> what it answers; None where that is refused, or of another benchmark."""
+    _slow: set[str] = field(default_factory=set)
+    """Those that could not be read in the time that they were given."""
 
     def pull(self, number: int, accepted: str | None = None) -> VerifyResult:
         """Examine one pull request and act on the verdict.
@@ -221,18 +223,21 @@ class PullRequests:
         sent = Sent(*(files.get(f"{added.folder}/{name}", b"" if name != JUDGE else None) for name in SENT))  # type: ignore[arg-type]
         try:
             with within(patience):
-                return examined(sent, partial(dataset_for, data=self.data, owner=self.repo.split("/")[0]))
+                submission = examined(sent, partial(dataset_for, data=self.data, owner=self.repo.split("/")[0]))
         except Unavailable:
+            self._slow.add(added.head)
             raise  # nothing was found out about the submission
         except BadInput as error:
             raise Refused(str(error)) from None
+        self._slow.discard(added.head)
+        return submission
 
     def _result(self, what: str, details: DiscussionWithDetails, added: Added, accept_flagged: bool) -> VerifyResult:
-        began, self._seen[details.num, added.head] = time.monotonic(), None
-        submission, author = self._examined(added, self.patience), str(details.author)
+        began, author = time.monotonic(), str(details.author)
+        submission = self._examined(added, self.patience)
         # A copy takes about as long to read as what it is a copy of; older submissions that take much longer are not waited for.
-        patience = max(COMPARING, 10 * (time.monotonic() - began))
-        self._seen[details.num, added.head] = submission.digests
+        patience = max(COMPARING, 5 * (time.monotonic() - began))
+        self._seen[added.head] = submission.digests
         if submission.folder != added.folder:
             submission.problems.append(
                 f"lies in {clip(added.folder, 200)}, but what its run.json and answers say belongs in {clip(submission.folder, 200)}"
@@ -242,8 +247,11 @@ class PullRequests:
         main = self._head()
         if main and with_retries(lambda: is_there(self.api, self.repo, main, submission.files())):
             return self._close(details, added.head, VerifyResult(what, "added", notes=("it was on main already",)))
-        flags = [*submission.flags, *self._duplicates(submission, details, patience)]
-        notes = (f"{submission.result.model.name} on {submission.result.benchmark.name}", *submission.notes)
+        older, unread = self._older(f"results/{submission.result.benchmark.name}", details.num, author, patience)
+        flags = [*submission.flags, *self._duplicates(submission, author, older)]
+        numbers = ", ".join(map(str, unread))
+        slow = [f"not compared with the older pull requests {numbers}, which take long to read"] if unread else []
+        notes = (f"{submission.result.model.name} on {submission.result.benchmark.name}", *submission.notes, *slow)
         if flags and not accept_flagged:
             result = VerifyResult(what, "for a person", tuple(flags), commands=self._commands(what, added.head))
             return self._comment(details, added.head, result)
@@ -286,10 +294,9 @@ class PullRequests:
             f"to close it: {shlex.join(['medprobe', 'refuse', what, '--reason'])} ...",
         )
 
-    def _duplicates(self, submission: Submission, details: DiscussionWithDetails, patience: float) -> list[str]:
+    def _duplicates(self, submission: Submission, author: str, older: dict[str, tuple[str, Digests]]) -> list[str]:
         """Flags for results on main and older open pull requests that give nearly the same answers, and for names that look the same."""
         inside, main = f"results/{submission.result.benchmark.name}", self._head()
-        others = self._older(inside, details.num, str(details.author), patience)
         patterns = [f"{inside}/*/*/{name}" for name in (RESULT, ACCEPTANCE, WITHDRAWN)]
         folder = Path("no such store")  # where nothing was ever committed
         if main is not None:
@@ -300,29 +307,38 @@ class PullRequests:
             path = file.relative_to(folder).as_posix()
             with_retries(partial(self.api.hf_hub_download, self.repo, path, revision=main, repo_type="dataset"))
 
-        return duplicate_submissions(folder, submission, str(details.author), fetch, others, self.published)
+        return duplicate_submissions(folder, submission, author, fetch, older, self.published)
 
-    def _older(self, inside: str, number: int, author: str, patience: float) -> dict[str, tuple[str, Digests]]:
+    def _older(
+        self, inside: str, number: int, author: str, patience: float
+    ) -> tuple[dict[str, tuple[str, Digests]], list[int]]:
         """Pull request -> (account, digests) of other accounts' about the same benchmark that were opened before and are open, as far as
-        they were read, or can be in these seconds. Nothing that one of them does keeps this one from its verdict."""
+        they were read, or can be in these seconds; and those that were not. Nothing that one of them does keeps this one from its
+        verdict."""
         found: dict[str, tuple[str, Digests]] = {}
-        until = time.monotonic() + patience
+        unread, until = list[int](), time.monotonic() + patience
         for each in sorted(with_retries(lambda: list(open_pulls(self.api, self.repo))), key=lambda pull: pull.num):
             if each.status == "draft" or each.num > number or each.author == author:
                 continue
             head = str(self._head(f"refs/pr/{each.num}"))
-            if (each.num, head) not in self._seen and time.monotonic() < until:
-                self._seen[each.num, head] = None
-                if self.remembers and self._refusal(self._details(each.num), head) is not None:
-                    continue
-                with suppress(Refused, BadInput):
-                    added = with_retries(partial(self._added, head))
-                    if not added.note and added.folder.startswith(f"{inside}/"):
-                        other = self._examined(added, min(self.patience, until - time.monotonic()))
-                        self._seen[each.num, head] = None if other.problems else other.digests
-            if (seen := self._seen.get((each.num, head))) is not None:
+            if head not in self._seen and head not in self._slow and time.monotonic() < until:
+                self._seen[head] = self._digests(each.num, head, inside, min(self.patience, until - time.monotonic()))
+            if head in self._slow or head not in self._seen:
+                unread.append(each.num)
+            elif (seen := self._seen[head]) is not None:
                 found[f"pull request {each.num}"] = (str(each.author), seen)
-        return found
+        return found, unread
+
+    def _digests(self, number: int, head: str, inside: str, patience: float) -> Digests | None:
+        """What another pull request answers; None where that is refused, slow, or of another benchmark."""
+        if self.remembers and self._refusal(self._details(number), head) is not None:
+            return None
+        with suppress(Refused, BadInput):
+            added = with_retries(partial(self._added, head))
+            if not added.note and added.folder.startswith(f"{inside}/"):
+                other = self._examined(added, patience)
+                return None if other.problems else other.digests
+        return None
 
     def _add(
         self, details: DiscussionWithDetails, folder: str, files: dict[str, bytes], more: dict[str, bytes]
