@@ -1,28 +1,52 @@
-"""The parameters a chat server is sent beside the messages, and what changes where it does not take one.
+"""The parameters a chat server is sent beside the messages, and the forms in which they are tried where it refuses them.
 
-What a server takes is settled with the first question, before any other is sent (`openai_chat.py`). See also: reading its errors
-(`server_errors.py`).
+What a server takes is found by trying, with the first question and before any other is sent (`openai_chat.py`): a parameter is left out
+only where that makes the server answer. See also: reading its errors (`server_errors.py`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.server_errors import ServerFailure
 from eval_harness.models.interface import THINKING_ROOM, Settings, Thinking
 from eval_harness.records.request import Request
 
-_VALUE = re.compile(r"too (large|small|long)|at (least|most)|m(ax|in)imum|exceed|[<>]|greater|less", re.IGNORECASE)
-"""Words of an error about the value of an output limit, not about its name."""
-TOP_LOGPROBS = 20
-"""The most alternatives that OpenAI's API gives for a token."""
+TOP_LOGPROBS, FEW_LOGPROBS = 20, 5
+"""The most alternatives that OpenAI's API gives for a token, and what servers that give fewer take."""
+LEAST_LIMIT = 16
+"""Output tokens below which some servers take no limit."""
+LEAST_ROOM = 1024
+"""Output tokens below which a larger limit is not halved, but taken back."""
+LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 
 EFFORTS = ((2048, "low"), (8192, "medium"))
 """Reasoning budgets as the efforts of servers that take no budget; above the last one `high`."""
+
+LEFT_OUT = {
+    "temperature": "the server does not let the temperature be set; its own was used",
+    "seed": "the server takes no seed, so the samples cannot be drawn again",
+    "max_tokens": "the server takes no output limit, so the answers had none but its own",
+}
+"""What is said where a parameter was left out."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How requests are sent: the name of the output limit, the limit where that is another than the request's, and what is left out (of
+    `top_logprobs` the most alternatives, of `max_tokens` any limit)."""
+
+    limit_name: str = LIMIT_NAMES[0]
+    limit: int | None = None
+    left_out: frozenset[str] = frozenset()
+
+    def without(self, *names: str) -> Form:
+        """The same without further parameters."""
+        return replace(self, left_out=self.left_out.union(names))
 
 
 class Parameters:
@@ -31,28 +55,32 @@ class Parameters:
     def __init__(self, model: str, base_url: str | None, settings: Settings, deviate: Callable[[str], None]) -> None:
         self.model = model
         self.settings = settings
+        self.form = Form()
+        """As requests are sent now."""
         self._deviate = deviate
-        self.limit_name = "max_tokens"
-        self.room: int | None = None
-        """Output tokens allowed where the model reasons; None: as the request says."""
-        self._dropped: set[str] = set()
+        self._why_larger: str | None = None
+        self._larger_works = self._gave_room = False
         self._thinking = thinking_form(base_url, settings.thinking) if settings.thinking is not None else {}
 
-    def of(self, request: Request) -> dict[str, Any]:
-        """The parameters of one request."""
-        sent: dict[str, Any] = {self.limit_name: self.limit(request), "temperature": request.temperature}
+    def of(self, request: Request, form: Form | None = None) -> dict[str, Any]:
+        """The parameters of one request, as they are sent now or in another `form`."""
+        form = form or self.form
+        sent: dict[str, Any] = {form.limit_name: self.limit(request, form), "temperature": request.temperature}
         if request.temperature > 0:
             sent["seed"] = request.seed + request.sample
-        sent = {name: value for name, value in sent.items() if name not in self._dropped}
+        if "max_tokens" in form.left_out:
+            del sent[form.limit_name]
         sent |= self.settings.generation | self._of_template()
         if request.candidates:
-            top = 5 if "top_logprobs" in self._dropped else TOP_LOGPROBS
-            sent |= {self.limit_name: 1, "logprobs": True, "top_logprobs": top}
-        return sent
+            top = FEW_LOGPROBS if "top_logprobs" in form.left_out else TOP_LOGPROBS
+            sent |= {"logprobs": True, "top_logprobs": top}
+        kept = form.left_out - {"top_logprobs"}
+        return {name: value for name, value in sent.items() if name not in kept}
 
     def of_scoring(self, more: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of a question that is asked for log-probabilities of tokens, beside `more`."""
-        return {self.limit_name: 1, "temperature": 0, "return_token_ids": True, **self._of_template(), **more}
+        limit = {self.form.limit_name: self.form.limit or 1}
+        return {**limit, "temperature": 0, "return_token_ids": True, **self._of_template(), **more}
 
     def _of_template(self) -> dict[str, Any]:
         """The parameters that affect how the server renders a conversation."""
@@ -64,78 +92,115 @@ class Parameters:
             sent["chat_template_kwargs"] = sent.get("chat_template_kwargs", {}) | self.settings.chat_template_kwargs
         return sent
 
-    def limit(self, request: Request) -> int:
+    def limit(self, request: Request, form: Form | None = None) -> int:
         """The output tokens that a request is allowed."""
-        return max(request.max_tokens, self.room or 0)
+        return max(_own_limit(request), (form or self.form).limit or 0)
 
-    def adjust(self, failure: ServerFailure, request: Request, limit: int) -> bool:
-        """Change what is sent after the server refused it; False where nothing can be changed. `limit`: what was sent as such.
+    def limits(self, request: Request, form: Form) -> Iterator[Form]:
+        """The forms with another output limit, where a request was refused: a larger one that the harness chose is halved and then taken
+        back; one that is the request's own is made larger, unless it is the user's."""
+        own, limit = _own_limit(request), self.limit(request, form)
+        if limit > own:
+            while (limit := limit // 2) > max(own, LEAST_ROOM):
+                yield replace(form, limit=limit)
+            yield replace(form, limit=None)
+        elif self.settings.max_tokens is None:
+            larger = (LEAST_LIMIT,) if request.candidates else (LEAST_LIMIT, THINKING_ROOM)
+            yield from (replace(form, limit=limit) for limit in larger if limit > own)
 
-        Raises BadInput if the server does not take what the user asked for.
+    def alternatives(self, request: Request, form: Form) -> dict[str, list[Form]]:
+        """The forms to try where the server refuses a request, by the parameter that they change, one at a time."""
+        other_name = replace(form, limit_name=LIMIT_NAMES[1])
+        names = ("temperature", "seed", "top_logprobs", *self._of_user, "logprobs")
+        forms = {form.limit_name: [other_name, *self.limits(request, form), form.without("max_tokens")]}
+        forms |= {name: [form.without(name)] for name in names}
+        sent = self.of(request, form)
+        return {name: changed for name, changed in forms.items() if name in sent}
+
+    def all_left_out(self, form: Form) -> list[Form]:
+        """The forms without everything that may be left out: first with the other name of the output limit, then without any."""
+        bare = replace(form, limit_name=LIMIT_NAMES[1]).without("temperature", "seed", "top_logprobs")
+        return [bare, bare.without("max_tokens")]
+
+    def adopt(self, form: Form) -> None:
+        """Send requests in another form from now on, and say what could not be set.
+
+        Raises BadInput if what is left out is what the user asked for, or what the method needs.
         """
-        name = failure.parameter
-        if name is None:
-            return False
-        if name == self.limit_name and _VALUE.search(str(failure)):
-            return self._fit(request, limit)
-        if name == "max_tokens" and self.limit_name == name:
-            self.limit_name = "max_completion_tokens"
-            return True
-        if name in ("logprobs", "top_logprobs"):
-            if name == "logprobs" or name in self._dropped:
+        for name in sorted(form.left_out - self.form.left_out):
+            if name in self._of_user:
+                raise BadInput(f"{self._of_user[name]}: openai:{self.model} does not take it. Leave it out.")
+            if name == "logprobs":
                 raise BadInput(
                     f"--method gd: the server of openai:{self.model} gives no log-probabilities. Use --method mc."
                 )
-            self._dropped.add(name)
-            return True
-        if name in self._thinking:
-            raise BadInput(
-                f"--thinking {self.settings.thinking}: openai:{self.model} does not let it be set ({failure}). Leave it out, or give the "
-                "server's own parameter with --generation."
-            )
-        if name in self.settings.generation or name in ("chat_template", "chat_template_kwargs"):
-            option = name if name.startswith("chat") else f"generation {name}"
-            raise BadInput(
-                f"--{option.replace('_', '-')}: openai:{self.model} does not take it ({failure}). Leave it out."
-            )
-        if name in ("temperature", "seed") and name not in self._dropped:
-            self._dropped.add(name)
-            words = {
-                "temperature": "the server does not let the temperature be set; its own was used",
-                "seed": "the server takes no seed, so the samples cannot be drawn again",
-            }
-            self._deviate(words[name])
-            return True
-        return False
+            if name in LEFT_OUT:
+                self._deviate(LEFT_OUT[name])
+        if form.limit and form.limit > (self.form.limit or 0):
+            self._why_larger, self._larger_works = "the server answers only with a larger output limit", False
+        self.form = form
 
-    def _fit(self, request: Request, limit: int) -> bool:
-        """Bring the output limit into what the server takes; the request's own is never made smaller."""
-        if limit != self.limit(request):
-            return True  # another question's refusal has changed it meanwhile
-        if self.room and limit == self.room:
-            self.room = max(request.max_tokens, self.room // 2)
-            return self.room < limit
-        return False
+    def shrink(self, form: Form) -> None:
+        """Send no larger limit than that of `form`, unless a larger one is known to work."""
+        if self.form.limit and not self._larger_works:
+            self.form = replace(self.form, limit=min(form.limit, self.form.limit) if form.limit else None)
+
+    @property
+    def _of_user(self) -> dict[str, str]:
+        """The parameters that the user asked for -> the option."""
+        options = {name: f"--generation {name}" for name in self.settings.generation}
+        names = ("chat_template", "chat_template_kwargs")
+        options |= {name: f"--{name.replace('_', '-')}" for name in names if getattr(self.settings, name)}
+        return options | dict.fromkeys(self._thinking, f"--thinking {self.settings.thinking}")
 
     def allow_thinking(self, request: Request, why: str, limit: int) -> bool:
         """Give the model room to reason, once, unless the limit is what the user asked for; whether it has more than `limit`, which the
         request was sent with."""
         if self.settings.max_tokens is not None or request.candidates or request.max_tokens >= THINKING_ROOM:
             return False
-        if self.room is not None:
-            return limit < self.limit(request)
-        self.room = THINKING_ROOM
-        self._deviate(f"{why}, so {self.room} output tokens were allowed instead of {request.max_tokens}")
-        return True
+        if not self._gave_room:
+            self._gave_room, self._why_larger, self._larger_works = True, why, False
+            self.form = replace(self.form, limit=THINKING_ROOM)
+        return limit < self.limit(request)
+
+    def worked(self, request: Request, form: Form) -> None:
+        """A request in this form got a reply: say with how many output tokens, where these are more than its own."""
+        limit = self.limit(request, form)
+        if limit > request.max_tokens and self._why_larger and not self._larger_works and not request.candidates:
+            self._larger_works = True
+            self._deviate(f"{self._why_larger}, so {limit} output tokens were allowed instead of {request.max_tokens}")
 
     def describe(self) -> dict[str, Any]:
         """The parameters negotiated with the server."""
-        found: dict[str, Any] = {"output_limit_parameter": self.limit_name}
-        if self.room:
-            found["output_limit"] = self.room
+        described: dict[str, Any] = {"output_limit_parameter": self.form.limit_name}
+        if self.form.limit:
+            described["output_limit"] = self.form.limit
         if self._thinking:
-            found["thinking_parameter"] = self._thinking
-        return found
+            described["thinking_parameter"] = self._thinking
+        return described
+
+
+def _own_limit(request: Request) -> int:
+    """The output limit that a request asks for: of options that are scored, the one token that tells."""
+    return 1 if request.candidates else request.max_tokens
+
+
+def changes_back(form: Form, to: Form) -> Iterator[Callable[[Form], Form]]:
+    """What brings a form nearer to another one, one parameter at a time."""
+
+    def put_back(name: str) -> Callable[[Form], Form]:
+        return lambda changed: replace(changed, left_out=changed.left_out - {name})
+
+    yield from map(put_back, sorted(form.left_out - to.left_out))
+    if form.limit_name != to.limit_name:
+        yield lambda changed: replace(changed, limit_name=to.limit_name)
+    if form.limit != to.limit:
+        yield lambda changed: replace(changed, limit=to.limit)
+
+
+def is_named(name: str, message: str) -> bool:
+    """True if a server's message holds the name of a parameter: that one is tried first."""
+    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message) is not None
 
 
 def thinking_form(base_url: str | None, thinking: Thinking) -> dict[str, Any]:

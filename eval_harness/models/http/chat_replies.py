@@ -12,7 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eval_harness.models.http.server_errors import Refusal, ServerFailure, failure_of_status, short
+from eval_harness.models.http.server_errors import (
+    Refusal,
+    ServerFailure,
+    failure_of_status,
+    is_filter,
+    short,
+    status_in,
+)
 from eval_harness.reader.reasoning import split_reasoning
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
@@ -23,10 +30,10 @@ _THOUGHT_PARTS = ("thinking", "reasoning", "redacted_thinking", "thought")
 
 FINISH_REASONS = {
     "length": ("length", "max_tokens", "max_output_tokens", "model_length", "max_length", "token_limit", "incomplete"),
-    "content_filter": ("content_filter", "safety", "prohibited_content", "recitation", "blocklist", "refusal"),
     "stop": ("stop", "end_turn", "stop_sequence", "eos", "eos_token", "end_of_turn", "completed"),
 }
-"""Why servers say that a reply ended: OpenAI, Anthropic, Gemini, Mistral, TGI, the Responses API, whatever the case of the letters."""
+"""Why servers say that a reply ended: OpenAI, Anthropic, Gemini, Mistral, TGI, the Responses API, whatever the case of the letters;
+those of filters are told by `server_errors.is_filter`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,7 @@ def read_reply(document: Any, limit: int | None = None) -> Reply:
     choice = _first_choice(document)
     message = choice["message"]
     finish = _finish_reason(choice.get("finish_reason"))
-    if finish == "content_filter":
+    if is_filter(finish):
         raise Refusal("the server's content filter held the answer back")
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):
@@ -111,16 +118,10 @@ def _reasoning_tokens(document: dict[str, Any]) -> int:
 
 def _first_choice(document: Any) -> dict[str, Any]:
     """Raises ServerFailure for what is not a chat completion (half a body, another service's JSON, an error in a 200)."""
-    error = document.get("error") if isinstance(document, dict) else None
+    if (status := status_in(document)) is not None:
+        raise failure_of_status(status, json.dumps(document), {})
     choices = document.get("choices") if isinstance(document, dict) else None
     choice = choices[0] if isinstance(choices, list) and choices else None
-    if isinstance(choice, dict) and choice.get("error"):
-        error = choice["error"]
-    if error:
-        code = error.get("code") if isinstance(error, dict) else None
-        if isinstance(code, int) and 400 <= code < 600:
-            raise failure_of_status(code, json.dumps({"error": error}), {}, ())
-        raise ServerFailure(f"the server's reply is an error ({short(error)})")
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
         raise ServerFailure("the server's reply is not a chat completion (it has no message)", "unreadable")
     return choice

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.server_errors import failure_of, failure_of_status, without_tags
+from eval_harness.models.http.server_errors import failure_of, failure_of_status, status_in, without_tags
 from eval_harness.models.interface import Settings
 
 if TYPE_CHECKING:
@@ -104,13 +104,14 @@ async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: flo
             reply = await client.post(url, cast_to=httpx2.Response, body=body)
         return reply.json()
     except openai.APIStatusError as error:
-        raise failure_of_status(error.status_code, error.response.text, error.response.headers, body) from None
+        raise failure_of_status(error.status_code, error.response.text, error.response.headers) from None
     except (openai.APIConnectionError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise failure_of(error) from None
 
 
 async def _check_reply(reply: httpx2.Response) -> None:
-    """Raise an error that the client tries again for, where a reply is no chat completion and no other JSON object."""
+    """Give an error that came with status 200 its own status, so that it is tried again and told like any other; raise one that the
+    client tries again for, where a reply is no chat completion and no other JSON object."""
     import httpx2
 
     if not reply.is_success:
@@ -118,7 +119,10 @@ async def _check_reply(reply: httpx2.Response) -> None:
     await reply.aread()
     try:
         document = json.loads(reply.content)
-        if document.get("error") or isinstance(document.get("choices", [{}])[0], dict):
+        if (status := status_in(document)) is not None:
+            reply.status_code = status
+            return
+        if isinstance(document.get("choices", [{}])[0], dict):
             return
         why = "it has no choices"
     except (ValueError, RecursionError, AttributeError, LookupError, TypeError):

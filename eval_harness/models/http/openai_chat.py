@@ -1,14 +1,16 @@
 """Any server that speaks OpenAI's chat completions (OpenAI, Azure, vLLM, SGLang, TGI, `transformers serve`), many questions at a time.
 
-One question at a time is in flight until the server has answered one: what it takes is settled then (`chat_parameters.py`) and stays so for
-the others. The openai client tries a question again; where the server is busy or gone, it is asked again until `--wait-server` is over.
-Before the run is given up, a question that was answered is asked once more. See also: the client (`client.py`), messages
-(`chat_messages.py`), replies (`chat_replies.py`), errors (`server_errors.py`).
+A server is judged by what it does, not by what it says. One question at a time is in flight until the server has answered one: what it
+takes is found by trying then (`chat_parameters.py`) and stays so for the others. The openai client tries a question again; where the server
+is busy or gone, it is asked again until `--wait-server` is over. Before any error ends the run, a question that was answered is asked
+again, else a drawn one. See also: the client (`client.py`), messages (`chat_messages.py`), replies (`chat_replies.py`), errors
+(`server_errors.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import queue
 import sys
 import time
@@ -16,6 +18,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,7 +26,7 @@ from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.http.chat_messages import messages_of
-from eval_harness.models.http.chat_parameters import Parameters
+from eval_harness.models.http.chat_parameters import Form, Parameters, changes_back, is_named
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
 from eval_harness.models.http.client import AZURE, PROVIDER, address_of, open_client, post
 from eval_harness.models.http.server_errors import Refusal, ServerFailure, without_key
@@ -38,7 +41,9 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 GIVE_UP_AFTER = 10
-"""Questions that fail one after another, with no answer in between, before it is checked whether the server answers at all."""
+"""Questions that fail one after another, with no answer in between, before it is checked again whether the server answers at all."""
+FEW = 3
+"""Drawn questions of such a check, and questions of a run, that have to fail before a server that has answered nothing is given up."""
 
 WAIT_SERVER = 600.0
 """Seconds for which a server that answers nothing is waited for (`--wait-server`)."""
@@ -52,7 +57,15 @@ LAST_REPLIES = 5.0
 Messages = list[dict[str, Any]]
 Taken = tuple[Request, Messages | Exception]
 AWAITED = "its reply is awaited"
-PROBE, PROBE_TOKENS = "What is 1 + 1? Answer with the number alone.", 1024
+PROBE, PROBE_TOKENS = "What is 1 + {}? Answer with the number alone.", 1024
+LOOK, DRAWN_NUMBER = "Which number is written in the picture? Answer with the number alone.", "4817"
+DROPS_IMAGES = (
+    "the server seems to drop images: a drawn picture changed neither its answer nor the number of tokens it read"
+)
+ONLY_REASONING = (
+    "the server gives whole answers as reasoning, which is not read: its reasoning parser does not fit the model "
+    "(vLLM: --reasoning-parser)"
+)
 REASONS = "the model spends its first output tokens on reasoning"
 
 
@@ -89,14 +102,18 @@ class OpenAIChat(Backend):
         self.parameters = Parameters(self.name, self.base_url, settings, self.deviate)
         self.worked: Request | None = None
         """A request that the server has answered, now or in an earlier part of the run."""
+        self.look = False
+        """True to ask once, after the first answer, whether the server sees images."""
         self.reasons: bool | None = None
         """True if the model is seen to reason before it answers; None: nothing tells yet."""
         self._settled = False
-        self._failures = 0
+        self._failures = self._checks = 0
+        self._checked = self._lost = False  # since the last answer: a check was made; the last one failed
+        self._paid = (0, 0)  # tokens of replies that answer no question, to be counted with the next response
         self._token_scores: TokenScores | None = None
         self._client, self._alone, self._may_start = client, asyncio.Lock(), asyncio.Event()  # of the running call
-        self._alive_at = 0.0  # never
-        self._trouble = AWAITED
+        self._alive_at = self._began = 0.0  # never
+        self._trouble, self._meaning = AWAITED, ""
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Response]:
         """Answers as they come, in any order; requests are taken as there is room for them in flight. A filter's refusal is `refused`;
@@ -130,6 +147,7 @@ class OpenAIChat(Backend):
         """As many questions at a time as may be in flight, one until the server has answered one."""
         waiting, taking, stopping = iter(requests), asyncio.Lock(), False
         self._alone, self._may_start, self._failures = asyncio.Lock(), asyncio.Event(), 0
+        self._checked, self._lost, self._began = False, False, time.monotonic()
         if self._settled:
             self._may_start.set()
 
@@ -164,7 +182,7 @@ class OpenAIChat(Backend):
                 await asyncio.gather(reporting, *workers, return_exceptions=True)
             for worker in done:
                 worker.result()
-            if self._failures >= 3 and not await self._still_answers():
+            if self._lost or (self._failures >= FEW and not self._checked and not await self._still_answers()):
                 raise self._gone()
 
     async def _report(self) -> None:
@@ -191,76 +209,172 @@ class OpenAIChat(Backend):
     async def _timed(self, taken: Taken) -> Response:
         start = time.perf_counter()
         response = await self._ask(*taken)
-        return replace(response, seconds=round(time.perf_counter() - start, 4))
+        usage = response.usage
+        if any(self._paid):  # the cost is counted from the answers
+            usage, self._paid = _sum_of(usage, self._paid), (0, 0)
+        return replace(response, usage=usage, seconds=round(time.perf_counter() - start, 4))
 
     async def _ask(self, request: Request, messages: Messages | Exception) -> Response:
         """One question, tried until it is answered, refused, or has failed. Raises BadInput."""
         failed = Response(request.question_id, request.sample, "", "failed")
         if isinstance(messages, Exception):
             return replace(failed, error=f"its image cannot be shown: {messages}")
-        until = time.monotonic() + self._patience
+        until = self._silent_since + self._patience
         while True:
-            limit = self.parameters.limit(request)
             try:
-                response = await self._scored(request, messages)
-                if response is None:
-                    sent = self.parameters.of(request)
-                    reply = await self._told_from_reasoning(request, await self._once(messages, sent))
-                    if reply.was_cut and self.parameters.allow_thinking(request, REASONS, limit):
-                        continue
-                    if not self._settled:
-                        self._look_for_reasoning(reply)
-                        if reply.reasoning:
-                            self.parameters.allow_thinking(request, REASONS, limit)
-                    response = self._response(request, reply)
+                response = await self._response_to(request, messages)
                 self._answered()
                 self.worked = self.worked or request
                 self._settle()
+                if self.look:
+                    self.look = False
+                    await self._look_at_a_picture(request)
                 return response
             except Refusal as refusal:
                 self._answered()
                 return replace(failed, status="refused", error=without_key(str(refusal), self._key))
             except ServerFailure as failure:
-                self._trouble = words = without_key(str(failure), self._key)
-                if failure.kind == "fatal":
-                    raise BadInput(f"{self.called}: {words}") from None
-                if failure.kind == "cut" and self.parameters.allow_thinking(request, REASONS, limit):
-                    continue
-                if (not self._settled or failure.parameter == self.parameters.limit_name) and self.parameters.adjust(
-                    failure, request, limit
-                ):
-                    continue
-                if not self._settled and self.worked is None:
-                    self._check_address(failure)
+                self._trouble, self._meaning = (
+                    without_key(text, self._key) for text in (str(failure), failure.meaning)
+                )
                 waits = failure.kind in ("wait", "unreachable")
+                if failure.kind == "unreachable" and not self._has_answered and self.settings.wait_server is None:
+                    raise self._no_server() from None
                 if waits and time.monotonic() < until:
                     await asyncio.sleep(min(self.first_wait, self._patience))
                     continue
+                words = self._trouble
                 self._failures += 1
-                if (waits or self._failures >= GIVE_UP_AFTER) and not await self._still_answers():
-                    raise self._gone() from None
-                return replace(failed, error=words, finish_reason="length" if failure.kind == "cut" else None)
+                await self._check(request, failure)
+                return replace(failed, error=words)
 
-    def _check_address(self, failure: ServerFailure) -> None:
-        """Before the first answer: raise BadInput where no server is there, or something else than a chat server."""
-        if failure.kind == "unreachable" and self.settings.wait_server is None:
-            raise BadInput(
-                f"--base-url {self.base_url}: no server can be reached: {self._trouble}. Start it (--wait-server SECONDS waits for it), or "
-                "check the address."
-            )
-        if failure.kind == "unreadable" and not self._alive_at:
-            raise BadInput(
-                f"--base-url {self.base_url}: {self._trouble}. Give the address of a chat server; it mostly ends in /v1."
-            )
+    async def _check(self, request: Request, failure: ServerFailure) -> None:
+        """After a question failed: ask another one before the server is given up, once in a row of failures and again after many more.
+
+        Raises BadInput if none is answered either.
+        """
+        of_one_question = self._has_answered and not failure.meaning and failure.kind in ("again", "question")
+        if self._failures < GIVE_UP_AFTER and (of_one_question or (self._checked and not self._lost)):
+            return
+        if not await self._still_answers(request):
+            # A server that has answered nothing yet may dislike the first questions alone.
+            enough = FEW if failure.kind in ("again", "question") else FEW - 1
+            if self.worked is not None or self._failures >= enough:
+                raise self._gone()
+
+    async def _response_to(self, request: Request, messages: Messages) -> Response:
+        """One question, asked in the form that the server takes. Raises ServerFailure, Refusal or BadInput."""
+        scored = await self._scored(request, messages)
+        if scored is not None:
+            return scored
+        while True:
+            limit = self.parameters.limit(request)
+            reply = await self._told_from_reasoning(request, await self._reply_to(request, messages))
+            if reply.was_cut and self.parameters.allow_thinking(request, REASONS, limit):
+                self._pay(reply)
+                continue
+            if not self._settled:
+                self._look_for_reasoning(reply)
+                if reply.reasoning:
+                    self.parameters.allow_thinking(request, REASONS, limit)
+            return self._response(request, reply)
+
+    async def _reply_to(self, request: Request, messages: Messages) -> Reply:
+        """The reply to a question, which is sent in other forms where the server refuses it. Raises ServerFailure or Refusal."""
+        form = self.parameters.form
+        try:
+            reply = await self._once(request, messages, form)
+        except ServerFailure as failure:
+            other = await self._other_form(request, messages, form, failure) if failure.may_be_a_parameter else None
+            if other is None:
+                raise
+            form, reply = other
+            if self._settled and (form.limit or 0) <= (self.parameters.form.limit or 0):
+                self.parameters.shrink(form)
+            else:
+                self.parameters.adopt(form)
+        self.parameters.worked(request, form)
+        return reply
+
+    async def _other_form(
+        self, request: Request, messages: Messages, form: Form, refused: ServerFailure
+    ) -> tuple[Form, Reply] | None:
+        """The form in which the server answers a question that it has refused, and its reply; None if it answers in none.
+
+        Every change is an experiment: the question is asked once more as it was, then with one thing changed at a time (what the server
+        names comes first), then without all that may be left out; and what did not help is put back.
+        """
+        complaints: dict[Form, str] = {}
+
+        async def first_of(forms: Iterable[Form]) -> tuple[Form, Reply] | None:
+            for changed in forms:
+                if changed in complaints:
+                    continue
+                try:
+                    return changed, await self._once(request, messages, changed)
+                except ServerFailure as failure:
+                    if failure.kind in ("wait", "unreachable"):
+                        raise
+                    complaints[changed] = str(failure)
+            return None
+
+        answered = await first_of([form])
+        if (
+            answered is None and self._settled
+        ):  # what it takes is known, but the room for an answer depends on the question
+            answered = await first_of(self.parameters.limits(request, form))
+        if answered is not None or self._settled:
+            return answered
+        alternatives = self.parameters.alternatives
+        changed: Form | None = form
+        while answered is None and changed is not None:
+            before, forms = complaints[changed], alternatives(request, changed)
+            named = next((forms[name] for name in forms if is_named(name, before)), [])
+            earlier = len(complaints)
+            answered = await first_of(named)
+            # Where the server complains of something else then, the step has helped, and the next one goes on from there.
+            changed = next((other for other in [*complaints][earlier:] if complaints[other] != before), None)
+        if answered is None:
+            singles = (other for forms in alternatives(request, form).values() for other in forms)
+            answered = await first_of(singles) or await first_of(self.parameters.all_left_out(form))
+        if answered is None:
+            return None
+        complaints.pop(form)
+        best, reply = answered
+        for change in changes_back(best, form):
+            if (nearer := await first_of([change(best)])) is not None:
+                self._pay(reply)
+                best, reply = nearer
+        return best, reply
+
+    def _pay(self, reply: Reply) -> None:
+        """Count the tokens of a reply that answers no question of the run."""
+        self._paid = _sum_of(reply.usage, self._paid)
+
+    def _no_server(self) -> BadInput:
+        return BadInput(
+            f"--base-url {self.base_url}: no server can be reached: {self._trouble}. Start it (--wait-server SECONDS waits for it), or "
+            "check the address."
+        )
 
     def _answered(self) -> None:
         """The server has said something about a question."""
         self._failures, self._alive_at, self._trouble = 0, time.monotonic(), AWAITED
+        self._checked = self._lost = False
 
     def _settle(self) -> None:
         """The server answers, and what it takes is known: all may ask."""
         self._settled = True
         self._may_start.set()
+
+    @property
+    def _has_answered(self) -> bool:
+        return self._settled or self.worked is not None
+
+    @property
+    def _silent_since(self) -> float:
+        """When the server last answered, or was first asked."""
+        return max(self._began, self._alive_at)
 
     @property
     def _patience(self) -> float:
@@ -288,47 +402,82 @@ class OpenAIChat(Backend):
             "--method mc, gd or ff."
         )
 
-    async def _still_answers(self) -> bool:
-        """True if the server answers a question that was answered before, asked again."""
-        if self.worked is None:
-            return False
+    async def _still_answers(self, request: Request | None = None) -> bool:
+        """True if the server answers a question that was answered before, asked again, or else one of a few drawn ones, which are asked
+        as `request` is. All of them together have the time of one answer."""
         since = time.monotonic()
         async with self._alone:
             if self._alive_at > since:
                 return True  # it was answered while this check waited for another one
-            messages = await asyncio.to_thread(messages_of, self.worked, self.settings.max_image_side)
-            while True:
-                try:
-                    await self._once(messages, self.parameters.of(self.worked))
-                except ServerFailure as failure:
-                    if self.parameters.adjust(failure, self.worked, self.parameters.limit(self.worked)):
-                        continue
-                    return False
-                except Refusal:
-                    pass
-                self._answered()
-                self._settle()
-                return True
+            self._lost, example = True, self.worked or request
+            self._checks += FEW
+            numbers = range(self._checks - FEW, self._checks) if example else ()
+            drawn = [_simple(example, number, bool(example.images)) for number in numbers if example]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.timeout):
+                    for question in [self.worked, *drawn] if self.worked else drawn:
+                        if await self._is_answered(question):
+                            self._answered()
+                            self._checked = True
+                            self._settle()
+                            break
+            return not self._lost
+
+    async def _is_answered(self, request: Request) -> bool:
+        try:
+            messages = await asyncio.to_thread(messages_of, request, self.settings.max_image_side)
+            self._pay(await self._reply_to(request, messages))
+        except ServerFailure:
+            return False
+        except Refusal:
+            pass
+        return True
 
     def _gone(self) -> BadInput:
         """The one line about a server that answers nothing, or nothing any more."""
-        if self.worked is None:
-            return BadInput(f"{self.called}: the server answers no question: {self._trouble}")
+        kept = " Every answer so far is kept; run the same command again to resume." if self.worked else ""
+        if self._meaning:
+            return BadInput(f"{self.called}: {self._meaning}{kept}")
+        if self.worked is not None:
+            return BadInput(f"{self.called}: the server does not answer ({self._trouble}).{kept}")
         return BadInput(
-            f"{self.called}: the server does not answer ({self._trouble}). Every answer so far is kept; run the same command again to "
-            "resume."
+            f"{self.called}: the server answers no question: {self._trouble}. Its address is {self.base_url} (--base-url), which mostly "
+            "ends in /v1."
         )
 
-    async def _once(self, messages: Messages, sent: dict[str, Any]) -> Reply:
-        """Send one question. Raises Refusal or ServerFailure."""
-        return read_reply(await self._document(messages, sent), sent.get(self.parameters.limit_name))
+    async def _look_at_a_picture(self, request: Request) -> None:
+        """Ask about a drawn picture with and without it, and say where that changes neither the answer nor the tokens read: some servers
+        drop images in silence. Where tokens are not counted, or a question fails, nothing is concluded."""
+        replies = []
+        for image in (_drawn_picture(), None):
+            question = replace(_simple(request), prompt=LOOK, image=image)
+            try:
+                messages = await asyncio.to_thread(messages_of, question, None)
+                reply = await self._once(question, messages)
+            except (Refusal, ServerFailure):
+                return
+            self._pay(reply)
+            replies.append(reply)
+        shown, withheld = replies
+        if not (shown.usage and withheld.usage and withheld.usage[0] and shown.text.strip()):
+            return
+        if shown.usage[0] <= withheld.usage[0] and shown.text == withheld.text:
+            self.deviate(DROPS_IMAGES)
+            tqdm.write(f"{self.called}: {DROPS_IMAGES}", file=sys.stderr)
+
+    async def _once(self, request: Request, messages: Messages, form: Form | None = None) -> Reply:
+        """Send one question as questions are sent now, or in another form. Raises Refusal or ServerFailure."""
+        sent = self.parameters.of(request, form)
+        return read_reply(await self._document(messages, sent), sent.get((form or self.parameters.form).limit_name))
 
     async def _document(self, messages: Messages, sent: dict[str, Any]) -> Any:
         """The JSON of a reply. Raises Refusal or ServerFailure."""
         return await self._post("/chat/completions", {"model": self.name, **sent, "messages": messages})
 
     async def _post(self, url: str, body: dict[str, Any]) -> Any:
-        return await post(self._client, url, body, self._patience + self.settings.timeout)
+        # A server that has been silent for long is given the time of one answer.
+        left = self._silent_since + self._patience - time.monotonic()
+        return await post(self._client, url, body, max(left, 0.0) + self.settings.timeout)
 
     async def _told_from_reasoning(self, request: Request, reply: Reply) -> Reply:
         """The reply, its text as reasoning where the limit cut it and the model is known to reason: chat templates may open the reasoning,
@@ -348,9 +497,10 @@ class OpenAIChat(Backend):
         """True if the model reasons before the answer to a question that anyone can answer in a few words."""
         probe = _simple(request)
         try:
-            reply = await self._once(messages_of(probe, None), self.parameters.of(probe))
+            reply = await self._once(probe, messages_of(probe, None))
         except (Refusal, ServerFailure):
             return False
+        self._pay(reply)
         return reply.reasoning is not None
 
     def _look_for_reasoning(self, reply: Reply) -> None:
@@ -371,6 +521,8 @@ class OpenAIChat(Backend):
             reasoning=reply.reasoning,
             finish_reason=reply.finish_reason or ("length" if reply.unfinished else None),
         )
+        if reply.reasoning and not reply.text.strip() and response.finish_reason == "stop":
+            self.deviate(ONLY_REASONING)
         if not request.candidates:
             return response
         if not reply.alternatives:
@@ -399,9 +551,27 @@ class OpenAIChat(Backend):
         return {"server": host, **settled}
 
 
-def _simple(request: Request) -> Request:
-    """A question that any model can answer in a few words, asked as `request` is."""
-    return replace(request, prompt=PROBE, image=None, more_images=(), shots=(), candidates=(), max_tokens=PROBE_TOKENS)
+def _simple(request: Request, number: int = 1, shown: bool = False) -> Request:
+    """A question that any model can answer in a few words, asked as `request` is, perhaps with a drawn picture."""
+    image = _drawn_picture() if shown else None
+    changes = {"image": image, "more_images": (), "shots": (), "candidates": (), "max_tokens": PROBE_TOKENS}
+    return replace(request, prompt=PROBE.format(number), **changes)
+
+
+@lru_cache(maxsize=1)
+def _drawn_picture() -> bytes:
+    """A PNG with a number written into it."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    image = Image.new("RGB", (336, 168), "white")
+    ImageDraw.Draw(image).text((60, 40), DRAWN_NUMBER, fill="black", font=ImageFont.load_default(84))
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _sum_of(usage: tuple[int, int] | None, more: tuple[int, int]) -> tuple[int, int]:
+    return (usage[0] + more[0], usage[1] + more[1]) if usage else more
 
 
 def _in_background(work: Callable[[Callable[[Item], None]], Coroutine[Any, Any, None]]) -> Iterator[Item]:

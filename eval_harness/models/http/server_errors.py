@@ -1,30 +1,47 @@
-"""Classify errors of OpenAI-compatible servers: message, kind, and what to do about it.
+"""Classify errors of OpenAI-compatible servers: what kind they are of, and the line about them.
 
-See also: waiting (`openai_chat.py`), changing what is sent (`chat_parameters.py`).
+A status, a structured field and the failure of a connection decide; the sentences of a server only become part of the message. Whether
+an error is about one question or about the server is not read but tried (`openai_chat.py`), and so is which parameter a server does not
+take (`chat_parameters.py`).
 """
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import ssl
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
-Kind = Literal["again", "wait", "unreachable", "unreadable", "cut", "question", "fatal"]
+Kind = Literal["again", "wait", "unreachable", "unreadable", "question"]
 
-_FILTER = re.compile(r"content[_ -]?(filter|policy|management)|safety system|moderation|ResponsibleAI", re.IGNORECASE)
-_NO_CREDIT = re.compile(r"insufficient_quota|credit balance|billing|payment required|out of credit", re.IGNORECASE)
-_CUT = re.compile(
-    r"could not finish|(max_tokens|output limit|token limit|max_completion_tokens)\b.{0,40}\b(was|were|been) (reached|exceeded|hit)",
+_FILTER = re.compile(
+    r"content[ _-]?(?:filter|policy|management|violation)|moderat|sensitive|safety|responsible[ _-]?ai|inspection|guardrail|prohibited"
+    r"|blocklist|censor|toxic|recitation|refus|flagged|\bspii\b",
     re.IGNORECASE,
 )
-_TOO_LARGE = re.compile(r"request too large|too many tokens in|image.{0,40}too large", re.IGNORECASE)
-_NOT_TAKEN = re.compile(
-    r"support|unknown|unrecogni[sz]ed|unexpected|invalid|permitted|allowed|extra|deprecated|not (?:available|accept|valid|a )|forbidden|"
-    r"cannot|can't|must|only|illegal|unable",
-    re.IGNORECASE,
-)
+"""What providers write into a code, a type or a finish reason where a filter held something back."""
+_STRUCTURED = re.compile(r"code|type|status|(?:finish|block|stop)?_?reasons?", re.IGNORECASE)
+"""Fields of an error whose values are names, not sentences."""
+_STATUS_OF = {
+    429: re.compile(r"rate|throttl|too.?many|quota|exhausted", re.IGNORECASE),
+    503: re.compile(r"overload|unavailable|capacity", re.IGNORECASE),
+    504: re.compile(r"time.?out|deadline", re.IGNORECASE),
+    401: re.compile(r"auth|api.?key", re.IGNORECASE),
+    403: re.compile(r"permission|forbidden|denied", re.IGNORECASE),
+    404: re.compile(r"not.?found", re.IGNORECASE),
+    400: re.compile(r"invalid|bad.?request|unsupported|badrequest", re.IGNORECASE),
+}
+"""The status that the code or type of an error stands for, where a reply gives no number."""
+_MEANINGS = {
+    401: "the server refuses the key ({}). Check OPENAI_API_KEY.",
+    402: "the account has no credit left ({}).",
+    403: "the server refuses the key or the request ({}). Check OPENAI_API_KEY, and what the key may use.",
+    404: "the server knows no such model or address ({}). Check the name and --base-url, which mostly ends in /v1.",
+    407: "the server refuses the key ({}). Check OPENAI_API_KEY.",
+}
+_MEANINGS[405] = _MEANINGS[404]
 
 
 class Refusal(Exception):
@@ -35,14 +52,20 @@ class ServerFailure(Exception):
     """No answer came. `kind` says what to do:
 
     `wait` (busy, or no reply in time), `unreachable` (no connection): the server may answer later. `again` (it failed), `unreadable`
-    (something came that is no reply of a chat server): not after the client's own tries. `cut`: the output limit was reached before an
-    answer. `question`: this question gets no answer. `fatal`: no question will. `parameter`: the one of those sent that it does not take.
+    (something came that is no reply of a chat server): not after the client's own tries. `question`: it was refused as it was sent.
+    `status`: of HTTP, if any. `meaning`: the line about it where no other question is answered either.
     """
 
-    def __init__(self, words: str, kind: Kind = "again", parameter: str | None = None) -> None:
+    def __init__(self, words: str, kind: Kind = "again", status: int | None = None, meaning: str = "") -> None:
         super().__init__(words)
         self.kind: Kind = kind
-        self.parameter = parameter
+        self.status = status
+        self.meaning = meaning
+
+    @property
+    def may_be_a_parameter(self) -> bool:
+        """True if something beside the messages may be what the server does not take."""
+        return self.status in (400, 422)
 
 
 def failure_of(error: BaseException) -> ServerFailure:
@@ -53,71 +76,99 @@ def failure_of(error: BaseException) -> ServerFailure:
     causes = list(_causes(error))
     last = short(causes[-1])
 
-    def found(*types: type[BaseException]) -> bool:
+    def is_of(*types: type[BaseException]) -> bool:
         return any(isinstance(cause, types) for cause in causes)
 
-    if found(ssl.SSLError, aiohttp.ClientSSLError):
-        return ServerFailure(f"its certificate cannot be verified, or it does not speak https ({last})", "fatal")
-    if found(httpx2.ProxyError, aiohttp.ClientProxyConnectionError):
+    if is_of(ssl.SSLError, aiohttp.ClientSSLError):
+        meaning = f"its certificate cannot be verified, or it does not speak https ({last})"
+        return ServerFailure(meaning, meaning=meaning)
+    if is_of(httpx2.ProxyError, aiohttp.ClientProxyConnectionError):
         return ServerFailure(
             f"the proxy refuses the connection ({last}); check HTTPS_PROXY and NO_PROXY", "unreachable"
         )
-    if found(socket.gaierror, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+    if is_of(socket.gaierror, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
         return ServerFailure(f"no server answers there ({last})", "unreachable")
-    if found(TimeoutError):
+    if is_of(TimeoutError):
         return ServerFailure("no answer in time", "wait")
-    if found(httpx2.DecodingError):
+    if is_of(httpx2.DecodingError):
         return ServerFailure(last, "unreadable")
-    if found(ValueError):
-        return ServerFailure(f"it cannot be asked: {last}; check OPENAI_API_KEY and HTTPS_PROXY", "fatal")
+    if is_of(ValueError):
+        meaning = f"it cannot be asked: {last}; check OPENAI_API_KEY and HTTPS_PROXY"
+        return ServerFailure(meaning, meaning=meaning)
     return ServerFailure(f"the connection broke ({last})")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and what lies under it, the last cause last."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
-def failure_of_status(status: int, body: str, headers: Any, sent: Collection[str]) -> Refusal | ServerFailure:
-    """Classify an HTTP error by its status, body (in any form) and headers. `sent`: names of the request's parameters."""
-    said = f"HTTP {status}: {without_tags(body)}"
+def failure_of_status(status: int, body: str, headers: Any) -> Refusal | ServerFailure:
+    """Classify an HTTP error by its status and the structured fields of its body."""
+    words = f"HTTP {status}: {without_tags(body)}"
     if 300 <= status < 400:
-        there = short(headers.get("location", "an unnamed address"))
-        return ServerFailure(
-            f"it sends on to {there} (HTTP {status}): give the server's own address with --base-url", "fatal"
-        )
-    if status in (400, 403, 422, 451) and _FILTER.search(body):
-        return Refusal(said)
-    if status == 402 or (status in (400, 403, 429) and _NO_CREDIT.search(body)):
-        return ServerFailure(f"the account has no credit left ({said}). Every answer so far is kept.", "fatal")
-    if status in (401, 403, 407):
-        return ServerFailure(f"the server refuses the key ({said}). Check OPENAI_API_KEY.", "fatal")
-    if status in (404, 405):
-        return ServerFailure(
-            f"the server knows no such model or address ({said}). Check the name and --base-url, which mostly ends in /v1.",
-            "fatal",
-        )
-    if status == 413 or (status == 429 and _TOO_LARGE.search(body)):
-        return ServerFailure(said, "question")
+        address = short(headers.get("location", "an unnamed address"))
+        meaning = f"it sends on to {address} (HTTP {status}): give the server's own address with --base-url"
+        return ServerFailure(meaning, "question", status, meaning)
+    document = _document(body)
+    if status < 500 and status != 429 and any(map(is_filter, _names(document))):
+        return Refusal(words)
+    if status == 429 and "insufficient_quota" in _names(document):
+        return ServerFailure(words, "question", status, _MEANINGS[402].format(words))
     if status in (408, 409, 425, 429) or status >= 500:
-        return ServerFailure(said, "wait" if status in (408, 425, 429, 502, 503, 504, 529) else "again")
-    if _CUT.search(body):
-        return ServerFailure(said, "cut")
-    return ServerFailure(said, "question", _parameter(body, sent))
+        return ServerFailure(words, "wait" if status in (408, 425, 429, 502, 503, 504, 529) else "again", status)
+    return ServerFailure(words, "question", status, _MEANINGS.get(status, "").format(words))
 
 
-def _parameter(body: str, sent: Collection[str]) -> str | None:
-    """The request parameter that an error is about: the one in its `param` field, else the first that its message names."""
-    if named := re.search(r'"param":\s*"([^"]+)"', body):
-        return next((part for part in re.split(r"[.\[\]]", named[1]) if part in sent), None)
-    if not _NOT_TAKEN.search(body):
+def _document(body: str) -> Any:
+    """The JSON of a body; None for anything else."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
         return None
-    found = [
-        (match.start(), name) for name in sent if (match := re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", body))
-    ]
-    return min(found)[1] if found else None
+
+
+def _names(document: Any) -> list[str]:
+    """The values of all fields for names (codes, types, reasons), but no sentences."""
+    if isinstance(document, list):
+        return [name for part in document for name in _names(part)]
+    if not isinstance(document, dict):
+        return []
+    names = []
+    for field, value in document.items():
+        if _STRUCTURED.fullmatch(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", field)):
+            values = map(str, value if isinstance(value, list) else [value])
+            names += [name for name in values if " " not in name]
+        names += _names(value)
+    return names
+
+
+def is_filter(name: Any) -> bool:
+    """True if a code, type or reason is a filter's."""
+    return isinstance(name, str) and _FILTER.search(name) is not None
+
+
+def status_in(document: Any) -> int | None:
+    """The HTTP status of the error that a reply with status 200 holds: the one it names, else 500; None where it holds none.
+
+    An error stands in `error`, of the document or of its first choice, or the document calls itself one; a choice without a message, or
+    that ended in an error, is one.
+    """
+    if not isinstance(document, dict):
+        return None
+    choices = document.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    ended = str(choice.get("finish_reason")).casefold() == "error"
+    error = document.get("error") or choice.get("error") or (document if document.get("object") == "error" else None)
+    if not error and not ended and ("choices" not in document or isinstance(choice.get("message"), dict) or not choice):
+        return None
+    names = _names(error)
+    if any(map(is_filter, names)):
+        return 400
+    numbers = (int(name) for name in names if re.fullmatch("[45][0-9][0-9]", name))
+    meant = (status for status, words in _STATUS_OF.items() if any(map(words.search, names)))
+    return next(numbers, next(meant, 500))
 
 
 def without_tags(body: str) -> str:

@@ -68,13 +68,14 @@ def test_replies_that_never_come_do_not_hold_up_an_error(monkeypatch):
     monkeypatch.setattr(openai_chat, "LAST_REPLIES", 1.0)
 
     def answer(body):
-        if "Question 3?" in json.dumps(body):
+        if "Question 3?" in json.dumps(body) or withdrawn.is_set():
+            withdrawn.set()
             return 401, {"error": {"message": "withdrawn"}}
         if "Question 2?" in json.dumps(body):
             over.wait(250)
         return "A"
 
-    over, start, got = threading.Event(), time.monotonic(), []
+    over, withdrawn, start, got = threading.Event(), threading.Event(), time.monotonic(), []
     with ChaosServer(answer=answer) as server, pytest.raises(BadInput, match="refuses the key"):
         for response in model(server, timeout=250, in_flight=8).generate([request(i) for i in range(8)]):
             got.append(response.question_id)
