@@ -92,7 +92,7 @@ def cause(found: Nonresponse, result: Result) -> str:
 
     "28 of 28 answers were cut off at 8 tokens"; "27 of 28 answers say nothing: 20 were cut off at 8 tokens, 7 failed".
     """
-    limit = result.method.generation.get("max_tokens")
+    limit = result.environment.get("output_limit") or result.method.generation.get("max_tokens")
     if "recorded_file" in result.environment:  # the run's settings are not those that the answers were generated with
         limit = None
     at = f"at {limit:,} token{'s' * (limit != 1)}" if isinstance(limit, int) and limit > 0 else "by the output limit"

@@ -104,6 +104,8 @@ class Settings:
     """Seconds to wait for one answer of a server."""
     wait_server: float | None = None
     """Seconds to wait for a server that answers nothing; None: ten minutes, but not for one that cannot be connected to at all."""
+    no_look: bool = False
+    """True to ask a server no question about a drawn picture, which tells whether it drops images."""
     price: tuple[float, float] | None = None
     """Price of a million tokens in and out, for the cost in `environment`."""
     max_tokens: int | None = None

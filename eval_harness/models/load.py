@@ -145,7 +145,7 @@ def plug_in(made: Any, name: str, called: str, settings: Settings, told: Collect
 
 
 def load_plug_in(model: str, settings: Settings) -> Backend:
-    """The model that a user's own file defines: a class, or a function that returns an object, called with the settings.
+    """The model that a user's own file defines: a class, or a function that returns an object, called with the settings if it takes any.
 
     Raises BadInput if the file cannot be run, has no such name, or what it gives cannot generate.
     """
@@ -164,13 +164,21 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
         raise BadInput(f"--model {model}: {file} cannot be run ({type(error).__name__}: {error}).") from error
     if not hasattr(module, name):
         raise BadInput(f"--model {model}: {file} defines no {name}.")
+    maker = getattr(module, name)
     try:
-        made = getattr(module, name)(settings)
+        takes_settings = any(map(_takes_settings, inspect.signature(maker).parameters.values()))
+        made = maker(settings) if takes_settings else maker()
     except BadInput:
         raise
     except Exception as error:
         raise BadInput(f"--model {model}: {name} cannot be made ({type(error).__name__}: {error}).") from error
-    return plug_in(made, name, f"--model {model}", settings, told=OPTIONS)
+    return plug_in(made, name, f"--model {model}", settings, told=OPTIONS if takes_settings else ())
+
+
+def _takes_settings(parameter: inspect.Parameter) -> bool:
+    """True if a class or function is to be given the settings: by a parameter of that name, or one that has to be given."""
+    named = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    return parameter.name == "settings" or (named and parameter.default is parameter.empty)
 
 
 class _PlugIn:

@@ -28,6 +28,7 @@ NOT_IN_ANSWERS = (
     "cache",
     "in_flight",
     "name",
+    "no_look",
     "price",
     "send_to_provider",
     "timeout",

@@ -122,6 +122,9 @@ def run_model(
         float | None,
         SERVER(help="seconds to wait for a server that starts, is busy or has stopped answering (default: 600)"),
     ] = None,
+    no_look: Annotated[
+        bool, SERVER("--no-look", help="do not ask about a drawn picture, which tells whether the server drops images")
+    ] = False,
     send_to_provider: Annotated[
         bool,
         SERVER("--send-to-provider", help="permit sending a custom dataset to a server that is not on this machine"),

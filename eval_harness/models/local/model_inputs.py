@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from dataset_builders.errors import BadInput, first_line
+from dataset_builders.errors import BadInput, with_type
 from eval_harness.models.interface import Settings
 from eval_harness.models.option_tokens import continuation, next_token_forms
 from eval_harness.models.thinking import OutputReader, budget_tokens, opens_reasoning, template_switch
@@ -39,6 +39,14 @@ PLAIN_TEMPLATE = (
 )
 """A conversation as plain text: image markers, the prompt as it stands. With examples this is the Med-Flamingo form,
 `<image>prompt answer<|endofchunk|>...<image>prompt` (MediConfusion, appendix B.1)."""
+
+AS_TEXT = (
+    "{%- set flat = namespace(messages=[]) -%}{%- for message in messages -%}{%- set turn = namespace(text='') -%}"
+    "{%- for part in message.content -%}{%- set turn.text = turn.text ~ (part.text if part.type == 'text' else 'IMAGE') -%}{%- endfor -%}"
+    "{%- set flat.messages = flat.messages + [{'role': message.role, 'content': turn.text}] -%}{%- endfor -%}"
+    "{%- set messages = flat.messages -%}"
+)
+"""Before a template whose turns are texts: makes each turn one, with a marker for each image."""
 
 TOKEN_KINDS = ("token_type_ids", "mm_token_type_ids")
 """Tensors beside `input_ids` that say which tokens stand for an image; they are cut with the prompt."""
@@ -229,9 +237,8 @@ class Processing:
     def __init__(self, model_id: str, processor: Any, settings: Settings) -> None:
         """Raises BadInput if the template cannot do what the settings ask."""
         self.model_id = model_id
-        if settings.chat_template:
-            processor.chat_template = settings.chat_template
-        self.plain = not getattr(processor, "chat_template", None)
+        processor.chat_template = settings.chat_template or own_template(processor)
+        self.plain = not processor.chat_template
         self.inputs = InputMaker(processor, settings, self.plain)
         template = "plain text" if self.plain else str(processor.chat_template)
         self.template_hash = hashlib.sha256(template.encode()).hexdigest()[:16]
@@ -247,15 +254,16 @@ class Processing:
 
         Raises BadInput if the template cannot do what is asked, or cannot be rendered.
         """
-        import jinja2
-
         variables, render = self.inputs.template_variables, self.inputs.rendered_end
         try:
             variables |= template_switch(render, variables, settings.thinking)
             end = render(variables)
-        except jinja2.TemplateError as error:
+        except BadInput:
+            raise
+        except Exception as error:  # a template runs whatever it holds on whatever it is given
             raise BadInput(
-                f"--model {self.model_id}: its chat template cannot be used ({first_line(error)})."
+                f"--model {self.model_id}: its chat template cannot be used ({with_type(error)}). Give other --chat-template-kwargs, or "
+                "another template with --chat-template FILE."
             ) from None
         if isinstance(settings.thinking, int):
             self.budget = (settings.thinking, *budget_tokens(self.inputs.processor.tokenizer, template))
@@ -272,6 +280,29 @@ class Processing:
     def _tokenize(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
+
+
+def own_template(processor: Any) -> str | None:
+    """The chat template of a processor, else the one that only its tokenizer has; of several the one named `default`.
+
+    A tokenizer's may be made for turns that are text: it is then given each turn as one, with a marker for each image.
+    """
+    for owner in (processor, processor.tokenizer):
+        template = getattr(owner, "chat_template", None)
+        if isinstance(template, dict):
+            template = template.get("default") or next(iter(template.values()), None)
+        if template and owner is processor:
+            return str(template)
+    if not template:
+        return None
+    turn = [{"role": "user", "content": [{"type": "text", "text": "What is shown?"}]}]
+    try:
+        takes_parts = "'type'" not in processor.tokenizer.apply_chat_template(
+            turn, chat_template=template, tokenize=False
+        )
+    except Exception:  # a template may raise anything
+        takes_parts = False
+    return template if takes_parts else AS_TEXT.replace("IMAGE", getattr(processor, "image_token", "")) + template
 
 
 def output_limit(request: Request, own: int | None, settings: Settings) -> tuple[int, str | None]:

@@ -112,6 +112,8 @@ class Network:
             "max_new_tokens": max_tokens,
             "do_sample": False,
             "num_beams": 1,
+            "num_return_sequences": 1,
+            "return_dict_in_generate": False,
             "temperature": None,
             "top_p": None,
             "top_k": None,

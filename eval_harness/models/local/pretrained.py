@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
     Raises BadInput if either cannot be had as the settings say.
     """
     import torch
+    from transformers import GenerationConfig
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = getattr(torch, settings.dtype or ("bfloat16" if device == "cuda" else "float32"), None)
@@ -55,6 +57,9 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
             options["device_map"] = settings.device_map
         elif quantized or settings.quantization:
             options["device_map"] = {"": _own_device(device)}  # a quantized model is not moved once it is loaded
+        with suppress(OSError):  # it has none; one that asks for several answers is refused as it is
+            own = {"num_return_sequences": 1, "return_dict_in_generate": False}
+            options["generation_config"] = GenerationConfig.from_pretrained(model_id, **own)
         model, loading = _model(model_id, options)
         lacking = sorted(loading["missing_keys"])
         why_not = _unfit_checkpoint(model, config, loading)
