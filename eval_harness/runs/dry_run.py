@@ -34,6 +34,9 @@ CHARACTERS_PER_TOKEN = 4
 PIXELS_PER_TOKEN = 750
 """Roughly; servers say between 600 and 1,000 (patches of 28 x 28 pixels are 784)."""
 REASONING = f"a server's model that is seen to reason may write {THINKING_ROOM:,} tokens an answer, unless --max-tokens says otherwise"
+LOOK = (
+    "not counted: one drawn picture, asked about with and without it after the first answer (--no-look leaves it out)"
+)
 JUDGED = "not counted: what the judge is asked about answers that the rules cannot read, with `ff` about every one"
 
 
@@ -125,6 +128,8 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
         lines.append(str(size_of(each)))
     if may_reason(plan):
         lines.append(REASONING)
+    if hasattr(plan.backend, "look") and plan.shows_images and not config.settings.no_look:
+        lines.append(LOOK)
     if config.judge:
         lines.append(f"{JUDGED}: {config.judge}")
     return "\n".join(lines)

@@ -182,7 +182,7 @@ class OpenAIChat(Backend):
                 await asyncio.gather(reporting, *workers, return_exceptions=True)
             for worker in done:
                 worker.result()
-            if self._lost or (self._failures >= FEW and not self._checked and not await self._still_answers()):
+            if self._lost:
                 raise self._gone()
 
     async def _report(self) -> None:
@@ -253,14 +253,16 @@ class OpenAIChat(Backend):
 
         Raises BadInput if none is answered either.
         """
-        of_one_question = self._has_answered and not failure.meaning and failure.kind in ("again", "question")
-        if self._failures < GIVE_UP_AFTER and (of_one_question or (self._checked and not self._lost)):
+        quick = failure.kind in ("again", "question")
+        enough = (
+            FEW if quick else FEW - 1
+        )  # a server that has answered nothing yet may dislike the first questions alone
+        of_one_question = quick and self._has_answered and not failure.meaning
+        due = enough if self._lost else GIVE_UP_AFTER if self._checked else FEW if of_one_question else 1
+        if self._failures < due or await self._still_answers(request):
             return
-        if not await self._still_answers(request):
-            # A server that has answered nothing yet may dislike the first questions alone.
-            enough = FEW if failure.kind in ("again", "question") else FEW - 1
-            if self.worked is not None or self._failures >= enough:
-                raise self._gone()
+        if self.worked is not None or self._failures >= enough:
+            raise self._gone()
 
     async def _response_to(self, request: Request, messages: Messages) -> Response:
         """One question, asked in the form that the server takes. Raises ServerFailure, Refusal or BadInput."""
@@ -402,7 +404,7 @@ class OpenAIChat(Backend):
             "--method mc, gd or ff."
         )
 
-    async def _still_answers(self, request: Request | None = None) -> bool:
+    async def _still_answers(self, request: Request) -> bool:
         """True if the server answers a question that was answered before, asked again, or else one of a few drawn ones, which are asked
         as `request` is. All of them together have the time of one answer."""
         since = time.monotonic()
@@ -411,8 +413,8 @@ class OpenAIChat(Backend):
                 return True  # it was answered while this check waited for another one
             self._lost, example = True, self.worked or request
             self._checks += FEW
-            numbers = range(self._checks - FEW, self._checks) if example else ()
-            drawn = [_simple(example, number, bool(example.images)) for number in numbers if example]
+            numbers = range(self._checks - FEW, self._checks)
+            drawn = [_simple(example, number, bool(example.images)) for number in numbers]
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.settings.timeout):
                     for question in [self.worked, *drawn] if self.worked else drawn:

@@ -1,0 +1,163 @@
+"""Servers whose faults are drawn by behaviour (status, body, which questions, how often, with which parameter): words are drawn, too.
+
+Every question that such a server answers within the stated tries is answered, no other is, and every run ends.
+"""
+
+import hashlib
+import random
+import time
+
+import pytest
+
+from dataset_builders.errors import BadInput
+from eval_harness.models.http.openai_chat import OpenAIChat
+from eval_harness.models.interface import Settings
+from tests.chaos.server import ChaosServer, completion
+from tests.eval_harness.models.http.asking import request, text_of
+from tests.sampling import few
+
+WORDS = (
+    "content violates usage guidelines",
+    "billing: requests per minute exceeded",
+    "max_tokens is too large, temperature is not supported",
+    "Incorrect API key provided",
+    "the model does not exist",
+    "blocked by the safety system",
+    "maximum context length exceeded",
+    "",
+)
+PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 529)
+REFUSING = (400, 401, 402, 403, 404, 405, 413, 422, 451)
+FILTERS = (
+    "content_filter",
+    "content_policy_violation",
+    "data_inspection_failed",
+    "moderation_blocked",
+    "SensitiveContentDetected",
+)
+BODIES = (
+    lambda words, chance: {"error": {"message": words}},
+    lambda words, chance: {"error": words or "error"},
+    lambda words, chance: {"detail": words},
+    lambda words, chance: {"error": {"message": words, "param": "None", "type": "invalid_request_error"}},
+    lambda words, chance: {"error": {"message": words, "param": chance.choice(["messages", "model", "temperature"])}},
+    lambda words, chance: [{"error": {"message": words, "status": "INVALID_ARGUMENT"}}],
+)  # fmt: skip
+INSIDE_200 = (
+    lambda status, words: {"error": {"code": str(status), "message": words}},
+    lambda status, words: {"error": {"code": status, "message": words}, "choices": []},
+    lambda status, words: {"object": "error", "code": status, "message": words},
+)
+NO_ANSWERS = (
+    {"error": "overloaded"},
+    {"error": {"type": "server_error"}},
+    {"choices": [{"message": None, "finish_reason": "stop"}]},
+    completion("A", finish="error"),
+)
+KINDS = ("passing", "refusing", "filter", "parameter", "limit", "dead", "withdrawn")
+
+
+class Drawn:
+    """A server with faults of one kind. `concerns`: the questions that it fails on."""
+
+    def __init__(self, kind, seed):
+        self.kind, self.chance = kind, random.Random(f"{kind} {seed}")
+        self.words, self.body = self.chance.choice(WORDS), self.chance.choice(BODIES)
+        self.status = self.chance.choice(PASSING if kind == "passing" else REFUSING)
+        self.inside = self.chance.random() < 0.4
+        self.share, self.times = self.chance.choice([64, 128, 255]), self.chance.randint(1, 4)
+        self.first = self.chance.choice([0, 10]) if kind in ("refusing", "filter") else 0
+        self.sampled = self.chance.random() < 0.5
+        self.parameters = self.chance.sample(
+            ["temperature", "max_tokens"] + ["seed"] * self.sampled, self.chance.choice([1, 1, 2])
+        )
+        self.bound = self.chance.choice([2000, 3000, 9000, 16000])
+        self.after = self.chance.randint(1, 9)
+        self.answered, self.asked = 0, {}
+
+    def concerns(self, text):
+        if text in {f"Question {number}?" for number in range(self.first)}:
+            return True
+        return text.startswith("Question") and hashlib.sha256(f"{self.words}{text}".encode()).digest()[0] < min(
+            self.share, 200
+        )
+
+    def error(self, status):
+        if self.inside and self.kind == "passing" and self.chance.random() < 0.5:
+            return 200, self.chance.choice(NO_ANSWERS)
+        if self.inside:
+            return 200, self.chance.choice(INSIDE_200)(status, self.words)
+        return status, self.body(self.words, self.chance)
+
+    def fault(self, body, text):
+        asked = self.asked[text] = self.asked.get(text, 0) + 1
+        limit = body.get("max_tokens") or body.get("max_completion_tokens") or 0
+        match self.kind:
+            case "passing":
+                return self.error(self.status) if self.concerns(text) and asked <= self.times else None
+            case "refusing":
+                return self.error(self.status) if self.concerns(text) else None
+            case "filter":
+                code = {"error": {"message": self.words, "code": self.chance.choice(FILTERS)}}
+                return (self.chance.choice([400, 403, 422, 451]), code) if self.concerns(text) else None
+            case "parameter":
+                return (
+                    self.error(self.chance.choice([400, 422]))
+                    if any(name in body for name in self.parameters)
+                    else None
+                )
+            case "limit":
+                if limit > self.bound:
+                    return self.error(400)
+                return None if limit > 900 else (200, completion("", finish="length"))
+            case "dead":
+                return self.error(self.status)
+            case "withdrawn":
+                return self.error(self.status) if self.answered >= self.after else None
+
+    def __call__(self, body):
+        text = text_of(body)
+        if (fault := self.fault(body, text)) is not None:
+            return fault
+        self.answered += 1
+        return "A"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(OpenAIChat, "first_wait", 0.01)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", few(range(40), 2))
+def test_what_a_server_answers_is_answered_and_every_run_ends(kind, seed):
+    drawn = Drawn(kind, seed)
+    questions = [request(number, temperature=0.7 * drawn.sampled, max_tokens=512) for number in range(24)]
+    start, line, responses = time.monotonic(), "", []
+    with ChaosServer(answer=drawn) as server:
+        backend = OpenAIChat(
+            "m", Settings(base_url=server.url, in_flight=drawn.chance.choice([1, 4]), timeout=20.0, wait_server=1.0)
+        )
+        try:
+            responses.extend(backend.generate(questions))
+        except BadInput as error:
+            line = str(error)
+    assert time.monotonic() - start < 120 and "\n" not in line
+    if kind in ("dead", "withdrawn"):
+        assert line and server.asked.total() < 300
+        assert sum(response.status == "answered" for response in responses) >= (
+            drawn.after - 1 if kind == "withdrawn" else 0
+        )
+        return
+    assert not line
+    statuses = {response.question_id: response.status for response in responses}
+    spared = {"refusing": "failed", "filter": "refused"}.get(kind, "answered")
+    expected = {each.question_id: spared if drawn.concerns(each.prompt) else "answered" for each in questions}
+    assert statuses == expected
+    if kind == "parameter":  # only what it does not take is left out
+        sent = server.bodies[-1]
+        assert {"temperature", *["seed"] * drawn.sampled} - set(sent) == {*drawn.parameters} - {"max_tokens"}
+        assert ("max_completion_tokens" in sent) == ("max_tokens" in drawn.parameters)
+    if kind in ("refusing", "parameter"):
+        tokens = sum(response.usage[0] for response in responses if response.usage)
+        assert tokens == 10 * drawn.answered, "every reply is in the cost"
