@@ -53,8 +53,10 @@ UNSURE = (
     r"|(?:less|least) (?:likely|probable|plausible|consistent|compatible|appropriate|typical|suspicious)|depends|unclear|could|might|may"
     r"|cannot|unknown|nicht|pas|kein\w*|eliminated?|excluded?|discard(?:ed)?|reject(?:ed)?|avoid|decoy|weakest|falsch\w*)\b|[不没非错])"
 )
-SURE = re.compile(rf"(?:{UNSURE}.)*+", re.DOTALL)
-"""Words before a line with an option that neither deny nor doubt it."""
+DENIES = re.compile(
+    r"\b(?:not|nor|neither|never|wrong|incorrect|false|except|least|unlikely|exclud\w+|eliminat\w+|reject\w+|ruled out)\b"
+)
+"""Before a line that is an option."""
 RATED = (
     r"(?:(?!(?:final|correct|selected)\s*[:=–-])(?:very|final|corrected|correct|best|right|only|likely"
     r"|likeliest|probable"
@@ -306,8 +308,6 @@ IF_WILL = re.compile(
     rf"\W*(?:[^,;]{{1,80}},\s+)?if\s+(?!i\b|we\b)[^,;]{{3,100}},\s+{SUBJECT}\s*(?:will|would)\s+(?:{ADVERB})*$"
 )
 """Before an option that is a verb: what happens if something else does."""
-FRAME = re.compile(rf"{SEES}|{OPENING}{RATED}{CUE}{TO_LINK}")
-"""The same, or that an answer follows, before whatever words."""
 IS = re.compile(rf"{OPENING}{SUBJECT}(?:is|are|must be|would be)\s+{GAP}$|(?:(?![不没非错])[^.,;:])*[是为]\s*$")
 IS_LABELLED = re.compile(
     rf"(?![^;\n]*\b{NOT_CHOSEN}\b)"

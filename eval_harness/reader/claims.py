@@ -14,7 +14,7 @@ from typing import Literal
 
 from eval_harness.reader import claim_forms as forms
 from eval_harness.reader.letters import position
-from eval_harness.reader.mentions import MOST, Mention, PlainResponse
+from eval_harness.reader.mentions import Mention, PlainResponse
 from eval_harness.reader.options import COMMON, EVERYDAY, words_of
 
 Kind = Literal["answer statement", "statement", "verdict", "leading option", "last line", "option seen"]
@@ -46,12 +46,19 @@ def claims(said: PlainResponse) -> Iterator[OptionClaim]:
         if kind is not None:
             if kind == "last line" and not before.rstrip(forms.ITEM).endswith(":"):
                 before = said.before(mention.start)
+            if kind == "last line" and _denies(before):
+                continue
             supposed = forms.HYPOTHETICAL.search(before, _turn(before)) and not forms.IF_WILL.match(before)
             if said.is_asked(mention) or supposed or _is_example(said, mention):
                 continue
             unclear = (mention.crossed and not said.options.lone) or -2 in mention.options or mention.either
             unclear |= (len(mention.options) > 1 or _and_another(said, at)) and not said.multiple
             yield OptionClaim(kind, mention.start, () if unclear else mention.options)
+
+
+def _denies(before: str) -> bool:
+    """True if the last clause before a line that is an option denies what follows ("What can be excluded:")."""
+    return forms.DENIES.search(re.split(r"[,;]|\bbut\b", before)[-1]) is not None
 
 
 _LABELLED_LINE = re.compile(r"(?:^|\n)\W*(?:option )?([A-Z])[).:]+\s*([^\n]+)", re.IGNORECASE)
@@ -65,7 +72,7 @@ def labelled_line(said: PlainResponse) -> Iterator[OptionClaim]:
     for line in lines:
         before = said.lead(line.start(1))
         exact = place >= 0 and words_of(line[2]).words == said.options.words[place]
-        if exact and forms.SURE.fullmatch(before) and not forms.HYPOTHETICAL.search(before, _turn(before)):
+        if exact and not _denies(before) and not forms.HYPOTHETICAL.search(before, _turn(before)):
             yield OptionClaim("statement", line.start(1), (place,))
 
 
@@ -250,9 +257,9 @@ def _leads(said: PlainResponse, at: int, tail: str) -> bool:
     if mention.letter:
         if not mention.text and re.match(r"\.\s[a-z]", said.text[mention.end :]):
             return False  # "E. coli"
-        beside = said.text[mention.end : min(mention.end + 70, said.line_end(mention.end))]
-        if not mention.text and (told := said.options.told_by(beside)) is not None and said.options.begins(beside):
-            return told in mention.options  # "B: right ventricle", where this is what A says
+        beside = words_of(said.text[mention.end : said.line_end(mention.end)]).words
+        if not mention.text and said.options.begin_with(beside, mention.options):
+            return False  # "B: right ventricle", where this is how A begins
         following = said.mentions[at + 1] if at + 1 < len(said.mentions) else None
         if said.multiple or following is None or not (following.letter and following.text and mention.text):
             return True
@@ -331,26 +338,3 @@ def _repeats_noun(tail: str, before: str) -> bool:
     """True if a sentence ends with a noun that its subject has ("the leaf with most veins is the hastate leaf")."""
     noun = re.match(r"[\"')]*\s+([a-z]{3,})[\"')]*\s*(?:$|[.,!;\n])", tail)
     return noun is not None and re.search(rf"\b{noun[1]}\b", before) is not None
-
-
-_RELATIVE = re.compile(r"\b(?:which|that|who)\b")
-_BRACKETS = re.compile(r"\([^()]*\)")
-
-
-def told(said: PlainResponse) -> set[int | None]:
-    """The options that a response says to be seen, or names as the answer, by other words than their names: in what follows the frame of a
-    sentence up to a relative clause, else in all of it, else in all such sentences together."""
-    short, start = len(said.text) <= 60, 0
-    whole = short and said.options.begins(said.text) and not forms.CONTRAST.search(said.lowered)
-    phrases = [said.lowered] if whole else []
-    for stop in () if said.options.clauses else (*said.sentence_ends[:MOST], len(said.text)):
-        sentence = said.lowered[start : min(stop, start + 400)]
-        start = stop
-        clauses = () if sentence.rstrip().endswith("?") else forms.CLAUSE.finditer(sentence)
-        for frame in filter(None, (forms.FRAME.match(sentence, clause.end()) for clause in clauses)):
-            if not forms.HYPOTHETICAL.search(sentence, 0, frame.end()):
-                phrases.append(forms.CONTRAST.split(_BRACKETS.sub("", sentence[frame.end() :]))[0])
-    for parts in ([_RELATIVE.split(phrase)[0] for phrase in phrases], phrases, [" ".join(phrases)]):
-        if found := {said.options.told_by(part, short) for part in parts} - {None}:
-            return found | said.options.named_apart(said.words.words)
-    return set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -308,95 +308,18 @@ class OptionTexts:
             return Named(option, first, last)
         return None
 
-    @cached_property
-    def _stems(self) -> tuple[frozenset[str], ...]:
-        return tuple(_stems(words) for words in self.words)
-
-    @cached_property
-    def _heads(self) -> tuple[frozenset[str], ...]:
-        """The words of each option up to a comma or bracket."""
-        return tuple(_stems(words_of(_ASIDE.split(text)[0]).words) for text in self.plain)
-
-    @cached_property
-    def _own(self) -> tuple[frozenset[str], ...]:
-        """The words of each head that no other option has."""
-        others = (self._stems[:place] + self._stems[place + 1 :] for place in range(self.count))
-        return tuple(head.difference(*other) for head, other in zip(self._heads, others, strict=True))
-
-    def _apart(self, place: int, said: frozenset[str]) -> bool:
-        """True if every word is said that only this option has, and more than "large" or "left", or its whole head."""
-        own = self._own[place]
-        return bool(own) and own <= said and (not own <= _VAGUE or self._heads[place] <= said)
-
-    def named_apart(self, words: Iterable[str]) -> set[int]:
-        """The options of which words say what no other option has."""
-        said = _stems(words)
-        return {place for place in range(self.count) if self._apart(place, said)}
-
-    def begins(self, text: str) -> bool:
-        """True if the first word of a text that says something is one of an option."""
-        said = (word for word in words_of(text).words if word not in STOP and word not in _FILLERS)
-        first = _stems(itertools.islice(said, 1))
-        return any(first <= stems for stems in self._stems)
-
-    def told_by(self, phrase: str, short: bool = True) -> int | None:
-        """The one option that a phrase tells in other words than its name: with every word that only this option has ("fractured hip" for
-        "hip fracture"), or, where the response is `short`, with nothing but words of it ("thyroid" for "thyroid gland")."""
-        said = _stems(words_of(phrase.lower()).words)
-        place = max(range(self.count), key=lambda at: len(said & self._stems[at]))
-        stems = self._stems[place]
-        if (
-            place in self.numeric
-            or (said ^ stems) & _HEDGES
-            or not {word for word in said if word in _SIDES or _is_letter(word)} <= stems
-        ):
-            return None
-        for other in (*self._stems[:place], *self._stems[place + 1 :]):
-            unsaid = other - stems
-            if len(said & other) >= len(said & stems) or (unsaid and 2 * len(said & unsaid) >= len(unsaid)):
-                return None
-        nothing_else = said - _FILLERS <= stems
-        own = self._own[place]
-        if (own and own <= said and nothing_else) or (place not in self.clauses and self._apart(place, said)):
-            return place
-        if not short:
-            return None
-        words = self.words[place]
-        head = _stems(words[next((at for at, word in enumerate(words) if word in _HEAD_ENDS), len(words)) - 1 :][:1])
-        has_head = head <= said | _GENERIC or all(head <= each for each in self._stems)
-        return place if nothing_else and has_head and _VAGUE.isdisjoint(stems - said) else None
+    def begin_with(self, words: tuple[str, ...], but: Sequence[int]) -> bool:
+        """True if options other than `but` begin with these words, of which there are several, and those do not."""
+        beginning = {place for place, own in enumerate(self.words) if own[: len(words)] == words}
+        return len(words) > 1 and bool(beginning) and beginning.isdisjoint(but)
 
 
-def _stems(words: Iterable[str]) -> frozenset[str]:
-    return frozenset(_ENDING.sub("", word) for word in words) - STOP
-
-
-_ENDING = re.compile(r"(?<=\w{4})(?:e|ed|ing)$")
-_ASIDE = re.compile(r"[,;(]")
-STOP = vocabulary("the a an of in on at to and with for by from is are be as it its this that into")
-_FILLERS = vocabulary("most likely probably")
 NOT_THERE = vocabulary(
     "suspected potential treated resolved healed excluded presumed feared suggested denied considered drained supposed so-called "
     "different hypothetical adjacent contralateral unrelated separate differential alternative near similar absent negative normal "
     "equivocal previous simulated repaired removed cured missed expected imaginary apparent"
 )
 """What says of a finding that it is not there, or not this one."""
-_HEDGES = _stems(
-    NOT_THERE
-    | vocabulary(
-        "no not non without none or if unless may might could can would should usually typically often commonly possible history past "
-        "known like pseudo unlikely wrong incorrect question mimic risk after find metastas"
-    )
-)
-"""What in a phrase makes it tell nothing, unless the option says so."""
-_HEAD_ENDS = vocabulary("of in on at to with for by from and extending within involving without")
-_GENERIC = vocabulary("gland organ region area view side sign image scan")
-_VAGUE = _stems(
-    vocabulary(
-        "normal abnormal healthy absent negative positive early late benign malignant left right upper lower above large small"
-    )
-)
-"""Words that may not be missing: "kidney" does not name "normal kidney"; nor do they name an option by themselves."""
 
 
 def _is_letter(word: str) -> bool:

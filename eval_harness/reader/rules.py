@@ -16,7 +16,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from eval_harness.reader import yes_no
 from eval_harness.reader.claim_forms import CORRECTION
-from eval_harness.reader.claims import OptionClaim, claims, labelled_line, told
+from eval_harness.reader.claims import OptionClaim, claims, labelled_line
 from eval_harness.reader.declining import CAVEAT, cannot_know, declines, undecided
 from eval_harness.reader.letters import whole_letters
 from eval_harness.reader.mentions import PlainResponse
@@ -57,7 +57,6 @@ RULES = (
     Rule("undecided", "declining", "it does not know whether yes or no", "It is unclear."),
     Rule("denial", "implied", "it begins with a denial", "There is no nodule."),
     Rule("option seen", "implied", "sentences that say that an option's text is seen", "The image shows a rib fracture."),
-    Rule("words of one option", "implied", "a few words that only one option has, and nothing else", "Fracture of a rib"),
 )  # fmt: skip
 """Every rule, in the order in which they decide. `name` is stored in `answers.parquet` (column `rule`)."""
 _OUTRIGHT = ("answer statement", "leading option", "last line")
@@ -338,14 +337,7 @@ def _declining_place(texts: OptionTexts) -> int | None:
 def _implied(said: PlainResponse, seen: list[OptionClaim]) -> Reading | None:
     if said.options.yes_no:
         return Reading((said.options.yes_no.index("no"),), "answered", "denial") if yes_no.denies(said.text) else None
-    if seen:
-        return _agreed(seen, said.multiple)
-    options = said.options
-    named = any(mention.options != (-1,) for mention in said.mentions)
-    if named or said.multiple or options.numeric or options.common or said.text.endswith("?"):
-        return None
-    place, *others = told(said) or (None,)
-    return None if place is None or others else Reading((place,), "answered", "words of one option")
+    return _agreed(seen, said.multiple)
 
 
 def official(choice: tuple[int, ...], rule: str) -> Reading:
