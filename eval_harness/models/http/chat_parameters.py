@@ -36,7 +36,7 @@ LEFT_OUT = {
 
 
 @dataclass(frozen=True)
-class Form:
+class RequestForm:
     """How requests are sent: the name of the output limit, the limit where that is another than the request's, and what is left out (of
     `top_logprobs` the most alternatives, of `max_tokens` any limit)."""
 
@@ -44,7 +44,7 @@ class Form:
     limit: int | None = None
     left_out: frozenset[str] = frozenset()
 
-    def without(self, *names: str) -> Form:
+    def without(self, *names: str) -> RequestForm:
         """The same without further parameters."""
         return replace(self, left_out=self.left_out.union(names))
 
@@ -55,14 +55,14 @@ class Parameters:
     def __init__(self, model: str, base_url: str | None, settings: Settings, deviate: Callable[[str], None]) -> None:
         self.model = model
         self.settings = settings
-        self.form = Form()
+        self.form = RequestForm()
         """As requests are sent now."""
         self._deviate = deviate
         self._why_larger: str | None = None
         self._larger_works = self._gave_room = False
         self._thinking = thinking_form(base_url, settings.thinking) if settings.thinking is not None else {}
 
-    def of(self, request: Request, form: Form | None = None) -> dict[str, Any]:
+    def of(self, request: Request, form: RequestForm | None = None) -> dict[str, Any]:
         """The parameters of one request, as they are sent now or in another `form`."""
         form = form or self.form
         sent: dict[str, Any] = {form.limit_name: self.limit(request, form), "temperature": request.temperature}
@@ -92,11 +92,11 @@ class Parameters:
             sent["chat_template_kwargs"] = sent.get("chat_template_kwargs", {}) | self.settings.chat_template_kwargs
         return sent
 
-    def limit(self, request: Request, form: Form | None = None) -> int:
+    def limit(self, request: Request, form: RequestForm | None = None) -> int:
         """The output tokens that a request is allowed."""
         return max(_own_limit(request), (form or self.form).limit or 0)
 
-    def limits(self, request: Request, form: Form) -> Iterator[Form]:
+    def limits(self, request: Request, form: RequestForm) -> Iterator[RequestForm]:
         """The forms with another output limit, where a request was refused: a larger one that the harness chose is halved and then taken
         back; one that is the request's own is made larger, unless it is the user's."""
         own, limit = _own_limit(request), self.limit(request, form)
@@ -108,7 +108,7 @@ class Parameters:
             larger = (LEAST_LIMIT,) if request.candidates else (LEAST_LIMIT, THINKING_ROOM)
             yield from (replace(form, limit=limit) for limit in larger if limit > own)
 
-    def alternatives(self, request: Request, form: Form) -> dict[str, list[Form]]:
+    def alternatives(self, request: Request, form: RequestForm) -> dict[str, list[RequestForm]]:
         """The forms to try where the server refuses a request, by the parameter that they change, one at a time."""
         other_name = replace(form, limit_name=LIMIT_NAMES[1])
         names = ("temperature", "seed", "top_logprobs", *self._of_user, "logprobs")
@@ -117,12 +117,12 @@ class Parameters:
         sent = self.of(request, form)
         return {name: changed for name, changed in forms.items() if name in sent}
 
-    def all_left_out(self, form: Form) -> list[Form]:
+    def all_left_out(self, form: RequestForm) -> list[RequestForm]:
         """The forms without everything that may be left out: first with the other name of the output limit, then without any."""
         bare = replace(form, limit_name=LIMIT_NAMES[1]).without("temperature", "seed", "top_logprobs")
         return [bare, bare.without("max_tokens")]
 
-    def adopt(self, form: Form) -> None:
+    def adopt(self, form: RequestForm) -> None:
         """Send requests in another form from now on, and say what could not be set.
 
         Raises BadInput if what is left out is what the user asked for, or what the method needs.
@@ -140,7 +140,7 @@ class Parameters:
             self._why_larger, self._larger_works = "the server answers only with a larger output limit", False
         self.form = form
 
-    def shrink(self, form: Form) -> None:
+    def shrink(self, form: RequestForm) -> None:
         """Send no larger limit than that of `form`, unless a larger one is known to work."""
         if self.form.limit and not self._larger_works:
             self.form = replace(self.form, limit=min(form.limit, self.form.limit) if form.limit else None)
@@ -163,7 +163,7 @@ class Parameters:
             self.form = replace(self.form, limit=THINKING_ROOM)
         return limit < self.limit(request)
 
-    def worked(self, request: Request, form: Form) -> None:
+    def worked(self, request: Request, form: RequestForm) -> None:
         """A request in this form got a reply: say with how many output tokens, where these are more than its own."""
         limit = self.limit(request, form)
         if limit > request.max_tokens and self._why_larger and not self._larger_works and not request.candidates:
@@ -185,10 +185,10 @@ def _own_limit(request: Request) -> int:
     return 1 if request.candidates else request.max_tokens
 
 
-def changes_back(form: Form, to: Form) -> Iterator[Callable[[Form], Form]]:
+def changes_back(form: RequestForm, to: RequestForm) -> Iterator[Callable[[RequestForm], RequestForm]]:
     """What brings a form nearer to another one, one parameter at a time."""
 
-    def put_back(name: str) -> Callable[[Form], Form]:
+    def put_back(name: str) -> Callable[[RequestForm], RequestForm]:
         return lambda changed: replace(changed, left_out=changed.left_out - {name})
 
     yield from map(put_back, sorted(form.left_out - to.left_out))

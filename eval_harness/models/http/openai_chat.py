@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.http.chat_messages import messages_of
-from eval_harness.models.http.chat_parameters import Form, Parameters, changes_back, is_named
+from eval_harness.models.http.chat_parameters import RequestForm, Parameters, changes_back, is_named
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
 from eval_harness.models.http.client import AZURE, PROVIDER, address_of, open_client, post
 from eval_harness.models.http.server_errors import Refusal, ServerFailure, without_key
@@ -254,15 +254,15 @@ class OpenAIChat(Backend):
         Raises BadInput if none is answered either.
         """
         quick = failure.kind in ("again", "question")
-        enough = (
-            FEW if quick else FEW - 1
-        )  # a server that has answered nothing yet may dislike the first questions alone
+        # A server that has answered nothing yet may dislike the first questions alone.
+        enough = FEW if quick else FEW - 1
         of_one_question = quick and self._has_answered and not failure.meaning
         due = enough if self._lost else GIVE_UP_AFTER if self._checked else FEW if of_one_question else 1
         if self._failures < due or await self._still_answers(request):
             return
         if self.worked is not None or self._failures >= enough:
             raise self._gone()
+        self._lost = not quick or bool(failure.meaning)  # else a few more questions may tell
 
     async def _response_to(self, request: Request, messages: Messages) -> Response:
         """One question, asked in the form that the server takes. Raises ServerFailure, Refusal or BadInput."""
@@ -299,16 +299,16 @@ class OpenAIChat(Backend):
         return reply
 
     async def _other_form(
-        self, request: Request, messages: Messages, form: Form, refused: ServerFailure
-    ) -> tuple[Form, Reply] | None:
+        self, request: Request, messages: Messages, form: RequestForm, refused: ServerFailure
+    ) -> tuple[RequestForm, Reply] | None:
         """The form in which the server answers a question that it has refused, and its reply; None if it answers in none.
 
         Every change is an experiment: the question is asked once more as it was, then with one thing changed at a time (what the server
         names comes first), then without all that may be left out; and what did not help is put back.
         """
-        complaints: dict[Form, str] = {}
+        complaints: dict[RequestForm, str] = {}
 
-        async def first_of(forms: Iterable[Form]) -> tuple[Form, Reply] | None:
+        async def first_of(forms: Iterable[RequestForm]) -> tuple[RequestForm, Reply] | None:
             for changed in forms:
                 if changed in complaints:
                     continue
@@ -321,14 +321,13 @@ class OpenAIChat(Backend):
             return None
 
         answered = await first_of([form])
-        if (
-            answered is None and self._settled
-        ):  # what it takes is known, but the room for an answer depends on the question
+        if answered is None and self._settled:
+            # What it takes is known, but the room for an answer depends on the question.
             answered = await first_of(self.parameters.limits(request, form))
         if answered is not None or self._settled:
             return answered
         alternatives = self.parameters.alternatives
-        changed: Form | None = form
+        changed: RequestForm | None = form
         while answered is None and changed is not None:
             before, forms = complaints[changed], alternatives(request, changed)
             named = next((forms[name] for name in forms if is_named(name, before)), [])
@@ -411,7 +410,7 @@ class OpenAIChat(Backend):
         async with self._alone:
             if self._alive_at > since:
                 return True  # it was answered while this check waited for another one
-            self._lost, example = True, self.worked or request
+            example = self.worked or request
             self._checks += FEW
             numbers = range(self._checks - FEW, self._checks)
             drawn = [_simple(example, number, bool(example.images)) for number in numbers]
@@ -422,8 +421,8 @@ class OpenAIChat(Backend):
                             self._answered()
                             self._checked = True
                             self._settle()
-                            break
-            return not self._lost
+                            return True
+            return False
 
     async def _is_answered(self, request: Request) -> bool:
         try:
@@ -467,7 +466,7 @@ class OpenAIChat(Backend):
             self.deviate(DROPS_IMAGES)
             tqdm.write(f"{self.called}: {DROPS_IMAGES}", file=sys.stderr)
 
-    async def _once(self, request: Request, messages: Messages, form: Form | None = None) -> Reply:
+    async def _once(self, request: Request, messages: Messages, form: RequestForm | None = None) -> Reply:
         """Send one question as questions are sent now, or in another form. Raises Refusal or ServerFailure."""
         sent = self.parameters.of(request, form)
         return read_reply(await self._document(messages, sent), sent.get((form or self.parameters.form).limit_name))

@@ -56,7 +56,10 @@ def texts(folder):
 )
 def test_http_gives_the_texts_of_this_process(tiny, server, tmp_path, benchmark, form):
     build(benchmark, out=tmp_path / "data")
-    sides = {"local": (str(tiny), Settings()), "http": (f"openai:{tiny}", Settings(base_url=server, in_flight=4))}
+    sides = {
+        "local": (str(tiny), Settings()),
+        "http": (f"openai:{tiny}", Settings(base_url=server, in_flight=4, no_look=True)),
+    }
     for name, (model, settings) in sides.items():
         options = {"form": form, "max_tokens": 8, "limit": 6, "settings": settings}
         evaluate(EvalConfig(benchmark, model, data=str(tmp_path / "data"), out=tmp_path / name, **options))

@@ -20,7 +20,7 @@ def data(phantoms):
 
 
 def asked(data, folder, server, **changes):
-    settings = Settings(base_url=server.url, timeout=60, price=(1.0, 10.0), **changes.pop("settings", {}))
+    settings = Settings(base_url=server.url, timeout=60, price=(1.0, 10.0), no_look=True, **changes.pop("settings", {}))
     values = {"benchmark": "mediconfusion", "model": "openai:m", "data": str(data), "limit": 8}
     return EvalConfig(**(values | {"cache": folder / "cache", "settings": settings} | changes))
 

@@ -161,7 +161,7 @@ def test_a_judge_reads_free_form_answers_and_is_asked_once(workdir, tmp_path):
             method="ff",
             judge="openai:j",
             out=tmp_path / "run",
-            settings=Settings(base_url=server.url),
+            settings=Settings(base_url=server.url, no_look=True),
         )
         result, _ = evaluate(wish)
         asked = sum(server.asked.values())

@@ -64,7 +64,7 @@ def judged(data, tmp_path):
     answers = write_lines(tmp_path / "a.jsonl", words)
     config = EvalConfig(
         "mediconfusion", f"recorded:{answers}", str(data), method="ff", judge="openai:judge", name="Judged",
-        out=tmp_path / "run", settings=Settings(base_url=server.url),
+        out=tmp_path / "run", settings=Settings(base_url=server.url, no_look=True),
     )  # fmt: skip
     evaluate(config)
     server.http.shutdown()

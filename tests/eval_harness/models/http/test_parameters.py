@@ -80,9 +80,12 @@ def test_what_the_user_asked_for_is_never_left_out_in_silence():
 def test_a_word_of_the_question_is_no_parameter():
     """A complaint about something else that happens to name one."""
     message = "Invalid image: the body temperature chart could not be read"
-    with ChaosServer(answer=lambda body: (400, {"error": {"message": message, "param": "messages"}})) as server:
-        with pytest.raises(BadInput, match="body temperature chart"):
-            list(model(server).generate([request(i) for i in range(5)]))
+    complaint = {"error": {"message": message, "param": "messages"}}
+    with (
+        ChaosServer(answer=lambda body: (400, complaint)) as server,
+        pytest.raises(BadInput, match="body temperature chart"),
+    ):
+        list(model(server).generate([request(i) for i in range(5)]))
 
 
 def test_could_not_finish_fails_that_question_and_no_other():
