@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.http.chat_messages import messages_of
-from eval_harness.models.http.chat_parameters import RequestForm, Parameters, changes_back, is_named
+from eval_harness.models.http.chat_parameters import Parameters, RequestForm, changes_back, is_named
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
 from eval_harness.models.http.client import AZURE, PROVIDER, address_of, open_client, post
 from eval_harness.models.http.server_errors import Refusal, ServerFailure, without_key
