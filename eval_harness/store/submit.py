@@ -186,7 +186,13 @@ def _examined_answers(path: Path, dataset: Dataset, model: str, kind: str | None
         raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(KINDS)}, or leave it out.")
     go_on_within(_file_limits(path, dataset))
     read = read_predictions(path, dataset.questions)
-    limits_for(len(dataset.questions), read.samples)
+    most = limits_for(len(dataset.questions), read.samples).unpacked
+    size = sum(len(str(value)) for row in read.rows for value in row.values())
+    if size > most:  # before a table is made of them, whose limits speak of a file that nobody gave
+        raise BadInput(
+            f"{path}: its answers hold {size / 1e6:,.0f} MB of text, and a store takes {most / 1e6:,.0f} MB of {len(read.rows):,} answers. "
+            "Leave out what is no answer, such as the prompt or the reasoning."
+        )
     said = dataset.benchmark(dataset.questions, dataset.partial)
     run = RunRecord(
         run_id="another-harness",
