@@ -162,12 +162,15 @@ def _check_sizes(repo: str, revision: str) -> None:
 
     def tree() -> dict[str, int]:
         entries = connect().list_repo_tree(repo, recursive=True, revision=revision, repo_type="dataset")
-        return {entry.path: entry.size for entry in entries if isinstance(entry, RepoFile)}
+        files = [entry for entry in entries if isinstance(entry, RepoFile)]
+        # Of a data file in LFS the Hub knows the digest; one in git is fetched for it.
+        in_git = [file for file in files if file.path.endswith(".parquet") and file.lfs is None]
+        return {file.path: file.size for file in [*in_git, *files] if file in in_git or file.path.startswith(fetched)}
 
+    fetched = ("README.md", "manifest.json", "questions_text/")
     with hub_errors(repo, "read the dataset"):
         sizes = with_retries(tree)
-    fetched = ("README.md", "manifest.json", "questions_text/")
-    size = sum(size for path, size in sizes.items() if path.startswith(fetched))
+    size = sum(sizes.values())
     if size > MAX_DATASET:
         raise BadInput(f"the dataset {repo} is too large to be read ({size:,} bytes of text)")
     if not any(path.startswith("questions_text/") for path in sizes):

@@ -228,6 +228,11 @@ def build_and_publish(ward):
     for name, family in FORMATS.items():
         ward.run(f"curate withdraw {name} --group {withdrawn}")
         ward.run(f"build {family} --as {name} --source {name} --out after/{name}")
+    assert ward.run(f"curate id {withdrawn} clean clean-set").count("g-") == 2
+    ward.run(f"curate withdraw clean --group {withdrawn}")
+    table = pd.read_csv(ward.folder / "clean" / "table.csv")
+    assert table["group"].nunique() == len(ward.people) - 1
+    assert {path.name for path in (ward.folder / "clean" / "images").iterdir()} <= set(table["image"])
     ward.run("diff data/probe-set after/probe-set")
     ward.run(f"curate withdraw gmai-set --group {withdrawn}")
     ward.run("curate gmai given/sources.yaml --out gmai-set")
