@@ -75,7 +75,7 @@ class _UniqueKeys(yaml.SafeLoader):
     """YAML in which a key that a map names twice is an error, as in `read_json`."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         if twice := [key for key in keys if keys.count(key) > 1]:
             raise yaml.YAMLError(f"{clip(twice[0])} occurs twice in one map: keep one of them")
         return super().construct_mapping(node, deep)
