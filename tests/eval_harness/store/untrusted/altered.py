@@ -34,9 +34,10 @@ def altered(content: bytes, rng: random.Random, start: int = 0) -> bytes:
 
 
 def accepted(sent: Sent, dataset, seeds: range) -> list[bytes]:
-    """The different answers.parquet that are kept of so many that were altered in their footers."""
-    start, kept = footer_of(sent.answers), {}
+    """The different answers.parquet that are kept of so many that were altered: in their footers, one in ten anywhere."""
+    kept = {}
     for seed in seeds:
+        start = 0 if seed % 10 == 0 else footer_of(sent.answers)
         try:
             found = examine(
                 Sent(sent.run, altered(sent.answers, random.Random(seed), start)), lambda benchmark: dataset
