@@ -81,7 +81,7 @@ class ImageFacts:
     def notes(self) -> list[str]:
         """A sentence on each trait that images have."""
         return [
-            f"{len(names)} of {len(self.facts)} images are {trait} ({', '.join(names[:3])}{' ...' * (len(names) > 3)})."
+            f"{len(names)} of {len(self.facts)} images {trait} ({', '.join(names[:3])}{' ...' * (len(names) > 3)})."
             for trait, names in self.traits.items()
         ]
 

@@ -61,11 +61,11 @@ def picture_of(data: bytes, whites: Mapping[str, int] | None = None) -> ShownPic
     with whole(data) as image:
         is_deep, is_clear = image.mode.startswith(("I", "F")), image.has_transparency_data
         traits = {
-            "of several frames, of which the first is shown": getattr(image, "is_animated", False),
+            "have several frames, of which the first is shown": getattr(image, "is_animated", False),
             # Asked before the picture is loaded: a TIFF is turned then.
-            "turned as their EXIF orientation says": image.getexif().get(ORIENTATION, 1) in range(2, 9),
-            "of floating-point greys, brought to 8 bits": image.mode == "F",
-            "of more than 8 bits, brought to 8": is_deep and image.mode != "F",
+            "are turned as their EXIF orientation says": image.getexif().get(ORIENTATION, 1) in range(2, 9),
+            "have floating-point greys, brought to 8 bits": image.mode == "F",
+            "have greys of more than 8 bits, brought to 8": is_deep and image.mode != "F",
         }
         white = _white(image, data, whites or {}) if is_deep else 0
         pixels = ImageOps.exif_transpose(image)
@@ -74,14 +74,14 @@ def picture_of(data: bytes, whites: Mapping[str, int] | None = None) -> ShownPic
             pixels = Image.fromarray(255 - levels if is_inverted(image) else levels)
         elif is_clear:
             layer = pixels.convert("RGBA")
-            traits["transparent, shown on white"] = layer.getextrema()[3][0] < 255
+            traits["are transparent, shown on white"] = layer.getextrema()[3][0] < 255
             pixels = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
         pixels = pixels if pixels.mode == "L" else pixels.convert("RGB")
         pixels.info = {}  # a colour profile would be saved with it
         # A PNG of 16 bits a colour is decoded to 8 here, by others otherwise.
         is_plain = data[24] <= 8 if image.format == "PNG" else image.format == "JPEG" and image.mode in ("L", "RGB")
         file = data if is_plain and not any(traits.values()) else None
-        traits[f"with fewer than {FEW} grey levels in use"] = sum(map(bool, pixels.convert("L").histogram())) < FEW
+        traits[f"have fewer than {FEW} grey levels in use"] = sum(map(bool, pixels.convert("L").histogram())) < FEW
     return ShownPicture(pixels, tuple(name for name, is_met in traits.items() if is_met), file)
 
 

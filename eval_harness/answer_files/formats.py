@@ -21,8 +21,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.files import temporary_folder
 from eval_harness.answer_files import inspect_log, lmms_samples, paper_outputs, tables
-from eval_harness.answer_files.harness_answers import letters_of
-from eval_harness.answer_files.predictions import Predictions, read_predictions
+from eval_harness.answer_files.predictions import Predictions, letters_of, read_predictions
 from eval_harness.answer_files.untrusted import ProblemList, Record
 
 _READERS: tuple[ModuleType, ...] = (inspect_log, lmms_samples, tables, paper_outputs)

@@ -15,7 +15,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.extras import require
 from dataset_builders.fingerprints import fingerprint_of
-from eval_harness.answer_files.harness_answers import Described
+from eval_harness.answer_files.predictions import Described
 from eval_harness.answer_files.untrusted import ProblemList
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from eval_harness.answer_files.harness_answers import record_of
+from eval_harness.answer_files.predictions import record_of
 from eval_harness.answer_files.untrusted import ProblemList, json_lines
 
 IDS = "medprobe_answer"

@@ -18,7 +18,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.extras import require
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_files.harness_answers import record_of
+from eval_harness.answer_files.predictions import record_of
 from eval_harness.answer_files.untrusted import COLUMNS, ProblemList, listed
 
 LETTER = re.compile(r"\W*(?:(?:the )?answer(?: is)?\b)?\W*([A-J])\b\W*(.*?)\W*", re.DOTALL)

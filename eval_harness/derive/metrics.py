@@ -75,7 +75,7 @@ def headline(result: Result) -> Score | NoScore:
     if score is not None and score.value is not None:
         return score
     if score is not None and score.nonresponse is not None:
-        return NoScore(f"{cause(score.nonresponse, result)}; {remedy(score.nonresponse)}", score.nonresponse)
+        return NoScore(f"{cause(score.nonresponse, result)}; {remedy(score.nonresponse, result)}", score.nonresponse)
     return NoScore(f"no question counts towards {metric}, or the answer key is hidden")
 
 
@@ -122,6 +122,9 @@ _REMEDIES = {
 }
 
 
-def remedy(found: Nonresponse) -> str:
+def remedy(found: Nonresponse, result: Result) -> str:
     """A remedy for each reason that applies."""
-    return "; ".join(said for reason, said in _REMEDIES.items() if getattr(found, reason))
+    elsewhere = "have these answered again where the file comes from"
+    recorded = {"truncated": elsewhere, "failed": elsewhere} if "recorded_file" in result.environment else {}
+    words = [words for reason, words in (_REMEDIES | recorded).items() if getattr(found, reason)]
+    return "; ".join(dict.fromkeys(words))

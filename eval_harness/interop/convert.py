@@ -13,7 +13,7 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from eval_harness.answer_files import inspect_log
 from eval_harness.answer_files.formats import as_plain_file, reader_for
-from eval_harness.answer_files.harness_answers import Described
+from eval_harness.answer_files.predictions import Described
 from eval_harness.records.selection import select_questions
 from eval_harness.store.checks import Published
 from eval_harness.store.scan import is_hub_store

@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 
 from dataset_builders.files import replace_file
-from eval_harness.answer_files.harness_answers import record_of
 from eval_harness.answer_files.lmms_samples import IDS
+from eval_harness.answer_files.predictions import record_of
 from eval_harness.benchmarks import spec
 from eval_harness.interop.harness_file import (
     images_of,

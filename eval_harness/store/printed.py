@@ -243,7 +243,7 @@ def failure_lines(folder: Path, result: Result) -> list[str]:
     lost = Nonresponse(responses=sum(result.statuses.values()), **counts)
     lines = []
     if not isinstance(headline(result), NoScore):  # else the first line says it
-        lines.append(f"{cause(lost, result)}, counted as wrong; {remedy(lost)}")
+        lines.append(f"{cause(lost, result)}, counted as wrong; {remedy(lost, result)}")
     journal = folder / "answers.jsonl"
     records = read_journal(journal, _key, "an answer. Restore the file") if journal.exists() else []
     latest = {_key(record): record for record in records}  # a later line of a question replaces an earlier one

@@ -11,25 +11,11 @@ from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import model, picture, request
 
 
-def test_images_are_sent_as_they_are_where_servers_can_read_them():
-    cases = [
-        (picture("RGB", "JPEG"), "image/jpeg", None),
-        (picture("RGB", "PNG"), "image/png", None),
-        (picture("I;16", "PNG", colour=40000), "image/png", None),
-        (picture("RGB", "TIFF"), "image/png", None),
-        (picture("RGB", "JPEG", size=(400, 100)), "image/png", 50),
-    ]
-    for image, kind, side in cases:
-        with ChaosServer() as server:
-            list(model(server, max_image_side=side).generate([request(image=image)]))
-            url = server.bodies[0]["messages"][0]["content"][0]["image_url"]["url"]
-        head, _, data = url.partition(",")
-        assert head == f"data:{kind};base64"
-        sent = Image.open(io.BytesIO(base64.b64decode(data)))
-        assert max(sent.size) <= (side or 400)
-        assert sent.mode in ("L", "RGB")
-        if (kind, side) == ("image/jpeg", None):
-            assert base64.b64decode(data) == image
+def test_an_image_that_is_too_large_is_shrunk():
+    with ChaosServer() as server:
+        list(model(server, max_image_side=50).generate([request(image=picture("RGB", "JPEG", size=(400, 100)))]))
+    head, _, data = server.bodies[0]["messages"][0]["content"][0]["image_url"]["url"].partition(",")
+    assert head == "data:image/png;base64" and max(Image.open(io.BytesIO(base64.b64decode(data))).size) == 50
 
 
 @pytest.mark.parametrize("image_first", [True, False])
