@@ -81,7 +81,8 @@ def picture_of(data: bytes, whites: Mapping[str, int] | None = None) -> ShownPic
         # A PNG of 16 bits a colour is decoded to 8 here, by others otherwise.
         is_plain = data[24] <= 8 if image.format == "PNG" else image.format == "JPEG" and image.mode in ("L", "RGB")
         file = data if is_plain and not any(traits.values()) else None
-        traits[f"have fewer than {FEW} grey levels in use"] = sum(map(bool, pixels.convert("L").histogram())) < FEW
+        if whites is not None:  # a build, which says so
+            traits[f"have fewer than {FEW} grey levels in use"] = sum(map(bool, pixels.convert("L").histogram())) < FEW
     return ShownPicture(pixels, tuple(name for name, is_met in traits.items() if is_met), file)
 
 
