@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -34,13 +35,13 @@ def model_digest(model: str, settings: Settings) -> str | None:
     return _short(" ".join(digests).encode())
 
 
-def code_digest(made: Any) -> str | None:
-    """The digest of the code of an object's class: its source file, or what its methods do where it has none, as in a notebook."""
-    try:
-        return _short(Path(inspect.getfile(type(made))).read_bytes())
-    except (OSError, TypeError):
-        functions = [value for value in vars(type(made)).values() if hasattr(value, "__code__")]
-        return _short("\n".join(part for function in functions for part in _parts(function.__code__)).encode())
+def code_digest(made: Any) -> str:
+    """The digest of the code of an object's class: what its methods do, and its source file; a notebook's has none."""
+    functions = [value for value in vars(type(made)).values() if hasattr(value, "__code__")]
+    code = "\n".join(part for function in functions for part in _parts(function.__code__)).encode()
+    with suppress(OSError, TypeError):
+        code += Path(inspect.getfile(type(made))).read_bytes()
+    return _short(code)
 
 
 def folder_digest(folder: Path) -> str:

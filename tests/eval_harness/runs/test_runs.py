@@ -1,15 +1,20 @@
 """The run folder: a journal that survives a killed process, and the lock on it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
+from dataset_builders.hub.repository import open_repository
+from eval_harness.models.contents import code_digest, folder_digest
 from eval_harness.records.request import Response
 from eval_harness.records.run import read_run
+from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.folder import AnswerJournal, make_run_folder
+from eval_harness.runs.runner import evaluate
 
 TEXT = st.text(max_size=40)
 
@@ -56,3 +61,56 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
     (tmp_path / "run.json").write_text('{"run_id": 3}')
     with pytest.raises(BadInput, match="not a run file"):
         read_run(tmp_path)
+
+
+PLUG_IN = """
+class M:
+    def __init__(self, settings=None):
+        pass
+
+    def generate(self, requests):
+        return ["{}" for _ in requests]
+"""
+
+
+def recorded_lines(letter, data):
+    ids = open_repository(data).questions("test")["question_id"]
+    return "".join(json.dumps({"question_id": name, "response": letter}) + "\n" for name in ids)
+
+
+@pytest.mark.parametrize(
+    ("argument", "content"),
+    [("recorded:{}/m", recorded_lines), ("{}/m.py:M", lambda letter, data: PLUG_IN.format(letter))],
+)
+def test_a_run_is_not_continued_by_a_model_that_has_changed(phantoms, tmp_path, capsys, argument, content):
+    data, file = phantoms / "mediconfusion", tmp_path / ("m.py" if ".py" in argument else "m")
+    config = EvalConfig("mediconfusion", argument.format(tmp_path), data=str(data), out=tmp_path / "run")
+    file.write_text(content("A", data))
+    before, _ = evaluate(config)
+    assert "already there" not in capsys.readouterr().err
+    again, _ = evaluate(config)
+    assert again.scores == before.scores and "28 of 28 answers were already there" in capsys.readouterr().err
+    file.write_text(content("B", data))
+    with pytest.raises(BadInput, match="code or weights have changed"):
+        evaluate(config)
+    other, _ = evaluate(replace(config, out=tmp_path / "other"))
+    assert other.scores["share_B"].value == 100
+
+
+def test_the_digest_of_a_folder_and_of_a_class_follows_from_their_content(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    digests = []
+    for weights in ("one", "two", "one", "one, longer"):
+        (folder / "model.safetensors").write_text(weights)
+        digests += [folder_digest(folder)] * (folder_digest(folder) == folder_digest(folder))
+    assert digests[0] == digests[2] and len(set(digests)) == 3
+
+    def made(text):  # as in a notebook: there is no file of its source
+        names = {"__name__": "__main__"}
+        exec(text, names)
+        return names["M"]()
+
+    first, moved, other = (code_digest(made(text)) for text in (PLUG_IN, "\n\n" + PLUG_IN, PLUG_IN.format("B")))
+    assert first == moved != other
