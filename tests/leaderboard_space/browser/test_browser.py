@@ -116,7 +116,7 @@ def test_the_tree_works_by_keyboard_with_three_states_and_search(chromium: Any, 
         tree.locator(f'input[data-key=\'["organ","chest","{branch}"]\']').press("Space")
         eventually(lambda: chest.evaluate("one => one.checked ? 'all' : one.indeterminate ? 'some' : 'none'"), state)
         chosen = ("organ", "chest", branch) if state == "some" else ("organ", "chest")
-        eventually(lambda chosen=chosen: shown(page, "probmed"), expected(store, "probmed", "abnormality", chosen))
+        eventually(lambda chosen=chosen: shown(page, "probmed"), expected(store, "probmed", "overall", chosen))
         page.locator("#mp-probmed input[data-key]:focus").wait_for()
     area.get_by_role("searchbox", name="Search labels").fill("MRI")
     eventually(tree.locator(".label").all_inner_texts, ["brain", "MRI"])
