@@ -1,0 +1,43 @@
+"""How many honest and dishonest submissions wait for a person, by kind: the table in `docs/submitting.md`.
+
+    python -m benchmarks.submissions.flag_rates [RUNS_PER_KIND]
+
+The kinds are those of the tests (`tests/eval_harness/store/checks/test_lies.py`), on stores with six results of other accounts.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+from dataset_builders.build import build
+from eval_harness.store import examine
+from tests.eval_harness.store.checks import test_lies as lies
+
+
+def main(runs: int = 6) -> None:
+    """Print a row per kind: what it is, and how many of how many were flagged or refused."""
+    examine.is_released = lambda repo, revision: (repo, revision) == (lies.REPO, lies.RELEASED)  # type: ignore[assignment]
+    with tempfile.TemporaryDirectory() as folder:
+        worlds = []
+        for family in lies.FAMILIES:
+            build(family, out=Path(folder) / family, text_only=True)
+            worlds.append(lies.world_of(Path(folder) / family, Path(folder) / f"{family}-store"))
+        for title, kinds in (("dishonest", [*lies.KINDS, *lies.UNSURE]), ("honest", dict.fromkeys(lies.HONEST))):
+            print(f"| {title} | wait or are refused |\n|---|---|")
+            total = caught = 0
+            for kind in kinds:
+                found = [
+                    bool(worlds[number % 3].caught(attempt))
+                    for number in range(runs)
+                    for attempt in kind(worlds[number % 3], random.Random(f"{kind.__name__} {number}"))
+                ]
+                total, caught = total + len(found), caught + sum(found)
+                print(f"| {str(kind.__doc__).splitlines()[0]} | {sum(found)} of {len(found)} |", flush=True)
+            print(f"| all | {caught} of {total} |\n")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
