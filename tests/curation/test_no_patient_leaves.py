@@ -176,6 +176,7 @@ def deidentify(ward, served):
     assert report["files"] == {"dicom": 4, "images": 25} and sum(report["not_taken"].values()) == 4
     assert report["text"]["decisions"] == {"mask": 1, "keep": 1, "drop": 1} and report["text"]["undecided"] == 0
     assert report["groups"] == len(ward.people)
+    assert "clean: g-" in ward.run(f"curate id {ward.people[1].number} clean")
     ward.ask("curate captions clean/table.csv --out facts.csv --tries 1")
     ward.run("curate probe clean/table.csv --images clean/images --out clean-set")
 
@@ -241,7 +242,7 @@ def build_and_publish(ward):
         ward.run(f"{command} data/probe-set --out {command}")
 
 
-def evaluate(ward):
+def evaluate(ward, hub):
     for name in FORMATS:
         server = f"--model openai:stand-in --base-url {ward.address} --cache replies"
         ward.run(f"eval {name} --data data/{name} {server} --out runs/{name}{' --arms' if name == 'probe-set' else ''}")
@@ -264,8 +265,10 @@ def evaluate(ward):
     ward.run("compare runs/probe-set runs/probe-set")
     for number, name in enumerate(("probe-set", "halt-set"), 1):
         assert f"discussions/{number}" in ward.run(f"submit runs/{name} --to ORG/results")
-    commit = re.search(r"--commit (\w+)", ward.run("verify ORG/results@1 --data data/probe-set"))
-    ward.run(f"accept ORG/results@1 --data data/probe-set --commit {commit[1]}")
+    proposed = (
+        HfApi(endpoint=hub, token=CURATOR).repo_info("ORG/results", repo_type="dataset", revision="refs/pr/1").sha
+    )
+    ward.run(f"accept ORG/results@1 --data data/probe-set --commit {proposed}")
     ward.run("refuse ORG/results@2 --reason 'no patient agreed to it'")
     ward.run("withdraw store --reason 'asked to' --account ada", result)
 
@@ -296,7 +299,7 @@ def test_no_patient_leaves_by_any_command(models, tmp_path, local_hub, monkeypat
         mine(ward, served, models)
         make_sets(ward, served)
         build_and_publish(ward)
-        evaluate(ward)
+        evaluate(ward, local_hub.endpoint)
     commands = listed(typer.main.get_command(command_line.app))
     ran = {command for command in commands for line in ward.typed if line.startswith(f"{command} ")}
     assert commands - ran == CANNOT.keys()
