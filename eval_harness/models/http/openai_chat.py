@@ -555,8 +555,8 @@ class OpenAIChat(Backend):
 def _simple(request: Request, number: int = 1, shown: bool = False) -> Request:
     """A question that any model can answer in a few words, asked as `request` is, perhaps with a drawn picture."""
     image = _drawn_picture() if shown else None
-    changes = {"image": image, "more_images": (), "shots": (), "candidates": (), "max_tokens": PROBE_TOKENS}
-    return replace(request, prompt=PROBE.format(number), **changes)
+    asked = replace(request, prompt=PROBE.format(number), max_tokens=PROBE_TOKENS, candidates=())
+    return replace(asked, image=image, more_images=(), shots=())
 
 
 @lru_cache(maxsize=1)

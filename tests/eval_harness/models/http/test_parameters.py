@@ -140,3 +140,38 @@ def test_an_output_limit_is_brought_into_what_the_server_takes():
 )
 def test_known_hosts_are_told_to_reason_in_their_own_words(host, thinking, sent):
     assert thinking_form(host, thinking) == sent
+
+
+def test_a_least_output_limit_ends_neither_gd_nor_a_protocol_of_one_token():
+    def least(body):
+        scored = {"A": -0.1, "B": -2.0} if body.get("logprobs") else None
+        return (
+            (400, {"error": "minimum 16"})
+            if (body.get("max_tokens") or body.get("max_completion_tokens")) < 16
+            else (200, completion("A", alternatives=scored))
+        )
+
+    with ChaosServer(answer=least) as server:
+        scoring, generating = model(server), model(server)
+        assert [reply.text for reply in scoring.score([request(i, candidates=("A", "B")) for i in range(3)])] == [
+            "A"
+        ] * 3
+        assert [reply.text for reply in generating.generate([request(i, max_tokens=1) for i in range(3)])] == ["A"] * 3
+    assert not scoring.deviations and "16 output tokens were allowed instead of 1" in generating.deviations[0]
+
+
+@pytest.mark.parametrize(("drops", "counts"), [(True, True), (True, False), (False, True)])
+def test_a_server_that_drops_images_is_told_where_tokens_are_counted(drops, counts):
+    def answer(body):
+        shown = "image_url" in json.dumps(body) and not drops
+        document = completion("4817" if shown else "I see none.")
+        document["usage"] = {"prompt_tokens": 10 + 90 * shown, "completion_tokens": 2} if counts else None
+        return 200, document
+
+    with ChaosServer(answer=answer) as server:
+        backend = model(server)
+        backend.look = True
+        found = list(backend.generate([request(i) for i in range(4)]))
+    assert any("drop images" in words for words in backend.deviations) == (drops and counts)
+    assert len(server.bodies) == 6
+    assert not counts or sum(reply.usage[1] for reply in found) == 2 * 6, "it is in the cost"
