@@ -125,6 +125,6 @@ _REMEDIES = {
 def remedy(found: Nonresponse, result: Result) -> str:
     """A remedy for each reason that applies."""
     elsewhere = "have these answered again where the file comes from"
-    recorded = {"truncated": elsewhere, "failed": elsewhere} if "recorded_file" in result.environment else {}
+    recorded = {"failed": elsewhere} if "recorded_file" in result.environment else {}
     words = [words for reason, words in (_REMEDIES | recorded).items() if getattr(found, reason)]
     return "; ".join(dict.fromkeys(words))
