@@ -141,7 +141,7 @@ def _selection(found: Comparison) -> str:
         return gone if query.dropped else ""
     names = " and ".join(selection_name(query.branches))
     slots = {SLOTS[at]: entry.key for at, entry in enumerate(found.chosen)}
-    every = compare_address(found.section, found.metric, **slots)
+    every = compare_address(found.section, found.metric, (), **slots)
     return (
         f"{gone if query.dropped else ''}"
         f'<p class="sub">Only questions on {prose(names, 300)}. <a class="link" href="{every}">All questions</a></p>'

@@ -212,12 +212,12 @@ def standings(
     rows = one_per_model(rows) if shown == ONE else rows
     rows = [replace(row, group="no score") if _says_nothing(row) else row for row in rows]
     ordered: list[Row] = []
-    pairs = []
+    pairs: list[tuple[dict[str, int], Floats]] = []
     for group in GROUPS:
         part = [row for row in rows if row.group == group]
         if group in WITH_RANKS and info.higher_is_better is not None:  # no end is the better one: no ranks
-            part, *tested = _ranked(part, units, outcomes, higher, info.unit == "count")
-            pairs.append(tuple(tested))
+            part, position, corrected = _ranked(part, units, outcomes, higher, info.unit == "count")
+            pairs.append((position, corrected))
         ordered += sorted(part, key=lambda row: _order(row, higher))
     selected = int(mask.sum()) if mask is not None else section.questions
     return Standings(metric, ordered, hidden, selected, shown == ONE, pairs)
