@@ -68,7 +68,10 @@ QUESTIONS: dict[str, tuple[list[Callable[[Page], Any]], str]] = {
         find("ophthalmology disease diagnosis"),
         r"The paper reports Ophthalmology and Disease Diagnosis separately",
     ),
-    "a model's weakest spot": (find("gpt-4o"), r"GPT-4o beats guessing on .*Weakest: “abdomen MRI” in ProbMed, condition 21.4%"),
+    "a model's weakest spot": (
+        find("gpt-4o"),
+        r"GPT-4o beats guessing on .*Weakest: “abdomen MRI” in ProbMed, condition 21.4%",
+    ),
     "GPT-4o against LLaVA-Med": (
         [lambda page: tab(page, "Compare").click(), name_model("first", "GPT-4o"), name_model("second", "LLaVA-Med")],
         r"GPT-4o is significantly better than LLaVA-Med by [\d.]+ points",
