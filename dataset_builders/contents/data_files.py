@@ -94,11 +94,16 @@ def with_entries(card: str, entries: list[dict[str, Any]], where: object) -> str
     Raises BadInput for a card whose YAML cannot be read.
     """
     head, body = _front_matter(card, where)
-    others = [entry for entry in _configs(head) if not _is_ours(entry, entries)]
-    if head.get("configs") == entries + others:
+    stated = {"configs": entries + _of_others(head.get("configs"), entries)}
+    # What `push_to_hub` once noted of our configs may describe other columns, and nothing would load.
+    info = _of_others(head.get("dataset_info"), entries)
+    if info:
+        stated["dataset_info"] = info
+    kept = {key: value for key, value in head.items() if key != "dataset_info"}
+    if head == kept | stated:
         return card
-    stated = yaml.safe_dump(head | {"configs": entries + others}, sort_keys=False, allow_unicode=True, width=1000)
-    return f"---\n{stated}---\n{body}"
+    text = yaml.safe_dump(kept | stated, sort_keys=False, allow_unicode=True, width=1000)
+    return f"---\n{text}---\n{body}"
 
 
 def check_entries(card: str, entries: list[dict[str, Any]], where: object, remedy: str) -> None:
@@ -116,6 +121,12 @@ def check_entries(card: str, entries: list[dict[str, Any]], where: object, remed
             f"{where}: states other files of {', '.join(differ)} than are there (changed or damaged since), so that load_dataset may "
             f"give the rows of another build. {remedy}"
         )
+
+
+def _of_others(listed: Any, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The entries of a list in a card (or its only one) that speak of configs of others."""
+    entries_there = listed if isinstance(listed, list) else [listed]
+    return [entry for entry in entries_there if isinstance(entry, dict) and not _is_ours(entry, entries)]
 
 
 def _is_ours(entry: Mapping[str, Any], entries: list[dict[str, Any]]) -> bool:

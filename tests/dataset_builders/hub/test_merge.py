@@ -74,7 +74,11 @@ def test_what_others_edited_on_the_hub_stays(publishable, local_hub, monkeypatch
     options = {"repo_id": "ORG/probmed", "repo_type": "dataset"}
     publish(publishable / "probmed", "ORG/probmed", private=True)
     card = open_repository("ORG/probmed").folder / CARD
-    edited = card.read_text().replace("# ProbMed", "# Theirs") + "A colleague's line.\n"
+    info = (
+        "dataset_info:\n- {config_name: questions, features: [{name: old, dtype: string}]}\n- {config_name: theirs}\n"
+    )
+    edited = card.read_text().replace("# ProbMed", "# Theirs").replace("configs:\n", info + "configs:\n", 1)
+    edited += "A colleague's line.\n"
     api.upload_file(path_or_fileobj=edited.encode(), path_in_repo=CARD, **options)
     stolen = publishable / "halt-medvqa" / "questions_text" / "test-00000-of-00001.parquet"
     api.upload_file(path_or_fileobj=stolen, path_in_repo="questions_text/test-00000-of-00001.parquet", **options)
@@ -84,9 +88,10 @@ def test_what_others_edited_on_the_hub_stays(publishable, local_hub, monkeypatch
     assert again.kept == ("questions_text/test-00000-of-00001.parquet", f"{CARD} (but for its list of configs)")
     assert "left so" in str(again)
     opened = open_repository("ORG/probmed")
-    assert (
-        "# Theirs" in (opened.folder / CARD).read_text() and "A colleague's line." in (opened.folder / CARD).read_text()
-    )
+    text = (opened.folder / CARD).read_text()
+    assert "# Theirs" in text and "A colleague's line." in text
+    # `push_to_hub` leaves old columns there (datasets#8608), by which our files would not load.
+    assert "dtype: string" not in text and "config_name: theirs" in text
     assert not publish(publishable / "probmed", "ORG/probmed", private=True).committed
     api.upload_file(path_or_fileobj=stolen, path_in_repo="cases/test-more.parquet", **options)
     with pytest.raises(BadInput, match=r"nothing was published.* cases/test-more.parquet"):
