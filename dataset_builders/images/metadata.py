@@ -15,7 +15,14 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from dataset_builders.images.lookup import as_png, opened
-from dataset_builders.images.picture import ORIENTATION, is_inverted, least_white, picture_of, stated_white
+from dataset_builders.images.picture import (
+    ORIENTATION,
+    is_inverted,
+    least_white,
+    orientation_of,
+    picture_of,
+    stated_white,
+)
 
 PNG_START = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNKS = (b"IHDR", b"sBIT", b"PLTE", b"tRNS", b"IDAT", b"IEND")
@@ -31,7 +38,7 @@ def strip_metadata(data: bytes) -> bytes:
     Raises ImageError for bytes that are no image that readers can open.
     """
     with opened(data) as image:
-        found, orientation = str(image.format), int(image.getexif().get(ORIENTATION, 1) or 1)
+        found, orientation = str(image.format), orientation_of(image)
         if found == "JPEG":
             try:
                 return _jpeg(data, orientation)

@@ -63,12 +63,13 @@ def picture_of(data: bytes, whites: Mapping[str, int] | None = None) -> ShownPic
         traits = {
             "have several frames, of which the first is shown": getattr(image, "is_animated", False),
             # Asked before the picture is loaded: a TIFF is turned then.
-            "are turned as their EXIF orientation says": image.getexif().get(ORIENTATION, 1) in range(2, 9),
+            "are turned as their EXIF orientation says": orientation_of(image) != 1,
             "have floating-point greys, brought to 8 bits": image.mode == "F",
             "have greys of more than 8 bits, brought to 8": is_deep and image.mode != "F",
         }
         white = _white(image, data, whites or {}) if is_deep else 0
-        pixels = ImageOps.exif_transpose(image)
+        is_turned = traits["are turned as their EXIF orientation says"]
+        pixels = ImageOps.exif_transpose(image) if is_turned else image.copy()
         if is_deep:
             levels = np.rint(np.asarray(pixels, np.float64) * 255 / white).astype(np.uint8)
             pixels = Image.fromarray(255 - levels if is_inverted(image) else levels)
@@ -84,6 +85,15 @@ def picture_of(data: bytes, whites: Mapping[str, int] | None = None) -> ShownPic
         if whites is not None:  # a build, which says so
             traits[f"have fewer than {FEW} grey levels in use"] = sum(map(bool, pixels.convert("L").histogram())) < FEW
     return ShownPicture(pixels, tuple(name for name, is_met in traits.items() if is_met), file)
+
+
+def orientation_of(image: Image.Image) -> int:
+    """The EXIF orientation of an image, 1 to 8; 1 (upright) where it says nothing that can be read."""
+    try:
+        orientation = image.getexif().get(ORIENTATION, 1)
+    except Exception:  # Pillow raises many kinds of error on metadata that are not what they should be
+        return 1
+    return orientation if orientation in range(1, 9) else 1
 
 
 def shown_file(data: bytes) -> bytes:

@@ -59,18 +59,17 @@ def saved(pixels, encoding, orientation=1, mode=None, **options):
 
 def png(width, height, depth, colour, rows, before=b""):
     """A PNG that Pillow itself does not write."""
-
-    def chunk(kind, body):
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
     data = zlib.compress(b"".join(b"\0" + row for row in rows))
     return b"\x89PNG\r\n\x1a\n" + head + before + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
+def chunk(kind, content):
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
 def sbit(bits):
-    body = b"sBIT" + bytes([bits])
-    return struct.pack(">I", 1) + body + struct.pack(">I", zlib.crc32(body))
+    return chunk(b"sBIT", bytes([bits]))
 
 
 def big_endian(levels):
@@ -106,6 +105,7 @@ def kinds():
         "png 16 bits a colour": (png(60, 40, 16, 2, [row.astype(">u2").tobytes() for row in COLOUR.astype(np.uint16) * 257]), COLOUR),
         "png 12 bits by its tag": (png(60, 40, 16, 0, [row.astype(">u2").tobytes() for row in TWELVE], sbit(12)), GREY),
         "png 12 bits scaled": (png(60, 40, 16, 0, [((row << 4) | (row >> 8)).astype(">u2").tobytes() for row in TWELVE], sbit(12)), GREY),
+        "png damaged EXIF": (png(60, 40, 8, 2, [row.tobytes() for row in COLOUR], chunk(b"eXIf", b"no TIFF header")), COLOUR),
         "animated png": (saved(COLOUR, "PNG", save_all=True, append_images=[second]), COLOUR),
         "webp": (saved(COLOUR, "WEBP", lossless=True), COLOUR),
         "webp alpha": (saved(rgba, "WEBP", lossless=True, exact=True), ON_WHITE),
