@@ -180,13 +180,19 @@ def _of_segmentation(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
 
 
 def _check_segmentation(segmentation: Any, slices: list[Any]) -> None:
-    """Raise Contradiction if segments share a number, or a frame lies, or is turned, otherwise than the images that it refers to."""
+    """Raise Contradiction if segments share a number, a frame shows one that is not listed, or lies or is turned otherwise than the images
+    that it refers to."""
     images = {str(image.SOPInstanceUID): image for image in slices}
-    numbers = [segment.SegmentNumber for segment in segmentation.SegmentSequence]
-    if len(set(numbers)) < len(numbers):
-        raise Contradiction("a SEG gives several segments one number")
+    numbers = [int(segment.SegmentNumber) for segment in segmentation.SegmentSequence]
     shared = segmentation.get("SharedFunctionalGroupsSequence") or [{}]
-    for groups in segmentation.PerFrameFunctionalGroupsSequence:
+    frames = segmentation.PerFrameFunctionalGroupsSequence
+    identities = [(groups.get(IDENTITY) or shared[0].get(IDENTITY) or [{}])[0] for groups in frames]
+    marked = {int(identity.get("ReferencedSegmentNumber", numbers[0])) for identity in identities}
+    if segmentation.SegmentationType == "LABELMAP":  # the values of its pixels are the numbers
+        marked = set(np.unique(segmentation.pixel_array).tolist()) - {0}
+    if len(set(numbers)) < len(numbers) or not marked <= set(numbers):
+        raise Contradiction("a SEG gives several segments one number, or shows one that it does not list")
+    for groups in frames:
         sources = (
             source
             for derived in groups.get("DerivationImageSequence", [])
@@ -201,6 +207,7 @@ def _check_segmentation(segmentation: Any, slices: list[Any]) -> None:
                 raise Contradiction(f"a frame of a SEG has another {keyword} than the image it refers to")
 
 
+IDENTITY = "SegmentIdentificationSequence"
 PLANE = (
     ("PlanePositionSequence", "ImagePositionPatient", 0.1),
     ("PlaneOrientationSequence", "ImageOrientationPatient", 0.01),
@@ -213,7 +220,7 @@ def _of_structures(data: Any, slices: list[Any], unit: Unit) -> dict[str, np.nda
     """Label -> (n_slices, rows, columns) of an RTSTRUCT: closed planar contours, filled; a contour inside another of its region cuts a
     hole, and regions of one name are united. A contour that names no image lies on the slice whose plane it is in, within a millimetre.
 
-    Raises Contradiction where one number stands for two regions, none, or contours of one region cross."""
+    Raises Contradiction where one number stands for two regions or none, contours of one region cross, or one lies outside its image."""
     regions = [(int(region.ROINumber), str(region.ROIName)) for region in data.get("StructureSetROISequence", [])]
     drawn = [(int(region.ReferencedROINumber), region) for region in data.get("ROIContourSequence", [])]
     names = dict(regions)
@@ -240,7 +247,11 @@ def _of_structures(data: Any, slices: list[Any], unit: Unit) -> dict[str, np.nda
             if at is None or not names[number] or len(corners) < 3 or contour.ContourGeometricType not in CLOSED:
                 left_out += 1
                 continue
-            contours[at].append(filled([to_image[at](corners)[:, :2].ravel()], shape[1:]))
+            corners_px = to_image[at](corners)[:, :2]
+            # A body may leave its image (a scanner sees less than a planner draws), but what is wholly outside belongs to another.
+            if (corners_px.max(0) < 0).any() or (corners_px.min(0) > shape[:0:-1]).any():
+                raise Contradiction("a contour of an RTSTRUCT lies outside its image")
+            contours[at].append(filled([corners_px.ravel()], shape[1:]))
         for at, areas in contours.items():
             masks.setdefault(names[number], np.zeros(shape, bool))[at] |= _nested(areas)
     if left_out:
@@ -257,7 +268,8 @@ def _nested(areas: list[np.ndarray]) -> np.ndarray:
     for one, other in combinations(areas, 2):
         smaller, larger = sorted((int(one.sum()), int(other.sum())))
         common, slack = int((one & other).sum()), TOUCHING * smaller + 2
-        if common > slack and not (smaller - common <= slack and larger - common > slack):
+        # What lies between two contours, be it a skin a pixel thick, grows with their length; between two of the same, noise.
+        if common > slack and not (smaller - common <= slack and larger - common > smaller**0.5):
             raise Contradiction("contours of one region of an RTSTRUCT cross, or are there twice")
     region: np.ndarray = np.logical_xor.reduce(areas)
     return region

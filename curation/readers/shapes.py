@@ -340,6 +340,8 @@ def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape:
         try:
             with Image.open(path) as image:
                 image.load()
+                if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":  # a phone's previews
+                    raise Skipped("its mask has several pages: save each as a file")
                 is_lossy = image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg"
                 is_lossy |= image.format == "WEBP" and b"VP8L" not in path.read_bytes()[:64]
                 values = _whole_class(image, is_lossy) if label else _numbers(image, is_lossy, classes)
