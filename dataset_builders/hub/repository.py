@@ -6,7 +6,6 @@ See also: writing one (`build.py`). Imports no torch; `datasets` and the Hub cli
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -168,7 +167,9 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
         return _opened(str(data), folder, None, present, entries_of(folder))
     if folder.is_file():
         raise BadInput(f"{data}: is a file, not a dataset folder. {REMEDY}")
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(data)):
+    from dataset_builders.hub.client import is_repo_id
+
+    if not is_repo_id(str(data)):
         raise BadInput(f"{data}: there is no such folder, and it is not a Hub repository's name. {REMEDY}")
     return _from_hub(str(data), revision)
 

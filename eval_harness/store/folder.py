@@ -82,13 +82,15 @@ def duplicate_submissions(
         try:
             stored = StoredResult.read(path)
             other, withdrawn = stored.result, stored.withdrawal is not None
-            is_own = account is not None and account == _account(path.parent)
+            acceptance = read_acceptance(path.parent)
+            is_own = acceptance is not None and account == acceptance.account
             other_look = skeleton(other.model.name)
             own_looks.update([other_look] if is_own else [])
             names.update([] if is_own else [other.model.name])
             if other_look == look and "reproduced" in (other.provenance, result.provenance) and not withdrawn:
                 continue  # the same model run again: the same answers are what was hoped for
-            if not is_model or other.kind != "measured" or other.model.responder != "model":
+            # Beside what nobody verified lie no files of ours, and a stranger's may hang who reads them.
+            if not is_model or other.kind != "measured" or other.model.responder != "model" or acceptance is None:
                 continue
             if is_own and not withdrawn and (other_look == look or other.method.image != result.method.image):
                 continue
@@ -118,6 +120,8 @@ def _beside(submission: Submission, peers: Mapping[str, pd.Series]) -> Iterator[
     """Flags for the scores and errors of a submission beside those of others on most of its questions."""
     ours, result = submission.digests, submission.result
     right = right_answers(ours, ours)
+    if right.empty:  # nothing was delivered, or no key is known
+        return iter(())
     table = pd.DataFrame({name: share.reindex(right.index) for name, share in peers.items()}, index=right.index)
     table = table.loc[:, table.notna().mean() > 0.5]
     due = result.benchmark.questions * (result.method.samples or 1)
@@ -127,11 +131,6 @@ def _beside(submission: Submission, peers: Mapping[str, pd.Series]) -> Iterator[
 def _texts(folder: Path, fetch: Callable[[Path], object]) -> Digests:
     fetch(folder / ANSWERS)
     return stored_digests(folder)
-
-
-def _account(folder: Path) -> str | None:
-    acceptance = read_acceptance(folder)
-    return acceptance.account if acceptance else None
 
 
 def _add_once(path: Path, content: bytes, staging: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub.client import check_repo_id, hub_errors, sign_in, with_retries
@@ -104,17 +105,17 @@ def _all(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[Veri
     with hub_errors(check.repo, "list its pull requests", check.who):
         listed = with_retries(lambda: list(open_pulls(check.api, check.repo)))
     turns: Counter[str] = Counter()
-    places = {}
+    places = []
     for pull in sorted(listed, key=lambda pull: pull.num):
         if pull.status != "draft":
-            places[pull.num] = turns[pull.author], pull.num
+            places.append((turns[pull.author], pull.num))
             turns[pull.author] += 1
-    waiting = sorted(places, key=lambda number: places[number])
+    waiting = [number for _, number in sorted(places)]
     results: dict[int, VerifyResult] = {}
     for patience in PATIENCE:
         hurried, late = replace(check, patience=patience, remembers=True), []
         for number in waiting:
-            result = _answered(hurried, number)
+            result = _answered(f"{check.repo}@{number}", "failed", partial(hurried.pull, number))
             if result.word == "later" and patience < PATIENCE[-1]:
                 late.append(number)
                 continue
@@ -124,15 +125,21 @@ def _all(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[Veri
     return [results[number] for number in sorted(results)]
 
 
-def _answered(check: PullRequests, number: int) -> VerifyResult:
-    """`PullRequests.pull`; whatever one pull request does, the others get their turn."""
+T = TypeVar("T")
+
+
+def _answered(what: str, unreadable: Word, check: Callable[[], T]) -> T | VerifyResult:
+    """The outcome of `check`; whatever one submission does, the others get their turn. `unreadable`: what becomes of one whose files
+    cannot be read."""
     try:
-        return check.pull(number)
+        return check()
+    except Unavailable as error:
+        return VerifyResult(what, "later", (str(error),))
+    except (BadInput, OSError) as error:
+        return VerifyResult(what, unreadable, (str(error),))
     except Exception as error:
-        if not isinstance(error, BadInput):
-            traceback.print_exc()
-        told = str(error) if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
-        return VerifyResult(f"{check.repo}@{number}", "later" if isinstance(error, Unavailable) else "failed", (told,))
+        traceback.print_exc()
+        return VerifyResult(what, "failed", (f"{type(error).__name__}: {error}",))
 
 
 def _folder(
@@ -144,28 +151,32 @@ def _folder(
         if not (path / RUN).is_file() and not (path / RESULT).is_file():
             continue
         name = path.relative_to(store).as_posix()
-        try:
-            stored = read_result(path / RESULT)
-            if stored.kind != "measured":
-                continue
-            sent = read_sent(path)
-            submission = examined(sent, partial(questions_of, store, tuple(data), stored.benchmark.fingerprint))
-            scored = submission.result.benchmark
-            key = key_of(sent, scored.fingerprint, scored.facets)  # of the files as they lie here
-            acceptance = read_acceptance(path)
-            account = acceptance.account if acceptance else None
-            flags = [*submission.flags, *duplicate_submissions(store, submission, account, published=published)]
-            problems = [*submission.problems, *_wrongly_stored(name, stored, submission, key)]
-            notes = [*submission.notes]
-            if stored.key != key:
-                notes.append("what is derived from it is out of date: `medprobe rescore` derives it again")
-            word: Word = "refused" if problems else "for a person" if flags else "verified"
-            result = VerifyResult(name, word, (*problems, *flags), tuple(notes))
-        except (BadInput, OSError) as error:
-            result = VerifyResult(name, "later" if isinstance(error, Unavailable) else "refused", (str(error),))
-        tell(result)
-        results.append(result)
+        result = _answered(name, "refused", partial(_stored, store, name, data, published))
+        if result is not None:
+            tell(result)
+            results.append(result)
     return results
+
+
+def _stored(store: Path, name: str, data: Sequence[str], published: Published | None) -> VerifyResult | None:
+    """The outcome for one result of a folder store; None for one without answers."""
+    path = store / name
+    stored = read_result(path / RESULT)
+    if stored.kind != "measured":
+        return None
+    sent = read_sent(path)
+    submission = examined(sent, partial(questions_of, store, tuple(data), stored.benchmark.fingerprint))
+    scored = submission.result.benchmark
+    key = key_of(sent, scored.fingerprint, scored.facets)  # of the files as they lie here
+    acceptance = read_acceptance(path)
+    account = acceptance.account if acceptance else None
+    flags = [*submission.flags, *duplicate_submissions(store, submission, account, published=published)]
+    problems = [*submission.problems, *_wrongly_stored(name, stored, submission, key)]
+    notes = [*submission.notes]
+    if stored.key != key:
+        notes.append("what is derived from it is out of date: `medprobe rescore` derives it again")
+    word: Word = "refused" if problems else "for a person" if flags else "verified"
+    return VerifyResult(name, word, (*problems, *flags), tuple(notes))
 
 
 def _wrongly_stored(name: str, stored: Result, submission: Submission, key: str) -> Iterator[str]:
