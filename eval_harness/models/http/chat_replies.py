@@ -6,20 +6,12 @@ Read from the reply's JSON, for servers differ in more than their documentation 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eval_harness.models.http.server_errors import (
-    Refusal,
-    ServerFailure,
-    failure_of_status,
-    is_filter,
-    short,
-    status_in,
-)
+from eval_harness.models.http.server_errors import ServerFailure
 from eval_harness.reader.reasoning import split_reasoning
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
@@ -33,7 +25,7 @@ FINISH_REASONS = {
     "stop": ("stop", "end_turn", "stop_sequence", "eos", "eos_token", "end_of_turn", "completed"),
 }
 """Why servers say that a reply ended: OpenAI, Anthropic, Gemini, Mistral, TGI, the Responses API, whatever the case of the letters;
-those of filters are told by `server_errors.is_filter`."""
+those of filters are told by `server_errors.status_in`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +59,15 @@ class Reply:
 def read_reply(document: Any, limit: int | None = None) -> Reply:
     """Parse a reply. `limit`: the maximum output tokens, by which truncation is detected if a server gives no finish reason.
 
-    Raises Refusal where a filter or the model held the answer back, ServerFailure where the document is no chat completion with a
-    message."""
+    Raises ServerFailure where the document is no chat completion with a message. What a filter or the model held back does not come here:
+    the client takes it for an error (`client.py`)."""
     choice = _first_choice(document)
     message = choice["message"]
     finish = _finish_reason(choice.get("finish_reason"))
-    if is_filter(finish):
-        raise Refusal("the server's content filter held the answer back")
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):
         raise ServerFailure("the answer's content is not text", "unreadable")
     said, thought = _parts(content)
-    if not said and message.get("refusal"):
-        raise Refusal(short(message["refusal"]))
     if not said and (message.get("tool_calls") or message.get("function_call")):
         raise ServerFailure("the reply calls a tool instead of answering; serve it without tools", "question")
     own = next((text for name in REASONING_FIELDS if (text := _thought(message.get(name)))), "") or thought
@@ -117,9 +105,7 @@ def _reasoning_tokens(document: dict[str, Any]) -> int:
 
 
 def _first_choice(document: Any) -> dict[str, Any]:
-    """Raises ServerFailure for what is not a chat completion (half a body, another service's JSON, an error in a 200)."""
-    if (status := status_in(document)) is not None:
-        raise failure_of_status(status, json.dumps(document), {})
+    """Raises ServerFailure for what is not a chat completion (another service's JSON)."""
     choices = document.get("choices") if isinstance(document, dict) else None
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):

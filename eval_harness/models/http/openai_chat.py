@@ -255,14 +255,14 @@ class OpenAIChat(Backend):
         """
         quick = failure.kind in ("again", "question")
         # A server that has answered nothing yet may dislike the first questions alone.
-        enough = FEW if quick else FEW - 1
+        enough = FEW if quick else 1
         of_one_question = quick and self._has_answered and not failure.meaning
         due = enough if self._lost else GIVE_UP_AFTER if self._checked else FEW if of_one_question else 1
         if self._failures < due or await self._still_answers(request):
             return
         if self.worked is not None or self._failures >= enough:
             raise self._gone()
-        self._lost = not quick or bool(failure.meaning)  # else a few more questions may tell
+        self._lost = bool(failure.meaning)  # else a few more questions may tell
 
     async def _response_to(self, request: Request, messages: Messages) -> Response:
         """One question, asked in the form that the server takes. Raises ServerFailure, Refusal or BadInput."""
@@ -405,7 +405,7 @@ class OpenAIChat(Backend):
 
     async def _still_answers(self, request: Request) -> bool:
         """True if the server answers a question that was answered before, asked again, or else one of a few drawn ones, which are asked
-        as `request` is. All of them together have the time of one answer."""
+        as `request` is. The drawn ones together have the time of one answer."""
         since = time.monotonic()
         async with self._alone:
             if self._alive_at > since:
@@ -414,9 +414,10 @@ class OpenAIChat(Backend):
             self._checks += FEW
             numbers = range(self._checks - FEW, self._checks)
             drawn = [_simple(example, number, bool(example.images)) for number in numbers]
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.settings.timeout):
-                    for question in [self.worked, *drawn] if self.worked else drawn:
+            for question in [self.worked, *drawn] if self.worked else drawn:
+                share = 1 if question is self.worked else FEW
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self.settings.timeout / share):
                         if await self._is_answered(question):
                             self._answered()
                             self._checked = True

@@ -17,13 +17,17 @@ from typing import Any, Literal
 Kind = Literal["again", "wait", "unreachable", "unreadable", "question"]
 
 _FILTER = re.compile(
-    r"content[ _-]?(?:filter|policy|management|violation)|moderat|sensitive|safety|responsible[ _-]?ai|inspection|guardrail|prohibited"
-    r"|blocklist|censor|toxic|recitation|refus|flagged|\bspii\b",
+    r"content[ _-]?(?:filter|policy|management|violation)|moderat|(?<!case_)(?<!in)sensitive|safety(?!_?(?:identifier|setting))"
+    r"|responsible[ _-]?ai|inspection|guardrail|intervened|prohibited|blocklist|censor|toxic|recitation|refusal|flagged"
+    r"|^(?:blocked|block_?reason|filtered|hap|spii|invalid_prompt|1301)$",
     re.IGNORECASE,
 )
-"""What providers write into a code, a type or a finish reason where a filter held something back."""
-_STRUCTURED = re.compile(r"code|type|status|(?:finish|block|stop)?_?reasons?", re.IGNORECASE)
-"""Fields of an error whose values are names, not sentences."""
+"""What providers write into a code, a type or a reason where a filter held something back; `invalid_prompt` is OpenAI's code of a flagged
+prompt, 1301 Zhipu's."""
+_STRUCTURED = re.compile(r"code|type|status|(?:\w+_)*reasons?|.*guardrail_?action", re.IGNORECASE)
+"""Fields whose values are names, not sentences."""
+_EVIDENCE = re.compile("flagged_input|block_?reason|refusal", re.IGNORECASE)
+"""Fields that tell by being filled, whatever they hold."""
 _STATUS_OF = {
     429: re.compile(r"rate|throttl|too.?many|quota|exhausted", re.IGNORECASE),
     503: re.compile(r"overload|unavailable|capacity", re.IGNORECASE),
@@ -111,9 +115,12 @@ def failure_of_status(status: int, body: str, headers: Any) -> Refusal | ServerF
         address = short(headers.get("location", "an unnamed address"))
         meaning = f"it sends on to {address} (HTTP {status}): give the server's own address with --base-url"
         return ServerFailure(meaning, "question", status, meaning)
-    document = _document(body)
-    if status < 500 and status != 429 and any(map(is_filter, _names(document))):
-        return Refusal(words)
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        document = None
+    if status < 500 and status != 429 and _is_held_back(document):
+        return Refusal(f"a filter or the model held the answer back: {without_tags(body)}")
     if status == 429 and "insufficient_quota" in _names(document):
         return ServerFailure(words, "question", status, _MEANINGS[402].format(words))
     if status in (408, 409, 425, 429) or status >= 500:
@@ -121,51 +128,45 @@ def failure_of_status(status: int, body: str, headers: Any) -> Refusal | ServerF
     return ServerFailure(words, "question", status, _MEANINGS.get(status, "").format(words))
 
 
-def _document(body: str) -> Any:
-    """The JSON of a body; None for anything else."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _names(document: Any) -> list[str]:
-    """The values of all fields for names (codes, types, reasons), but no sentences."""
+def _names(document: Any) -> Iterator[str]:
+    """The values of all fields for names (codes, types, reasons), and the fields that tell by themselves; no sentences."""
     if isinstance(document, list):
-        return [name for part in document for name in _names(part)]
-    if not isinstance(document, dict):
-        return []
-    names = []
-    for field, value in document.items():
-        if _STRUCTURED.fullmatch(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", field)):
-            values = map(str, value if isinstance(value, list) else [value])
-            names += [name for name in values if " " not in name]
-        names += _names(value)
-    return names
+        for part in document:
+            yield from _names(part)
+    elif isinstance(document, dict):
+        for field, value in document.items():
+            if value is True or (value and _EVIDENCE.fullmatch(field)):
+                yield field
+            elif _STRUCTURED.fullmatch(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", field)):
+                values = value if isinstance(value, list) else [value]
+                words = (str(one).partition(": ")[0] for one in values)  # "content_filter: SAFETY"
+                yield from (name for name in words if " " not in name)
+            yield from _names(value)
 
 
-def is_filter(name: Any) -> bool:
-    """True if a code, type or reason is a filter's."""
-    return isinstance(name, str) and _FILTER.search(name) is not None
+def _is_held_back(document: Any) -> bool:
+    """True if a structured field says that a filter or the model itself held something back."""
+    return any(map(_FILTER.search, _names(document)))
 
 
 def status_in(document: Any) -> int | None:
-    """The HTTP status of the error that a reply with status 200 holds: the one it names, else 500; None where it holds none.
+    """The HTTP status of the error that a reply with status 200 holds: the one it names, else 500, and 400 for what was held back; None
+    where it holds none.
 
     An error stands in `error`, of the document or of its first choice, or the document calls itself one; a choice without a message, or
     that ended in an error, is one.
     """
     if not isinstance(document, dict):
         return None
+    if _is_held_back(document):
+        return 400
     choices = document.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     ended = str(choice.get("finish_reason")).casefold() == "error"
     error = document.get("error") or choice.get("error") or (document if document.get("object") == "error" else None)
-    if not error and not ended and ("choices" not in document or isinstance(choice.get("message"), dict) or not choice):
+    if not error and not ended and (isinstance(choice.get("message"), dict) or not choice):
         return None
-    names = _names(error)
-    if any(map(is_filter, names)):
-        return 400
+    names = [*_names(error)]
     numbers = (int(name) for name in names if re.fullmatch("[45][0-9][0-9]", name))
     meant = (status for status, words in _STATUS_OF.items() if any(map(words.search, names)))
     return next(numbers, next(meant, 500))
