@@ -48,6 +48,12 @@ class RequestForm:
         """The same without further parameters."""
         return replace(self, left_out=self.left_out.union(names))
 
+    def nearer(self, to: RequestForm, name: str) -> RequestForm:
+        """The same with one thing as in `to`: a parameter that was left out, or the field of a name."""
+        if name in self.left_out:
+            return replace(self, left_out=self.left_out - {name})
+        return replace(self, **{name: getattr(to, name)})
+
 
 class Parameters:
     """Parameters sent with every question. `deviate` is called with any that could not be set as requested."""
@@ -123,7 +129,7 @@ class Parameters:
         return [bare, bare.without("max_tokens")]
 
     def adopt(self, form: RequestForm) -> None:
-        """Send requests in another form from now on, and say what could not be set.
+        """Send requests in another form from now on, with no smaller limit than is seen to work, and say what could not be set.
 
         Raises BadInput if what is left out is what the user asked for, or what the method needs.
         """
@@ -136,14 +142,11 @@ class Parameters:
                 )
             if name in LEFT_OUT:
                 self._deviate(LEFT_OUT[name])
+        if self._larger_works:  # a smaller limit is for that question alone
+            form = replace(form, limit=max(form.limit or 0, self.form.limit or 0) or None)
         if form.limit and form.limit > (self.form.limit or 0):
             self._why_larger, self._larger_works = "the server answers only with a larger output limit", False
         self.form = form
-
-    def shrink(self, form: RequestForm) -> None:
-        """Send no larger limit than that of `form`, unless a larger one is known to work."""
-        if self.form.limit and not self._larger_works:
-            self.form = replace(self.form, limit=min(form.limit, self.form.limit) if form.limit else None)
 
     @property
     def _of_user(self) -> dict[str, str]:
@@ -183,19 +186,6 @@ class Parameters:
 def _own_limit(request: Request) -> int:
     """The output limit that a request asks for: of options that are scored, the one token that tells."""
     return 1 if request.candidates else request.max_tokens
-
-
-def changes_back(form: RequestForm, to: RequestForm) -> Iterator[Callable[[RequestForm], RequestForm]]:
-    """What brings a form nearer to another one, one parameter at a time."""
-
-    def put_back(name: str) -> Callable[[RequestForm], RequestForm]:
-        return lambda changed: replace(changed, left_out=changed.left_out - {name})
-
-    yield from map(put_back, sorted(form.left_out - to.left_out))
-    if form.limit_name != to.limit_name:
-        yield lambda changed: replace(changed, limit_name=to.limit_name)
-    if form.limit != to.limit:
-        yield lambda changed: replace(changed, limit=to.limit)
 
 
 def is_named(name: str, message: str) -> bool:

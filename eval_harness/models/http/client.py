@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -85,11 +86,6 @@ def server_address(name: str, base_url: str | None) -> str:
     return _checked(base_url or os.environ.get(variable)) or PROVIDER
 
 
-def address_of(client: AsyncOpenAI) -> str:
-    """The address that a client sends to."""
-    return str(client.base_url).rstrip("/")
-
-
 async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: float) -> Any:
     """The JSON document that comes back for `body` (`url`: below the client's address, or a whole one), all tries within `timeout` seconds.
 
@@ -117,18 +113,15 @@ async def _check_reply(reply: httpx2.Response) -> None:
     if not reply.is_success:
         return
     await reply.aread()
-    try:
+    streams = reply.content.startswith(b"data:")
+    why = "the server streams its reply, which was not asked for" if streams else without_tags(reply.text)
+    with suppress(ValueError, RecursionError, AttributeError, LookupError, TypeError):
         document = json.loads(reply.content)
         if (status := status_in(document)) is not None:
             reply.status_code = status
             return
         if isinstance(document.get("choices", [{}])[0], dict):
             return
-        why = "it has no choices"
-    except (ValueError, RecursionError, AttributeError, LookupError, TypeError):
-        why = without_tags(reply.text)
-    if reply.content.startswith(b"data:"):
-        why = "the server streams its reply, which was not asked for"
     raise httpx2.DecodingError(f"the server's reply is not a chat completion ({why})", request=reply.request)
 
 

@@ -26,9 +26,9 @@ from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.http.chat_messages import messages_of
-from eval_harness.models.http.chat_parameters import Parameters, RequestForm, changes_back, is_named
+from eval_harness.models.http.chat_parameters import Parameters, RequestForm, is_named
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
-from eval_harness.models.http.client import AZURE, PROVIDER, address_of, open_client, post
+from eval_harness.models.http.client import AZURE, PROVIDER, open_client, post
 from eval_harness.models.http.server_errors import Refusal, ServerFailure, without_key
 from eval_harness.models.http.token_scores import TokenScores
 from eval_harness.models.interface import Backend, Settings, chosen
@@ -94,9 +94,10 @@ class OpenAIChat(Backend):
         self.called = called or f"--model {kind}:{self.name}"
         self._open: Callable[[], AsyncOpenAI] = lambda: open_client(name, settings, self.called)
         client = self._open()
-        self.base_url = address_of(client)
+        self.base_url = str(client.base_url).rstrip("/")
         self._key = client.api_key
         self.settings = settings
+        self._patience = WAIT_SERVER if settings.wait_server is None else settings.wait_server
         self.model = Model(name=self.name)
         self.deviations: list[str] = []
         self.parameters = Parameters(self.name, self.base_url, settings, self.deviate)
@@ -129,7 +130,7 @@ class OpenAIChat(Backend):
 
         Raises BadInput if the server can do neither, before a question is sent.
         """
-        self._token_scores = self._token_scores or TokenScores(self.name, self.chat, self.beside)
+        self._token_scores = self._token_scores or TokenScores(self.name, self.chat, self._post)
         return self.generate(requests)
 
     async def chat(self, messages: Messages, more: dict[str, Any]) -> dict[str, Any]:
@@ -138,10 +139,6 @@ class OpenAIChat(Backend):
         read_reply(document)  # raises for what is none
         self._alive_at = time.monotonic()
         return document
-
-    async def beside(self, name: str, body: dict[str, Any]) -> Any:
-        """The reply of an endpoint beside /v1, for `token_scores.py`. Raises ServerFailure or Refusal."""
-        return await self._post(f"{self.base_url.removesuffix('/v1')}/{name}", body)
 
     async def _ask_all(self, requests: Iterable[Request], emit: Callable[[Response], None]) -> None:
         """As many questions at a time as may be in flight, one until the server has answered one."""
@@ -239,7 +236,10 @@ class OpenAIChat(Backend):
                 )
                 waits = failure.kind in ("wait", "unreachable")
                 if failure.kind == "unreachable" and not self._has_answered and self.settings.wait_server is None:
-                    raise self._no_server() from None
+                    raise BadInput(
+                        f"--base-url {self.base_url}: no server can be reached: {self._trouble}. Start it (--wait-server SECONDS "
+                        "waits for it), or check the address."
+                    ) from None
                 if waits and time.monotonic() < until:
                     await asyncio.sleep(min(self.first_wait, self._patience))
                     continue
@@ -291,10 +291,7 @@ class OpenAIChat(Backend):
             if other is None:
                 raise
             form, reply = other
-            if self._settled and (form.limit or 0) <= (self.parameters.form.limit or 0):
-                self.parameters.shrink(form)
-            else:
-                self.parameters.adopt(form)
+            self.parameters.adopt(form)
         self.parameters.worked(request, form)
         return reply
 
@@ -342,21 +339,16 @@ class OpenAIChat(Backend):
             return None
         complaints.pop(form)
         best, reply = answered
-        for change in changes_back(best, form):
-            if (nearer := await first_of([change(best)])) is not None:
+        for name in (*sorted(best.left_out - form.left_out), "limit_name", "limit"):
+            nearer = best.nearer(form, name)
+            if nearer != best and (better := await first_of([nearer])) is not None:
                 self._pay(reply)
-                best, reply = nearer
+                best, reply = better
         return best, reply
 
     def _pay(self, reply: Reply) -> None:
         """Count the tokens of a reply that answers no question of the run."""
         self._paid = _sum_of(reply.usage, self._paid)
-
-    def _no_server(self) -> BadInput:
-        return BadInput(
-            f"--base-url {self.base_url}: no server can be reached: {self._trouble}. Start it (--wait-server SECONDS waits for it), or "
-            "check the address."
-        )
 
     def _answered(self) -> None:
         """The server has said something about a question."""
@@ -376,10 +368,6 @@ class OpenAIChat(Backend):
     def _silent_since(self) -> float:
         """When the server last answered, or was first asked."""
         return max(self._began, self._alive_at)
-
-    @property
-    def _patience(self) -> float:
-        return WAIT_SERVER if self.settings.wait_server is None else self.settings.wait_server
 
     async def _scored(self, request: Request, messages: Messages) -> Response | None:
         """The response to a request whose options the server scores by their tokens; None for any other request.
@@ -412,28 +400,30 @@ class OpenAIChat(Backend):
                 return True  # it was answered while this check waited for another one
             example = self.worked or request
             self._checks += FEW
-            numbers = range(self._checks - FEW, self._checks)
-            drawn = [_simple(example, number, bool(example.images)) for number in numbers]
+            drawn = [_simple(example, self._checks - number, bool(example.images)) for number in range(FEW)]
             for question in [self.worked, *drawn] if self.worked else drawn:
                 share = 1 if question is self.worked else FEW
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self.settings.timeout / share):
-                        if await self._is_answered(question):
+                        if await self._aside(question) is not None:
                             self._answered()
                             self._checked = True
                             self._settle()
                             return True
             return False
 
-    async def _is_answered(self, request: Request) -> bool:
+    async def _aside(self, question: Request) -> Reply | None:
+        """The reply to a question that is none of the run's, or was answered before: an empty one where it is refused, None where it
+        fails."""
         try:
-            messages = await asyncio.to_thread(messages_of, request, self.settings.max_image_side)
-            self._pay(await self._reply_to(request, messages))
+            messages = await asyncio.to_thread(messages_of, question, self.settings.max_image_side)
+            reply = await self._reply_to(question, messages)
         except ServerFailure:
-            return False
+            return None
         except Refusal:
-            pass
-        return True
+            return Reply("", None, None, {}, None)
+        self._pay(reply)
+        return reply
 
     def _gone(self) -> BadInput:
         """The one line about a server that answers nothing, or nothing any more."""
@@ -450,18 +440,9 @@ class OpenAIChat(Backend):
     async def _look_at_a_picture(self, request: Request) -> None:
         """Ask about a drawn picture with and without it, and say where that changes neither the answer nor the tokens read: some servers
         drop images in silence. Where tokens are not counted, or a question fails, nothing is concluded."""
-        replies = []
-        for image in (_drawn_picture(), None):
-            question = replace(_simple(request), prompt=LOOK, image=image)
-            try:
-                messages = await asyncio.to_thread(messages_of, question, None)
-                reply = await self._once(question, messages)
-            except (Refusal, ServerFailure):
-                return
-            self._pay(reply)
-            replies.append(reply)
-        shown, withheld = replies
-        if not (shown.usage and withheld.usage and withheld.usage[0] and shown.text.strip()):
+        asked = replace(_simple(request), prompt=LOOK)
+        shown, withheld = [await self._aside(replace(asked, image=image)) for image in (_drawn_picture(), None)]
+        if not (shown and withheld and shown.usage and withheld.usage and withheld.usage[0] and shown.text.strip()):
             return
         if shown.usage[0] <= withheld.usage[0] and shown.text == withheld.text:
             self.deviate(DROPS_IMAGES)
@@ -476,7 +457,9 @@ class OpenAIChat(Backend):
         """The JSON of a reply. Raises Refusal or ServerFailure."""
         return await self._post("/chat/completions", {"model": self.name, **sent, "messages": messages})
 
-    async def _post(self, url: str, body: dict[str, Any]) -> Any:
+    async def _post(self, name: str, body: dict[str, Any]) -> Any:
+        """The JSON of an endpoint, which stands beside /v1 unless its name begins with a slash. Raises ServerFailure or Refusal."""
+        url = name if name.startswith("/") else f"{self.base_url.removesuffix('/v1')}/{name}"
         # A server that has been silent for long is given the time of one answer.
         left = self._silent_since + self._patience - time.monotonic()
         return await post(self._client, url, body, max(left, 0.0) + self.settings.timeout)
@@ -490,20 +473,11 @@ class OpenAIChat(Backend):
             return reply
         async with self._alone:
             if self.reasons is None:
-                self.reasons = await self._reasons_unseen(request)
+                aside = await self._aside(_simple(request))
+                self.reasons = aside is not None and aside.reasoning is not None
         if self.reasons and request.candidates:
             self.deviate("options were scored where the model begins to reason")
         return reply.as_reasoning() if self.reasons and not request.candidates else reply
-
-    async def _reasons_unseen(self, request: Request) -> bool:
-        """True if the model reasons before the answer to a question that anyone can answer in a few words."""
-        probe = _simple(request)
-        try:
-            reply = await self._once(probe, messages_of(probe, None))
-        except (Refusal, ServerFailure):
-            return False
-        self._pay(reply)
-        return reply.reasoning is not None
 
     def _look_for_reasoning(self, reply: Reply) -> None:
         """Say where the first answer shows that the reasoning is not as it was asked for."""

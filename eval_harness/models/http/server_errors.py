@@ -39,13 +39,14 @@ _STATUS_OF = {
 }
 """The status that the code or type of an error stands for, where a reply gives no number."""
 _MEANINGS = {
-    401: "the server refuses the key ({}). Check OPENAI_API_KEY.",
+    **dict.fromkeys((401, 407), "the server refuses the key ({}). Check OPENAI_API_KEY."),
     402: "the account has no credit left ({}).",
     403: "the server refuses the key or the request ({}). Check OPENAI_API_KEY, and what the key may use.",
-    404: "the server knows no such model or address ({}). Check the name and --base-url, which mostly ends in /v1.",
-    407: "the server refuses the key ({}). Check OPENAI_API_KEY.",
+    **dict.fromkeys(
+        (404, 405),
+        "the server knows no such model or address ({}). Check the name and --base-url, which mostly ends in /v1.",
+    ),
 }
-_MEANINGS[405] = _MEANINGS[404]
 
 
 class Refusal(Exception):
