@@ -98,7 +98,7 @@ def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
     remove_abandoned(parent, prefix)
     folder = parent / f"{prefix}{secrets.token_hex(4)}"
     try:
-        # The name is new, so that nobody holds it: where no file can be made, as in /proc, FileLock would try for ever.
+        # The name is new, so that no other process holds it: where no file can be made, as in /proc, FileLock would try for ever.
         held = FileLock(_lock_of(folder)).acquire(timeout=5)
     except Timeout:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(parent)) from None

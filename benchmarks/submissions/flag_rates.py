@@ -1,4 +1,4 @@
-"""How many honest and dishonest submissions wait for a person, by kind: the table in `docs/submitting.md`.
+"""Count the honest and dishonest submissions that wait for a person, by kind: the table in `docs/submitting.md`.
 
     python -m benchmarks.submissions.flag_rates [RUNS_PER_KIND]
 

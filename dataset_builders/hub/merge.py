@@ -64,7 +64,7 @@ def merge(
     """
     last = _record(read(RECORD)) if RECORD in stored else {}
     ids = {path: ids_of(content) for path, content in files.items()}
-    # A Parquet file in the folder of one of our configs may be loaded as rows of it, whoever put it there.
+    # A Parquet file in the folder of one of our configs may be loaded as rows of it, by whatever program it was put there.
     configs = {*data_files({*files, *last}), *ALWAYS} if data_files(files) else set()
     rows = {
         path for path in {*files, *last, *stored} if path.partition("/")[0] in configs and path.endswith(".parquet")

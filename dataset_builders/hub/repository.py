@@ -149,7 +149,7 @@ class Repository:
         return loaded
 
     def _paths(self, config: str, split: str) -> dict[str, Path]:
-        """The files of a config's split on this machine, by what a message calls them: the cache of the Hub's is nobody else's business."""
+        """The files of a config's split on this machine, by what a message calls them: the cache of the Hub's is not named."""
         names, commit = self.file_names(config, split), self.revision
         if commit is None:
             return {str(self.folder / name): self.folder / name for name in names}

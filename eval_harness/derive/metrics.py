@@ -118,7 +118,7 @@ _REMEDIES = {
     "truncated": "raise --max-tokens",
     "failed": "run the same command again, which asks the failed ones again",
     "missing": "add the missing answers",
-    "irrelevant": "look at some of them, or let a judge model read them (--judge)",
+    "irrelevant": "look at some of them; a judge model can read those that hold text (--judge)",
 }
 
 

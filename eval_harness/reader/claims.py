@@ -257,7 +257,8 @@ def _leads(said: PlainResponse, at: int, tail: str) -> bool:
     if mention.letter:
         if not mention.text and re.match(r"\.\s[a-z]", said.text[mention.end :]):
             return False  # "E. coli"
-        beside = words_of(said.text[mention.end : said.line_end(mention.end)]).words
+        # A dash between letter and text is no minus sign ("C - 2").
+        beside = words_of(re.sub(r"^\W*\s[-–]\s", "", said.text[mention.end : said.line_end(mention.end)])).words
         if not mention.text and said.options.begin_with(beside, mention.options):
             return False  # "B: right ventricle", where this is how A begins
         following = said.mentions[at + 1] if at + 1 < len(said.mentions) else None

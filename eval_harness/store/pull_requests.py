@@ -380,7 +380,7 @@ class PullRequests:
         return None
 
     def _circumstances(self) -> str:
-        """A digest of what a refusal depends on beside the commit; keyed, so that it tells nobody which datasets a verifier has."""
+        """A digest of what a refusal depends on beside the commit; keyed, so that it gives away none of the verifier's datasets."""
         parts = json.dumps([self.api.token, DERIVE_VERSION, self.data])
         return hashlib.sha256(parts.encode()).hexdigest()[:8]
 

@@ -51,7 +51,7 @@ class PutOff(Unavailable):
 
 
 class SandboxError(BadInput):
-    """Reading ended with an error that nobody foresaw. What was to be read is refused, and nothing else is: its traceback, which may
+    """Reading ended with an error that was not foreseen. What was to be read is refused, and nothing else is: its traceback, which may
     name paths, goes to standard error."""
 
 

@@ -188,7 +188,7 @@ def _examined_answers(path: Path, dataset: Dataset, model: str, kind: str | None
     read = read_predictions(path, dataset.questions)
     most = limits_for(len(dataset.questions), read.samples).unpacked
     size = sum(len(str(value)) for row in read.rows for value in row.values())
-    if size > most:  # before a table is made of them, whose limits speak of a file that nobody gave
+    if size > most:  # before a table is made of them, whose limits speak of a file that the user did not give
         raise BadInput(
             f"{path}: its answers hold {size / 1e6:,.0f} MB of text, and a store takes {most / 1e6:,.0f} MB of {len(read.rows):,} answers. "
             "Leave out what is no answer, such as the prompt or the reasoning."

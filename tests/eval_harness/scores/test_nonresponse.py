@@ -166,8 +166,8 @@ def test_refusing_is_behaviour() -> None:
         ({"truncated": 28}, "no score: 28 of 28 answers were cut off at 8 tokens; raise --max-tokens"),
         (
             {"irrelevant": 28},
-            "no score: 28 of 28 answers could not be read; look at some of them, or let a judge model read "
-            "them (--judge)",
+            "no score: 28 of 28 answers could not be read; look at some of them; a judge model can read "
+            "those that hold text (--judge)",
         ),
         ({"answered": 1, "missing": 27}, "no score: 27 of 28 answers are missing; add the missing answers"),
         (

@@ -11,7 +11,7 @@ from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.http.server_errors import Refusal, ServerFailure, failure_of_status
 from eval_harness.models.interface import Settings
 from tests.chaos.server import ChaosServer, completion, mutated
-from tests.eval_harness.models.http.asking import KEY, model, request
+from tests.eval_harness.models.http.asking import KEY, model, request, text_of
 from tests.sampling import few
 
 REPLIES = (
@@ -67,18 +67,45 @@ def test_a_missing_key_is_only_needed_away_from_this_machine(monkeypatch):
     OpenAIChat("m", Settings(base_url="http://127.0.0.1:8000/v1"))
 
 
+FILTERED = (
+    {"code": "content_filter"},
+    {"code": "BadRequest", "innererror": {"code": "ResponsibleAIPolicyViolation"}},
+    {"innererror": {"content_filter_result": {"violence": {"filtered": True, "severity": "medium"}}}},
+    {"type": "data_inspection_failed"},
+    {"code": 403, "metadata": {"reasons": ["violence"], "flagged_input": "a"}},
+    {"type": "guardrail_violation", "code": "3001"},
+    {"code": "SensitiveContentDetected.Violence"},
+)
+NOT_FILTERED = (
+    {"code": "invalid_image_format"},
+    {"code": "case_sensitive_model"},
+    {"innererror": {"content_filter_result": {"violence": {"filtered": False}}}},
+    {"code": "invalid_safety_identifier"},
+    {"type": "connection_refused"},
+)
+
+
 def test_filters_and_refusals_are_kept_as_refused():
-    replies = [
-        (400, {"error": {"message": "blocked by our content management policy", "code": "content_filter"}}),
-        (200, completion(None, finish="content_filter")),
+    replies = [(status, {"error": {"message": "no", **fields}}) for status in (200, 400, 403) for fields in FILTERED]
+    replies += [(200, completion("", finish=reason)) for reason in ("content_filter: SAFETY", "refusal", "sensitive")]
+    replies += [
         (200, completion(None, refusal="I cannot look at this")),
+        (200, {"promptFeedback": {"blockReason": "OTHER"}}),
     ]
-    for reply in replies:
-        with ChaosServer(answer=lambda body, reply=reply: reply) as server:
-            (found,) = model(server).generate([request()])
-            assert (found.status, found.text) == ("refused", "")
-            assert found.error
-            assert sum(server.asked.values()) == 1
+    replies += [(200, {**completion("Sorry."), "amazon-bedrock-guardrailAction": "INTERVENED"})]
+    others = [(400, {"error": {"message": "content_filter: flagged", **fields}}) for fields in NOT_FILTERED]
+    with ChaosServer(
+        answer=lambda body: (replies + others)[int(text_of(body)[9:-1])] if "Q" in text_of(body) else "2"
+    ) as server:
+        found = {
+            int(reply.question_id): reply
+            for reply in model(server).generate(map(request, range(len(replies + others))))
+        }
+    for number in range(len(replies)):
+        assert (found[number].status, found[number].text) == ("refused", ""), replies[number]
+        assert found[number].error
+    assert {found[number].status for number in range(len(replies), len(found))} == {"failed"}
+    assert max(count for question, count in server.asked.items() if "Question 0?" in question) == 1
 
 
 def test_gd_reads_log_probabilities_and_says_when_an_option_is_not_among_them():
