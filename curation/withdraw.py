@@ -1,8 +1,9 @@
 """Remove a patient (study, article) from a set that `curate` wrote or a folder that `deidentify` wrote: images, questions on them, entries
-about them; and from runs.
+about them; and from runs and stores of results.
 
 Who withdrew is kept in one list beside the set's key, in keyed ids (`contents/pseudonyms.py`), which every later `export`, `probe`,
-`hallucinate`, `gmai` and `build` obeys. The rest keeps its ids, so that results on it stay comparable question by question.
+`hallucinate`, `gmai` and `build` obeys; a store has such a list beside it, which `submit` obeys. The rest keeps its ids, so that
+results on it stay comparable question by question.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from dataset_builders.files import replace_file, write_json
 from dataset_builders.journal import read_journal
 from eval_harness.runs.runner import keep_cases
 from eval_harness.runs.scoring import score_run
+from eval_harness.store.folder import holds_any
+from eval_harness.store.scan import StoredResult, result_files
 
 MEASURED = (WITHOUT_IMAGE, CONTROLS)
 """How notes begin that are measured on the set, and are anew."""
@@ -37,8 +40,8 @@ KEPT = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
 
 
 NOT_REACHED = (
-    "not reached, and to be deleted or made anew by you: datasets built before, what is on the Hub and its old revisions, submissions in "
-    "results stores, caches of load_dataset (~/.cache/huggingface), the folders of `embed`, `pairs` and `write` with their drafts and "
+    "not reached, and to be deleted or made anew by you: datasets built before, what is on the Hub (datasets, results stores, old "
+    "revisions), caches of load_dataset (~/.cache/huggingface), the folders of `embed`, `pairs` and `write` with their drafts and "
     "reviews, labels of `deidentify`, a judge's cached replies in runs, copies and backups, and what was sent to a provider"
 )
 
@@ -77,6 +80,26 @@ def withdraw_from_runs(root: Path, ids: Set[str]) -> int:
                 shutil.rmtree(aside)
             score_run(path.parent)
     return gone
+
+
+def withdraw_from_store(store: Path, ids: Set[str]) -> list[str]:
+    """Take the questions about these groups out of a store in a folder, with all results on these sets of questions.
+
+    A result is of its set of questions as a whole: with fewer questions it is another result, which `submit` makes of the run that
+    `withdraw_from_runs` reduced. The list beside the store keeps the old ones from coming back.
+
+    Returns the folders of the results. Raises BadInput for a folder that is no store, before anything is changed.
+    """
+    results = [StoredResult.read(path) for path in result_files(store)]
+    questions = [path for path in store.glob("questions/*.parquet") if holds_any(path.read_bytes(), ids)]
+    gone = [stored.folder for stored in results if stored.result.benchmark.fingerprint in {p.stem for p in questions}]
+    note_withdrawn(store, ids)
+    # The questions go last: as long as they are there, an interrupted call can be made again.
+    for folder in gone:
+        shutil.rmtree(folder)
+    for path in questions:
+        path.unlink()
+    return [folder.relative_to(store).as_posix() for folder in gone]
 
 
 def _withdraw_images(folder: Path, group: str) -> dict[str, int]:

@@ -103,13 +103,19 @@ def withdraw(
     runs: Annotated[
         list[Path] | None, typer.Option(help="also reduce the runs in this folder to the other cases (repeatable)")
     ] = None,
+    stores: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="also take questions about them out of this results store (folder), with the results on them"
+        ),
+    ] = None,
 ) -> None:
     """Remove a patient from a dataset: images, questions and entries. Everything else keeps its ids; later commands obey the list."""
     import json
 
     from curation.gmai.items import JOURNAL, withdraw_patient
     from curation.images.file_names import REPORT
-    from curation.withdraw import NOT_REACHED, ids_of_group, withdraw_from_runs
+    from curation.withdraw import NOT_REACHED, ids_of_group, withdraw_from_runs, withdraw_from_store
     from curation.withdraw import withdraw as withdraw_group
 
     private = folder / "private"
@@ -119,6 +125,9 @@ def withdraw(
         typer.echo(f"taken out: {count} {what}")
     for root in runs or ():
         typer.echo(f"taken out of the runs in {root}: {withdraw_from_runs(root, ids)} questions")
+    for store in stores or ():
+        for result in withdraw_from_store(store, ids):
+            typer.echo(f"taken out of {store}: {result}. Submit its run again, reduced by --runs.")
     if is_gmai:
         following = (
             f"medprobe curate gmai SOURCES --out {folder}, which makes {folder / 'dataset'} and {folder / 'tsv'} anew"

@@ -212,7 +212,8 @@ def _commit(
 
     def attempt() -> str:
         info = api.repo_info(repo_id, repo_type=kind, files_metadata=True)
-        stored = {file.rfilename: file.lfs.sha256 if file.lfs else str(file.blob_id) for file in info.siblings or ()}
+        siblings = getattr(info, "siblings", None) or ()  # a kernel's record, which is none of ours, has none
+        stored = {file.rfilename: file.lfs.sha256 if file.lfs else str(file.blob_id) for file in siblings}
 
         def read(path: str) -> bytes:
             return Path(api.hf_hub_download(repo_id, path, repo_type=kind, revision=info.sha)).read_bytes()

@@ -199,8 +199,7 @@ def _from_hub(data: str, revision: str | None) -> Repository:
 
     # `snapshot_download` answers from its cache where the Hub does not; this asks the Hub itself for the commit.
     with hub_errors(data, "open it as a folder (there is none here) or as a repository of the Hub"), quiet():
-        options = {"revision": revision, "repo_type": "dataset", "files_metadata": True}
-        info = with_retries(lambda: connect().repo_info(data, **options))
+        info = with_retries(lambda: connect().dataset_info(data, revision=revision, files_metadata=True))
         commit, stored = str(info.sha), {file.rfilename: file.lfs for file in info.siblings or ()}
         for name in sorted(stored):
             if name in (CARD, "manifest.json") or name.startswith("questions_text/"):

@@ -1,4 +1,4 @@
-"""Results store in a folder: submissions are added atomically, and existing files are never changed.
+"""Results store in a folder: submissions are added atomically, and existing files are never changed (`curate withdraw` alone removes some).
 
 `STORE/results/<benchmark>/<model>/<run_id>/` holds the files that were sent, what was derived from them, and what the store says of them
 (`acceptance.py`); `STORE/questions/<fingerprint>.parquet` the questions scored, from which they are derived again. See also: what may be
@@ -8,15 +8,17 @@ added (`submit.py`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
+from dataset_builders.contents.pseudonyms import withdrawn_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import is_unavailable
+from eval_harness.derive.answer_table import frame_of
 from eval_harness.derive.files import ANSWERS, READINGS
 from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, read_acceptance
 from eval_harness.store.checks import Published, look_alike, remarkable, skeleton
@@ -29,9 +31,15 @@ def add(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[st
     """Add a submission with everything derived from it; returns its location, and whether it is new (adding it twice is not an error).
 
     Its questions are stored as well if the store's owner vouches for them.
-    Raises BadInput if the store cannot be written, is a folder within a store, or has something else at the submission's path.
+    Raises BadInput if the store cannot be written, is a folder within a store, or has something else at the submission's path; and for
+    questions about somebody on the list beside the store (`curate withdraw --stores`).
     """
     target = store / submission.folder
+    if any(holds_any(content, withdrawn_of(store)) for content in submission.questions_file().values()):
+        raise BadInput(
+            f"--to {store}: a patient of these questions has withdrawn. Reduce the run with `medprobe curate withdraw SET --group "
+            "GROUP --runs RUNS`, or run the dataset as it is now."
+        )
     if store.name == "results" and not (store / "results").is_dir() and any(store.glob("*/*/*/result.json")):
         raise BadInput(f"--to {store}: is a folder within a store. Give its parent folder, {store.parent}.")
     try:
@@ -47,6 +55,12 @@ def add(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[st
             return str(target), _move(staging, target)
     except OSError as error:
         raise BadInput(f"--to {store}: cannot be written ({error.strerror}). Give a folder you may write to.") from None
+
+
+def holds_any(questions: bytes, groups: Set[str]) -> bool:
+    """True if a file of questions has one about any of these groups."""
+    frame = frame_of(questions)
+    return "group" in frame and bool(frame["group"].isin(groups).any())
 
 
 def duplicate_submissions(

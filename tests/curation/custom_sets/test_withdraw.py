@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,8 @@ from dataset_builders.build import build
 from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
+from eval_harness.store.scan import scan_store
+from eval_harness.store.submit import deliver, prepare
 from medprobe import evaluate, load_run
 from tests.curation.commands import curate
 from tests.curation.gmai.phantoms import write_all
@@ -132,8 +135,14 @@ def test_nobody_who_withdrew_comes_back_and_runs_lose_them(a_set, tmp_path):
     shutil.copytree(out, tmp_path / "copy")
     build(family, name="my-set", source=out, out=tmp_path / "data" / "my-set")
     run = evaluate("my-set", "baseline:chance", data=tmp_path / "data", out=tmp_path / "runs" / "chance")
-    said = curate("withdraw", out, "--group", "Patient 3", "--runs", tmp_path / "runs")
-    assert "not reached" in said
+    store, whole = tmp_path / "store", tmp_path / "whole"
+    shutil.copytree(run.folder, whole)
+    stored = deliver(prepare(whole, data=str(tmp_path / "data" / "my-set")), store).location
+    said = curate("withdraw", out, "--group", "Patient 3", "--runs", tmp_path / "runs", "--stores", store)
+    assert "not reached" in said and Path(stored).name in said
+    assert not scan_store(store)[0] and not [path for path in store.rglob("*") if path.is_file()]
+    with pytest.raises(BadInput, match="has withdrawn"):
+        deliver(prepare(whole, data=str(tmp_path / "data" / "my-set")), store)
     patient = curate("id", "Patient 3", out).split()[-1]
     assert patient == pseudonyms_of(out).group("Patient 3")
     held = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
@@ -152,6 +161,9 @@ def test_nobody_who_withdrew_comes_back_and_runs_lose_them(a_set, tmp_path):
     shutil.rmtree(out)
     shutil.copytree(tmp_path / "copy", out)
     assert any("have withdrawn" in line for line in build(family, name="my-set", source=out, out=tmp_path / "d").lines)
+    deliver(prepare(run.folder, data=str(tmp_path / "d")), store)
+    assert [r.result.scores for r in scan_store(store)[0]] == [after.result.scores]
+    assert patient.encode() not in b"".join(path.read_bytes() for path in store.rglob("*.parquet"))
     shutil.rmtree(out)
     curate(command)
     assert not theirs & {path.stem for path in (out / "images").iterdir()}
