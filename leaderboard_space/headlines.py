@@ -16,7 +16,7 @@ from leaderboard_space.data.published_results import is_random_run
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of, shown_method
 from leaderboard_space.data.tree import TreePath, selection_name
-from leaderboard_space.html import count, in_words, percent, plural, score_text
+from leaderboard_space.html import count, in_words, plural, score_text
 from leaderboard_space.sentences import RANDOM_RUN, SAME, listed, percent_of_chance
 
 NAMED = 3
@@ -198,7 +198,7 @@ def by_aspect(label: str, aspects: Sequence[tuple[str, Sequence[Ranked]]]) -> st
         if rows and does not in none_better:
             best, rivals = rows[0], [row.name for row in rows[1:] if row.first == 1]
             also = f"; {_few(rivals, 'others')} may be as good" if rivals else ""
-            parts.append(f"{best.name} {does} most often ({percent(best.value)}%{also})")
+            parts.append(f"{best.name} {does} most often ({score_text(best.value)}%{also})")
     if not parts:
         return f"{label}: too few independent cases to compare models."
     return f"On {_in_small_letters(label)}, {'. '.join(parts)}."
@@ -243,7 +243,7 @@ def weakest(label: str, where: str, value: float, chance: float, score: str = ""
     >>> weakest("brain MRI", "ProbMed", 23.2, 50.0, "abnormality")
     'Weakest: “brain MRI” in ProbMed, abnormality 23.2% where guessing gets 50%.'
     """
-    measured = f"{score} {percent(value)}".strip()
+    measured = f"{score} {score_text(value)}".strip()
     return f"Weakest: “{label}” in {where}, {measured}% where guessing gets {percent_of_chance(chance)}."
 
 

@@ -69,24 +69,14 @@ def number(value: float | None, digits: int = 1) -> str:
     return shown.replace("-", "\N{MINUS SIGN}", 1) if shown.startswith("-") else shown
 
 
-def percent(value: float | None) -> str:
-    """A share in percent with one digit; "100.0" and "0.0" stand for all and none, not for nearly.
+def score_text(value: float | None, unit: str = "percent") -> str:
+    """A score as its unit is shown, rounded as on the command line (`printed.shown`); a dash where there is none.
 
-    >>> percent(100.0), percent(99.97), percent(0.01), percent(0.0), percent(29.545)
-    ('100.0', '>99.9', '<0.1', '0.0', '29.5')
+    >>> score_text(99.97), score_text(12.0, "count"), score_text(None)
+    ('>99.9', '12', '–')
     """
-    return shown(value, 1) if value is not None and 0 <= value <= 100 else number(value)
-
-
-def score_text(value: float | None, unit: str) -> str:
-    """A score as its unit is shown; counts are whole numbers, but for the mean of several samples.
-
-    >>> score_text(12.0, "count"), score_text(12.5, "count"), score_text(12.0, "percent")
-    ('12', '12.5', '12.0')
-    """
-    if unit == "percent":
-        return percent(value)
-    return number(value, 0 if unit == "count" and value is not None and value.is_integer() else 1)
+    said = shown(value, unit)
+    return "–" if said == "-" else said.replace("-", "\N{MINUS SIGN}")
 
 
 def interval(score: Score) -> str:

@@ -15,7 +15,9 @@ from eval_harness.scores.nonresponse import REASONS
 from eval_harness.scores.sight import Sight
 from eval_harness.store.printed import decimals, needs_the_image
 from leaderboard_space.benchmarks import spec
-from leaderboard_space.html import count, in_words, interval, number, percent, plural
+from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.store.sections import Section
+from leaderboard_space.html import count, in_words, interval, number, plural, score_text
 
 SAME = 1e-9
 """Scores nearer than this are equal (they are rounded to ten decimals)."""
@@ -160,6 +162,14 @@ def each_alone(tests: int) -> str:
     return f"Each score is tested by itself{many}."
 
 
+def shown_instead(section: Section, wanted: str, metric: str) -> str:
+    """Why a selection of a set of questions shows another score than the one that is wanted, or the headline."""
+    labels = (info_of(name, section.family).label for name in (wanted, metric))
+    printed = all(entry.result.kind == "published" for entry in section.entries)
+    why = "the papers do not print it, and no answers are known" if printed else "no result has it"
+    return f"{next(labels)} is not known for this selection ({why}): {next(labels)} is shown."
+
+
 def points(found: Sight) -> str:
     """The points of a score that come from the image, with their interval, which is never rounded across 0."""
     digits = decimals(found.low, found.high, 0.0, 0)
@@ -180,10 +190,10 @@ def beside(abstained: float | None, answered_accuracy: float | None, ends: Seque
     parts = []
     if abstained is not None:
         parts.append(
-            f"abstained {percent(abstained)}%{_by_reason(round(abstained * ends[0] / 100), ends) if ends else ''}"
+            f"abstained {score_text(abstained)}%{_by_reason(round(abstained * ends[0] / 100), ends) if ends else ''}"
         )
     if answered_accuracy is not None:
-        parts.append(f"accuracy where answered {percent(answered_accuracy)}%")
+        parts.append(f"accuracy where answered {score_text(answered_accuracy)}%")
     return ", ".join(parts)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Score
+from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cells import METRICS_FACET, Cells, cells_of, facets_of, scores_by_entry, speaks_of
@@ -213,11 +214,8 @@ class Service:
             lambda: leaderboard.panel(query, found, every),
         )
         if query.metric != wanted.metric:
-            before, now = (info_of(name, query.section.family).label for name in (wanted.metric, query.metric))
-            printed = all(entry.result.kind == "published" for entry in query.section.entries)
-            why = "the papers do not print it, and no answers are known" if printed else "no result has it"
-            said = f"{before} is not known for this selection ({why}): {now} is shown."
-            html = f'<p class="note">{text(said)}</p>' + html
+            said = sentences.shown_instead(query.section, wanted.metric, query.metric)
+            html = f'<p class="note">{text(said, 300)}</p>' + html
         if query.dropped:
             gone = ", ".join(query.dropped[:5])
             html = f'<p class="note">Not in this question set, therefore ignored: {text(gone, 400)}.</p>' + html

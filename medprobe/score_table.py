@@ -11,7 +11,7 @@ import pandas as pd
 from dataset_builders.benchmark_names import BENCHMARKS
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.names import one_line, printable
-from eval_harness.store.printed import bounds, shown
+from eval_harness.store.printed import bounds, shown, unit_of
 
 GUESSING = "guessing"
 PHANTOMS = r"(?:^|; )phantoms$"
@@ -161,8 +161,8 @@ def _cell(row: Mapping[Any, Any]) -> str:
         for name in ("low", "high", "chance", "chance_low", "chance_high")
     )
     between = bounds(low, high, levels).replace(" ", "")
-    of = " (count)" if row["metric"] in METRICS and METRICS[row["metric"]].unit == "count" else ""
-    return f"{shown(float(row['value']))}{f' ({between})' if between else ''}{of}"
+    of = " (count)" if unit_of(row["metric"]) == "count" else ""
+    return f"{shown(float(row['value']), unit_of(row['metric']))}{f' ({between})' if between else ''}{of}"
 
 
 def _chance(chances: pd.Series) -> str:
@@ -170,4 +170,4 @@ def _chance(chances: pd.Series) -> str:
     known = chances.dropna().astype(float)
     if known.empty:
         return ""
-    return shown(known.min()) if known.max() - known.min() < 0.005 else f"{known.min():.2f}-{known.max():.2f}"
+    return "-".join(dict.fromkeys([shown(known.min()), shown(known.max())]))

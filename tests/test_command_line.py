@@ -208,7 +208,7 @@ def test_results_are_models_by_benchmarks_and_every_number_is_that_of_the_run(wo
 
 def test_a_threshold_ends_with_1_and_a_run_without_a_score_reaches_none(workdir, tmp_path):
     run = ("eval", "probmed", "--model", "baseline:oracle", "--out", tmp_path / "run", "--quiet")
-    assert medprobe(*run, "--fail-under", "Overall=100", cwd=workdir).stdout.startswith("probmed: overall 100.00 %")
+    assert medprobe(*run, "--fail-under", "Overall=100", cwd=workdir).stdout.startswith("probmed: overall 100.0 %")
     medprobe("score", tmp_path / "run", "--fail-under", "set_accuracy=2", cwd=workdir, code=1)
     always = ("eval", "probmed", "--model", "baseline:always-A", "--out", tmp_path / "always", "--quiet")
     failed = medprobe(*always, "--fail-under", "overall=100", "--fail-under", "abnormality=2", cwd=workdir, code=1)

@@ -16,14 +16,14 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.files import READINGS, read_question_file, read_readings
-from eval_harness.derive.metrics import METRICS, cause
+from eval_harness.derive.metrics import cause
 from eval_harness.derive.scoring import units
 from eval_harness.records.names import one_line
 from eval_harness.records.result import Result, Score, read_result
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.scores.unpaired import METHOD as UNPAIRED
 from eval_harness.scores.unpaired import unpaired_difference
-from eval_harness.store.printed import decimals, in_order, shown
+from eval_harness.store.printed import decimals, in_order, shown, unit_of
 
 MOST_LISTED = 8
 SMALLEST = 1e-12
@@ -195,13 +195,13 @@ def _scores(a: Side, b: Side, all_metrics: bool) -> list[str]:
     width = max(map(len, named), default=6)
     lines = [f"  {'metric':<{width}}  {'A':>7}  {'B':>7}  {'A - B':>7}"]
     for name, row in zip(named, table.astype(object).where(table.notna(), None).to_dict("records"), strict=True):
-        numbers = f"  {name:<{width}}  {shown(row['a']):>7}  {shown(row['b']):>7}"
+        numbers = f"  {name:<{width}}  {shown(row['a'], unit_of(row['metric'])):>7}  {shown(row['b'], unit_of(row['metric'])):>7}"
         if row["note"] is not None:
             lines.append(f"{numbers}  {'':>7}  no comparison: {row['note']}")
         elif row["difference"] is not None:
             tested = [] if row["low"] is None else [_interval(row["low"], row["high"])]
             tested += [] if row["p"] is None else [f"{_p_value(row['p'])} ({row['test']})"]
-            lines.append(f"{numbers}  {row['difference']:>+7.2f}  {', '.join(tested)}".rstrip())
+            lines.append(f"{numbers}  {row['difference']:>+7.1f}  {', '.join(tested)}".rstrip())
     if left:
         lines.append(f"  {left} more with --all-metrics")
     if not _are_paired(a, b):
@@ -215,7 +215,7 @@ def _scores(a: Side, b: Side, all_metrics: bool) -> list[str]:
 
 
 def _is_count(metric: str) -> bool:
-    return metric in METRICS and METRICS[metric].unit == "count"
+    return unit_of(metric) == "count"
 
 
 def _are_paired(a: Side, b: Side) -> bool:

@@ -3,6 +3,7 @@ answers with three examples, and the command by which a judge model reads them."
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -88,7 +89,7 @@ def _cells(breakdown: Breakdown) -> list[str]:
         width = max(len(facet), *map(len, values))
         lines += ["", "  ".join([f"{facet:<{width}}", *(f"{name:>{max(len(name), 7)}}" for name in metrics), "     n"])]
         for label, scores in values.items():
-            numbers = [f"{_value(scores.get(name)):>{max(len(name), 7)}}" for name in metrics]
+            numbers = [f"{_value(name, scores.get(name)):>{max(len(name), 7)}}" for name in metrics]
             largest = max((score.n for score in scores.values()), default=0)
             lines.append("  ".join([f"{label:<{width}}", *numbers, f"{largest:>6}"]))
     return lines
@@ -119,18 +120,27 @@ def needs_the_image(score: float, value: float, low: float, high: float) -> str:
     return f"Of {score:.{digits}f} points, {points} the image ({low:.{digits}f} to {high:.{digits}f})."
 
 
-def shown(value: float | None, digits: int = 2) -> str:
-    """A score with two digits; "100.00" and "0.00" stand for all and none, not for nearly.
+def shown(value: float | None, unit: str = "percent") -> str:
+    """A score as every route prints it, here and on the board: with one digit, a whole count with none; "100.0" and "0.0" stand for all and
+    none, not for nearly.
 
-    >>> shown(99.998), shown(0.002), shown(29.545), shown(None), shown(0.04, 1)
-    ('>99.99', '<0.01', '29.55', '-', '<0.1')
+    >>> shown(99.97), shown(0.01), shown(29.545), shown(None), shown(12.0, "count"), shown(12.5, "count"), shown(1e308)
+    ('>99.9', '<0.1', '29.5', '-', '12', '12.5', '1e+308')
     """
-    if value is None:
+    if value is None or not math.isfinite(value):
         return "-"
-    step = 10**-digits
-    if 0 < value < step / 2:
-        return f"<{step:.{digits}f}"
-    return f">{100 - step:.{digits}f}" if 100 - step / 2 <= value < 100 else f"{value:.{digits}f}"
+    if unit == "percent" and 0 < value < 0.05:
+        return "<0.1"
+    if unit == "percent" and 99.95 <= value < 100:
+        return ">99.9"
+    if abs(value) >= 1e6:
+        return f"{value:.3g}"
+    return f"{value:.{0 if unit == 'count' and value.is_integer() else 1}f}"
+
+
+def unit_of(metric: str) -> str:
+    """The unit of a metric; an unknown one is a share."""
+    return METRICS[metric].unit if metric in METRICS else "percent"
 
 
 def interval(score: Score) -> str:
@@ -150,8 +160,8 @@ def bounds(low: float | None, high: float | None, levels: Sequence[float | None]
     return f"{low:.{digits}f} - {high:.{digits}f}"
 
 
-def _value(score: Score | None) -> str:
-    return shown(None if score is None else score.value)
+def _value(metric: str, score: Score | None) -> str:
+    return shown(None if score is None else score.value, unit_of(metric))
 
 
 def size_of(score: Score) -> str:
@@ -160,8 +170,8 @@ def size_of(score: Score) -> str:
 
 
 def _line(name: str, score: Score, width: int, many: int) -> str:
-    value = _value(score)
-    chance = "" if score.chance is None else f"{score.chance:.2f}"
+    value = _value(name, score)
+    chance = "" if score.chance is None else shown(score.chance, unit_of(name))
     verdict = _VERDICT.get(score.verdict or "", "no score" if score.nonresponse and score.value is None else "")
     verdict = "too few independent cases" if score.is_small else verdict
     return (
@@ -171,11 +181,11 @@ def _line(name: str, score: Score, width: int, many: int) -> str:
 
 def _in_a_line(metric: str, score: Score) -> str:
     """A score in the format of the first line."""
-    of = "" if metric in METRICS and METRICS[metric].unit == "count" else " %"
+    of = "" if unit_of(metric) == "count" else " %"
     ends = [f"95% interval {interval(score).replace(' - ', ' to ')}"] if interval(score) else []
     ends.append(f"n = {score.n}{f' (worth {score.worth} independent)' if score.worth else ''}")
     if score.verdict is not None:
-        ends.append(f"{_VERDICT[score.verdict]} ({shown(score.chance)}{of})")
+        ends.append(f"{_VERDICT[score.verdict]} ({shown(score.chance, unit_of(metric))}{of})")
     if score.nonresponse is not None:
         ends.append(
             "no verdict: most answers say nothing"
@@ -184,7 +194,7 @@ def _in_a_line(metric: str, score: Score) -> str:
         )
     if score.is_small:
         ends.append("no verdict: too few independent cases")
-    return f"{metric} {_value(score)}{of} ({', '.join(ends)})"
+    return f"{metric} {_value(metric, score)}{of} ({', '.join(ends)})"
 
 
 def _ends(statuses: dict[str, int]) -> str:
@@ -206,8 +216,8 @@ def pairs_summary(found: dict[str, Scores]) -> str:
         if plain.value is None or both.value is None:
             lines.append(f"{name:<12}  {plain.n:>6}  no score: most answers say nothing")
             continue
-        numbers = "  ".join(f"{score.value:>7.2f}  {interval(score):>13}" for score in (plain, both))
-        lines.append(f"{name:<12}  {plain.n:>6}  {numbers}  {both.value - plain.value:>7.2f}")
+        numbers = "  ".join(f"{shown(score.value):>7}  {interval(score):>13}" for score in (plain, both))
+        lines.append(f"{name:<12}  {plain.n:>6}  {numbers}  {both.value - plain.value:>7.1f}")
     return "\n".join(lines)
 
 

@@ -24,7 +24,7 @@ from eval_harness.records.result import UNDELIVERED, Result, Score
 from eval_harness.records.run import read_run
 from eval_harness.store.datasets import named_dataset
 from eval_harness.store.hub import fetched, files_at, open_pulls
-from eval_harness.store.printed import interval
+from eval_harness.store.printed import interval, shown
 from eval_harness.store.submit import prepare
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _notes(metric: str, score: Score, result: Result) -> str:
         words.append(f"95% interval {interval(score)}")
     if score.chance is not None:
         words.append(
-            f"chance {score.chance:.2f}"
+            f"chance {shown(score.chance)}"
             + (f", {score.verdict} than chance" if score.verdict in ("better", "worse") else "")
         )
     words += [

@@ -24,7 +24,7 @@ from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import selection_name
 from leaderboard_space.export import Table, as_file, cited, selection_in_words
-from leaderboard_space.html import interval, number, options, percent, prose, text
+from leaderboard_space.html import interval, number, options, prose, score_text, text
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.views.case import article, datasets_of, given_to, in_full
 from leaderboard_space.views.parts import (
@@ -199,16 +199,16 @@ def _scores(found: Comparison) -> str:
             continue
         rows += (
             f'<tr class="v-{TONE[score.verdict]}"><th scope="row">{name}</th>'
-            f'<td class="num"><b>{percent(score.value)}</b></td>'
+            f'<td class="num"><b>{score_text(score.value, info.unit)}</b></td>'
             f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score)}</td>'
             f"<td>{text(entry_mark(entry, found.metric), 60)}</td></tr>"
         )
     chance = {round(score.chance, 6) for score in held.values() if score.chance is not None}
     line = f"; dashed: guessing ({sentences.percent_of_chance(chance.pop())})" if len(chance) == 1 else ""
-    said = f"{info.label}: axis 0 to 100{line}"
+    said, sign = f"{info.label}: axis 0 to 100{line}", "%" if info.unit == "percent" else "Value"
     return (
         f'<div class="scroll"><table class="lines" data-table="chosen" aria-label="{text(info.label)} of the chosen results">'
-        f'<thead><tr><th scope="col">Result</th><th scope="col" class="num">%</th><th scope="col">{text(said)}</th>'
+        f'<thead><tr><th scope="col">Result</th><th scope="col" class="num">{sign}</th><th scope="col">{text(said)}</th>'
         '<th scope="col" class="num">95% interval</th><th scope="col">Source</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
@@ -242,9 +242,9 @@ def _every_score(found: Comparison) -> str:
     two = len(found.chosen) == 2
     rows = ""
     for name in found.metrics:
-        held = found.scores(name)
+        held, info = found.scores(name), info_of(name, found.section.family)
         values = "".join(
-            f"<td{sorted_by(held[entry.key].value)}>{percent(held[entry.key].value)}</td>"
+            f"<td{sorted_by(held[entry.key].value)}>{score_text(held[entry.key].value, info.unit)}</td>"
             if entry.key in held
             else "<td data-v=''>–</td>"
             for entry in found.chosen
@@ -256,7 +256,7 @@ def _every_score(found: Comparison) -> str:
             if pair is not None:
                 ends, p = sentences.difference_interval(pair.low, pair.high), text(sentences.p_value(pair.p))
                 more = f"<td{sorted_by(pair.value)}><b>{number(pair.value)}</b> ({ends}), {p}</td>"
-        rows += f'<tr><th scope="row">{text(info_of(name, found.section.family).label)}</th>{values}{more}</tr>'
+        rows += f'<tr><th scope="row">{text(info.label)}</th>{values}{more}</tr>'
     heads = [("score", "Score"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
     if two:
         heads.append(("difference", "First − second (95% interval), p of each score alone"))

@@ -14,7 +14,7 @@ from leaderboard_space.data.ranks.groups import group_of
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, shown_method
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
-from leaderboard_space.html import interval, percent, plural, prose, score_text, text
+from leaderboard_space.html import interval, plural, prose, score_text, text
 from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import Ends, Line, Spot, ends_of, scores_by_metric, shares_of
 from leaderboard_space.sentences import FEW
@@ -122,7 +122,7 @@ def _small_row(label: str, score: Score, address: str, where: str = "", cases: s
     return (
         f'<tr class="v-{TONE[score.verdict]}{few}"><th scope="row"><a href="{address}">{text(label, 80)}</a>'
         f"{f'<small>{text(where, 120)}</small>' if where else ''}</th>"
-        f'<td class="num" title="{text(said, 200)}"><b>{percent(score.value)}</b> <i>{sentences.mark(score)}</i></td>'
+        f'<td class="num" title="{text(said, 200)}"><b>{score_text(score.value)}</b> <i>{sentences.mark(score)}</i></td>'
         f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score)}</td>'
         f"{f'<td>{cases}</td>' if cases else ''}</tr>"
     )
@@ -134,9 +134,9 @@ def _bias(line: Line) -> str:
     if not shares:
         return ""
     rows = "".join(
-        f'<tr><th scope="row">{text(share.name)}</th><td class="num"><b>{percent(share.chosen.value)}</b></td>'
+        f'<tr><th scope="row">{text(share.name)}</th><td class="num"><b>{score_text(share.chosen.value)}</b></td>'
         f'<td class="chart">{dots(share.chosen, WHOLE, share.key)}</td>'
-        f'<td class="num">{percent(share.key) if share.key is not None else "not known"}</td></tr>'
+        f'<td class="num">{score_text(share.key) if share.key is not None else "not known"}</td></tr>'
         for share in shares
     )
     return (

@@ -15,7 +15,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import labels
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import SEPARATOR, TreePath
-from leaderboard_space.html import LONGEST_NAME, number, options, percent, plural, prose, text
+from leaderboard_space.html import LONGEST_NAME, number, options, plural, prose, score_text, text
 
 Request = Mapping[str, Any]
 """What the browser asks for: the keys and values of an address."""
@@ -184,7 +184,7 @@ def cell(
     few = " few" if score.n_cases < sentences.FEW or score.is_small else ""
     return (
         f'<td class="{tone}{few}" data-b="{text(column)}" title="{text(said, 300)}"{sorted_by(score.value)}>'
-        f'<a class="c" href="{address}"><b>{percent(score.value)}</b><span class="mark" aria-hidden="true">'
+        f'<a class="c" href="{address}"><b>{score_text(score.value)}</b><span class="mark" aria-hidden="true">'
         f"{'' if muted else sentences.mark(score)}</span>{spoken}{dots(score, WHOLE)}</a>{more}</td>"
     )
 

@@ -22,7 +22,7 @@ from leaderboard_space.data.model_names import identity
 from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, info_of
 from leaderboard_space.data.tree import Tree, TreePath, cells_in
-from leaderboard_space.html import count, percent, plural, prose, text
+from leaderboard_space.html import count, plural, prose, score_text, text
 from leaderboard_space.views.parts import look
 
 Known = Callable[[str], dict[str, Score]]
@@ -143,8 +143,8 @@ def _of_two(
         if a is None or b is None or a.value is None or b.value is None:
             continue
         name = names[row.entry.key]
-        told = f"{name}: {sentences.in_running_text(labels[0])} {percent(a.value)}, "
-        told += f"{sentences.in_running_text(labels[1])} {percent(b.value)}"
+        told = f"{name}: {sentences.in_running_text(labels[0])} {score_text(a.value)}, "
+        told += f"{sentences.in_running_text(labels[1])} {score_text(b.value)}"
         verdict = (b if pair[1] in ADVERSARIAL else a).verdict
         points.append(Point(a.value, b.value, name, told, look(row.entry.result.model.kind, verdict)))
     if not points:
@@ -176,7 +176,7 @@ def _against(
             continue
         who = names[row.entry.key]
         at = f"{value:,.1f}" if name == "size" else f"{int(value)}-{round(12 * (value % 1)) + 1:02}"
-        told = f"{who}: {sentences.in_running_text(info.label)} {percent(score.value)}, {at}"
+        told = f"{who}: {sentences.in_running_text(info.label)} {score_text(score.value)}, {at}"
         style = look(row.entry.result.model.kind, score.verdict)
         points.append(Point(value, score.value, who, told, style, score.low, score.high))
         scores[row.entry.key] = score

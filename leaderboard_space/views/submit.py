@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Result, Score
 from eval_harness.store.hidden_test import HiddenScore
-from eval_harness.store.printed import shown
 from eval_harness.store.submission import Submission
 from leaderboard_space.data.ranks.standings import info_of
-from leaderboard_space.html import count, interval, number, plural, prose, score_text, text
+from leaderboard_space.html import count, interval, plural, prose, score_text, text
 from leaderboard_space.views.tables.leaderboard import GROUPS
 
 MOST_PROBLEMS = 50
@@ -121,7 +120,7 @@ def hidden_checked(problems: Sequence[str], per_day: int) -> str:
 def hidden_scored(score: HiddenScore) -> str:
     """The one number that leaves the hidden test."""
     label = info_of(score.metric).label
-    said = f"{text(label)}: {number(score.value)} % of {plural(score.questions, 'question')}."
+    said = f"{text(label)}: {score_text(score.value)} % of {plural(score.questions, 'question')}."
     left = f"{plural(score.remaining, 'scoring')} left on {text(score.day)} (UTC)."
     return f'<div class="mp-page report">{_told(said)}<p class="sub">{left}</p></div>'
 
@@ -203,14 +202,10 @@ def _table(result: Result) -> str:
 def _row(name: str, score: Score, family: str) -> str:
     info = info_of(name, family)
     n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)} cases)"
-    value = (
-        f"{shown(score.value)} %"
-        if info.unit == "percent" and score.value is not None
-        else score_text(score.value, info.unit)
-    )
+    value = score_text(score.value, info.unit) + (" %" if info.unit == "percent" and score.value is not None else "")
     return (
         f'<tr><th scope="row">{text(info.label)}</th><td>{text(value)}</td>'
-        f"<td>{interval(score)}</td><td>{number(score.chance)}</td><td>{n}</td>"
+        f"<td>{interval(score)}</td><td>{score_text(score.chance, info.unit)}</td><td>{n}</td>"
         f"<td>{VERDICTS.get(score.verdict or '', 'no score' if score.nonresponse and score.value is None else '')}</td></tr>"
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from eval_harness.derive.metrics import HEADLINE
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of
@@ -167,7 +168,7 @@ def _table(shown: LabelSummary, every: bool) -> str:
     names = sorted(held, key=lambda name: _order(held[name], shown))
     drawn = names if every else names[:FIRST_MODELS]
     ranks = shown.ranking[0].standings if shown.ranking else None
-    others = sum(row.first is not None for row in ranks.models) - 1 if ranks else 0
+    others = sum(row.first is not None for row in ranks.models) - 1 if ranks else -1
     body = ""
     for name in drawn:
         cells = "".join(_cell(shown, aspect, held[name].get(at)) for at, aspect in enumerate(shown.aspects))
@@ -178,7 +179,10 @@ def _table(shown: LabelSummary, every: bool) -> str:
             f"{cells}</tr>"
         )
     heads = "".join(_head(shown, aspect) for aspect in shown.aspects)
-    told = f"Ranked by “{text(shown.ranking[0].does)}”. " if len(shown.ranking) > 1 else ""
+    told = f"Ranked by “{text(shown.ranking[0].does)}”. " if len(shown.ranking) > 1 and others >= 0 else ""
+    family, aspects = shown.section.family, [one.metric for one in shown.aspects]
+    if ranks and HEADLINE[family] not in aspects:
+        told += f"{text(sentences.shown_instead(shown.section, HEADLINE[family], aspects[0]), 300)} "
     told += sentences.each_alone(shown.tested)
     return (
         f'<table class="matrix topic" data-table="topic" aria-label="{text(label_name(shown.label))}"><thead><tr>'

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import json
 import re
 from pathlib import Path
@@ -15,12 +17,19 @@ import pytest
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE
+from eval_harness.store.comparison import compare_results, load_side
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
+from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.topics import matching, topics
+from leaderboard_space.front import OverviewPages
+from leaderboard_space.html import interval, score_text
+from leaderboard_space.model_results import all_models, lines_of, main_lines
 from leaderboard_space.service import Service
 from leaderboard_space.views import compare, model
 from leaderboard_space.views.parts import SEPARATOR
+from leaderboard_space.views.topic import label_id
 from medprobe import load_results
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import make_store
@@ -71,13 +80,18 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
     assert [(row["run"], *(row[name] for name in NUMBERS)) for row in of_api] == [
         (row["run"], *(row[name] for name in NUMBERS)) for row in saved
     ]
-    drawn = {}
+    table = list(csv.DictReader(io.StringIO(service.export({**asked, "metric": metric, "as": "csv"})["text"])))
+    assert [(row["run"], *(row[name] for name in NUMBERS)) for row in table] == [
+        (row["run"], *("" if row[name] is None else str(row[name]) for name in NUMBERS)) for row in saved
+    ]
+    unit, drawn = info_of(metric, section.family).unit, {}
     for key, line in re.findall(r'<tr class="k-[^"]*" data-key="([^"]*)">(.*?)</tr>', shown["html"], re.DOTALL):
         found = [re.search(rf'<td class="{kind}"[^>]*>(.*?)</td>', line) for kind in ("num val", "num ci")]
         assert all(found)
         drawn[html.unescape(key)] = [plain(cell[1].partition("<button")[0]) for cell in found if cell] + [line]
     for row in saved:
-        ends, line = drawn[row["run"]][1:] if row["run"] in drawn else ("", "")
+        score, ends, line = drawn.get(row["run"], ("", "", ""))
+        assert not line or row["value"] is None or score.startswith(score_text(row["value"], unit)), (score, row)
         if line and row["low"] is not None:
             low, high = map(float, ends.split("–"))
             assert abs(low - row["low"]) <= 0.051 and abs(high - row["high"]) <= 0.051, (ends, row)
@@ -107,6 +121,13 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
     by_run = {row["run"]: row for row in ranked}
     assert same(pair["first_value"], by_run[pair["first_run"]]["value"])
     assert same(pair["second_value"], by_run[pair["second_run"]]["value"])
+    folders = {entry.key: entry.folder for entry in section.entries}
+    if not chosen and all(folders[pair[f"{side}_run"]] for side in ("first", "second")):
+        sides = [load_side(str(folders[pair[f"{side}_run"]]), list) for side in ("first", "second")]
+        line = re.search(rf"^  {metric} .*$", compare_results(*sides, all_metrics=True), re.MULTILINE)
+        printed = [score_text(pair[f"{side}_value"], unit) for side in ("first", "second")]
+        assert line is not None and line[0].split()[1:3] == printed, (line, printed)
+        assert abs(float(line[0].split()[3]) - pair["difference"]) < 0.051, (line, pair)
     places = {by_run[pair[side]]["place_first"] for side in ("first_run", "second_run")}
     said = plain(re.search(r'<h2 class="finding">(.*?)</h2>', compare.page(service.memory, request))[1])  # type: ignore[index]
     if places == {1}:  # the headline says that either may be the best
@@ -141,3 +162,31 @@ def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
         if row["model"] == "GPT-4o"
     )
     assert f"{gmai['low']:.1f}–{gmai['high']:.1f}" in page
+
+
+@pytest.mark.parametrize("seed", few(range(40), 4))
+def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, seed: int) -> None:
+    """A random label on its topic's page, in its file and on the leaderboard; a random model's badges and its leaderboards."""
+    rng, front = np.random.default_rng(seed), OverviewPages(service)
+    labels = front.labels()
+    label = labels[int(rng.integers(len(labels)))]
+    topic = next(one for one in topics(labels).values() if label in [found for found, _ in matching(one, labels)])
+    request = {"id": topic.slug, "label": label_id(label), "all": "yes"}
+    summary, page = front.shown(topic, labels, label_id(label)), plain(front.topic(request))
+    saved = json.loads(front.topic_file({**request, "as": "json"})["text"]) if summary else []
+    for aspect in summary.aspects if summary else ():
+        asked = {"format": label.family, "section": summary.section.key, "metric": aspect.metric, "as": "json"}  # type: ignore[union-attr]
+        whole = summary and json.loads(service.export({**asked, "branches": [list(summary.label.path)]})["text"])
+        on_board = {row["run"]: row for row in whole or ()}
+        for row in (row for row in saved if row["metric"] == aspect.metric and row["run"] in on_board):
+            assert all(same(row[name], on_board[row["run"]][name]) for name in NUMBERS), (row, on_board[row["run"]])
+        for rows in (row for row in aspect.standings.models if row.score.value is not None):
+            assert score_text(rows.score.value) in page
+    names = all_models(service.memory)
+    name = names[int(rng.integers(len(names)))]
+    for line in main_lines(lines_of(service.memory, name)):
+        family, info = line.section.family, info_of(line.metric, line.section.family)
+        badge = model.file(service.memory, {"id": name, "of": f"badge:{family}"})["text"]
+        asked = {"format": family, "section": line.section.key, "metric": line.metric, "as": "json"}
+        (row,) = (one for one in json.loads(service.export(asked)["text"]) if one["run"] == line.row.entry.key)
+        assert score_text(row["value"], info.unit) in badge and interval(line.row.score) in html.unescape(badge)

@@ -26,7 +26,7 @@ from leaderboard_space.data.ranks.standings import (
 )
 from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.data.tree import FACET_LABEL, TreePath, groups_of, selection_name
-from leaderboard_space.html import count, interval, number, options, percent, plural, prose, score_text, text
+from leaderboard_space.html import count, interval, number, options, plural, prose, score_text, text
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.parts import (
@@ -256,14 +256,14 @@ def _row(
         else [mark]
     )  # what a narrow screen has no columns for
     if row.abstained:
-        said.insert(1, f"{percent(row.abstained)}% abstained")
+        said.insert(1, f"{score_text(row.abstained)}% abstained")
     small = " · ".join(part for part in (tag, *_remarks(row, found)) if part)
     beside = sentences.beside(row.abstained, row.answered_accuracy, row.ends)
     why = sentences.no_score(score, result)
     exact = "; ".join(part for part in (str(score.value) if known else "", why, beside) if part)
     note = misprint_mark(row.entry, metric, cell)
     abstained = (
-        f'<td class="num abst" title="{text(beside, 300)}"{sorted_by(row.abstained)}>{percent(row.abstained)}</td>'
+        f'<td class="num abst" title="{text(beside, 300)}"{sorted_by(row.abstained)}>{score_text(row.abstained)}</td>'
         if abstentions
         else ""
     )

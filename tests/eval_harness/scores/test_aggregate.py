@@ -50,7 +50,7 @@ def test_adversarial_pairs_of_a_run(tmp_path):
     assert found["all"]["accuracy_with_adversarial"].n == sum(
         found[name]["accuracy_with_adversarial"].n for name in found if name != "all"
     )
-    assert "-100.00" in pairs_summary(found)
+    assert "-100.0" in pairs_summary(found)
 
 
 def test_majority_and_oracle_take_one_run_with_samples(workdir):

@@ -16,6 +16,7 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import evaluate
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.comparison import Side, compare_results, load_side
+from eval_harness.store.printed import shown, unit_of
 from tests.chaos.server import ChaosServer
 from tests.leaderboard_space.stores import answers, questions
 
@@ -92,8 +93,8 @@ def test_every_score_is_said_with_its_difference_and_test(family, cases, skills)
         if metric == "metric":
             continue
         left, right, difference, said = (*line.split(maxsplit=3), "")[:4]
-        assert (float(left), float(right)) == (round(one[metric].value, 2), round(other[metric].value, 2))
-        assert abs(float(difference) - (one[metric].value - other[metric].value)) <= 0.00501
+        assert (left, right) == tuple(shown(side[metric].value, unit_of(metric)) for side in (one, other))
+        assert abs(float(difference) - (one[metric].value - other[metric].value)) <= 0.0501
         test = paired_test(*of, metric)
         ends = re.search(r"interval (\S+) to (\S+), p", said)
         assert (ends is None) == (METRICS[metric].unit == "count") == name.endswith("(count)")

@@ -25,7 +25,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.front import OverviewPages
-from leaderboard_space.html import interval, percent, score_text
+from leaderboard_space.html import interval, score_text
 from leaderboard_space.sentences import FEW, MARK
 from leaderboard_space.service import Service
 from leaderboard_space.views import model, submit
@@ -206,7 +206,7 @@ def check_breakdown(service: Service, asked: dict[str, Any], truth: dict[str, Ra
         is_saved(row, score)
         if score.value is not None and not truth[row["run"]].withdrawn:
             sign = "" if score.is_small else MARK[score.verdict]
-            cells[score.n_cases < FEW or score.is_small, percent(score.value), sign] += 1
+            cells[score.n_cases < FEW or score.is_small, score_text(score.value), sign] += 1
     shown = re.findall(r'<td class="([\w ]+)"[^>]*>(?:<a [^>]*>)?([^<]*)(?:</a>)?<i>(.*?)</i>', table[0])
     assert Counter((kind == "few", html.unescape(value), sign.strip()) for kind, value, sign in shown) == cells
     legend = plain(page[page.index(table[0]) :].partition('<p class="fine signs">')[2].partition("</p>")[0])

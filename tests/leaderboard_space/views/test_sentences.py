@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from eval_harness.scores.sight import Sight
 from leaderboard_space import headlines, sentences
 from leaderboard_space.headlines import HeadlineFacts, Ranked
-from leaderboard_space.html import number, percent
+from leaderboard_space.html import number, score_text
 from tests.leaderboard_space.checks.claims import Truth, check_headline, check_trust, rounds_to
 
 # What differs by less than 1e-9 counts as equal: no value lies on that edge.
@@ -67,8 +67,8 @@ def test_a_headline_claims_what_its_numbers_show(drawn: tuple[HeadlineFacts, lis
 def test_a_shown_number_is_the_number(value: float) -> None:
     assert rounds_to(number(value), value)
     if 0 <= value <= 100:
-        assert rounds_to(percent(value), value)
-        assert (percent(value) == "100.0") == (value == 100) and (percent(value) == "0.0") == (value == 0)
+        assert rounds_to(score_text(value), value)
+        assert (score_text(value) == "100.0") == (value == 100) and (score_text(value) == "0.0") == (value == 0)
 
 
 @given(st.lists(st.floats(-100, 100).map(lambda value: round(value, 6)), min_size=3, max_size=3).map(sorted), VALUES)
