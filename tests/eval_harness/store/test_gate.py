@@ -7,6 +7,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import HfApi
@@ -18,14 +19,15 @@ from eval_harness.records.limits import Limits
 from eval_harness.store import pull_requests, sandbox
 from eval_harness.store.datasets import dataset_of, named_dataset
 from eval_harness.store.examine import examined
+from eval_harness.store.rescoring import rescore_store
 from eval_harness.store.sandbox import OverLimit
 from eval_harness.store.submit import prepare
 from eval_harness.store.verification import verify
 from tests import commands
-from tests.eval_harness.store.submitting import phantom, questions_of, run_folder, said
+from tests.eval_harness.store.submitting import edit_answers, phantom, questions_of, run_folder, said
 from tests.eval_harness.store.untrusted import altered
 from tests.eval_harness.store.verifying import REPO, STORE, comments, files_of, head_of, main_files, propose, status
-from tests.helpers import write_lines
+from tests.helpers import edit_json, write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
 from tests.sampling import few
 
@@ -59,6 +61,24 @@ def test_the_file_on_which_every_filtered_read_hangs_is_kept_in_bytes_of_ours(tm
     (tmp_path / "kept.parquet").write_bytes(found.sent.answers)
     for name in questions_of(data)["question_id"]:
         assert pq.read_table(tmp_path / "kept.parquet", filters=[("question_id", "=", name)]).num_rows == 1
+
+
+def test_a_run_of_which_nothing_came_and_strangers_files_in_a_store_end_no_check(run, data, tmp_path):
+    """Nothing delivered can be compared with nothing; files that nobody verified are left alone by likeness and rescore."""
+    store, silent = tmp_path / "store", Path(shutil.copytree(run, tmp_path / "silent"))
+    first = Path(submit(run, store).location)
+    stranger = Path(shutil.copytree(first, first.with_name("merged-by-hand")))
+    (stranger / "acceptance.json").unlink()
+    pq.write_table(pa.table({"question_id": [1], "choice": [{"a": 1}]}), stranger / "readings.parquet")
+    edit_json(stranger / "result.json", lambda document: document.update(key="another"))
+    edit_answers(silent, lambda rows: [row.update(delivery="no response", response="") for row in rows])
+    (silent / "answers.jsonl").unlink()
+    edit_json(silent / "run.json", lambda document: document["model"].update(name="Silent"))
+    assert submit(silent, store, account="another", data=str(data)).new
+    outcomes = {outcome.what: outcome.word for outcome in verify(str(store), data=[str(data)])}
+    assert sorted(outcomes.values()) == ["refused", "verified", "verified"]
+    (told,) = (each for each in rescore_store(store) if each.skipped)
+    assert told.folder == stranger.relative_to(store).as_posix()
 
 
 @pytest.fixture
