@@ -26,7 +26,7 @@ from curation.images.burned_in_text import DECISIONS, TEXTS, Box, find_text, rea
 from curation.images.burned_in_text import mask as blacked_out
 from curation.images.file_names import manifest_of
 from curation.readers.dataset import SourceDataset
-from curation.readers.pixels import decode_mask
+from curation.readers.shapes import decode
 from dataset_builders.files import replace_file
 from dataset_builders.images.lookup import as_png
 from dataset_builders.journal import Journal, read_journal
@@ -38,7 +38,8 @@ def shown_png(
     """The PNG that a question shows: picture `picture` of `folder`, `black` regions blacked out, with the target burned into a copy."""
     with Image.open(folder / f"{picture}.png") as image:
         pixels = np.asarray(blacked_out(image.convert("RGB"), black))
-    return as_png(Image.fromarray(burn(pixels, granularity, box, None if mask is None else decode_mask(mask), overlay)))
+    region = None if mask is None else decode(mask, tuple(mask["size"]))
+    return as_png(Image.fromarray(burn(pixels, granularity, box, region, overlay)))
 
 
 def burn(pixels: np.ndarray, granularity: str, box: Any, mask: np.ndarray | None, overlay: Overlay) -> np.ndarray:

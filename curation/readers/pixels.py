@@ -90,14 +90,6 @@ def encode_mask(mask: np.ndarray) -> dict[str, Any]:
     return {"size": [int(side) for side in rle["size"]], "counts": rle["counts"].decode("ascii")}
 
 
-def decode_mask(rle: dict[str, Any]) -> np.ndarray:
-    """The mask of a COCO RLE."""
-    from pycocotools import mask as coco
-
-    decoded: np.ndarray = coco.decode({"size": rle["size"], "counts": rle["counts"].encode("ascii")}).astype(bool)
-    return decoded
-
-
 # DICOM
 
 
