@@ -22,14 +22,15 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from PIL import Image, ImageOps
+from PIL import Image
 from tqdm import tqdm
 
 from curation.images.file_names import ids_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.hub.client import endpoint
-from dataset_builders.images.lookup import SUFFIXES, ImageError, check_image, opened
+from dataset_builders.images.lookup import SUFFIXES, ImageError
+from dataset_builders.images.picture import ShownPicture, picture_of, whites_of
 from eval_harness.records.names import storable
 
 VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "checksum", "LastModified", "last_modified", "mtime", "created")
@@ -229,22 +230,17 @@ def prefetch(work: Callable[[In], Out], items: Iterable[In], window: int = 64) -
             yield done
 
 
-def open_rgb(data: bytes) -> Image.Image:
-    """The picture in RGB as a reader sees it: EXIF orientation applied, 16-bit and float grey stretched to its own
-    range.
+def shown_picture(data: bytes) -> ShownPicture:
+    """The picture that models are shown (`picture_of`), of a file alone: its greys have the fewest of 8, 12 and 16 bits that hold them.
 
-    Raises ImageError where the bytes are no complete image.
+    Raises ImageError where the bytes are no complete image, or hold greys that no fixed rule brings to 8 bits.
     """
-    check_image(data)
-    with opened(data) as image:
-        picture = ImageOps.exif_transpose(image)
-        if picture.mode.startswith(("I", "F")):  # Pillow would clip these at 255
-            values = np.asarray(picture, np.float64)
-            finite = values[np.isfinite(values)]
-            if not finite.size:
-                raise ImageError("the image holds no numbers")
-            picture = Image.fromarray(stretched(values, finite.min(), finite.max()))
-        return picture.convert("RGB")
+    return picture_of(data, whites_of([data]) or None)
+
+
+def open_rgb(data: bytes) -> Image.Image:
+    """The pixels of `shown_picture` in RGB. Raises ImageError as it does."""
+    return shown_picture(data).pixels.convert("RGB")
 
 
 def stretched(values: np.ndarray, low: float, high: float) -> np.ndarray:

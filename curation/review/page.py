@@ -7,7 +7,6 @@ and links (`serving.py`).
 
 from __future__ import annotations
 
-import io
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,19 +16,15 @@ from typing import Any, Literal
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse
-from PIL import Image
 from pydantic import BaseModel
 
-from curation.images.image_index import open_rgb
+from curation.images.image_index import shown_picture
 from curation.review.page_markup import html
 from dataset_builders.errors import BadInput
-from dataset_builders.images.lookup import ImageError, as_png
-from dataset_builders.images.metadata import strip_metadata
+from dataset_builders.images.lookup import ImageError
+from dataset_builders.images.metadata import PNG_START, strip_metadata
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.records.names import storable
-
-SHOWN_AS_THEY_ARE = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
-"""What `strip_metadata` gives; films, which show what no model sees, and 16-bit greys are sent as PNG of one picture."""
 
 
 @dataclass(frozen=True)
@@ -177,10 +172,6 @@ def recorded(journal: Path) -> dict[tuple[str, str, str], Any]:
 
 
 def for_browser(data: bytes) -> tuple[str, bytes]:
-    """(media type, bytes) of an image at full resolution, without metadata: a reviewer may be at another machine."""
-    data = strip_metadata(data)
-    with Image.open(io.BytesIO(data)) as image:
-        kind = SHOWN_AS_THEY_ARE.get(image.format or "")
-        if kind and not getattr(image, "is_animated", False) and image.mode in ("L", "RGB", "RGBA", "P", "1"):
-            return kind, data
-    return "image/png", as_png(open_rgb(data))
+    """(media type, bytes) of the picture that models are shown, in full resolution and without metadata: reviewers may be elsewhere."""
+    shown = shown_picture(strip_metadata(data)).encoded()
+    return f"image/{'png' if shown.startswith(PNG_START) else 'jpeg'}", shown

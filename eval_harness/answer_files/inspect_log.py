@@ -17,13 +17,12 @@ from dataset_builders.extras import require
 from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.answer_files.predictions import Described
 from eval_harness.answer_files.untrusted import ProblemList
+from eval_harness.records.finish_reasons import finish_reason_of
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
     from inspect_ai.model import ModelOutput
 
-ENDS = {"max_tokens": "length", "model_length": "length", "stop": "stop", "content_filter": "content_filter"}
-"""inspect-ai's stop reasons -> the words of OpenAI's API."""
 NOT_READ = {"messages", "events", "store"}
 """Fields of a sample that are not loaded."""
 
@@ -120,7 +119,7 @@ def delivered(output: ModelOutput, failed: bool) -> dict[str, Any]:
         return nothing | {"status": "failed", "seconds": output.time}
     content = first.message.content
     reasoning = [part.reasoning for part in content if part.type == "reasoning"] if isinstance(content, list) else []
-    reason = ENDS.get(first.stop_reason)
+    reason = finish_reason_of(first.stop_reason)
     return {
         "response": first.message.text,
         "status": "refused" if reason == "content_filter" else "answered",

@@ -15,7 +15,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_files.untrusted import ProblemList, Record
+from eval_harness.answer_files.untrusted import ProblemList, Record, fields_of
 
 Entry = tuple[str, Any, Record]
 """Location in the file, question id, record of the answer."""
@@ -50,7 +50,7 @@ def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[En
             yield from _probing(where, record, options_of, found)
         elif "response" in record and (record.get("question_id") is not None or record.get("index") is not None):
             identity = record.get("question_id")
-            yield where, record.get("index") if identity is None else identity, record
+            yield where, record.get("index") if identity is None else identity, fields_of(record)
         else:
             found.add(where, "is no answer: it needs question_id and response, or what a paper's script writes")
 
@@ -89,7 +89,7 @@ def _probing(where: str, record: Record, options_of: dict[str, Any], found: Prob
     truth = record.get("gt_ans")
     said = str(truth).strip().lower().rstrip(".")
     target = LETTERS[options.index(said)] if said in options else truth
-    yield where, name, {"response": record.get("response"), "sample": record.get("sample"), "target": target}
+    yield where, name, fields_of(record) | {"target": target}
 
 
 def _pair(where: str, pair: str, record: Record, found: ProblemList) -> Iterator[Entry]:
@@ -103,4 +103,4 @@ def _pair(where: str, pair: str, record: Record, found: ProblemList) -> Iterator
         if not isinstance(said, dict) or name not in said:
             found.add(where, f"has no answer to image {side} (answer.im{side}.full_answer, or image_{side})")
         else:
-            yield where, f"{pair}-{side}", {"response": said[name]}
+            yield where, f"{pair}-{side}", fields_of(said) | {"response": said[name]}

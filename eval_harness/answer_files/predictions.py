@@ -20,7 +20,8 @@ from pydantic import BaseModel, Field, ValidationError
 
 from dataset_builders.errors import clip, first_misfit
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_files.untrusted import Placed, ProblemList, Record, listed, read_records
+from eval_harness.answer_files.untrusted import FINISH_FIELDS, Placed, ProblemList, Record, listed, read_records
+from eval_harness.records.finish_reasons import STATUS_OF, finish_reason_of
 from eval_harness.records.limits import MOST_SAMPLES
 from eval_harness.records.result import DELIVERIES
 
@@ -96,10 +97,12 @@ def _rows(records: Iterable[Placed], found: ProblemList) -> Iterator[Placed]:
         is_id = isinstance(identity, (str, int)) and not isinstance(identity, bool)
         numbers = {name: record.get(name) for name in ("sample", "seconds")}
         kept = {"response": record["response"]} | {name: value for name, value in numbers.items() if not is_gap(value)}
-        kept |= {name: record[name] for name in ("reasoning", "finish_reason") if isinstance(record.get(name), str)}
-        status = record.get("status") or ("refused" if kept.get("finish_reason") == "content_filter" else None)
+        finish_reason = next(filter(None, (finish_reason_of(record.get(name)) for name in FINISH_FIELDS)), None)
+        reasoning = record.get("reasoning")
+        kept |= {"reasoning": reasoning if isinstance(reasoning, str) else None, "finish_reason": finish_reason}
+        status = record.get("status") or STATUS_OF.get(finish_reason or "")
         if status == "truncated":  # how an answer was read, as our own tables have it
-            kept.setdefault("finish_reason", "length")
+            kept["finish_reason"] = finish_reason or "length"
         if status not in DELIVERIES or (status == "answered" and record["response"] is None):
             status = "failed" if record["response"] is None else "answered"
         kept["delivery"] = DELIVERIES[status]

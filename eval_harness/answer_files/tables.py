@@ -19,7 +19,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.extras import require
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_files.predictions import record_of
-from eval_harness.answer_files.untrusted import COLUMNS, ProblemList, listed
+from eval_harness.answer_files.untrusted import ProblemList, fields_of, listed
 
 LETTER = re.compile(r"\W*(?:(?:the )?answer(?: is)?\b)?\W*([A-J])\b\W*(.*?)\W*", re.DOTALL)
 
@@ -50,7 +50,8 @@ def read(path: Path, questions: pd.DataFrame, problems: ProblemList) -> Iterator
     for number, row in enumerate(table.to_dict("records"), 2):
         where = f"{path}, row {number}"
         if text == "response":
-            yield where, row[is_id[0]], {name: row[name] or None for name in COLUMNS if name in row} | {text: row[text]}
+            fields = {name: value or None for name, value in fields_of(row).items()}
+            yield where, row[is_id[0]], fields | {text: row[text]}
         else:
             answer = record_of(_in_words(row[text], yes_no.get(row[is_id[0]], ())))
             yield where, row[is_id[0]], answer | {"target": row.get("answer") or None}

@@ -38,7 +38,9 @@ BATCH = 256
 Record = dict[str, Any]
 Placed = tuple[str, Record]
 """(location in the file, record)."""
-COLUMNS = ("question_id", "index", "response", "sample", "status", "seconds", "reasoning", "finish_reason")
+FINISH_FIELDS = ("finish_reason", "stop_reason", "finishReason")
+"""Fields for why a response ended: of OpenAI's, Anthropic's and Gemini's APIs."""
+COLUMNS = ("question_id", "index", "response", "sample", "status", "seconds", "reasoning", *FINISH_FIELDS)
 """Columns that are read from a Parquet file of answers (see `predictions.py`). Other columns often hold images, or invalid numbers."""
 IDENTITIES = frozenset({"question_id", "index"})
 FORMS = "Give JSON Lines, CSV or Parquet."
@@ -208,6 +210,11 @@ def _csv(path: Path, problems: ProblemList) -> Iterator[Placed]:
         except csv.Error as error:
             where = f"{path}, line {before + reader.line_num}"
             raise BadInput(f"{where}: not CSV ({error}). Quote texts that hold quotes.") from None
+
+
+def fields_of(record: Record) -> Record:
+    """The fields of a record that a file of answers may have."""
+    return {name: record[name] for name in COLUMNS if name in record}
 
 
 def listed(names: Sequence[object]) -> str:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from eval_harness.records.finish_reasons import finish_reason_of
 from eval_harness.records.result import DELIVERIES
 
 Scoring = Literal["next_token", "sequence", "sequence_official"]
@@ -126,7 +127,7 @@ def normalized(response: Response, options: int) -> Response:
         usage=_tokens(response.usage),
         error=error,
         reasoning=reasoning,
-        finish_reason=finish_reason,
+        finish_reason=finish_reason_of(finish_reason),
     )
 
 

@@ -13,19 +13,13 @@ from typing import Any
 
 from eval_harness.models.http.server_errors import ServerFailure
 from eval_harness.reader.reasoning import split_reasoning
+from eval_harness.records.finish_reasons import finish_reason_of
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
 """Fields in which servers return reasoning: DeepSeek, SGLang and older vLLM; vLLM and OpenRouter; Ollama; the structured forms of
 OpenRouter and LiteLLM. The first that holds any is used: the others repeat it."""
 
 _THOUGHT_PARTS = ("thinking", "reasoning", "redacted_thinking", "thought")
-
-FINISH_REASONS = {
-    "length": ("length", "max_tokens", "max_output_tokens", "model_length", "max_length", "token_limit", "incomplete"),
-    "stop": ("stop", "end_turn", "stop_sequence", "eos", "eos_token", "end_of_turn", "completed"),
-}
-"""Why servers say that a reply ended: OpenAI, Anthropic, Gemini, Mistral, TGI, the Responses API, whatever the case of the letters;
-those of filters are told by `server_errors.status_in`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +57,7 @@ def read_reply(document: Any, limit: int | None = None) -> Reply:
     the client takes it for an error (`client.py`)."""
     choice = _first_choice(document)
     message = choice["message"]
-    finish = _finish_reason(choice.get("finish_reason"))
+    finish = finish_reason_of(choice.get("finish_reason"))
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):
         raise ServerFailure("the answer's content is not text", "unreadable")
@@ -88,13 +82,6 @@ def read_reply(document: Any, limit: int | None = None) -> Reply:
     )
     only_reasoned = usage is not None and 0 < usage[1] <= reply.reasoning_tokens
     return reply.as_reasoning() if reply.shows_no_end and only_reasoned else reply
-
-
-def _finish_reason(said: Any) -> str | None:
-    """The reason in OpenAI's words where it is a known one."""
-    if not isinstance(said, str):
-        return None
-    return next((name for name, words in FINISH_REASONS.items() if said.casefold() in words), said)
 
 
 def _reasoning_tokens(document: dict[str, Any]) -> int:

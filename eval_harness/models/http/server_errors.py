@@ -14,16 +14,10 @@ import ssl
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from eval_harness.records.finish_reasons import is_filter
+
 Kind = Literal["again", "wait", "unreachable", "unreadable", "question"]
 
-_FILTER = re.compile(
-    r"content[ _-]?(?:filter|policy|management|violation)|moderat|(?<!case_)(?<!in)sensitive|safety(?!_?(?:identifier|setting))"
-    r"|responsible[ _-]?ai|inspection|guardrail|intervened|prohibited|blocklist|censor|toxic|recitation|refusal|flagged"
-    r"|^(?:blocked|block_?reason|filtered|hap|spii|invalid_prompt|1301)$",
-    re.IGNORECASE,
-)
-"""What providers write into a code, a type or a reason where a filter held something back; `invalid_prompt` is OpenAI's code of a flagged
-prompt, 1301 Zhipu's."""
 _STRUCTURED = re.compile(r"code|type|status|(?:\w+_)*reasons?|.*guardrail_?action", re.IGNORECASE)
 """Fields whose values are names, not sentences."""
 _EVIDENCE = re.compile("flagged_input|block_?reason|refusal", re.IGNORECASE)
@@ -147,7 +141,7 @@ def _names(document: Any) -> Iterator[str]:
 
 def _is_held_back(document: Any) -> bool:
     """True if a structured field says that a filter or the model itself held something back."""
-    return any(map(_FILTER.search, _names(document)))
+    return any(map(is_filter, _names(document)))
 
 
 def status_in(document: Any) -> int | None:
