@@ -29,7 +29,7 @@ NOT_READ = {"messages", "events", "store"}
 
 def recognises(path: Path) -> bool:
     """True if a file is a log of inspect-ai: `.eval`, or JSON with what its logs begin with."""
-    if path.suffix == ".eval":
+    if path.suffix.lower() == ".eval":
         return True
     with path.open("rb") as file:
         head = file.read(4096).lstrip()

@@ -7,7 +7,6 @@ place of an answer. Format: lmms-eval 0.7.3.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from eval_harness.answer_files.predictions import record_of
-from eval_harness.answer_files.untrusted import ProblemList, json_lines
+from eval_harness.answer_files.untrusted import ProblemList, json_lines, parse_object
 
 IDS = "medprobe_answer"
 """The key of our task's ids in a line."""
@@ -25,10 +24,10 @@ def recognises(path: Path) -> bool:
     """True if the first line is a sample of lmms-eval."""
     try:
         with path.open("rb") as file:
-            first = json.loads(file.readline())
-    except (OSError, ValueError, RecursionError):
+            first = parse_object(file.readline(), constants=True)
+    except (OSError, ValueError):
         return False
-    return isinstance(first, dict) and {"doc_id", "target", "filtered_resps"} <= set(first)
+    return {"doc_id", "target", "filtered_resps"} <= set(first)
 
 
 def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:

@@ -6,7 +6,6 @@ ProbMed: records `{id, qa_type, response, gt_ans}` (eval/inference scripts; a li
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,15 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_files.untrusted import ProblemList, Record, fields_of
+from eval_harness.answer_files.untrusted import (
+    ProblemList,
+    Record,
+    fields_of,
+    json_lines,
+    open_text,
+    parse_json,
+    parse_object,
+)
 
 Entry = tuple[str, Any, Record]
 """Location in the file, question id, record of the answer."""
@@ -32,7 +39,7 @@ def recognises(path: Path) -> bool:
     if not head.startswith(b"{"):
         return False
     try:
-        first = json.loads(head.split(b"\n")[0])
+        first = parse_object(head.split(b"\n")[0], constants=True)
     except ValueError:
         return head.split(b"\n")[0].strip() == b"{" or len(head) == 1 << 16
     return ("qa_type" in first and "question_id" not in first) or _is_pairs(first)
@@ -41,7 +48,7 @@ def recognises(path: Path) -> bool:
 def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[Entry]:
     """(where, question id, record) of every answer. Raises BadInput for a file that is no JSON."""
     options_of = dict(zip(questions["question_id"].astype(str), questions["options"], strict=True))
-    for where, name, record in _records(path):
+    for where, name, record in _records(path, found):
         if not isinstance(record, dict):
             found.add(where, "is not a JSON object. Each entry must be one answer.")
         elif name is not None and {"answer", "image_1", "image_2"} & record.keys():
@@ -55,16 +62,17 @@ def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[En
             found.add(where, "is no answer: it needs question_id and response, or what a paper's script writes")
 
 
-def _records(path: Path) -> Iterator[tuple[str, str | None, Any]]:
+def _records(path: Path, found: ProblemList) -> Iterator[tuple[str, str | None, Any]]:
     """(where, name of the entry, entry) of a document, or of the lines of a file."""
-    text = path.read_text(encoding="utf-8-sig")
+    with open_text(path, "\n") as file:
+        text = file.read()
     try:
-        value = json.loads(text)
-    except ValueError:
-        try:
-            value = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except ValueError as error:
-            raise BadInput(f"{path}: is not valid JSON ({str(error)[:200]}). Write it again.") from None
+        value = parse_json(text, constants=True)
+    except ValueError as error:
+        if "\n{" not in text:
+            raise BadInput(f"{path}: cannot be read as JSON ({str(error)[:200]}). Write it again.") from None
+        yield from ((where, None, record) for where, record in json_lines(path, found))
+        return
     if isinstance(value, dict) and not _is_pairs(value):
         value = [value]
     entries = enumerate(value, 1) if isinstance(value, list) else value.items()

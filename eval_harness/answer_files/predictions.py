@@ -100,7 +100,8 @@ def _rows(records: Iterable[Placed], found: ProblemList) -> Iterator[Placed]:
         finish_reason = next(filter(None, (finish_reason_of(record.get(name)) for name in FINISH_FIELDS)), None)
         reasoning = record.get("reasoning")
         kept |= {"reasoning": reasoning if isinstance(reasoning, str) else None, "finish_reason": finish_reason}
-        status = record.get("status") or STATUS_OF.get(finish_reason or "")
+        status = record.get("status")
+        status = status if status and isinstance(status, str) else STATUS_OF.get(finish_reason or "")
         if status == "truncated":  # how an answer was read, as our own tables have it
             kept["finish_reason"] = finish_reason or "length"
         if status not in DELIVERIES or (status == "answered" and record["response"] is None):

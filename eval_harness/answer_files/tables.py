@@ -7,7 +7,6 @@ Format: VLMEvalKit e8e78f0.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,14 +18,14 @@ from dataset_builders.errors import BadInput
 from dataset_builders.extras import require
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_files.predictions import record_of
-from eval_harness.answer_files.untrusted import ProblemList, fields_of, listed
+from eval_harness.answer_files.untrusted import ProblemList, fields_of, listed, parse_json
 
 LETTER = re.compile(r"\W*(?:(?:the )?answer(?: is)?\b)?\W*([A-J])\b\W*(.*?)\W*", re.DOTALL)
 
 
 def recognises(path: Path) -> bool:
     """True if it is a spreadsheet, or a table with `index` and `prediction` as TSV, CSV or a JSON list."""
-    if path.suffix == ".xlsx":
+    if path.suffix.lower() == ".xlsx":
         return True
     with path.open("rb") as file:
         head = file.readline(1 << 16)
@@ -73,14 +72,14 @@ def _in_words(response: str, options: Sequence[str]) -> str:
 def _table(path: Path) -> pd.DataFrame:
     """A table as texts; of a spreadsheet (extra `vlmevalkit`) its first sheet."""
     as_texts: dict[str, Any] = {"dtype": str, "keep_default_na": False}
-    if path.suffix == ".xlsx":
+    if path.suffix.lower() == ".xlsx":
         require("openpyxl")
     try:
-        if path.suffix == ".xlsx":
+        if path.suffix.lower() == ".xlsx":
             return pd.read_excel(path, **as_texts)
         content = path.read_text(encoding="utf-8-sig")
         if content.startswith("["):
-            return pd.DataFrame(json.loads(content)).fillna("").astype(str)
+            return pd.DataFrame(parse_json(content, constants=True)).fillna("").astype(str)
         return pd.read_csv(path, sep="\t" if "\t" in content.partition("\n")[0] else ",", **as_texts)
     except Exception as error:  # what a damaged file raises differs by library
         why = (str(error).strip() or type(error).__name__).splitlines()[0][:200]

@@ -71,7 +71,8 @@ class ProblemList:
         if self.problems:
             rest = len(self.problems) - MOST_SHOWN
             more = f"; and {rest} more" if rest > 0 else ""
-            raise BadInput(f"{'; '.join(self.problems[:MOST_SHOWN])}{more}. Correct the file.")
+            problems = "; ".join(problem.rstrip(".") for problem in self.problems[:MOST_SHOWN])
+            raise BadInput(f"{problems}{more}. Correct the file.")
 
 
 def read_records(path: Path, problems: ProblemList) -> Iterator[Placed]:
@@ -125,7 +126,15 @@ def _reader_of(path: Path, head: bytes) -> Callable[[Path, ProblemList], Iterato
 
 
 def parse_object(text: str | bytes, constants: bool = False) -> Record:
-    """A JSON object, strictly: no key twice, not deep, NaN and infinity only with `constants`. ValueError says what is wrong."""
+    """A JSON object, read as `parse_json` does. ValueError says what is wrong."""
+    value = parse_json(text, constants)
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")
+    return value
+
+
+def parse_json(text: str | bytes, constants: bool = False) -> Any:
+    """A JSON value, strictly: no key twice, not deep, NaN and infinity only with `constants`. ValueError says what is wrong."""
 
     def no_constant(name: str) -> NoReturn:
         raise ValueError(f"holds {name}, which is not JSON")
@@ -137,14 +146,11 @@ def parse_object(text: str | bytes, constants: bool = False) -> Record:
 
     hooks: dict[str, Any] = {} if constants else {"parse_constant": no_constant, "parse_float": finite}
     try:
-        value = json.loads(text, object_pairs_hook=_object, **hooks)
+        return json.loads(text, object_pairs_hook=_object, **hooks)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON ({error.msg} at character {error.pos + 1})") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError("not a JSON object")
-    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Record:
@@ -156,7 +162,8 @@ def _object(pairs: list[tuple[str, Any]]) -> Record:
 
 
 @contextmanager
-def _text(path: Path, newline: str) -> Iterator[TextIO]:
+def open_text(path: Path, newline: str) -> Iterator[TextIO]:
+    """A file of UTF-8 text, its byte-order mark left out. Raises BadInput inside for what is none."""
     try:
         with path.open(encoding="utf-8-sig", newline=newline) as file:
             yield file
@@ -167,7 +174,7 @@ def _text(path: Path, newline: str) -> Iterator[TextIO]:
 def json_lines(path: Path, problems: ProblemList) -> Iterator[Placed]:
     """(where, record) of each line of a JSON Lines file; lines that are none are noted in `problems`. NaN and infinity are read, as Python
     writes them; where a field is used, they are refused."""
-    with _text(path, "\n") as file:
+    with open_text(path, "\n") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
@@ -182,7 +189,7 @@ def json_lines(path: Path, problems: ProblemList) -> Iterator[Placed]:
 
 def _csv(path: Path, problems: ProblemList) -> Iterator[Placed]:
     csv.field_size_limit(MAX_FILE)
-    with _text(path, "") as file:
+    with open_text(path, "") as file:
         header, before = file.readline(), 1
         if header.lower().startswith("sep="):  # Excel's own way to name the divider
             header, before = file.readline(), 2

@@ -220,7 +220,6 @@ def test_tables_join_by_path_or_unique_name(tmp_path):
         ("image,caption\na.png,left lung, clear\n", "row 1 .* has 3 cells"),
         ('image,caption\na.png,"left\nb.png,right\n', "never closed"),
         ("image,caption,caption\na.png,x,y\n", "two columns called 'caption'"),
-        ("image\tcaption\na.png\tx\n", "no column 'image'"),
     ],
 )
 def test_tables_that_would_lose_text_are_refused(tmp_path, text, says):

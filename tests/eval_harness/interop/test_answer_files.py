@@ -32,6 +32,10 @@ ENDS = {
     "held back": ({"status": "refused", "finish_reason": "content_filter"}, None),
     "held back, by its end alone": ({"finish_reason": "content_filter"}, None),
     "failed": ({"status": "failed"}, None),
+    "cut off, in Gemini's words": ({"finishReason": "MAX_TOKENS"}, False),
+    "cut off, in Anthropic's words": ({"stop_reason": "model_context_window_exceeded"}, False),
+    "held back, in Anthropic's words": ({"stop_reason": "refusal"}, None),
+    "failed, by its end alone": ({"finish_reason": "error"}, None),
 }
 """How an answer ended: the fields of its record; True if its text states an option, False if it only begins, None if there is none."""
 
@@ -153,6 +157,8 @@ def test_results_of_the_official_tsv_land_whole(sources, tmp_path):
         (['{"response": "A"}'], "no `question_id`"),
         (['{"question_id": "1"}'], "no `response`"),
         ([""], "question_id"),
+        (['[{"question_id": "1", "response": "A", "response": "B"}]'], "twice"),
+        (["[" * 100_000], "nested too deeply"),
     ],
 )
 def test_bad_files_are_refused_alike(phantoms, tmp_path, lines, message):
