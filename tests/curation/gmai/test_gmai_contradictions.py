@@ -367,41 +367,22 @@ def test_a_table_of_corners_is_refused_and_skip_contradictions_uses_the_rest(tmp
 
 def planted_header(rng, values):
     """(element -> value, the picture that viewers show, whether something is ignored), stored values up to 12 bits."""
-    soft = np.clip((values - 1024 - (40 - 200)) / 400, 0, 1) * 255
-    kind = rng.choice(
-        [
-            "window 0/0",
-            "negative",
-            "blank",
-            "slope 0",
-            "blank slope",
-            "words",
-            "beside",
-            "bits",
-            "overlay",
-            "orientation",
-        ]
-    )
+    windows = {"0/0": (0, 0), "negative": (40, -400), "blank": ("", ""), "beside": (90000, 2), "words": (40, "")}
+    plants = {
+        "slope 0": {"RescaleSlope": 0},
+        "blank slope": {"RescaleSlope": ""},
+        "bits": {"HighBit": 15, "PixelData": (values << 4 | rng.randrange(16)).astype(np.uint16).tobytes()},
+        "overlay": {"PixelData": (values | 0xA000).astype(np.uint16).tobytes()},
+        "orientation": {"ImageOrientationPatient": [0] * 6},
+    }
+    ct = {"Modality": "CT", "RescaleIntercept": -1024}
+    plants |= {kind: ct | {"WindowCenter": at, "WindowWidth": width} for kind, (at, width) in windows.items()}
+    kind = rng.choice(list(plants))
     fields = {"RescaleSlope": 1, "RescaleIntercept": 0, "Modality": "MR", "WindowCenter": 2048, "WindowWidth": 4095}
-    seen = np.clip((values - 2047.5) / 4094 + 0.5, 0, 1) * 255
-    if kind in ("window 0/0", "negative", "blank", "beside", "words"):
-        centre, width = {
-            "window 0/0": (0, 0),
-            "negative": (40, -400),
-            "blank": ("", ""),
-            "beside": (90000, 2),
-            "words": (40, ""),
-        }[kind]
-        fields |= {"WindowCenter": centre, "WindowWidth": width, "Modality": "CT", "RescaleIntercept": -1024}
-        seen = soft
-    elif kind in ("slope 0", "blank slope"):
-        fields |= {"RescaleSlope": 0 if kind == "slope 0" else ""}
-    elif kind == "bits":
-        fields |= {"HighBit": 15, "PixelData": (values << 4 | rng.randrange(16)).astype(np.uint16).tobytes()}
-    elif kind == "overlay":
-        fields |= {"PixelData": (values | 0xA000).astype(np.uint16).tobytes()}
-    elif kind == "orientation":
-        fields |= {"ImageOrientationPatient": [0] * 6}
+    fields |= plants[kind]
+    # By the soft tissue window for CT whose own window cannot be meant, else by the file's.
+    seen = (values - 1024 + 160) / 400 if kind in windows else (values - 2047.5) / 4094 + 0.5
+    seen = np.clip(seen, 0, 1) * 255
     if rng.random() < 0.5:
         fields |= rng.choice([{"PhotometricInterpretation": "MONOCHROME1"}, {"PresentationLUTShape": "INVERSE"}])
         if rng.random() < 0.3:
