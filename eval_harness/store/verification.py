@@ -133,10 +133,8 @@ def _answered(what: str, unreadable: Word, check: Callable[[], T]) -> T | Verify
     cannot be read."""
     try:
         return check()
-    except Unavailable as error:
-        return VerifyResult(what, "later", (str(error),))
     except (BadInput, OSError) as error:
-        return VerifyResult(what, unreadable, (str(error),))
+        return VerifyResult(what, "later" if isinstance(error, Unavailable) else unreadable, (str(error),))
     except Exception as error:
         traceback.print_exc()
         return VerifyResult(what, "failed", (f"{type(error).__name__}: {error}",))
