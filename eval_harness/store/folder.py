@@ -103,7 +103,7 @@ def duplicate_submissions(
             names.update([] if is_own else [other.model.name])
             if other_look == look and "reproduced" in (other.provenance, result.provenance) and not withdrawn:
                 continue  # the same model run again: the same answers are what was hoped for
-            # Beside what nobody verified lie no files of ours, and a stranger's may hang who reads them.
+            # Beside what is not verified lie no files of ours, and a stranger's may hang their reader.
             if not is_model or other.kind != "measured" or other.model.responder != "model" or acceptance is None:
                 continue
             if is_own and not withdrawn and (other_look == look or other.method.image != result.method.image):

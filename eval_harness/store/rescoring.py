@@ -88,7 +88,7 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
         if before.kind != "measured":
             return Rescored(name, headline, skipped=f"it is {before.kind}, no measured result")
         if read_acceptance(folder) is None:  # beside it lie a stranger's files, which only the sandbox reads
-            return Rescored(name, headline, skipped="nobody verified it; a board derives its numbers itself")
+            return Rescored(name, headline, skipped="it is not verified; a board derives its numbers itself")
         sent = read_sent(folder)
         if not data and before.key == key_of(sent, before.benchmark.fingerprint, before.benchmark.facets):
             return Rescored(name, headline)

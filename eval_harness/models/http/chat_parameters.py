@@ -6,7 +6,6 @@ only where that makes the server answer. See also: reading its errors (`server_e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -186,11 +185,6 @@ class Parameters:
 def _own_limit(request: Request) -> int:
     """The output limit that a request asks for: of options that are scored, the one token that tells."""
     return 1 if request.candidates else request.max_tokens
-
-
-def is_named(name: str, message: str) -> bool:
-    """True if a server's message holds the name of a parameter: that one is tried first."""
-    return re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", message) is not None
 
 
 def thinking_form(base_url: str | None, thinking: Thinking) -> dict[str, Any]:

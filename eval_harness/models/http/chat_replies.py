@@ -55,8 +55,12 @@ def read_reply(document: Any, limit: int | None = None) -> Reply:
 
     Raises ServerFailure where the document is no chat completion with a message. What a filter or the model held back does not come here:
     the client takes it for an error (`client.py`)."""
-    choice = _first_choice(document)
-    message = choice["message"]
+    fields = document if isinstance(document, dict) else {}
+    choices = fields.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise ServerFailure("the server's reply is not a chat completion (it has no message)", "unreadable")
     finish = finish_reason_of(choice.get("finish_reason"))
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):
@@ -68,7 +72,7 @@ def read_reply(document: Any, limit: int | None = None) -> Reply:
     split = split_reasoning(said)
     if own.strip() == (split.reasoning or "").strip():
         own = ""  # some servers send it in a field of its own and in the text
-    usage = usage_of(document.get("usage"))
+    usage = usage_of(fields.get("usage"))
     if finish is None and limit is not None and usage is not None and usage[1] >= limit:
         finish = "length"
     reply = Reply(
@@ -78,7 +82,7 @@ def read_reply(document: Any, limit: int | None = None) -> Reply:
         alternatives=_alternatives(choice),
         usage=usage,
         unfinished=split.unfinished,
-        reasoning_tokens=_reasoning_tokens(document),
+        reasoning_tokens=_reasoning_tokens(fields),
     )
     only_reasoned = usage is not None and 0 < usage[1] <= reply.reasoning_tokens
     return reply.as_reasoning() if reply.shows_no_end and only_reasoned else reply
@@ -89,15 +93,6 @@ def _reasoning_tokens(document: dict[str, Any]) -> int:
     details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
     count = details.get("reasoning_tokens") if isinstance(details, dict) else None
     return count if isinstance(count, int) else 0
-
-
-def _first_choice(document: Any) -> dict[str, Any]:
-    """Raises ServerFailure for what is not a chat completion (another service's JSON)."""
-    choices = document.get("choices") if isinstance(document, dict) else None
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
-        raise ServerFailure("the server's reply is not a chat completion (it has no message)", "unreadable")
-    return choice
 
 
 def _parts(content: Any) -> tuple[str, str]:

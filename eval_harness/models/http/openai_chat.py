@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import io
 import queue
+import re
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -26,7 +27,7 @@ from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.http.chat_messages import messages_of
-from eval_harness.models.http.chat_parameters import Parameters, RequestForm, is_named
+from eval_harness.models.http.chat_parameters import Parameters, RequestForm
 from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
 from eval_harness.models.http.client import AZURE, PROVIDER, open_client, post
 from eval_harness.models.http.server_errors import Refusal, ServerFailure, without_key
@@ -327,7 +328,8 @@ class OpenAIChat(Backend):
         changed: RequestForm | None = form
         while answered is None and changed is not None:
             before, forms = complaints[changed], alternatives(request, changed)
-            named = next((forms[name] for name in forms if is_named(name, before)), [])
+            told = set(re.findall(r"[\w-]+", before))  # a parameter that the message names is tried first
+            named = next((forms[name] for name in forms if name in told), [])
             earlier = len(complaints)
             answered = await first_of(named)
             # Where the server complains of something else then, the step has helped, and the next one goes on from there.
