@@ -125,8 +125,8 @@ def _without(rows: Sequence[Row], known: Mapping[str, float], what: str) -> str:
 
 
 def image_types(tree: Tree, branches: Sequence[TreePath]) -> list[TreePath]:
-    """The branches of ProbMed's image types within a selection, the largest first (as the tree lists them)."""
-    labels = [path[1] for path in tree.rows if path[0] == "image_type" and path[1] != UNLABELLED]
+    """The branches of ProbMed's image types within a selection, the largest first, as the tree draws them."""
+    labels = [node.label for node in dict(tree.facets).get("image_type", ()) if node.label != UNLABELLED]
     inside = cells_in(branches, {"image_type": dict.fromkeys(labels)})
     return [("image_type", label) for label in labels if not branches or ("image_type", label) in inside]
 

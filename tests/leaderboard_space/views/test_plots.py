@@ -33,6 +33,8 @@ def test_image_types_and_aspects_of_one_result(service: Service) -> None:
         row for row in rows if row["facet_value"] == "chest_mri" and row["metric"] == "position_without_adversarial"
     )
     assert one["value"] == 23.52 and one["table"] == "Table 12"
+    sizes = {row["facet_value"]: row["n"] for row in rows if row["metric"] == "condition"}
+    assert max(sizes, key=lambda name: sizes[name]) == "chest_xray" and "chest X-ray, the largest" in page
 
 
 @pytest.mark.parametrize("family", list(BENCHMARKS))
