@@ -109,7 +109,7 @@ def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
     gone = {name for name, its_group in groups.items() if its_group in ids}
     if not gone:
         raise BadInput(f"{folder}: no image is of that group. Give its name, or its id (g-...).")
-    note_withdrawn(folder, {*(groups[name] for name in gone), *(Path(name).stem for name in gone)})
+    note_withdrawn(folder, {*(groups[name] for name in gone), *(name.partition(".")[0] for name in gone)})
     counts = Counter(images=len(gone))
     for name in gone:
         (folder / "images" / name).unlink(missing_ok=True)

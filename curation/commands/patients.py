@@ -51,7 +51,8 @@ def deidentify(
         wanted = (image_column, *(keep_column or ()), *(name_column or ()))
         need_columns(raw, table, wanted, "Name its columns as the table does.")
         raw = raw.rename(columns={image_column: "image", group_column: "group"})
-        files = [path.relative_to(images.absolute()).as_posix() for path in files_below(images, labelled)]
+        below = [*files_below(images, labelled), *{path for each in labelled for path in each.volumes}]
+        files = [path.absolute().relative_to(images.absolute()).as_posix() for path in below]
         known = PatientTable(raw, files, table, keep_column or (), name_column or ())
     report = deidentify_folder(images, out, known, not no_text_search, labelled, skip_contradictions)
     typer.echo(

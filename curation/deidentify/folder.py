@@ -94,6 +94,12 @@ def deidentify(
         new_of[path], groups[path] = new, group
         groups_of[patient].add(group)
 
+    def check_stays(path: Path, patient: str = "") -> None:
+        name = path.relative_to(folder).as_posix()
+        group = pseudonyms.group((known.group_of(name) if known else "") or patient)
+        if withdrawn & {pseudonyms.of("i", name), group}:
+            raise Skipped("its patient has withdrawn")
+
     work = out.with_name(f".{out.name}.partial")
     try:
         work.mkdir(parents=True, exist_ok=True)
@@ -117,9 +123,7 @@ def deidentify(
                     with reading(USED):
                         patient = "" if data is None else str(data.get("PatientID", "") or "")
                         words = set[str]() if data is None else identifiers_of(data)
-                    named = known.group_of(path.relative_to(folder).as_posix()) if known else ""
-                    if withdrawn & {key, pseudonyms.group(named or patient)}:
-                        raise Skipped("its patient has withdrawn")
+                    check_stays(path, patient)
                     entry = finished.get(key, {})
                     if entry.get("state") != state:
                         entry = {"id": key, "state": state}
@@ -142,6 +146,7 @@ def deidentify(
         for path in volumes:
             new = f"{pseudonyms.of('i', path.relative_to(folder).as_posix())}.nii.gz"
             try:
+                check_stays(path)
                 write_volume(path, work / "images" / new)
             except Skipped as error:
                 counts["not_taken"][_reason(str(error))] += 1

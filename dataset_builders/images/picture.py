@@ -75,7 +75,7 @@ def picture_of(data: bytes, whites: Mapping[str, int] | None = None) -> ShownPic
             pixels = Image.fromarray(255 - levels if is_inverted(image) else levels)
         elif is_clear:
             layer = pixels.convert("RGBA")
-            traits["are transparent, shown on white"] = min(layer.getchannel("A").getextrema()) < 255
+            traits["are transparent, shown on white"] = bool(np.asarray(layer)[..., 3].min() < 255)
             pixels = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
         pixels = pixels if pixels.mode == "L" else pixels.convert("RGB")
         pixels.info = {}  # a colour profile would be saved with it

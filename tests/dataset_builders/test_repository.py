@@ -22,6 +22,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.lookup import as_png
+from dataset_builders.phantoms import write_sources
 from dataset_builders.schema import COMMON, SEVERAL_IMAGES, Case, CaseImage, Content, Question
 from tests.sampling import few
 
@@ -76,6 +77,26 @@ def test_files_have_the_columns_of_which_some_question_has_a_value(seed, tmp_pat
         assert fingerprint_of(frame) == repository.manifest["splits"][split]["fingerprint"]
         stated = load_dataset(str(tmp_path), split=split, cache_dir=str(tmp_path / "cache")).features
         assert set(stated) == always | filled
+
+
+def test_lines_of_the_readme_print_the_dataset_that_is_there_now(phantoms, tmp_path, monkeypatch, capsys):
+    """As they stand, after `make demo` and after a build from other files in the same place."""
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    lines = text.split("```python\n", 1)[1].split("```", 1)[0]
+    place, source = tmp_path / "demo" / "data" / "mediconfusion", tmp_path / "source"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    write_sources("mediconfusion", source)
+    pairs = json.loads((source / "dataset.json").read_text())
+    for pair in pairs.values():
+        pair["question"] = f"Of the second build: {pair['question']}"
+    (source / "dataset.json").write_text(json.dumps(pairs))
+    shutil.copytree(phantoms / "mediconfusion", place)
+    for number in range(2):
+        if number:
+            build("mediconfusion", source=source, out=place)
+        exec(lines, {})
+        assert capsys.readouterr().out.startswith("Of the second build: ") is bool(number)
 
 
 def picture():

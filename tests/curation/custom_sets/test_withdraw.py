@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from datasets import load_dataset
 from PIL import Image
 
 from curation.custom_sets.hallucination import NONE, UNKNOWN
@@ -129,20 +130,27 @@ def test_one_patient_less_and_no_other_changed(a_set, by, tmp_path):
         withdraw(out, "Patient 3")
 
 
+def loaded_groups(place):
+    """Groups as `load_dataset` gives them, with the cache that it had before."""
+    return set(load_dataset(str(place), split="test", cache_dir=str(place.with_name("cache")))["group"])
+
+
 def test_nobody_who_withdrew_comes_back_and_runs_lose_them(a_set, tmp_path):
     """By the same command, from a copy of the set as it was, or in a run: the list beside the key is obeyed everywhere."""
     family, out, command = a_set
     shutil.copytree(out, tmp_path / "copy")
-    build(family, name="my-set", source=out, out=tmp_path / "data" / "my-set")
+    place = tmp_path / "data" / "my-set"
+    build(family, name="my-set", source=out, out=place)
+    assert pseudonyms_of(out).group("Patient 3") in loaded_groups(place)
     run = evaluate("my-set", "baseline:chance", data=tmp_path / "data", out=tmp_path / "runs" / "chance")
     store, whole = tmp_path / "store", tmp_path / "whole"
     shutil.copytree(run.folder, whole)
-    stored = deliver(prepare(whole, data=str(tmp_path / "data" / "my-set")), store).location
+    stored = deliver(prepare(whole, data=str(place)), store).location
     said = curate("withdraw", out, "--group", "Patient 3", "--runs", tmp_path / "runs", "--stores", store)
     assert "not reached" in said and Path(stored).name in said
     assert not scan_store(store)[0] and not [path for path in store.rglob("*") if path.is_file()]
     with pytest.raises(BadInput, match="has withdrawn"):
-        deliver(prepare(whole, data=str(tmp_path / "data" / "my-set")), store)
+        deliver(prepare(whole, data=str(place)), store)
     patient = curate("id", "Patient 3", out).split()[-1]
     assert patient == pseudonyms_of(out).group("Patient 3")
     held = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
@@ -160,15 +168,16 @@ def test_nobody_who_withdrew_comes_back_and_runs_lose_them(a_set, tmp_path):
     theirs = images - {path.stem for path in (out / "images").iterdir()}
     shutil.rmtree(out)
     shutil.copytree(tmp_path / "copy", out)
-    assert any("have withdrawn" in line for line in build(family, name="my-set", source=out, out=tmp_path / "d").lines)
-    deliver(prepare(run.folder, data=str(tmp_path / "d")), store)
+    assert any("have withdrawn" in line for line in build(family, name="my-set", source=out, out=place).lines)
+    assert patient not in loaded_groups(place)
+    deliver(prepare(run.folder, data=str(place)), store)
     assert [r.result.scores for r in scan_store(store)[0]] == [after.result.scores]
     assert patient.encode() not in b"".join(path.read_bytes() for path in store.rglob("*.parquet"))
     shutil.rmtree(out)
     curate(command)
     assert not theirs & {path.stem for path in (out / "images").iterdir()}
     build(family, name="my-set", source=out, out=tmp_path / "e")
-    for folder in (tmp_path / "d", tmp_path / "e"):
+    for folder in (place, tmp_path / "e"):
         rows = open_repository(folder).questions("test")
         assert (
             len(rows)
