@@ -32,7 +32,7 @@ class Backend(Protocol):
     trusted). `sees_prompts`: False where answers do not come from the conversation. `is_api`: whether the model is behind a server.
     `takes_stream`: True where `generate` takes requests one by one, possibly from another thread, instead of a list; it raises nothing but
     BadInput then.
-    `template_hash`: of the chat template it applies. `digest`: of what answers (`contents.py`), part of the run's request.
+    `template_hash`: of the chat template it applies. `digest`: of what answers (`load.py`), part of the run's request.
 
     A back end that can score options also has `score(requests) -> Iterator[Response]`, whose responses carry `scores`; without it the
     methods `gd` and `ps` are refused.
