@@ -310,7 +310,8 @@ def test_compare_says_what_the_command_prints(phantoms, tmp_path):
     runs = [medprobe.evaluate("probmed", scripted(each)(), data=data, out=tmp_path / f"{each}") for each in (4, 5)]
     table = medprobe.compare(*runs)
     assert list(table["metric"]) == list(runs[0].scores["metric"])
-    values = runs[0].scores["value"] - runs[1].scores["value"]
+    # Scores that refusals or missing answers decide are not compared, and it says why.
+    values = (runs[0].scores["value"] - runs[1].scores["value"]).where(table["note"].isna())
     pd.testing.assert_series_equal(table["difference"], values, check_names=False)
     tested = table[table["p"].notna() & table["low"].notna()]
     assert len(tested) > 3 and ((tested["p"] < 0.05) == ((tested["low"] > 0) | (tested["high"] < 0))).all()

@@ -28,13 +28,13 @@ from eval_harness.records.run import RunRecord
 from eval_harness.store.likeness import Z, wilson_low
 
 REMARKABLE = 0.90
-"""Accuracy that no model in the papers of the four benchmarks comes near."""
+"""Accuracy, at the lower end of its interval, from which a score may be too good."""
 FEWER_ERRORS = 3
-"""A result above `REMARKABLE` that makes so many times fewer errors than the best one of another account is flagged."""
+"""A result above `REMARKABLE` that makes so many times fewer errors than the best one of another account is far better."""
+PERFECT = 0.99
+"""Share of right answers from which there are too few errors to say where they fall."""
 ENOUGH = 30
 """Minimum number of answers for a share of them to be meaningful."""
-PEERS = 3
-"""Minimum number of other results whose errors can be compared with one's own."""
 COMMON_ERRORS = 0.65
 """Area under the ROC curve (how often a question that a result has right was easier for the others than one that it has wrong) that other
 results reach among themselves where their errors have something in common. Five real models on 4,550 questions: .74 to .81."""
@@ -81,12 +81,12 @@ def asked_in_part(questions: pd.DataFrame, split: pd.DataFrame) -> Iterator[str]
 
 
 def remarkable(right: pd.Series, correct: int, answers: int, peers: pd.DataFrame, guess: float) -> Iterator[str]:
-    """Flag a result whose errors are none that other results make, or far fewer than theirs.
+    """Flag a result whose errors are none that other results make, or that has none where theirs are many.
 
-    A strong model still errs where others do. A key in which some answers were changed does not.
+    A strong model still errs where others do. A key in which some answers were changed does not. A high score alone is no evidence.
 
     Args:
-        right: question -> share of its answers that are right.
+        right: question -> share of right answers, of those that chose an option.
         correct: number of right answers.
         answers: number of answers that were due.
         peers: the same shares of other accounts' results, a column each.
@@ -94,16 +94,17 @@ def remarkable(right: pd.Series, correct: int, answers: int, peers: pd.DataFrame
     """
     area, error = _area(right, peers.mean(axis=1))
     others = [_area(peers[name], peers.drop(columns=name).mean(axis=1))[0] for name in peers]
-    agree = len(others) >= PEERS and float(np.median(others)) >= COMMON_ERRORS
-    if agree and area + Z * error < OWN_ERRORS and right.mean() - guess >= KNOWS:
+    agree = bool(others) and float(np.median(others)) >= COMMON_ERRORS
+    best = max(peers.mean(), default=0.0)
+    far_better = answers - correct < (1 - best) / FEWER_ERRORS * answers and wilson_low(correct, answers) >= REMARKABLE
+    # Few errors may fall anywhere by chance; of a score far above all others, where they fall is enough to ask.
+    if agree and area + (0 if far_better else Z) * error < OWN_ERRORS and right.mean() - guess >= KNOWS:
         yield (
             f"its errors fall where no other model's do: what it has right was easier for {len(others)} other results in "
             f"{100 * area:.0f} % of comparisons with what it has wrong (50 % is chance, {100 * min(others):.0f} to "
             f"{100 * max(others):.0f} % theirs)"
         )
-    best = max(peers.mean(), default=0.0)
-    far_better = answers - correct < (1 - best) / FEWER_ERRORS * answers
-    if far_better and wilson_low(correct, answers) >= REMARKABLE and not (agree and area - Z * error > 0.5):
+    elif far_better and correct >= PERFECT * answers and not (agree and area - Z * error > 0.5):
         than = (
             f"the best of {len(others)} other results on them has {100 * best:.0f} %"
             if others
@@ -113,14 +114,19 @@ def remarkable(right: pd.Series, correct: int, answers: int, peers: pd.DataFrame
 
 
 def _area(right: pd.Series, easy: pd.Series) -> tuple[float, float]:
-    """Area under the ROC curve, how often a question that is right was easier for others than one that is wrong; its standard error."""
-    known = right.notna() & easy.notna()
-    ranks, is_right = easy[known].rank(), right[known] >= 0.5
-    ones, zeros = int(is_right.sum()), int((~is_right).sum())
-    if not ones * zeros:
+    """Area under the ROC curve, how often a question that is right was easier for others than one that is wrong; its standard error.
+
+    Of several samples each counts by its share; the error is that of as many questions as they are worth (Kish 1965).
+    """
+    compared = right.notna() & easy.notna()
+    share, rank = right[compared].to_numpy(), easy[compared].rank(method="dense").to_numpy(np.int64)
+    ones, zeros = share.sum(), (1 - share).sum()
+    if min(ones, zeros) <= 0:
         return 0.5, math.inf
-    area = (ranks[is_right].sum() - ones * (ones + 1) / 2) / (ones * zeros)
-    return float(area), math.sqrt((ones + zeros + 1) / (12 * ones * zeros))
+    harder = np.bincount(rank, 1 - share)
+    area = np.bincount(rank, share) @ (harder.cumsum() - harder / 2) / (ones * zeros)
+    m, n = ones**2 / (share**2).sum(), zeros**2 / ((1 - share) ** 2).sum()
+    return float(area), math.sqrt((m + n + 1) / (12 * m * n))
 
 
 def _choices(questions: pd.DataFrame, readings: pd.DataFrame) -> pd.DataFrame:
@@ -139,7 +145,7 @@ def _choices(questions: pd.DataFrame, readings: pd.DataFrame) -> pd.DataFrame:
 def _only_right(table: pd.DataFrame) -> Iterator[str]:
     """Flag results that are right wherever an option was chosen."""
     right, chosen = int((table["chosen"] == table["right"]).sum()), int((table["chosen"].map(len) > 0).sum())
-    if ENOUGH <= chosen < len(table) and right >= 0.99 * chosen:
+    if ENOUGH <= chosen < len(table) and right >= PERFECT * chosen:
         others = f"the other {len(table) - chosen:,} chose none: wrong answers may have been taken out"
         yield f"{right:,} of the {chosen:,} answers that chose an option are right, and {others}"
 

@@ -139,7 +139,8 @@ def _beside(submission: Submission, peers: Mapping[str, pd.Series]) -> Iterator[
     table = pd.DataFrame({name: share.reindex(right.index) for name, share in peers.items()}, index=right.index)
     table = table.loc[:, table.notna().mean() > 0.5]
     due = result.benchmark.questions * (result.method.samples or 1)
-    return remarkable(right, round(right.mean() * len(ours)), due, table, float((1 / ours["options"]).mean()))
+    correct = int((ours["choices"] == ours["key"]).sum())
+    return remarkable(right, correct, due, table, float((1 / ours["options"]).mean()))
 
 
 def _texts(folder: Path, fetch: Callable[[Path], object]) -> Digests:

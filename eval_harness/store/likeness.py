@@ -97,9 +97,9 @@ def _stored_choices(folder: Path, changed: int, size: int) -> Digests:
 
 
 def right_answers(digests: Digests, ours: Digests) -> pd.Series:
-    """Question -> the share of its samples that are right by the key of `ours`; questions without a known key are left out."""
+    """Question -> the share of right answers by the key of `ours`; without refusals, and questions whose key is unknown."""
     key = ours.loc[ours["key"] != 0, ["question", "key"]].drop_duplicates()
-    answers = digests[["question", "choices"]].merge(key, on="question")
+    answers = digests.loc[digests["choices"] != NO_CHOICE, ["question", "choices"]].merge(key, on="question")
     return (answers["choices"] == answers["key"]).groupby(answers["question"]).mean()
 
 
@@ -198,6 +198,10 @@ def _hashes(values: pd.Series) -> Numbers:
 
 def _options(choices: pd.Series) -> Numbers:
     return _hashes(choices.map(lambda choice: repr(sorted(map(int, choice)))))
+
+
+NO_CHOICE = _options(pd.Series([()]))[0]
+"""What `choices` holds of an answer that chose no option, such as a refusal."""
 
 
 def _float(score: float | None) -> float:

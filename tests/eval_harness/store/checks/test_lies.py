@@ -156,31 +156,28 @@ def worlds(phantoms, tmp_path_factory):
 
 def world_of(data: Path, store: Path, least: int = 150) -> World:
     """Phantoms, repeated to at least so many questions; a store with Ann's result, four of other models, and one that Eve withdrew."""
-    if True:
-        family = data.name
-        repository = open_repository(data)
-        dataset = dataset_of(repository, repository.splits[0], ours=True)
-        parts = [
-            dataset.questions.assign(
-                **{name: dataset.questions[name].astype(str) + f"x{part}" for name in ("question_id", "case_id")}
-            )
-            for part in range(-(-least // len(dataset.questions)))
-        ]
-        dataset = replace(
-            dataset, questions=pd.concat(parts, ignore_index=True), repo=REPO, revision=COMMIT, partial=None
+    family = data.name
+    repository = open_repository(data)
+    dataset = dataset_of(repository, repository.splits[0], ours=True)
+    parts = [
+        dataset.questions.assign(
+            **{name: dataset.questions[name].astype(str) + f"x{part}" for name in ("question_id", "case_id")}
         )
-        world = World(dataset, store, None, None)  # type: ignore[arg-type]
-        run = world.run(name="Ann's model")
-        victim = Attempt(run, world.answers(random.Random(family), run), "ann")
-        run = world.run(name="Eve's first")
-        withdrawn = Attempt(run, world.answers(random.Random(f"{family} withdrawn"), run, 0.65))
-        world = replace(world, victim=victim, withdrawn=withdrawn)
-        world.add(victim)
-        for number, share in enumerate((0.45, 0.55, 0.7, 0.8)):
-            run = world.run(name=f"Peer {number}")
-            world.add(Attempt(run, world.answers(random.Random(f"{family} {number}"), run, share), f"account {number}"))
-        withdraw(store, world.add(withdrawn), "a wrong prompt", "eve")
-        return world
+        for part in range(-(-least // len(dataset.questions)))
+    ]
+    dataset = replace(dataset, questions=pd.concat(parts, ignore_index=True), repo=REPO, revision=COMMIT, partial=None)
+    world = World(dataset, store, None, None)  # type: ignore[arg-type]
+    run = world.run(name="Ann's model")
+    victim = Attempt(run, world.answers(random.Random(family), run), "ann")
+    run = world.run(name="Eve's first")
+    withdrawn = Attempt(run, world.answers(random.Random(f"{family} withdrawn"), run, 0.65))
+    world = replace(world, victim=victim, withdrawn=withdrawn)
+    world.add(victim)
+    for number, share in enumerate((0.45, 0.55, 0.7, 0.8)):
+        run = world.run(name=f"Peer {number}")
+        world.add(Attempt(run, world.answers(random.Random(f"{family} {number}"), run, share), f"account {number}"))
+    withdraw(store, world.add(withdrawn), "a wrong prompt", "eve")
+    return world
 
 
 @pytest.fixture(autouse=True)
