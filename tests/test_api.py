@@ -317,7 +317,7 @@ def test_compare_says_what_the_command_prints(phantoms, tmp_path):
     assert len(tested) > 3 and ((tested["p"] < 0.05) == ((tested["low"] > 0) | (tested["high"] < 0))).all()
     printed = command("compare", runs[0].folder, runs[1].folder, "--all-metrics", cwd=tmp_path).stdout
     for row in table.dropna(subset=["difference"]).itertuples():
-        difference = re.escape(f"{row.difference:+.2f}")
+        difference = re.escape(f"{row.difference:+.1f}")
         assert re.search(rf"(?m)^  {row.metric}\b.* {difference}\b", printed), row.metric
     swapped = medprobe.compare(runs[1], runs[0])
     pd.testing.assert_series_equal(swapped["difference"], -table["difference"])
