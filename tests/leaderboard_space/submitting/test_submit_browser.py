@@ -69,7 +69,7 @@ def test_recorded_answers_go_from_the_upload_to_the_board(hub: Any, page: Any, s
             expect(report).to_contain_text(
                 "Recorded model on gmai-mmbench, validation, 22 questions: ready to be submitted"
             )
-            expect(report.get_by_role("row", name="Accuracy 54.5")).to_contain_text("32–76")
+            expect(report.get_by_role("row", name="Accuracy 54.5")).to_contain_text("32.2–75.6")
             page.locator("#mp-send").click()
             expect(sent).to_contain_text("you are not signed in")
 
