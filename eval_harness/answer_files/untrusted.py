@@ -12,7 +12,7 @@ import math
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -219,7 +219,7 @@ def _csv(path: Path, problems: ProblemList) -> Iterator[Placed]:
             raise BadInput(f"{where}: not CSV ({error}). Quote texts that hold quotes.") from None
 
 
-def fields_of(record: Record) -> Record:
+def fields_of(record: Mapping[Any, Any]) -> Record:
     """The fields of a record that a file of answers may have."""
     return {name: record[name] for name in COLUMNS if name in record}
 

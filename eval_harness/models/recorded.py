@@ -50,7 +50,7 @@ class Recorded(Backend):
         for request in requests:
             row = self.answers.get((request.question_id, request.sample), {"response": "", "delivery": "missing"})
             status = REQUEST_STATUS[row["delivery"]]
-            details = {name: row.get(name) for name in ("seconds", "reasoning", "finish_reason")}
+            details: dict[str, Any] = {name: row.get(name) for name in ("seconds", "reasoning", "finish_reason")}
             error = None if status == "answered" else "no recorded answer"
             yield Response(request.question_id, request.sample, row["response"], status, error=error, **details)
 

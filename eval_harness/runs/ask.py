@@ -94,7 +94,7 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], se
 
     checked = _checked(plan, send)
     if plan.backend.takes_stream:
-        if hasattr(plan.backend, "worked"):
+        if hasattr(plan.backend, "worked") and hasattr(plan.backend, "look"):
             plan.backend.worked = answered_before()  # asked again before giving up on a server
             begins = plan.backend.worked is None and instances[:1] == plan.instances[:1]
             plan.backend.look = begins and plan.shows_images and not plan.config.settings.no_look

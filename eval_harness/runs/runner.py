@@ -151,13 +151,13 @@ def keep_asked(folder: Path) -> None:
     """
     samples, answers = range(read_run(folder).request.samples), answers_of(folder)
 
-    def is_asked(question: Mapping[str, Any]) -> bool:
+    def is_asked(question: Mapping[Any, Any]) -> bool:
         return all((str(question["question_id"]), number) in answers for number in samples)
 
     keep_cases(folder, is_asked, "that were asked")
 
 
-def keep_cases(folder: Path, is_kept: Callable[[Mapping[str, Any]], bool], which: str) -> int:
+def keep_cases(folder: Path, is_kept: Callable[[Mapping[Any, Any]], bool], which: str) -> int:
     """Reduce a run to the cases of which every question is kept, marked as a selection; returns how many questions went.
 
     Args:

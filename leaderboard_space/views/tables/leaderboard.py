@@ -300,7 +300,8 @@ def _remarks(row: Row, found: Standings) -> list[str]:
     if row.tried > 1 and found.one_per_model:
         parts.append(f"1 of {count(row.tried)} runs")
     # Too few cases are the heading's; the rank's cell says how few.
-    why = "" if row.score.is_small else sentences.no_score(row.score, row.entry.result)
+    is_only_small = row.score.is_small and row.score.nonresponse is None
+    why = "" if is_only_small else sentences.no_score(row.score, row.entry.result)
     parts += [why] if why else _unread(row.entry.result)
     if provenance.withdrawal is not None:
         parts.append(f"withdrawn: {provenance.withdrawal.reason}")

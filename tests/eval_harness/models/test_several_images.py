@@ -17,6 +17,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.hub.repository import open_repository
+from dataset_builders.images.lookup import as_png
 from dataset_builders.schema import image_ids
 from eval_harness.interop import lmms_eval, vlmevalkit
 from eval_harness.models.interface import Settings
@@ -170,7 +171,8 @@ def test_other_harnesses_are_handed_all_images(made, tmp_path):
     }
     assert [[images[name] for name in image_ids(row)] for row in again.to_dict("records")] == list(shown.values())
     doc = {"question": "Q?", "options": ["a", "b"], "question_type": "single", "answer": [0]}
-    doc |= {"image": Image.new("L", (4, 4)), "more_images": [Image.new("L", (5, 5)), Image.new("L", (6, 6))]}
+    first, *others = ({"bytes": as_png(Image.new("L", (side, side)))} for side in (4, 5, 6))
+    doc |= {"image": first, "more_images": others}
     (turn,) = lmms_eval.messages("gmai-mmbench", doc)
     assert [part["type"] for part in turn["content"]] == ["image", "image", "image", "text"]
     assert [image.size for image in lmms_eval.images_of(doc)] == [(4, 4), (5, 5), (6, 6)]

@@ -78,7 +78,7 @@ QUESTIONS: dict[str, tuple[list[Callable[[Page], Any]], str]] = {
     ),
     "who picks none of the above": (
         find("none of the above"),
-        r"Correct option removed.* GPT-4-turbo-vision scores highest",
+        r"^GPT-4-turbo-vision scores highest \(44.4%\)",
     ),
 }
 
