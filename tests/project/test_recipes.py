@@ -220,7 +220,7 @@ def test_a_models_ci_fails_when_its_score_is_too_low(shell, tmp_path):
     [step] = [step["run"] for step in action["jobs"]["score"]["steps"] if step.get("name") == "score"]
     shell(step, MODEL="baseline:oracle", DATA="data")
     with pytest.raises(
-        AssertionError, match=r"--fail-under set_accuracy of Always A on mediconfusion: 0\.00 is under 25"
+        AssertionError, match=r"--fail-under set_accuracy of Always A on mediconfusion: 0\.0 is under 25"
     ):
         shell(step.replace("--out run", "--out other"), MODEL="baseline:always-A", DATA="data")
 

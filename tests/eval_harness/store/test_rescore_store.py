@@ -47,7 +47,7 @@ def test_what_another_version_derived_is_derived_again(store, tmp_path):
     (before,) = scan_store(store)[0]
     (found,) = rescore_store(store)
     assert found.written and found.changed == 4 and found.moved["set_accuracy"][0] == 12.5
-    assert "4 of" in str(found) and "set_accuracy 12.50 ->" in str(found)
+    assert "4 of" in str(found) and "set_accuracy 12.5 ->" in str(found)
     assert same(before.folder, tmp_path / "today")
     (again,) = rescore_store(store)
     assert not again.written and not again.skipped

@@ -110,8 +110,7 @@ def alter_dataset(folder: Path, rng: random.Random) -> None:
         for row in changed if way == 3 else rows:
             row[column] = junk
         try:
-            table = pa.Table.from_pylist(rows)
+            pq.write_table(pa.Table.from_pylist(rows), questions)
         except (pa.ArrowException, OverflowError):  # no column has such values
-            table = pa.Table.from_pylist([{**row, column: None} for row in rows])
-        pq.write_table(table, questions)
+            pq.write_table(pa.Table.from_pylist([{**row, column: None} for row in rows]), questions)
     restate(folder)
