@@ -115,11 +115,11 @@ def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
         (folder / "images" / name).unlink(missing_ok=True)
     for path in (folder / TABLE, list_beside(folder)):
         if path.is_file():
-            rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
+            rows = list(csv.reader(io.StringIO(path.read_text("utf-8", "surrogateescape"), newline="")))
             kept = [row for row in rows if not gone & set(row)]
             text = io.StringIO(newline="")
             csv.writer(text, lineterminator="\n").writerows(kept)
-            replace_file(path, text.getvalue().encode())
+            replace_file(path, text.getvalue().encode("utf-8", "surrogateescape"))
             counts["rows"] += len(rows) - len(kept)
     return dict(counts)
 

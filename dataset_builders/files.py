@@ -45,6 +45,9 @@ def replace_file(path: Path, write: Callable[[Path], object] | bytes) -> None:
     """
     temporary = path.with_name(f".{path.name}.{threading.get_native_id()}{TEMPORARY}")
     try:
+        if path.is_file():  # whoever may not read the old file may not read the new one
+            temporary.touch()
+            temporary.chmod(path.stat().st_mode & 0o777)
         if isinstance(write, bytes):
             temporary.write_bytes(write)
         else:
