@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from eval_harness.derive.scoring import units
+from eval_harness.derive.summary import summarise
+from eval_harness.scores.nonresponse import LOST
 from tests.leaderboard_space.stores import answers
 
 SILENT = {
@@ -76,3 +79,17 @@ def scope(family: str, metric: str, asked: pd.DataFrame) -> pd.Series:
     if metric.startswith("share_"):
         rows &= asked["options"].map(len) > max("ABCDEFGHIJ".find(metric[-1]), 0)
     return asked.loc[rows, "question_id"]
+
+
+def is_untested(family: str, metric: str, asked: pd.DataFrame, given: pd.DataFrame) -> bool:
+    """Whether a score has no verdict although most of its responses say something: lost ones could change it, or too few cases count.
+
+    It is scored with all the lost responses right and with all of them wrong, and nothing is told that any was lost.
+    """
+    table = units(family, asked, given)
+    table = table[table["metric"] == metric]
+    settled = table.assign(**dict.fromkeys((*LOST, "irrelevant", "unsettled"), 0))
+    right = settled.assign(numerator=table["numerator"] + table["denominator"] * table["unsettled"])
+    worst, best = (summarise(part, official=True)[metric] for part in (settled, right))
+    is_small = worst.n_effective is not None and worst.n_effective < 5
+    return is_small or worst.verdict != best.verdict

@@ -147,8 +147,12 @@ def test_a_verdict_stands_only_where_lost_answers_cannot_change_it(family: str, 
             numerator=table["numerator"].where(~has_lost, numerator), **dict.fromkeys((*LOST, "unsettled"), 0.0)
         )
         verdicts.add(summarise(best)[metric].verdict)
-    assert (found.nonresponse is None) == (len(verdicts) == 1) and found.value is not None
-    assert {found.verdict} == (verdicts if len(verdicts) == 1 else {None})
+    # The headline of a few of the questions may rest on responses of which most are lost: then there is no value either.
+    said = ends[every["question_id"].isin(scope(family, metric, asked))]
+    is_majority = 2 * np.isin(said, LOST).sum() > len(said)
+    stands = len(verdicts) == 1 and not is_majority
+    assert (found.nonresponse is None) == stands and (found.value is None) == is_majority
+    assert {found.verdict} == (verdicts if stands else {None})
 
 
 def test_refusing_is_behaviour() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS, FACETS
@@ -23,18 +24,21 @@ from leaderboard_space.service import Service
 from leaderboard_space.views import compare, model
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 from tests.sampling import few
-from tests.silent_answers import SILENT, Mixture, mixture, scope
+from tests.silent_answers import SILENT, Mixture, is_untested, mixture, scope
 
 CASES = [(family, seed) for seed in range(6) for family in BENCHMARKS]
 JUDGED = re.compile(r"significantly (better|worse)|not significantly different|better than|worse than|[▲▼≈]")
 
 
-def make(store: Path, family: str, seed: int) -> dict[str, Mixture]:
-    """A store of a format with three runs that know something, and three with answers that end in every way; the latter by name."""
+def make(store: Path, family: str, seed: int) -> tuple[pd.DataFrame, dict[str, Mixture]]:
+    """A store of a format with three runs that know something, and three with answers that end in every way: the questions, and the
+    answers of each by name."""
     rng = np.random.default_rng([seed, 9, BENCHMARKS.index(family)])
     asked = questions(family, int(rng.choice([6, 36])), seed=seed)
     made = {}
     for at, skill in enumerate((0.2, 0.6, 0.9)):
+        good = answers(asked, skill, seed=at).assign(status="answered")
+        made[f"Good {at}"] = Mixture(good, good)
         add_run(store, family, asked, answers(asked, skill, seed=at), f"Good {at}", origin="official")
     for at in range(3):
         made[f"Mixed {at}"] = mixture(asked, rng)
@@ -43,7 +47,7 @@ def make(store: Path, family: str, seed: int) -> dict[str, Mixture]:
             store, family, asked, made[f"Mixed {at}"].given, f"Mixed {at}", extraction=extraction, origin="official"
         )
         change(folder, lambda result: result["method"].update(generation={"max_tokens": 8}))
-    return made
+    return asked, made
 
 
 def names_the_causes(said: str, counts: dict[str, int]) -> bool:
@@ -59,10 +63,10 @@ def is_unjudged(row: dict[str, Any], counts: dict[str, int], official: bool, of_
 
 @pytest.mark.parametrize(("family", "seed"), few(CASES[:15]))
 def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Path, family: str, seed: int) -> None:
-    made = make(tmp_path, family, seed)
+    drawn, made = make(tmp_path, family, seed)
     board = Board(tmp_path)
     service = Service(board)
-    front, asked = OverviewPages(service), questions(family, 36, seed=seed)
+    front = OverviewPages(service)
     section = board.snapshot.sections[family][0]
     keys = {entry.result.model.name: entry.key for entry in section.entries}
     loaded = board.outcomes(section)
@@ -75,11 +79,13 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
             for who, one in made.items()
             if one.is_silent(scope(family, name, asked))
         }
+        untested = {who for who, one in made.items() if is_untested(family, name, drawn, one.given)}
         request = {"format": family, "section": section.key, "metric": name, "shown": "all"}
         rows = json.loads(service.export(request | {"as": "json"})["text"])
         assert len(rows) == 6
         for row in rows:
-            assert bool(row["no_score"]) == (row["model"] in silent)
+            assert bool(row["no_score"]) == (row["model"] in silent or row["model"] in untested), row
+            assert not row["no_score"] or row["verdict"] in (None, "")
             if row["model"] in silent:
                 is_unjudged(row, silent[row["model"]], row["model"] == "Mixed 2", METRICS[name].of_ends)
                 assert row["group"] == "no score"
@@ -92,20 +98,25 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
         finding = re.search(r'<h2 class="finding">(.*?)</h2>', page)
         assert finding and not any(who in finding[1] for who in silent)
 
-    silent = {
-        who: one.counts(scope(family, metric, asked))
-        for who, one in made.items()
-        if one.is_silent(scope(family, metric, asked))
-    }
+        if name == metric:
+            judged = made.keys() - silent.keys() - untested
+            of_headline = silent
+
+    silent = of_headline
     leaderboard, breakdown = (tool for tool in tools(board, service) if tool.__name__ in ("leaderboard", "breakdown"))
     for row in leaderboard(family, metric=metric, every_run=True):
-        assert bool(row["no_score"]) == (row["model"] in silent)
+        assert bool(row["no_score"]) == (row["model"] not in judged)
     for facet in FACETS[family][:3]:
         for row in breakdown(family, facet, metric=metric):
             if row["no_score"]:
-                small = row["no_score"].startswith("too few independent")
-                assert row["verdict"] is None and (small or row["value"] is None or row["model"] == "Mixed 2")
-                assert small or any(words in row["no_score"] for words in SILENT.values())
+                counted = re.match(r"no (score|verdict): ([\d,]+) of ([\d,]+) answers", row["no_score"])
+                assert row["verdict"] is None
+                assert counted or row["no_score"].startswith("too few independent")
+                if counted:
+                    lost, responses = (int(number.replace(",", "")) for number in counted.group(2, 3))
+                    is_shown = 2 * lost <= responses or row["model"] == "Mixed 2"
+                    assert (row["value"] is None, counted[1]) == ((False, "verdict") if is_shown else (True, "score"))
+                    assert any(words in row["no_score"] for words in SILENT.values())
 
     overview = front.overview()
     for who, counts in silent.items():
