@@ -45,7 +45,7 @@ def replace_file(path: Path, write: Callable[[Path], object] | bytes) -> None:
     """
     temporary = path.with_name(f".{path.name}.{threading.get_native_id()}{TEMPORARY}")
     try:
-        if path.is_file():  # whoever may not read the old file may not read the new one
+        if path.is_file():  # the new file has the same readers as the old one
             temporary.touch()
             temporary.chmod(path.stat().st_mode & 0o777)
         if isinstance(write, bytes):
