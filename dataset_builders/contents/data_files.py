@@ -108,7 +108,7 @@ def with_entries(card: str, entries: list[dict[str, Any]], where: object) -> str
 
 def check_entries(card: str, entries: list[dict[str, Any]], where: object, remedy: str) -> None:
     """Raise BadInput where a card states other rows than those of `entries`: `load_dataset` might serve rows of another build."""
-    stated = {entry.get("config_name"): entry for entry in _configs(_front_matter(card, where)[0])}
+    stated = {entry.get("config_name"): entry for entry in _entries(_front_matter(card, where)[0].get("configs"))}
     differ = []
     for entry in entries:
         in_card = stated.get(entry["config_name"], {})
@@ -124,9 +124,8 @@ def check_entries(card: str, entries: list[dict[str, Any]], where: object, remed
 
 
 def _of_others(listed: Any, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The entries of a list in a card (or its only one) that speak of configs of others."""
-    entries_there = listed if isinstance(listed, list) else [listed]
-    return [entry for entry in entries_there if isinstance(entry, dict) and not _is_ours(entry, entries)]
+    """The entries of a list in a card that speak of configs of others."""
+    return [entry for entry in _entries(listed) if not _is_ours(entry, entries)]
 
 
 def _is_ours(entry: Mapping[str, Any], entries: list[dict[str, Any]]) -> bool:
@@ -134,9 +133,9 @@ def _is_ours(entry: Mapping[str, Any], entries: list[dict[str, Any]]) -> bool:
     return entry.get("config_name") in (names | set(ALWAYS)) or str(entry.get("description")).startswith(STATED)
 
 
-def _configs(head: Mapping[str, Any]) -> list[dict[str, Any]]:
-    listed = head.get("configs")
-    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+def _entries(listed: Any) -> list[dict[str, Any]]:
+    """The entries of a list in a card, which may hold its only one without a list."""
+    return [entry for entry in (listed if isinstance(listed, list) else [listed]) if isinstance(entry, dict)]
 
 
 def _front_matter(card: str, where: object) -> tuple[dict[str, Any], str]:
