@@ -29,8 +29,8 @@ from dataset_builders.contents.pseudonyms import KEYED, key_file, note_withdrawn
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file, write_json
 from dataset_builders.journal import read_journal
+from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import keep_cases
-from eval_harness.runs.scoring import score_run
 from eval_harness.store.folder import holds_any
 from eval_harness.store.scan import StoredResult, result_files
 

@@ -1,7 +1,7 @@
 """Files and folders as several processes and killed ones may leave them: written whole or not at all, one writer at a time; temporary
 folders that vanish at the end, after an error, and after a kill, when the next process makes one of the same name.
 
-See also: the append-only journal of a run (`eval_harness/runs/folder.py`).
+See also: the append-only journal of a run (`eval_harness/runs/run_folder.py`).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ DEFAULT_PROMPT: dict[str, str] = {name: spec(name).default_prompts["mc"] for nam
 """Benchmark -> its template for the method `mc`."""
 
 
-def prompt_for(family: str, name: str | None, question_type: str, method: str = "mc") -> Prompt:
+def get_prompt(family: str, name: str | None, question_type: str, method: str = "mc") -> Prompt:
     """The template for one question.
 
     `name` None means the benchmark's default for the method; GMAI-MMBench's default follows the question type (`single` / `multiple`).

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from eval_harness.records.limits import MAX_FILE
+from eval_harness.records.limits import MAX_FILE_BYTES
 from eval_harness.store import sandbox
 from eval_harness.store.hidden_test import HiddenTest
 from leaderboard_space.api import tools
@@ -175,7 +175,7 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
         "footer_links": ["api"],
         "run_history": False,
         "ssr_mode": False,
-        "max_file_size": MAX_FILE,
+        "max_file_size": MAX_FILE_BYTES,
         "enable_monitoring": False,  # Gradio would print its secret address
         "i18n": gr.I18n(en={"common.complete": "Done"}),  # Gradio announces the key itself, which it does not translate
         "app_kwargs": {

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from typer import TyperException
 
-INTERRUPTED = 130
-STOPPED = "stopped. Everything written so far is complete; repeat the command to resume."
+EXIT_INTERRUPTED = 130
+STOPPED_MESSAGE = "stopped. Everything written so far is complete; repeat the command to resume."
 
 
 def main() -> NoReturn:
@@ -40,7 +40,7 @@ def main() -> NoReturn:
         from dataset_builders.files import DISK_ERRORS
 
         if _was_interrupted(end):
-            _stop(STOPPED, INTERRUPTED)
+            _stop(STOPPED_MESSAGE, EXIT_INTERRUPTED)
         if isinstance(end, BadInput):
             _stop(str(end))
         if isinstance(end, TyperException):
@@ -51,8 +51,8 @@ def main() -> NoReturn:
         if missing := missing_extra(end):
             _stop(str(missing))
         raise
-    if code == INTERRUPTED:
-        _stop(STOPPED, INTERRUPTED)
+    if code == EXIT_INTERRUPTED:
+        _stop(STOPPED_MESSAGE, EXIT_INTERRUPTED)
     sys.exit(code or 0)
 
 
@@ -73,7 +73,7 @@ def _stop(line: str, code: int = 2) -> NoReturn:
 def _was_interrupted(end: BaseException | None) -> bool:
     """True if Ctrl-C is in the exception chain: Typer turns it into exit code 130, and interrupted code may raise something else."""
     while end is not None:
-        if isinstance(end, KeyboardInterrupt) or (isinstance(end, SystemExit) and end.code == INTERRUPTED):
+        if isinstance(end, KeyboardInterrupt) or (isinstance(end, SystemExit) and end.code == EXIT_INTERRUPTED):
             return True
         end = end.__cause__ or end.__context__
     return False

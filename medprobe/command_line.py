@@ -24,7 +24,7 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def root_options(
     show_version: Annotated[
         bool, typer.Option("--version", help="print the version and exit", callback=_show_version, is_eager=True)
     ] = False,

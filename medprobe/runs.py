@@ -21,7 +21,7 @@ from eval_harness.derive.metrics import METRICS
 from eval_harness.records.names import model_slug
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model, Result, read_result
-from eval_harness.runs.config import checked_options, config_of
+from eval_harness.runs.config import build_config, validate_options
 from eval_harness.scores.grading import grade
 from eval_harness.store.comparison import Side, load_side
 from eval_harness.store.printed import run_table, summary
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from eval_harness.models.interface import Backend, Settings
-    from eval_harness.runs.plan import Load
+    from eval_harness.runs.plan import BackendLoader
 
 Source = str | os.PathLike[str]
 BLUE, GREY = "#2563eb", "#64748b"
-SCORES = ("value", "low", "high", "n", "chance", "verdict")
-ASKED = ("question_id", "case_id", "question_type", "question", "options")
-READ = ("response", "choice", "status", "rule")
+SCORE_COLUMNS = ("value", "low", "high", "n", "chance", "verdict")
+QUESTION_COLUMNS = ("question_id", "case_id", "question_type", "question", "options")
+READING_COLUMNS = ("response", "choice", "status", "rule")
 
 
 class Generates(Protocol):
@@ -65,7 +65,7 @@ class Run:
         better, no different, or worse.
         """
         scores = _finished(self).scores
-        columns = {name: pd.Series([getattr(score, name) for score in scores.values()]) for name in SCORES}
+        columns = {name: pd.Series([getattr(score, name) for score in scores.values()]) for name in SCORE_COLUMNS}
         return pd.DataFrame({"metric": list(scores), **columns}).astype(
             {**dict.fromkeys(("value", "low", "high", "chance"), "float64"), "n": "int64", "verdict": "str"}
         )
@@ -152,15 +152,15 @@ def evaluate(
     Raises BadInput, in one line, for anything the caller can fix; no incomplete file is left behind.
     """
     from eval_harness.models.load import load_backend, plug_in
-    from eval_harness.runs.runner import evaluate as run_model
     from eval_harness.runs.runner import evaluate_arms as run_arms
+    from eval_harness.runs.runner import run_evaluation as run_model
 
     if not isinstance(benchmark, str):
         raise BadInput(
             f'benchmark {benchmark!r}: give its name, such as "mediconfusion"; a dataset\'s folder is data=...'
         )
     given = options | {"data": data, "method": method, "image": image, "limit": limit, "base_url": base_url, "out": out}
-    load: Load = load_backend
+    load: BackendLoader = load_backend
     if isinstance(model, str):
         given["model"] = model
     else:
@@ -177,8 +177,8 @@ def evaluate(
             name = options.get("name") or (described.name if isinstance(described, Model) else kind)
             given["out"] = _new_folder(f"{Path(benchmark).name}-{model_slug(str(name))}-{method}")
     try:
-        checked = checked_options({name: value for name, value in given.items() if value is not None})
-        config = config_of({**checked, "benchmark": benchmark, "no_resume": not resume}, argv)
+        checked = validate_options({name: value for name, value in given.items() if value is not None})
+        config = build_config({**checked, "benchmark": benchmark, "no_resume": not resume}, argv)
         result, folder = run_arms(config, load) if arms else run_model(config, load)
     except ModuleNotFoundError as error:
         raise (missing_extra(error) or error) from None
@@ -212,10 +212,10 @@ def answer_table(side: Side) -> pd.DataFrame:
         for name, sample in zip(readings["question_id"], readings["sample"], strict=True)
     ]
     asked = questions.set_index("question_id", drop=False).loc[readings["question_id"]].reset_index(drop=True)
-    table = asked[list(ASKED)]
+    table = asked[list(QUESTION_COLUMNS)]
     table.insert(2, "sample", readings["sample"].astype("int64"))
     table["key"] = _letters(asked["answer"])
-    for name in READ:
+    for name in READING_COLUMNS:
         table[name] = _letters(readings[name]) if name == "choice" else readings[name].astype("str")
     table["correct"] = pd.array(correct, dtype="boolean")
     for facet in FACETS[family]:

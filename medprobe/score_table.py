@@ -10,15 +10,15 @@ import pandas as pd
 
 from dataset_builders.benchmark_names import BENCHMARKS
 from eval_harness.derive.metrics import METRICS
-from eval_harness.records.names import one_line, printable
+from eval_harness.records.names import printable_line, single_line
 from eval_harness.store.printed import bounds, shown, unit_of
 
 GUESSING = "guessing"
 PHANTOMS = r"(?:^|; )phantoms$"
 """Matches a variant that says that the images are phantoms."""
-LONGEST = 300
+MAX_NOTE_LENGTH = 300
 """Maximum characters of a cell or note in the terminal."""
-MOST_REASONS = 5
+MAX_REASONS = 5
 """Maximum number of reasons for missing scores and withdrawals that are printed."""
 
 
@@ -56,14 +56,14 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
 def as_text(rows: pd.DataFrame) -> str:
     """`score_table` for the terminal, with notes below it."""
     table = score_table(rows)
-    columns = [[printable(str(cell), LONGEST) for cell in (name, *table[name])] for name in table.columns]
+    columns = [[printable_line(str(cell), MAX_NOTE_LENGTH) for cell in (name, *table[name])] for name in table.columns]
     widths = [max(map(len, cells)) for cells in columns]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in zip(*columns, strict=True)
     ]
     lines.insert(1, "-" * max(map(len, lines)))
-    return "\n".join([*lines, "", *(printable(line, LONGEST) for line in notes(rows))])
+    return "\n".join([*lines, "", *(printable_line(line, MAX_NOTE_LENGTH) for line in table_notes(rows))])
 
 
 def as_markdown(rows: pd.DataFrame) -> str:
@@ -83,7 +83,7 @@ def as_latex(rows: pd.DataFrame) -> str:
     table = score_table(rows)
 
     def line(cells: Sequence[object]) -> str:
-        return " & ".join(one_line(str(cell)).translate(_LATEX) for cell in cells) + r" \\"
+        return " & ".join(single_line(str(cell)).translate(_LATEX) for cell in cells) + r" \\"
 
     body = [line(cells) for cells in table.to_numpy().tolist()]
     head = [rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}", r"\toprule", line(list(table.columns)), r"\midrule"]
@@ -92,11 +92,11 @@ def as_latex(rows: pd.DataFrame) -> str:
 
 def _markdown(cell: object) -> str:
     """A cell in which nothing is markup: no image, link, emphasis or HTML, nor an address that readers would make a link."""
-    escaped = re.sub(r"([\\`*_\[\]<>|~!&#])", r"\\\1", one_line(str(cell)))
+    escaped = re.sub(r"([\\`*_\[\]<>|~!&#])", r"\\\1", single_line(str(cell)))
     return re.sub(r"(?<=:)(?=//)|(?<=www)(?=\.)", r"\\", escaped, flags=re.IGNORECASE)
 
 
-FORMS: dict[str, Callable[[pd.DataFrame], str]] = {"table": as_text, "md": as_markdown, "latex": as_latex}
+FORMATTERS: dict[str, Callable[[pd.DataFrame], str]] = {"table": as_text, "md": as_markdown, "latex": as_latex}
 _SIGNS = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -105,7 +105,7 @@ _SIGNS = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
 _LATEX = str.maketrans(_SIGNS | {"<": "$<$", ">": "$>$"})
 
 
-def notes(rows: pd.DataFrame) -> list[str]:
+def table_notes(rows: pd.DataFrame) -> list[str]:
     """Notes on the numbers: units, phantoms, why scores are missing and results withdrawn."""
     found = ["percent, with the 95 % interval; better than guessing is an interval that lies above it"]
     if rows["variant"].str.contains(PHANTOMS, na=False).any():
@@ -115,8 +115,8 @@ def notes(rows: pd.DataFrame) -> list[str]:
     withdrawn = rows[rows["withdrawn"].notna()]
     reasons += [f"withdrawn: {row.model} on {row.benchmark}: {row.withdrawn}" for row in withdrawn.itertuples()]
     reasons = list(dict.fromkeys(reasons))
-    more = [f"and {len(reasons) - MOST_REASONS} more"] if len(reasons) > MOST_REASONS else []
-    return [*found, *reasons[:MOST_REASONS], *more]
+    more = [f"and {len(reasons) - MAX_REASONS} more"] if len(reasons) > MAX_REASONS else []
+    return [*found, *reasons[:MAX_REASONS], *more]
 
 
 def _columns(rows: pd.DataFrame) -> list[str]:

@@ -49,11 +49,11 @@ def submit(
     return convert.submit(
         Path(what), str(os.fspath(to)), benchmark, model, None if data is None else os.fspath(data), split,
         extraction=extraction, kind=kind, reproduced=reproduced, with_questions=with_questions, account=account,
-        published=published_names(),
+        published=published_models(),
     )  # fmt: skip
 
 
-def published_names() -> dict[str, str | None]:
+def published_models() -> dict[str, str | None]:
     """Names of models in the papers' tables -> kind. The names of submitted models are compared with these."""
     table = files("leaderboard_space").joinpath("published", "models.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(table.splitlines()))
@@ -134,10 +134,10 @@ def compare(a: Source, b: Source) -> pd.DataFrame:
 
     Raises BadInput if one is not a result, or they are on different benchmarks.
     """
-    return score_differences(side_of(a), side_of(b))
+    return score_differences(load_comparison_side(a), load_comparison_side(b))
 
 
-def side_of(source: Source) -> Side:
+def load_comparison_side(source: Source) -> Side:
     """Load one side of a comparison. Raises BadInput if it is not a result."""
     from leaderboard_space.data.published_results import published_results
 

@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.derive.metrics import HEADLINE
-from eval_harness.records.run_checks import METHODS
+from eval_harness.records.run_checks import METHOD_NAMES
 from eval_harness.store.printed import shown
 from medprobe.command_line import app
 from tests.commands import medprobe
@@ -241,7 +241,7 @@ def test_the_headline_metric_is_the_first_row_and_the_rest_is_there_when_asked_f
 def test_list_names_what_there_is():
     rows = json.loads(medprobe("list", "--format", "json", cwd=ROOT).stdout)
     assert [row["benchmark"] for row in rows] == list(BENCHMARKS)
-    for what, held in (("prompts", ("mc-0", "MediConfusion Table 5")), ("methods", METHODS)):
+    for what, held in (("prompts", ("mc-0", "MediConfusion Table 5")), ("methods", METHOD_NAMES)):
         said = medprobe("list", what, cwd=ROOT).stdout
         assert all(name in said for name in held)
 

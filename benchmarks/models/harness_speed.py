@@ -123,7 +123,7 @@ def overhead(folder: Path, repeats: int) -> None:
     from dataset_builders.build import build
     from eval_harness.models.interface import Settings
     from eval_harness.runs.config import EvalConfig
-    from eval_harness.runs.runner import evaluate
+    from eval_harness.runs.runner import run_evaluation
 
     plug_in = folder / "instant.py"
     plug_in.write_text(
@@ -140,7 +140,7 @@ def overhead(folder: Path, repeats: int) -> None:
             )
             out = folder / f"run-{samples}-{attempt}"
             start = time.perf_counter()
-            result, _ = evaluate(replace(asked, out=out))
+            result, _ = run_evaluation(replace(asked, out=out))
             runs.append(time.perf_counter() - start)
         assert result is not None
         if samples == 1:

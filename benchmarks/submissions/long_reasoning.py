@@ -25,7 +25,7 @@ from dataset_builders.benchmarks import DEFAULT_SPLIT
 from dataset_builders.build import build
 from eval_harness.interop.convert import submit
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.verification import verify
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
@@ -69,7 +69,7 @@ def main() -> None:
         (folder / "plug_in.py").write_text(PLUG_IN.format(words=args.reasoning // 7))
         data, store, run = str(folder / "data"), folder / "store", folder / "run"
         config = EvalConfig(args.benchmark, f"{folder}/plug_in.py:Thinker", data, out=run)
-        _timed("eval", lambda: evaluate(config))
+        _timed("eval", lambda: run_evaluation(config))
         done = _timed("submit", lambda: submit(run, store, data=data))
         outcomes = _timed("verify", lambda: verify(str(store), data=[data]))
         trusted = TrustedData([data])

@@ -26,13 +26,12 @@ from huggingface_hub import HfApi, constants
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.eval_harness.answer_files.untrusted.hostile import FILES, run_jsons
-
 from eval_harness.interop.convert import submit
 from eval_harness.store.scan import scan_store
 from eval_harness.store.submit import prepare
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import phantom, questions_of, run_folder, said
+from tests.eval_harness.store.untrusted.hostile import FILES, run_jsons
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER
 from tests.localhub.server import LocalHub

@@ -32,7 +32,7 @@ from dataset_builders.contents.pseudonyms import Pseudonyms, note_withdrawn, one
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
 from dataset_builders.journal import Journal, line_of, read_journal
-from eval_harness.records.names import storable
+from eval_harness.records.names import replace_surrogates
 
 JOURNAL = "journal.jsonl"
 PICTURES = "pictures"
@@ -214,8 +214,8 @@ def _store(
         "phash": str(imagehash.phash(image)),
         "patient": patient,
         "is_known_patient": bool(picture.patient),
-        "present": sorted(map(storable, picture.present)),
-        "unsure": sorted(map(storable, picture.unsure - picture.present)),
+        "present": sorted(map(replace_surrogates, picture.present)),
+        "unsure": sorted(map(replace_surrogates, picture.unsure - picture.present)),
         "modality": picture.modality or dataset.modality or "",
         "attributes": picture.attributes,
         "tags": picture.tags,
@@ -251,7 +251,7 @@ def _merged(targets: list[PictureLabel]) -> list[PictureLabel]:
     """The targets, all masks of one label as one: a label that is drawn in several pieces is one target. Labels become storable text."""
     masks: dict[str, np.ndarray] = {}
     merged: list[PictureLabel] = []
-    for target in (replace(each, label=storable(each.label)) for each in targets):
+    for target in (replace(each, label=replace_surrogates(each.label)) for each in targets):
         if target.mask is None:
             merged.append(target)
         elif target.label in masks:

@@ -31,7 +31,7 @@ from dataset_builders.files import replace_file
 from dataset_builders.hub.client import endpoint
 from dataset_builders.images.lookup import SUFFIXES, ImageError
 from dataset_builders.images.picture import ShownPicture, picture_of, whites_of
-from eval_harness.records.names import storable
+from eval_harness.records.names import replace_surrogates
 
 VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "checksum", "LastModified", "last_modified", "mtime", "created")
 """File-system attributes that differ once a file was changed; the first available one is used."""
@@ -256,7 +256,7 @@ def list_images(images: Path | ImageFiles) -> list[str]:
     """The names of all images, sorted, but for those that no table can hold: bytes of another encoding than UTF-8. Raises BadInput where
     there are none."""
     files = images_at(images) if isinstance(images, Path) else images
-    return [name for name in files.names() if name == storable(name)]
+    return [name for name in files.names() if name == replace_surrogates(name)]
 
 
 def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
@@ -271,14 +271,14 @@ def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
     files = images_at(images) if isinstance(images, Path) else images
     names = files.names()
     old = pd.read_parquet(out / INDEX) if (out / INDEX).is_file() else None
-    written = [storable(name) for name in names]
+    written = [replace_surrogates(name) for name in names]
     folder = files.path if isinstance(files, ImageFolder) else None
     ids = ids_of(folder, written, out)
     known = {} if old is None else {row["image"]: row for row in old.to_dict("records")}
 
     def look(name: str) -> dict[str, object]:
-        image = ids[storable(name)]
-        if name != storable(name):
+        image = ids[replace_surrogates(name)]
+        if name != replace_surrogates(name):
             return {"image": image, "reason": "its name is not UTF-8 text: rename the file"}
         try:
             size, changed = files.state(name)

@@ -25,7 +25,7 @@ from curation.readers.consistency import Box, Skip
 from curation.readers.dataset import SourceDataset
 from curation.readers.pixels import Skipped, cause, read_frame
 from dataset_builders.images.lookup import SUFFIXES, ImageError
-from eval_harness.records.names import storable
+from eval_harness.records.names import replace_surrogates
 
 DICOM = (".dcm", ".dicom", ".ima")
 TURNED = "is turned by its EXIF orientation: whether boxes and masks count turned pixels is not known"
@@ -134,9 +134,9 @@ class Files:
     def _below(self, folder: Path, dataset: str) -> list[Path]:
         if folder.is_file():
             return [folder]
-        names = {name: (folder / name).is_file() and storable(name) == name for name in names_below(folder)}
+        names = {name: (folder / name).is_file() and replace_surrogates(name) == name for name in names_below(folder)}
         why = "is no regular file, or its name is no text"
-        self.skips += [Skip(dataset, storable(name), why) for name, is_good in names.items() if not is_good]
+        self.skips += [Skip(dataset, replace_surrogates(name), why) for name, is_good in names.items() if not is_good]
         return [folder / name for name, is_good in names.items() if is_good]
 
     @cached_property

@@ -23,7 +23,7 @@ from dataset_builders.case_groups import connected
 from eval_harness.benchmarks import spec
 from eval_harness.derive.reading import read_answers
 from eval_harness.derive.scoring import score
-from eval_harness.prompts import prompt_for
+from eval_harness.prompts import get_prompt
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def ask_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> Blind
     Replies go to the journal as they come; asking the same model the same questions again costs nothing, failed ones are asked anew.
     """
     model, asking = blind.model, blind.asking
-    by_kind = {kind: prompt_for(family, None, str(kind), "mc") for kind in questions["question_type"].unique()}
+    by_kind = {kind: get_prompt(family, None, str(kind), "mc") for kind in questions["question_type"].unique()}
     ids: dict[str, str] = {}
     prompts: dict[str, str] = {}
     for row in questions.to_dict("records"):

@@ -24,7 +24,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.metadata import PNG_START, strip_metadata
 from dataset_builders.journal import Journal, read_journal
-from eval_harness.records.names import storable
+from eval_harness.records.names import replace_surrogates
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def build_page(task: Task, name_of: Callable[[Mapping[str, str]], str | None] | 
     turn = threading.Lock()  # of two quick decisions the second holds
 
     def who(request: Request, typed: str) -> str:
-        return " ".join(storable(typed).split()) if name_of is None else name_of(request.cookies) or ""
+        return " ".join(replace_surrogates(typed).split()) if name_of is None else name_of(request.cookies) or ""
 
     def shown(reviewer: str, item: str, items: Sequence[str]) -> dict[str, Any]:
         done = sum(task.is_done(reviewer, each) for each in items) if reviewer else 0

@@ -27,7 +27,7 @@ from curation.writing.categories import read_given
 from curation.writing.question_writing import REVIEWS, read_drafts, records
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
-from eval_harness.records.names import storable
+from eval_harness.records.names import replace_surrogates
 
 LOG = REVIEWS
 SCORES = ("score_1", "score_2")
@@ -141,8 +141,8 @@ class ReviewLog:
                 raise BadInput(
                     f"{who} changed {name.replace('_', ' ')} to {before!r} meanwhile. Copy your text, reload the pair, then edit it again."
                 )
-            when = record(self.folder / LOG, storable(reviewer).strip(), pair_id, name, value)
-            self._apply(storable(reviewer).strip(), pair_id, name, value)
+            when = record(self.folder / LOG, replace_surrogates(reviewer).strip(), pair_id, name, value)
+            self._apply(replace_surrogates(reviewer).strip(), pair_id, name, value)
         return when
 
     def value(self, reviewer: str, pair_id: str, name: str) -> Any:
@@ -192,10 +192,10 @@ def _checked(pair: Pair, name: str, value: Any) -> Any:
             raise BadInput(f"{name} {value}: answer {YES} or {NO}.")
         return value
     if name == "note":
-        return storable(str(value or "")).strip()
+        return replace_surrogates(str(value or "")).strip()
     if name in LISTS:
-        return list(dict.fromkeys(storable(item).strip() for item in value or [] if item.strip()))
-    text = " ".join(storable(str(value or "")).split())
+        return list(dict.fromkeys(replace_surrogates(item).strip() for item in value or [] if item.strip()))
+    text = " ".join(replace_surrogates(str(value or "")).split())
     if not text:
         raise BadInput(f"{name}: cannot be empty.")
     other = {"option_A": pair.option_B, "option_B": pair.option_A}.get(name)

@@ -18,7 +18,7 @@ from curation.writing.prompts import SYSTEM
 from dataset_builders.files import lock
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.models.http.client import PROVIDER, permit_sending
-from eval_harness.records.names import storable
+from eval_harness.records.names import replace_surrogates
 from eval_harness.records.request import Request, Response
 
 Read = TypeVar("Read")
@@ -120,8 +120,8 @@ def _ask(
                 "id": response.question_id,
                 "try": response.sample,
                 "status": response.status,
-                "reply": storable(response.text),
-                "error": storable(response.error) if response.error else response.error,
+                "reply": replace_surrogates(response.text),
+                "error": replace_surrogates(response.error) if response.error else response.error,
                 "tokens": list(response.usage) if response.usage else None,
                 "model": model.name,
             }

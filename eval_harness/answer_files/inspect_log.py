@@ -17,7 +17,7 @@ from dataset_builders.extras import require
 from dataset_builders.fingerprints import fingerprint_of
 from eval_harness.answer_files.predictions import Described
 from eval_harness.answer_files.untrusted import ProblemList
-from eval_harness.records.finish_reasons import finish_reason_of
+from eval_harness.records.finish_reasons import normalize_finish_reason
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
@@ -119,7 +119,7 @@ def delivered(output: ModelOutput, failed: bool) -> dict[str, Any]:
         return nothing | {"status": "failed", "seconds": output.time}
     content = first.message.content
     reasoning = [part.reasoning for part in content if part.type == "reasoning"] if isinstance(content, list) else []
-    reason = finish_reason_of(first.stop_reason)
+    reason = normalize_finish_reason(first.stop_reason)
     return {
         "response": first.message.text,
         "status": "refused" if reason == "content_filter" else "answered",

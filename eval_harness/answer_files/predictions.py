@@ -21,8 +21,8 @@ from pydantic import BaseModel, Field, ValidationError
 from dataset_builders.errors import clip, first_misfit
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_files.untrusted import FINISH_FIELDS, Placed, ProblemList, Record, listed, read_records
-from eval_harness.records.finish_reasons import STATUS_OF, finish_reason_of
-from eval_harness.records.limits import MOST_SAMPLES
+from eval_harness.records.finish_reasons import STATUS_BY_FINISH_REASON, normalize_finish_reason
+from eval_harness.records.limits import MAX_SAMPLES
 from eval_harness.records.result import DELIVERIES
 
 FAILED = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")
@@ -73,7 +73,7 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
     """
     found = ProblemList()
     rows = _rows(read_records(path, found), found)
-    kept = checked_rows(rows, questions, MOST_SAMPLES, "mc", found)
+    kept = checked_rows(rows, questions, MAX_SAMPLES, "mc", found)
     if kept and all(row["sample"] > 0 for row in kept):
         found.add(str(path), f"its samples begin with {min(row['sample'] for row in kept)}. Number them from 0.")
     if not kept and not found.problems:
@@ -97,11 +97,11 @@ def _rows(records: Iterable[Placed], found: ProblemList) -> Iterator[Placed]:
         is_id = isinstance(identity, (str, int)) and not isinstance(identity, bool)
         numbers = {name: record.get(name) for name in ("sample", "seconds")}
         kept = {"response": record["response"]} | {name: value for name, value in numbers.items() if not is_gap(value)}
-        finish_reason = next(filter(None, (finish_reason_of(record.get(name)) for name in FINISH_FIELDS)), None)
+        finish_reason = next(filter(None, (normalize_finish_reason(record.get(name)) for name in FINISH_FIELDS)), None)
         reasoning = record.get("reasoning")
         kept |= {"reasoning": reasoning if isinstance(reasoning, str) else None, "finish_reason": finish_reason}
         status = record.get("status")
-        status = status if status and isinstance(status, str) else STATUS_OF.get(finish_reason or "")
+        status = status if status and isinstance(status, str) else STATUS_BY_FINISH_REASON.get(finish_reason or "")
         if status == "truncated":  # how an answer was read, as our own tables have it
             kept["finish_reason"] = finish_reason or "length"
         if status not in DELIVERIES or (status == "answered" and record["response"] is None):

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from dataset_builders.errors import SHOWN as MOST_SHOWN
 from dataset_builders.errors import BadInput, clip
-from eval_harness.records.limits import MAX_FILE, MOST_ANSWERS
-from eval_harness.records.names import printable
+from eval_harness.records.limits import MAX_ANSWERS, MAX_FILE_BYTES
+from eval_harness.records.names import printable_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,7 @@ FORMS = "Give JSON Lines, CSV or Parquet."
 
 def printable_lines(lines: Sequence[str], longest: int = 600) -> list[str]:
     """Make untrusted lines safe to print and store, and limit their number."""
-    safe = [printable(line, longest) for line in lines[:SHOWN]]
+    safe = [printable_line(line, longest) for line in lines[:SHOWN]]
     return safe if len(lines) <= SHOWN else [*safe, f"and {len(lines) - SHOWN:,} more"]
 
 
@@ -60,7 +60,7 @@ class ProblemList:
 
     def add(self, where: str, what: str) -> None:
         if not self.full:
-            self.problems.append(printable(f"{where}: {what}"))
+            self.problems.append(printable_line(f"{where}: {what}"))
 
     @property
     def full(self) -> bool:
@@ -81,15 +81,15 @@ def read_records(path: Path, problems: ProblemList) -> Iterator[Placed]:
     Lines and entries that are no records are noted in `problems`. Raises BadInput for a file that cannot be one at all.
     """
     for count, (where, record) in enumerate(_reader_of(path, check_file(path))(path, problems)):
-        if count >= MOST_ANSWERS:
-            raise BadInput(f"{path}: holds more than {MOST_ANSWERS:,} answers. No benchmark has so many questions.")
+        if count >= MAX_ANSWERS:
+            raise BadInput(f"{path}: holds more than {MAX_ANSWERS:,} answers. No benchmark has so many questions.")
         record.pop("", None)
         yield where, record
         if problems.full:
             return
 
 
-def check_file(path: Path, largest: int = MAX_FILE) -> bytes:
+def check_file(path: Path, largest: int = MAX_FILE_BYTES) -> bytes:
     """The first bytes of a plain file of bearable size. Raises BadInput for anything else, archives and pickles among them."""
     try:
         about, head = path.stat(), b""
@@ -188,7 +188,7 @@ def json_lines(path: Path, problems: ProblemList) -> Iterator[Placed]:
 
 
 def _csv(path: Path, problems: ProblemList) -> Iterator[Placed]:
-    csv.field_size_limit(MAX_FILE)
+    csv.field_size_limit(MAX_FILE_BYTES)
     with open_text(path, "") as file:
         header, before = file.readline(), 1
         if header.lower().startswith("sep="):  # Excel's own way to name the divider
@@ -239,7 +239,7 @@ def parquet_rows(
     source: Path | bytes,
     columns: Sequence[str] = (),
     most_bytes: int = MAX_UNPACKED,
-    most_rows: int = MOST_ANSWERS,
+    most_rows: int = MAX_ANSWERS,
     name: str = "answers.parquet",
     schema: pa.Schema | None = None,
 ) -> Iterator[Record]:
@@ -254,7 +254,7 @@ def parquet_rows(
     import pyarrow.parquet as pq
 
     def wrong(what: str) -> BadInput:
-        return BadInput(f"{name}: cannot be read as Parquet ({printable(what, 200)}). Write it again.")
+        return BadInput(f"{name}: cannot be read as Parquet ({printable_line(what, 200)}). Write it again.")
 
     if not isinstance(source, bytes):
         name = str(source)
@@ -277,7 +277,7 @@ def parquet_rows(
             wanted = [name for name in names if name in columns] or names
             if columns and not (IDENTITIES & set(names) and "response" in names):
                 raise BadInput(
-                    printable(
+                    printable_line(
                         f"{name}: is a table without the columns question_id and response; its columns are {listed(names)}."
                         " Rename them."
                     )

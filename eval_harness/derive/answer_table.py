@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
-from eval_harness.records.names import storable
+from eval_harness.records.names import replace_surrogates
 from eval_harness.records.result import DELIVERIES
 from eval_harness.records.run import RunRecord
 
@@ -146,7 +146,7 @@ def _plain(value: Any) -> Any:
         try:
             value.encode()
         except UnicodeEncodeError:
-            return storable(value)
+            return replace_surrogates(value)
         return value  # the same object: there may be no memory for a second copy of long reasoning
     return None if isinstance(value, float) and math.isnan(value) else value
 

@@ -27,7 +27,7 @@ from eval_harness.reader.judge import (
     read_closeness,
     read_extraction,
 )
-from eval_harness.records.permutations import original, rotation, shown
+from eval_harness.records.permutations import original_position, rotate_options, rotation
 from eval_harness.records.result import DELIVERIES
 from eval_harness.records.run import RunRecord
 
@@ -130,7 +130,7 @@ def _read_by_rules(
 
 
 def _as_shown(questions: pd.DataFrame, sample: int) -> pd.DataFrame:
-    options = [shown(options, rotation(sample, len(options))) for options in questions["options"]]
+    options = [rotate_options(options, rotation(sample, len(options))) for options in questions["options"]]
     return questions.assign(options=pd.Series(options, index=questions.index, dtype=object))
 
 
@@ -140,7 +140,7 @@ def _in_own_order(read: pd.DataFrame, turned: pd.DataFrame, sample: int | None) 
         return read
     counts = option_counts(turned)
     choices = [
-        sorted(original(int(position), rotation(sample, counts[name]), counts[name]) for position in choice)
+        sorted(original_position(int(position), rotation(sample, counts[name]), counts[name]) for position in choice)
         for name, choice in zip(read["question_id"], read["choice"], strict=True)
     ]
     return read.assign(choice=pd.Series(choices, index=read.index, dtype=object))
@@ -170,15 +170,17 @@ def _queries(run: RunRecord, read: pd.DataFrame, questions: pd.DataFrame) -> lis
             reading: Callable[[str], Reading] = partial(read_closeness, extraction=run.method.extraction or "ours")
         else:
             turn = rotation(int(sample), len(options)) if run.request.permute else 0
-            query = extraction_prompt(text, shown(options, turn), response, kind)
-            reading = partial(_read_turned, options=shown(options, turn), kind=kind, turn=turn)
+            query = extraction_prompt(text, rotate_options(options, turn), response, kind)
+            reading = partial(_read_turned, options=rotate_options(options, turn), kind=kind, turn=turn)
         found.append(JudgeQuery(row, name, int(sample), query, reading))
     return found
 
 
 def _read_turned(reply: str, options: Sequence[str], kind: str, turn: int) -> Reading:
     reading = read_extraction(reply, options, kind)
-    return replace(reading, choice=tuple(sorted(original(place, turn, len(options)) for place in reading.choice)))
+    return replace(
+        reading, choice=tuple(sorted(original_position(place, turn, len(options)) for place in reading.choice))
+    )
 
 
 def _read_by_judge(

@@ -34,7 +34,7 @@ from dataset_builders.images.picture import data_uri
 from eval_harness.answer_files.inspect_log import delivered
 from eval_harness.benchmarks import spec
 from eval_harness.interop.harness_file import kept_columns, letters_of, read_answer, scores_of
-from eval_harness.prompts import prompt_for
+from eval_harness.prompts import get_prompt
 from eval_harness.records.conversation import DEFAULT_FORM
 from eval_harness.records.run import RunRequest
 from eval_harness.records.selection import select_questions
@@ -154,7 +154,7 @@ def _task_of(benchmark: str) -> Callable[..., Task]:
                     input=messages,
                     target=letters_of(row["answer"]),
                     choices=[str(option) for option in row["options"]],
-                    metadata=kept_columns(row) | {"prompt": prompt_for(family, prompt, kind).name, "asked": about},
+                    metadata=kept_columns(row) | {"prompt": get_prompt(family, prompt, kind).name, "asked": about},
                 )
         return Task(
             dataset=MemoryDataset([samples[name] for name in rows], name=chosen.repository.name),

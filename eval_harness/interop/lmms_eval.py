@@ -28,14 +28,14 @@ from eval_harness.interop.harness_file import (
     scores_of,
     to_export,
 )
-from eval_harness.prompts import prompt_for
+from eval_harness.prompts import get_prompt
 from eval_harness.records.selection import Selection
 
 
 def messages(family: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The conversation of a question: its images, then the text of the benchmark's own prompt (the form `image-first`)."""
     row = question_of(family, doc)
-    prompt = prompt_for(family, None, row["question_type"])
+    prompt = get_prompt(family, None, row["question_type"])
     content: list[dict[str, Any]] = [{"type": "text", "text": prompt.render(row["question"], row["options"])}]
     pictures = [{"type": "image", "url": image} for image in images_of(doc)]
     return [{"role": "user", "content": [*pictures, *content]}]

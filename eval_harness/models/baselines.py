@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from eval_harness.models.interface import Backend
-from eval_harness.records.baselines import baseline
+from eval_harness.records.baseline_rules import make_baseline
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
@@ -38,4 +38,4 @@ class Baseline(Backend):
 
 def load_baseline(name: str) -> Baseline:
     """`chance`, `oracle`, or `always-<letter>`. Raises BadInput for any other name."""
-    return Baseline(*baseline(name))
+    return Baseline(*make_baseline(name))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from dataset_builders.errors import BadInput, with_type
-from eval_harness.records.names import storable
+from eval_harness.records.names import replace_surrogates
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
@@ -79,7 +79,7 @@ def description_of(backend: Backend) -> dict[str, Any]:
         raise BadInput(
             f"describe() of the model gives nothing that JSON can hold ({why}). See docs/plug_in.md."
         ) from None
-    described: dict[str, Any] = json.loads(storable(text))
+    described: dict[str, Any] = json.loads(replace_surrogates(text))
     return described
 
 

@@ -40,7 +40,7 @@ image (MediConfusion `Models/gpt.py`; ProbMed `gpt4v.py`), with their system mes
 DEFAULT_FORM = "image-first"
 
 
-def form_named(name: str | None) -> Form:
+def get_form(name: str | None) -> Form:
     """The form of that name; the default for None. Raises BadInput for an unknown name."""
     form = FORMS.get(name or DEFAULT_FORM)
     if form is None:

@@ -11,7 +11,7 @@ _LENGTHS = (
 _STOPS = "stop end_turn stop_sequence eos eos_token end_of_turn complete completed"
 FINISH_REASONS = {"length": _LENGTHS.split(), "stop": _STOPS.split(), "error": ["error"]}
 """OpenAI's word -> those of others, in any case of letters: Anthropic, Gemini, Mistral, Cohere, TGI, the Responses API, inspect-ai."""
-STATUS_OF = {"content_filter": "refused", "error": "failed"}
+STATUS_BY_FINISH_REASON = {"content_filter": "refused", "error": "failed"}
 """The status of a response that ended so."""
 _FILTER = re.compile(
     r"content[ _-]?(?:filter|policy|management|violation)|moderat|(?<!case_)(?<!in)sensitive|safety(?!_?(?:identifier|setting))"
@@ -28,7 +28,7 @@ def is_filter(name: Any) -> bool:
     return isinstance(name, str) and _FILTER.search(name) is not None
 
 
-def finish_reason_of(reason: Any) -> str | None:
+def normalize_finish_reason(reason: Any) -> str | None:
     """The reason in OpenAI's words where they have one for it, else as it is; None for what is no text.
 
     >>> finish_reason_of("FinishReason.MAX_TOKENS"), finish_reason_of("refusal"), finish_reason_of("tool_use"), finish_reason_of(2)

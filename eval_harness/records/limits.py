@@ -12,28 +12,28 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 
-MOST_SAMPLES = 10_000
+MAX_SAMPLES = 10_000
 """Maximum samples (or option orders) per question."""
-MOST_ANSWERS = 400_000
+MAX_ANSWERS = 400_000
 """Maximum answers of a run, as many as are read within LARGE_MEMORY: ProbMed's 57,132 questions with 7 samples, MediConfusion's 352 with
 1,136."""
 BYTES_PER_ANSWER = 16 << 10
 """Average bytes per answer in a file: about 4,000 tokens of answer and reasoning. Individual answers may be longer."""
-FLOOR = 64 << 20
+MIN_FILE_BYTES = 64 << 20
 """Bytes allowed for a file regardless of the number of answers."""
-MAX_FILE = 256 << 20
+MAX_FILE_BYTES = 256 << 20
 """Maximum bytes of a file as submitted. The largest realistic one, ProbMed's 57,132 answers with a page of reasoning, has about 120 MB."""
-MOST_UNPACKED = 1 << 30
+MAX_UNPACKED_BYTES = 1 << 30
 """Maximum bytes of an unpacked file of answers, regardless of their number."""
-MAX_RUN = 1 << 20
+MAX_RUN_JSON_BYTES = 1 << 20
 """Maximum bytes of a run.json; ours have a few thousand."""
-FREE_BYTES = 64 << 10
+MAX_FIELD_BYTES = 64 << 10
 """Maximum total bytes of the fields of a run.json."""
-LARGEST_NUMBER = 1 << 64
+MAX_NUMBER = 1 << 64
 """Maximum of numbers in free fields: seeds have up to 64 bits, and readers of JSON and tables accept no larger ones."""
-MEMORY, LARGE_MEMORY = 384 << 20, 1536 << 20
+MEMORY_BYTES, LARGE_MEMORY_BYTES = 384 << 20, 1536 << 20
 """Maximum memory in bytes for reading a submission, beyond the libraries; a large one is read alone, so that three fit in 2.5 GB."""
-LARGE_ROWS, LARGE_FILE = 10_000, 16 << 20
+LARGE_ROWS, LARGE_FILE_BYTES = 10_000, 16 << 20
 """Answers, and bytes of the files, from which a submission is large."""
 
 
@@ -48,7 +48,7 @@ class Limits:
     file: int
     unpacked: int
     cpu_seconds: int
-    memory: int = MEMORY
+    memory: int = MEMORY_BYTES
 
     @property
     def wall_seconds(self) -> int:
@@ -61,30 +61,32 @@ class Limits:
 def limits_for(questions: int, samples: int = 1, size: int = 0) -> Limits:
     """The limits for a number of questions. `size`: bytes of the files. Raises BadInput for more samples, or more answers in total, than a
     store accepts."""
-    if not 1 <= samples <= MOST_SAMPLES:
-        raise BadInput(f"{samples:,} samples of each question: a store takes from 1 to {MOST_SAMPLES:,}.")
+    if not 1 <= samples <= MAX_SAMPLES:
+        raise BadInput(f"{samples:,} samples of each question: a store takes from 1 to {MAX_SAMPLES:,}.")
     rows = questions * samples
-    if rows > MOST_ANSWERS:
+    if rows > MAX_ANSWERS:
         raise BadInput(
-            f"{questions:,} questions with {samples:,} samples each are {rows:,} answers: a store takes at most {MOST_ANSWERS:,}. "
-            f"Ask at most {max(1, MOST_ANSWERS // questions):,} samples, or fewer questions."
+            f"{questions:,} questions with {samples:,} samples each are {rows:,} answers: a store takes at most {MAX_ANSWERS:,}. "
+            f"Ask at most {max(1, MAX_ANSWERS // questions):,} samples, or fewer questions."
         )
-    unpacked = min(MOST_UNPACKED, FLOOR + rows * BYTES_PER_ANSWER)
+    unpacked = min(MAX_UNPACKED_BYTES, MIN_FILE_BYTES + rows * BYTES_PER_ANSWER)
     seconds = 20 + questions // 1_500 + rows // 1_000 + unpacked // (8 << 20)
-    return Limits(rows, min(MAX_FILE, unpacked), unpacked, seconds, _memory_for(rows, size))
+    return Limits(rows, min(MAX_FILE_BYTES, unpacked), unpacked, seconds, _memory_for(rows, size))
 
 
-def first_look(size: int = 0) -> Limits:
+def run_json_limits(size: int = 0) -> Limits:
     """The limits for reading run.json and the dataset that it names, before the number of expected answers is known. `size`: bytes of the
     files, which the process holds meanwhile."""
-    return Limits(rows=0, file=MAX_RUN, unpacked=MAX_RUN, cpu_seconds=30, memory=_memory_for(0, size))
+    return Limits(
+        rows=0, file=MAX_RUN_JSON_BYTES, unpacked=MAX_RUN_JSON_BYTES, cpu_seconds=30, memory=_memory_for(0, size)
+    )
 
 
 def _memory_for(rows: int, size: int) -> int:
-    return LARGE_MEMORY if rows > LARGE_ROWS or size > LARGE_FILE else MEMORY
+    return LARGE_MEMORY_BYTES if rows > LARGE_ROWS or size > LARGE_FILE_BYTES else MEMORY_BYTES
 
 
-def wrong_sizes(run: Mapping[str, Any], most: int = FREE_BYTES) -> Iterator[str]:
+def size_problems(run: Mapping[str, Any], most: int = MAX_FIELD_BYTES) -> Iterator[str]:
     """Why a store does not accept a run.json of this size (`run`: parsed JSON)."""
     sizes = {name: len(json.dumps(value)) for name, value in run.items()}
     if sum(sizes.values()) > most:
@@ -93,18 +95,18 @@ def wrong_sizes(run: Mapping[str, Any], most: int = FREE_BYTES) -> Iterator[str]
             f"{sum(sizes.values()):,} characters beside its answers, most of them in {largest}: a store takes at most {most:,}, and our "
             "runs have a few thousand. Leave out what readers do not need to know of the run"
         )
-    if any(abs(leaf) > LARGEST_NUMBER for _, leaf in leaves(run) if isinstance(leaf, (int, float))):
+    if any(abs(leaf) > MAX_NUMBER for _, leaf in json_leaves(run) if isinstance(leaf, (int, float))):
         yield "a number beyond 2^64 in run.json"
 
 
-def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def json_leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """(path, leaf) of everything in parsed JSON that contains nothing else; a key is a leaf as well."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield path, name
-            yield from leaves(inner, (*path, str(name)))
+            yield from json_leaves(inner, (*path, str(name)))
     elif isinstance(value, (list, tuple)):
         for inner in value:
-            yield from leaves(inner, path)
+            yield from json_leaves(inner, path)
     else:
         yield path, value

@@ -23,7 +23,7 @@ WINDOWS_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNOREC
 """Names that no folder can have on Windows."""
 FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 """Valid names of benchmarks and results, which become folders of a store."""
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 """Maximum characters of a display name."""
 
 
@@ -35,11 +35,13 @@ _UNFIT = re.compile(
     "|[\U0001d400-\U0001d7ff]"  # letters and digits of formulas, which spell a name that is not that name
     rf"|(?:^|[\x00-\u058f])[{JOINERS}]"  # a joiner in Latin, Greek or Cyrillic
 )
-CJK = frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"})
+EAST_ASIAN_SCRIPTS = frozenset(
+    {"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"}
+)
 """Scripts (as Unicode's names of letters begin) that are written together with each other and with Latin, without a space between."""
 
 
-def normal_name(name: str) -> str:
+def normalize_name(name: str) -> str:
     """The normalized form of a display name: composed characters (Unicode NFC), single spaces, none around it.
 
     >>> normal_name("  Me\u0301dical\u00a0VLM ")
@@ -48,16 +50,16 @@ def normal_name(name: str) -> str:
     return " ".join(unicodedata.normalize("NFC", name).split())
 
 
-def wrong_model_name(name: str) -> str | None:
+def model_name_problem(name: str) -> str | None:
     """The problem with a display name; None for any normalized text of visible signs, each word in one script.
 
     Code that shows or exports a name escapes it: quotes, `=`, `%`, `&` and letters of every script may stand in it.
     """
     shown = clip(name)
-    if not name or name != normal_name(name):
+    if not name or name != normalize_name(name):
         return f"model name {shown}: must be text, in composed characters (NFC) and with single spaces. Give --name."
-    if len(name) > LONGEST_NAME:
-        return f"model name {shown}: has {len(name)} characters, at most {LONGEST_NAME}. Give a shorter --name."
+    if len(name) > MAX_NAME_LENGTH:
+        return f"model name {shown}: has {len(name)} characters, at most {MAX_NAME_LENGTH}. Give a shorter --name."
     visible = re.sub(f"[{JOINERS}]", "", name)
     unfit = _UNFIT.search(name) or next((sign for sign in visible if not sign.isprintable()), None)
     if unfit:
@@ -75,15 +77,15 @@ def wrong_model_name(name: str) -> str | None:
 def _scripts(word: str) -> set[str]:
     """Scripts of a word's letters; those of East Asia are written together with any other."""
     scripts = {unicodedata.name(letter, "").split(" ")[0] for letter in word if letter.isalpha()}
-    return scripts - CJK - {"MODIFIER"}
+    return scripts - EAST_ASIAN_SCRIPTS - {"MODIFIER"}
 
 
-LONGEST_TEXT = 2_000
+MAX_TEXT_LENGTH = 2_000
 """Maximum characters of a text that describes a run."""
 _SPACES = "\n\r\t\u00a0\u2000-\u200a\u202f\u205f\u3000"
 
 
-def wrong_text(text: str, is_data: bool = False) -> str | None:
+def text_problem(text: str, is_data: bool = False) -> str | None:
     """The problem with a text that a run says of itself, which tables, pages and terminals show; None for one printable line.
 
     `is_data`: a setting, command or prompt, of any length and with line breaks, which is shown as data.
@@ -92,21 +94,25 @@ def wrong_text(text: str, is_data: bool = False) -> str | None:
     unfit = next((sign for sign in visible if not sign.isprintable()), None)
     if unfit is not None:
         return f"contains {unfit!a}: give printable text{'' if is_data else ', in one line'}"
-    return None if is_data or len(text) <= LONGEST_TEXT else f"has {len(text):,} characters, at most {LONGEST_TEXT:,}"
+    return (
+        None
+        if is_data or len(text) <= MAX_TEXT_LENGTH
+        else f"has {len(text):,} characters, at most {MAX_TEXT_LENGTH:,}"
+    )
 
 
-def one_line(text: str) -> str:
+def single_line(text: str) -> str:
     """Text for a terminal or a row of a table: what is not printable, line breaks included, becomes a question mark."""
     unfit = {sign for sign in re.sub(f"[{JOINERS}]", "", text) if not sign.isprintable()}
     return text.translate({ord(sign): "?" for sign in unfit})
 
 
-def printable(text: str, most: int = 600) -> str:
+def printable_line(text: str, most: int = 600) -> str:
     """`one_line` with single spaces and at most so many characters."""
-    line = one_line(" ".join(text.split()))
+    line = single_line(" ".join(text.split()))
     return line if len(line) <= most else line[: most - 4] + " ..."
 
 
-def storable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Text that UTF-8 can encode: lone surrogates become question marks."""
     return text.encode("utf-8", "replace").decode()

@@ -10,11 +10,11 @@ def rotation(sample: int, options: int) -> int:
     return sample % options
 
 
-def shown(options: Sequence[str], turned: int) -> list[str]:
+def rotate_options(options: Sequence[str], turned: int) -> list[str]:
     """The options as shown: rotated by this number of positions."""
     return [*options[turned:], *options[:turned]]
 
 
-def original(position: int, turned: int, options: int) -> int:
+def original_position(position: int, turned: int, options: int) -> int:
     """The position in the question of the option shown at `position`."""
     return (position + turned) % options

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from eval_harness.records.finish_reasons import finish_reason_of
+from eval_harness.records.finish_reasons import normalize_finish_reason
 from eval_harness.records.result import DELIVERIES
 
 Scoring = Literal["next_token", "sequence", "sequence_official"]
@@ -95,7 +95,7 @@ class Response:
     """Kept from an earlier run (`reply_cache.py`)."""
 
 
-def normalized(response: Response, options: int) -> Response:
+def normalize_response(response: Response, options: int) -> Response:
     """A response to a question of so many options in plain Python types, as a journal and a store can hold it: numbers of other libraries
     become Python's, seconds and tokens that are no such numbers become unknown (None).
 
@@ -127,7 +127,7 @@ def normalized(response: Response, options: int) -> Response:
         usage=_tokens(response.usage),
         error=error,
         reasoning=reasoning,
-        finish_reason=finish_reason_of(finish_reason),
+        finish_reason=normalize_finish_reason(finish_reason),
     )
 
 

@@ -8,20 +8,20 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from dataset_builders.errors import clip
-from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, leaves, wrong_sizes
-from eval_harness.records.names import FOLDER_NAME, wrong_model_name, wrong_text
+from eval_harness.records.limits import MAX_ANSWERS, MAX_FIELD_BYTES, json_leaves, size_problems
+from eval_harness.records.names import FOLDER_NAME, model_name_problem, text_problem
 from eval_harness.records.result import Model
 from eval_harness.records.run import RunRecord
 
-METHODS = ("mc", "gd", "ps", "ps_official", "ff")
+METHOD_NAMES = ("mc", "gd", "ps", "ps_official", "ff")
 EXTRACTIONS = ("ours", "official")
-DATA = frozenset({"generation", "environment", "command"})
+DATA_FIELDS = frozenset({"generation", "environment", "command"})
 """Fields of settings and measurements, which are shown as data; all others are names and sentences."""
 
 
-def wrong_run(run: RunRecord, most_bytes: int = FREE_BYTES) -> Iterator[str]:
+def run_problems(run: RunRecord, most_bytes: int = MAX_FIELD_BYTES) -> Iterator[str]:
     """Every reason why a store refuses the description of a run, regardless of its answers."""
-    if wrong := wrong_model_name(run.model.name):
+    if wrong := model_name_problem(run.model.name):
         yield wrong
     if not FOLDER_NAME.fullmatch(run.benchmark.name):
         yield (
@@ -30,13 +30,13 @@ def wrong_run(run: RunRecord, most_bytes: int = FREE_BYTES) -> Iterator[str]:
     yield from _wrong_texts(run)
     yield from _wrong_fields(run)
     yield from _wrong_model(run)
-    yield from wrong_sizes(run.model_dump(mode="json"), most_bytes)
+    yield from size_problems(run.model_dump(mode="json"), most_bytes)
 
 
 def _wrong_texts(run: RunRecord) -> Iterator[str]:
     """One rule for all free fields, names of settings included."""
-    for path, text in leaves(run.model_dump(mode="json")):
-        if isinstance(text, str) and (wrong := wrong_text(text, is_data=not DATA.isdisjoint(path))):
+    for path, text in json_leaves(run.model_dump(mode="json")):
+        if isinstance(text, str) and (wrong := text_problem(text, is_data=not DATA_FIELDS.isdisjoint(path))):
             yield f"{clip('.'.join(path))} {wrong}"
 
 
@@ -51,8 +51,8 @@ def _wrong_fields(run: RunRecord) -> Iterator[str]:
             )
     except ValueError:
         yield f"created_at {clip(run.created_at)} is not a time (such as 2026-11-22T09:30:00+00:00)"
-    if method.name not in METHODS:
-        yield f"the method {clip(method.name)} is not one of {', '.join(METHODS)}"
+    if method.name not in METHOD_NAMES:
+        yield f"the method {clip(method.name)} is not one of {', '.join(METHOD_NAMES)}"
     if method.extraction not in (None, *EXTRACTIONS):
         yield f"method.extraction {clip(method.extraction)}: must be {' or '.join(EXTRACTIONS)}"
     if method.judge is not None and not all(
@@ -60,10 +60,10 @@ def _wrong_fields(run: RunRecord) -> Iterator[str]:
         for name in ("prompt", "prompt_hash")
     ):
         yield "method.judge must name the judge's model, prompt and prompt_hash"
-    if method.judge is not None and (wrong := wrong_model_name(str(method.judge.get("model", "")))):
+    if method.judge is not None and (wrong := model_name_problem(str(method.judge.get("model", "")))):
         yield f"method.judge: {wrong}"
-    if not 0 <= (method.shots or 0) <= MOST_ANSWERS:
-        yield f"method.shots must be from 0 to {MOST_ANSWERS:,}"
+    if not 0 <= (method.shots or 0) <= MAX_ANSWERS:
+        yield f"method.shots must be from 0 to {MAX_ANSWERS:,}"
     if run.benchmark.selection is not None and not run.benchmark.selection.strip():
         yield "benchmark.selection must say in words what was asked, or be null for everything"
     request = run.request

@@ -106,14 +106,14 @@ def select_questions(
     split = split or DEFAULT_SPLIT[repository.family]
     if split not in repository.splits:
         raise BadInput(f"--split {split}: {where} has the splits {', '.join(repository.splits)}.")
-    questions, left_out = narrowed(repository.questions_of_runs(split), branches, facets, limit)
+    questions, left_out = narrow_questions(repository.questions_of_runs(split), branches, facets, limit)
     if questions.empty:
         raise BadInput(f"{where}: no question of split {split} is left to ask. Check --branch, --facet and --limit.")
     words = [*([repository.partial] if repository.partial else []), *left_out]
     return Selection(repository, split, questions.reset_index(drop=True), "; ".join(words) or None)
 
 
-def narrowed(
+def narrow_questions(
     questions: pd.DataFrame, branches: Sequence[str] = (), facets: Sequence[str] = (), limit: int | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
     """The questions that `select_questions` picks of a split, and in words what they are of it.
@@ -141,7 +141,9 @@ def narrowed(
     return questions, left_out
 
 
-def asked_part(ids: Collection[str], questions: pd.DataFrame, partial: str | None, request: RunRequest) -> str | None:
+def describe_asked_part(
+    ids: Collection[str], questions: pd.DataFrame, partial: str | None, request: RunRequest
+) -> str | None:
     """What questions with these `ids` are of a split, as its request and its dataset say; None for all of them.
 
     Args:
@@ -153,7 +155,7 @@ def asked_part(ids: Collection[str], questions: pd.DataFrame, partial: str | Non
     left_out: list[str] = []
     due = questions
     with suppress(BadInput):  # a branch, facet or limit that this dataset does not have
-        due, left_out = narrowed(questions, request.branches, request.facets, request.limit)
+        due, left_out = narrow_questions(questions, request.branches, request.facets, request.limit)
     if not set(ids) <= set(due["question_id"]):
         due, left_out = questions, []
     words = [*([partial] if partial else []), *left_out]

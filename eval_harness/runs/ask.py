@@ -23,21 +23,21 @@ from dataset_builders.errors import BadInput, with_type
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.picture import picture_of
 from eval_harness.records.limits import limits_for
-from eval_harness.records.request import Request, Response, normalized
-from eval_harness.runs.folder import AnswerJournal, Key
+from eval_harness.records.request import Request, Response, normalize_response
 from eval_harness.runs.plan import Plan
-from eval_harness.runs.reply_cache import Send
-from eval_harness.runs.requests import AT_ONCE, Instance
+from eval_harness.runs.reply_cache import SendRequests
+from eval_harness.runs.requests import MAX_REQUESTS_PER_BATCH, Instance
+from eval_harness.runs.run_folder import AnswerId, AnswerJournal
 
-EVERY_SECONDS = 30.0
+PROGRESS_INTERVAL_S = 30.0
 """Without a terminal (Slurm, CI), progress is printed as a line at this interval, and at each twentieth."""
 
-IN_A_ROW = 10
+MAX_CONSECUTIVE_FAILURES = 10
 """Consecutive failures after which the model is tested with a question that it has answered."""
 
-ENOUGH = 20
+MIN_ANSWERS_FOR_ESTIMATE = 20
 """Number of answers after which their length is used as an estimate for the others."""
-TOO_LONG = (
+TOO_LONG_WARNING = (
     "The answers have {:,} characters on average: all of them will be more than the {:,} MB that a results store takes of this run. "
     "Stop it and ask with a smaller --max-tokens or fewer --samples, if it is to be submitted."
 )
@@ -47,7 +47,7 @@ def ask(
     plan: Plan,
     journal: AnswerJournal,
     instances: list[Instance],
-    send: Send,
+    send: SendRequests,
     answered: Callable[[Response], None] = lambda response: None,
 ) -> int:
     """Ask those of `instances` that are not in the journal through `send` (`reply_cache.sender_of`); returns their number. `answered` is
@@ -69,23 +69,23 @@ def ask(
             journal.append(response)
             answered(response)
             bar.update()
-            if bar.disable and (time.monotonic() - said >= EVERY_SECONDS or not number % part):
+            if bar.disable and (time.monotonic() - said >= PROGRESS_INTERVAL_S or not number % part):
                 said = time.monotonic()
                 line = tqdm.format_meter(
                     done + number, len(instances), said - start, prefix=name, unit="answer", initial=done
                 )
                 print(line, file=sys.stderr)
             characters += len(response.text) + len(response.reasoning or "")
-            if characters * len(plan.instances) > room * number and number >= ENOUGH:
-                tqdm.write(TOO_LONG.format(characters // number, room >> 20), file=sys.stderr)
+            if characters * len(plan.instances) > room * number and number >= MIN_ANSWERS_FOR_ESTIMATE:
+                tqdm.write(TOO_LONG_WARNING.format(characters // number, room >> 20), file=sys.stderr)
                 room = sys.maxsize  # said once
-            if number % AT_ONCE == 0:
+            if number % MAX_REQUESTS_PER_BATCH == 0:
                 journal.sync()
         journal.sync()
     return len(unanswered)
 
 
-def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], send: Send) -> Iterator[Response]:
+def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], send: SendRequests) -> Iterator[Response]:
     """One response per instance, in any order."""
 
     def answered_before() -> Request | None:
@@ -108,10 +108,10 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], se
         raise _stopped(plan, failed, journal.path.with_name("error.txt")) from failed.__cause__
 
 
-def _checked(plan: Plan, send: Send) -> Send:
+def _checked(plan: Plan, send: SendRequests) -> SendRequests:
     """`send` with responses in plain Python types. Raises TypeError for anything but a response, ValueError for an invalid text, status or
     scores, BadInput for a response that was not requested."""
-    waiting: dict[Key, tuple[int, tuple[str, ...]]] = {}
+    waiting: dict[AnswerId, tuple[int, tuple[str, ...]]] = {}
 
     def noted(requests: Iterable[Request]) -> Iterator[Request]:
         for request in requests:
@@ -129,7 +129,7 @@ def _checked(plan: Plan, send: Send) -> Send:
                     "Each request must get exactly one response."
                 )
             options, shown = waiting.pop(key)
-            yield normalized(replace(response, shown=shown), options)
+            yield normalize_response(replace(response, shown=shown), options)
 
     return checked
 
@@ -159,7 +159,7 @@ class ModelFailed(Exception):
 class Sender:
     """Sends requests to a back end and gives every one of them a response."""
 
-    def __init__(self, send: Send, answered_before: Callable[[], Request | None]) -> None:
+    def __init__(self, send: SendRequests, answered_before: Callable[[], Request | None]) -> None:
         """`send`: gives requests of a list no second response, and none to others. `answered_before`: a request that an earlier process got
         an answer to, None without one."""
         self._send = send
@@ -193,7 +193,7 @@ class Sender:
             elif left:
                 self._failures, self._error = self._failures + 1, error
                 yield Response(left[0].question_id, left[0].sample, "", "failed", error=_reason(left[0], error))
-            if self._failures >= IN_A_ROW and self._known is not None:
+            if self._failures >= MAX_CONSECUTIVE_FAILURES and self._known is not None:
                 if not self._works():
                     raise ModelFailed(self._failures) from self._error
                 self._failures = 0

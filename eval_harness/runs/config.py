@@ -16,15 +16,15 @@ from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, create
 
 from dataset_builders.errors import BadInput, first_misfit
 from eval_harness.models.interface import MODEL_ARGS, OPTIONS, Settings, read_price, read_thinking
-from eval_harness.records.conversation import form_named
+from eval_harness.records.conversation import get_form
 from eval_harness.records.result import ARMS, Images
-from eval_harness.records.run_checks import METHODS
+from eval_harness.records.run_checks import METHOD_NAMES
 
-IMAGES = ("real", *ARMS)
+IMAGE_MODES = ("real", *ARMS)
 SCORING_METHODS = ("gd", "ps", "ps_official")
 """The methods that compare likelihoods of the options instead of reading an answer."""
 
-LEAST = {
+MIN_VALUES = {
     "shots": 0,
     "samples": 1,
     "max_tokens": 1,
@@ -35,7 +35,7 @@ LEAST = {
 }
 """Minimum of each numeric option; none of them may be infinite or NaN."""
 
-NOT_GENERATION = {
+RESERVED_GENERATION_KEYS = {
     "model",
     "messages",
     "stream",
@@ -90,15 +90,15 @@ class EvalConfig:
     """LIBRARY:PROJECT of a tracker (`runs/tracking.py`); it has no part in the request."""
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise BadInput(f"--method {self.method}: unknown. Available: {', '.join(METHODS)}.")
-        if self.image not in IMAGES:
-            raise BadInput(f"--image {self.image}: unknown. Available: {', '.join(IMAGES)}.")
+        if self.method not in METHOD_NAMES:
+            raise BadInput(f"--method {self.method}: unknown. Available: {', '.join(METHOD_NAMES)}.")
+        if self.image not in IMAGE_MODES:
+            raise BadInput(f"--image {self.image}: unknown. Available: {', '.join(IMAGE_MODES)}.")
         if self.permute and self.samples:
             raise BadInput("--permute: takes one answer per option order, so it goes without --samples.")
         if self.permute and self.judge:
             raise BadInput("--judge: a judge reads the options as the question has them, so it goes without --permute.")
-        for name, least in LEAST.items():
+        for name, least in MIN_VALUES.items():
             value = getattr(self if hasattr(self, name) else self.settings, name)
             if value is not None and not least <= value < math.inf:
                 raise BadInput(f"--{name.replace('_', '-')} {value}: must be at least {least}.")
@@ -111,11 +111,11 @@ class EvalConfig:
             raise BadInput(
                 f"--samples {self.samples}: --method {self.method} draws nothing, so one sample is all there is."
             )
-        if wrong := sorted(self.settings.generation.keys() & NOT_GENERATION):
+        if wrong := sorted(self.settings.generation.keys() & RESERVED_GENERATION_KEYS):
             raise BadInput(
                 f"--generation: {', '.join(wrong)} cannot be set there. Use --max-tokens and the other options."
             )
-        form_named(self.form)
+        get_form(self.form)
 
     @property
     def scores_options(self) -> bool:
@@ -133,7 +133,7 @@ def option_types() -> dict[str, Any]:
     types = get_type_hints(EvalConfig) | get_type_hints(Settings)
     for name in ("settings", "argv", "resume", "branches", "facets", "engine", *MODEL_ARGS):
         del types[name]
-    types |= dict.fromkeys(READ_FROM_TEXT, str | None) | dict.fromkeys(("branch", "facet"), list[str] | None)
+    types |= dict.fromkeys(OPTION_PARSERS, str | None) | dict.fromkeys(("branch", "facet"), list[str] | None)
     return types | {"image": str, "batch_size": str, "chat_template": Path | None, "model_args": str | None}
 
 
@@ -144,7 +144,7 @@ def _options_model() -> type[BaseModel]:
     return create_model("Options", __config__=ConfigDict(extra="forbid", coerce_numbers_to_str=True), **options)
 
 
-def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
+def validate_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Options by name, in Python's or YAML's forms, in those of the command line: `-` in a name is `_`, a mapping is JSON, a pair of prices
     two numbers with a comma, a path a text; one label may stand for a list of one; `thinking` may be true or false.
 
@@ -179,18 +179,18 @@ def _as_text(name: str, value: Any) -> Any:
     return [value] if name in ("branch", "facet") and isinstance(value, str) else value
 
 
-def config_of(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
+def build_config(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
     """The configuration that options of `medprobe eval` make, by name, in the forms the command line has; what is left out is the default.
 
     Raises BadInput for a value that cannot be used.
     """
-    values = {name: READ_FROM_TEXT.get(name, lambda value: value)(value) for name, value in options.items()}
+    values = {name: OPTION_PARSERS.get(name, lambda value: value)(value) for name, value in options.items()}
     values |= {
         "branches": tuple(options.get("branch") or ()),
         "facets": tuple(options.get("facet") or ()),
         "resume": not options.get("no_resume"),
         "argv": argv,
-        **model_args(options.get("model_args")),
+        **parse_model_args(options.get("model_args")),
     }
 
     def given(kind: type) -> dict[str, Any]:
@@ -213,7 +213,7 @@ class ModelArgs(BaseModel):
     max_pixels: PositiveInt | None = None
 
 
-def model_args(text: str | None) -> dict[str, Any]:
+def parse_model_args(text: str | None) -> dict[str, Any]:
     """The settings that `--model-args` makes. Raises BadInput if it is no JSON object, or a value is of another type."""
     try:
         given = ModelArgs(**_json_object("--model-args", text))
@@ -222,9 +222,9 @@ def model_args(text: str | None) -> dict[str, Any]:
     return {**{name: getattr(given, name) for name in MODEL_ARGS}, "engine": given.model_extra or {}}
 
 
-def deciding_model_args(text: str) -> dict[str, Any]:
+def answer_changing_model_args(text: str) -> dict[str, Any]:
     """Those of `--model-args` that change answers; the others say how a model is run."""
-    return {name: value for name, value in model_args(text).items() if name == "dtype" or name in OPTIONS}
+    return {name: value for name, value in parse_model_args(text).items() if name == "dtype" or name in OPTIONS}
 
 
 def _batch_size(text: str) -> int | None:
@@ -252,7 +252,7 @@ def _chat_template(path: Path | None) -> str | None:
         raise BadInput(f"--chat-template {path}: cannot be read as UTF-8 text ({error}).") from None
 
 
-READ_FROM_TEXT: dict[str, Callable[[Any], Any]] = {
+OPTION_PARSERS: dict[str, Callable[[Any], Any]] = {
     "batch_size": _batch_size,
     "price": read_price,
     "thinking": read_thinking,

@@ -26,22 +26,22 @@ from eval_harness.models.interface import THINKING_ROOM
 from eval_harness.models.load import keep_loaded
 from eval_harness.records.request import Request
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.plan import Plan, arms_of, make_plan
+from eval_harness.runs.plan import Plan, comparison_arms, make_plan
 from eval_harness.runs.requests import Instance
 
 CHARACTERS_PER_TOKEN = 4
 """Of English text, roughly, with every common tokenizer."""
 PIXELS_PER_TOKEN = 750
 """Roughly; servers say between 600 and 1,000 (patches of 28 x 28 pixels are 784)."""
-REASONING = f"a server's model that is seen to reason may write {THINKING_ROOM:,} tokens an answer, unless --max-tokens says otherwise"
-LOOK = (
+REASONING_NOTE = f"a server's model that is seen to reason may write {THINKING_ROOM:,} tokens an answer, unless --max-tokens says otherwise"
+IMAGE_CHECK_NOTE = (
     "not counted: one drawn picture, asked about with and without it after the first answer (--no-look leaves it out)"
 )
-JUDGED = "not counted: what the judge is asked about answers that the rules cannot read, with `ff` about every one"
+JUDGE_NOTE = "not counted: what the judge is asked about answers that the rules cannot read, with `ff` about every one"
 
 
 @dataclass(frozen=True)
-class Size:
+class RunSize:
     """How much a run would ask: requests (a server gets one for each option that `ps` scores), distinct images, characters of all
     prompts, roughly the tokens that go in, the most that may come back, and what both cost where there is a price."""
 
@@ -53,22 +53,21 @@ class Size:
     cost_in: float = 0.0
     cost_out: float = 0.0
 
-    def __add__(self, other: Size) -> Size:
-        return Size(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: RunSize) -> RunSize:
+        return RunSize(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def __str__(self) -> str:
-        words = (
-            f"in all: {self.requests:,} requests, {self.images:,} distinct images; about {rounded(self.tokens_in)} tokens in, at most "
-            f"{rounded(self.tokens_out)} tokens out"
+        tokens_in, tokens_out = round_to_two_digits(self.tokens_in), round_to_two_digits(self.tokens_out)
+        description = (
+            f"in all: {self.requests:,} requests, {self.images:,} distinct images; "
+            f"about {tokens_in} input tokens, at most {tokens_out} output tokens"
         )
         if self.cost_in or self.cost_out:
-            words += (
-                f"; cost: about {self.cost_in:.2f} for what goes in, at most {self.cost_out:.2f} for what comes out"
-            )
-        return words
+            description += f"; cost: about {self.cost_in:.2f} for input, at most {self.cost_out:.2f} for output"
+        return description
 
 
-def size_of(plan: Plan, instances: Sequence[Instance] | None = None, images: int = 64) -> Size:
+def estimate_size(plan: Plan, instances: Sequence[Instance] | None = None, images: int = 64) -> RunSize:
     """Size of the requests of a run (or of these instances of it), measured on its prompts and first `images` images; asks nothing."""
     from PIL import Image
 
@@ -92,7 +91,7 @@ def size_of(plan: Plan, instances: Sequence[Instance] | None = None, images: int
     tokens_in = characters / CHARACTERS_PER_TOKEN + requests * (mean(pixels) if pixels else 0.0) / PIXELS_PER_TOKEN
     price = plan.config.settings.price or (0.0, 0.0)
     cost = tokens_in * price[0] / 1e6, out * price[1] / 1e6
-    return Size(requests, len(distinct), characters, tokens_in, out, *cost)
+    return RunSize(requests, len(distinct), characters, tokens_in, out, *cost)
 
 
 def may_reason(plan: Plan) -> bool:
@@ -105,7 +104,7 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
     Raises BadInput as `evaluate` does."""
     load = keep_loaded()
     plan = make_plan(config, load)
-    others = [make_plan(replace(config, image=image), load) for image in arms_of(plan)] if arms else []
+    others = [make_plan(replace(config, image=image), load) for image in comparison_arms(plan)] if arms else []
     request, run = next(plan.requests(plan.instances[:1]))[0], plan.run
     generation = ", ".join(f"{name} {value}" for name, value in run.method.generation.items())
     lines = [
@@ -125,13 +124,13 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
         lines.append("scored: " + " | ".join(request.candidates))
     for each in (plan, *others):
         lines += [f"{each.run.request.image}:"] if others else []
-        lines.append(str(size_of(each)))
+        lines.append(str(estimate_size(each)))
     if may_reason(plan):
-        lines.append(REASONING)
+        lines.append(REASONING_NOTE)
     if hasattr(plan.backend, "look") and plan.shows_images and not config.settings.no_look:
-        lines.append(LOOK)
+        lines.append(IMAGE_CHECK_NOTE)
     if config.judge:
-        lines.append(f"{JUDGED}: {config.judge}")
+        lines.append(f"{JUDGE_NOTE}: {config.judge}")
     return "\n".join(lines)
 
 
@@ -147,7 +146,7 @@ def _request_of(plan: Plan, question_id: str) -> Request:
     return next(plan.requests([(row, 0)]))[0]
 
 
-def rounded(number: float) -> str:
+def round_to_two_digits(number: float) -> str:
     """With two digits that mean something: 12,345 is 12,000."""
     digits = max(0, len(str(int(number))) - 2)
     return f"{round(number / 10**digits) * 10**digits:,}"
@@ -169,7 +168,7 @@ def _saved(data: bytes) -> str:
     return f"{path} ({kind}, {size[0]} x {size[1]} pixels)"
 
 
-def check_sending(plan: Plan) -> None:
+def check_sending_allowed(plan: Plan) -> None:
     """Raise BadInput, before anything is sent, where a run would send a custom set's questions or answers to a model that is not on this
     machine and `--send-to-provider` was not given; say on stderr what is sent where it was."""
     repository, config = plan.selection.repository, plan.config
@@ -177,7 +176,7 @@ def check_sending(plan: Plan) -> None:
         return  # published by its authors, or drawn by us
 
     def questions() -> str:
-        size = size_of(plan, images=0)
+        size = estimate_size(plan, images=0)
         return f"up to {size.requests:,} prompts of {repository.name} ({size.characters:,} characters) with {size.images:,} images"
 
     if plan.backend.is_api:

@@ -20,12 +20,12 @@ from dataset_builders.images.lookup import ImageError, as_png
 from dataset_builders.images.picture import picture_of
 from dataset_builders.schema import image_ids
 
-LABELS = ("image_type", "modality")
+IMAGE_KIND_COLUMNS = ("image_type", "modality")
 """Columns that say what kind of image a case shows, the first that a benchmark has."""
 
 
 @lru_cache(maxsize=8)  # the questions on an image come together
-def blank(image: bytes) -> bytes:
+def blank_image(image: bytes) -> bytes:
     """A PNG of the same size in the mean grey of the image; what cannot be decoded stays as it is, and fails as it does otherwise."""
     from PIL import Image
 
@@ -58,7 +58,7 @@ class Partners:
             )
 
 
-def partners(questions: pd.DataFrame) -> Partners:
+def assign_partners(questions: pd.DataFrame) -> Partners:
     """A derangement of the cases of a split: each is shown the images of another case with another key, without a common image or patient,
     of the same kind (LABELS) where that is labelled; the same for every model, run and selection.
 
@@ -90,7 +90,7 @@ class _Fact:
 
 def _facts(questions: pd.DataFrame) -> dict[str, _Fact]:
     """The images and questions of each case."""
-    label = next((name for name in LABELS if name in questions.columns), None)
+    label = next((name for name in IMAGE_KIND_COLUMNS if name in questions.columns), None)
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in questions.to_dict("records"):
         rows.setdefault(row["case_id"], []).append({str(name): value for name, value in row.items()})

@@ -23,20 +23,20 @@ from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.models.interface import OPTIONS, THINKING_ROOM, Backend, Settings, description_of
 from eval_harness.models.load import load_backend
-from eval_harness.prompts import prompt_for
+from eval_harness.prompts import get_prompt
 from eval_harness.reader.judge import NO_JUDGE, judge_named
-from eval_harness.records.conversation import form_hash, form_named
-from eval_harness.records.limits import FREE_BYTES, limits_for
-from eval_harness.records.names import model_slug, normal_name, printable
+from eval_harness.records.conversation import form_hash, get_form
+from eval_harness.records.limits import MAX_FIELD_BYTES, limits_for
+from eval_harness.records.names import model_slug, normalize_name, printable_line
 from eval_harness.records.request import Request
 from eval_harness.records.result import ARMS, Images, Method
 from eval_harness.records.run import RunRecord, RunRequest
-from eval_harness.records.run_checks import wrong_run
+from eval_harness.records.run_checks import run_problems
 from eval_harness.records.selection import Selection, select_questions
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.images import Partners, partners
+from eval_harness.runs.images import Partners, assign_partners
 from eval_harness.runs.requests import (
-    AT_ONCE,
+    MAX_REQUESTS_PER_BATCH,
     Instance,
     RequestMaker,
     Row,
@@ -77,7 +77,7 @@ class Plan:
         return [str(name) for name in self.selection.questions["question_id"]]
 
     def requests(
-        self, instances: Sequence[Instance], with_images: bool | None = None, at_once: int = AT_ONCE
+        self, instances: Sequence[Instance], with_images: bool | None = None, at_once: int = MAX_REQUESTS_PER_BATCH
     ) -> Iterator[list[Request]]:
         """The requests of these instances, in lists that bound the memory of their images.
 
@@ -89,11 +89,11 @@ class Plan:
         return make_requests(self.selection, maker, instances, wanted, at_once, self.partners)
 
 
-Load = Callable[[str, Settings], Backend]
+BackendLoader = Callable[[str, Settings], Backend]
 """From a `--model` argument and settings to a back end."""
 
 
-def make_plan(config: EvalConfig, load: Load = load_backend) -> Plan:
+def make_plan(config: EvalConfig, load: BackendLoader = load_backend) -> Plan:
     """Pick the questions, load the model, and describe the run. Raises BadInput for anything the user can fix."""
     selection = select_questions(
         config.benchmark, config.data, config.split, config.branches, config.limit, config.facets, config.revision
@@ -115,7 +115,7 @@ def make_plan(config: EvalConfig, load: Load = load_backend) -> Plan:
         _check_images(config, backend, selection)
     shown = None
     if config.image == "swapped":
-        shown = partners(selection.repository.questions(selection.split))
+        shown = assign_partners(selection.repository.questions(selection.split))
         shown.check(selection.questions["case_id"].tolist())
     samples = _samples(config, backend, selection)
     limits_for(len(selection.questions), samples)  # raises where no store takes so many answers
@@ -124,7 +124,7 @@ def make_plan(config: EvalConfig, load: Load = load_backend) -> Plan:
     return Plan(config, selection, backend, examples, run, shown)
 
 
-def arms_of(plan: Plan) -> list[Images]:
+def comparison_arms(plan: Plan) -> list[Images]:
     """The arms that metrics of the plan's benchmark are compared with, that without images last. Raises BadInput if there is none, and
     for a plan that is an arm itself."""
     if plan.config.image != "real":
@@ -144,7 +144,7 @@ def arms_of(plan: Plan) -> list[Images]:
 def _prompts(config: EvalConfig, selection: Selection) -> list[Prompt]:
     """The templates of the run, one per question type."""
     kinds = sorted(selection.questions["question_type"].unique(), reverse=True)
-    return [prompt_for(selection.repository.family, config.prompt, kind, config.method) for kind in kinds]
+    return [get_prompt(selection.repository.family, config.prompt, kind, config.method) for kind in kinds]
 
 
 def _check_images(config: EvalConfig, backend: Backend, selection: Selection) -> None:
@@ -176,7 +176,7 @@ def _samples(config: EvalConfig, backend: Backend, selection: Selection) -> int:
 def _check_storable(run: RunRecord) -> None:
     """Raise BadInput now for what no results store would take later, found by the very function that will judge the submission."""
     # Half of what a store takes: the environment is added to when the run is resumed elsewhere.
-    wrong = next(wrong_run(run, FREE_BYTES // 2), None)
+    wrong = next(run_problems(run, MAX_FIELD_BYTES // 2), None)
     if wrong:
         raise BadInput(f"--model {run.request.model}: no results store would take this run: {wrong.rstrip('.')}.")
 
@@ -214,7 +214,7 @@ def describe_run(
         image=config.image,
         model_digest=backend.digest,
     )
-    model = backend.model.model_copy(update={"name": normal_name(config.name or backend.model.name)})
+    model = backend.model.model_copy(update={"name": normalize_name(config.name or backend.model.name)})
     digest = hashlib.sha256(request.model_dump_json().encode()).hexdigest()[:8]
     arm = [config.image] if config.image != "real" else []
     hashes = {"prompt_hash": "+".join(dict.fromkeys(prompt.text_hash for prompt in prompts))}
@@ -253,7 +253,7 @@ def describe_run(
 
 
 def _deviations(config: EvalConfig, backend: Backend, selection: Selection) -> list[str]:
-    found = list(map(printable, backend.deviations))
+    found = list(map(printable_line, backend.deviations))
     if config.shots:
         found.append("the worked examples are questions of the benchmark itself (the paper took PMC-VQA's)")
     if config.scores_options and (selection.questions["question_type"] == "multiple").any():
@@ -292,7 +292,7 @@ def _generation(config: EvalConfig, backend: Backend, max_tokens: int, sampled: 
         "permute": config.permute,
     }
     if backend.sees_prompts:
-        generation["form"] = form_named(config.form).name
+        generation["form"] = get_form(config.form).name
     template = settings.chat_template
     given = {
         "system": config.system,
@@ -307,7 +307,7 @@ def _generation(config: EvalConfig, backend: Backend, max_tokens: int, sampled: 
     return generation | {name: value for name, value in given.items() if value not in (None, {})}
 
 
-LIBRARIES = ("datasets", "numpy", "pandas", "pillow")
+VERSIONED_LIBRARIES = ("datasets", "numpy", "pandas", "pillow")
 
 
 @cache
@@ -321,7 +321,7 @@ def collect_environment() -> dict[str, Any]:
         "medprobe": _version("medprobe"),
         "git_commit": commit or None,
         "git_dirty": bool(dash) if commit else None,
-        **{name: _version(name) for name in LIBRARIES},
+        **{name: _version(name) for name in VERSIONED_LIBRARIES},
     }
 
 

@@ -19,19 +19,19 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from eval_harness.records.request import Request, Response
-from eval_harness.runs.folder import Key
 from eval_harness.runs.plan import Plan
+from eval_harness.runs.run_folder import AnswerId
 
-Send = Callable[[Any], Iterable[Response]]
+SendRequests = Callable[[Any], Iterable[Response]]
 
 
-def sender_of(plan: Plan) -> Send:
+def make_sender(plan: Plan) -> SendRequests:
     """The source of a run's responses: the back end, behind the cache if there is one.
 
     Raises BadInput if a cache is given and the model is not behind a server, or its folder cannot be made.
     """
     backend, model, folder = plan.backend, plan.run.request.model, plan.config.cache
-    send: Send = backend.score if plan.config.scores_options else backend.generate  # type: ignore[attr-defined]
+    send: SendRequests = backend.score if plan.config.scores_options else backend.generate  # type: ignore[attr-defined]
     if folder is None:
         return send
     if not backend.is_api:
@@ -61,12 +61,12 @@ class ReplyCache:
     deviations: list[str]
     keeps_draws: bool
 
-    def through(self, send: Send) -> Send:
+    def through(self, send: SendRequests) -> SendRequests:
         """`send`, which takes requests one by one, with what is kept answered from the cache and new answers kept."""
 
         def cached(requests: Iterable[Request]) -> Iterator[Response]:
             found: deque[Response] = deque()
-            keys: dict[Key, str] = {}
+            keys: dict[AnswerId, str] = {}
 
             def missing() -> Iterator[Request]:
                 for request in requests:

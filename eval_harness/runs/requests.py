@@ -17,13 +17,13 @@ from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS, image_ids
 from eval_harness.benchmarks import spec
 from eval_harness.benchmarks.prompt import Prompt
-from eval_harness.prompts import prompt_for
-from eval_harness.records.conversation import Form, form_named
-from eval_harness.records.permutations import rotation, shown
+from eval_harness.prompts import get_prompt
+from eval_harness.records.conversation import Form, get_form
+from eval_harness.records.permutations import rotate_options, rotation
 from eval_harness.records.request import Request, Scoring, Shot
 from eval_harness.records.run import RunRequest
 from eval_harness.records.selection import Selection
-from eval_harness.runs.images import Partners, blank
+from eval_harness.runs.images import Partners, blank_image
 
 Row = dict[str, Any]
 Instance = tuple[int, int]
@@ -31,7 +31,7 @@ Instance = tuple[int, int]
 
 _SCORING: dict[str, Scoring] = {"gd": "next_token", "ps": "sequence", "ps_official": "sequence_official"}
 
-AT_ONCE = 256
+MAX_REQUESTS_PER_BATCH = 256
 """How many requests (with their images) are handed to a back end together; bounds the memory the images take."""
 
 
@@ -48,9 +48,9 @@ class RequestMaker:
         they are another case's."""
         method, generation = self.request.method, self.request.generation
         kind = row["question_type"]
-        prompt = prompt_for(self.family, self.request.prompt, kind, method)
+        prompt = get_prompt(self.family, self.request.prompt, kind, method)
         turned = rotation(sample, len(row["options"])) if self.request.permute else 0
-        options = shown(row["options"], turned)
+        options = rotate_options(row["options"], turned)
         count = len(options)
         examples = [pair for pair in self.shots if not _related(pair[0], row)][: self.request.shots]
         return Request(
@@ -76,7 +76,7 @@ class RequestMaker:
     @property
     def form(self) -> Form:
         """The form of the run; the default one for what is sent no conversation."""
-        return form_named(self.request.generation.get("form"))
+        return get_form(self.request.generation.get("form"))
 
     def system(self, prompt: Prompt, with_examples: bool) -> str | None:
         """The system message: the user's own, else the authors' where the form has it; what introduces the examples is sent either way."""
@@ -87,7 +87,7 @@ class RequestMaker:
         return "\n\n".join(text for text in (own, intro) if text) or None
 
     def _shot(self, row: Row, images: Sequence[bytes]) -> Shot:
-        prompt = prompt_for(self.family, self.request.prompt, row["question_type"], self.request.method)
+        prompt = get_prompt(self.family, self.request.prompt, row["question_type"], self.request.method)
         options = list(row["options"])
         return Shot(
             prompt.render(row["question"], options),
@@ -158,7 +158,7 @@ def make_requests(
     maker: RequestMaker,
     instances: Sequence[Instance],
     with_images: bool,
-    at_once: int = AT_ONCE,
+    at_once: int = MAX_REQUESTS_PER_BATCH,
     partners: Partners | None = None,
 ) -> Iterator[list[Request]]:
     """The requests of these instances, in the order the cases are stored, in lists that bound the memory their images take.
@@ -171,7 +171,7 @@ def make_requests(
         other = tuple(partners.shown(case, name) for name in names) if partners and images else ()
         shown = [images[name] for name in other or names] if images else []
         if maker.request.image == "blank":
-            shown = list(map(blank, shown))
+            shown = list(map(blank_image, shown))
         batch.append(maker.make(records[row], sample, shown, other))
         if len(batch) >= at_once:
             yield batch

@@ -26,55 +26,66 @@ from dataset_builders.journal import line_of
 from eval_harness.derive.files import ANSWERS, DERIVED, JUDGE
 from eval_harness.models.interface import Backend, description_of
 from eval_harness.models.load import keep_loaded, load_backend
-from eval_harness.records.names import printable
+from eval_harness.records.names import printable_line
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord, read_run
 from eval_harness.runs.ask import ask
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.dry_run import check_sending
-from eval_harness.runs.folder import disk_errors, make_run_folder, read_questions, write_run
-from eval_harness.runs.plan import Load, Plan, arms_of, make_plan
-from eval_harness.runs.reply_cache import Send, sender_of
-from eval_harness.runs.scoring import score_run
-from eval_harness.runs.shards import TOGETHER, Shard, answers_of, folder_lock, put_together, set_aside
+from eval_harness.runs.dry_run import check_sending_allowed
+from eval_harness.runs.plan import BackendLoader, Plan, comparison_arms, make_plan
+from eval_harness.runs.reply_cache import SendRequests, make_sender
+from eval_harness.runs.run_folder import make_run_folder, read_run_questions, report_disk_errors, write_run
+from eval_harness.runs.run_scoring import score_run
+from eval_harness.runs.shards import (
+    MERGED_JOURNAL,
+    Shard,
+    archive_journals,
+    folder_lock,
+    merge_journals,
+    read_answer_records,
+)
 from eval_harness.runs.tracking import Tracker
 
 
-def evaluate(config: EvalConfig, load: Load = load_backend, first: int | None = None) -> tuple[Result | None, Path]:
+def run_evaluation(
+    config: EvalConfig, load: BackendLoader = load_backend, first: int | None = None
+) -> tuple[Result | None, Path]:
     """Run the model over the selected questions and write the run folder; returns the result and the folder.
 
     Resumes what the folder already holds of the same request. The result is None where questions are left: in one of several processes
     that was not the last to finish its share, or where only the `first` so many are asked. Raises BadInput for anything the user can fix.
     """
     plan, shard = make_plan(config, load), Shard.of_this_process()
-    check_sending(plan)
-    send = sender_of(plan)
+    check_sending_allowed(plan)
+    send = make_sender(plan)
     folder = config.out or Path("runs") / plan.run.run_id
     with Tracker(config.track, plan.run, shard.name) as tracker:
         return _run(plan, shard, folder, send, tracker, first), folder
 
 
-def evaluate_arms(config: EvalConfig, load: Load = load_backend) -> tuple[Result | None, Path]:
+def evaluate_arms(config: EvalConfig, load: BackendLoader = load_backend) -> tuple[Result | None, Path]:
     """A run, and beside its folder the arms that a metric of the benchmark is compared with, with one loaded model; returns the run.
 
     Each is a run of its own, which resumes by itself. The one without images comes last: not every model takes a question without.
     Raises BadInput for anything the user can fix, and where no metric of the benchmark has arms.
     """
     load = keep_loaded(load)
-    arms = arms_of(make_plan(config, load))
-    done = evaluate(config, load)
+    arms = comparison_arms(make_plan(config, load))
+    done = run_evaluation(config, load)
     for image in arms:
         out = config.out and config.out.with_name(f"{config.out.name}-{image}")
-        evaluate(replace(config, image=image, out=out), load)
+        run_evaluation(replace(config, image=image, out=out), load)
     return done
 
 
-def _run(plan: Plan, shard: Shard, folder: Path, send: Send, tracker: Tracker, first: int | None) -> Result | None:
-    with disk_errors(folder):
+def _run(
+    plan: Plan, shard: Shard, folder: Path, send: SendRequests, tracker: Tracker, first: int | None
+) -> Result | None:
+    with report_disk_errors(folder):
         make_run_folder(folder)
         with shard.taking_part(folder):
             with folder_lock(folder):
-                plan = begin(folder, plan, shard)
+                plan = begin_run(folder, plan, shard)
                 journal = shard.open_journal(folder)
             with journal:
                 generation, count = plan.run.method.generation, plan.run.request.samples
@@ -86,17 +97,17 @@ def _run(plan: Plan, shard: Shard, folder: Path, send: Send, tracker: Tracker, f
                 instances = shard.instances(plan.selection.questions, plan.instances)[:first]
                 answered_now = ask(plan, journal, instances, send, tracker.answered)
             if answered_now:
-                record_findings(folder, plan.run, plan.backend)
+                update_run_record(folder, plan.run, plan.backend)
             with folder_lock(folder):
                 # Under the lock, so that the result of the process that finishes last is the one that stays.
-                if not put_together(folder).issuperset(map(plan.key, plan.instances)):
+                if not merge_journals(folder).issuperset(map(plan.key, plan.instances)):
                     return None
                 result = score_run(folder)
     tracker.scored(result)
     return result
 
 
-def begin(folder: Path, plan: Plan, shard: Shard) -> Plan:
+def begin_run(folder: Path, plan: Plan, shard: Shard) -> Plan:
     """Write `run.json`, or check that the one there holds the same request. Returns the plan as it goes on.
 
     `--no-resume` sets aside what the folder holds, so that it is begun like a new one. Call inside `folder_lock`. Raises BadInput where
@@ -105,7 +116,7 @@ def begin(folder: Path, plan: Plan, shard: Shard) -> Plan:
     if not plan.config.resume:
         if shard.world > 1:
             raise BadInput(f"{folder}: --no-resume: one of several processes cannot start over. Give another --out.")
-        set_aside(folder)
+        archive_journals(folder)
         for name in (ANSWERS, JUDGE, *DERIVED):
             (folder / name).unlink(missing_ok=True)
     if not (folder / "run.json").exists() or not (_holds_answers(folder) or shard.others_live(folder)):
@@ -144,12 +155,12 @@ def _holds_answers(folder: Path) -> bool:
     return any(path.stat().st_size for path in folder.glob("answers*.jsonl"))
 
 
-def keep_asked(folder: Path) -> None:
+def keep_answered_cases(folder: Path) -> None:
     """Make an interrupted run one of the cases that were asked whole, marked as a selection; its journal as it was is kept aside.
 
     Raises BadInput if no case was asked whole, and while a process is writing the run.
     """
-    samples, answers = range(read_run(folder).request.samples), answers_of(folder)
+    samples, answers = range(read_run(folder).request.samples), read_answer_records(folder)
 
     def is_asked(question: Mapping[Any, Any]) -> bool:
         return all((str(question["question_id"]), number) in answers for number in samples)
@@ -169,8 +180,8 @@ def keep_cases(folder: Path, is_kept: Callable[[Mapping[Any, Any]], bool], which
         BadInput: no case would be left, or a process is writing the run.
     """
     with Shard().taking_part(folder), folder_lock(folder):
-        run, questions = read_run(folder), read_questions(folder)
-        answers = answers_of(folder)
+        run, questions = read_run(folder), read_run_questions(folder)
+        answers = read_answer_records(folder)
         kept_rows = pd.Series([is_kept(row) for row in questions.to_dict("records")], index=questions.index)
         whole = kept_rows.groupby(questions["case_id"]).transform("all")
         kept = questions[whole].reset_index(drop=True)
@@ -191,13 +202,13 @@ def keep_cases(folder: Path, is_kept: Callable[[Mapping[Any, Any]], bool], which
             }
         )
         request = run.request.model_copy(update={"fingerprint": fingerprint})
-        set_aside(folder)
+        archive_journals(folder)
         write_run(folder, run.model_copy(update={"benchmark": benchmark, "request": request}), kept)
-        replace_file(folder / TOGETHER, b"".join(line_of(answers[key]) for key in answers if key[0] in ids))
+        replace_file(folder / MERGED_JOURNAL, b"".join(line_of(answers[key]) for key in answers if key[0] in ids))
         return len(questions) - len(kept)
 
 
-def record_findings(folder: Path, run: RunRecord, backend: Backend) -> None:
+def update_run_record(folder: Path, run: RunRecord, backend: Backend) -> None:
     """Write into run.json what became known only while the model ran (deviations, settings found).
 
     The environment is the one the run was begun in; where it was finished in another, by a resumed run or by another of its processes,
@@ -205,7 +216,7 @@ def record_findings(folder: Path, run: RunRecord, backend: Backend) -> None:
     """
     with folder_lock(folder):
         stored = read_run(folder)
-        deviations = list(dict.fromkeys([*stored.deviations, *map(printable, backend.deviations)]))
+        deviations = list(dict.fromkeys([*stored.deviations, *map(printable_line, backend.deviations)]))
         now = run.environment | description_of(backend)
         begun = {name: value for name, value in stored.environment.items() if name != "resumed_with"}
         different = {name: value for name, value in now.items() if name not in begun or begun[name] != value}

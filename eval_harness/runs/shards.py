@@ -32,10 +32,10 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.journal import line_of
 from eval_harness.records.result import UNDELIVERED
-from eval_harness.runs.folder import AnswerJournal, Key, key_of, lock_of, read_answer_journal
 from eval_harness.runs.requests import Instance
+from eval_harness.runs.run_folder import AnswerId, AnswerJournal, answer_id, journal_lock_path, read_answer_journal
 
-TOGETHER = "answers.jsonl"
+MERGED_JOURNAL = "answers.jsonl"
 _NAME = re.compile(r"answers\.(rank\d+of\d+)\.(\d+)-\w+\.jsonl")
 
 
@@ -80,9 +80,9 @@ class Shard:
     def open_journal(self, folder: Path) -> AnswerJournal:
         """The journal this process writes, which knows what was answered before. Call inside `folder_lock` and `taking_part`."""
         if self.world == 1:
-            put_together(folder)
-            return AnswerJournal(folder / TOGETHER)
-        return AnswerJournal(self.new_journal(folder), known=answers_of(folder).values())
+            merge_journals(folder)
+            return AnswerJournal(folder / MERGED_JOURNAL)
+        return AnswerJournal(self.new_journal(folder), known=read_answer_records(folder).values())
 
     def new_journal(self, folder: Path) -> Path:
         """An empty journal under a name that was never used. Call inside `folder_lock`."""
@@ -115,7 +115,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def put_together(folder: Path) -> set[Key]:
+def merge_journals(folder: Path) -> set[AnswerId]:
     """Write what all journals hold into `answers.jsonl`, remove those of processes that have ended, and return what was asked so far.
 
     Call inside `folder_lock`. Killed in between, nothing is lost: a journal goes after its answers are on the disk, the oldest first,
@@ -123,19 +123,19 @@ def put_together(folder: Path) -> set[Key]:
     """
     shares = _shares(folder)
     # Which have ended is asked before they are read: one that ends meanwhile has more to say.
-    ended = [path for path in shares if lock_is_free(lock_of(path))]
-    answers = answers_of(folder)
+    ended = [path for path in shares if lock_is_free(journal_lock_path(path))]
+    answers = read_answer_records(folder)
     if shares:
-        replace_file(folder / TOGETHER, b"".join(map(line_of, answers.values())))
+        replace_file(folder / MERGED_JOURNAL, b"".join(map(line_of, answers.values())))
     for path in ended:
         path.unlink(missing_ok=True)
-        lock_of(path).unlink(missing_ok=True)
+        journal_lock_path(path).unlink(missing_ok=True)
     return set(answers)
 
 
-def set_aside(folder: Path) -> None:
+def archive_journals(folder: Path) -> None:
     """Move every journal into a hidden folder: the run starts over. Call inside `folder_lock`, where no other process takes part."""
-    journals = [path for path in (folder / TOGETHER, *_shares(folder)) if path.exists()]
+    journals = [path for path in (folder / MERGED_JOURNAL, *_shares(folder)) if path.exists()]
     if journals:
         aside = folder / f".before-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
         aside.mkdir()
@@ -143,14 +143,14 @@ def set_aside(folder: Path) -> None:
             path.rename(aside / path.name)
 
 
-def answers_of(folder: Path) -> dict[Key, dict[str, Any]]:
+def read_answer_records(folder: Path) -> dict[AnswerId, dict[str, Any]]:
     """The journals' records, one per question and sample: the last one that did not fail, in the order in which journals were begun.
 
     Reads only: processes may be writing."""
-    found: dict[Key, dict[str, Any]] = {}
-    for path in (folder / TOGETHER, *_shares(folder)):
+    found: dict[AnswerId, dict[str, Any]] = {}
+    for path in (folder / MERGED_JOURNAL, *_shares(folder)):
         for record in read_answer_journal(path):
-            key = key_of(record)
+            key = answer_id(record)
             if record["status"] not in UNDELIVERED or found.get(key, record)["status"] in UNDELIVERED:
                 found[key] = record
     return found

@@ -18,8 +18,8 @@ from eval_harness.records.request import Response
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord
 
-LIBRARIES = ("trackio", "wandb")
-SECONDS = 5.0
+TRACKERS = ("trackio", "wandb")
+LOG_INTERVAL_S = 5.0
 """At most so often are counts sent while a run goes."""
 
 
@@ -34,8 +34,8 @@ class Tracker:
         if target is None:
             return
         name, _, project = target.partition(":")
-        if name not in LIBRARIES or not project:
-            raise BadInput(f"--track {target}: give {' or '.join(f'{each}:PROJECT' for each in LIBRARIES)}.")
+        if name not in TRACKERS or not project:
+            raise BadInput(f"--track {target}: give {' or '.join(f'{each}:PROJECT' for each in TRACKERS)}.")
         try:
             library = importlib.import_module(name)
         except ModuleNotFoundError as error:
@@ -58,7 +58,7 @@ class Tracker:
         if response.usage is not None:
             self._counts["tokens_in"] += response.usage[0]
             self._counts["tokens_out"] += response.usage[1]
-        if time.monotonic() - self._sent >= SECONDS:
+        if time.monotonic() - self._sent >= LOG_INTERVAL_S:
             self._sent = time.monotonic()
             self._call("log", dict(self._counts))
 

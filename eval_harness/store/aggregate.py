@@ -21,8 +21,8 @@ from eval_harness.derive.scoring import score, units
 from eval_harness.derive.summary import summarise
 from eval_harness.records.result import Breakdown, Method, Result, Score, Scores
 from eval_harness.records.run import read_run
-from eval_harness.runs.folder import read_questions
-from eval_harness.runs.scoring import answered
+from eval_harness.runs.run_folder import read_run_questions
+from eval_harness.runs.run_scoring import load_run_contents
 from eval_harness.scores.calibration import Calibration, calibration
 from eval_harness.scores.grading import grade
 from eval_harness.scores.nonresponse import REASONS
@@ -63,7 +63,7 @@ def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: 
 
 
 def _scored(folder: Path) -> tuple[Result, pd.DataFrame]:
-    derived = answered(folder).derived()
+    derived = load_run_contents(folder).derived()
     return derived.result, derived.readings
 
 
@@ -73,7 +73,7 @@ def _mean(family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Sc
     if len(set(prompts)) < len(prompts):
         raise BadInput("aggregate mean: two runs have the same prompt. Give one run per prompt, with --samples N.")
     metric = HEADLINE[family]
-    questions = read_questions(next(iter(read.values()))[0])
+    questions = read_run_questions(next(iter(read.values()))[0])
     samples = [score for _, _, frame in read.values() for score in sample_scores(family, questions, frame, metric)]
     values = [score.value for score in samples if score is not None and score.value is not None]
     whole = values if len(values) == len(samples) else []  # no mean if the metric is undefined in one sample
@@ -100,7 +100,7 @@ def _of_samples(kind: str, family: str, read: dict[str, tuple[Path, Result, pd.D
     folder, _, answers = next(iter(read.values()))
     if answers["sample"].nunique() < 2:
         raise BadInput(f"{folder}: holds one sample per question. `medprobe eval --samples N` draws several.")
-    questions = read_questions(folder)
+    questions = read_run_questions(folder)
     if kind == "majority":
         return score(family, questions, majority(answers)).scores
     # The oracle only knows whether a question is correct, not which wrong option was chosen or whether the model abstained.
@@ -111,7 +111,7 @@ def _of_samples(kind: str, family: str, read: dict[str, tuple[Path, Result, pd.D
 def calibration_of(folder: Path) -> Calibration:
     """How far the confidence of a run with option scores (`gd`, `ps`) can be trusted. Raises BadInput if it has none."""
     result, answers = _scored(folder)
-    found = calibration(result.benchmark.family, read_questions(folder), answers)
+    found = calibration(result.benchmark.family, read_run_questions(folder), answers)
     if found is None:
         raise BadInput(f"{folder}: holds no option scores. Run `medprobe eval --method gd` (or ps).")
     return found
@@ -124,7 +124,7 @@ def adversarial_pairs_of(folder: Path) -> dict[str, Scores]:
     Raises BadInput for a run of another format, or one whose questions hold no pairs.
     """
     result, answers = _scored(folder)
-    questions = read_questions(folder)
+    questions = read_run_questions(folder)
     if not {"pair_id", "adversarial"} <= set(questions.columns):
         raise BadInput(f"{folder}: a run on {result.benchmark.name}, whose questions do not form adversarial pairs.")
     graded = grade(result.benchmark.family, questions, answers)

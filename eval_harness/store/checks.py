@@ -19,9 +19,9 @@ import pandas as pd
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.schema import LETTERS
 from eval_harness.reader.judge import prompt_of
-from eval_harness.records.baselines import baseline
+from eval_harness.records.baseline_rules import make_baseline
 from eval_harness.records.names import JOINERS
-from eval_harness.records.permutations import rotation, shown
+from eval_harness.records.permutations import rotate_options, rotation
 from eval_harness.records.request import Request
 from eval_harness.records.result import DELIVERIES, Result
 from eval_harness.records.run import RunRecord
@@ -51,7 +51,7 @@ SEED = 0
 """The only seed that `eval` gives a baseline: runs cannot search for a lucky one."""
 Published = Mapping[str, str | None]
 """Name in the papers' tables -> kind (`baseline`: not a model)."""
-OWN = {baseline(rule)[0]: "baseline" for rule in ("chance", "oracle", *(f"always-{letter}" for letter in LETTERS))}
+OWN = {make_baseline(rule)[0]: "baseline" for rule in ("chance", "oracle", *(f"always-{letter}" for letter in LETTERS))}
 """Names of medprobe's own baselines."""
 CLAIMS = re.compile(
     r"\b(official|verified|certified|approved|endorsed)\b"
@@ -251,7 +251,7 @@ def not_reproduced(run: RunRecord, questions: pd.DataFrame, answers: pd.DataFram
         yield f"says that {run.model.responder} answered, and its request asked {run.request.model[:100]!r}"
         return
     try:
-        display, answered = baseline(name)
+        display, answered = make_baseline(name)
     except BadInput as error:
         yield str(error)
         return
@@ -285,7 +285,7 @@ def _requests(run: RunRecord, questions: pd.DataFrame) -> Iterator[Request]:
                 sample=sample,
                 prompt="",
                 image=None,
-                options=tuple(shown(list(row["options"]), turned)),
+                options=tuple(rotate_options(list(row["options"]), turned)),
                 question_type=str(row["question_type"]),
                 answer=tuple((int(position) - turned) % count for position in row["answer"]),
                 seed=SEED,

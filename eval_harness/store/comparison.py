@@ -18,7 +18,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.derive.files import READINGS, read_question_file, read_readings
 from eval_harness.derive.metrics import cause
 from eval_harness.derive.scoring import units
-from eval_harness.records.names import one_line
+from eval_harness.records.names import single_line
 from eval_harness.records.result import Result, Score, read_result
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.scores.unpaired import METHOD as UNPAIRED
@@ -106,7 +106,7 @@ def compare_results(a: Side, b: Side, all_metrics: bool = False) -> str:
     lines += _scores(a, b, all_metrics)
     if a.answers is not None and b.answers is not None:
         lines += ["", "answers", *_answers(a, b)]
-    return "\n".join(map(one_line, [*lines, "", "settings that differ", *_settings(a.result, b.result)]))
+    return "\n".join(map(single_line, [*lines, "", "settings that differ", *_settings(a.result, b.result)]))
 
 
 def _title(result: Result) -> str:

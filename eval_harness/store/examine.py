@@ -28,17 +28,17 @@ from eval_harness.answer_files.untrusted import (
     check_file,
     parquet_rows,
     parse_object,
-    printable,
+    printable_line,
 )
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA, answer_frame, written_anew
 from eval_harness.derive.derivation import derive, derived_files, key_of
 from eval_harness.derive.files import ANSWERS, JUDGE, RUN, Sent
 from eval_harness.derive.metrics import NoScore, headline
-from eval_harness.records.limits import MAX_FILE, MAX_RUN, Limits, first_look, limits_for
+from eval_harness.records.limits import MAX_FILE_BYTES, MAX_RUN_JSON_BYTES, Limits, limits_for, run_json_limits
 from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.run import RunRecord
-from eval_harness.records.run_checks import wrong_run
-from eval_harness.records.selection import asked_part
+from eval_harness.records.run_checks import run_problems
+from eval_harness.records.selection import describe_asked_part
 from eval_harness.store import sandbox
 from eval_harness.store.checks import asked_in_part, doubts, not_reproduced
 from eval_harness.store.datasets import Dataset, Find
@@ -50,7 +50,7 @@ JUDGE_ROW = ("question_id", "sample", "reply")
 
 def examined(sent: Sent, find: Find) -> Submission:
     """Run `examine` in a process of its own, within the limits for answers to these questions. Raises BadInput as `examine` does."""
-    return sandbox.call(first_look(_size(sent)), examine, sent, find)
+    return sandbox.call(run_json_limits(_size(sent)), examine, sent, find)
 
 
 def _size(sent: Sent) -> int:
@@ -66,7 +66,7 @@ def examine(sent: Sent, find: Find) -> Submission:
     Reads untrusted files: call it only in the sandbox (`examined`). Raises BadInput if nothing can be derived.
     """
     run = parsed_run(sent.run)
-    kept_run, wrong = run, list(wrong_run(run))
+    kept_run, wrong = run, list(run_problems(run))
     if run.benchmark.repo is not None and not is_repo_id(run.benchmark.repo):
         wrong.append(f"benchmark.repo {clip(run.benchmark.repo)} is not a repository of the Hub (ORG/NAME)")
     try:
@@ -81,7 +81,7 @@ def examine(sent: Sent, find: Find) -> Submission:
         checked = checked_rows(scored, dataset.questions, run.request.samples, run.method.name, problems)
         questions = _questions(run.benchmark, rows.asked, dataset)
         # `run.json` is not believed about what it asked of the dataset, and kept with our words.
-        part = asked_part(set(questions["question_id"]), dataset.questions, dataset.partial, run.request)
+        part = describe_asked_part(set(questions["question_id"]), dataset.questions, dataset.partial, run.request)
         run, kept_run = _with_part(run, part), _with_part(kept_run, part)
         answers = answer_frame(checked)
         judged = None if sent.judge is None else _Rows(JUDGE, sent.judge, JUDGE_SCHEMA, limits, JUDGE_ROW)
@@ -103,15 +103,15 @@ def examine(sent: Sent, find: Find) -> Submission:
         derived=derived_files(derived),
         digests=digests_of(derived.readings, questions),
         questions=questions.to_parquet(index=False) if dataset.ours else None,
-        problems=[printable(line) for line in (*wrong, *problems.problems)],
-        flags=[printable(line) for line in flags],
+        problems=[printable_line(line) for line in (*wrong, *problems.problems)],
+        flags=[printable_line(line) for line in flags],
         notes=list(_notes(run, dataset, questions, answers, derived.result)),
     )
 
 
 def read_sent(folder: Path) -> Sent:
     """The files of a submission in a folder. Raises BadInput if they are not regular files within the size limits."""
-    for name, most in ((RUN, MAX_RUN), (ANSWERS, MAX_FILE), (JUDGE, MAX_FILE)):
+    for name, most in ((RUN, MAX_RUN_JSON_BYTES), (ANSWERS, MAX_FILE_BYTES), (JUDGE, MAX_FILE_BYTES)):
         if name != JUDGE or (folder / name).exists():
             check_file(folder / name, most)
     return Sent.read(folder)
@@ -119,15 +119,15 @@ def read_sent(folder: Path) -> Sent:
 
 def parsed_run(content: bytes) -> RunRecord:
     """Parse a run.json strictly: no duplicate keys, within the size limit. Raises BadInput if it is invalid."""
-    if len(content) > MAX_RUN:
-        raise BadInput(f"run.json has {len(content):,} bytes, at most {MAX_RUN:,} are read")
+    if len(content) > MAX_RUN_JSON_BYTES:
+        raise BadInput(f"run.json has {len(content):,} bytes, at most {MAX_RUN_JSON_BYTES:,} are read")
     try:
         parse_object(content)
         return RunRecord.model_validate_json(content)
     except ValidationError as error:
-        raise BadInput(printable(f"run.json: {first_misfit(error)}")) from None
+        raise BadInput(printable_line(f"run.json: {first_misfit(error)}")) from None
     except (ValueError, RecursionError) as error:
-        raise BadInput(printable(f"run.json: {error}")) from None
+        raise BadInput(printable_line(f"run.json: {error}")) from None
 
 
 class _Rows:

@@ -30,13 +30,13 @@ from dataset_builders.hub.client import connect_with_token, hub_errors, quiet, w
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import SCHEMA_VERSION
 from eval_harness.answer_files.predictions import Predictions, read_predictions
-from eval_harness.answer_files.untrusted import MAX_PROBLEMS, listed, printable
+from eval_harness.answer_files.untrusted import MAX_PROBLEMS, listed, printable_line
 from eval_harness.benchmarks import spec
 from eval_harness.derive.answer_table import answer_frame
 from eval_harness.derive.reading import complete, read_answers
 from eval_harness.derive.scoring import units
 from eval_harness.records.limits import limits_for
-from eval_harness.records.names import normal_name, wrong_model_name
+from eval_harness.records.names import model_name_problem, normalize_name
 from eval_harness.store.ledger import Document, open_ledger, private_head
 from eval_harness.store.sandbox import call, in_turn
 from eval_harness.store.scan import is_hub_store
@@ -113,8 +113,8 @@ class HiddenTest:
         cannot be reached. Unless it says otherwise, nothing was counted.
         """
         name = user_name(user)
-        model = normal_name(model)
-        if wrong := wrong_model_name(model):
+        model = normalize_name(model)
+        if wrong := model_name_problem(model):
             raise BadInput(wrong)
         read, problems = self._read(upload, name)
         if problems:
@@ -186,7 +186,7 @@ class HiddenTest:
                 f"{upload.name}: {_count(missing, test)} not answered ({listed(missing)}). A file must answer every question of "
                 "the test."
             )
-        return read, [printable(line) for line in problems]
+        return read, [printable_line(line) for line in problems]
 
 
 def _count(names: list[str], test: Test) -> str:

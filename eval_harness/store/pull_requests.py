@@ -24,7 +24,7 @@ from dataset_builders.errors import BadInput, Unavailable, clip
 from dataset_builders.hub.client import hub_errors, quiet, with_retries
 from eval_harness.answer_files.untrusted import printable_lines
 from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, SENT, Sent
-from eval_harness.records.limits import MAX_FILE, MAX_RUN
+from eval_harness.records.limits import MAX_FILE_BYTES, MAX_RUN_JSON_BYTES
 from eval_harness.records.result import DERIVE_VERSION
 from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, WITHDRAWN, Acceptance, now
 from eval_harness.store.checks import Published
@@ -201,7 +201,7 @@ class PullRequests:
         if len(folders) > 1:
             raise Refused(f"adds {len(folders)} results: give each its own pull request ({', '.join(folders[:3])} ...)")
         folder = folders[0]
-        for name, most in ((RUN, MAX_RUN), (ANSWERS, MAX_FILE), (JUDGE, MAX_FILE)):
+        for name, most in ((RUN, MAX_RUN_JSON_BYTES), (ANSWERS, MAX_FILE_BYTES), (JUDGE, MAX_FILE_BYTES)):
             entry = new.get(f"{folder}/{name}")
             if entry is None and name != JUDGE:
                 raise Refused(f"lacks {folder}/{name}")

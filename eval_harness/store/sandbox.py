@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from dataset_builders.errors import BadInput, Unavailable
-from eval_harness.records.limits import LARGE_MEMORY, MEMORY, Limits
+from eval_harness.records.limits import LARGE_MEMORY_BYTES, MEMORY_BYTES, Limits
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -103,7 +103,7 @@ def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: 
 def _grant(child: Connection, limits: Limits, before: int, deadline: float, held: contextlib.ExitStack) -> None:
     """Let the child go on within these limits: of those that take much memory, one at a time, until `held` ends. `before`: the memory that
     it was granted before."""
-    if limits.memory > MEMORY >= before:
+    if limits.memory > MEMORY_BYTES >= before:
         if not _LARGE.acquire(timeout=min(max(deadline - time.monotonic(), 0), threading.TIMEOUT_MAX)):
             raise _too_slow(limits, deadline)
         held.callback(_LARGE.release)
@@ -323,10 +323,10 @@ def _limit(limits: Limits, is_last: bool = False) -> None:
             _STARTED_WITH.append(int(file.read().split()[0]) * resource.getpagesize())
     started_with, seconds = sum(_STARTED_WITH), int(time.process_time()) + limits.cpu_seconds
     for what, soft, hard in (
-        (resource.RLIMIT_AS, started_with + limits.memory, started_with + LARGE_MEMORY),
+        (resource.RLIMIT_AS, started_with + limits.memory, started_with + LARGE_MEMORY_BYTES),
         (resource.RLIMIT_CPU, seconds, seconds + 5 if is_last else resource.RLIM_INFINITY),
         (resource.RLIMIT_CORE, 0, 0),
-        (resource.RLIMIT_FSIZE, LARGE_MEMORY, LARGE_MEMORY),
+        (resource.RLIMIT_FSIZE, LARGE_MEMORY_BYTES, LARGE_MEMORY_BYTES),
     ):
         with contextlib.suppress(ValueError, OSError):  # a lower limit holds already, or the system knows none
             resource.setrlimit(what, (soft, hard))

@@ -17,12 +17,19 @@ import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput, Unavailable, clip
 from eval_harness.answer_files.predictions import read_predictions
-from eval_harness.answer_files.untrusted import COLUMNS, check_file, parquet_rows, printable, printable_lines
+from eval_harness.answer_files.untrusted import COLUMNS, check_file, parquet_rows, printable_line, printable_lines
 from eval_harness.derive.answer_table import USAGE, answer_frame, answers_bytes
 from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
 from eval_harness.derive.reading import without_judge
-from eval_harness.records.limits import MAX_RUN, MOST_ANSWERS, MOST_SAMPLES, Limits, first_look, limits_for
-from eval_harness.records.names import normal_name
+from eval_harness.records.limits import (
+    MAX_ANSWERS,
+    MAX_RUN_JSON_BYTES,
+    MAX_SAMPLES,
+    Limits,
+    limits_for,
+    run_json_limits,
+)
+from eval_harness.records.names import normalize_name
 from eval_harness.records.result import Benchmark, Method, Model, read_result
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.records.selection import select_questions
@@ -129,7 +136,7 @@ def prepare(
     except BadInput as error:
         told = str(error).removeprefix(f"{what}/").removeprefix(f"{what}: ").rstrip(".")
         told = told.removesuffix(". Nothing was submitted")
-        raise type(error)(printable(f"{what}: {told}. Nothing was submitted.", 2_000)) from error
+        raise type(error)(printable_line(f"{what}: {told}. Nothing was submitted.", 2_000)) from error
 
 
 def _dataset(data: str | None, owner: str | None, benchmark: Benchmark) -> Dataset:
@@ -141,7 +148,7 @@ def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submi
     """The verdict on a run folder, or on a folder of `run.json` and `answers.parquet`. `find`: the dataset that it says it is about;
     `reproduced`: the store's owner ran it. Raises BadInput for a folder that is neither, and where nothing can be derived."""
     size = sum(path.stat().st_size for path in (folder / ANSWERS, folder / JUDGE) if path.is_file())
-    return call(first_look(size), _examined_folder, folder, find, reproduced)
+    return call(run_json_limits(size), _examined_folder, folder, find, reproduced)
 
 
 def examined_answers(
@@ -151,7 +158,7 @@ def examined_answers(
 
     Raises BadInput for a file that cannot be read, and a kind that is none of these.
     """
-    return call(first_look(path.stat().st_size), _examined_answers, path, dataset, model, kind, extraction)
+    return call(run_json_limits(path.stat().st_size), _examined_answers, path, dataset, model, kind, extraction)
 
 
 def _file_limits(path: Path, dataset: Dataset) -> Limits:
@@ -160,9 +167,9 @@ def _file_limits(path: Path, dataset: Dataset) -> Limits:
     asked = max(1, len(dataset.questions))
     rows = path.stat().st_size // LEAST_ROW
     if check_file(path).startswith(b"PAR1"):
-        next(parquet_rows(path, COLUMNS, most_rows=min(asked * MOST_SAMPLES, MOST_ANSWERS)), None)
+        next(parquet_rows(path, COLUMNS, most_rows=min(asked * MAX_SAMPLES, MAX_ANSWERS)), None)
         rows = pq.read_metadata(path).num_rows
-    return limits_for(asked, max(1, min(-(-rows // asked), MOST_SAMPLES, MOST_ANSWERS // asked)), path.stat().st_size)
+    return limits_for(asked, max(1, min(-(-rows // asked), MAX_SAMPLES, MAX_ANSWERS // asked)), path.stat().st_size)
 
 
 def _examined_folder(folder: Path, find: Find, reproduced: bool) -> Submission:
@@ -174,7 +181,7 @@ def _examined_folder(folder: Path, find: Find, reproduced: bool) -> Submission:
         model = run.request.model
         if model.startswith("recorded:") or model == ELSEWHERE or not (folder / JOURNAL).exists():
             found.problems.append(
-                f"--reproduced: its answers come from a file ({printable(model, 200)}). Run the model here (`medprobe eval "
+                f"--reproduced: its answers come from a file ({printable_line(model, 200)}). Run the model here (`medprobe eval "
                 "BENCHMARK --model MODEL`) and give that run folder, or leave --reproduced out"
             )
         return found.reproduced()
@@ -201,7 +208,7 @@ def _examined_answers(path: Path, dataset: Dataset, model: str, kind: str | None
             prompt=None, samples=read.samples, generation={},
         ),
         benchmark=said,
-        model=Model(name=normal_name(model), kind=kind),  # type: ignore[arg-type]  # checked above
+        model=Model(name=normalize_name(model), kind=kind),  # type: ignore[arg-type]  # checked above
         method=Method(name="mc", samples=read.samples, extraction=extraction),
         deviations=[UNKNOWN],
         environment={"python": platform.python_version()},
@@ -236,7 +243,7 @@ def _examined(sent: Sent, dataset: Dataset, problems: Sequence[str] = ()) -> Sub
         raise
     except BadInput as error:
         raise BadInput("; ".join(dict.fromkeys([*problems, str(error)]))) from None
-    found.problems[:0] = [line for line in map(printable, problems) if line not in found.problems]
+    found.problems[:0] = [line for line in map(printable_line, problems) if line not in found.problems]
     return found
 
 
@@ -250,7 +257,7 @@ def _as_sent(run: RunRecord) -> RunRecord:
         update={
             "benchmark": benchmark,
             "request": run.request.model_copy(update={"data": benchmark.repo or ""}),
-            "model": run.model.model_copy(update={"name": normal_name(run.model.name)}),
+            "model": run.model.model_copy(update={"name": normalize_name(run.model.name)}),
             "method": run.method.model_copy(update={"judge": judge}),
         }
     )
@@ -259,14 +266,14 @@ def _as_sent(run: RunRecord) -> RunRecord:
 def _own_run(folder: Path) -> RunRecord:
     """The run of a folder, read as its result was: with its extraction, without its judge where that was left out, and with the tokens
     that were counted."""
-    check_file(folder / RUN, MAX_RUN)
+    check_file(folder / RUN, MAX_RUN_JSON_BYTES)
     run = parsed_run((folder / RUN).read_bytes())
     if (folder / RESULT).exists():
         check_file(folder / RESULT, MAX_RESULT)
         try:
             scored = read_result(folder / RESULT)
         except BadInput as error:
-            raise BadInput(printable(str(error))) from None
+            raise BadInput(printable_line(str(error))) from None
         usage = {name: scored.environment[name] for name in USAGE if name in scored.environment}
         method = run.method.model_copy(update={"extraction": scored.method.extraction})
         run = run.model_copy(update={"method": method, "environment": run.environment | usage})

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from eval_harness.derive.metrics import HEADLINE, untested
-from eval_harness.records.names import one_line
+from eval_harness.records.names import single_line
 from eval_harness.records.result import Result, Score
 
 COLUMNS: tuple[str, ...] = (
@@ -144,5 +144,5 @@ def harmless(value: Any) -> Any:
 def harmless_table(table: pd.DataFrame) -> pd.DataFrame:
     """A table whose texts are harmless, each in one line; numbers stay numbers."""
     texts = [name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name])]
-    lines = {name: table[name].map(lambda text: one_line(text) if isinstance(text, str) else text) for name in texts}
+    lines = {name: table[name].map(lambda text: single_line(text) if isinstance(text, str) else text) for name in texts}
     return table.assign(**{name: column.map(harmless) for name, column in lines.items()})

@@ -20,14 +20,14 @@ from dataset_builders.errors import BadInput, first_line
 from dataset_builders.ray_cluster import CHECK_AFTER, Cluster, check_nodes, connected
 from eval_harness.models.load import keep_loaded
 from eval_harness.runs.ask import ask
-from eval_harness.runs.dry_run import check_sending
-from eval_harness.runs.folder import AnswerJournal, disk_errors, make_run_folder
+from eval_harness.runs.dry_run import check_sending_allowed
 from eval_harness.runs.plan import Plan, make_plan
-from eval_harness.runs.reply_cache import sender_of
-from eval_harness.runs.requests import AT_ONCE, Instance
-from eval_harness.runs.runner import begin, record_findings
-from eval_harness.runs.scoring import score_run
-from eval_harness.runs.shards import Shard, answers_of, case_numbers, folder_lock, put_together
+from eval_harness.runs.reply_cache import make_sender
+from eval_harness.runs.requests import MAX_REQUESTS_PER_BATCH, Instance
+from eval_harness.runs.run_folder import AnswerJournal, make_run_folder, report_disk_errors
+from eval_harness.runs.run_scoring import score_run
+from eval_harness.runs.runner import begin_run, update_run_record
+from eval_harness.runs.shards import Shard, case_numbers, folder_lock, merge_journals, read_answer_records
 from eval_harness.sweep.forecast import Forecast
 from eval_harness.sweep.local import TaskResult, in_one_line
 from eval_harness.sweep.tasks import SweepTask
@@ -50,14 +50,14 @@ class Worker:
     def answer(self, task: SweepTask, instances: Sequence[Instance]) -> tuple[int, str | None]:
         """Ask what no journal holds of a part of a task; returns the task's number, and why that cannot be done, None where it is done."""
         try:
-            with disk_errors(task.folder):
+            with report_disk_errors(task.folder):
                 begun = self._begun.get(task.number) or self._begin(task)
                 if isinstance(begun, str):
                     return task.number, begun
                 plan, path = begun
-                with AnswerJournal(path, answers_of(task.folder).values()) as journal:
-                    ask(plan, journal, list(instances), sender_of(plan))
-                record_findings(task.folder, plan.run, plan.backend)
+                with AnswerJournal(path, read_answer_records(task.folder).values()) as journal:
+                    ask(plan, journal, list(instances), make_sender(plan))
+                update_run_record(task.folder, plan.run, plan.backend)
         except Exception as error:
             self._begun[task.number] = said = in_one_line(error, task)
             return task.number, said
@@ -65,9 +65,9 @@ class Worker:
 
     def _begin(self, task: SweepTask) -> tuple[Plan, Path]:
         plan = make_plan(task.config, self._load)
-        check_sending(plan)
+        check_sending_allowed(plan)
         with folder_lock(task.folder):
-            found = begin(task.folder, plan, Shard()), Shard().new_journal(task.folder)
+            found = begin_run(task.folder, plan, Shard()), Shard().new_journal(task.folder)
         self._begun[task.number] = found
         return found
 
@@ -99,7 +99,7 @@ def parts_of(each: Forecast, workers: int, first: int | None = None) -> list[Par
     assert each.plan is not None
     cases = case_numbers(each.plan.selection.questions)
     waiting = list(each.waiting)[:first]
-    size = max(1, min(AT_ONCE, -(-len(waiting) // (4 * workers))))
+    size = max(1, min(MAX_REQUESTS_PER_BATCH, -(-len(waiting) // (4 * workers))))
     parts: list[Part] = []
     for _, case in groupby(waiting, lambda instance: cases[each.plan.key(instance)[0]]):  # type: ignore[union-attr]
         if not parts or len(parts[-1][1]) >= size:
@@ -140,8 +140,8 @@ def _finished(each: Forecast, first: int | None, death: str | None) -> TaskResul
     task, plan = each.task, each.plan
     assert plan is not None
     try:
-        with disk_errors(task.folder), folder_lock(task.folder):
-            asked = put_together(task.folder)
+        with report_disk_errors(task.folder), folder_lock(task.folder):
+            asked = merge_journals(task.folder)
             if asked.issuperset(map(plan.key, plan.instances)):
                 score_run(task.folder)
                 return TaskResult(task)

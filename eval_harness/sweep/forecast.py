@@ -18,13 +18,20 @@ from eval_harness.models.load import load_backend
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import UNDELIVERED, Model
 from eval_harness.records.run import read_run
-from eval_harness.runs.dry_run import JUDGED, REASONING, Size, may_reason, rounded, size_of
+from eval_harness.runs.dry_run import (
+    JUDGE_NOTE,
+    REASONING_NOTE,
+    RunSize,
+    estimate_size,
+    may_reason,
+    round_to_two_digits,
+)
 from eval_harness.runs.plan import Plan, make_plan
 from eval_harness.runs.requests import Instance
-from eval_harness.runs.shards import answers_of
+from eval_harness.runs.shards import read_answer_records
 from eval_harness.sweep.tasks import SweepTask, label_of
 
-NOTHING = Size()
+NOTHING = RunSize()
 
 
 class StandIn(Backend):
@@ -64,7 +71,7 @@ class Forecast:
     task: SweepTask
     plan: Plan | None = None
     waiting: Sequence[Instance] = ()
-    size: Size = NOTHING
+    size: RunSize = NOTHING
     seconds: float | None = None
     problem: str | None = None
 
@@ -88,7 +95,7 @@ def _forecast(task: SweepTask) -> Forecast:
         planned = {plan.key(each) for each in plan.instances}
         if task.result is not None and planned <= records.keys():
             waiting = []  # failed questions were asked, and are reported in the result
-        size = size_of(plan, waiting, images=16) if waiting else NOTHING
+        size = estimate_size(plan, waiting, images=16) if waiting else NOTHING
     except BadInput as error:
         return Forecast(task, problem=str(error))
     seconds = [record["seconds"] for record in records.values() if record.get("seconds")]
@@ -102,7 +109,7 @@ def _answered(task: SweepTask, plan: Plan) -> dict[tuple[str, int], dict[str, An
         return {}
     if read_run(task.folder).request.fingerprint != plan.selection.fingerprint:
         return {}
-    return answers_of(task.folder)
+    return read_answer_records(task.folder)
 
 
 def hours(each: Forecast, everything: Sequence[Forecast]) -> float | None:
@@ -135,7 +142,13 @@ def before(everything: Sequence[Forecast]) -> str:
             times.append(hours(each, everything))
             cost = f"{size.cost_in + size.cost_out:.2f}" if task.config.settings.price else ""
             said = "?" if times[-1] is None else f"{times[-1]:.2f}"
-            numbers = (f"{len(each.waiting):,}", rounded(size.tokens_in), rounded(size.tokens_out), cost, said)
+            numbers = (
+                f"{len(each.waiting):,}",
+                round_to_two_digits(size.tokens_in),
+                round_to_two_digits(size.tokens_out),
+                cost,
+                said,
+            )
         rows.append((str(task.number), task.label, task.benchmark, task.how, *numbers))
     lines = [aligned(rows), str(sum((each.size for each in everything), NOTHING))]
     known = [time for time in times if time is not None]
@@ -144,9 +157,9 @@ def before(everything: Sequence[Forecast]) -> str:
         lines[-1] += f"; how long {unknown} of {len(times)} tasks take is unknown (--first 16 measures it)"
     asking = [each for each in everything if each.waiting and each.plan]
     if any(may_reason(each.plan) for each in asking if each.plan):
-        lines.append(REASONING)
+        lines.append(REASONING_NOTE)
     if any(each.task.config.judge for each in asking):
-        lines.append(JUDGED)
+        lines.append(JUDGE_NOTE)
     return "\n".join(lines)
 
 

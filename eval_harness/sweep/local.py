@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dataset_builders.errors import BadInput, with_type
 from eval_harness.models.load import keep_loaded
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from eval_harness.sweep.tasks import SweepTask
 
 DIED = "the process died: out of memory, or a crash in a library"
@@ -63,7 +63,7 @@ def end_with_parent() -> None:
 def run_in_this_process(task: SweepTask, first: int | None = None) -> TaskResult:
     """Run one task; the model stays loaded for the next one that takes it with the same settings."""
     try:
-        evaluate(task.config, _kept_loaded, first)
+        run_evaluation(task.config, _kept_loaded, first)
     except Exception as error:
         return TaskResult(task, in_one_line(error, task))
     _traceback_file(task).unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dataset_builders.errors import BadInput, first_misfit
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Result, read_result
-from eval_harness.runs.config import EvalConfig, checked_options, config_of, deciding_model_args
+from eval_harness.runs.config import EvalConfig, answer_changing_model_args, build_config, validate_options
 
 EXAMPLE = "models: [org/model, 'openai:NAME'], benchmarks: [mediconfusion, probmed], methods: [mc, gd]"
 AXES = (("models", "model"), ("benchmarks", "benchmark"), ("methods", "method"), ("images", "image"))
@@ -74,14 +74,14 @@ class SweepTask:
         """The run folder. Its name has a digest of every option that decides an answer."""
         deciding = {name: value for name, value in self.options.items() if name not in NOT_IN_ANSWERS}
         if "model_args" in deciding:
-            deciding["model_args"] = deciding_model_args(str(deciding["model_args"]))
+            deciding["model_args"] = answer_changing_model_args(str(deciding["model_args"]))
         digest = hashlib.sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:8]
         return self.out / "-".join([Path(self.benchmark).name, model_slug(self.label), self.method, digest])
 
     @property
     def config(self) -> EvalConfig:
         """The run as `medprobe eval` makes it. Raises BadInput if the options cannot be used."""
-        return config_of({**self.options, "out": self.folder}, self.arguments(self.folder))
+        return build_config({**self.options, "out": self.folder}, self.arguments(self.folder))
 
     def arguments(self, out: Path) -> list[str]:
         """The arguments of the `medprobe eval` that is this task."""
@@ -166,7 +166,7 @@ def _entry(path: Path, where: str, entry: str | dict[str, Any], name: str | None
             raise BadInput(f"a mapping with {name!r} is needed.")
         if wrong := taken & {option.replace("-", "_") for option in options}:
             raise BadInput(f"{min(wrong)}: not an option that a sweep takes here.")
-        return checked_options(options)
+        return validate_options(options)
     except BadInput as error:
         raise BadInput(f"{path}: {where}: {error}") from None
 

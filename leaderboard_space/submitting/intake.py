@@ -20,7 +20,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from eval_harness.answer_files.untrusted import check_file
 from eval_harness.derive.files import RUN, SENT
-from eval_harness.records.limits import MAX_FILE
+from eval_harness.records.limits import MAX_FILE_BYTES
 from eval_harness.records.result import Benchmark
 from eval_harness.store.datasets import Dataset, chosen_dataset, dataset_of
 from eval_harness.store.sandbox import in_turn
@@ -118,7 +118,7 @@ def _examined(named: dict[str, Path], folder: Path, dataset: Dataset, model: str
     for name, path in named.items():
         if name == JOURNAL:  # a run's answers are in answers.parquet as well
             continue
-        check_file(path, MAX_RESULT if name.endswith(".json") else MAX_FILE)
+        check_file(path, MAX_RESULT if name.endswith(".json") else MAX_FILE_BYTES)
         shutil.copyfile(path, folder / name)
     return examined_folder(folder, partial(chosen_dataset, dataset))
 

@@ -16,12 +16,12 @@ from medprobe.commands.output import (
     OUTPUT,
     AllMetrics,
     FailUnder,
-    Form,
+    OutputFormat,
     Quiet,
     check_limits,
+    parse_score_limits,
     print_json,
     quiet_line,
-    read_limits,
 )
 
 app = typer.Typer()
@@ -156,7 +156,7 @@ def run_model(
         str | None, OUTPUT(help="send counts and scores to a tracker: trackio:PROJECT (local), wandb:PROJECT")
     ] = None,
     all_metrics: AllMetrics = False,
-    output: Form = "table",
+    output: OutputFormat = "table",
     quiet: Quiet = False,
     fail_under: FailUnder = None,
 ) -> None:
@@ -164,16 +164,16 @@ def run_model(
     given = dict(locals())
     for each in ("benchmark", "out", "dry_run", "no_resume", "arms", "all_metrics", "output", "quiet", "fail_under"):
         del given[each]
-    limits, benchmarks = read_limits(fail_under or ()), benchmarks_named(benchmark)
+    limits, benchmarks = parse_score_limits(fail_under or ()), benchmarks_named(benchmark)
     several = len(benchmarks) > 1
     folders = {each: out / Path(each).name if out and several else out for each in benchmarks}
     if dry_run or several:
         from eval_harness.records.selection import select_questions
-        from eval_harness.runs.config import config_of
+        from eval_harness.runs.config import build_config
         from eval_harness.runs.dry_run import describe_first_request
 
         for each, folder in folders.items():  # find every dataset before asking anything
-            config = config_of({**given, "benchmark": each, "out": folder}, sys.argv[1:])
+            config = build_config({**given, "benchmark": each, "out": folder}, sys.argv[1:])
             if dry_run:
                 typer.echo(describe_first_request(config, arms))
             else:
@@ -233,21 +233,21 @@ def score(
         ),
     ] = False,
     all_metrics: AllMetrics = False,
-    form: Form = "table",
+    form: OutputFormat = "table",
     quiet: Quiet = False,
     fail_under: FailUnder = None,
 ) -> None:
     """Recompute the scores of a run folder from its answers (rewrites its result.json). `eval --model recorded:FILE` scores a file."""
     from dataset_builders.errors import BadInput
-    from eval_harness.runs.runner import keep_asked
-    from eval_harness.runs.scoring import judge_run, score_run
+    from eval_harness.runs.run_scoring import judge_run, score_run
+    from eval_harness.runs.runner import keep_answered_cases
     from eval_harness.store.printed import run_table
 
-    limits = read_limits(fail_under or ())
+    limits = parse_score_limits(fail_under or ())
     if judge and (no_judge or extraction):
         raise BadInput("--judge: a judge reads what our rules leave unread; omit --no-judge and --extraction.")
     if asked_only:
-        keep_asked(run)
+        keep_answered_cases(run)
     if judge:
         result = judge_run(run, judge, base_url, send_to_provider)
     else:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OUTPUT = partial(typer.Option, rich_help_panel="Output")
 """An option in this panel of `--help`."""
 
-Form = Annotated[Literal["table", "json"], OUTPUT("--format", help="table, or json: the whole document")]
+OutputFormat = Annotated[Literal["table", "json"], OUTPUT("--format", help="table, or json: the whole document")]
 AllMetrics = Annotated[
     bool, OUTPUT("--all-metrics", help="also finish reasons, accuracy over answered questions, and letter frequencies")
 ]
@@ -48,7 +48,7 @@ def quiet_line(result: Result) -> str:
     return f"{result.benchmark.name}: {headline_line(result)}"
 
 
-def read_limits(given: Sequence[str]) -> dict[str, float]:
+def parse_score_limits(given: Sequence[str]) -> dict[str, float]:
     """Parse `METRIC=VALUE` options into metric -> minimum. Raises BadInput for an unknown metric, or one where lower is better."""
     from eval_harness.derive.metrics import METRICS
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dataset_builders.benchmark_names import known_name
-from medprobe.commands.output import AllMetrics, Form
+from medprobe.commands.output import AllMetrics, OutputFormat
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,7 @@ def results(
     from dataset_builders.errors import BadInput
     from eval_harness.store.table import harmless_table
     from leaderboard_space.data.tree import of_facets
-    from medprobe.score_table import FORMS
+    from medprobe.score_table import FORMATTERS
     from medprobe.stores import load_results
 
     if not sources and (Path("runs").is_dir() or not published):
@@ -72,7 +72,7 @@ def results(
     else:
         shown = table if metric else table[table["headline"]]
         shown = shown if facet else shown[shown["facet"].isna()]
-        typer.echo(FORMS[form](shown) if len(shown) else "no results")
+        typer.echo(FORMATTERS[form](shown) if len(shown) else "no results")
 
 
 def _only(table: pd.DataFrame, column: str, wanted: list[str]) -> pd.DataFrame:
@@ -88,20 +88,20 @@ def compare(
     a: Annotated[str, typer.Argument(help="run folder, result.json, or 'published:MODEL/BENCHMARK/METHOD/Table 1'")],
     b: Annotated[str, typer.Argument(help="another one")],
     all_metrics: AllMetrics = False,
-    form: Form = "table",
+    form: OutputFormat = "table",
 ) -> None:
     """Show what differs between two results: scores (paired test), answers, settings. json: the scores, a row per metric."""
     from eval_harness.store.comparison import compare_results
     from medprobe.stores import compare as compare_scores
-    from medprobe.stores import side_of
+    from medprobe.stores import load_comparison_side
 
     if form == "json":
         typer.echo(compare_scores(a, b).to_json(orient="records", indent=1))
     else:
-        typer.echo(compare_results(side_of(a), side_of(b), all_metrics))
+        typer.echo(compare_results(load_comparison_side(a), load_comparison_side(b), all_metrics))
 
 
-METHODS = {
+METHOD_DESCRIPTIONS = {
     "mc": "multiple choice: the answer is read from the text that the model writes",
     "gd": "the option whose letter is the most likely first token of the answer (needs log-probabilities)",
     "ps": "the option whose whole text is the most likely answer (needs log-probabilities)",
@@ -149,10 +149,10 @@ def list_names(
     what: Annotated[
         Literal["benchmarks", "prompts", "methods"], typer.Argument(help="benchmarks, prompts, methods")
     ] = "benchmarks",
-    form: Form = "table",
+    form: OutputFormat = "table",
 ) -> None:
     """List what the commands know by name: benchmarks, the prompts of their papers, and methods of asking."""
-    methods = [{"method": name, "what is read": words} for name, words in METHODS.items()]
+    methods = [{"method": name, "what is read": words} for name, words in METHOD_DESCRIPTIONS.items()]
     rows = _benchmarks() if what == "benchmarks" else _prompts() if what == "prompts" else methods
     if form == "json":
         typer.echo(json.dumps(rows, indent=1, ensure_ascii=False))

@@ -100,8 +100,8 @@ def annotate(
     typer.echo(f"noted: {location}")
 
 
-DATA = typer.Option(help="dataset (folder or Hub repository) that the store's owner vouches for (repeatable)")
-WITH_QUESTIONS = typer.Option(
+DATA_OPTION = typer.Option(help="dataset (folder or Hub repository) that the store's owner vouches for (repeatable)")
+WITH_QUESTIONS_OPTION = typer.Option(
     "--with-questions", help="also store the questions, so that the board can compute any selection of them"
 )
 
@@ -114,16 +114,16 @@ def verify(
     everything: Annotated[
         bool, typer.Option("--all", help="verify all open pull requests, for a scheduled job")
     ] = False,
-    data: Annotated[list[str] | None, DATA] = None,
-    with_questions: Annotated[bool, WITH_QUESTIONS] = False,
+    data: Annotated[list[str] | None, DATA_OPTION] = None,
+    with_questions: Annotated[bool, WITH_QUESTIONS_OPTION] = False,
 ) -> None:
     """Derive scores from submitted answers; on the Hub, comment on the pull requests and add those without flags to main."""
     from dataset_builders.errors import BadInput
     from eval_harness.store.verification import verify as verify_store
-    from medprobe.stores import published_names
+    from medprobe.stores import published_models
 
     results = verify_store(
-        store, everything, data or (), with_questions, lambda result: typer.echo(str(result)), published_names()
+        store, everything, data or (), with_questions, lambda result: typer.echo(str(result)), published_models()
     )
     if not results:
         typer.echo("nothing to verify")
@@ -140,15 +140,15 @@ def verify(
 def accept(
     pull: Annotated[str, typer.Argument(metavar="STORE@PR", help="a flagged pull request, e.g. ORG/NAME@3")],
     commit: Annotated[str, typer.Option(help="the commit that you have looked at, as `medprobe verify` prints it")],
-    data: Annotated[list[str] | None, DATA] = None,
-    with_questions: Annotated[bool, WITH_QUESTIONS] = False,
+    data: Annotated[list[str] | None, DATA_OPTION] = None,
+    with_questions: Annotated[bool, WITH_QUESTIONS_OPTION] = False,
 ) -> None:
     """Add a flagged submission after a person has looked at it. It is verified once more, and not added if it is invalid."""
     from dataset_builders.errors import BadInput
     from eval_harness.store.verification import accept as accept_pull
-    from medprobe.stores import published_names
+    from medprobe.stores import published_models
 
-    result = accept_pull(pull, commit, data or (), with_questions, published_names())
+    result = accept_pull(pull, commit, data or (), with_questions, published_models())
     typer.echo(str(result))
     if result.word != "added":
         raise BadInput(f"{result.what}: {result.word}: {result.reasons[0]}")

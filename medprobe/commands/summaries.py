@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from medprobe.commands.output import Form, print_json
+from medprobe.commands.output import OutputFormat, print_json
 
 app = typer.Typer()
 
@@ -20,7 +20,7 @@ def aggregate(
     runs: Annotated[list[Path], typer.Argument(help="run folders of one model on the same questions")],
     threshold: Annotated[float, typer.Option(help="oracle: percent of the samples that must be correct")] = 50.0,
     out: Annotated[Path | None, typer.Option(help="write the result file here")] = None,
-    form: Form = "table",
+    form: OutputFormat = "table",
 ) -> None:
     """Compute an aggregate over runs: best over methods, mean over prompts and samples, majority or oracle over samples."""
     from eval_harness.store.aggregate import aggregate as sum_up
@@ -40,7 +40,7 @@ def aggregate(
 )
 def adversarial_pairs(
     run: Annotated[Path, typer.Argument(help="run folder on ProbMed, or on a dataset in its format")],
-    form: Form = "table",
+    form: OutputFormat = "table",
 ) -> None:
     """Print accuracy on the true questions alone and on pairs of a true and an adversarial question (ProbMed Table 3), in percent."""
     from eval_harness.store.aggregate import adversarial_pairs_of
@@ -59,7 +59,7 @@ def adversarial_pairs(
 @app.command(short_help="Print the calibration of a run.", rich_help_panel="Results")
 def calibration(
     run: Annotated[Path, typer.Argument(help="run folder of a method that scores options (gd, ps)")],
-    form: Form = "table",
+    form: OutputFormat = "table",
 ) -> None:
     """Print calibration (confidence against accuracy) and the risk-coverage curve, in percent (with json every point of it)."""
     from eval_harness.store.aggregate import calibration_of

@@ -23,11 +23,11 @@ from eval_harness.models.interface import Settings
 from eval_harness.models.load import plug_in
 from eval_harness.records.request import Response
 from eval_harness.records.selection import select_questions
-from eval_harness.runs.ask import IN_A_ROW
+from eval_harness.runs.ask import MAX_CONSECUTIVE_FAILURES
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.folder import key_of, read_answer_journal
-from eval_harness.runs.runner import evaluate
-from eval_harness.runs.scoring import score_run
+from eval_harness.runs.run_folder import answer_id, read_answer_journal
+from eval_harness.runs.run_scoring import score_run
+from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.submit import prepare
 from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import request
@@ -121,7 +121,7 @@ class Server(Drawn, ChaosServer):
     def run(self):
         if self.mended:
             self.settings = replace(self.settings, timeout=20.0)
-        return evaluate(self.config("openai:m", self.settings))[0]
+        return run_evaluation(self.config("openai:m", self.settings))[0]
 
     def check(self, line, statuses, kept, said):
         concerned = sum(map(self.concerns, self.asked))
@@ -156,7 +156,7 @@ class PlugIn(Drawn):
         self.how = {name: draw() for name in names}
         if self.chance.random() < 0.3:  # neighbours fail alike
             start = self.chance.randrange(self.limit // 2)
-            self.row = set(names[start : start + IN_A_ROW + 2])
+            self.row = set(names[start : start + MAX_CONSECUTIVE_FAILURES + 2])
 
     row = frozenset()
     needs_images = False
@@ -189,7 +189,7 @@ class PlugIn(Drawn):
 
     def run(self):
         settings = Settings()
-        return evaluate(
+        return run_evaluation(
             self.config("mine.py:M", settings), lambda *_: plug_in(self, "M", "--model mine.py:M", settings)
         )[0]
 
@@ -202,7 +202,9 @@ class PlugIn(Drawn):
         if line:
             assert any(why in line for why in (DEAD, *filter(None, QUESTIONS.values()))), line
             assert "Error: " in (self.out / "error.txt").read_text()
-            assert self.asked.total() < 40 * max(IN_A_ROW, self.size), "a model that answers nothing stops soon"
+            assert self.asked.total() < 40 * max(MAX_CONSECUTIVE_FAILURES, self.size), (
+                "a model that answers nothing stops soon"
+            )
         elif self.scope == "some questions":
             assert {name for (name, _), entry in kept.items() if entry["status"] == "failed"} == broken
         if self.kind == "a text":
@@ -240,7 +242,7 @@ class LocalModel(Drawn):
             save_file(kept, self.folder / "model.safetensors", {"format": "pt"})
         allowed = self.kind.endswith("allowed")
         settings, method = Settings(allow_missing_weights=allowed), METHODS[SCOPES.index(self.scope) % len(METHODS)]
-        return evaluate(self.config(str(self.folder), settings, method=method, max_tokens=2), loaded)[0]
+        return run_evaluation(self.config(str(self.folder), settings, method=method, max_tokens=2), loaded)[0]
 
     def check(self, line, statuses, kept, said):
         if self.kind == "lacks weights":
@@ -258,7 +260,7 @@ class LocalModel(Drawn):
 
 
 def journal(folder):
-    return {key_of(line): line for line in read_answer_journal(folder / "answers.jsonl")}
+    return {answer_id(line): line for line in read_answer_journal(folder / "answers.jsonl")}
 
 
 def world(kind):

@@ -10,7 +10,7 @@ from tests.processes import start as start_program
 CODE = "import torch; from medprobe.__main__ import main; torch.set_num_threads(1); main()"
 SLOW_AFTER = """
 import time
-from eval_harness.runs.folder import AnswerJournal
+from eval_harness.runs.run_folder import AnswerJournal
 append, left = AnswerJournal.append, [{answers}]
 def slowly(self, response):
     append(self, response)

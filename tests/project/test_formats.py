@@ -30,7 +30,7 @@ from eval_harness.records.result import (
     read_result,
 )
 from eval_harness.records.run import RunRecord, RunRequest, read_run
-from eval_harness.runs.folder import record_of
+from eval_harness.runs.run_folder import response_to_record
 from eval_harness.store.acceptance import Acceptance, Note, Withdrawal, parse_record
 from tests.commands import medprobe
 from tests.helpers import edit_json
@@ -99,7 +99,7 @@ def test_a_line_of_the_journal_has_the_fields_of_the_page():
         "finish_reason": "stop",
         "shown": ("i",),
     }
-    record = record_of(Response("q", 0, "A", seconds=1.0, from_cache=True, **given))
+    record = response_to_record(Response("q", 0, "A", seconds=1.0, from_cache=True, **given))
     rows = named("answers.jsonl")
     assert set(rows) == set(record) and len(record) == len(fields(Response))
     assert all(f"`{status}`" in rows["status"]["contents"] for status in DELIVERIES)

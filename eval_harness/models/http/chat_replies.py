@@ -13,7 +13,7 @@ from typing import Any
 
 from eval_harness.models.http.server_errors import ServerFailure
 from eval_harness.reader.reasoning import split_reasoning
-from eval_harness.records.finish_reasons import finish_reason_of
+from eval_harness.records.finish_reasons import normalize_finish_reason
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
 """Fields in which servers return reasoning: DeepSeek, SGLang and older vLLM; vLLM and OpenRouter; Ollama; the structured forms of
@@ -61,7 +61,7 @@ def read_reply(document: Any, limit: int | None = None) -> Reply:
     message = choice.get("message")
     if not isinstance(message, dict):
         raise ServerFailure("the server's reply is not a chat completion (it has no message)", "unreadable")
-    finish = finish_reason_of(choice.get("finish_reason"))
+    finish = normalize_finish_reason(choice.get("finish_reason"))
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):
         raise ServerFailure("the answer's content is not text", "unreadable")

@@ -10,14 +10,16 @@ from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.phantoms import write_sources
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 
 
 @pytest.mark.parametrize("family", BENCHMARKS)
 def test_a_rule_scores_as_the_harness_scores_it(family, phantoms, tmp_path):
     folder = phantoms / family
     found = check(folder)
-    run = evaluate(EvalConfig(family, "baseline:always-A", str(folder), split=found.split, out=tmp_path / "run"))[0]
+    run = run_evaluation(EvalConfig(family, "baseline:always-A", str(folder), split=found.split, out=tmp_path / "run"))[
+        0
+    ]
     for metric in metrics_of(family):
         assert found.rules["always the first option"][metric] == run.scores[metric].model_dump()
     assert found.questions == len(open_repository(folder).questions(found.split))

@@ -13,9 +13,9 @@ from dataset_builders.source_files import ORIGIN_MARKER
 from eval_harness.models.http.client import destination, permit_sending, server_address
 from eval_harness.models.interface import Settings
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.dry_run import check_sending
+from eval_harness.runs.dry_run import check_sending_allowed
 from eval_harness.runs.plan import make_plan
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from tests.helpers import write_lines
 
 HERE = (
@@ -109,7 +109,7 @@ def custom_set(tmp_path):
 
 def test_eval_asks_before_a_custom_set_leaves_the_machine(custom_set, tmp_path, capsys):
     def run(**given):
-        evaluate(EvalConfig("ward-7", data=str(custom_set), out=tmp_path / "run", limit=2, **given))
+        run_evaluation(EvalConfig("ward-7", data=str(custom_set), out=tmp_path / "run", limit=2, **given))
 
     away = Settings(base_url="http://192.0.2.1:9/v1", timeout=1)
     with pytest.raises(
@@ -130,6 +130,6 @@ def test_eval_asks_before_a_custom_set_leaves_the_machine(custom_set, tmp_path, 
 def test_eval_does_not_ask_about_a_public_set(tmp_path):
     """What its authors published, and phantoms, may go to any server: it fails where no server answers, later and for another reason."""
     build("probmed", out=tmp_path / "probmed")
-    check_sending(
+    check_sending_allowed(
         make_plan(EvalConfig("probmed", "openai:m", str(tmp_path / "probmed"), settings=Settings(base_url=AWAY[1])))
     )

@@ -13,7 +13,7 @@ from eval_harness.interop.convert import prepare_submission
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import Result
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")
 """Variables of this process that a harness sees as well."""
@@ -32,7 +32,7 @@ def check_against_ours(shown: Mapping[str, object], written: Path, data: Path, s
     """The numbers that a harness shows (metric -> value, in percent) are ours for the same answers, one of them is neither 0 nor 100, and
     what it wrote is submitted with our scores."""
     settings = Settings(base_url=server_url)
-    ours, _ = evaluate(EvalConfig(data.name, "openai:m", data=str(data), out=out, settings=settings))
+    ours, _ = run_evaluation(EvalConfig(data.name, "openai:m", data=str(data), out=out, settings=settings))
     assert ours is not None
     values = {name: value for name, value in shown.items() if isinstance(value, int | float) and name in ours.scores}
     assert len(values) >= 2 and any(0 < value < 100 for value in values.values()), shown

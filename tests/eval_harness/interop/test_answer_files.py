@@ -18,7 +18,7 @@ from eval_harness.derive.answer_table import frame_of
 from eval_harness.derive.files import ANSWERS
 from eval_harness.interop.convert import prepare_submission
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from tests.eval_harness.store.untrusted.test_other_harnesses import default_questions, lmms, vlmevalkit_table
 from tests.helpers import write_lines
 from tests.sampling import few
@@ -79,7 +79,7 @@ def by_both(file, data, folder):
     """(answers, statuses, scores) by `eval` and by `submit`."""
     submitted = prepare_submission(file, data.name, "M", str(data))
     assert submitted.problems == []
-    result, run = evaluate(EvalConfig(data.name, f"recorded:{file}", data=str(data), out=folder))
+    result, run = run_evaluation(EvalConfig(data.name, f"recorded:{file}", data=str(data), out=folder))
     columns = ["question_id", "sample", "response", "delivery", "finish_reason", "reasoning", "seconds"]
     found = []
     for content, derived in (((run / ANSWERS).read_bytes(), result), (submitted.sent.answers, submitted.result)):
@@ -166,7 +166,7 @@ def test_bad_files_are_refused_alike(phantoms, tmp_path, lines, message):
     file = tmp_path / "answers.jsonl"
     file.write_text("\n".join(lines) + "\n")
     with pytest.raises(BadInput, match=message):
-        evaluate(EvalConfig(data.name, f"recorded:{file}", data=str(data), out=tmp_path / "run"))
+        run_evaluation(EvalConfig(data.name, f"recorded:{file}", data=str(data), out=tmp_path / "run"))
     with pytest.raises(BadInput, match=message):
         prepare_submission(file, data.name, "M", str(data)).check(file)
     assert not (tmp_path / "run").exists()

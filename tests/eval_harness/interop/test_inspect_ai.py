@@ -17,7 +17,7 @@ from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
 from eval_harness.models.interface import Settings
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from tests.chaos.server import ChaosServer
 from tests.environments import environment
 from tests.localhub.accounts import CURATOR
@@ -104,7 +104,7 @@ def test_the_same_answers_are_our_numbers(inspect_python, tmp_path, benchmark):
     build(benchmark, out=data)
     with ChaosServer(answer=by_text) as server:
         [log] = inspect_eval(inspect_python, tmp_path, f"medprobe/{benchmark}", server.url, "-T", f"data={data}")
-        ours, _ = evaluate(
+        ours, _ = run_evaluation(
             EvalConfig(
                 benchmark, "openai:m", data=str(data), out=tmp_path / "run", settings=Settings(base_url=server.url)
             )

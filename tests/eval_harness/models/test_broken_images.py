@@ -10,8 +10,8 @@ from dataset_builders.build import build
 from eval_harness.models.interface import Settings
 from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.folder import read_answer_journal
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.run_folder import read_answer_journal
+from eval_harness.runs.runner import run_evaluation
 from tests.chaos.server import ChaosServer
 from tests.eval_harness.store.submitting import restate
 
@@ -43,7 +43,7 @@ def data(tmp_path_factory):
 
 def check(data, folder, **changes):
     where, hit = data
-    result, _ = evaluate(EvalConfig(benchmark="halt-medvqa", data=str(where), out=folder, limit=12, **changes))
+    result, _ = run_evaluation(EvalConfig(benchmark="halt-medvqa", data=str(where), out=folder, limit=12, **changes))
     answers = {record["question_id"]: record for record in read_answer_journal(folder / "answers.jsonl")}
     asked = hit & answers.keys()
     assert asked

@@ -9,8 +9,8 @@ from dataset_builders.build import build
 from eval_harness.models.interface import Settings
 from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.folder import read_answer_journal
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.run_folder import read_answer_journal
+from eval_harness.runs.runner import run_evaluation
 from tests.processes import free_port, start
 from tests.sampling import few
 
@@ -62,7 +62,7 @@ def test_http_gives_the_texts_of_this_process(tiny, server, tmp_path, benchmark,
     }
     for name, (model, settings) in sides.items():
         options = {"form": form, "max_tokens": 8, "limit": 6, "settings": settings}
-        evaluate(EvalConfig(benchmark, model, data=str(tmp_path / "data"), out=tmp_path / name, **options))
+        run_evaluation(EvalConfig(benchmark, model, data=str(tmp_path / "data"), out=tmp_path / name, **options))
     local, http = texts(tmp_path / "local"), texts(tmp_path / "http")
     assert len(local) >= 6
     assert len(set(local.values())) > 1, "the model says different things to different questions"

@@ -23,7 +23,7 @@ from eval_harness.interop import lmms_eval, vlmevalkit
 from eval_harness.models.interface import Settings
 from eval_harness.records.request import Request, Response
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from eval_harness.scores.grading import clusters
 
 
@@ -127,10 +127,10 @@ def test_every_image_reaches_the_model_in_its_order(made, tmp_path):
     rows = repository.questions("validation").to_dict("records")
     assert [len(image_ids(row)) for row in rows] == [len(shown[row["question_id"]]) for row in rows]
     config = EvalConfig("gmai-mmbench", f"{plug_in}:Listener", data=str(base / "set"), out=tmp_path / "run")
-    evaluate(config)
+    run_evaluation(config)
     assert {request.question_id: list(request.images) for request in Listener.asked} == shown
     with pytest.raises(BadInput, match=r"takes one image per question, and \d+ of 12 questions show several"):
-        evaluate(replace(config, model=f"{plug_in}:One", out=tmp_path / "other"))
+        run_evaluation(replace(config, model=f"{plug_in}:One", out=tmp_path / "other"))
     assert not (tmp_path / "other").exists()
 
 

@@ -25,7 +25,7 @@ from eval_harness.reader.judge import (
 )
 from eval_harness.records.result import Benchmark, Method, Model
 from eval_harness.records.run import RunRecord, RunRequest
-from eval_harness.runs.scoring import Judge
+from eval_harness.runs.run_scoring import Judge
 from tests.commands import medprobe
 
 OPTIONS = ["wide bronchi", "a cavity"]

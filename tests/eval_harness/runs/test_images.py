@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import medprobe
-from eval_harness.runs.images import blank, partners
+from eval_harness.runs.images import assign_partners, blank_image
 from tests.commands import medprobe as command
 from tests.sides import run_arms, write_sides
 
@@ -34,7 +34,7 @@ def test_a_case_is_shown_another_one_with_another_key(cases, labelled, random):
          "answer": ["abcd".index(key)], "image_id": f"i{image}", "group": patient} | ({"modality": kind} if labelled else {})
         for n, (kind, key, image, patient) in enumerate(cases)
     ]  # fmt: skip
-    found = partners(pd.DataFrame(rows))
+    found = assign_partners(pd.DataFrame(rows))
     by_case = {row["case_id"]: row for row in rows}
 
     def fits(one, other, anywhere=True):
@@ -51,7 +51,7 @@ def test_a_case_is_shown_another_one_with_another_key(cases, labelled, random):
         assert fits(case, other, anywhere=False) or not any(fits(case, each, anywhere=False) for each in rows)
         assert found.shown(name, case["image_id"]) == other["image_id"]
     shuffled = random.sample(rows, len(rows))
-    assert partners(pd.DataFrame(shuffled)).of == found.of
+    assert assign_partners(pd.DataFrame(shuffled)).of == found.of
     if len({case[2] for case in cases}) == len(cases) and not any(case[3] for case in cases):
         for kind in {case[0] for case in cases} if labelled else {None}:
             of_kind = [row for row in rows if not labelled or row["modality"] == kind]
@@ -66,12 +66,12 @@ def test_a_blank_image_has_the_size_and_the_mean_grey(width, height, mode, seed)
     drawn = Image.fromarray(grey.astype(np.uint16) * 256) if mode == "I;16" else Image.fromarray(grey).convert(mode)
     file = io.BytesIO()
     drawn.save(file, "PNG")
-    found = Image.open(io.BytesIO(blank(file.getvalue())))
+    found = Image.open(io.BytesIO(blank_image(file.getvalue())))
     (colour,) = found.convert("RGB").getcolors()
     assert found.size == (width, height)
     assert colour[1] == (colour[1][0],) * 3 and abs(colour[1][0] - grey.mean()) <= 1
     broken = file.getvalue()[:-20]
-    assert blank(broken) == broken  # and fails as in the run with the right images
+    assert blank_image(broken) == broken  # and fails as in the run with the right images
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.prompts import PROMPTS, prompt_for
+from eval_harness.prompts import PROMPTS, get_prompt
 from eval_harness.records.request import Request, Shot
 
 
@@ -104,8 +104,8 @@ def test_the_eleven_prompts_of_the_ablation_differ_and_keep_question_and_options
 )
 def test_every_method_has_a_default_and_refuses_the_others(family, kind):
     for method in ("mc", "gd", "ps", "ps_official", "ff"):
-        prompt = prompt_for(family, None, kind, method)
+        prompt = get_prompt(family, None, kind, method)
         assert prompt.shows_options == (method in ("mc", "gd") and family != "probmed")
     for name, method, words in (("mc-0", "ps", "not for --method ps"), ("mc-99", "mc", "mc-0")):
         with pytest.raises(BadInput, match=words):
-            prompt_for("mediconfusion", name, "single", method)
+            get_prompt("mediconfusion", name, "single", method)

@@ -9,9 +9,9 @@ from eval_harness.models.load import load_backend
 from eval_harness.records.limits import Limits
 from eval_harness.records.request import Request
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.folder import read_answer_journal
-from eval_harness.runs.runner import evaluate, keep_asked
-from eval_harness.runs.scoring import score_run
+from eval_harness.runs.run_folder import read_answer_journal
+from eval_harness.runs.run_scoring import score_run
+from eval_harness.runs.runner import keep_answered_cases, run_evaluation
 from eval_harness.store.submit import prepare
 from medprobe.stores import load_results
 from tests.eval_harness.models.http.asking import picture
@@ -28,11 +28,11 @@ def config(phantoms, tmp_path):
 
 def test_an_interrupted_run_becomes_one_of_the_cases_that_were_asked(config):
     """Never-asked questions do not count as failed: no score until the run is completed or marked."""
-    evaluate(config, first=9)
+    run_evaluation(config, first=9)
     assert "19 of 28 answers were never asked" in refused(score_run, config.out)
     for folder in (config.out, config.out.parent):
         assert "holds no finished run" in refused(load_results, folder)
-    keep_asked(config.out)
+    keep_answered_cases(config.out)
     result = score_run(config.out)
     assert result.benchmark.selection == "only the 8 of 28 questions that were asked"
     assert result.statuses == {"answered": 8} | {name: 0 for name in result.statuses if name != "answered"}
@@ -44,7 +44,7 @@ def test_an_interrupted_run_becomes_one_of_the_cases_that_were_asked(config):
 def test_answers_that_no_store_will_take_are_told_while_the_run_can_be_stopped(config, monkeypatch, capsys):
     for room, told in ((27, 1), (28, 0)):  # 28 answers of one letter
         monkeypatch.setattr("eval_harness.runs.ask.limits_for", lambda *_, room=room: Limits(0, 0, room, 0))
-        evaluate(replace(config, out=config.out.with_name(f"run-{room}")))
+        run_evaluation(replace(config, out=config.out.with_name(f"run-{room}")))
         assert capsys.readouterr().err.count("that a results store takes of this run") == told
 
 

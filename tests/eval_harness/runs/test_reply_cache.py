@@ -10,7 +10,7 @@ from eval_harness.models.interface import Settings
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.dry_run import describe_first_request
 from eval_harness.runs.plan import make_plan
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from tests.chaos.server import ChaosServer, answer_to, completion
 
 
@@ -27,9 +27,9 @@ def asked(data, folder, server, **changes):
 
 def test_the_same_request_is_not_sent_again(data, tmp_path):
     with ChaosServer(answer=lambda body: (200, completion(answer_to(body), reasoning_content="hm"))) as server:
-        first, _ = evaluate(asked(data, tmp_path, server, out=tmp_path / "one"))
+        first, _ = run_evaluation(asked(data, tmp_path, server, out=tmp_path / "one"))
         before = sum(server.asked.values())
-        again, folder = evaluate(asked(data, tmp_path, server, out=tmp_path / "two"))
+        again, folder = run_evaluation(asked(data, tmp_path, server, out=tmp_path / "two"))
         assert sum(server.asked.values()) == before == 8
     assert again.scores == first.scores
     assert again.deviations == first.deviations != []
@@ -53,9 +53,9 @@ def test_the_same_request_is_not_sent_again(data, tmp_path):
 )
 def test_whatever_changes_what_is_sent_is_sent(data, tmp_path, changes):
     with ChaosServer() as server:
-        evaluate(asked(data, tmp_path, server, out=tmp_path / "one"))
+        run_evaluation(asked(data, tmp_path, server, out=tmp_path / "one"))
         server.asked.clear()
-        evaluate(asked(data, tmp_path, server, out=tmp_path / "two", **dict(changes)))
+        run_evaluation(asked(data, tmp_path, server, out=tmp_path / "two", **dict(changes)))
         # In one of its two orders the permuted question is the question as it stands, but the run is another.
         assert sum(server.asked.values()) == (16 if "permute" in changes else 8)
 
@@ -63,23 +63,23 @@ def test_whatever_changes_what_is_sent_is_sent(data, tmp_path, changes):
 def test_samples_of_a_server_failures_and_damaged_files_are_not_kept(data, tmp_path):
     with ChaosServer() as server:
         for run in ("one", "two"):
-            evaluate(asked(data, tmp_path, server, samples=2, out=tmp_path / run))
+            run_evaluation(asked(data, tmp_path, server, samples=2, out=tmp_path / run))
         assert sum(server.asked.values()) == 2 * 16
     assert not list((tmp_path / "cache").rglob("*.json"))
     with ChaosServer() as server:
-        evaluate(asked(data, tmp_path, server, out=tmp_path / "three"))
+        run_evaluation(asked(data, tmp_path, server, out=tmp_path / "three"))
         files = sorted((tmp_path / "cache").rglob("*.json"))
         assert len(files) == 8
         files[0].write_text("{")
         files[1].write_bytes(files[1].read_bytes()[:20])
         server.asked.clear()
-        evaluate(asked(data, tmp_path, server, out=tmp_path / "four"))
+        run_evaluation(asked(data, tmp_path, server, out=tmp_path / "four"))
         assert sum(server.asked.values()) == 2
 
 
 def test_a_model_that_is_not_behind_a_server_has_no_cache(data, tmp_path):
     with pytest.raises(BadInput, match="replies of servers"):
-        evaluate(
+        run_evaluation(
             EvalConfig("mediconfusion", "baseline:chance", data=str(data), cache=tmp_path / "c", out=tmp_path / "run")
         )
     assert not (tmp_path / "run").exists()
@@ -94,7 +94,7 @@ def test_a_dry_run_says_how_much_would_be_asked_and_what_it_costs(data, tmp_path
     assert next(plan.requests(plan.instances[:1]))[0].prompt in words
     assert not list(tmp_path.iterdir())
     assert "in all: 8 requests, 8 distinct images" in words
-    assert "at most 4,100 tokens out" in words
+    assert "at most 4,100 output tokens" in words
     assert "at most 0.04 for what comes out" in words
     assert "in all: 24 requests, 8 distinct images" in dear
-    assert "at most 190,000 tokens out" in dear
+    assert "at most 190,000 output tokens" in dear

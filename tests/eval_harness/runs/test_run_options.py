@@ -17,7 +17,7 @@ from eval_harness.records.selection import select_questions
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.plan import make_plan
 from eval_harness.runs.requests import RequestMaker, example_rows, make_requests, with_example_images
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.printed import summary
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "docs/examples/my_model.py"
@@ -34,7 +34,7 @@ def asked(data, benchmark="mediconfusion", **changes):
 
 @pytest.mark.parametrize("benchmark", ["mediconfusion", "gmai-mmbench", "halt-medvqa"])
 def test_a_model_that_knows_the_options_is_right_in_every_order(data, tmp_path, benchmark):
-    result, folder = evaluate(asked(data, benchmark, permute=True, out=tmp_path / "run"))
+    result, folder = run_evaluation(asked(data, benchmark, permute=True, out=tmp_path / "run"))
     assert result.environment["permuted"]["same_option"] == 100
     assert result.environment["permuted"]["same_letter"] == 0
     headline = {"mediconfusion": "set_accuracy", "gmai-mmbench": "accuracy", "halt-medvqa": "average"}[benchmark]
@@ -45,7 +45,7 @@ def test_a_model_that_knows_the_options_is_right_in_every_order(data, tmp_path, 
 
 
 def test_a_model_that_sticks_to_a_letter_is_found_out(data, tmp_path):
-    result, _ = evaluate(asked(data, model="baseline:always-A", permute=True, out=tmp_path / "run"))
+    result, _ = run_evaluation(asked(data, model="baseline:always-A", permute=True, out=tmp_path / "run"))
     assert result.environment["permuted"] == {"same_option": 0, "same_letter": 100, "questions": 28}
     assert result.scores["share_A"].value == 100  # the letter as it was shown
     assert "28 questions: the same option throughout 0.0 %, the same letter 100.0 %" in summary(result)
@@ -134,12 +134,12 @@ CHANGES = [
 def test_whatever_decides_the_answers_is_part_of_the_request(data, tmp_path):
     model = plug_in(tmp_path)
     wish = asked(data, model=model, out=tmp_path / "run", limit=4)
-    evaluate(wish)
+    run_evaluation(wish)
     ids = {make_plan(replace(wish, **changes)).run.run_id for changes in [{}, *CHANGES]}
     assert len(ids) == 1 + len(CHANGES)
     for changes in CHANGES:
         with pytest.raises(BadInput, match="holds another run"):
-            evaluate(replace(wish, **changes))
+            run_evaluation(replace(wish, **changes))
     run = make_plan(replace(wish, settings=Settings(thinking=5000))).run
     assert run.method.generation["max_tokens"] == 512 + 5000
     assert run.method.generation["thinking"] == 5000
@@ -177,7 +177,7 @@ def test_whatever_decides_the_answers_is_part_of_the_request(data, tmp_path):
 def test_options_that_cannot_be_are_refused_before_anything_is_written(data, tmp_path, monkeypatch, changes, words):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789abcdef")
     with pytest.raises(BadInput, match=words):
-        evaluate(asked(data, **({"model": plug_in(tmp_path), "out": tmp_path / "run"} | changes)))
+        run_evaluation(asked(data, **({"model": plug_in(tmp_path), "out": tmp_path / "run"} | changes)))
     assert not (tmp_path / "run").exists()
 
 
@@ -195,14 +195,14 @@ def test_where_a_run_is_finished_elsewhere_the_result_says_so(data, tmp_path, mo
 
     wish = asked(data, model="baseline:chance", out=tmp_path / "run")
     monkeypatch.setattr(plan, "collect_environment", lambda: {"git_commit": "old"})
-    evaluate(wish)
+    run_evaluation(wish)
     journal = tmp_path / "run/answers.jsonl"
     monkeypatch.setattr(plan, "collect_environment", lambda: {"git_commit": "new"})
-    same, _ = evaluate(wish)
+    same, _ = run_evaluation(wish)
     assert same.environment["git_commit"] == "old"
     assert "resumed_with" not in same.environment
     journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:5]))
-    more, _ = evaluate(wish)
+    more, _ = run_evaluation(wish)
     assert more.environment["git_commit"] == "old"
     assert more.environment["resumed_with"] == {"git_commit": "new"}
 
@@ -214,8 +214,8 @@ def test_a_recorded_file_of_the_whole_split_serves_a_part_of_it(data, tmp_path):
     file = tmp_path / "all.jsonl"
     file.write_text("\n".join(lines))
     run = asked(data, "halt-medvqa", model=f"recorded:{file}", limit=5, out=tmp_path / "run")
-    result, _ = evaluate(run)
+    result, _ = run_evaluation(run)
     assert sum(result.statuses.values()) == result.statuses["answered"] == 5
     file.write_text("\n".join([*lines, json.dumps({"question_id": "fake-no-such", "response": "A"})]))
     with pytest.raises(BadInput, match="fake-no-such"):
-        evaluate(replace(run, out=tmp_path / "other"))
+        run_evaluation(replace(run, out=tmp_path / "other"))

@@ -13,8 +13,8 @@ from eval_harness.models.load import code_digest, folder_digest
 from eval_harness.records.request import Response
 from eval_harness.records.run import read_run
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.folder import AnswerJournal, make_run_folder
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.run_folder import AnswerJournal, make_run_folder
+from eval_harness.runs.runner import run_evaluation
 
 TEXT = st.text(max_size=40)
 
@@ -86,14 +86,14 @@ def test_a_run_is_not_continued_by_a_model_that_has_changed(phantoms, tmp_path, 
     data, file = phantoms / "mediconfusion", tmp_path / ("m.py" if ".py" in argument else "m")
     config = EvalConfig("mediconfusion", argument.format(tmp_path), data=str(data), out=tmp_path / "run")
     file.write_text(content("A", data))
-    before, _ = evaluate(config)
+    before, _ = run_evaluation(config)
     assert "already there" not in capsys.readouterr().err
-    again, _ = evaluate(config)
+    again, _ = run_evaluation(config)
     assert again.scores == before.scores and "28 of 28 answers were already there" in capsys.readouterr().err
     file.write_text(content("B", data))
     with pytest.raises(BadInput, match="code or weights have changed"):
-        evaluate(config)
-    other, _ = evaluate(replace(config, out=tmp_path / "other"))
+        run_evaluation(config)
+    other, _ = run_evaluation(replace(config, out=tmp_path / "other"))
     assert other.scores["share_B"].value == 100
 
 

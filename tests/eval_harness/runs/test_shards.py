@@ -8,8 +8,8 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.records.request import Response
-from eval_harness.runs.folder import read_answer_journal
-from eval_harness.runs.shards import Shard, case_numbers, folder_lock, put_together, set_aside
+from eval_harness.runs.run_folder import read_answer_journal
+from eval_harness.runs.shards import Shard, archive_journals, case_numbers, folder_lock, merge_journals
 from tests.sampling import few
 
 QUESTIONS = pd.DataFrame({"question_id": [f"q{i}" for i in range(12)], "case_id": [f"c{i // 2}" for i in range(12)]})
@@ -39,7 +39,7 @@ class Process:
     def end(self):
         self.journal.__exit__(None, None, None)
         with folder_lock(self.folder):
-            put_together(self.folder)
+            merge_journals(self.folder)
         self.stack.close()
 
     def kill(self, torn):
@@ -52,7 +52,7 @@ class Process:
 
 def held(folder):
     with folder_lock(folder):
-        keys = put_together(folder)
+        keys = merge_journals(folder)
     records = {record["question_id"]: record["response"] for record in read_answer_journal(folder / "answers.jsonl")}
     assert {(name, 0) for name in records} == keys
     return records
@@ -142,7 +142,7 @@ def test_what_a_run_started_over_had_is_kept_aside(tmp_path):
     first = Process(tmp_path, 0, 1)
     first.answer("old")
     first.end()
-    set_aside(tmp_path)
+    archive_journals(tmp_path)
     assert held(tmp_path) == {}
     (aside,) = tmp_path.glob(".before-*/answers.jsonl")
     assert "old" in aside.read_text()

@@ -10,7 +10,7 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from tests.environments import environment
 
 
@@ -35,11 +35,11 @@ def tracker(monkeypatch):
 
 
 def run(data, out, track="trackio:p"):
-    return evaluate(EvalConfig("mediconfusion", "baseline:always-A", data=str(data), out=out, track=track))[0]
+    return run_evaluation(EvalConfig("mediconfusion", "baseline:always-A", data=str(data), out=out, track=track))[0]
 
 
 def test_counts_and_scores_are_sent_and_nothing_else_changes(data, tracker, tmp_path, monkeypatch):
-    monkeypatch.setattr("eval_harness.runs.tracking.SECONDS", 0.0)
+    monkeypatch.setattr("eval_harness.runs.tracking.LOG_INTERVAL_S", 0.0)
     found = run(data, tmp_path / "tracked")
     (first, told), *logs, (last, _) = tracker.said
     assert (first, last) == ("init", "finish") and {name for name, _ in logs} == {"log"}

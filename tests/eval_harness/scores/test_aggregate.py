@@ -8,7 +8,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.aggregate import adversarial_pairs_of, aggregate, calibration_of
 from eval_harness.store.printed import pairs_summary
 
@@ -21,7 +21,7 @@ def workdir(tmp_path_factory):
 
 
 def run(workdir, name, model="baseline:chance", **asked):
-    evaluate(
+    run_evaluation(
         EvalConfig(benchmark="mediconfusion", model=model, data=str(workdir / "data"), out=workdir / name, **asked)
     )
     return workdir / name
@@ -40,7 +40,7 @@ def test_the_mean_over_prompts_and_samples_is_that_of_every_sample(workdir):
 
 def test_adversarial_pairs_of_a_run(tmp_path):
     build("probmed", out=tmp_path / "data")
-    evaluate(
+    run_evaluation(
         EvalConfig(benchmark="probmed", model="baseline:always-A", data=str(tmp_path / "data"), out=tmp_path / "yes")
     )
     found = adversarial_pairs_of(tmp_path / "yes")

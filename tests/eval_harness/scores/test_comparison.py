@@ -13,7 +13,7 @@ from eval_harness.derive.scoring import score, units
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import Benchmark, Method, Model, Result
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.comparison import Side, compare_results, load_side
 from eval_harness.store.printed import shown, unit_of
@@ -32,7 +32,7 @@ def workdir(tmp_path_factory):
         "other-prompt": {"model": "baseline:chance", "prompt": "mc-7"},
         "limited": {"model": "baseline:oracle", "limit": 4},
     }.items():
-        evaluate(
+        run_evaluation(
             EvalConfig(
                 **(
                     {"benchmark": "mediconfusion", "data": str(folder / "mediconfusion"), "out": folder / name}
@@ -40,7 +40,7 @@ def workdir(tmp_path_factory):
                 )
             )
         )
-    evaluate(EvalConfig("halt-medvqa", "baseline:chance", data=str(folder / "halt-medvqa"), out=folder / "halt"))
+    run_evaluation(EvalConfig("halt-medvqa", "baseline:chance", data=str(folder / "halt-medvqa"), out=folder / "halt"))
     return folder
 
 
@@ -116,7 +116,7 @@ def test_an_aggregate_is_not_tested_by_the_answers_of_the_run_beside_it(workdir)
 
 def test_letters_as_shown_are_not_tested_in_the_questions_own_order(workdir):
     config = EvalConfig("mediconfusion", "baseline:chance", data=str(workdir / "mediconfusion"), out=workdir / "turned")
-    evaluate(dataclasses.replace(config, permute=True))
+    run_evaluation(dataclasses.replace(config, permute=True))
     sides = (load_side(str(workdir / name), nothing) for name in ("turned", "oracle"))
     lines = compare_results(*sides, all_metrics=True).splitlines()
     told = {line.split()[0]: "interval" in line for line in lines if re.match(r"  \w+ +\d", line)}
@@ -164,9 +164,9 @@ def test_a_judge_reads_free_form_answers_and_is_asked_once(workdir, tmp_path):
             out=tmp_path / "run",
             settings=Settings(base_url=server.url, no_look=True),
         )
-        result, _ = evaluate(wish)
+        result, _ = run_evaluation(wish)
         asked = sum(server.asked.values())
-        again, _ = evaluate(wish)
+        again, _ = run_evaluation(wish)
         assert sum(server.asked.values()) == asked
     assert result.method.judge["decided"] == 28
     assert result.scores == again.scores

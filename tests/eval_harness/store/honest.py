@@ -17,10 +17,10 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.answer_table import COLUMNS
 from eval_harness.derive.files import read_readings
-from eval_harness.records.names import normal_name
+from eval_harness.records.names import normalize_name
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 
 FORMATS = tuple(BENCHMARKS)
 NAMES = (
@@ -145,7 +145,7 @@ def run(case: Case, data: Path, folder: Path) -> Path:
         config = replace(config, model=f"{folder}/plug_in_{case.number}.py:Scripted")
     elif case.back_end == "recorded":
         config = replace(config, model=f"recorded:{_recorded(case, data, folder / 'answers.jsonl')}")
-    evaluate(config)
+    run_evaluation(config)
     return folder / "run"
 
 
@@ -176,7 +176,9 @@ def differences(run: Path, landed: Path) -> list[str]:
     ]  # fmt: skip
     left = ours.benchmark.model_dump(exclude={"repo", "revision"})
     found += ["benchmark"] if left != theirs.benchmark.model_dump(exclude={"repo", "revision"}) else []
-    found += [] if ours.model.model_copy(update={"name": normal_name(ours.model.name)}) == theirs.model else ["model"]
+    found += (
+        [] if ours.model.model_copy(update={"name": normalize_name(ours.model.name)}) == theirs.model else ["model"]
+    )
     mine, there = (
         read_readings(folder, [n for n in COLUMNS if n not in ("question_id", "sample")]).to_dict("records")
         for folder in (run, landed)

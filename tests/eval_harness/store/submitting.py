@@ -12,7 +12,7 @@ from dataset_builders.build import build
 from dataset_builders.contents.data_files import entries_of, with_entries
 from dataset_builders.hub.repository import open_repository
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from tests.helpers import write_lines
 
 
@@ -60,5 +60,5 @@ def run_folder(data: Path, folder: Path, name: str = "Model A", seed: int = 0, l
     answers = write_lines(folder.with_suffix(".answers.jsonl"), responses(data, seed)[:limit])
     os.utime(answers, (1_700_000_000, 1_700_000_000))
     benchmark = open_repository(data).name
-    evaluate(EvalConfig(benchmark, f"recorded:{answers}", str(data), name=name, out=folder, limit=limit))
+    run_evaluation(EvalConfig(benchmark, f"recorded:{answers}", str(data), name=name, out=folder, limit=limit))
     return folder

@@ -5,7 +5,7 @@ from huggingface_hub import HfApi
 
 from eval_harness.interop.convert import submit
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.submit import prepare
 from eval_harness.store.verification import accept, verify
 from tests.eval_harness.store.honest import FORMATS, NAMES, Case, cases, differences, run
@@ -59,7 +59,9 @@ def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
 )
 def test_a_baseline_is_reproduced_and_one_with_a_changed_answer_is_not(data, tmp_path, name, samples, permute):
     dataset, folder = str(data["mediconfusion"]), tmp_path / "run"
-    evaluate(EvalConfig("mediconfusion", f"baseline:{name}", dataset, out=folder, samples=samples, permute=permute))
+    run_evaluation(
+        EvalConfig("mediconfusion", f"baseline:{name}", dataset, out=folder, samples=samples, permute=permute)
+    )
     assert prepare(folder).problems == []
     edit_answers(folder, lambda rows: rows[-1].update(response=rows[-1]["response"] + "!"))
     assert any("1 of" in line and "are not those of" in line for line in prepare(folder).problems)

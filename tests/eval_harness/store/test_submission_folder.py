@@ -12,8 +12,8 @@ from eval_harness.interop.convert import submit
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
-from eval_harness.runs.scoring import score_run
+from eval_harness.runs.run_scoring import score_run
+from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.submit import prepare
 from eval_harness.store.verification import verify
 from tests.eval_harness.reader.test_judge import Server
@@ -66,7 +66,7 @@ def judged(data, tmp_path):
         "mediconfusion", f"recorded:{answers}", str(data), method="ff", judge="openai:judge", name="Judged",
         out=tmp_path / "run", settings=Settings(base_url=server.url, no_look=True),
     )  # fmt: skip
-    evaluate(config)
+    run_evaluation(config)
     server.http.shutdown()
     server.http.server_close()
     assert server.asked

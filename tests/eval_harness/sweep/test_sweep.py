@@ -13,8 +13,8 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
 from eval_harness.models.load import keep_loaded
-from eval_harness.runs.config import config_of, option_types
-from eval_harness.runs.folder import read_answer_journal
+from eval_harness.runs.config import build_config, option_types
+from eval_harness.runs.run_folder import read_answer_journal
 from eval_harness.runs.shards import lock_is_free
 from eval_harness.sweep import local
 from eval_harness.sweep.forecast import before, forecast, hours
@@ -191,7 +191,7 @@ def test_a_sweep_takes_every_option_of_eval_in_the_form_of_the_command_line():
     assert option_types() == declared
     defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
     needed = {"benchmark": "mediconfusion", "model": "baseline:chance"}
-    assert config_of({**defaults, **needed}, []) == config_of(needed, [])
+    assert build_config({**defaults, **needed}, []) == build_config(needed, [])
 
 
 def test_options_are_those_of_eval_and_the_nearest_entry_wins(tmp_path):

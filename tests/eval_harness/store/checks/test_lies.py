@@ -27,9 +27,9 @@ from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.answer_table import answer_frame, answers_bytes, replies_bytes
 from eval_harness.derive.files import Sent
 from eval_harness.reader.judge import prompt_of
-from eval_harness.records.baselines import baseline
-from eval_harness.records.names import normal_name
-from eval_harness.records.permutations import rotation, shown
+from eval_harness.records.baseline_rules import make_baseline
+from eval_harness.records.names import normalize_name
+from eval_harness.records.permutations import rotate_options, rotation
 from eval_harness.records.result import DELIVERIES, Method, Model
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.store import checks, folder
@@ -104,7 +104,7 @@ class World:
     def said(run: RunRecord, question: Any, sample: int, choice: list[int], style: str) -> Row:
         count = len(question.options)
         turned = rotation(sample, count) if run.request.permute else 0
-        order = shown(list(question.options), turned)
+        order = rotate_options(list(question.options), turned)
         at = sorted((position - turned) % count for position in choice)
         words = ", ".join(order[each] if question.question_type == "yes_no" else "ABCDEFGH"[each] for each in at)
         row: Row = {
@@ -326,7 +326,7 @@ def a_baseline(world: World, rule: str, name: str, method: str = "mc", judge: di
     responder = "oracle" if rule == "oracle" else "guessing"
     run = changed(world.run(method=method, name=name), model={"kind": "baseline", "responder": responder})
     run = changed(run, request={"model": f"baseline:{rule}"}, method={"judge": judge})
-    answers = map(baseline(rule)[1], checks._requests(run, world.dataset.questions))
+    answers = map(make_baseline(rule)[1], checks._requests(run, world.dataset.questions))
     rows = [
         {"question_id": a.question_id, "sample": a.sample, "response": a.text, "delivery": DELIVERIES[a.status]}
         for a in answers
@@ -337,7 +337,7 @@ def a_baseline(world: World, rule: str, name: str, method: str = "mc", judge: di
 def dressed_baseline(world: World, draw: random.Random) -> Iterator[Attempt]:
     """A baseline's answers under the name of a model or of another baseline, read by a judge or by option scores, or told as a model's."""
     rule = draw.choice(["chance", "oracle", "always-A", "always-B"])
-    own = baseline(rule)[0]
+    own = make_baseline(rule)[0]
     what = draw.choice(["a model's name", "another's name", "judge", "scores", "model"])
     if what == "a model's name":
         yield a_baseline(world, rule, draw.choice([each for each, kind in PUBLISHED.items() if kind != "baseline"]))
@@ -445,7 +445,7 @@ def honest(world: World, draw: random.Random) -> Iterator[Attempt]:
     samples, permute = (1, False) if method == "gd" else (draw.choice([1, 1, 2, 3, 5, 20]), draw.random() < 0.5)
     name = draw.choice(
         [
-            *(normal_name(each) for each in NAMES),
+            *(normalize_name(each) for each in NAMES),
             "Ann's other model",
             "gpt-4o",
             "Llama 4",
@@ -569,7 +569,7 @@ def test_a_baseline_of_ours_and_a_models_own_arm_are_not_flagged(worlds):
     """A perfect oracle is the oracle; a model that does not look at its images answers the same without them."""
     for world in worlds.values():
         for rule in ("chance", "oracle", "always-B"):
-            assert world.caught(a_baseline(world, rule, baseline(rule)[0])) == []
+            assert world.caught(a_baseline(world, rule, make_baseline(rule)[0])) == []
         arm = changed(world.victim.run, request={"image": "blank"}, method={"image": "blank"})
         assert world.caught(replace(world.victim, run=arm)) == []
         assert world.caught(replace(world.victim, run=arm, account="eve"))

@@ -10,7 +10,7 @@ from eval_harness.derive.files import DERIVED
 from eval_harness.interop.convert import submit
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.scan import scan_store
 from eval_harness.store.submit import prepare
 from eval_harness.store.verification import verify
@@ -26,7 +26,7 @@ REPO = {"repo_id": STORE, "repo_type": "dataset"}
 @pytest.fixture
 def run(data, tmp_path):
     """Of something that really answers here."""
-    evaluate(EvalConfig("mediconfusion", "baseline:always-A", str(data), out=tmp_path / "run"))
+    run_evaluation(EvalConfig("mediconfusion", "baseline:always-A", str(data), out=tmp_path / "run"))
     return tmp_path / "run"
 
 

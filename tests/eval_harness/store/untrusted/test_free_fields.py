@@ -21,19 +21,19 @@ from eval_harness.answer_files.untrusted import parquet_rows
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA
 from eval_harness.derive.files import Sent
 from eval_harness.interop.convert import submit
-from eval_harness.records.limits import FREE_BYTES, MOST_ANSWERS, limits_for
-from eval_harness.records.names import wrong_text
+from eval_harness.records.limits import MAX_ANSWERS, MAX_FIELD_BYTES, limits_for
+from eval_harness.records.names import text_problem
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord
-from eval_harness.records.run_checks import wrong_run
+from eval_harness.records.run_checks import run_problems
 from eval_harness.runs.config import EvalConfig
-from eval_harness.runs.runner import evaluate
+from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.comparison import Side, compare_results
 from eval_harness.store.datasets import named_dataset
 from eval_harness.store.examine import examined
 from eval_harness.store.submit import prepare
 from eval_harness.store.table import harmless_table, tidy
-from medprobe.score_table import FORMS
+from medprobe.score_table import FORMATTERS
 from tests.eval_harness.store.honest import differences
 from tests.eval_harness.store.submitting import run_folder
 
@@ -91,13 +91,13 @@ LIES = [
     ("created_at", st.datetimes(NOW.replace(tzinfo=None) + timedelta(days=3)).map(datetime.isoformat)),
     ("method.name", st.sampled_from(["best", "MC", "", "mc ", "=mc"])),
     ("method.extraction", st.text(max_size=5).filter(lambda text: text not in ("ours", "official"))),
-    ("method.shots", st.one_of(st.integers(max_value=-1), st.integers(min_value=MOST_ANSWERS + 1))),
+    ("method.shots", st.one_of(st.integers(max_value=-1), st.integers(min_value=MAX_ANSWERS + 1))),
     ("model.parameters", st.one_of(st.integers(max_value=-1), st.integers(min_value=1 << 53))),
     ("benchmark.selection", st.sampled_from(["", " ", "\n"])),
     ("benchmark.name", st.sampled_from(["../x", "", "a/b", "x" * 200])),
     ("request.samples", st.integers(2, 99)),
     ("request.method", st.sampled_from(["gd", "ff"])),
-    ("environment.x", st.integers(0, 99).map(lambda more: "x" * (FREE_BYTES + more))),
+    ("environment.x", st.integers(0, 99).map(lambda more: "x" * (MAX_FIELD_BYTES + more))),
     ("environment.x", st.integers(min_value=(1 << 64) + 1).map(lambda number: {"y": [number]})),
     ("deviations", st.integers(1, 9).map(lambda k: ["nothing" * 900] * (45 * k))),
 ]
@@ -135,7 +135,7 @@ def test_no_free_field_makes_another_row_on_any_way_to_print_it(honest, said, ki
     scores = {"set_accuracy": honest.result.scores["set_accuracy"]}
     plain = honest.result.model_copy(update={"breakdown": {}, "scores": scores})
     usual = tidy([plain])
-    lines = {form: table(usual[usual["headline"]]).count("\n") for form, table in FORMS.items()}
+    lines = {form: table(usual[usual["headline"]]).count("\n") for form, table in FORMATTERS.items()}
     for path in FREE:
         run = with_text(said, path, EVIL[kind])
         if (not all(sign.isprintable() for sign in EVIL[kind]) and path != "environment.x") or kind == "at length":
@@ -143,13 +143,13 @@ def test_no_free_field_makes_another_row_on_any_way_to_print_it(honest, said, ki
                 "a line break",
                 "a tab",
             )
-            assert is_data or list(wrong_run(RunRecord.model_validate(run))), path
+            assert is_data or list(run_problems(RunRecord.model_validate(run))), path
         if path.startswith(("request", "run_id")):
             continue  # no part of a result
         result = Result.model_validate(with_text(json.loads(plain.to_json()), path, EVIL[kind]))
         rows = tidy([result])
         rows = rows[rows["headline"]]
-        for form, table in FORMS.items():
+        for form, table in FORMATTERS.items():
             printed = table(rows)
             assert printed.count("\n") == lines[form] and shows_nothing_else(printed), (path, form)
             assert form != "md" or not re.search(r"(?<!\\)[\[<`]|://|www\.x|(?<! )(?<!\\)\|(?! )", printed), (
@@ -192,7 +192,7 @@ def test_what_a_part_is_follows_from_what_was_asked(data, verdict, said, tmp_pat
 @settings(max_examples=5, deadline=None)
 @given(data_=st.data())
 def test_what_eval_never_writes_is_refused(said, path, values, data_):
-    assert list(wrong_run(RunRecord.model_validate(changed(said, path, data_.draw(values)))))
+    assert list(run_problems(RunRecord.model_validate(changed(said, path, data_.draw(values)))))
 
 
 def test_more_text_or_more_rows_than_are_due_are_refused_before_they_are_read(rows, verdict):
@@ -277,7 +277,7 @@ def test_eval_says_at_its_start_what_no_store_takes(data, tmp_path, described):
     path = tmp_path / "plug_in_large.py"
     path.write_text(PLUG_IN.replace("DESCRIBED", described))
     with pytest.raises(BadInput, match=r"a store takes at most|beyond 2\^64|nothing that JSON can hold"):
-        evaluate(EvalConfig("mediconfusion", f"{path}:Careless", str(data), out=tmp_path / "run"))
+        run_evaluation(EvalConfig("mediconfusion", f"{path}:Careless", str(data), out=tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
@@ -287,7 +287,7 @@ def test_what_a_careless_plug_in_answers_lands(data, tmp_path, method):
     path = tmp_path / "plug_in_careless.py"
     described = '{1: pathlib.Path("/x"), "n": np.float32(2), "s": "\\ud800"}'
     path.write_text(PLUG_IN.replace("DESCRIBED", described))
-    evaluate(EvalConfig("mediconfusion", f"{path}:Careless", str(data), method=method, out=tmp_path / "run"))
+    run_evaluation(EvalConfig("mediconfusion", f"{path}:Careless", str(data), method=method, out=tmp_path / "run"))
     done = submit(tmp_path / "run", tmp_path / "store", data=str(data))
     assert done.new and differences(tmp_path / "run", Path(done.location)) == []
 
@@ -305,8 +305,8 @@ def test_a_command_that_is_shown_runs_nothing_else_when_it_is_copied(said, tmp_p
     words = ["medprobe", *pieces]
     command = shlex.join(words) if quoted else between.join(["medprobe ", *pieces])
     document = said | {"command": command}
-    accepted = not any("command" in line for line in wrong_run(RunRecord.model_validate(document)))
-    assert accepted or not quoted or wrong_text(command, is_data=True)
+    accepted = not any("command" in line for line in run_problems(RunRecord.model_validate(document)))
+    assert accepted or not quoted or text_problem(command, is_data=True)
     if accepted and "\0" not in command:
         folder = tmp_path_factory.mktemp("shell")
         script = f"medprobe() {{ :; }}\n{command}\n".encode("utf-8", "replace")

@@ -11,7 +11,7 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.errors import BadInput, Unavailable
-from eval_harness.records.limits import MOST_ANSWERS, Limits, limits_for
+from eval_harness.records.limits import MAX_ANSWERS, Limits, limits_for
 from eval_harness.records.result import Benchmark
 from eval_harness.store import datasets, sandbox
 from eval_harness.store.datasets import dataset_for
@@ -107,7 +107,7 @@ def test_of_one_client_one_is_read_at_a_time(tmp_path):
 
 
 def test_the_largest_honest_runs_fit_and_absurd_ones_are_told():
-    assert limits_for(57_132, 7).rows <= MOST_ANSWERS and limits_for(352, 1_000)
+    assert limits_for(57_132, 7).rows <= MAX_ANSWERS and limits_for(352, 1_000)
     for questions, samples in ((352, 4_000_000), (57_132, 100), (1, 0), (1, 10_001), (352, -1), (352, 2**62)):
         with pytest.raises(BadInput, match="a store takes"):
             limits_for(questions, samples)

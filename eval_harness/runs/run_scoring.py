@@ -33,16 +33,16 @@ from eval_harness.reader.judge import Query, judge_named
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord, read_run
-from eval_harness.runs.folder import read_answer_journal, read_questions, write_run
 from eval_harness.runs.reply_cache import ReplyCache
+from eval_harness.runs.run_folder import read_answer_journal, read_run_questions, write_run
 
-WORKERS = 8
-REPLY_TOKENS = 1024
+JUDGE_WORKERS = 8
+JUDGE_REPLY_TOKENS = 1024
 """Output tokens allowed to the judge's reply; one that reasons gets more."""
 
 
 @dataclass(frozen=True)
-class Answered:
+class RunContents:
     """A run folder's run, questions and answers, with the replies of its judge where it has one."""
 
     run: RunRecord
@@ -55,16 +55,16 @@ class Answered:
         return derive(self.run, self.answers, self.questions, self.replies)
 
 
-def answered(
+def load_run_contents(
     folder: Path, extraction: str | None = None, judged: bool = True, judge: dict[str, Any] | None = None
-) -> Answered:
+) -> RunContents:
     """Contents of a run folder. `extraction`: overrides the run's way of reading; not `judged`: without the run's judge; `judge`: with
     this one instead.
 
     The judge is asked what its cache in the folder does not hold. Raises BadInput if the folder is no run folder, its journal is
     damaged, or not everything was asked.
     """
-    run, questions = read_run(folder), read_questions(folder)
+    run, questions = read_run(folder), read_run_questions(folder)
     run = with_judge(run, judge) if judge else run if judged else without_judge(run)
     records = read_answer_journal(folder / "answers.jsonl")
     check_asked(folder, run, questions, records)
@@ -72,14 +72,14 @@ def answered(
     method = run.method.model_copy(update={"extraction": extraction} if extraction else {})
     run = run.model_copy(update={"environment": run.environment | usage, "method": method})
     answers = answer_frame(map(answer_of, records))
-    return Answered(run, questions, answers, _replies(run, answers, questions, folder))
+    return RunContents(run, questions, answers, _replies(run, answers, questions, folder))
 
 
 def score_run(
     folder: Path, extraction: str | None = None, judged: bool = True, judge: dict[str, Any] | None = None
 ) -> Result:
     """Score the answers of a run folder and write its files; `run.json` names a `judge` from then on. Raises BadInput as `answered`."""
-    found = answered(folder, extraction, judged, judge)
+    found = load_run_contents(folder, extraction, judged, judge)
     derived = found.derived()
     replace_file(folder / ANSWERS, answers_bytes(found.answers))
     if found.replies is not None:
@@ -121,7 +121,7 @@ class Judge:
 
     def __init__(self, model: str, cache: Path, base_url: str | None = None) -> None:
         self.model = model.removeprefix("openai:")
-        self._settings = Settings(base_url=server_address(self.model, base_url), in_flight=WORKERS)
+        self._settings = Settings(base_url=server_address(self.model, base_url), in_flight=JUDGE_WORKERS)
         self._cache = ReplyCache(cache, {"model": self.model, "server": self._settings.base_url}, [], keeps_draws=True)
 
     def replies(self, queries: Sequence[Query]) -> list[str | None]:
@@ -152,5 +152,5 @@ def _request(query: Query) -> Request:
         "single",
         system=query.system,
         temperature=query.temperature,
-        max_tokens=REPLY_TOKENS,
+        max_tokens=JUDGE_REPLY_TOKENS,
     )

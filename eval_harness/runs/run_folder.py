@@ -23,7 +23,7 @@ from eval_harness.records.request import Response
 from eval_harness.records.result import UNDELIVERED
 from eval_harness.records.run import RunRecord
 
-Key = tuple[str, int]
+AnswerId = tuple[str, int]
 
 
 def write_run(folder: Path, run: RunRecord, questions: pd.DataFrame | None) -> None:
@@ -36,7 +36,7 @@ def write_run(folder: Path, run: RunRecord, questions: pd.DataFrame | None) -> N
     replace_file(folder / "run.json", run.to_json().encode())
 
 
-def read_questions(folder: Path) -> pd.DataFrame:
+def read_run_questions(folder: Path) -> pd.DataFrame:
     """The questions of a run, as asked (columns of the config `questions_text`; lists as Python lists).
 
     Raises BadInput if the file is missing or unreadable.
@@ -55,10 +55,10 @@ _EXPECTED = (
 
 def read_answer_journal(path: Path) -> list[dict[str, Any]]:
     """The lines of a run's journal. Raises BadInput for one that is no answer; a torn last line is left out."""
-    return read_journal(path, key_of, _EXPECTED)
+    return read_journal(path, answer_id, _EXPECTED)
 
 
-def record_of(response: Response) -> dict[str, Any]:
+def response_to_record(response: Response) -> dict[str, Any]:
     """The journal line of a response."""
     record: dict[str, Any] = {
         "question_id": response.question_id,
@@ -76,13 +76,13 @@ def record_of(response: Response) -> dict[str, Any]:
     return record
 
 
-def key_of(record: dict[str, Any]) -> Key:
+def answer_id(record: dict[str, Any]) -> AnswerId:
     """(question id, sample) of a journal line; KeyError, TypeError or AttributeError where it is not one."""
     record["response"], record["status"]
     return str(record["question_id"]), int(record["sample"])
 
 
-def lock_of(journal: Path) -> Path:
+def journal_lock_path(journal: Path) -> Path:
     """The file whose lock the writer of a journal holds."""
     return journal.with_name(f".{journal.name}.lock")
 
@@ -96,7 +96,7 @@ class AnswerJournal:
         Raises BadInput if another process holds the journal, or it is damaged.
         """
         self.path = path
-        self._lock = FileLock(lock_of(path))
+        self._lock = FileLock(journal_lock_path(path))
         try:
             self._lock.acquire(blocking=False)
         except Timeout:
@@ -104,14 +104,14 @@ class AnswerJournal:
                 f"{path.parent}: another process is writing this run. Wait for it, or give another --out."
             ) from None
         try:
-            self._journal = Journal(path, key_of, _EXPECTED)
+            self._journal = Journal(path, answer_id, _EXPECTED)
         except BaseException:
             self._lock.release()
             raise
         records = (*known, *self._journal.entries)
-        self.statuses: dict[Key, str] = {key_of(record): str(record["status"]) for record in records}
+        self.statuses: dict[AnswerId, str] = {answer_id(record): str(record["status"]) for record in records}
 
-    def is_answered(self, key: Key) -> bool:
+    def is_answered(self, key: AnswerId) -> bool:
         """True if this question needs no more asking; one that was not delivered does."""
         return self.statuses.get(key, "missing") not in UNDELIVERED
 
@@ -120,7 +120,7 @@ class AnswerJournal:
         key = (response.question_id, response.sample)
         if response.status in UNDELIVERED and self.statuses.get(key) == response.status:
             return
-        self._journal.append(record_of(response))
+        self._journal.append(response_to_record(response))
         self.statuses[key] = response.status
 
     def sync(self) -> None:
@@ -154,7 +154,7 @@ def make_run_folder(folder: Path) -> None:
 
 
 @contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
+def report_disk_errors(folder: Path) -> Iterator[None]:
     """A full disk or a read-only folder ends in one clear line; the journal keeps every whole line it has."""
     try:
         yield

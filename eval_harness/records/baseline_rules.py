@@ -16,7 +16,7 @@ from eval_harness.records.request import Request, Response
 Chooser = Callable[[Request], tuple[int, ...]]
 
 
-def baseline(name: str) -> tuple[str, Callable[[Request], Response]]:
+def make_baseline(name: str) -> tuple[str, Callable[[Request], Response]]:
     """The display name and the rule of `chance`, `oracle`, or `always-<letter>` (the last option where a question has fewer).
 
     Raises BadInput for any other name.
