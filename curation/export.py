@@ -20,7 +20,7 @@ from typing import Any
 
 import pandas as pd
 
-from curation.images.set_images import withdrawn_images, write_set
+from curation.images.set_images import withdrawn_images, write_custom_set
 from curation.review.review_log import LOG, Pair, ReviewLog, agreement
 from curation.writing.question_writing import FUNNEL
 from dataset_builders.contents.pseudonyms import pseudonyms_of
@@ -83,7 +83,7 @@ def export(
         (work / LOG).write_bytes(b"".join(map(line_of, changes)))
         return {"pairs": len(dataset), "reviewers": reviewers, "agreement": asdict(agreement(log.scores()))}
 
-    write_set(out, "mediconfusion", images, used, known, write, name, not unreviewed, text_search)
+    write_custom_set(out, "mediconfusion", images, used, known, write, name, not unreviewed, text_search)
     return funnel
 
 

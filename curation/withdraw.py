@@ -20,8 +20,8 @@ from typing import Any
 from curation.custom_sets.hallucination import CONTROLS, controls_note
 from curation.custom_sets.probing import WITHOUT_IMAGE, known_by_text
 from curation.export import statistics_of
-from curation.gmai.items import JOURNAL, patient_id
-from curation.images.file_names import REPORT, TABLE, groups_of, list_beside
+from curation.gmai.items import UNIT_JOURNAL, keyed_patient_id
+from curation.images.file_names import DEIDENTIFICATION_REPORT, DEIDENTIFIED_TABLE, load_patient_groups, name_list_path
 from curation.review.review_log import LOG
 from dataset_builders.benchmarks.halt_medvqa.reader import FILES
 from dataset_builders.build import replacing
@@ -52,7 +52,7 @@ def ids_of_group(folder: Path, group: str) -> set[str]:
     Raises BadInput where no key lies beside the folder.
     """
     private, beside = folder / "private", folder
-    is_gmai = (private / JOURNAL).is_file()
+    is_gmai = (private / UNIT_JOURNAL).is_file()
     if is_gmai:
         beside = folder / "dataset"
     if not key_file(beside).is_file():
@@ -60,9 +60,9 @@ def ids_of_group(folder: Path, group: str) -> set[str]:
     pseudonyms = pseudonyms_of(beside)
     if not is_gmai:
         return {pseudonyms.group(group)}
-    entries = read_journal(private / JOURNAL)
+    entries = read_journal(private / UNIT_JOURNAL)
     held = {item["patient"] for entry in entries for item in entry["items"]}
-    return {patient_id(entry["registry"], group, pseudonyms) for entry in entries} & held
+    return {keyed_patient_id(entry["registry"], group, pseudonyms) for entry in entries} & held
 
 
 def withdraw_from_runs(root: Path, ids: Set[str]) -> int:
@@ -104,7 +104,7 @@ def withdraw_from_store(store: Path, ids: Set[str]) -> list[str]:
 
 def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
     """Take a group out of what `deidentify` wrote: images, rows of the table, lines of the list of names."""
-    groups = groups_of(folder / "images")
+    groups = load_patient_groups(folder / "images")
     ids = {group, *ids_of_group(folder, group)}
     gone = {name for name, its_group in groups.items() if its_group in ids}
     if not gone:
@@ -113,7 +113,7 @@ def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
     counts = Counter(images=len(gone))
     for name in gone:
         (folder / "images" / name).unlink(missing_ok=True)
-    for path in (folder / TABLE, list_beside(folder)):
+    for path in (folder / DEIDENTIFIED_TABLE, name_list_path(folder)):
         if path.is_file():
             rows = list(csv.reader(io.StringIO(path.read_text("utf-8", "surrogateescape"), newline="")))
             kept = [row for row in rows if not gone & set(row)]
@@ -130,7 +130,7 @@ def withdraw(folder: Path, group: str) -> dict[str, int]:
     Returns what was taken out, counted. Raises BadInput for a folder that `curate` did not write, a group that it does not have, and where
     nothing would be left.
     """
-    if (folder / REPORT).is_file():
+    if (folder / DEIDENTIFICATION_REPORT).is_file():
         return _withdraw_images(folder, group)
     manifest = _read(folder / "manifest.json")
     images = _read(folder / "image_dict.json")

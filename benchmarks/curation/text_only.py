@@ -26,7 +26,7 @@ from curation.custom_sets.custom_questions import CustomQuestion, Fake
 from curation.custom_sets.hallucination import NONE, UNKNOWN, SwapImages, fake, none_of_the_above, swapped
 from curation.custom_sets.probe_table import Finding, Probed, position_of, shares
 from curation.custom_sets.probing import probe, text_only
-from curation.images.image_table import read_table
+from curation.images.image_table import read_image_table
 from dataset_builders.label_reading import read_label
 from dataset_builders.terms import place_of
 
@@ -88,7 +88,7 @@ def nih(folder: Path) -> Iterator[Probed]:
 def roco(folder: Path) -> Iterator[Probed]:
     """ROCO: captions of the validation and test parts that name one organ and one modality, and the findings they name."""
     for part in ("validation", "test"):
-        for row in read_table(folder / "roco" / part / "radiology" / "captions.txt").to_dict("records"):
+        for row in read_image_table(folder / "roco" / part / "radiology" / "captions.txt").to_dict("records"):
             text = str(row["caption"]).casefold()
             organs, kinds = (
                 [name for name, words in terms.items() if re.search(words, text)] for terms in (ORGANS, MODALITIES)

@@ -43,14 +43,14 @@ def probe(
     from curation.custom_sets.probing import ABSENT_NOTE, ASPECT_OF, known_by_text
     from curation.custom_sets.probing import probe as ask_about
     from curation.images.image_index import list_images
-    from curation.images.image_table import known_of
-    from curation.images.set_images import withdrawn_images, write_set
+    from curation.images.image_table import align_to_images
+    from curation.images.set_images import withdrawn_images, write_custom_set
     from dataset_builders.errors import BadInput
     from dataset_builders.files import write_json
 
     read = read_probed(table, image_column, findings_column, organ, modality)
     names = list_images(images)
-    known = known_of(names, table, image=image_column)
+    known = align_to_images(names, table, image=image_column)
     probed = with_files(read.images, names, table)
     gone = withdrawn_images(names, images, known, out)
     probed = [image for image in probed if image.image not in gone]
@@ -84,7 +84,7 @@ def probe(
         }  # fmt: skip
 
     used = {row["image"] for row in rows}
-    write_set(out, "probmed", images, used, known, write_files, text_search=not no_text_search)
+    write_custom_set(out, "probmed", images, used, known, write_files, text_search=not no_text_search)
     typer.echo(f"{len(rows)} questions on {len(probed)} images")
     for what, count in left_out.items():
         topic = ASPECT_OF[what.removeprefix("without_")]
@@ -133,9 +133,9 @@ def hallucinate(
     from curation.custom_sets import hallucination
     from curation.custom_sets.custom_questions import groups_of_images, read_fakes, read_questions
     from curation.custom_sets.hallucination import SwapImages
-    from curation.images.image_index import hashes_of, list_images
-    from curation.images.image_table import known_of
-    from curation.images.set_images import withdrawn_images, write_set
+    from curation.images.image_index import list_images, perceptual_hashes
+    from curation.images.image_table import align_to_images
+    from curation.images.set_images import withdrawn_images, write_custom_set
     from curation.report.blind_baseline import text_alone
     from curation.writing.asking import Asking
     from dataset_builders.benchmarks.halt_medvqa.reader import FILES
@@ -153,7 +153,7 @@ def hallucinate(
     if table is None:
         known = groups_of_images(own, questions)
     else:
-        known = known_of(list_images(images), table)
+        known = align_to_images(list_images(images), table)
     groups = dict(zip(known["image"], known["group"], strict=True))
     gone = withdrawn_images(known["image"], images, known, out)
     own = [question for question in own if question.image not in gone]
@@ -174,7 +174,7 @@ def hallucinate(
         invented = hallucination.write_fakes(
             len(own) if fakes is None else fakes, open_writer(str(model), base_url), journal, asking, modality
         )
-    about = SwapImages(groups, hashes_of(images, {question.image for question in own}))
+    about = SwapImages(groups, perceptual_hashes(images, {question.image for question in own}))
     swaps, left_out = hallucination.swapped(own, about, seed)
     none, without_none = hallucination.none_of_the_above(own, seed)
     entries: dict[str, Any] = {
@@ -200,7 +200,7 @@ def hallucinate(
         }  # fmt: skip
 
     used = {question.image for question in own}
-    write_set(out, "halt-medvqa", images, used, known, write_files, text_search=not no_text_search)
+    write_custom_set(out, "halt-medvqa", images, used, known, write_files, text_search=not no_text_search)
     for scenario, made in entries.items():
         typer.echo(f"{scenario}: {len(made)} questions, controls included")
     for scenario, reasons in (("none", without_none), ("swap", left_out)):

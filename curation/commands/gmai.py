@@ -24,12 +24,12 @@ def gmai(
     skip_contradictions: options.SkipContradictions = False,
 ) -> None:
     """Build one benchmark from class folders, tables, COCO, VOC, YOLO, masks, NIfTI and DICOM: read, label, ask, select, write."""
-    from curation.gmai.pipeline import PRIVATE, run
+    from curation.gmai.pipeline import PRIVATE_FOLDER, run_pipeline
     from curation.writing.asking import Asking
 
     writer = open_writer(model, base_url) if model is not None else None
     asking = Asking(send=send_to_provider)
-    made = run(sources, out, writer, asking, not no_text_search, accept_text_alone, skip_contradictions)
+    made = run_pipeline(sources, out, writer, asking, not no_text_search, accept_text_alone, skip_contradictions)
     funnel = made.funnel
     for name, counts in funnel["read"].items():
         typer.echo(", ".join([f"{name}: {counts['targets']} targets", *(
@@ -45,11 +45,11 @@ def gmai(
             typer.echo(f"{count:7} {what}")
     typer.echo(f"wrote {out / 'dataset'} and {out / 'tsv'}; tables and funnel: {out / 'report'}")
     typer.echo(
-        f"look at {out / PRIVATE / 'sheets'}: nine pictures of each dataset, marked and labelled as they were read"
+        f"look at {out / PRIVATE_FOLDER / 'sheets'}: nine pictures of each dataset, marked and labelled as they were read"
     )
     typer.echo(
-        f"keep to yourself: {out / PRIVATE} (pictures), {out / 'dataset.key'} and {out / 'dataset.names.csv'} (which files were skipped), "
-        f"{out / 'dataset-answers'} (the test's answers)"
+        f"keep to yourself: {out / PRIVATE_FOLDER} (pictures), {out / 'dataset.key'} and "
+        f"{out / 'dataset.names.csv'} (which files were skipped), {out / 'dataset-answers'} (the test's answers)"
     )
 
 
@@ -61,12 +61,12 @@ def gmai_tag(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7862,
 ) -> None:
     """Serve a page on which three taggers give each label its task and department; the next `gmai` takes the majority."""
-    from curation.gmai.pipeline import PRIVATE
+    from curation.gmai.pipeline import PRIVATE_FOLDER
     from curation.gmai.validation import build_tagging
     from curation.review.serving import serve_page
 
     names = list(dict.fromkeys(name.strip() for name in taggers.split(",") if name.strip()))
-    serve_page(lambda _: build_tagging(out, names), out / PRIVATE, "tag", f"tagging {out}", port)
+    serve_page(lambda _: build_tagging(out, names), out / PRIVATE_FOLDER, "tag", f"tagging {out}", port)
 
 
 def gmai_validate(
@@ -74,8 +74,8 @@ def gmai_validate(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7863,
 ) -> None:
     """Serve a page on which reviewers report what is wrong with a question; the next `gmai` leaves it out."""
-    from curation.gmai.pipeline import PRIVATE
+    from curation.gmai.pipeline import PRIVATE_FOLDER
     from curation.gmai.validation import build_validation
     from curation.review.serving import serve_page
 
-    serve_page(lambda _: build_validation(out), out / PRIVATE, "validate", f"validating {out}", port)
+    serve_page(lambda _: build_validation(out), out / PRIVATE_FOLDER, "validate", f"validating {out}", port)

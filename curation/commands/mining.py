@@ -36,15 +36,15 @@ def embed(
     """Embed the images of a folder or an address. Repeat the command to resume; images that are already embedded are skipped."""
     import pandas as pd
 
-    from curation.images.file_names import file_names, list_beside
-    from curation.images.image_index import UNREADABLE, images_at, list_images
+    from curation.images.file_names import load_file_names, name_list_path
+    from curation.images.image_index import UNREADABLE_FILE, list_images, open_image_source
     from curation.mining.embedding import embed as embed_images
-    from curation.mining.encoders import encoder_spec, load_encoder
+    from curation.mining.encoders import load_encoder, parse_encoder
     from curation.mining.pair_search import pick_device
 
-    spec = encoder_spec(encoder, pooling, revision, name)
+    spec = parse_encoder(encoder, pooling, revision, name)
     if "://" not in images:
-        list_images(images_at(images))  # raises where there are none, before an encoder is downloaded
+        list_images(open_image_source(images))  # raises where there are none, before an encoder is downloaded
     encode = None
     if ray is not None:
         from curation.mining.on_ray import encode_on_ray
@@ -55,15 +55,15 @@ def embed(
     loaded = load_encoder(spec, pick_device(device))
     path = embed_images(images, out, loaded, batch_size, encode)
     typer.echo(f"wrote {path}")
-    lost = pd.read_csv(out / UNREADABLE, dtype=str, keep_default_na=False)
+    lost = pd.read_csv(out / UNREADABLE_FILE, dtype=str, keep_default_na=False)
     if len(lost):
         # By name on a screen; in logs by id, since a file's name may be its patient's.
-        names = file_names(out) if sys.stdout.isatty() else {}
+        names = load_file_names(out) if sys.stdout.isatty() else {}
         typer.echo(f"{len(lost)} images could not be read and are left out:")
         for row in lost.to_dict("records"):
             typer.echo(f"  {names.get(row['image'], row['image'])}: {row['reason']}")
-    if list_beside(out).is_file():
-        typer.echo(f"{list_beside(out)} says which file is which id; it and {out}.key stay private", err=True)
+    if name_list_path(out).is_file():
+        typer.echo(f"{name_list_path(out)} says which file is which id; it and {out}.key stay private", err=True)
 
 
 def pairs(
@@ -112,33 +112,42 @@ def pairs(
     """Find every pair of images that one encoder confuses and another distinguishes; the search is exact."""
     import pandas as pd
 
-    from curation.images.file_names import file_names, share_list
-    from curation.images.image_index import INDEX
-    from curation.images.image_table import known_of
+    from curation.images.file_names import load_file_names, share_name_list
+    from curation.images.image_index import INDEX_FILE
+    from curation.images.image_table import align_to_images
     from curation.mining.embedding import open_embeddings
-    from curation.mining.pair_mining import Choice, Runner, images_of, mine, run_here, why_none
-    from curation.mining.pair_search import MODES, PairSearch, Thresholds
+    from curation.mining.pair_mining import (
+        BlockRunner,
+        PairFilter,
+        image_attributes,
+        mine_pairs,
+        search_in_process,
+        suggest_thresholds,
+    )
+    from curation.mining.pair_search import SEARCH_MODES, PairSearch, Thresholds
     from dataset_builders.errors import BadInput
 
     given = {
         "med_at_least": med_at_least, "med_at_most": med_at_most, "gen_at_least": gen_at_least, "gen_at_most": gen_at_most,
     }  # fmt: skip
-    thresholds = Thresholds(**(vars(MODES[mode]) | {name: value for name, value in given.items() if value is not None}))
+    thresholds = Thresholds(
+        **(vars(SEARCH_MODES[mode]) | {name: value for name, value in given.items() if value is not None})
+    )
     if sample is None and mode != "confusing" and not all_pairs:
         sample = 10_000
     vectors, others = (open_embeddings(embeddings, name) for name in (med, gen))
-    index = pd.read_parquet(embeddings / INDEX)
+    index = pd.read_parquet(embeddings / INDEX_FILE)
     known = None
     if table is not None:
-        files = file_names(embeddings)
+        files = load_file_names(embeddings)
         names = [files.get(image, image) for image in index["image"]]
-        known = known_of(names, table)
+        known = align_to_images(names, table)
         if (known["group"] == "").all():
             typer.echo("the table names no group: pairs of one patient, figure or article are not set aside", err=True)
-    images = images_of(index, known, min_caption)
-    run: Runner = run_here
+    images = image_attributes(index, known, min_caption)
+    run: BlockRunner = search_in_process
     if ray is not None:
-        from curation.mining.on_ray import run_on_ray
+        from curation.mining.on_ray import search_on_ray
         from dataset_builders.ray_cluster import Cluster
 
         if sample is not None:
@@ -146,10 +155,10 @@ def pairs(
                 "--ray: a sample is drawn in one process. Leave out --ray, or add --all in the modes easy and reversed."
             )
         arrays = [Path(str(each.filename)).absolute() for each in (vectors, others)]
-        run = run_on_ray(arrays, device, Cluster(ray, workers, gpus_per_worker))
+        run = search_on_ray(arrays, device, Cluster(ray, workers, gpus_per_worker))
     search = PairSearch(vectors, others, thresholds, "cpu" if ray else device)
-    report = mine(search, images, out, Choice(near_duplicate, top, cap_per_image), sample, seed, run=run)
-    share_list(embeddings, out)
+    report = mine_pairs(search, images, out, PairFilter(near_duplicate, top, cap_per_image), sample, seed, run=run)
+    share_name_list(embeddings, out)
     counts = report["counts"]
     typer.echo(
         f"found {counts['found']} pairs; set aside {counts['near_duplicate']} near-duplicates, "
@@ -162,7 +171,7 @@ def pairs(
             f"they share images or groups, so they are worth {worth:.1f} independent pairs; with --cap-per-image 1 they share none"
         )
     if not counts["found"]:
-        for line in why_none(search):
+        for line in suggest_thresholds(search):
             typer.echo(line)
 
 
@@ -175,10 +184,10 @@ def histograms(
     """Plot how similar the pairs are according to each encoder (appendix F, figure 8)."""
     import numpy as np
 
-    from curation.mining.pair_mining import similarities
+    from curation.mining.pair_mining import pair_similarities
     from curation.report.quality_page import write_histograms
 
-    found = similarities(pairs, embeddings, encoder)
+    found = pair_similarities(pairs, embeddings, encoder)
     write_histograms(found, out)
     for name, cosines in found.items():
         typer.echo(f"{name}: median {np.median(cosines):.3f}")

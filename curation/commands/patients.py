@@ -42,14 +42,14 @@ def deidentify(
     from curation.deidentify.folder import files_below
     from curation.deidentify.labels import read_labels
     from curation.deidentify.table import PatientTable
-    from curation.images.image_table import need_columns, read_any
+    from curation.images.image_table import read_dataframe, require_columns
 
     labelled = [read_labels(path, images) for path in labels or ()]
     known = None
     if table is not None:
-        raw = read_any(table)
+        raw = read_dataframe(table)
         wanted = (image_column, *(keep_column or ()), *(name_column or ()))
-        need_columns(raw, table, wanted, "Name its columns as the table does.")
+        require_columns(raw, table, wanted, "Name its columns as the table does.")
         raw = raw.rename(columns={image_column: "image", group_column: "group"})
         below = [*files_below(images, labelled), *{path for each in labelled for path in each.volumes}]
         files = [path.absolute().relative_to(images.absolute()).as_posix() for path in below]
@@ -114,13 +114,13 @@ def withdraw(
     """Remove a patient from a dataset: images, questions and entries. Everything else keeps its ids; later commands obey the list."""
     import json
 
-    from curation.gmai.items import JOURNAL, withdraw_patient
-    from curation.images.file_names import REPORT
+    from curation.gmai.items import UNIT_JOURNAL, withdraw_patient
+    from curation.images.file_names import DEIDENTIFICATION_REPORT
     from curation.withdraw import NOT_REACHED, ids_of_group, withdraw_from_runs, withdraw_from_store
     from curation.withdraw import withdraw as withdraw_group
 
     private = folder / "private"
-    is_gmai = (private / JOURNAL).is_file()
+    is_gmai = (private / UNIT_JOURNAL).is_file()
     ids = {group} if group.startswith("g-") else ids_of_group(folder, group)
     for what, count in (withdraw_patient(private, group) if is_gmai else withdraw_group(folder, group)).items():
         typer.echo(f"taken out: {count} {what}")
@@ -133,7 +133,7 @@ def withdraw(
         following = (
             f"medprobe curate gmai SOURCES --out {folder}, which makes {folder / 'dataset'} and {folder / 'tsv'} anew"
         )
-    elif (folder / REPORT).is_file():
+    elif (folder / DEIDENTIFICATION_REPORT).is_file():
         following = (
             f"withdraw them from every set made of {folder / 'images'} (`medprobe curate id` gives their id there)"
         )

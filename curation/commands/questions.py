@@ -34,8 +34,8 @@ def write(
     """Have a language model write a question for each pair (prompt A.1), check it, and ask again if it fails the checks."""
     import pandas as pd
 
-    from curation.images.file_names import file_names, share_list
-    from curation.images.image_table import known_of
+    from curation.images.file_names import load_file_names, share_name_list
+    from curation.images.image_table import align_to_images
     from curation.writing.asking import Asking
     from curation.writing.question_writing import write_questions
     from dataset_builders.errors import BadInput
@@ -51,14 +51,14 @@ def write(
         )
     found = found if limit is None else found.head(limit)
     images = sorted({*found["image_1"], *found["image_2"]})
-    files = file_names(pairs)
+    files = load_file_names(pairs)
     named = [files.get(image, image) for image in images]
-    known = known_of(list(files.values()) or named, table)
+    known = align_to_images(list(files.values()) or named, table)
     captions_of = known.set_index("image")["caption"]
     asking = Asking(tries, min_caption=min_caption, seed=seed, price=read_price(price), send=send_to_provider)
     writer = open_writer(model, base_url)
     funnel = write_questions(found, dict(zip(images, captions_of[named], strict=True)), writer, out, asking)
-    share_list(pairs, out)
+    share_name_list(pairs, out)
     for name, value in funnel.items():
         typer.echo(f"{name}: {value}")
     if not funnel["written"]:
@@ -78,7 +78,7 @@ def captions(
     send_to_provider: options.SendToProvider = False,
 ) -> None:
     """Have a language model extract organ, modality, findings and positions from captions (ProbMed, section 3), for `curate probe`."""
-    from curation.images.image_table import read_table
+    from curation.images.image_table import read_image_table
     from curation.writing.asking import Asking
     from curation.writing.caption_facts import read_captions
     from dataset_builders.errors import BadInput
@@ -86,7 +86,7 @@ def captions(
     if out.suffix != ".csv":
         raise BadInput(f"--out {out}: give a name that ends in .csv.")
     asking = Asking(tries, send=send_to_provider)
-    known = read_table(table)
+    known = read_image_table(table)
     counts = read_captions(known, open_writer(model, base_url), out, asking)
     typer.echo(
         f"read {counts['read']} captions ({counts['kept']} were there); {counts['refused']} replies say what the caption does not, "
@@ -213,9 +213,9 @@ def export_benchmark(
 
     from curation.export import export, without_licence
     from curation.images.image_index import list_images
-    from curation.images.image_table import known_of
+    from curation.images.image_table import align_to_images
 
-    known = known_of(list_images(images), table) if table is not None else None
+    known = align_to_images(list_images(images), table) if table is not None else None
     folder = out or Path(name)
     typer.echo(
         json.dumps(export(name, questions, images, folder, pairs, known, unreviewed, not no_text_search), indent=1)

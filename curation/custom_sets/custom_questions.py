@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from curation.images.image_table import cell_text, need_columns, read_any
+from curation.images.image_table import cell_text, read_dataframe, require_columns
 from dataset_builders.contents.pseudonyms import one_spelling
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.schema import LETTERS
@@ -88,8 +88,8 @@ def read_fakes(path: Path) -> list[Fake]:
 
 def _read(path: Path, read: Callable[[dict[str, Any]], T | str], needed: Sequence[str], remedy: str) -> list[T]:
     """The rows of a table by `read`, which says in words what is wrong with one. Raises BadInput listing these, and where there is none."""
-    raw = read_any(path)
-    need_columns(raw, path, needed, remedy)
+    raw = read_dataframe(path)
+    require_columns(raw, path, needed, remedy)
     problems = Problems()
     found = []
     for number, row in enumerate(raw.to_dict("records"), 1):

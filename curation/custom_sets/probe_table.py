@@ -20,8 +20,8 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from curation.images.image_table import cell_text, need_columns, read_any
-from curation.images.pairing import pair
+from curation.images.image_table import cell_text, read_dataframe, require_columns
+from curation.images.pairing import pair_names
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.label_reading import Label, cues_in, key_of, read_finding
 from dataset_builders.source_files import stays_inside
@@ -100,14 +100,14 @@ def read_probed(
     """The images of a table; `organ` and `modality` stand for all of them where given. Raises BadInput for a missing column, listing every
     bad row, and where a table that a model read out of captions has rows that have not been reviewed.
     """
-    raw = read_any(path)
+    raw = read_dataframe(path)
     needed = {
         image_column,
         findings_column,
         *(() if organ else ("organ",)),
         *(() if modality else ("modality",)),
     }
-    need_columns(raw, path, sorted(needed), REMEDY)
+    require_columns(raw, path, sorted(needed), REMEDY)
     unused = [str(name) for name in raw.columns if name not in {*needed, "positions", "absent", *OWN}]
     if "reviewed" in raw.columns:  # `medprobe curate captions` wrote it
         open_rows = sum(not cell_text(row.get("reviewed")) for row in raw.to_dict("records"))
@@ -225,7 +225,7 @@ def with_files(probed: Sequence[Probed], names: Sequence[str], path: Path) -> li
 
 def paired(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
     """Name -> file, of the names that belong to one."""
-    found = pair(list(names), list(files)).found
+    found = pair_names(list(names), list(files)).found
     return {name: files[at] for name, at in zip(names, found, strict=True) if at is not None}
 
 
@@ -304,11 +304,11 @@ def with_positions(probed: Sequence[Probed], boxes: Path, images: Path) -> tuple
 
 
 def _read(boxes: Path) -> pd.DataFrame:
-    raw = read_any(boxes)
+    raw = read_dataframe(boxes)
     if list(raw.columns[:2]) == ["Image Index", "Finding Label"]:
         raw = raw.iloc[:, :6].set_axis(["image", "finding", "x", "y", "width", "height"], axis=1)
     remedy = "Boxes have image, finding, x, y, width, height (in pixels)."
-    need_columns(raw, boxes, ("image", "finding", "x", "y", "width", "height"), remedy)
+    require_columns(raw, boxes, ("image", "finding", "x", "y", "width", "height"), remedy)
     numbers = raw[["x", "y", "width", "height"]].apply(pd.to_numeric, errors="coerce")
     bad = numbers.isna().any(axis=1) | (numbers[["width", "height"]] <= 0).any(axis=1)
     if bad.any():

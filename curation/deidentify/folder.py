@@ -30,12 +30,12 @@ from tqdm import tqdm
 from curation.deidentify.dicom import identifiers_of
 from curation.deidentify.labels import LABELS, Labels, write_labels, write_volume
 from curation.deidentify.table import PatientTable
-from curation.images.burned_in_text import TEXTS, find_text
-from curation.images.file_names import REPORT, TABLE, list_beside, write_list
-from curation.images.image_index import names_below, open_rgb
-from curation.readers.consistency import Skip, refuse_contradictions, skip_of
-from curation.readers.pictures import is_dicom, is_turned
-from curation.readers.pixels import USED, Skipped, frame, header, reading
+from curation.images.burned_in_text import TEXT_BOXES_FILE, find_text
+from curation.images.file_names import DEIDENTIFICATION_REPORT, DEIDENTIFIED_TABLE, name_list_path, write_private_csv
+from curation.images.image_index import decode_rgb, list_files
+from curation.readers.consistency import Skip, refuse_contradictions, skip_from_error
+from curation.readers.pictures import is_dicom, is_exif_rotated
+from curation.readers.pixels import UNUSABLE_HEADER, Skipped, read_header, render_frame, skip_on_error
 from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of, withdrawn_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
@@ -119,8 +119,8 @@ def deidentify(
                     state = [changed.st_size, changed.st_mtime_ns, search_text]
                     # The header is read again by a call that continues: the names in it are stored nowhere.
                     is_header = path.suffix.lower() not in SUFFIXES or is_dicom(path)
-                    data = header(path, ignored) if is_header else None
-                    with reading(USED):
+                    data = read_header(path, ignored) if is_header else None
+                    with skip_on_error(UNUSABLE_HEADER):
                         patient = "" if data is None else str(data.get("PatientID", "") or "")
                         words = set[str]() if data is None else identifiers_of(data)
                     check_stays(path, patient)
@@ -141,7 +141,7 @@ def deidentify(
                     texts[entry["image"]] = entry["boxes"]
         pending = len(texts)
         lines = [json.dumps({"image": image, "boxes": boxes}) + "\n" for image, boxes in texts.items()]
-        replace_file(work / TEXTS, "".join(lines).encode())
+        replace_file(work / TEXT_BOXES_FILE, "".join(lines).encode())
         volume_skips: list[Skip] = []
         for path in volumes:
             new = f"{pseudonyms.of('i', path.relative_to(folder).as_posix())}.nii.gz"
@@ -150,12 +150,12 @@ def deidentify(
                 write_volume(path, work / "images" / new)
             except Skipped as error:
                 counts["not_taken"][_reason(str(error))] += 1
-                volume_skips.append(skip_of("labels", path.name, error))
+                volume_skips.append(skip_from_error("labels", path.name, error))
                 continue
             counts["files"]["volumes"] += 1
             take(path, new)
         of_labels = (path for each in labels for path in each.files)
-        if other := set(map(folder.joinpath, names_below(folder))).difference(paths, volumes, of_labels):
+        if other := set(map(folder.joinpath, list_files(folder))).difference(paths, volumes, of_labels):
             counts["not_taken"]["no image or DICOM file, nor a volume with its labels"] = len(other)
         if not new_of:
             raise BadInput(f"{folder}: none of its {len(paths)} files can be read ({dict(counts['not_taken'])}).")
@@ -169,7 +169,9 @@ def deidentify(
             for path, name in names.items()
             for row in (known.rows_of(name, identifiers[groups[path] or name]) if known else [{}])
         ]
-        pd.DataFrame(table, columns=None if table else ["image", "group"]).to_csv(work / TABLE, index=False)
+        pd.DataFrame(table, columns=None if table else ["image", "group"]).to_csv(
+            work / DEIDENTIFIED_TABLE, index=False
+        )
         named = set().union(*identifiers.values())
         shutil.rmtree(work / LABELS, ignore_errors=True)
         for each in labels:
@@ -186,8 +188,8 @@ def deidentify(
             "table": known.counts if known else {},
             "text": {"searched": search_text, "images_with_text": pending, "undecided": pending, "decisions": {}},
         }  # fmt: skip
-        write_json(work / REPORT, report)
-        write_list(list_beside(out), [(new_of[path], name) for path, name in names.items()])
+        write_json(work / DEIDENTIFICATION_REPORT, report)
+        write_private_csv(name_list_path(out), [(new_of[path], name) for path, name in names.items()])
         # The lock's file goes with the others: from here on the folder is finished.
         for private in (work / JOURNAL, *work.glob(".*.lock")):
             private.unlink()
@@ -204,7 +206,7 @@ def files_below(folder: Path, labels: Sequence[Labels] = ()) -> list[Path]:
     taken = {path for each in labels for path in each.files}
     found = [
         path
-        for path in map(folder.joinpath, names_below(folder))
+        for path in map(folder.joinpath, list_files(folder))
         if path.is_file() and path not in taken and (path.suffix.lower() in SUFFIXES or is_dicom(path))
     ]
     if not found and not any(each.volumes for each in labels):
@@ -220,10 +222,10 @@ def _write_picture(
     if data is None:
         stored = path.read_bytes()
         check_image(stored)
-        is_upright, stored = not is_turned(stored), strip_metadata(stored)
+        is_upright, stored = not is_exif_rotated(stored), strip_metadata(stored)
     else:
-        is_upright, stored = True, strip_metadata(as_png(Image.fromarray(frame(data, None, ignored))))
-    picture = open_rgb(stored)
+        is_upright, stored = True, strip_metadata(as_png(Image.fromarray(render_frame(data, None, ignored))))
+    picture = decode_rgb(stored)
     boxes = find_text(picture) if search_text else []
     image = file_name(key, stored)
     replace_file(work / (PENDING if boxes else "images") / image, stored)

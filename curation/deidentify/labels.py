@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from curation.deidentify.table import without_births, without_words
-from curation.readers.consistency import NoNames, Skip, skip_of
+from curation.readers.consistency import NoClassNames, Skip, skip_from_error
 from curation.readers.dataset import SourceDataset
-from curation.readers.formats import pairs_of
-from curation.readers.pictures import TURNED, Files, Pairs, PictureLabel, is_volume
-from curation.readers.pixels import Skipped, encode_mask, reading
+from curation.readers.pictures import EXIF_ROTATED, AnnotatedImages, DatasetFiles, PictureLabel, is_volume
+from curation.readers.pixels import Skipped, encode_mask, skip_on_error
+from curation.readers.registry import pair_dataset
 from curation.readers.shapes import is_class_list
-from curation.readers.volumes import open_volume, volume_classes
+from curation.readers.volumes import open_volume, read_volume_classes
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
 from dataset_builders.images.lookup import SUFFIXES
@@ -44,7 +44,7 @@ class Labels:
     kind: str
     files: set[Path]
     """Not to be taken for images."""
-    pairs: Pairs
+    pairs: AnnotatedImages
     skips: list[Skip]
     values: dict[int, str] = field(default_factory=dict)
     """of label volumes -> class, where the source says"""
@@ -67,7 +67,7 @@ def read_labels(path: Path, folder: Path) -> Labels:
     dataset = SourceDataset.model_construct(
         name="labels", reader="dicom", path=folder.absolute(), annotations=path.absolute()
     )
-    files = Files(dataset)
+    files = DatasetFiles(dataset)
     names = [each.name.lower() for each in files.marks]
     kinds = {
         "coco": path.is_file() and path.suffix.lower() == ".json",
@@ -86,10 +86,10 @@ def read_labels(path: Path, folder: Path) -> Labels:
     dataset = dataset.model_copy(update={"reader": kind})
     values: dict[int, str] = {}
     try:
-        values = volume_classes(dataset)[0] if kind == "nifti" else {}
-        pairs, skips, alone, taken = pairs_of(dataset, files)
-    except NoNames:
-        pairs, skips, alone, taken = pairs_of(dataset.model_copy(update={"classes": UNNAMED}), files)
+        values = read_volume_classes(dataset)[0] if kind == "nifti" else {}
+        pairs, skips, alone, taken = pair_dataset(dataset, files)
+    except NoClassNames:
+        pairs, skips, alone, taken = pair_dataset(dataset.model_copy(update={"classes": UNNAMED}), files)
     if kind == "nifti":
         skips += [Skip(dataset.name, str(each), "has no label volume") for each in alone]
     return Labels(kind, taken, pairs, skips, values)
@@ -112,11 +112,11 @@ def write_labels(
                 images.append({})
                 continue
             if path not in sizes:
-                raise Skipped(TURNED)
+                raise Skipped(EXIF_ROTATED)
             height, width = sizes[path]
             targets = annotation.targets((height, width))
         except Skipped as error:
-            labels.skips.append(skip_of("labels", annotation.image, error))
+            labels.skips.append(skip_from_error("labels", annotation.image, error))
             continue
         images.append({"id": len(images) + 1, "file_name": ids[path], "height": height, "width": width})
         for target in targets:
@@ -157,7 +157,7 @@ def write_volume(path: Path, out: Path) -> None:
 
     nibabel: Any = untyped
     loaded = open_volume(path)
-    with reading("is no complete NIfTI"):
+    with skip_on_error("is no complete NIfTI"):
         given = loaded.header
         slope, intercept = given.get_slope_inter() if hasattr(given, "get_slope_inter") else (None, None)
         stored = np.asanyarray(loaded.dataobj.get_unscaled())

@@ -18,10 +18,10 @@ from PIL import Image, ImageDraw, ImageOps
 
 from curation.deidentify.folder import PENDING
 from curation.deidentify.labels import drop_labels
-from curation.gmai.items import PICTURES
-from curation.gmai.overlay import undecided
-from curation.images.burned_in_text import DECISIONS, mask, read_boxes
-from curation.images.file_names import REPORT, TABLE
+from curation.gmai.items import PICTURES_FOLDER
+from curation.gmai.overlay import undecided_pictures
+from curation.images.burned_in_text import DECISIONS_FILE, black_out, read_boxes
+from curation.images.file_names import DEIDENTIFICATION_REPORT, DEIDENTIFIED_TABLE
 from curation.review.page import Field, Shown, Task, build_page, record, recorded
 from curation.review.serving import serve_page
 from dataset_builders.errors import BadInput
@@ -44,13 +44,13 @@ DECISION = Field(
 
 def is_gmai(out: Path) -> bool:
     """True if a folder is one of `medprobe curate gmai`."""
-    return (out / "private" / PICTURES).is_dir()
+    return (out / "private" / PICTURES_FOLDER).is_dir()
 
 
 def pending_images(out: Path) -> list[str]:
     """Images that wait for a decision."""
     if is_gmai(out):
-        return undecided(out / "private")
+        return undecided_pictures(out / "private")
     return sorted(path.name for path in (out / PENDING).iterdir()) if (out / PENDING).is_dir() else []
 
 
@@ -60,14 +60,14 @@ def decide(out: Path, image: str, decision: str, reviewer: str) -> None:
         raise BadInput(f"{decision!r} is none of mask, keep and drop.")
     if image not in pending_images(out):
         raise BadInput(f"{image} waits for no decision in {out}.")
-    journal = (out / "private" if is_gmai(out) else out) / DECISIONS
+    journal = (out / "private" if is_gmai(out) else out) / DECISIONS_FILE
     record(journal, reviewer, image, DECISION.name, decision)
     if not is_gmai(out):
         _carry_out(out, image, decision)
-        report = json.loads((out / REPORT).read_text(encoding="utf-8"))
+        report = json.loads((out / DEIDENTIFICATION_REPORT).read_text(encoding="utf-8"))
         decisions = dict(Counter(recorded(journal).values()))
         report["text"] |= {"undecided": len(pending_images(out)), "decisions": decisions}
-        write_json(out / REPORT, report)
+        write_json(out / DEIDENTIFICATION_REPORT, report)
 
 
 def _carry_out(out: Path, image: str, decision: str) -> None:
@@ -75,7 +75,9 @@ def _carry_out(out: Path, image: str, decision: str) -> None:
     if decision == "mask":
         with Image.open(waiting) as opened:
             upright = ImageOps.exif_transpose(opened)  # as it was searched
-            masked = mask(upright.convert("L" if opened.mode in ("L", "1") else "RGB"), read_boxes(out).get(image, []))
+            masked = black_out(
+                upright.convert("L" if opened.mode in ("L", "1") else "RGB"), read_boxes(out).get(image, [])
+            )
         # The image keeps its name, whatever its suffix: what else was made of it goes by that.
         replace_file(out / "images" / image, as_png(masked))
         waiting.unlink()
@@ -84,16 +86,16 @@ def _carry_out(out: Path, image: str, decision: str) -> None:
     else:
         waiting.unlink()
         drop_labels(out, image)
-        table = pd.read_csv(out / TABLE, dtype=str, keep_default_na=False)
+        table = pd.read_csv(out / DEIDENTIFIED_TABLE, dtype=str, keep_default_na=False)
         rest = table[table["image"] != image]
-        replace_file(out / TABLE, lambda path: rest.to_csv(path, index=False))
+        replace_file(out / DEIDENTIFIED_TABLE, lambda path: rest.to_csv(path, index=False))
 
 
 def build_app(out: Path) -> FastAPI:
     """The page. Raises BadInput for a folder that neither `deidentify` nor `gmai` wrote."""
-    if not is_gmai(out) and not (out / REPORT).is_file():
+    if not is_gmai(out) and not (out / DEIDENTIFICATION_REPORT).is_file():
         raise BadInput(
-            f"{out}: holds no {REPORT}. Make it with `medprobe curate deidentify` or `medprobe curate gmai`."
+            f"{out}: holds no {DEIDENTIFICATION_REPORT}. Make it with `medprobe curate deidentify` or `medprobe curate gmai`."
         )
     boxes = read_boxes(out / "private" if is_gmai(out) else out)
 
@@ -109,7 +111,7 @@ def build_app(out: Path) -> FastAPI:
     def picture(image: str, number: int) -> tuple[str, bytes]:
         if image not in pending_images(out):
             raise KeyError(image)
-        file = out / "private" / PICTURES / f"{image}.png" if is_gmai(out) else out / PENDING / image
+        file = out / "private" / PICTURES_FOLDER / f"{image}.png" if is_gmai(out) else out / PENDING / image
         with Image.open(file) as opened:
             shown = ImageOps.exif_transpose(opened).convert("RGB")
         draw = ImageDraw.Draw(shown)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from curation.images.image_table import cell_text, image_text, images_of_rows
+from curation.images.image_table import cell_text, image_text, match_rows_to_images
 from dataset_builders.errors import BadInput
 
 MARKS = "".join(sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign).startswith("M"))
@@ -184,7 +184,7 @@ class PatientTable:
         )
         texts = texts[texts["image"] != ""]
         called = list(dict.fromkeys(texts["image"]))
-        meant = dict(zip(called, images_of_rows(called, files, path), strict=True))
+        meant = dict(zip(called, match_rows_to_images(called, files, path), strict=True))
         self._rows: dict[str, list[dict[str, str]]] = defaultdict(list)
         for row in texts.to_dict("records"):
             if (at := meant[row["image"]]) is not None:

@@ -22,24 +22,24 @@ from PIL import Image
 from tqdm import tqdm
 
 from curation.gmai.sources import Sources
-from curation.images.file_names import list_beside
-from curation.readers.consistency import Skip, skip_of
+from curation.images.file_names import name_list_path
+from curation.readers.consistency import Skip, skip_from_error
 from curation.readers.dataset import SourceDataset
-from curation.readers.formats import units_of
 from curation.readers.pictures import Picture, PictureLabel, Unit
-from curation.readers.pixels import Skipped, cause, encode_mask, resized
+from curation.readers.pixels import Skipped, encode_mask, error_cause, resize_plane
+from curation.readers.registry import list_units
 from dataset_builders.contents.pseudonyms import Pseudonyms, note_withdrawn, one_spelling, pseudonyms_of, withdrawn_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
 from dataset_builders.journal import Journal, line_of, read_journal
 from eval_harness.records.names import replace_surrogates
 
-JOURNAL = "journal.jsonl"
-PICTURES = "pictures"
-SHEETS = "sheets"
+UNIT_JOURNAL = "journal.jsonl"
+PICTURES_FOLDER = "pictures"
+SHEETS_FOLDER = "sheets"
 """Contact sheets, made of the pictures by every run (`overlay.py`)."""
-HAS_WITHDRAWN = "its patient has withdrawn"
-VERSION = 1
+PATIENT_WITHDRAWN = "its patient has withdrawn"
+JOURNAL_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,30 +81,30 @@ class Item:
 
 def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip], dict[str, Any]]:
     """Every item of every dataset, what was skipped, and counts per dataset (units, pictures, targets)."""
-    (private / PICTURES).mkdir(parents=True, exist_ok=True)
+    (private / PICTURES_FOLDER).mkdir(parents=True, exist_ok=True)
     ids = pseudonyms_of(private.with_name("dataset"))
     gone = withdrawn_of(private.with_name("dataset"))
     items: list[Item] = []
     skips: list[Skip] = []
     counts: dict[str, Any] = {}
-    with Journal(private / JOURNAL) as journal:
+    with Journal(private / UNIT_JOURNAL) as journal:
         done = {(entry["dataset"], entry["unit"]): entry for entry in journal.entries}
         for dataset in sources.datasets:
-            units, left_out = units_of(dataset)
+            units, left_out = list_units(dataset)
             skips += left_out
-            read = _settings(dataset, sources)
+            read = _reading_settings(dataset, sources)
             found: list[Item] = []
             for unit in tqdm(units, desc=f"reading {dataset.name}", unit="unit", disable=None):
-                state, name = _state(unit, read), ids.of("f", f"{dataset.name}\0{unit.key}")
+                state, name = _unit_digest(unit, read), ids.of("f", f"{dataset.name}\0{unit.key}")
                 entry = done.get((dataset.name, name))
                 if entry is None or entry["state"] != state or not _has_pictures(entry, private):
                     entry = {"dataset": dataset.name, "registry": dataset.patients, "unit": name, "state": state}
-                    entry |= _read(unit, dataset, sources, private, ids, gone)
+                    entry |= _read_unit(unit, dataset, sources, private, ids, gone)
                     journal.append(entry)
                 own = [Item(**each) for each in entry["items"]]
-                found += together(own) if dataset.together else own
+                found += join_slices(own) if dataset.together else own
                 skips += [
-                    Skip(dataset.name, "" if reason == HAS_WITHDRAWN else unit.key, reason, is_contradiction)
+                    Skip(dataset.name, "" if reason == PATIENT_WITHDRAWN else unit.key, reason, is_contradiction)
                     for reason, is_contradiction in entry["skips"]
                 ]
             items += found
@@ -121,10 +121,10 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
 
 
 def _has_pictures(entry: dict[str, Any], private: Path) -> bool:
-    return all((private / PICTURES / f"{item['picture']}.png").is_file() for item in entry["items"])
+    return all((private / PICTURES_FOLDER / f"{item['picture']}.png").is_file() for item in entry["items"])
 
 
-def together(items: list[Item]) -> list[Item]:
+def join_slices(items: list[Item]) -> list[Item]:
     """The items of a volume with all slices of a label as one item."""
     slices: dict[str, list[Item]] = defaultdict(list)
     for item in items:
@@ -144,7 +144,7 @@ def together(items: list[Item]) -> list[Item]:
     ]
 
 
-def patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
+def keyed_patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
     """The keyed id of a patient. What spreadsheets change in a number is no difference: zeros before it, `.0` after it, case, blanks."""
     name = one_spelling(name).casefold()
     if number := re.fullmatch(r"0*(\d+?)(\.0)?", name):
@@ -152,16 +152,16 @@ def patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
     return ids.group(f"{registry}\0{name}")
 
 
-def _settings(dataset: SourceDataset, sources: Sources) -> str:
+def _reading_settings(dataset: SourceDataset, sources: Sources) -> str:
     """Everything besides its files that determines how a unit is read."""
     later = {"license", "ethics", "exhaustive", "task", "department", "region"}
     if dataset.reader == "wide":
         later -= {"exhaustive"}
     given = dataset.model_dump(mode="json", exclude=later)
-    return json.dumps([VERSION, given, sources.longest_side], sort_keys=True)
+    return json.dumps([JOURNAL_VERSION, given, sources.longest_side], sort_keys=True)
 
 
-def _state(unit: Unit, settings: str) -> str:
+def _unit_digest(unit: Unit, settings: str) -> str:
     digest = hashlib.sha256(settings.encode())
     for path in unit.files:
         state = path.stat()
@@ -169,7 +169,7 @@ def _state(unit: Unit, settings: str) -> str:
     return digest.hexdigest()
 
 
-def _read(
+def _read_unit(
     unit: Unit, dataset: SourceDataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str]
 ) -> dict[str, Any]:
     """The items of one unit, whose pictures are then on the disk, and why what was skipped of it: (reason, whether it is a
@@ -177,17 +177,17 @@ def _read(
     items: list[dict[str, Any]] = []
     try:
         for picture in unit.load(unit):
-            items += _store(picture, dataset, sources, private, ids, gone, unit)
+            items += _store_picture(picture, dataset, sources, private, ids, gone, unit)
     except Skipped as error:
-        skip = skip_of(dataset.name, "", error)
+        skip = skip_from_error(dataset.name, "", error)
         return {"items": [], "skips": [(skip.reason, skip.is_contradiction)]}
     except (BadInput, MemoryError, OSError) as error:
-        return {"items": [], "skips": [(f"cannot be read ({cause(error)})", False)]}
-    reasons = [HAS_WITHDRAWN] if HAS_WITHDRAWN in unit.skips else unit.skips
+        return {"items": [], "skips": [(f"cannot be read ({error_cause(error)})", False)]}
+    reasons = [PATIENT_WITHDRAWN] if PATIENT_WITHDRAWN in unit.skips else unit.skips
     return {"items": items, "skips": [(reason, False) for reason in reasons]}
 
 
-def _store(
+def _store_picture(
     picture: Picture, dataset: SourceDataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str], unit: Unit,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """A picture as a PNG without metadata, and its items; targets that are too small are skipped, and patients who have withdrawn."""
@@ -195,17 +195,17 @@ def _store(
 
     # Without a patient, what belongs to one study (the slices of a volume) stays together in splits and limits.
     own_study = f"\0{dataset.name}\0{picture.study or picture.key}"
-    patient = patient_id(dataset.patients, picture.patient or own_study, ids)
+    patient = keyed_patient_id(dataset.patients, picture.patient or own_study, ids)
     if patient in gone:
-        unit.skips.append(HAS_WITHDRAWN)
+        unit.skips.append(PATIENT_WITHDRAWN)
         return []
     original = picture.pixels.shape
     factor = min(1.0, sources.longest_side / max(original[:2]))
     height, width = (max(1, round(side * factor)) for side in original[:2])
-    pixels = np.ascontiguousarray(resized(picture.pixels, height, width, Image.Resampling.LANCZOS))
+    pixels = np.ascontiguousarray(resize_plane(picture.pixels, height, width, Image.Resampling.LANCZOS))
     image = Image.fromarray(pixels)
     sha = hashlib.sha256(f"{pixels.shape}".encode() + pixels.tobytes()).hexdigest()
-    file = private / PICTURES / f"{sha}.png"
+    file = private / PICTURES_FOLDER / f"{sha}.png"
     if not file.is_file():
         replace_file(file, lambda path: image.save(path, "PNG"))
     shared = {
@@ -221,13 +221,13 @@ def _store(
         "tags": picture.tags,
     }
     items = []
-    targets = _merged(picture.targets)
+    targets = _merge_masks(picture.targets)
     for number, target in enumerate(targets):
         area = target.area / (original[0] * original[1]) if target.kind != "class" else 1.0
         is_small = target.kind != "class" and area < max(dataset.min_area, 1e-9)
         mask = None
         if target.mask is not None and not is_small:
-            mask = resized(target.mask, height, width)
+            mask = resize_plane(target.mask, height, width)
         if is_small or (mask is not None and not mask.any()):
             unit.skips.append(f"the target is too small ({target.label})")
             continue
@@ -241,13 +241,13 @@ def _store(
                 "box": None if target.box is None else [side * factor for side in target.box],
                 "mask": None if mask is None else encode_mask(mask),
                 "area": area,
-                "overlapping": sorted({other.label for other in others if _overlap(target, other)}),
+                "overlapping": sorted({other.label for other in others if _targets_overlap(target, other)}),
             }
         )
     return items
 
 
-def _merged(targets: list[PictureLabel]) -> list[PictureLabel]:
+def _merge_masks(targets: list[PictureLabel]) -> list[PictureLabel]:
     """The targets, all masks of one label as one: a label that is drawn in several pieces is one target. Labels become storable text."""
     masks: dict[str, np.ndarray] = {}
     merged: list[PictureLabel] = []
@@ -261,7 +261,7 @@ def _merged(targets: list[PictureLabel]) -> list[PictureLabel]:
     return [*merged, *(PictureLabel(label, mask=mask) for label, mask in masks.items())]
 
 
-def _overlap(one: PictureLabel, other: PictureLabel) -> bool:
+def _targets_overlap(one: PictureLabel, other: PictureLabel) -> bool:
     """True if two targets share pixels; a class may be anywhere on the picture."""
     if one.kind == "class" or other.kind == "class":
         return True
@@ -283,9 +283,9 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
     Raises BadInput for a patient of whom there is no item, and for a name that two registries give to different patients.
     """
     with lock(private, "gmai"):
-        entries = read_journal(private / JOURNAL)
+        entries = read_journal(private / UNIT_JOURNAL)
         ids = pseudonyms_of(private.with_name("dataset"))
-        meant = {group, *(patient_id(entry["registry"], group, ids) for entry in entries)}
+        meant = {group, *(keyed_patient_id(entry["registry"], group, ids) for entry in entries)}
         meant &= {item["patient"] for entry in entries for item in entry["items"]}
         if len(meant) != 1:
             raise BadInput(
@@ -294,11 +294,11 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
         theirs = [entry for entry in entries if any(item["patient"] in meant for item in entry["items"])]
         kept = [entry for entry in entries if entry not in theirs]
         note_withdrawn(private.with_name("dataset"), meant)
-        replace_file(private / JOURNAL, b"".join(map(line_of, kept)))
-        list_beside(private.with_name("dataset")).unlink(missing_ok=True)
-        shutil.rmtree(private / SHEETS, ignore_errors=True)
+        replace_file(private / UNIT_JOURNAL, b"".join(map(line_of, kept)))
+        name_list_path(private.with_name("dataset")).unlink(missing_ok=True)
+        shutil.rmtree(private / SHEETS_FOLDER, ignore_errors=True)
         used = {item["picture"] for entry in kept for item in entry["items"]}
         pictures = {item["picture"] for entry in theirs for item in entry["items"]} - used
         for picture in pictures:
-            (private / PICTURES / f"{picture}.png").unlink(missing_ok=True)
+            (private / PICTURES_FOLDER / f"{picture}.png").unlink(missing_ok=True)
     return {"images": len(pictures), "targets": sum(len(entry["items"]) for entry in theirs)}

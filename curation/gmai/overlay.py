@@ -19,38 +19,40 @@ import numpy as np
 from PIL import Image, ImageColor
 from tqdm import tqdm
 
-from curation.gmai.cases import Candidate
-from curation.gmai.items import PICTURES, SHEETS, Item
-from curation.gmai.sources import BOX, CONTOUR, MASK, OF_KIND, Overlay, Sources
-from curation.images.burned_in_text import DECISIONS, TEXTS, Box, find_text, read_boxes
-from curation.images.burned_in_text import mask as blacked_out
-from curation.images.file_names import manifest_of
+from curation.gmai.candidate_cases import Candidate
+from curation.gmai.items import PICTURES_FOLDER, SHEETS_FOLDER, Item
+from curation.gmai.sources import BOX_LEVEL, CONTOUR_LEVEL, KIND_GRANULARITIES, MASK_LEVEL, Overlay, Sources
+from curation.images.burned_in_text import DECISIONS_FILE, TEXT_BOXES_FILE, TextBox, find_text, read_boxes
+from curation.images.burned_in_text import black_out as blacked_out
+from curation.images.file_names import privacy_manifest
 from curation.readers.dataset import SourceDataset
-from curation.readers.shapes import decode
+from curation.readers.shapes import decode_segmentation
 from dataset_builders.files import replace_file
 from dataset_builders.images.lookup import as_png
 from dataset_builders.journal import Journal, read_journal
 
 
-def shown_png(
-    picture: str, mask: dict[str, Any] | None, folder: Path, granularity: str, box: Any, overlay: Overlay, black: Sequence[Box] = ()
+def render_png(
+    picture: str, mask: dict[str, Any] | None, folder: Path, granularity: str, box: Any, overlay: Overlay, black: Sequence[TextBox] = ()
 ) -> bytes:  # fmt: skip
     """The PNG that a question shows: picture `picture` of `folder`, `black` regions blacked out, with the target burned into a copy."""
     with Image.open(folder / f"{picture}.png") as image:
         pixels = np.asarray(blacked_out(image.convert("RGB"), black))
-    region = None if mask is None else decode(mask, tuple(mask["size"]))
-    return as_png(Image.fromarray(burn(pixels, granularity, box, region, overlay)))
+    region = None if mask is None else decode_segmentation(mask, tuple(mask["size"]))
+    return as_png(Image.fromarray(burn_overlay(pixels, granularity, box, region, overlay)))
 
 
-def burn(pixels: np.ndarray, granularity: str, box: Any, mask: np.ndarray | None, overlay: Overlay) -> np.ndarray:
+def burn_overlay(
+    pixels: np.ndarray, granularity: str, box: Any, mask: np.ndarray | None, overlay: Overlay
+) -> np.ndarray:
     """A copy as a question of this granularity shows it: a frame around the box x, y, width, height (on the picture's edge where the box
     ends there), the mask's pixels tinted, or a line around each of its pieces and holes. Else the pixels themselves."""
     opacity = 1.0
-    if granularity == BOX and box is not None:
-        where = frame_of(box, (pixels.shape[0], pixels.shape[1]), overlay.width)
-    elif granularity == CONTOUR and mask is not None:
-        where = contour_of(mask, overlay.width)
-    elif granularity == MASK and mask is not None:
+    if granularity == BOX_LEVEL and box is not None:
+        where = box_outline(box, (pixels.shape[0], pixels.shape[1]), overlay.width)
+    elif granularity == CONTOUR_LEVEL and mask is not None:
+        where = mask_outline(mask, overlay.width)
+    elif granularity == MASK_LEVEL and mask is not None:
         where, opacity = mask, overlay.opacity
     else:
         return pixels
@@ -60,7 +62,7 @@ def burn(pixels: np.ndarray, granularity: str, box: Any, mask: np.ndarray | None
     return painted
 
 
-def frame_of(box: Any, shape: tuple[int, int], width: int) -> np.ndarray:
+def box_outline(box: Any, shape: tuple[int, int], width: int) -> np.ndarray:
     """(height, width): pixels outside a box within `width` of it, and its outermost ones at the picture's edge."""
     left, top = int(np.floor(box[0])), int(np.floor(box[1]))
     right, bottom = int(np.ceil(box[0] + box[2])), int(np.ceil(box[1] + box[3]))
@@ -72,7 +74,7 @@ def frame_of(box: Any, shape: tuple[int, int], width: int) -> np.ndarray:
     return outer & ~inner
 
 
-def contour_of(mask: np.ndarray, width: int) -> np.ndarray:
+def mask_outline(mask: np.ndarray, width: int) -> np.ndarray:
     """(height, width): pixels outside the mask within `width` of it (4-neighbours)."""
     from scipy.ndimage import binary_dilation
 
@@ -82,20 +84,20 @@ def contour_of(mask: np.ndarray, width: int) -> np.ndarray:
 
 # Contact sheets
 
-ON_A_SHEET = 9
-PAGE = """<!doctype html><meta charset="utf-8"><title>{0}</title>
+PICTURES_PER_SHEET = 9
+SHEET_HTML = """<!doctype html><meta charset="utf-8"><title>{0}</title>
 <style>body {{ font: 15px system-ui; display: grid; grid-template-columns: repeat(3, 1fr); gap: 1rem; margin: 1rem }}
 h1 {{ grid-column: 1 / -1; margin: 0; font-size: 1.2rem }} figure {{ margin: 0 }} img {{ width: 100%; background: #000 }}</style>
 <h1>{0}: is each label where its picture is marked?</h1>
 """
-FIGURE = '<figure><img alt="" src="data:image/png;base64,{}"><figcaption>{} ({})</figcaption></figure>\n'
+FIGURE_HTML = '<figure><img alt="" src="data:image/png;base64,{}"><figcaption>{} ({})</figcaption></figure>\n'
 
 
-def write_sheets(items: list[Item], private: Path, sources: Sources) -> None:
+def write_contact_sheets(items: list[Item], private: Path, sources: Sources) -> None:
     """Write `private/sheets/DATASET.html` for each dataset, of as many different labels as possible; the same pictures in every run.
     Private: these pictures have not been reviewed yet."""
-    shutil.rmtree(private / SHEETS, ignore_errors=True)
-    (private / SHEETS).mkdir()
+    shutil.rmtree(private / SHEETS_FOLDER, ignore_errors=True)
+    (private / SHEETS_FOLDER).mkdir()
     for dataset in sources.datasets:
         times: Counter[str] = Counter()
         by_turn = []
@@ -103,35 +105,35 @@ def write_sheets(items: list[Item], private: Path, sources: Sources) -> None:
             if item.dataset == dataset.name:
                 by_turn.append((times[item.label], item.item, item))
                 times[item.label] += 1
-        page = PAGE.format(escape(dataset.name))
-        for _, _, item in sorted(by_turn, key=lambda turn: turn[:2])[:ON_A_SHEET]:
-            kind = OF_KIND[item.kind][-1]
-            png = shown_png(item.picture, item.mask, private / PICTURES, kind, item.box, sources.overlay)
-            page += FIGURE.format(base64.b64encode(png).decode("ascii"), escape(item.label), kind)
-        replace_file(private / SHEETS / f"{dataset.name}.html", page.encode())
+        page = SHEET_HTML.format(escape(dataset.name))
+        for _, _, item in sorted(by_turn, key=lambda turn: turn[:2])[:PICTURES_PER_SHEET]:
+            kind = KIND_GRANULARITIES[item.kind][-1]
+            png = render_png(item.picture, item.mask, private / PICTURES_FOLDER, kind, item.box, sources.overlay)
+            page += FIGURE_HTML.format(base64.b64encode(png).decode("ascii"), escape(item.label), kind)
+        replace_file(private / SHEETS_FOLDER / f"{dataset.name}.html", page.encode())
 
 
 # Burned-in text
 
 
-def read_decisions(private: Path) -> dict[str, str]:
+def read_text_decisions(private: Path) -> dict[str, str]:
     """Picture -> mask, keep or drop; the last decision holds."""
-    return {entry["item"]: entry["value"] for entry in read_journal(private / DECISIONS)}
+    return {entry["item"]: entry["value"] for entry in read_journal(private / DECISIONS_FILE)}
 
 
-def undecided(private: Path) -> list[str]:
+def undecided_pictures(private: Path) -> list[str]:
     """The pictures that seem to hold text and wait for a decision."""
-    decided = read_decisions(private)
+    decided = read_text_decisions(private)
     return sorted(name for name, boxes in read_boxes(private).items() if boxes and name not in decided)
 
 
-def blackened(private: Path) -> dict[str, list[Box]]:
+def blacked_out_boxes(private: Path) -> dict[str, list[TextBox]]:
     """Picture -> the regions that are shown black."""
-    decided = read_decisions(private)
+    decided = read_text_decisions(private)
     return {name: boxes for name, boxes in read_boxes(private).items() if decided.get(name) == "mask"}
 
 
-def without_text(
+def exclude_burned_in_text(
     cases: list[Candidate],
     choose: Callable[[list[Candidate]], tuple[list[Candidate], Counter[str]]],
     private: Path,
@@ -143,8 +145,8 @@ def without_text(
     made were searched there."""
     if not search:
         return *choose(cases), None
-    done = {dataset.name for dataset in sources.datasets if _searched(dataset)}
-    boxes, decided = read_boxes(private), read_decisions(private)
+    done = {dataset.name for dataset in sources.datasets if _was_searched(dataset)}
+    boxes, decided = read_boxes(private), read_text_decisions(private)
     while True:
         held = {name for name, found in boxes.items() if found and decided.get(name, "drop") == "drop"}
         left = [case for case in cases if held.isdisjoint(name for name, _ in case.item.pictures)]
@@ -153,9 +155,9 @@ def without_text(
         fresh = sorted(shown - boxes.keys())
         if not fresh:
             break
-        with Journal(private / TEXTS) as journal:  # what was searched stays when the search is stopped
+        with Journal(private / TEXT_BOXES_FILE) as journal:  # what was searched stays when the search is stopped
             for name in tqdm(fresh, desc="looking for burned-in text", unit="picture", disable=None):
-                with Image.open(private / PICTURES / f"{name}.png") as image:
+                with Image.open(private / PICTURES_FOLDER / f"{name}.png") as image:
                     boxes[name] = find_text(image)
                 journal.append({"image": name, "boxes": [list(box) for box in boxes[name]]})
     found = {name for name in boxes if boxes[name]}
@@ -167,7 +169,7 @@ def without_text(
     return chosen, limits, counts
 
 
-def _searched(dataset: SourceDataset) -> bool:
+def _was_searched(dataset: SourceDataset) -> bool:
     """True if `medprobe curate deidentify` made a dataset's pictures and looked for text in them; it does not look into volumes."""
-    report = manifest_of(dataset.path).get("deidentification", {})
+    report = privacy_manifest(dataset.path).get("deidentification", {})
     return dataset.reader != "nifti" and bool(report.get("text", {}).get("searched"))

@@ -15,16 +15,26 @@ from typing import Any
 
 import pandas as pd
 
-from curation.gmai import questions, validation
-from curation.gmai.cases import Candidate, Cell, make_cases, without_duplicates
+from curation.gmai import question_templates, validation
+from curation.gmai.benchmark_files import write_outputs
+from curation.gmai.candidate_cases import Candidate, Cell, drop_near_duplicates, make_cases
 from curation.gmai.items import Item, read_items
-from curation.gmai.labels import COLUMNS, TAGS, LabelTable, Tags, merge_tags, read_labels
-from curation.gmai.output import write_outputs
-from curation.gmai.overlay import without_text, write_sheets
-from curation.gmai.selecting import Drawer, Kept, OptionSet, Pools, Written, read_kept, select, split, write_kept
+from curation.gmai.label_table import LABEL_COLUMNS, TAGS_FILE, LabelTable, Tags, merge_tags, read_label_table
+from curation.gmai.overlay import exclude_burned_in_text, write_contact_sheets
+from curation.gmai.selecting import (
+    EarlierQuestions,
+    OptionDrawer,
+    OptionPools,
+    OptionSet,
+    WrittenQuestion,
+    read_earlier_questions,
+    select_cases,
+    split_cases,
+    write_questions_file,
+)
 from curation.gmai.sources import Sources, read_sources
-from curation.images.file_names import list_beside, write_list
-from curation.readers.consistency import reasons, refuse_contradictions
+from curation.images.file_names import name_list_path, write_private_csv
+from curation.readers.consistency import count_skip_reasons, refuse_contradictions
 from curation.review.page import recorded
 from curation.writing.asking import Asking, Writer
 from dataset_builders.benchmarks import BENCHMARKS
@@ -34,20 +44,20 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file
 from dataset_builders.terms import place_of
 
-PRIVATE = "private"
+PRIVATE_FOLDER = "private"
 
 
 @dataclass(frozen=True)
-class Made:
+class PipelineResult:
     """A finished run."""
 
     out: Path
-    written: list[Written]
+    written: list[WrittenQuestion]
     funnel: dict[str, Any]
     notes: list[str]
 
 
-def run(
+def run_pipeline(
     path: Path,
     out: Path,
     model: Writer | None = None,
@@ -55,7 +65,7 @@ def run(
     search_text: bool = True,
     accept_text_alone: bool = False,
     skip_contradictions: bool = False,
-) -> Made:
+) -> PipelineResult:
     """From sources.yaml to a benchmark in `out`. Raises BadInput if nothing can be made, a dataset contradicts itself or the text alone
     gives answers away (unless that is accepted); then no output folder is written or changed.
 
@@ -64,16 +74,18 @@ def run(
     skip_contradictions: leave out the entries that contradict their dataset, and use its others.
     """
     sources = read_sources(path)
-    about = _about(path, sources)
+    about = _about_fields(path, sources)
     _check_name(out)
-    table = read_labels(sources.labels)
-    private = out / PRIVATE
+    table = read_label_table(sources.labels)
+    private = out / PRIVATE_FOLDER
     with lock(private, "gmai"):
         private.chmod(0o700)  # it holds pictures that no person has looked at yet
         remove_temp_files(private)
         items, skips, read = read_items(sources, private)
-        named = list_beside(out / "dataset")
-        write_list(named, ((skip.dataset, skip.what, skip.reason) for skip in skips), ("dataset", "file", "reason"))
+        named = name_list_path(out / "dataset")
+        write_private_csv(
+            named, ((skip.dataset, skip.what, skip.reason) for skip in skips), ("dataset", "file", "reason")
+        )
         if not skip_contradictions:
             refuse_contradictions(skips)
         if not items:
@@ -82,25 +94,27 @@ def run(
             )
             why = f"What was skipped: {first}" if first else "They are empty"
             raise BadInput(f"no dataset gives a single target. {why}.")
-        write_sheets(items, private, sources)
-        notes = [f"{name}: {count} x {reason}" for (name, reason), count in sorted(reasons(skips).items())]
+        write_contact_sheets(items, private, sources)
+        notes = [f"{name}: {count} x {reason}" for (name, reason), count in sorted(count_skip_reasons(skips).items())]
         notes += [f"which files these are: {named}"] if skips else []
-        tagged = merge_tags(recorded(private / TAGS), table, sources.tasks, sources.departments)
+        tagged = merge_tags(recorded(private / TAGS_FILE), table, sources.tasks, sources.departments)
         cases, left_out, unmapped = make_cases(items, sources, table, tagged)
         to_fill_in = [["", label, *[""] * 7, why, count] for (why, label), count in sorted(unmapped.items())]
-        _table(private / "unmapped.csv", (*COLUMNS, "why", "count"), to_fill_in)
-        _table(private / "labels.csv", (*COLUMNS, "count"), _label_rows(items, sources, table, tagged))
+        _write_csv(private / "unmapped.csv", (*LABEL_COLUMNS, "why", "count"), to_fill_in)
+        _write_csv(private / "labels.csv", (*LABEL_COLUMNS, "count"), _label_rows(items, sources, table, tagged))
         if unmapped:
             names = "; ".join(f"{label!r} {why}" for why, label in list(unmapped)[:5])
             notes.append(f"{len(unmapped)} labels were left out ({names}): {private / 'unmapped.csv'}")
 
-        said = recorded(private / validation.LOG)
-        possible, objected = len(cases), validation.dropped(said)
+        said = recorded(private / validation.VALIDATION_LOG)
+        possible, objected = len(cases), validation.rejected_cases(said)
         cases = [case for case in cases if case.case not in objected]
-        pools = Pools(cases, table)
+        pools = OptionPools(cases, table)
         usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.of(case)]
-        unique, duplicates = without_duplicates(usable, sources.near_duplicate)
-        chosen, limits, text = without_text(unique, partial(select, sources=sources), private, sources, search_text)
+        unique, duplicates = drop_near_duplicates(usable, sources.near_duplicate)
+        chosen, limits, text = exclude_burned_in_text(
+            unique, partial(select_cases, sources=sources), private, sources, search_text
+        )
         if text and text["undecided"]:
             notes.append(
                 f"{text['undecided']} pictures may hold burned-in text and are in no question: decide with medprobe curate texts {out}"
@@ -108,11 +122,17 @@ def run(
         cells: dict[Cell, list[Candidate]] = defaultdict(list)
         for case in chosen:
             cells[case.cell].append(case)
-        proposed = questions.propose(cells, table, model, private, asking or Asking()) if model is not None else None
-        words, without = questions.templates(cells, table, sources.questions, private / questions.CANDIDATES)
+        proposed = (
+            question_templates.propose_templates(cells, table, model, private, asking or Asking())
+            if model is not None
+            else None
+        )
+        words, without = question_templates.usable_templates(
+            cells, table, sources.questions, private / question_templates.CANDIDATES_FILE
+        )
         notes += [f"{' > '.join(cell)}: no question, since every template {why}" for cell, why in without.items()]
-        kept = read_kept(private, sources)
-        written, unwritten = _write(chosen, words, sources, pools, kept)
+        kept = read_earlier_questions(private, sources)
+        written, unwritten = _write_questions(chosen, words, sources, pools, kept)
         not_asked = (
             Counter({"no wrong option may stand beside the answer": len(cases) - len(usable)})
             + duplicates
@@ -126,18 +146,18 @@ def run(
                 "exclude one another, and a template."
             )
 
-        branches = questions.majority(written)
+        branches = question_templates.blind_majority(written)
         if not accept_text_alone:
-            questions.check_text_alone(branches, written)
+            question_templates.check_text_alone(branches, written)
         notes += [f"the text alone gives answers away, {each}" for each in branches if each.flagged]
         funnel: dict[str, Any] = {
             "read": read,
-            "skipped": [{"dataset": name, "reason": reason, "count": n} for (name, reason), n in sorted(reasons(skips).items())],
+            "skipped": [{"dataset": name, "reason": reason, "count": n} for (name, reason), n in sorted(count_skip_reasons(skips).items())],
             "items": len(items),
             "left_out": dict(left_out),
             "tags": {"taggers": tagged.taggers, "labels": tagged.labels, "alpha": tagged.agreement},
             "possible_questions": possible,
-            "validation": validation.summary(said, {each.case.case for each in written}),
+            "validation": validation.validation_summary(said, {each.case.case for each in written}),
             "not_asked": dict(not_asked),
             "burned_in_text": text,
             "model_questions": proposed,
@@ -149,11 +169,11 @@ def run(
             "overlay": sources.overlay.model_dump(),
         }  # fmt: skip
         write_outputs(out, written, private, sources, table, about, branches, funnel)
-        write_kept(private, written, kept, sources, withdrawn_of(out / "dataset"))
-    return Made(out, written, funnel, notes)
+        write_questions_file(private, written, kept, sources, withdrawn_of(out / "dataset"))
+    return PipelineResult(out, written, funnel, notes)
 
 
-def _about(path: Path, sources: Sources) -> dict[str, str]:
+def _about_fields(path: Path, sources: Sources) -> dict[str, str]:
     """Statements of about.yaml (beside sources.yaml) on the people in the sets; without an approval there, the sets' own is used."""
     approvals = "; ".join(f"{dataset.name}: {dataset.ethics}" for dataset in sources.datasets if dataset.ethics)
     return ({"approval": approvals} if approvals else {}) | read_about(path.parent, {})
@@ -169,13 +189,13 @@ def _check_name(out: Path) -> None:
         )
 
 
-def _write(
-    chosen: list[Candidate], words: dict[Cell, list[str]], sources: Sources, pools: Pools, kept: Kept
-) -> tuple[list[Written], Counter[str]]:
+def _write_questions(
+    chosen: list[Candidate], words: dict[Cell, list[str]], sources: Sources, pools: OptionPools, kept: EarlierQuestions
+) -> tuple[list[WrittenQuestion], Counter[str]]:
     """The questions of the chosen cases; those of an earlier run keep their words, options, number and split."""
-    splits = split(chosen, sources, kept.splits)
+    splits = split_cases(chosen, sources, kept.splits)
     frequency = Counter((case.cell, name) for case in chosen for name in case.answers)
-    drawer = Drawer(sources, pools, frequency)
+    drawer = OptionDrawer(sources, pools, frequency)
     unwritten: Counter[str] = Counter()
     made: list[tuple[Candidate, str, OptionSet]] = []
     fresh: list[Candidate] = []
@@ -184,7 +204,7 @@ def _write(
         if case.cell not in words:
             unwritten["every template breaks a rule"] += 1
             continue
-        known = {questions.in_words(template, case) for template in words[case.cell]}
+        known = {question_templates.render_question(template, case) for template in words[case.cell]}
         if before and before[0] in known and drawer.still_stands(case, before[1]):
             drawer.take(case, splits[case.case], len(before[1].options), before[1].right)
             made.append((case, *before))
@@ -196,13 +216,15 @@ def _write(
             unwritten["too few options"] += 1
             continue
         template = random.Random(f"question {case.order}").choice(words[case.cell])
-        made.append((case, questions.in_words(template, case), choice))
+        made.append((case, question_templates.render_question(template, case), choice))
     indices = kept.numbered([case for case, _, _ in made], splits)
-    written = [Written(case, text, choice, splits[case.case], indices[case.case]) for case, text, choice in made]
+    written = [
+        WrittenQuestion(case, text, choice, splits[case.case], indices[case.case]) for case, text, choice in made
+    ]
     return sorted(written, key=lambda each: each.case.order), unwritten
 
 
-def _table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     replace_file(path, lambda partial: pd.DataFrame(list(rows), columns=list(columns)).to_csv(partial, index=False))
 
 

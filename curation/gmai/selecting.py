@@ -15,16 +15,16 @@ from pathlib import Path
 
 import numpy as np
 
-from curation.gmai.cases import Candidate, Cell
-from curation.gmai.labels import LabelTable
-from curation.gmai.sources import IMAGE, Sources
+from curation.gmai.candidate_cases import Candidate, Cell
+from curation.gmai.label_table import LabelTable
+from curation.gmai.sources import IMAGE_LEVEL, Sources
 from dataset_builders.case_groups import connected
 from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS
 from dataset_builders.terms import folded
 
 
-def select(cases: list[Candidate], sources: Sources) -> tuple[list[Candidate], Counter[str]]:
+def select_cases(cases: list[Candidate], sources: Sources) -> tuple[list[Candidate], Counter[str]]:
     """The chosen cases in order of `order`, and how many fell to each limit."""
     counts: Counter[str] = Counter()
     cells: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
@@ -59,7 +59,7 @@ def _far_apart(cases: list[Candidate], sources: Sources) -> list[Candidate]:
     if len(cases) <= sources.per_answer:
         return cases
     hashes = np.array([int(case.item.phash, 16) for case in cases], np.uint64)
-    strata = [tuple(_value(case, name) for name in sources.even) for case in cases]
+    strata = [tuple(_stratum_value(case, name) for name in sources.even) for case in cases]
     nearest = np.full(len(cases), 64)
     chosen: list[int] = []
     open_ = set(range(len(cases)))
@@ -75,7 +75,7 @@ def _far_apart(cases: list[Candidate], sources: Sources) -> list[Candidate]:
     return [cases[at] for at in sorted(chosen)]
 
 
-def _value(case: Candidate, name: str) -> str:
+def _stratum_value(case: Candidate, name: str) -> str:
     if name == "source":
         return case.item.dataset
     value = case.item.attributes.get(name, "")
@@ -85,7 +85,7 @@ def _value(case: Candidate, name: str) -> str:
     return value.casefold()
 
 
-def split(cases: list[Candidate], sources: Sources, earlier: Mapping[str, str] | None = None) -> dict[str, str]:
+def split_cases(cases: list[Candidate], sources: Sources, earlier: Mapping[str, str] | None = None) -> dict[str, str]:
     """Case -> validation or test, by patient, and where two share a picture by both: patients go to validation, in an order drawn with the
     seed, until its share is full.
 
@@ -116,12 +116,12 @@ def split(cases: list[Candidate], sources: Sources, earlier: Mapping[str, str] |
 
 # What stays
 
-KEPT = "questions.json"
+QUESTIONS_FILE = "questions.json"
 """File with the selection of the last run, for the next run and for the pages."""
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenQuestion:
     """A case with its words, options and split."""
 
     case: Candidate
@@ -138,7 +138,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Kept:
+class EarlierQuestions:
     """What earlier runs have drawn: case -> number, case -> words and options, patient -> split (none where the seed or the share of the
     validation is another one now)."""
 
@@ -154,19 +154,23 @@ class Kept:
         return dict(self.indices) | {case.case: after + number for number, case in enumerate(fresh, 1)}
 
 
-def read_kept(private: Path, sources: Sources) -> Kept:
+def read_earlier_questions(private: Path, sources: Sources) -> EarlierQuestions:
     """The selections of earlier runs."""
-    if not (private / KEPT).is_file():
-        return Kept({}, {}, {})
-    kept = json.loads((private / KEPT).read_text(encoding="utf-8"))
+    if not (private / QUESTIONS_FILE).is_file():
+        return EarlierQuestions({}, {}, {})
+    kept = json.loads((private / QUESTIONS_FILE).read_text(encoding="utf-8"))
     drawn = {
         each["case"]: (each["question"], OptionSet(tuple(each["options"]), tuple(each["right"])))
         for each in kept["cases"]
     }
-    return Kept(kept["indices"], drawn, kept["splits"] if kept["drawn_with"] == _drawn_with(sources) else {})
+    return EarlierQuestions(
+        kept["indices"], drawn, kept["splits"] if kept["drawn_with"] == _drawn_with(sources) else {}
+    )
 
 
-def write_kept(private: Path, written: list[Written], before: Kept, sources: Sources, gone: Set[str]) -> None:
+def write_questions_file(
+    private: Path, written: list[WrittenQuestion], before: EarlierQuestions, sources: Sources, gone: Set[str]
+) -> None:
     """Keep the numbers and splits of this run and of earlier ones (no split of patients who are `gone`), the questions of this run with
     their geometry, and what the pages show beside them."""
     splits = dict(before.splits) | {each.case.item.patient: each.split for each in written}
@@ -188,7 +192,7 @@ def write_kept(private: Path, written: list[Written], before: Kept, sources: Sou
         "overlay": sources.overlay.model_dump(),
         "seed": sources.seed,
     }
-    replace_file(private / KEPT, json.dumps(document, ensure_ascii=False).encode())
+    replace_file(private / QUESTIONS_FILE, json.dumps(document, ensure_ascii=False).encode())
 
 
 def _drawn_with(sources: Sources) -> list[float]:
@@ -203,7 +207,7 @@ class OptionSet:
     right: tuple[int, ...]
 
 
-class Pools:
+class OptionPools:
     """Labels that can be options: of the same dataset at image level, of the same (modality, task, granularity) at region level."""
 
     def __init__(self, cases: Iterable[Candidate], table: LabelTable) -> None:
@@ -214,7 +218,7 @@ class Pools:
 
     @staticmethod
     def _scope(case: Candidate) -> tuple[str, ...]:
-        return (case.item.dataset if case.granularity == IMAGE else "", *case.cell)
+        return (case.item.dataset if case.granularity == IMAGE_LEVEL else "", *case.cell)
 
     def of(self, case: Candidate) -> list[str]:
         """Every label that can be a wrong option of this case, in order of name."""
@@ -225,25 +229,25 @@ class Pools:
 
         At region level other labels of the image stay: an answerer that ignores the mark has to choose among them.
         """
-        is_image = case.granularity == IMAGE
+        is_image = case.granularity == IMAGE_LEVEL
         shown = (*case.answers, *(case.present if is_image else case.overlapping))
         if name in case.unsure or any(self.table.related(name, each) for each in shown):
             return False
         if is_image:
             return self.table.can_be_shown(name, case.modality, case.regions)
-        return not any(_within(name, each) for each in case.answers)
+        return not any(_is_word_subset(name, each) for each in case.answers)
 
 
-def _within(one: str, other: str) -> bool:
+def _is_word_subset(one: str, other: str) -> bool:
     """True if all words of one label are among the other's: a marked kidney tumour lies in a kidney."""
     first, second = set(folded(one).split()), set(folded(other).split())
     return first <= second or second <= first
 
 
-class Drawer:
+class OptionDrawer:
     """Draws options with a seed; letters are balanced over the questions of a split with the same number of options."""
 
-    def __init__(self, sources: Sources, pools: Pools, frequency: Counter[tuple[Cell, str]]) -> None:
+    def __init__(self, sources: Sources, pools: OptionPools, frequency: Counter[tuple[Cell, str]]) -> None:
         """frequency: how often a label is an answer in its cell. A label is drawn as a wrong option in proportion to it, so that what is
         often right is often wrong, too, and the text alone says nothing."""
         self.sources, self.pools, self.frequency = sources, pools, frequency
@@ -263,7 +267,7 @@ class Drawer:
         weights = {name: max(self.frequency[case.cell, name], 1) for name in self.pools.of(case)}
         drawn = {name: rng.random() ** (1 / weight) for name, weight in weights.items()}
         names = sorted(drawn, key=lambda name: -drawn[name])
-        here = next((name for name in names if case.granularity != IMAGE and name in case.present), None)
+        here = next((name for name in names if case.granularity != IMAGE_LEVEL and name in case.present), None)
         for name in sorted(names, key=lambda name: name != here):
             if len(wrong) < wanted and not any(self.pools.table.related(name, other) for other in wrong):
                 wrong.append(name)

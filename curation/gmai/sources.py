@@ -1,7 +1,7 @@
 """sources.yaml: which data sets there are, how each is read, and how the benchmark is drawn from them; and the values of the official
 lexical tree: 18 clinical tasks and departments, 4 granularities (GMAI-MMBench, tables 5 to 7).
 
-See also: one data set (`readers/dataset.py`), the label table (`labels.py`).
+See also: one data set (`readers/dataset.py`), the label table (`label_table.py`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from curation.images.file_names import manifest_of
-from curation.readers.dataset import ExistingPath, SourceDataset, Strict
+from curation.images.file_names import privacy_manifest
+from curation.readers.dataset import ExistingPath, SourceDataset, StrictModel
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_yaml
 from dataset_builders.terms import terms
 
-TASKS = tuple(term.concept for term in terms("task"))
+CLINICAL_TASKS = tuple(term.concept for term in terms("task"))
 """Table 5 has a nineteenth, Anatomical Structure Recognition, which the text and the public tree do not."""
 DEPARTMENTS = (
     "Cardiovascular Surgery", "Dermatology", "Endocrinology", "Gastroenterology and Hepatology", "General Surgery", "Hematology",
@@ -26,13 +26,13 @@ DEPARTMENTS = (
     "Obstetrics and Gynecology", "Oncology (Medical)", "Ophthalmology", "Orthopedic Surgery",
     "Otolaryngology (ENT)/Head and Neck Surgery", "Pulmonary Medicine", "Sports Medicine", "Urology",
 )  # fmt: skip
-IMAGE, BOX, MASK, CONTOUR = "Image Level", "Box Level", "Mask Level", "Contour Level"
-GRANULARITIES = (IMAGE, BOX, MASK, CONTOUR)
-OF_KIND = {"class": (IMAGE,), "box": (BOX,), "mask": (MASK, CONTOUR)}
+IMAGE_LEVEL, BOX_LEVEL, MASK_LEVEL, CONTOUR_LEVEL = "Image Level", "Box Level", "Mask Level", "Contour Level"
+GRANULARITIES = (IMAGE_LEVEL, BOX_LEVEL, MASK_LEVEL, CONTOUR_LEVEL)
+KIND_GRANULARITIES = {"class": (IMAGE_LEVEL,), "box": (BOX_LEVEL,), "mask": (MASK_LEVEL, CONTOUR_LEVEL)}
 """Annotation -> the granularities at which it is asked about; a mask is asked about twice."""
 
 
-class Overlay(Strict):
+class Overlay(StrictModel):
     """How a target is marked on a copy of its image."""
 
     color: Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")] = "#ff2020"
@@ -42,13 +42,13 @@ class Overlay(Strict):
     """Pixels of a box or a contour; both are drawn outside the target."""
 
 
-class Sources(Strict):
+class Sources(StrictModel):
     """The whole file."""
 
     labels: ExistingPath | None = None
     questions: ExistingPath | None = None
     """Custom templates: task, granularity, question with <modality>."""
-    tasks: tuple[str, ...] = TASKS
+    tasks: tuple[str, ...] = CLINICAL_TASKS
     departments: tuple[str, ...] = DEPARTMENTS
     seed: int = 0
     options: tuple[int, int] = (2, 5)
@@ -89,7 +89,9 @@ def read_sources(path: Path) -> Sources:
     except yaml.YAMLError as error:
         raise BadInput(f"{path}: is not YAML ({' '.join(str(error).split())}).") from None
     except ValidationError as error:
-        found = [f"{_where(raw, each['loc'])}{each['msg'].removeprefix('Value error, ')}" for each in error.errors()]
+        found = [
+            f"{_error_location(raw, each['loc'])}{each['msg'].removeprefix('Value error, ')}" for each in error.errors()
+        ]
         raise BadInput(f"{path}: {'; '.join(found[:10])}. docs/gmai_pipeline.md lists the fields.") from None
     _check_registries(sources, path)
     return sources
@@ -98,7 +100,7 @@ def read_sources(path: Path) -> Sources:
 def _check_registries(sources: Sources, path: Path) -> None:
     """Raise BadInput where ids of patients cannot be compared: one who is in two sets could come to both sides of the split."""
     registries = {
-        (dataset.patients, manifest_of(dataset.path).get("deidentification", {}).get("key", "")): dataset.name
+        (dataset.patients, privacy_manifest(dataset.path).get("deidentification", {}).get("key", "")): dataset.name
         for dataset in sources.datasets
         if dataset.names_patients
     }
@@ -111,7 +113,7 @@ def _check_registries(sources: Sources, path: Path) -> None:
         )
 
 
-def _where(raw: Any, location: tuple[int | str, ...]) -> str:
+def _error_location(raw: Any, location: tuple[int | str, ...]) -> str:
     """The location of an error, with a dataset's name in place of its number; "" for the whole file."""
     parts = [
         str(part) for part in location if "[" not in str(part)

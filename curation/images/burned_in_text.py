@@ -15,65 +15,65 @@ import numpy as np
 from PIL import Image, ImageDraw
 from tqdm import tqdm
 
-from curation.images.file_names import manifest_of
-from curation.images.image_index import open_rgb
+from curation.images.file_names import privacy_manifest
+from curation.images.image_index import decode_rgb
 from dataset_builders.errors import Problems
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.journal import read_journal
 
-Box = tuple[int, int, int, int]
+TextBox = tuple[int, int, int, int]
 """left, top, right, bottom in pixels."""
-TEXTS, DECISIONS = "texts.jsonl", "decisions.jsonl"
+TEXT_BOXES_FILE, DECISIONS_FILE = "texts.jsonl", "decisions.jsonl"
 """Of a folder whose images are searched: where text seems to be in each (never what it says), and what a person decided."""
-ENLARGE_FROM, ENLARGE_BELOW = 500, 1000
+ENLARGE_FROM_PX, ENLARGE_BELOW_PX = 500, 1000
 """Images whose longer side lies between are read at twice the size too: small letters are found only there."""
-SMALLEST = 64
+MIN_SIDE_PX = 64
 """Images whose longer side has fewer pixels hold no readable line of text."""
-MARGIN = 3
+MARGIN_PX = 3
 
 
 @cache
-def _reader() -> Any:
+def _text_detector() -> Any:
     from rapidocr import RapidOCR
 
     return RapidOCR(params={"Global.text_score": 0.3, "Global.log_level": "critical"})
 
 
-def find_text(image: Image.Image) -> list[Box]:
+def find_text(image: Image.Image) -> list[TextBox]:
     """Boxes around what looks like text of two or more characters, with a small margin, in an image of any size."""
-    if max(image.size) < SMALLEST:
+    if max(image.size) < MIN_SIDE_PX:
         return []
     picture = image.convert("RGB")
     # The detector itself enlarges what is smaller than 736 pixels.
-    scales = (1, 2) if ENLARGE_FROM <= max(picture.size) < ENLARGE_BELOW else (1,)
-    found: list[Box] = []
+    scales = (1, 2) if ENLARGE_FROM_PX <= max(picture.size) < ENLARGE_BELOW_PX else (1,)
+    found: list[TextBox] = []
     for scale in scales:
         shown = (
             picture
             if scale == 1
             else picture.resize((picture.width * scale, picture.height * scale), Image.Resampling.BICUBIC)
         )
-        lines = _reader()(np.asarray(shown)[:, :, ::-1])
+        lines = _text_detector()(np.asarray(shown)[:, :, ::-1])
         for corners, text in zip(lines.boxes, lines.txts, strict=True) if lines.txts else ():
             if sum(sign.isalnum() for sign in text) < 2:
                 continue
             xs, ys = [x / scale for x, _ in corners], [y / scale for _, y in corners]
             box = (
-                max(0, int(min(xs)) - MARGIN), max(0, int(min(ys)) - MARGIN),
-                min(picture.width, int(max(xs)) + MARGIN + 1), min(picture.height, int(max(ys)) + MARGIN + 1),
+                max(0, int(min(xs)) - MARGIN_PX), max(0, int(min(ys)) - MARGIN_PX),
+                min(picture.width, int(max(xs)) + MARGIN_PX + 1), min(picture.height, int(max(ys)) + MARGIN_PX + 1),
             )  # fmt: skip
-            if not any(covered(box, other) > 0.8 for other in found):
+            if not any(covered_share(box, other) > 0.8 for other in found):
                 found.append(box)
     return found
 
 
-def read_boxes(folder: Path) -> dict[str, list[Box]]:
+def read_boxes(folder: Path) -> dict[str, list[TextBox]]:
     """Image -> where text seems to be in it, by the folder's `TEXTS`."""
-    entries = read_journal(folder / TEXTS)
+    entries = read_journal(folder / TEXT_BOXES_FILE)
     return {entry["image"]: [(box[0], box[1], box[2], box[3]) for box in entry["boxes"]] for entry in entries}
 
 
-def covered(box: Box, by: Box) -> float:
+def covered_share(box: TextBox, by: TextBox) -> float:
     """Share of a box that another covers."""
     wide, high = min(box[2], by[2]) - max(box[0], by[0]), min(box[3], by[3]) - max(box[1], by[1])
     area = (box[2] - box[0]) * (box[3] - box[1])
@@ -85,13 +85,13 @@ def burned_in_note(images: Path, used: Iterable[str], search: bool) -> str:
     `medprobe curate deidentify` wrote was searched there, and a person decided."""
     if not search:
         return "Burned-in text: not searched."
-    if "deidentification" in manifest_of(images):
+    if "deidentification" in privacy_manifest(images):
         return "Burned-in text: searched when the images were de-identified."
     problems = Problems()
     names = sorted(set(used))
     for name in tqdm(names, desc="looking for burned-in text", unit="image", disable=None):
         with suppress(ImageError, OSError):  # `copy_images` says what cannot be opened
-            if boxes := find_text(open_rgb((images / name).read_bytes())):
+            if boxes := find_text(decode_rgb((images / name).read_bytes())):
                 problems.add(str(images / name), None, f"may hold burned-in text, in {len(boxes)} places")
     problems.check(
         f"Names in pixels would be published: run `medprobe curate deidentify {images}` first and decide about them, or give "
@@ -100,7 +100,7 @@ def burned_in_note(images: Path, used: Iterable[str], search: bool) -> str:
     return f"Burned-in text: none found in {len(names)} images."
 
 
-def mask(image: Image.Image, boxes: Sequence[Box]) -> Image.Image:
+def black_out(image: Image.Image, boxes: Sequence[TextBox]) -> Image.Image:
     """The image with the boxes filled black."""
     masked = image.copy()
     draw = ImageDraw.Draw(masked)

@@ -19,46 +19,48 @@ from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 
-POINTER = "names_file.txt"
-TABLE = "table.csv"
-REPORT = "deidentification.json"
+POINTER_FILE = "names_file.txt"
+DEIDENTIFIED_TABLE = "table.csv"
+DEIDENTIFICATION_REPORT = "deidentification.json"
 """Report that `medprobe curate deidentify` writes beside its images: counts of removals; copied into every set made of them."""
 
 
-def manifest_of(images: Path) -> dict[str, Any]:
+def privacy_manifest(images: Path) -> dict[str, Any]:
     """Manifest entries of every custom set about its ids and the de-identification of its images."""
-    report = images.absolute().parent / REPORT
+    report = images.absolute().parent / DEIDENTIFICATION_REPORT
     found = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
     return {"ids": KEYED, **({"deidentification": found} if isinstance(found, dict) else {})}
 
 
-def groups_of(images: Path) -> dict[str, str]:
+def load_patient_groups(images: Path) -> dict[str, str]:
     """File -> keyed group of its patient, of images that `deidentify` made, by its table; empty for others."""
-    path = images.absolute().parent / TABLE
-    if "deidentification" not in manifest_of(images) or not path.is_file():
+    path = images.absolute().parent / DEIDENTIFIED_TABLE
+    if "deidentification" not in privacy_manifest(images) or not path.is_file():
         return {}
     with path.open(encoding="utf-8", newline="") as file:
         return {row["image"]: row.get("group", "") for row in csv.DictReader(file) if row.get("image")}
 
 
-def ids_of(images: Path | None, names: Iterable[str], out: Path) -> dict[str, str]:
+def assign_image_ids(images: Path | None, names: Iterable[str], out: Path) -> dict[str, str]:
     """File name -> id for the tables of `out`, whose list is written; the names themselves where `deidentify` made the images. `images`:
     their folder, None where they have an address."""
-    if images is not None and manifest_of(images).get("deidentification", {}).get("ids") == KEYED:
+    if images is not None and privacy_manifest(images).get("deidentification", {}).get("ids") == KEYED:
         return {name: name for name in names}
     pseudonyms = pseudonyms_of(out)
     ids = {name: pseudonyms.of("i", name) for name in names}
-    write_list(list_beside(out), ((made, name) for name, made in ids.items()))
+    write_private_csv(name_list_path(out), ((made, name) for name, made in ids.items()))
     return ids
 
 
-def list_beside(folder: Path) -> Path:
+def name_list_path(folder: Path) -> Path:
     """Path of a folder's list: beside it."""
     folder = folder.absolute()
     return folder.with_name(f"{folder.name}.names.csv")
 
 
-def write_list(path: Path, rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = ("image", "file")) -> None:
+def write_private_csv(
+    path: Path, rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = ("image", "file")
+) -> None:
     """Write a list that its owner alone can read."""
 
     def write(partial: Path) -> None:
@@ -74,9 +76,9 @@ def write_list(path: Path, rows: Iterable[tuple[str, ...]], columns: tuple[str, 
     replace_file(path, write)
 
 
-def file_names(folder: Path) -> dict[str, str]:
+def load_file_names(folder: Path) -> dict[str, str]:
     """Id -> file name for the tables of a working folder; empty where its ids are the names. Raises BadInput if the list is gone."""
-    path = _list_of(folder)
+    path = _find_name_list(folder)
     if path is None:
         return {}
     if not path.is_file():
@@ -85,18 +87,18 @@ def file_names(folder: Path) -> dict[str, str]:
         return {row["image"]: row["file"] for row in csv.DictReader(file)}
 
 
-def share_list(source: Path, folder: Path) -> None:
+def share_name_list(source: Path, folder: Path) -> None:
     """Let `folder`, made from `source`, use the same list."""
-    path = _list_of(source)
+    path = _find_name_list(source)
     if path is None:
-        (folder / POINTER).unlink(missing_ok=True)
+        (folder / POINTER_FILE).unlink(missing_ok=True)
     else:
-        replace_file(folder / POINTER, f"{os.path.relpath(path, folder.absolute())}\n".encode())
+        replace_file(folder / POINTER_FILE, f"{os.path.relpath(path, folder.absolute())}\n".encode())
 
 
-def _list_of(folder: Path) -> Path | None:
+def _find_name_list(folder: Path) -> Path | None:
     """The list of a working folder; None where its ids are the files' names."""
-    pointer = folder / POINTER
+    pointer = folder / POINTER_FILE
     if pointer.is_file():
         return Path(os.path.normpath(folder.absolute() / pointer.read_text(encoding="utf-8").strip()))
-    return list_beside(folder) if list_beside(folder).is_file() else None
+    return name_list_path(folder) if name_list_path(folder).is_file() else None

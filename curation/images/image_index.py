@@ -25,7 +25,7 @@ import pandas as pd
 from PIL import Image
 from tqdm import tqdm
 
-from curation.images.file_names import ids_of
+from curation.images.file_names import assign_image_ids
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.hub.client import endpoint
@@ -33,11 +33,21 @@ from dataset_builders.images.lookup import SUFFIXES, ImageError
 from dataset_builders.images.picture import ShownPicture, picture_of, whites_of
 from eval_harness.records.names import replace_surrogates
 
-VERSIONS = ("ETag", "etag", "md5Hash", "blob_id", "checksum", "LastModified", "last_modified", "mtime", "created")
+VERSION_ATTRIBUTES = (
+    "ETag",
+    "etag",
+    "md5Hash",
+    "blob_id",
+    "checksum",
+    "LastModified",
+    "last_modified",
+    "mtime",
+    "created",
+)
 """File-system attributes that differ once a file was changed; the first available one is used."""
 
 
-def names_below(folder: Path) -> list[str]:
+def list_files(folder: Path) -> list[str]:
     """The relative posix paths of everything below a folder that is no folder, sorted; what is hidden is left out.
 
     Links to folders are followed. Each folder is gone through once, under its own path rather than a link's: a link to a folder above
@@ -72,7 +82,7 @@ class ImageFolder:
         """Relative posix paths, sorted. Raises BadInput if there are none."""
         if not self.path.is_dir():
             raise BadInput(f"{self}: there is no such folder. Give the folder that holds the images.")
-        found = [name for name in names_below(self.path) if Path(name).suffix.lower() in SUFFIXES]
+        found = [name for name in list_files(self.path) if Path(name).suffix.lower() in SUFFIXES]
         if not found:
             raise BadInput(
                 f"{self}: holds no images ({', '.join(SUFFIXES)}). DICOM files become images by `medprobe curate deidentify`; "
@@ -93,7 +103,7 @@ class ImageFolder:
         return (self.path / name).read_bytes()
 
 
-class Remote:
+class RemoteImages:
     """Image files and the rows of Parquet files below an address. A row is called FILE.parquet#NUMBER."""
 
     def __init__(self, address: str) -> None:
@@ -109,8 +119,8 @@ class Remote:
         self._starts = cache(self._read_starts)
         self._column = lru_cache(maxsize=2)(self._read_column)  # the images of a row group follow each other
 
-    def __reduce__(self) -> tuple[type[Remote], tuple[str]]:
-        return Remote, (self.address,)
+    def __reduce__(self) -> tuple[type[RemoteImages], tuple[str]]:
+        return RemoteImages, (self.address,)
 
     def __str__(self) -> str:
         return self.address
@@ -143,7 +153,7 @@ class Remote:
         about = self._files.get(name.partition("#")[0])
         if about is None:
             raise FileNotFoundError(errno.ENOENT, "is not there any more")
-        version = next((about[key] for key in VERSIONS if about.get(key)), None)
+        version = next((about[key] for key in VERSION_ATTRIBUTES if about.get(key)), None)
         return int(about.get("size") or 0), int.from_bytes(hashlib.sha256(str(version).encode()).digest()[:7], "big")
 
     def read(self, name: str) -> bytes:
@@ -205,32 +215,32 @@ def _image_column(schema: Any) -> str | None:
     return "image" if "image" in found else next(iter(found), None)
 
 
-ImageFiles = ImageFolder | Remote
+ImageSource = ImageFolder | RemoteImages
 
 
-def images_at(where: str | Path) -> ImageFiles:
+def open_image_source(where: str | Path) -> ImageSource:
     """The images of a folder or of an address. Raises BadInput if what an address needs is not installed, or it is none."""
-    return Remote(str(where)) if "://" in str(where) else ImageFolder(Path(where))
+    return RemoteImages(str(where)) if "://" in str(where) else ImageFolder(Path(where))
 
 
-INDEX = "images.parquet"
-UNREADABLE = "unreadable.csv"
-In = TypeVar("In")
-Out = TypeVar("Out")
+INDEX_FILE = "images.parquet"
+UNREADABLE_FILE = "unreadable.csv"
+InputT = TypeVar("InputT")
+OutputT = TypeVar("OutputT")
 
 
-def prefetch(work: Callable[[In], Out], items: Iterable[In], window: int = 64) -> Iterator[Out]:
+def prefetch(work: Callable[[InputT], OutputT], items: Iterable[InputT], window: int = 64) -> Iterator[OutputT]:
     """`work` of each item in order, done by threads that run at most `window` items ahead."""
     source = iter(items)
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-        waiting: list[Future[Out]] = [pool.submit(work, item) for item in islice(source, window)]
+        waiting: list[Future[OutputT]] = [pool.submit(work, item) for item in islice(source, window)]
         while waiting:
             done = waiting.pop(0).result()
             waiting += [pool.submit(work, item) for item in islice(source, 1)]
             yield done
 
 
-def shown_picture(data: bytes) -> ShownPicture:
+def decode_image(data: bytes) -> ShownPicture:
     """The picture that models are shown (`picture_of`), of a file alone: its greys have the fewest of 8, 12 and 16 bits that hold them.
 
     Raises ImageError where the bytes are no complete image, or hold greys that no fixed rule brings to 8 bits.
@@ -238,12 +248,12 @@ def shown_picture(data: bytes) -> ShownPicture:
     return picture_of(data, whites_of([data]) or None)
 
 
-def open_rgb(data: bytes) -> Image.Image:
+def decode_rgb(data: bytes) -> Image.Image:
     """The pixels of `shown_picture` in RGB. Raises ImageError as it does."""
-    return shown_picture(data).pixels.convert("RGB")
+    return decode_image(data).pixels.convert("RGB")
 
 
-def stretched(values: np.ndarray, low: float, high: float) -> np.ndarray:
+def rescale_to_uint8(values: np.ndarray, low: float, high: float) -> np.ndarray:
     """Numbers of any shape -> uint8, `low` and less black, `high` and more white; what is not finite is black."""
     if high <= low:
         return np.zeros(values.shape, np.uint8)
@@ -252,14 +262,14 @@ def stretched(values: np.ndarray, low: float, high: float) -> np.ndarray:
     return grey
 
 
-def list_images(images: Path | ImageFiles) -> list[str]:
+def list_images(images: Path | ImageSource) -> list[str]:
     """The names of all images, sorted, but for those that no table can hold: bytes of another encoding than UTF-8. Raises BadInput where
     there are none."""
-    files = images_at(images) if isinstance(images, Path) else images
+    files = open_image_source(images) if isinstance(images, Path) else images
     return [name for name in files.names() if name == replace_surrogates(name)]
 
 
-def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
+def index_images(images: Path | ImageSource, out: Path) -> pd.DataFrame:
     """Write the table of readable images of a folder or an address and return it with the column `file` beside the stored ones: image
     (the id of the file), sha256, phash, width, height, size, changed.
 
@@ -268,12 +278,12 @@ def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
     """
     import imagehash
 
-    files = images_at(images) if isinstance(images, Path) else images
+    files = open_image_source(images) if isinstance(images, Path) else images
     names = files.names()
-    old = pd.read_parquet(out / INDEX) if (out / INDEX).is_file() else None
+    old = pd.read_parquet(out / INDEX_FILE) if (out / INDEX_FILE).is_file() else None
     written = [replace_surrogates(name) for name in names]
     folder = files.path if isinstance(files, ImageFolder) else None
-    ids = ids_of(folder, written, out)
+    ids = assign_image_ids(folder, written, out)
     known = {} if old is None else {row["image"]: row for row in old.to_dict("records")}
 
     def look(name: str) -> dict[str, object]:
@@ -286,7 +296,7 @@ def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
             if had and (had["size"], had["changed"]) == (size, changed):
                 return {str(column): value for column, value in had.items()} | {"file": name}
             data = files.read(name)
-            picture = open_rgb(data)
+            picture = decode_rgb(data)
         except ImageError as error:
             return {"image": image, "reason": str(error)}
         except OSError as error:  # its text names the file
@@ -311,21 +321,21 @@ def index_images(images: Path | ImageFiles, out: Path) -> pd.DataFrame:
         )
     out.mkdir(parents=True, exist_ok=True)
     index = pd.DataFrame(good)
-    replace_file(out / INDEX, lambda path: index.drop(columns="file").to_parquet(path, index=False))
+    replace_file(out / INDEX_FILE, lambda path: index.drop(columns="file").to_parquet(path, index=False))
     replace_file(
-        out / UNREADABLE, lambda path: pd.DataFrame(bad, columns=["image", "reason"]).to_csv(path, index=False)
+        out / UNREADABLE_FILE, lambda path: pd.DataFrame(bad, columns=["image", "reason"]).to_csv(path, index=False)
     )
     return index
 
 
-def hashes_of(folder: Path, names: Iterable[str]) -> dict[str, int]:
+def perceptual_hashes(folder: Path, names: Iterable[str]) -> dict[str, int]:
     """The perceptual hash (64 bits) of each image. Raises BadInput for one that cannot be read."""
     import imagehash
 
     hashes = {}
     for name in sorted(names):
         try:
-            hashes[name] = int(str(imagehash.phash(open_rgb((folder / name).read_bytes()))), 16)
+            hashes[name] = int(str(imagehash.phash(decode_rgb((folder / name).read_bytes()))), 16)
         except (ImageError, OSError) as error:
             raise BadInput(f"{folder / name}: {error}. Replace it, or leave out its rows.") from None
     return hashes

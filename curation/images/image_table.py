@@ -15,21 +15,21 @@ from typing import Any
 
 import pandas as pd
 
-from curation.images.pairing import SEVERAL, pair
+from curation.images.pairing import AMBIGUOUS_NAME, pair_names
 from dataset_builders.contents.pseudonyms import one_spelling
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_records, read_text
 
-MIN_CAPTION = 100
+MIN_CAPTION_CHARS = 100
 """Characters below which a caption says too little about its image (MediConfusion, section 2.2), counted after
 stripping."""
 
 
-COLUMNS = ("image", "caption", "group", "license", "source")
+IMAGE_COLUMNS = ("image", "caption", "group", "license", "source")
 """Columns that are read from a table, and their default names."""
 
 
-def read_table(path: Path, **columns: str) -> pd.DataFrame:
+def read_image_table(path: Path, **columns: str) -> pd.DataFrame:
     """The table of images: `COLUMNS` (texts, "" where unknown), one row per image. columns: those of the file that are called otherwise.
 
     .csv, .tsv, .parquet and .jsonl have named columns; .txt is `image<TAB>caption` without a header (as ROCO's
@@ -37,11 +37,11 @@ def read_table(path: Path, **columns: str) -> pd.DataFrame:
     missing file or column and for an image whose rows say different things. Groups are spelled as their ids are made
     (`Pseudonyms.group`), so that a patient is one however the spaces and accents are coded.
     """
-    raw = read_any(path)
-    wanted = dict(zip(COLUMNS, COLUMNS, strict=True)) | columns
+    raw = read_dataframe(path)
+    wanted = dict(zip(IMAGE_COLUMNS, IMAGE_COLUMNS, strict=True)) | columns
     for name, column in wanted.items():
         if name == "image" or column != name:
-            need_columns(raw, path, [column], f"Name it with --{name}-column.")
+            require_columns(raw, path, [column], f"Name it with --{name}-column.")
     texts = {
         name: raw[column].map(image_text if name == "image" else cell_text) if column in raw else ""
         for name, column in wanted.items()
@@ -57,7 +57,7 @@ def read_table(path: Path, **columns: str) -> pd.DataFrame:
     return table
 
 
-def read_any(path: Path) -> pd.DataFrame:
+def read_dataframe(path: Path) -> pd.DataFrame:
     """The table in a .csv, .tsv, .jsonl, .parquet or .txt file as it stands. Raises BadInput if it cannot be read."""
     if not path.is_file():
         raise BadInput(f"{path}: there is no such file. Give a table with a column for the image and those it needs.")
@@ -92,14 +92,14 @@ def read_any(path: Path) -> pd.DataFrame:
     raise BadInput(f"{path}: is not .csv, .tsv, .jsonl, .parquet or .txt. Save the table as CSV.")
 
 
-def need_columns(table: pd.DataFrame, where: Path | str, columns: Iterable[str], remedy: str) -> None:
+def require_columns(table: pd.DataFrame, where: Path | str, columns: Iterable[str], remedy: str) -> None:
     """Raise BadInput for the first of these columns that the table at `where` does not have."""
     for column in columns:
         if column not in table.columns:
             raise BadInput(f"{where}: has no column {column!r} (it has {', '.join(map(str, table.columns))}). {remedy}")
 
 
-SEPARATORS = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+DELIMITER_NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
@@ -109,7 +109,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
     mark = "\0end"
     csv.field_size_limit(sys.maxsize)
     text = re.sub(r"\Asep=.\s*\n", "", read_text(path).strip("\r\n"))  # the first line of some of Excel's files
-    first = {sign: len(next(csv.reader(io.StringIO(text, newline=""), delimiter=sign))) for sign in SEPARATORS}
+    first = {sign: len(next(csv.reader(io.StringIO(text, newline=""), delimiter=sign))) for sign in DELIMITER_NAMES}
     delimiter = max(first, key=lambda sign: (first[sign], sign == "\t" and path.suffix.lower() == ".tsv"))
     rows = list(csv.reader(io.StringIO(f"{text.rstrip()}\n{mark}\n", newline=""), delimiter=delimiter))
     if rows.pop() != [mark]:
@@ -123,7 +123,7 @@ def _read_csv(path: Path) -> pd.DataFrame:
         if any(cell.strip() for cell in row[len(head) :]):
             raise BadInput(
                 f"{path}: row {number} ({row[0]!r}) has {len(row)} cells, the header {len(head)}. Put texts that hold the separator "
-                f"({SEPARATORS[delimiter]}) in quotation marks."
+                f"({DELIMITER_NAMES[delimiter]}) in quotation marks."
             )
     named = [at for at, name in enumerate(head) if name]
     return pd.DataFrame(
@@ -152,23 +152,26 @@ def image_text(value: Any) -> str:
     return str(value) if cell_text(value) else ""
 
 
-def known_of(images: list[str], path: Path, **columns: str) -> pd.DataFrame:
+def align_to_images(images: list[str], path: Path, **columns: str) -> pd.DataFrame:
     """The values of a table (`read_table`, with its `columns`) for each image file, in the order of `images` (all of a folder, relative
     paths); empty texts for an image without a row. Raises BadInput as `images_of_rows` does."""
-    table = read_table(path, **columns)
-    row_of = {at: row for row, at in enumerate(images_of_rows(list(table["image"]), images, path)) if at is not None}
+    table = read_image_table(path, **columns)
+    row_of = {
+        at: row for row, at in enumerate(match_rows_to_images(list(table["image"]), images, path)) if at is not None
+    }
     joined = table.reindex([row_of.get(at, -1) for at in range(len(images))]).reset_index(drop=True)
     joined["image"] = images
     return joined.fillna("")
 
 
-def images_of_rows(names: list[str], images: list[str], path: Path) -> list[int | None]:
+def match_rows_to_images(names: list[str], images: list[str], path: Path) -> list[int | None]:
     """The position of the image that each name of a table means, by the rules of `pairing.py`; None where it is not there. Raises BadInput
     where no name means an image, or one may mean several."""
-    found = pair(names, images)
-    if SEVERAL in found.reasons:
+    found = pair_names(names, images)
+    if AMBIGUOUS_NAME in found.reasons:
         raise BadInput(
-            f"{path}: row {names[found.reasons.index(SEVERAL)]!r} fits several images or rows. Name images by their path below the folder."
+            f"{path}: row {names[found.reasons.index(AMBIGUOUS_NAME)]!r} matches several images or rows. "
+            "Name images by their path below the folder."
         )
     if images and all(at is None for at in found.found):
         raise BadInput(

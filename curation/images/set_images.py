@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from curation.images.burned_in_text import burned_in_note
-from curation.images.file_names import groups_of, manifest_of
+from curation.images.file_names import load_patient_groups, privacy_manifest
 from dataset_builders.build import replacing
 from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of, withdrawn_of
 from dataset_builders.errors import BadInput, Problems
@@ -22,7 +22,7 @@ from dataset_builders.files import write_json
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.metadata import file_name, strip_metadata
 
-UNCHECKED = "Validation: no person has checked these questions."
+NOT_VALIDATED_NOTE = "Validation: no person has checked these questions."
 
 
 def copy_images(
@@ -74,7 +74,7 @@ def withdrawn_images(names: Iterable[str], images: Path, known: pd.DataFrame | N
     withdrawn = withdrawn_of(out, images.absolute().parent)
     if not withdrawn:
         return set()
-    pseudonyms, groups = pseudonyms_of(out), groups_of(images)
+    pseudonyms, groups = pseudonyms_of(out), load_patient_groups(images)
     groups |= {} if known is None else dict(zip(known["image"], known["group"], strict=True))
 
     def ids(name: str) -> set[str]:
@@ -84,7 +84,7 @@ def withdrawn_images(names: Iterable[str], images: Path, known: pd.DataFrame | N
     return {name for name in names if withdrawn & ids(name)}
 
 
-def write_set(
+def write_custom_set(
     out: Path,
     family: str,
     images: Path,
@@ -110,5 +110,5 @@ def write_set(
         made = write(work, names, origins)
         write_json(work / "image_dict.json", origins)
         about = {"name": name or out.name, "format": family, "made_by": "medprobe curate", "validated": validated}
-        notes = [*made.pop("notes", []), *([] if validated else [UNCHECKED]), searched]
-        write_json(work / "manifest.json", about | manifest_of(images) | made | {"notes": notes})
+        notes = [*made.pop("notes", []), *([] if validated else [NOT_VALIDATED_NOTE]), searched]
+        write_json(work / "manifest.json", about | privacy_manifest(images) | made | {"notes": notes})

@@ -20,7 +20,15 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from curation.images.image_index import INDEX, ImageFiles, images_at, index_images, list_images, open_rgb, prefetch
+from curation.images.image_index import (
+    INDEX_FILE,
+    ImageSource,
+    decode_rgb,
+    index_images,
+    list_images,
+    open_image_source,
+    prefetch,
+)
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
 
@@ -36,17 +44,17 @@ def encoder_key(encoder: Encoder) -> str:
 
 
 @dataclass(frozen=True)
-class Encoding:
+class EncodingJob:
     """An encoding job: `todo` has the columns image (its name in `images`) and sha256; the vectors go into `cache`."""
 
-    images: ImageFiles
+    images: ImageSource
     todo: pd.DataFrame
     cache: Path
     encoder: Encoder
     batch_size: int
 
 
-Encode = Callable[[Encoding], Iterator[int]]
+EncodingBackend = Callable[[EncodingJob], Iterator[int]]
 """Encodes images into a cache and yields how many are done, batch by batch."""
 
 
@@ -55,14 +63,14 @@ def embed(
     out: Path,
     encoder: Encoder,
     batch_size: int = 32,
-    encode: Encode | None = None,
+    encode: EncodingBackend | None = None,
 ) -> Path:
     """Embed all readable images of a folder or an address (`image_index.py`); returns the path of the array (n, d), whose rows follow
     out/images.parquet.
 
     Vectors are stored in float32 as the encoder gives them, not normalised. `encode`: who does the work; None: this process.
     """
-    files = images_at(images)
+    files = open_image_source(images)
     list_images(files)  # before anything is made: raises where there are none
     with lock(out, "embed"):
         remove_temp_files(out)
@@ -72,7 +80,7 @@ def embed(
         cache.mkdir(parents=True, exist_ok=True)
         remove_temp_files(cache)
         wanted = index.drop_duplicates("sha256")
-        known = {sha for names, _ in _kept(cache) for sha in names}
+        known = {sha for names, _ in _stored_batches(cache) for sha in names}
         todo = wanted[~wanted["sha256"].isin(known)][["file", "sha256"]].rename(columns={"file": "image"})
         bar = tqdm(
             total=len(wanted),
@@ -82,19 +90,19 @@ def embed(
             disable=None,
         )
         with bar:
-            for count in (encode or encode_here)(Encoding(files, todo, cache, encoder, batch_size)):
+            for count in (encode or encode_in_process)(EncodingJob(files, todo, cache, encoder, batch_size)):
                 bar.update(count)
         return _assemble(out, key, index, encoder)
 
 
-def encode_here(work: Encoding) -> Iterator[int]:
+def encode_in_process(work: EncodingJob) -> Iterator[int]:
     """Encode in this process, batch by batch: once a batch is counted, a killed run has it."""
     for names, batch in _batches(work):
-        _keep(work, names, work.encoder.encode(batch).numpy())
+        _store_batch(work, names, work.encoder.encode(batch).numpy())
         yield len(names)
 
 
-def _batches(work: Encoding) -> Iterable[tuple[list[str], Any]]:
+def _batches(work: EncodingJob) -> Iterable[tuple[list[str], Any]]:
     """Batches of (sha256 list, pixels), decoded and preprocessed by threads while the encoder is busy."""
     import torch
 
@@ -103,7 +111,7 @@ def _batches(work: Encoding) -> Iterable[tuple[list[str], Any]]:
         data = work.images.read(image)
         if hashlib.sha256(data).hexdigest() != sha:
             raise BadInput(f"{work.images}/{image}: changed while it was being embedded. Run the command again.")
-        return sha, work.encoder.prepare(open_rgb(data))
+        return sha, work.encoder.prepare(decode_rgb(data))
 
     names: list[str] = []
     pixels: list[Any] = []
@@ -118,7 +126,7 @@ def _batches(work: Encoding) -> Iterable[tuple[list[str], Any]]:
         yield names, torch.stack(pixels)
 
 
-def _keep(work: Encoding, names: list[str], vectors: np.ndarray) -> None:
+def _store_batch(work: EncodingJob, names: list[str], vectors: np.ndarray) -> None:
     """Keep the vectors (b, d) of these images."""
     bad = np.flatnonzero(~np.isfinite(vectors).all(1) | ~vectors.any(1))
     if len(bad):
@@ -131,7 +139,7 @@ def _keep(work: Encoding, names: list[str], vectors: np.ndarray) -> None:
     replace_file(work.cache / f"{uuid.uuid4().hex}.npz", write)
 
 
-def _kept(cache: Path) -> Iterator[tuple[list[str], np.ndarray]]:
+def _stored_batches(cache: Path) -> Iterator[tuple[list[str], np.ndarray]]:
     """(sha256 of its images, their vectors (b, d)) of each batch that was kept."""
     for path in sorted(cache.glob("*.npz")):
         with np.load(path) as kept:
@@ -144,11 +152,11 @@ def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder) -> Pat
     for row, sha in enumerate(index["sha256"]):
         rows.setdefault(sha, []).append(row)
     target, cache = out / f"{key}.npy", out / "cache" / key
-    size = next(vectors.shape[1] for _, vectors in _kept(cache))
+    size = next(vectors.shape[1] for _, vectors in _stored_batches(cache))
 
     def write(path: Path) -> None:
         array = np.lib.format.open_memmap(path, "w+", np.dtype("float32"), (len(index), size))
-        for names, vectors in _kept(cache):
+        for names, vectors in _stored_batches(cache):
             for sha, vector in zip(names, vectors, strict=True):
                 array[rows.get(sha, [])] = vector
         array.flush()
@@ -175,8 +183,8 @@ def open_embeddings(folder: Path, encoder: str) -> np.memmap:
 
     Raises BadInput if it is not there, several match the name, or images were added since it was made.
     """
-    if not (folder / INDEX).is_file():
-        raise BadInput(f"{folder}: holds no {INDEX}. Make it with `medprobe curate embed IMAGES --out {folder}`.")
+    if not (folder / INDEX_FILE).is_file():
+        raise BadInput(f"{folder}: holds no {INDEX_FILE}. Make it with `medprobe curate embed IMAGES --out {folder}`.")
     known = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
     fits = [key for key, about in known.items() if encoder in (key, about.get("encoder", {}).get("name"))]
     if not fits:
@@ -186,7 +194,7 @@ def open_embeddings(folder: Path, encoder: str) -> np.memmap:
         )
     if len(fits) > 1:
         raise BadInput(f"{folder}: {encoder} could be {' or '.join(fits)}. Give one of these.")
-    if known[fits[0]]["index_sha256"] != index_sha256(pd.read_parquet(folder / INDEX)):
+    if known[fits[0]]["index_sha256"] != index_sha256(pd.read_parquet(folder / INDEX_FILE)):
         raise BadInput(
             f"{folder}: images changed since {fits[0]} was made. Run `medprobe curate embed` for it again; only new images cost."
         )

@@ -25,7 +25,14 @@ from dataset_builders.errors import BadInput
 
 Pooling = Literal["projected", "cls", "mean"]
 """projected: the space shared with text. cls: first token. mean: average of the patch tokens."""
-WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin", "*.safetensors", "*.bin", "*.pth", "*.pt")
+WEIGHT_PATTERNS = (
+    "open_clip_model.safetensors",
+    "open_clip_pytorch_model.bin",
+    "*.safetensors",
+    "*.bin",
+    "*.pth",
+    "*.pt",
+)
 """File names of the weights in an open_clip folder, the most common first."""
 
 
@@ -40,7 +47,7 @@ class EncoderSpec:
     revision: str | None = None
 
 
-NAMED: dict[str, EncoderSpec] = {
+BUILTIN_ENCODERS: dict[str, EncoderSpec] = {
     "biomedclip": EncoderSpec(
         "biomedclip", "open_clip", "hf-hub:microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224", "projected"
     ),
@@ -61,7 +68,7 @@ class Encoder:
     """Hash of the weights and of the preprocessing as they were loaded."""
 
 
-def encoder_spec(
+def parse_encoder(
     encoder: str,
     pooling: Pooling | None = None,
     revision: str | None = None,
@@ -73,8 +80,8 @@ def encoder_spec(
     Raises BadInput for names that do not exist.
     """
     library, _, model = encoder.partition(":")
-    if encoder in NAMED:
-        base = NAMED[encoder]
+    if encoder in BUILTIN_ENCODERS:
+        base = BUILTIN_ENCODERS[encoder]
     elif library in ("open_clip", "transformers") and model:
         base = EncoderSpec(
             name or model.rstrip("/").rsplit("/", 1)[-1],
@@ -83,7 +90,7 @@ def encoder_spec(
             "projected" if library == "open_clip" else "cls",
         )
     else:
-        raise BadInput(f"--encoder {encoder}: give {', '.join(NAMED)}, open_clip:ID or transformers:ID.")
+        raise BadInput(f"--encoder {encoder}: give {', '.join(BUILTIN_ENCODERS)}, open_clip:ID or transformers:ID.")
     if revision is not None and base.library == "open_clip":
         raise BadInput(
             "--revision: open_clip takes no revision. Download the model and give open_clip:local-dir:FOLDER."
@@ -117,15 +124,15 @@ def _fingerprint(model: torch.nn.Module, preprocessing: str) -> str:
     return digest.hexdigest()
 
 
-Parts = tuple[Callable[..., Any], Callable[..., Any], torch.nn.Module, str]
+EncoderParts = tuple[Callable[..., Any], Callable[..., Any], torch.nn.Module, str]
 """prepare, forward, the model whose weights count, and the preprocessing in words."""
 
 
-def _open_clip(spec: EncoderSpec, device: str) -> Parts:
+def _open_clip(spec: EncoderSpec, device: str) -> EncoderParts:
     import open_clip
 
     if spec.model.startswith("local-dir:"):
-        model, prepare = _without_text(Path(spec.model.removeprefix("local-dir:")))
+        model, prepare = _vision_tower(Path(spec.model.removeprefix("local-dir:")))
     else:
         model, prepare = open_clip.create_model_from_pretrained(spec.model)
     visual = model.visual.to(device).eval()
@@ -140,16 +147,16 @@ def _open_clip(spec: EncoderSpec, device: str) -> Parts:
     return prepare, lambda batch: trunk.forward_features(batch)[:, special:].mean(1), visual, str(prepare)
 
 
-def _without_text(folder: Path) -> tuple[Any, Callable[..., Any]]:
+def _vision_tower(folder: Path) -> tuple[Any, Callable[..., Any]]:
     """The model of an open_clip folder with a stand-in for its text half, which no image needs and which the folder may describe by a
     name on the Hub (BiomedCLIP's does): nothing outside the folder is asked for."""
     import open_clip
     from open_clip.factory import load_state_dict
     from open_clip.transform import PreprocessCfg, image_transform_v2
 
-    weights = next((found for pattern in WEIGHTS for found in sorted(folder.glob(pattern))), None)
+    weights = next((found for pattern in WEIGHT_PATTERNS for found in sorted(folder.glob(pattern))), None)
     if weights is None:
-        raise FileNotFoundError(f"no weights in {folder} ({', '.join(WEIGHTS)})")
+        raise FileNotFoundError(f"no weights in {folder} ({', '.join(WEIGHT_PATTERNS)})")
     text = {"context_length": 8, "vocab_size": 8, "width": 8, "heads": 1, "layers": 1}
     model = open_clip.create_model(
         f"local-dir:{folder}", load_weights=False, pretrained_image=False, pretrained_text=False, text_cfg=text
@@ -161,7 +168,7 @@ def _without_text(folder: Path) -> tuple[Any, Callable[..., Any]]:
     return model, image_transform_v2(steps, is_train=False)
 
 
-def _transformers(spec: EncoderSpec, device: str) -> Parts:
+def _transformers(spec: EncoderSpec, device: str) -> EncoderParts:
     from transformers import AutoImageProcessor, AutoModel
     from transformers.utils import logging
 

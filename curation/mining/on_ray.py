@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from curation.mining.embedding import Encode, Encoding, encode_here
-from curation.mining.pair_mining import Runner, write_block
+from curation.mining.embedding import EncodingBackend, EncodingJob, encode_in_process
+from curation.mining.pair_mining import BlockRunner, write_block
 from curation.mining.pair_search import PairSearch, Thresholds
 from dataset_builders.ray_cluster import CHECK_AFTER, Cluster, check_nodes, connected
 
@@ -29,21 +29,21 @@ BATCHES_AT_ONCE = 4
 class EncodingWorker:
     """Worker process: encodes rows of image and sha256, and returns their number."""
 
-    def __init__(self, work: Encoding, spec: Any, device: str) -> None:
+    def __init__(self, work: EncodingJob, spec: Any, device: str) -> None:
         from curation.mining.encoders import load_encoder
         from curation.mining.pair_search import pick_device
 
         self._work = replace(work, encoder=load_encoder(spec, pick_device(device)))
 
     def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        done = sum(encode_here(replace(self._work, todo=pd.DataFrame(batch))))
+        done = sum(encode_in_process(replace(self._work, todo=pd.DataFrame(batch))))
         return {"done": np.array([done])}
 
 
-def encode_on_ray(cluster: Cluster, device: str) -> Encode:
+def encode_on_ray(cluster: Cluster, device: str) -> EncodingBackend:
     """An encoder for `embed` that uses the workers of a Ray cluster."""
 
-    def encode(work: Encoding) -> Iterator[int]:
+    def encode(work: EncodingJob) -> Iterator[int]:
         if work.todo.empty:
             return
         with connected(cluster) as ray:
@@ -96,7 +96,7 @@ class Searcher:
         return first
 
 
-def run_on_ray(arrays: Sequence[Path], device: str, cluster: Cluster) -> Runner:
+def search_on_ray(arrays: Sequence[Path], device: str, cluster: Cluster) -> BlockRunner:
     """A block writer for `mine` that uses workers."""
 
     def run(search: PairSearch, blocks: Path, todo: list[int]) -> Iterator[int]:

@@ -29,17 +29,17 @@ from dataset_builders.files import lock, remove_temp_files, replace_file, write_
 from eval_harness.scores.clustered import ClusterSizes
 from eval_harness.scores.grading import clusters
 
-BATCH = 1_000_000
+PAIRS_PER_BATCH = 1_000_000
 """Pairs handled at a time once they are found."""
 PAIR_SCHEMA = pa.schema([("i", pa.int64()), ("j", pa.int64()), ("sim_med", pa.float64()), ("sim_gen", pa.float64())])
-ABOUT_SCHEMA = pa.schema([*PAIR_SCHEMA, ("image_1", pa.string()), ("image_2", pa.string())])
-REASONS = ("near_duplicate", "same_group", "short_caption")
-ASIDE_SCHEMA = pa.schema([*ABOUT_SCHEMA, ("reason", pa.string())])
-CONFIG = "search.json"
+NAMED_PAIR_SCHEMA = pa.schema([*PAIR_SCHEMA, ("image_1", pa.string()), ("image_2", pa.string())])
+SET_ASIDE_REASONS = ("near_duplicate", "same_group", "short_caption")
+SET_ASIDE_SCHEMA = pa.schema([*NAMED_PAIR_SCHEMA, ("reason", pa.string())])
+SEARCH_FILE = "search.json"
 BLOCK_ROWS = 1024
 
 
-def images_of(index: pd.DataFrame, known: pd.DataFrame | None, min_caption: int = 0) -> pd.DataFrame:
+def image_attributes(index: pd.DataFrame, known: pd.DataFrame | None, min_caption: int = 0) -> pd.DataFrame:
     """The images of a search by row of an embeddings folder's index: `image`, perceptual `hash`, `group` ("" = none), and whether the
     caption is too `short` to ask about. known: their caption and group, row by row."""
     hashes = np.array([int(text, 16) for text in index["phash"]], np.uint64)
@@ -50,7 +50,7 @@ def images_of(index: pd.DataFrame, known: pd.DataFrame | None, min_caption: int 
 
 
 @dataclass(frozen=True)
-class Choice:
+class PairFilter:
     """Filters on the pairs found. near_duplicate: maximum number of differing bits of 64; -1 excludes none."""
 
     near_duplicate: int = 6
@@ -58,7 +58,7 @@ class Choice:
     cap_per_image: int | None = None
 
 
-def reasons(pairs: pd.DataFrame, images: pd.DataFrame, near_duplicate: int) -> np.ndarray:
+def set_aside_reasons(pairs: pd.DataFrame, images: pd.DataFrame, near_duplicate: int) -> np.ndarray:
     """Why each pair is set aside ("" = kept), by the first of `REASONS` that holds: perceptual hashes that differ in few bits, one group
     (patient, figure, article), a short caption."""
     one, other = (
@@ -66,33 +66,33 @@ def reasons(pairs: pd.DataFrame, images: pd.DataFrame, near_duplicate: int) -> n
     )
     bits = np.bitwise_count(one["hash"].to_numpy() ^ other["hash"].to_numpy()).astype(int)
     same_group = (one["group"] != "") & (one["group"] == other["group"])
-    return np.select([bits <= near_duplicate, same_group, one["short"] | other["short"]], REASONS, "")
+    return np.select([bits <= near_duplicate, same_group, one["short"] | other["short"]], SET_ASIDE_REASONS, "")
 
 
-def _finish(found: Iterable[pd.DataFrame], images: pd.DataFrame, out: Path, choice: Choice) -> dict[str, int]:
+def _finish(found: Iterable[pd.DataFrame], images: pd.DataFrame, out: Path, choice: PairFilter) -> dict[str, int]:
     """Write pairs.parquet and set_aside.parquet; returns the counts: found, of each reason, kept and chosen.
 
     `top` and `cap_per_image` sort all pairs that are kept, in memory; everything else holds a piece at a time.
     """
-    counts = Counter(dict.fromkeys(("found", *REASONS, "kept", "chosen"), 0))
+    counts = Counter(dict.fromkeys(("found", *SET_ASIDE_REASONS, "kept", "chosen"), 0))
     sorts = choice.top is not None or choice.cap_per_image is not None
     held: list[pd.DataFrame] = []
 
     def write(pairs_path: Path, aside_path: Path) -> None:
         with (
-            pq.ParquetWriter(pairs_path, ABOUT_SCHEMA) as kept_writer,
-            pq.ParquetWriter(aside_path, ASIDE_SCHEMA) as aside_writer,
+            pq.ParquetWriter(pairs_path, NAMED_PAIR_SCHEMA) as kept_writer,
+            pq.ParquetWriter(aside_path, SET_ASIDE_SCHEMA) as aside_writer,
         ):
 
             def keep(pairs: pd.DataFrame) -> None:
                 counts["chosen"] += len(pairs)
-                kept_writer.write_table(_table(pairs, images, ABOUT_SCHEMA))
+                kept_writer.write_table(_table(pairs, images, NAMED_PAIR_SCHEMA))
 
             for pairs in found:
-                why = reasons(pairs, images, choice.near_duplicate)
+                why = set_aside_reasons(pairs, images, choice.near_duplicate)
                 kept, aside = pairs[why == ""], pairs.assign(reason=why)[why != ""]
                 counts.update({"found": len(pairs), "kept": len(kept)} | Counter(aside["reason"]))
-                aside_writer.write_table(_table(aside, images, ASIDE_SCHEMA))
+                aside_writer.write_table(_table(aside, images, SET_ASIDE_SCHEMA))
                 if sorts:
                     held.append(kept)
                 else:
@@ -112,7 +112,7 @@ def _table(pairs: pd.DataFrame, images: pd.DataFrame, schema: pa.Schema) -> pa.T
     return pa.Table.from_pandas(named, schema, preserve_index=False)
 
 
-def _choose(pairs: pd.DataFrame, n: int, choice: Choice) -> pd.DataFrame:
+def _choose(pairs: pd.DataFrame, n: int, choice: PairFilter) -> pd.DataFrame:
     """The pairs by gap, largest first (ties by (i, j)), none of n images more often than the cap, until there are `top`."""
     pairs = pairs.iloc[np.lexsort((pairs["j"], pairs["i"], -(pairs["sim_med"] - pairs["sim_gen"]).abs()))]
     top = len(pairs) if choice.top is None else choice.top
@@ -153,25 +153,25 @@ def block_name(first: int) -> str:
     return f"{first:010d}.parquet"
 
 
-Runner = Callable[[PairSearch, Path, list[int]], Iterator[int]]
+BlockRunner = Callable[[PairSearch, Path, list[int]], Iterator[int]]
 """Writes the blocks of these first rows, and yields each when it is on the disk."""
 
 
-def run_here(search: PairSearch, blocks: Path, todo: list[int]) -> Iterator[int]:
+def search_in_process(search: PairSearch, blocks: Path, todo: list[int]) -> Iterator[int]:
     """One block after the other in this process."""
     for first in todo:
         write_block(search, blocks, first)
         yield first
 
 
-def mine(
+def mine_pairs(
     search: PairSearch,
     images: pd.DataFrame,
     out: Path,
-    choice: Choice,
+    choice: PairFilter,
     sample: int | None = None,
     seed: int = 0,
-    run: Runner = run_here,
+    run: BlockRunner = search_in_process,
 ) -> dict[str, Any]:
     """Search, set aside, choose; returns the report that is also written to out/report.json.
 
@@ -187,7 +187,7 @@ def mine(
     }
     with lock(out, "search"):
         _check(out, config)
-        write_json(out / CONFIG, config)
+        write_json(out / SEARCH_FILE, config)
         remove_temp_files(out)
         if sample is None:
             found: Iterable[pd.DataFrame] = _batches(_search(search, out / "blocks", run))
@@ -213,7 +213,7 @@ def _fingerprint(search: PairSearch, names: pd.Series) -> str:
 
 def _check(out: Path, config: dict[str, Any]) -> None:
     """Raises BadInput if `out` holds another search, or anything else."""
-    file = out / CONFIG
+    file = out / SEARCH_FILE
     if file.is_file():
         if json.loads(file.read_text()) != config:
             raise BadInput(
@@ -223,7 +223,7 @@ def _check(out: Path, config: dict[str, Any]) -> None:
         raise BadInput(f"{out}: is not empty and holds no search. Give another --out.")
 
 
-def _search(search: PairSearch, blocks: Path, run: Runner) -> list[Path]:
+def _search(search: PairSearch, blocks: Path, run: BlockRunner) -> list[Path]:
     """Write the blocks that are not there yet; all of them, in order."""
     blocks.mkdir(exist_ok=True)
     remove_temp_files(blocks)
@@ -241,20 +241,20 @@ def _batches(blocks: list[Path]) -> Iterator[pd.DataFrame]:
     """The pairs of all blocks in order, `BATCH` at a time."""
     for block in blocks:
         with pq.ParquetFile(block) as file:
-            for batch in file.iter_batches(BATCH):
+            for batch in file.iter_batches(PAIRS_PER_BATCH):
                 yield batch.to_pandas()
 
 
-SEEN = 1024
+DIAGNOSTIC_IMAGES = 1024
 """Images whose pairs tell what thresholds would find some."""
 
 
-def why_none(search: PairSearch) -> list[str]:
+def suggest_thresholds(search: PairSearch) -> list[str]:
     """Message if no pair meets the thresholds: the range of both similarities, and a change of one threshold that finds some, as
     far as a sample of the images shows."""
     if search.n < 2:
         return [f"{search.n} images form no pair."]
-    rows = np.sort(np.random.default_rng(0).choice(search.n, min(search.n, SEEN), replace=False))
+    rows = np.sort(np.random.default_rng(0).choice(search.n, min(search.n, DIAGNOSTIC_IMAGES), replace=False))
     i, j = (torch.from_numpy(rows[at]).to(search.device) for at in np.triu_indices(len(rows), 1))
     sides = {"med": search.med, "gen": search.gen}
     sims = {name: side.cosines(i, j).cpu().numpy() for name, side in sides.items()}
@@ -277,11 +277,11 @@ def why_none(search: PairSearch) -> list[str]:
     return [*lines, would]
 
 
-AT_MOST = 1_000_000
+MAX_HISTOGRAM_PAIRS = 1_000_000
 """Pairs drawn from for histograms; a longer list is thinned evenly."""
 
 
-def similarities(pairs: Path, embeddings: Path, encoders: list[str]) -> dict[str, np.ndarray]:
+def pair_similarities(pairs: Path, embeddings: Path, encoders: list[str]) -> dict[str, np.ndarray]:
     """Cosines of the found pairs by each encoder (appendix F averages over the patch tokens: embed with `--pooling mean` to follow it).
 
     Raises BadInput if there are no pairs, or they are of other images."""
@@ -289,7 +289,7 @@ def similarities(pairs: Path, embeddings: Path, encoders: list[str]) -> dict[str
     if not file.is_file() or not pq.read_metadata(file).num_rows:
         raise BadInput(f"{pairs}: holds no pairs. Find some with `medprobe curate pairs`.")
     found = pd.read_parquet(file, columns=["i", "j"])
-    drawn = found.iloc[np.linspace(0, len(found) - 1, min(len(found), AT_MOST)).astype(np.int64)]
+    drawn = found.iloc[np.linspace(0, len(found) - 1, min(len(found), MAX_HISTOGRAM_PAIRS)).astype(np.int64)]
     arrays = {name: open_embeddings(embeddings, name) for name in encoders}
     if drawn["j"].max() >= min(map(len, arrays.values())):
         raise BadInput(

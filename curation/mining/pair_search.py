@@ -23,19 +23,19 @@ import torch
 
 from dataset_builders.errors import BadInput, first_line
 
-TIE = 1e-12
+TIE_TOLERANCE = 1e-12
 """A similarity this close to a threshold lies on it: float64 rounding of a cosine stays below it, a true difference rarely does."""
-ROWS, COLUMNS = 512, 2048
+TILE_ROWS, TILE_COLUMNS = 512, 2048
 """Size of a tile: its cosines stay in a processor's cache. Pairs are handed out by strips of so many
 rows, so that memory stays bounded where everything matches."""
-HEAD_SHARE = 4
+HEAD_DIVISOR = 4
 """The first of so many parts of the principal axes decide most pairs (`EncoderVectors.head`)."""
-DENSE = 64
+DENSE_DIVISOR = 64
 """If more than one pair in so many is left, a product over the whole tile is cheaper than the
 vectors of these pairs one by one."""
-SAMPLED_FOR_AXES = 4096
+AXES_SAMPLE_SIZE = 4096
 """Vectors that the principal axes are computed from."""
-GATHERED = 256
+CHUNK_ROWS = 256
 """Vectors that are converted or gathered at a time; they stay in a processor's cache."""
 
 
@@ -49,7 +49,7 @@ class Thresholds:
     gen_at_most: float = 1.0
 
 
-MODES: dict[str, Thresholds] = {
+SEARCH_MODES: dict[str, Thresholds] = {
     "confusing": Thresholds(med_at_least=0.9, gen_at_most=0.75),  # section 2.1
     "easy": Thresholds(med_at_most=0.4),  # appendix E
     "reversed": Thresholds(med_at_most=0.5, gen_at_least=0.5),  # appendix G
@@ -57,7 +57,7 @@ MODES: dict[str, Thresholds] = {
 """The paper's searches."""
 
 
-SIMILARITIES = ("sim_med", "sim_gen")
+SIMILARITY_COLUMNS = ("sim_med", "sim_gen")
 """A table of pairs has the columns i < j (int64) and these cosines (float64)."""
 
 
@@ -83,14 +83,14 @@ class EncoderVectors:
         with warnings.catch_warnings():  # memory maps cannot be written to, and nothing here writes
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
             self.x = torch.from_numpy(np.ascontiguousarray(x, dtype=np.float32)).to(device)
-        squares = [part.double().square_().sum(1) for part in self.x.split(GATHERED)]
+        squares = [part.double().square_().sum(1) for part in self.x.split(CHUNK_ROWS)]
         self.inverse_norms = torch.cat(squares).rsqrt()
         if not ((self.inverse_norms > 1e-15) & (self.inverse_norms < 1e15)).all():
             raise BadInput(
                 "embeddings: a vector has no length, or one that float32 cannot multiply. Embed the images again."
             )
         self.low, self.high = low, high
-        self.rounding = float(np.finfo(np.float32).eps) * (self.x.shape[1] + 16) + 2 * TIE
+        self.rounding = float(np.finfo(np.float32).eps) * (self.x.shape[1] + 16) + 2 * TIE_TOLERANCE
         """Largest error of a float32 cosine, in any order of summation."""
 
     @cached_property
@@ -100,12 +100,12 @@ class EncoderVectors:
         The product of two such rows is at least the cosine of their vectors (Cauchy-Schwarz on what is
         left), at a fraction of its cost.
         """
-        sample = slice(None, None, max(1, len(self.x) // SAMPLED_FOR_AXES))  # any orthogonal axes are exact
+        sample = slice(None, None, max(1, len(self.x) // AXES_SAMPLE_SIZE))  # any orthogonal axes are exact
         unit = self.x[sample].double() * self.inverse_norms[sample, None]
-        axes = torch.linalg.eigh(unit.T @ unit).eigenvectors[:, -max(1, unit.shape[1] // HEAD_SHARE) :]
+        axes = torch.linalg.eigh(unit.T @ unit).eigenvectors[:, -max(1, unit.shape[1] // HEAD_DIVISOR) :]
 
         heads = []
-        for x, inverse_norms in zip(self.x.split(GATHERED), self.inverse_norms.split(GATHERED), strict=True):
+        for x, inverse_norms in zip(self.x.split(CHUNK_ROWS), self.inverse_norms.split(CHUNK_ROWS), strict=True):
             head = (x.double() * inverse_norms[:, None]) @ axes
             rest = (1 - head.square().sum(1)).clamp_min_(0).sqrt()
             heads.append(torch.cat([head, rest[:, None]], 1).float())
@@ -131,7 +131,7 @@ class EncoderVectors:
         """Cosines (m,) in float64 of the listed pairs, their products computed in `precision`."""
         parts = [
             self._products(first, second, precision)
-            for first, second in zip(i.split(GATHERED), j.split(GATHERED), strict=True)
+            for first, second in zip(i.split(CHUNK_ROWS), j.split(CHUNK_ROWS), strict=True)
         ]
         return torch.cat(parts).double() * self.inverse_norms[i] * self.inverse_norms[j]
 
@@ -159,7 +159,7 @@ class EncoderVectors:
         for limit in (self.high, self.low):
             near = ((cosines - limit).abs() <= self.rounding).nonzero()[:, 0]
             exact = self.cosines(i[near], j[near], "float64").clamp_(-1.0, 1.0)
-            cosines[near] = torch.where((exact - limit).abs() <= TIE, limit, exact)
+            cosines[near] = torch.where((exact - limit).abs() <= TIE_TOLERANCE, limit, exact)
         return cosines
 
 
@@ -179,11 +179,11 @@ class PairSearch:
 
     def rows(self, start: int, stop: int) -> Iterator[pd.DataFrame]:
         """The pairs with start <= i < stop in (i, j) order, a strip of rows at a time."""
-        for first in range(start, stop, ROWS):
-            rows = slice(first, min(stop, first + ROWS))
+        for first in range(start, stop, TILE_ROWS):
+            rows = slice(first, min(stop, first + TILE_ROWS))
             tiles = [
-                self._tile_pairs(rows, slice(left, min(self.n, left + COLUMNS)))
-                for left in range(first, self.n, COLUMNS)
+                self._tile_pairs(rows, slice(left, min(self.n, left + TILE_COLUMNS)))
+                for left in range(first, self.n, TILE_COLUMNS)
             ]
             i, j, med, gen = (torch.cat(parts) for parts in zip(*tiles, strict=True))
             order = i.argsort(stable=True)  # tiles come in order of j
@@ -205,7 +205,7 @@ class PairSearch:
         cosines: list[torch.Tensor] = []
         for side in (self.med, self.gen):
             i, j = positions // width + rows.start, positions % width + columns.start
-            is_dense = len(positions) * DENSE > width * (rows.stop - rows.start)
+            is_dense = len(positions) * DENSE_DIVISOR > width * (rows.stop - rows.start)
             values = side.tile(rows, columns)[positions] if is_dense else side.cosines(i, j)
             kept = side.may_meet(values)
             positions, i, j = positions[kept], i[kept], j[kept]
@@ -216,14 +216,14 @@ class PairSearch:
         """Those of the listed pairs, with float32 cosines by both encoders, that meet the thresholds."""
         med, gen = self.med.settle(med, i, j), self.gen.settle(gen, i, j)
         met = (med >= self.med.low) & (med <= self.med.high) & (gen >= self.gen.low) & (gen <= self.gen.high)
-        columns = zip(("i", "j", *SIMILARITIES), (i, j, med, gen), strict=True)
+        columns = zip(("i", "j", *SIMILARITY_COLUMNS), (i, j, med, gen), strict=True)
         return pd.DataFrame({name: part[met].cpu().numpy() for name, part in columns})
 
 
 # Samples of thresholds that too many pairs meet to list them (easy, reversed)
 
-DRAW = 2**18
-EFFORT = 2**23
+PAIRS_PER_DRAW = 2**18
+MAX_DRAWN_PAIRS = 2**23
 """Pairs drawn at most; if they do not suffice, few pairs meet the thresholds, and all are searched."""
 
 
@@ -235,9 +235,9 @@ def sample_pairs(search: PairSearch, count: int, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     n = search.n
     none = search.decide(*np.empty((2, 0), np.int64))
-    kept, drawn = none, 0 if n * (n - 1) // 2 > EFFORT else EFFORT
-    while len(kept) < count and drawn < EFFORT:
-        ends = np.sort(rng.integers(0, n, (DRAW, 2)), axis=1)
+    kept, drawn = none, 0 if n * (n - 1) // 2 > MAX_DRAWN_PAIRS else MAX_DRAWN_PAIRS
+    while len(kept) < count and drawn < MAX_DRAWN_PAIRS:
+        ends = np.sort(rng.integers(0, n, (PAIRS_PER_DRAW, 2)), axis=1)
         ends = ends[ends[:, 0] < ends[:, 1]]
         drawn += len(ends)
         kept = pd.concat([kept, search.decide(ends[:, 0], ends[:, 1])]).drop_duplicates(["i", "j"]).head(count)

@@ -19,7 +19,7 @@ from yaml import YAMLError
 from curation.readers.pixels import Skipped
 from dataset_builders.errors import BadInput, Problems
 
-Box = tuple[float, float, float, float]
+BoxXYWH = tuple[float, float, float, float]
 """x, y, width, height in pixels."""
 EDGE_PX, EDGE_SHARE, AREA_SHARE = 2, 0.05, 0.25
 """How far a stated box and area may be from the mask's own: programs round, count pixels or corners, and outline polygons."""
@@ -29,7 +29,7 @@ class Contradiction(Skipped):
     """Raised for an entry that contradicts what its dataset states elsewhere; the message is the reason."""
 
 
-class NoNames(BadInput):
+class NoClassNames(BadInput):
     """Raised if nothing says what the numbers of a dataset's classes mean."""
 
 
@@ -48,12 +48,12 @@ class Skip:
         return self.reason.split(" (", maxsplit=1)[0]
 
 
-def reasons(skips: list[Skip]) -> Counter[tuple[str, str]]:
+def count_skip_reasons(skips: list[Skip]) -> Counter[tuple[str, str]]:
     """How often each (dataset, kind of reason) occurs: no file is named, so that it can be published."""
     return Counter((skip.dataset, skip.kind) for skip in skips)
 
 
-def skip_of(dataset: str, what: str, error: Skipped) -> Skip:
+def skip_from_error(dataset: str, what: str, error: Skipped) -> Skip:
     """The entry of the list for what a reader could not use."""
     return Skip(dataset, what, str(error), isinstance(error, Contradiction))
 
@@ -70,13 +70,13 @@ def refuse_contradictions(skips: Iterable[Skip]) -> None:
     )
 
 
-Names = tuple[dict[Any, str], tuple[Path, ...]]
+ClassNames = tuple[dict[Any, str], tuple[Path, ...]]
 """Number -> name of each class, and the files that say it."""
 
 
-def listed_names(
+def read_class_names(
     where: str, files: Iterable[Path], read: Callable[[Path], Iterable[tuple[Any, Any]] | None], form: str, remedy: str
-) -> Names:
+) -> ClassNames:
     """The names of classes by their numbers, if all lists of a dataset say the same.
 
     Args:
@@ -104,14 +104,14 @@ def listed_names(
             if names.setdefault(number, name) != name:
                 raise BadInput(f"{where}: {path} gives {number} two names, {names[number]!r} and {name!r}. {remedy}")
     if not lists:
-        raise NoNames(f"{where}: nothing says what its classes are called ({form}). {remedy}")
+        raise NoClassNames(f"{where}: nothing says what its classes are called ({form}). {remedy}")
     # Lists of which one is longer differ, too: nothing says which of them the numbers were written by.
     if len({frozenset((number, name.casefold()) for number, name in names.items()) for names in lists.values()}) > 1:
         raise BadInput(f"{where}: {', '.join(map(str, lists))} number the classes differently. {remedy}")
     return next(iter(lists.values())), tuple(lists)
 
 
-def box_of(values: Any, shape: tuple[int, ...]) -> Box:
+def parse_box(values: Any, shape: tuple[int, ...]) -> BoxXYWH:
     """x, y, width, height of four values. Raises Skipped for what is no numbers, Contradiction for a box that has no area or leaves its
     image by over a pixel (boxes are rounded when images are scaled)."""
     try:
@@ -165,7 +165,7 @@ def check_mask(mask: np.ndarray, segmentation: Any, bbox: Sequence[float] | None
         raise Contradiction("a mask has another area than its own entry states")
 
 
-def check_area(box: Box, area: float | None) -> None:
+def check_area(box: BoxXYWH, area: float | None) -> None:
     """Raise Contradiction if the area that an entry states is that of its numbers read as two corners, or more than its box has. A mask
     that is not in the file may have less."""
     x, y, width, height = box

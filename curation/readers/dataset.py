@@ -18,11 +18,11 @@ from pydantic import (
     model_validator,
 )
 
-from curation.images.file_names import groups_of
-from curation.images.pairing import without_suffix
+from curation.images.file_names import load_patient_groups
+from curation.images.pairing import strip_suffix
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     """Fields that are not there are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -51,7 +51,7 @@ WINDOWS: dict[WindowName, tuple[float, float]] = {
 """Centre and width in Hounsfield units, as they are customary at the viewing station."""
 
 
-class SourceColumns(Strict):
+class SourceColumns(StrictModel):
     """Names of the columns of a dataset's table. A column that is named here must be in the table."""
 
     image: str = "image"
@@ -66,7 +66,7 @@ class SourceColumns(Strict):
     """x, y, width, height in pixels (reader `boxes`)."""
 
 
-NEEDS: dict[str, tuple[str, bool]] = {
+READER_ANNOTATIONS: dict[str, tuple[str, bool]] = {
     "folders": ("", False), "csv": ("file", True), "wide": ("file", True), "boxes": ("file", True), "coco": ("file", True),
     "voc": ("folder", False), "yolo": ("folder", False), "masks": ("folder", True), "nifti": ("folder", True), "dicom": ("file", False),
     "tsv": ("", False),
@@ -74,7 +74,7 @@ NEEDS: dict[str, tuple[str, bool]] = {
 """Reader -> what its `annotations` are, and whether it needs them."""
 
 
-class SourceDataset(Strict):
+class SourceDataset(StrictModel):
     """One data set. Paths are relative to the folder of sources.yaml."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -138,7 +138,7 @@ class SourceDataset(Strict):
     def _complete(self) -> SourceDataset:
         if not self.modality and self.reader not in ("dicom", "tsv"):
             raise ValueError(f"reader {self.reader} needs `modality` (what kind of image this is)")
-        kind, is_needed = NEEDS[self.reader]
+        kind, is_needed = READER_ANNOTATIONS[self.reader]
         if bool(self.image) != bool(self.label) or (self.image and self.reader not in ("masks", "nifti")):
             raise ValueError("`image` and `label` are patterns of the readers masks and nifti; give both")
         if not all("{case}" in pattern for pattern in (self.image, self.label) if pattern):
@@ -163,7 +163,7 @@ class SourceDataset(Strict):
         """(case, class or "") of a path by a pattern; None where the path has another form. Without a pattern the case is the path
         without its suffix."""
         if pattern is None:
-            return without_suffix(path), ""
+            return strip_suffix(path), ""
         # Where classes are listed, the longest that fits is the class; else the case is as long as can be.
         label = "|".join(map(re.escape, self.listed_classes)) or "[^/]+"
         case = "(?P<case>.+?)" if self.listed_classes else "(?P<case>.+)"
@@ -190,7 +190,7 @@ class SourceDataset(Strict):
     @cached_property
     def groups(self) -> dict[str, str]:
         """File -> keyed patient, where `medprobe curate deidentify` made its images."""
-        return groups_of(self.path)
+        return load_patient_groups(self.path)
 
     @property
     def names_patients(self) -> bool:

@@ -3,7 +3,7 @@
 A reader of 2D pictures says what a source annotates (`Annotation`); which picture that belongs to is decided here, by
 `images/pairing.py` alone, for all readers. A target is a raw label with its geometry: none (a class of the whole image), a box, or a mask.
 
-See also: the table of readers (`formats.py`).
+See also: the table of readers (`registry.py`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from curation.images.image_index import names_below, open_rgb
-from curation.images.pairing import pair
-from curation.readers.consistency import Box, Skip
+from curation.images.image_index import decode_rgb, list_files
+from curation.images.pairing import pair_names
+from curation.readers.consistency import BoxXYWH, Skip
 from curation.readers.dataset import SourceDataset
-from curation.readers.pixels import Skipped, cause, read_frame
+from curation.readers.pixels import Skipped, error_cause, read_frame
 from dataset_builders.images.lookup import SUFFIXES, ImageError
 from eval_harness.records.names import replace_surrogates
 
-DICOM = (".dcm", ".dicom", ".ima")
-TURNED = "is turned by its EXIF orientation: whether boxes and masks count turned pixels is not known"
+DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
+EXIF_ROTATED = "is turned by its EXIF orientation: whether boxes and masks count turned pixels is not known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class PictureLabel:
     """One label on one picture: of a mask (height, width) of booleans, a box, or the whole picture."""
 
     label: str
-    box: Box | None = None
+    box: BoxXYWH | None = None
     mask: np.ndarray | None = None
 
     @property
@@ -112,7 +112,7 @@ class Annotation:
     """Reads the image with its targets; raises Skipped."""
 
 
-def refused(reason: str | Skipped) -> Targets:
+def unusable_targets(reason: str | Skipped) -> Targets:
     """The `targets` of an annotation that cannot be used, but whose name is taken."""
 
     def targets(shape: tuple[int, int]) -> list[PictureLabel]:
@@ -121,7 +121,7 @@ def refused(reason: str | Skipped) -> Targets:
     return targets
 
 
-class Files:
+class DatasetFiles:
     """The files of a dataset from one walk: `all` below its path, `marks` below its annotations, where these lie apart; `skips`: what can
     be no file of a set (broken links, devices)."""
 
@@ -134,7 +134,7 @@ class Files:
     def _below(self, folder: Path, dataset: str) -> list[Path]:
         if folder.is_file():
             return [folder]
-        names = {name: (folder / name).is_file() and replace_surrogates(name) == name for name in names_below(folder)}
+        names = {name: (folder / name).is_file() and replace_surrogates(name) == name for name in list_files(folder)}
         why = "is no regular file, or its name is no text"
         self.skips += [Skip(dataset, replace_surrogates(name), why) for name, is_good in names.items() if not is_good]
         return [folder / name for name, is_good in names.items() if is_good]
@@ -150,7 +150,7 @@ class Files:
 
 def is_picture(path: Path) -> bool:
     """True if a file is called like a picture, or is DICOM without a suffix."""
-    return path.suffix.lower() in (*SUFFIXES, *DICOM) or (not path.suffix and is_dicom(path))
+    return path.suffix.lower() in (*SUFFIXES, *DICOM_SUFFIXES) or (not path.suffix and is_dicom(path))
 
 
 def is_volume(path: Path) -> bool:
@@ -158,19 +158,19 @@ def is_volume(path: Path) -> bool:
     return path.name.lower().endswith((".nii.gz", ".nii"))
 
 
-def below(path: Path, root: Path) -> str:
+def relative_name(path: Path, root: Path) -> str:
     """Name of a file in the curator's list: its path below a root."""
     return path.relative_to(root).as_posix() if path != root and path.is_relative_to(root) else path.name
 
 
-Pairs = list[tuple[Annotation, Path]]
+AnnotatedImages = list[tuple[Annotation, Path]]
 
 
-def paired(
+def pair_annotations(
     annotations: Sequence[Annotation], images: Sequence[Path], called: Sequence[str], dataset: SourceDataset
-) -> tuple[Pairs, list[Skip], list[Path]]:
+) -> tuple[AnnotatedImages, list[Skip], list[Path]]:
     """(each annotation with its image, annotations without one, images without an annotation). called: what the images are called."""
-    found = pair([each.image for each in annotations], called, dataset.path)
+    found = pair_names([each.image for each in annotations], called, dataset.path)
     skips = [Skip(dataset.name, each.image, why) for each, why in zip(annotations, found.reasons, strict=True) if why]
     pairs = [(each, images[at]) for each, at in zip(annotations, found.found, strict=True) if at is not None]
     used = {at for at in found.found if at is not None}
@@ -186,26 +186,26 @@ def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, uni
             pixels, facts = read_frame(path, dataset, unit.skips)
         else:
             data = path.read_bytes()
-            pixels = np.asarray(open_rgb(data))
-            if dataset.is_drawn_on and is_turned(data):
-                raise Skipped(TURNED)
+            pixels = np.asarray(decode_rgb(data))
+            if dataset.is_drawn_on and is_exif_rotated(data):
+                raise Skipped(EXIF_ROTATED)
     except ImageError as error:
         raise Skipped(str(error)) from None
     except OSError as error:
-        raise Skipped(f"cannot be read ({cause(error)})") from None
+        raise Skipped(f"cannot be read ({error_cause(error)})") from None
     targets = annotation.targets((pixels.shape[0], pixels.shape[1]))
     if not targets:
         raise Skipped("has no label")
-    name = below(path, dataset.path)
+    name = relative_name(path, dataset.path)
     given = {field: value for field, value in annotation.facts.items() if value}
-    patient = given.get("patient") or patient_of(name, dataset) or facts.get("patient")
+    patient = given.get("patient") or patient_from_name(name, dataset) or facts.get("patient")
     facts |= given
     attributes = {field: value for field, value in facts.items() if field in ("age", "sex", "site")}
     unsure = set(annotation.unsure)
     return [Picture(name, pixels, targets, [], unsure, patient, facts.get("study"), facts.get("modality"), attributes)]
 
 
-def is_turned(data: bytes) -> bool:
+def is_exif_rotated(data: bytes) -> bool:
     """True if a readable picture is shown turned or mirrored by its EXIF orientation."""
     with Image.open(BytesIO(data)) as image:
         return image.getexif().get(0x0112, 1) != 1
@@ -215,12 +215,12 @@ def is_dicom(path: Path) -> bool:
     """True if a file is DICOM, whatever it is called. Old ones have no preamble, so that only their name tells."""
     try:
         with path.open("rb") as file:
-            return file.read(132)[128:] == b"DICM" or path.suffix.lower() in DICOM
+            return file.read(132)[128:] == b"DICM" or path.suffix.lower() in DICOM_SUFFIXES
     except OSError:
         return False
 
 
-def patient_of(path: str, dataset: SourceDataset) -> str | None:
+def patient_from_name(path: str, dataset: SourceDataset) -> str | None:
     """The patient that a file's name gives, by the dataset's pattern, or the table that `deidentify` wrote."""
     found = re.search(dataset.patient, path) if dataset.patient else None
     return found.group(1) if found else dataset.groups.get(path)

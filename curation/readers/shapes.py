@@ -17,36 +17,36 @@ import numpy as np
 from PIL import Image
 from pydantic import BaseModel, BeforeValidator, FiniteFloat, StrictInt, StrictStr, ValidationError
 
-from curation.images.pairing import same_path, split, without_suffix
+from curation.images.pairing import have_common_path, split_path, strip_suffix
 from curation.readers.consistency import (
+    ClassNames,
     Contradiction,
-    Names,
-    NoNames,
+    NoClassNames,
     Skip,
-    box_of,
     check_area,
     check_mask,
     check_size,
-    listed_names,
+    parse_box,
+    read_class_names,
     size_mismatch,
 )
 from curation.readers.dataset import SourceDataset
-from curation.readers.pictures import Annotation, Files, PictureLabel, Targets, below, refused
-from curation.readers.pixels import Skipped, cause, reading
+from curation.readers.pictures import Annotation, DatasetFiles, PictureLabel, Targets, relative_name, unusable_targets
+from curation.readers.pixels import Skipped, error_cause, skip_on_error
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import SUFFIXES
 from dataset_builders.source_files import read_json, read_text, read_yaml
 
 # COCO
 
-Id = StrictInt | StrictStr
+CocoId = StrictInt | StrictStr
 """1 is not "1"."""
 
 
 class CocoImage(BaseModel):
     """An image of a COCO file; the patient is an extension of ours."""
 
-    id: Id
+    id: CocoId
     file_name: str
     height: int | None = None
     width: int | None = None
@@ -56,15 +56,15 @@ class CocoImage(BaseModel):
 class CocoCategory(BaseModel):
     """A class of a COCO file."""
 
-    id: Id
+    id: CocoId
     name: str
 
 
 class CocoAnnotation(BaseModel):
     """A target of a COCO file: a mask where it has a segmentation, else a box, else a class."""
 
-    image_id: Id
-    category_id: Id
+    image_id: CocoId
+    category_id: CocoId
     bbox: list[FiniteFloat] | None = None
     segmentation: dict[str, Any] | list[Any] | None = None
     area: FiniteFloat | None = None
@@ -78,7 +78,7 @@ class CocoFile(BaseModel):
     annotations: list[CocoAnnotation]
 
 
-def coco(dataset: SourceDataset, files: Files) -> Iterator[Annotation | Skip]:
+def read_coco(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation | Skip]:
     """Annotations of a COCO JSON. Images that share an id are refused: their annotations cannot be distinguished. Raises BadInput for a
     file of another form, and as `listed_names` does."""
     file = files.folder
@@ -89,7 +89,7 @@ def coco(dataset: SourceDataset, files: Files) -> Iterator[Annotation | Skip]:
         where = ".".join(map(str, first["loc"]))
         raise BadInput(f"dataset {dataset.name}: {file} is no COCO JSON ({where}: {first['msg']}).") from None
     categories = [(category.id, category.name) for category in document.categories]
-    names, _ = listed_names(
+    names, _ = read_class_names(
         f"dataset {dataset.name}", [file], lambda _: categories, "a list of categories", "Correct it."
     )
     own: dict[int | str, list[CocoAnnotation]] = defaultdict(list)
@@ -99,7 +99,7 @@ def coco(dataset: SourceDataset, files: Files) -> Iterator[Annotation | Skip]:
     for image in document.images:
         targets: Targets = partial(_coco_targets, image, own[image.id], names)
         if times[image.id] > 1:
-            targets = refused(Contradiction("several images of the JSON have its id"))
+            targets = unusable_targets(Contradiction("several images of the JSON have its id"))
         yield Annotation(image.file_name, (file,), targets, {"patient": image.patient_id})
     for key in (key for key in own if key not in times):
         yield Skip(dataset.name, f"image id {key}", "annotations of an image that the JSON does not list", True)
@@ -117,24 +117,24 @@ def _coco_targets(
         if len(annotation.bbox or ()) not in (0, 4):
             raise Skipped("a box is no four numbers")
         if annotation.segmentation:
-            mask = decode(annotation.segmentation, shape)
+            mask = decode_segmentation(annotation.segmentation, shape)
             check_mask(mask, annotation.segmentation, annotation.bbox, annotation.area)
             made.append(PictureLabel(label, mask=mask))
         elif not annotation.bbox:
             made.append(PictureLabel(label))
         else:
-            box = box_of(annotation.bbox, shape)
+            box = parse_box(annotation.bbox, shape)
             check_area(box, annotation.area)
             made.append(PictureLabel(label, box))
     return made
 
 
-def decode(segmentation: Any, shape: tuple[int, int]) -> np.ndarray:
+def decode_segmentation(segmentation: Any, shape: tuple[int, int]) -> np.ndarray:
     """(height, width) of booleans from polygons (their union), or run-length encoding, compressed or not. Raises Skipped, and
     Contradiction for polygons that leave the image and masks of another size."""
     from pycocotools import mask as coco
 
-    with reading("a segmentation cannot be decoded"):  # pycocotools raises bare exceptions of many kinds
+    with skip_on_error("a segmentation cannot be decoded"):  # pycocotools raises bare exceptions of many kinds
         if not isinstance(segmentation, dict):
             polygons = [np.asarray(polygon, np.float64) for polygon in segmentation]
             if any(polygon.ndim != 1 or polygon.size < 6 or polygon.size % 2 for polygon in polygons):
@@ -142,7 +142,7 @@ def decode(segmentation: Any, shape: tuple[int, int]) -> np.ndarray:
             corners = np.concatenate(polygons).reshape(-1, 2)
             if (corners < -1).any() or (corners > np.array(shape[::-1]) + 1).any():
                 raise Contradiction("a polygon lies outside its image")
-            return filled(polygons, shape)
+            return fill_polygons(polygons, shape)
         counts, size = segmentation["counts"], tuple(segmentation["size"])
         if size != shape:
             raise Contradiction(size_mismatch("its mask", size, shape))
@@ -155,7 +155,7 @@ def decode(segmentation: Any, shape: tuple[int, int]) -> np.ndarray:
     return decoded.astype(bool)
 
 
-def filled(polygons: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
+def fill_polygons(polygons: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
     """(height, width) of booleans: the union of polygons (x, y, x, y ...), cut off at the picture's edges. Raises Skipped for corners so
     far outside that their fill cannot be computed."""
     from pycocotools import mask as coco
@@ -169,7 +169,7 @@ def filled(polygons: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray
 # Pascal VOC
 
 
-def voc(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
+def read_voc(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
     """Annotations of XMLs: each belongs to the image of the same path. One whose `filename` is another image of the set is refused.
     Raises BadInput if there is none."""
     pages = [path for path in files.marks if path.suffix.lower() == ".xml"]
@@ -177,22 +177,22 @@ def voc(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
         raise BadInput(f"dataset {dataset.name}: there is no .xml below {files.folder}.")
     images = {_stem(path.name) for path in files.pictures}
     for page in pages:
-        own = without_suffix(below(page, files.folder))
+        own = strip_suffix(relative_name(page, files.folder))
         try:
             root = ElementTree.fromstring(page.read_bytes())
             named = _stem(root.findtext("filename") or "")
             is_other = named in images and named != _stem(own)
             targets: Targets = partial(_voc_targets, root)
             if is_other:
-                targets = refused(Contradiction("its XML names another image"))
+                targets = unusable_targets(Contradiction("its XML names another image"))
         except (ElementTree.ParseError, ValueError, LookupError) as error:
-            targets = refused(f"its XML is not complete ({type(error).__name__})")
+            targets = unusable_targets(f"its XML is not complete ({type(error).__name__})")
         yield Annotation(own, (page,), targets)
 
 
 def _stem(path: str) -> str:
     """The last name of a path without its suffix."""
-    return without_suffix((split(path) or ("",))[-1])
+    return strip_suffix((split_path(path) or ("",))[-1])
 
 
 def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[PictureLabel]:
@@ -204,7 +204,7 @@ def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Pict
         for each in root.iter("object"):
             sides = (float(each.findtext(f"bndbox/{name}") or "") for name in ("xmin", "ymin", "xmax", "ymax"))
             left, top, right, bottom = sides
-            box = box_of((left - 1, top - 1, right - left + 1, bottom - top + 1), shape)
+            box = parse_box((left - 1, top - 1, right - left + 1, bottom - top + 1), shape)
             made.append(PictureLabel((each.findtext("name") or "").strip(), box))
     except ValueError:
         raise Skipped("a size or box of its XML is no number") from None
@@ -215,33 +215,33 @@ def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Pict
 
 # YOLO
 
-LISTS = ("classes.txt", "*.names", "*.labels", "*.yaml", "*.yml", "notes.json")
+CLASS_LIST_PATTERNS = ("classes.txt", "*.names", "*.labels", "*.yaml", "*.yml", "notes.json")
 """Lists of classes: lines (the line is the number), YAML with `names`, or Label Studio's JSON."""
 
 
 def is_class_list(path: Path) -> bool:
     """True if a file is called like a list of YOLO's classes."""
-    return any(fnmatch(path.name.lower(), pattern) for pattern in LISTS)
+    return any(fnmatch(path.name.lower(), pattern) for pattern in CLASS_LIST_PATTERNS)
 
 
-def yolo(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
+def read_yolo(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
     """Annotations of text files, a line per target: class, then centre and size of a box, or the corners of a polygon, as shares of the
     image. Lists of classes lie among its files, or up to two folders above (data.yaml stands above `train/labels`). Raises BadInput as
     `listed_names` does."""
     above = {folder for root in (files.folder, dataset.path) for folder in (root, *root.parents[:2])}
     places = {*files.marks, *files.all, *(path for folder in above for path in folder.glob("*.*"))}
-    named: Names = dataset.named_classes, ()
+    named: ClassNames = dataset.named_classes, ()
     if not dataset.named_classes:
         listed = [path for path in places if is_class_list(path) and path.is_file()]
         form, remedy = "a list of classes (data.yaml, classes.txt)", "Give `classes: {0: name, ...}` in sources.yaml."
-        named = listed_names(f"dataset {dataset.name}", listed, _yolo_list, form, remedy)
+        named = read_class_names(f"dataset {dataset.name}", listed, _read_class_list, form, remedy)
     for path in files.marks:
         if path.suffix.lower() == ".txt" and not is_class_list(path):
             targets = partial(_yolo_targets, path, named[0])
-            yield Annotation(without_suffix(below(path, files.folder)), (path, *named[1]), targets)
+            yield Annotation(strip_suffix(relative_name(path, files.folder)), (path, *named[1]), targets)
 
 
-def _yolo_list(path: Path) -> list[tuple[Any, Any]] | None:
+def _read_class_list(path: Path) -> list[tuple[Any, Any]] | None:
     """(number, name) of the classes in a list; None for YAML about something else. Raises errors of many kinds for another form."""
     if path.suffix == ".json":
         return [(int(category["id"]), category["name"]) for category in read_json(path)["categories"]]
@@ -275,18 +275,18 @@ def _yolo_target(label: float, shares: list[float], classes: dict[int, str], sha
         raise Contradiction("a line of its text file has numbers outside 0 to 1")
     if len(shares) == 4:
         x, y, w, h = shares
-        return PictureLabel(name, box_of(((x - w / 2) * width, (y - h / 2) * height, w * width, h * height), shape))
+        return PictureLabel(name, parse_box(((x - w / 2) * width, (y - h / 2) * height, w * width, h * height), shape))
     corners = [share * (height if at % 2 else width) for at, share in enumerate(shares)]
-    return PictureLabel(name, mask=decode([corners], shape))
+    return PictureLabel(name, mask=decode_segmentation([corners], shape))
 
 
 # Masks
 
-MASK_WORD = re.compile(r"[\W_](mask|seg|segmentation|label|labels|gt|annotation)$", re.IGNORECASE)
+MASK_SUFFIX = re.compile(r"[\W_](mask|seg|segmentation|label|labels|gt|annotation)$", re.IGNORECASE)
 """Suffixes that programs append to an image's name for its mask."""
 
 
-def masks(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
+def read_masks(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
     """Annotations of masks: with the pattern `label`, as that says; with a map `classes`, one indexed mask of the image's path (a word like
     `_mask` may follow it); with a list `classes`, masks called `<image>_<class>`; else one mask per class, in a folder of its name.
 
@@ -294,22 +294,22 @@ def masks(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
     """
     is_apart = files.folder != dataset.path
     masks = [path for path in files.marks if path.suffix.lower() in SUFFIXES]
-    cases = {path: dataset.case_of(dataset.label, below(path, files.folder)) for path in masks}
-    masks = [path for path in masks if cases[path] and (dataset.label or is_apart or MASK_WORD.search(path.stem))]
+    cases = {path: dataset.case_of(dataset.label, relative_name(path, files.folder)) for path in masks}
+    masks = [path for path in masks if cases[path] and (dataset.label or is_apart or MASK_SUFFIX.search(path.stem))]
     taken = set(masks)
-    images = [below(path, dataset.path) for path in files.pictures if path not in taken]
-    names = [without_suffix(below(mask, files.folder)) for mask in masks]
-    plain = [MASK_WORD.sub("", name) for name in names]
+    images = [relative_name(path, dataset.path) for path in files.pictures if path not in taken]
+    names = [strip_suffix(relative_name(mask, files.folder)) for mask in masks]
+    plain = [MASK_SUFFIX.sub("", name) for name in names]
     if dataset.label:
         divided = [(case[1], case[0]) for mask in masks if (case := cases[mask])]
     elif dataset.named_classes:
-        divided = [("", name) for name in (names if same_path(names, images) else plain)]
+        divided = [("", name) for name in (names if have_common_path(names, images) else plain)]
     elif dataset.listed_classes:
-        divided = [_divided(name, dataset.listed_classes) for name in names]
+        divided = [_split_class(name, dataset.listed_classes) for name in names]
     else:
         divided = [(name.partition("/")[0], name.partition("/")[2]) for name in names]
-        if same_path(plain, images) or not any(image for _, image in divided):
-            raise NoNames(
+        if have_common_path(plain, images) or not any(image for _, image in divided):
+            raise NoClassNames(
                 f"dataset {dataset.name}: its masks are in no folders of classes. Give `classes: {{1: name, ...}}`, what their values "
                 "mean, or a list of the classes that end their names."
             )
@@ -320,11 +320,11 @@ def masks(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
         is_double = len({label for label, _ in mine}) < len(mine)
         targets: Targets = partial(_mask_targets, sorted(mine, key=lambda each: each[0]), dataset.named_classes)
         if is_double:
-            targets = refused("several masks have one name")
+            targets = unusable_targets("several masks have one name")
         yield Annotation(image, tuple(mask for _, mask in mine), targets)
 
 
-def _divided(name: str, classes: tuple[str, ...]) -> tuple[str, str]:
+def _split_class(name: str, classes: tuple[str, ...]) -> tuple[str, str]:
     """(class, image) of a mask's path without suffix, by the longest class that ends it: `P1/7_left lung` -> ("left lung", "P1/7"); of one
     that no class ends, ("", path)."""
     for label in sorted(classes, key=len, reverse=True):
@@ -344,9 +344,9 @@ def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape:
                     raise Skipped("its mask has several pages: save each as a file")
                 is_lossy = image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg"
                 is_lossy |= image.format == "WEBP" and b"VP8L" not in path.read_bytes()[:64]
-                values = _whole_class(image, is_lossy) if label else _numbers(image, is_lossy, classes)
+                values = _binary_mask(image, is_lossy) if label else _class_values(image, is_lossy, classes)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise Skipped(f"its mask cannot be read ({cause(error)})") from None
+            raise Skipped(f"its mask cannot be read ({error_cause(error)})") from None
         if values.shape != shape:
             raise Skipped(size_mismatch("its mask", values.shape, shape))
         for value in (int(value) for value in np.unique(values) if value):
@@ -356,14 +356,14 @@ def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape:
     return made
 
 
-def _whole_class(image: Image.Image, is_lossy: bool) -> np.ndarray:
+def _binary_mask(image: Image.Image, is_lossy: bool) -> np.ndarray:
     """(height, width) of booleans: the pixels of a mask of one class, as the picture shows them. Black is outside; shades count half, where
     there is white or compression blurs."""
-    values, white = _greys(image) if image.mode not in ("I", "F", "I;16") else (np.asarray(image), 65535)
+    values, white = _grey_values(image) if image.mode not in ("I", "F", "I;16") else (np.asarray(image), 65535)
     return values > (white // 2 if is_lossy or values.max() > 0.9 * white else 0)
 
 
-def _numbers(image: Image.Image, is_lossy: bool, classes: dict[int, str]) -> np.ndarray:
+def _class_values(image: Image.Image, is_lossy: bool, classes: dict[int, str]) -> np.ndarray:
     """(height, width) of whole numbers, one for each class: grey values, or a coloured palette's indices."""
     if is_lossy:
         raise Contradiction(
@@ -372,7 +372,7 @@ def _numbers(image: Image.Image, is_lossy: bool, classes: dict[int, str]) -> np.
     if image.mode in ("1", "L", "I", "I;16"):
         return np.asarray(image).astype(np.int64)
     if image.mode != "P":
-        return _greys(image)[0]
+        return _grey_values(image)[0]
     colours, indices = np.asarray(image.convert("RGB")), np.asarray(image).astype(np.int64)
     if (colours == colours[..., :1]).all():  # programs sort the greys of a palette, e.g. by how often they occur
         return colours[..., 0].astype(np.int64)
@@ -383,7 +383,7 @@ def _numbers(image: Image.Image, is_lossy: bool, classes: dict[int, str]) -> np.
     return indices
 
 
-def _greys(image: Image.Image) -> tuple[np.ndarray, int]:
+def _grey_values(image: Image.Image) -> tuple[np.ndarray, int]:
     """(grey values of a picture of 8 bits, 255). One colour beside black counts as white. Raises Skipped for several, and transparency."""
     colours = np.asarray(image.convert("RGBA"))
     if (colours[..., 3] < 255).any():

@@ -3,7 +3,7 @@
 At most k slices per label, those with the largest target (SA-Med2D-20M's protocol takes all three axes; here one plane, in the orientation
 in which it is read). Slices that one question asks about together lie apart instead: neighbours are near-copies of one another.
 
-See also: DICOM series (`dicom.py`), what a reader is (`formats.py`).
+See also: DICOM series (`dicom.py`), what a reader is (`registry.py`).
 """
 
 from __future__ import annotations
@@ -17,26 +17,35 @@ from typing import Any
 
 import numpy as np
 
-from curation.images.pairing import split, without_suffix
-from curation.readers.consistency import Contradiction, Names, listed_names
+from curation.images.pairing import split_path, strip_suffix
+from curation.readers.consistency import ClassNames, Contradiction, read_class_names
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import (
     Annotation,
-    Files,
+    DatasetFiles,
     Picture,
     PictureLabel,
     Unit,
-    below,
     is_volume,
-    patient_of,
-    refused,
+    patient_from_name,
+    relative_name,
+    unusable_targets,
 )
-from curation.readers.pixels import VIEWS, Skipped, reading, square_pixels, to_grey, to_rgb, turn_to, window_for
+from curation.readers.pixels import (
+    PLANE_AXCODES,
+    Skipped,
+    display_window,
+    orientation_transform,
+    resample_square,
+    skip_on_error,
+    to_grey,
+    to_rgb,
+)
 from dataset_builders.source_files import read_json
 
 
 @dataclass
-class Labelled:
+class LabelledVolume:
     """A volume in the orientation in which it is shown. masks: label -> (n_slices, height, width) of booleans."""
 
     key: str
@@ -54,23 +63,23 @@ class Labelled:
     """The source's name of each slice; default: its position."""
 
 
-def pictures_of(volume: Labelled, dataset: SourceDataset, unit: Unit) -> list[Picture]:
+def select_pictures(volume: LabelledVolume, dataset: SourceDataset, unit: Unit) -> list[Picture]:
     """The pictures of a volume. A slice that shows labels under different windows becomes one picture per window."""
-    choose = slices_apart if dataset.together else largest_slices
+    choose = spaced_slices if dataset.together else largest_slices
     chosen: dict[tuple[int, tuple[float, float] | None], list[str]] = defaultdict(list)
     for label, mask in sorted(volume.masks.items()):
         areas = mask.reshape(len(mask), -1).sum(1)
         slices = choose(areas, dataset.slices, dataset.min_area * mask[0].size)
         if not slices:
             unit.skips.append(f"the target is too small on every slice ({label})")
-        window = window_for(label, dataset.window) if volume.windowed or dataset.window is not None else None
+        window = display_window(label, dataset.window) if volume.windowed or dataset.window is not None else None
         for at in slices:
             chosen[at, window].append(label)
     pictures = []
     for (at, window), labels in sorted(chosen.items(), key=lambda each: (each[0][0], str(each[0][1]))):
-        picture = square_pixels(np.ascontiguousarray(volume.slices(at, window)), volume.spacing)
+        picture = resample_square(np.ascontiguousarray(volume.slices(at, window)), volume.spacing)
         shown = {
-            label: PictureLabel(label, mask=square_pixels(np.ascontiguousarray(mask[at]), volume.spacing))
+            label: PictureLabel(label, mask=resample_square(np.ascontiguousarray(mask[at]), volume.spacing))
             for label, mask in volume.masks.items()
             if mask[at].any()
         }
@@ -96,7 +105,7 @@ def largest_slices(areas: np.ndarray, k: int, least: float) -> list[int]:
     return sorted(int(at) for at in order[:k] if areas[at] > 0 and areas[at] >= least)
 
 
-def slices_apart(areas: np.ndarray, k: int, least: float) -> list[int]:
+def spaced_slices(areas: np.ndarray, k: int, least: float) -> list[int]:
     """Indices of at most k of the n slices that show `least` pixels or more of one label: every (n / k)-th of them, at least every second,
     with as many left out before the first as after the last."""
     marked = np.flatnonzero((areas > 0) & (areas >= least))
@@ -111,29 +120,31 @@ def slices_apart(areas: np.ndarray, k: int, least: float) -> list[int]:
 # NIfTI
 
 
-def nifti(dataset: SourceDataset, files: Files) -> Iterator[Annotation]:
+def read_nifti(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
     """Annotations of label volumes: each belongs to the image volume of the same path (or case, if the dataset says how paths are made),
     reoriented by nibabel as radiologists see it. Raises BadInput as `volume_classes` does."""
     own: dict[str, list[tuple[str, Path]]] = defaultdict(list)
     for path in filter(is_volume, files.marks):
-        if (case := dataset.case_of(dataset.label, below(path, files.folder))) is not None:
+        if (case := dataset.case_of(dataset.label, relative_name(path, files.folder))) is not None:
             own[case[0]].append((case[1], path))
     is_by_file = any(label for volumes in own.values() for label, _ in volumes)
-    classes, lists = (dataset.named_classes, ()) if is_by_file or dataset.named_classes else volume_classes(dataset)
+    classes, lists = (
+        (dataset.named_classes, ()) if is_by_file or dataset.named_classes else read_volume_classes(dataset)
+    )
     for name, volumes in own.items():
         is_double = len(dict(volumes)) < len(volumes)  # a.nii and a.nii.gz: pairing refuses both
         for part in ([pair] for pair in volumes) if is_double else [volumes]:
-            load = partial(_load, classes, [label for label, _ in part])
-            yield Annotation(name, (*(path for _, path in part), *lists), refused("is a volume"), load=load)
+            load = partial(_load_volume, classes, [label for label, _ in part])
+            yield Annotation(name, (*(path for _, path in part), *lists), unusable_targets("is a volume"), load=load)
 
 
-def without_channels(images: Iterable[str], labels: Iterable[str]) -> list[str]:
+def strip_channel_suffixes(images: Iterable[str], labels: Iterable[str]) -> list[str]:
     """Paths of images as these labels call them: nnU-Net writes `_0000` after the name of the first channel's image."""
-    last = {split(label)[-1:] for label in labels}
-    return [name if split(name)[-1:] in last else name.removesuffix("_0000") for name in map(without_suffix, images)]
+    last = {split_path(label)[-1:] for label in labels}
+    return [name if split_path(name)[-1:] in last else name.removesuffix("_0000") for name in map(strip_suffix, images)]
 
 
-def volume_classes(dataset: SourceDataset) -> Names:
+def read_volume_classes(dataset: SourceDataset) -> ClassNames:
     """Value -> label by every dataset.json of a dataset. Raises BadInput as `listed_names` does."""
     roots = [root for root in (dataset.path, dataset.annotations) if root is not None]
     files = {folder / "dataset.json" for root in roots for folder in (root, root.parent)}
@@ -141,25 +152,25 @@ def volume_classes(dataset: SourceDataset) -> Names:
         "a dataset.json whose `labels` are names and whole numbers",
         "Give `classes: {1: name, ...}` in sources.yaml.",
     )
-    return listed_names(f"dataset {dataset.name}", filter(Path.is_file, files), _volume_list, form, remedy)
+    return read_class_names(f"dataset {dataset.name}", filter(Path.is_file, files), _read_dataset_json, form, remedy)
 
 
-def _volume_list(path: Path) -> list[tuple[int, Any]]:
+def _read_dataset_json(path: Path) -> list[tuple[int, Any]]:
     """(value, label) of a dataset.json (nnU-Net: name -> value; Medical Segmentation Decathlon: value -> name)."""
     pairs = [(key, value) if str(key).isdigit() else (value, key) for key, value in read_json(path)["labels"].items()]
     return [(int(value), name) for value, name in pairs if int(value)]
 
 
-def _load(
+def _load_volume(
     classes: dict[int, str], labels: list[str], image: Path, annotation: Annotation, dataset: SourceDataset, unit: Unit,
 ) -> list[Picture]:  # fmt: skip
     """The pictures of a volume. labels: the class of each label volume; "" where its values are classes."""
-    volume, affine, spacing = _read(image, dataset.plane)
+    volume, affine, spacing = _read_oriented(image, dataset.plane)
     if not np.isfinite(volume).any():
         raise Skipped("holds no numbers")
     masks: dict[str, np.ndarray] = {}
     for label, path in zip(labels, annotation.files, strict=False):
-        values, other, _ = _read(path, dataset.plane)
+        values, other, _ = _read_oriented(path, dataset.plane)
         if values.shape != volume.shape:
             raise Skipped(f"its label has another size than its image ({values.shape} and {volume.shape})")
         if not np.allclose(affine, other, atol=1e-2):
@@ -172,16 +183,16 @@ def _load(
             raise Contradiction(f"a value of the label has no name (value {unnamed[0]})")
         for value, name in names.items():
             masks[name] = masks.get(name, False) | (whole == value)
-    labelled = Labelled(
+    labelled = LabelledVolume(
         key=unit.key,
         slices=lambda at, window: to_grey(volume[at], window),
         masks=masks,
         spacing=spacing,
-        patient=patient_of(unit.key, dataset),
+        patient=patient_from_name(unit.key, dataset),
         modality=dataset.modality or "",
         windowed=(dataset.modality or "").upper() in ("CT", "CTA"),
     )
-    return pictures_of(labelled, dataset, unit)
+    return select_pictures(labelled, dataset, unit)
 
 
 TEMPLATE_SCALE = 0.3
@@ -194,7 +205,7 @@ def open_volume(path: Path) -> Any:
     import nibabel as untyped
 
     nibabel: Any = untyped
-    with reading("is no complete NIfTI"):
+    with skip_on_error("is no complete NIfTI"):
         loaded = nibabel.load(path)
         (sform, s_code), (qform, q_code) = loaded.get_sform(coded=True), loaded.get_qform(coded=True)
         if s_code and q_code:
@@ -210,19 +221,19 @@ def open_volume(path: Path) -> Any:
     return loaded
 
 
-def _read(path: Path, plane: str) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
+def _read_oriented(path: Path, plane: str) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
     """((slices, height, width) as a plane is shown, affine, spacing of rows and columns). Raises Skipped for what is no volume of three
     dimensions."""
     import nibabel as untyped
 
     nibabel: Any = untyped
     loaded = open_volume(path)
-    with reading("is no complete NIfTI"):
+    with skip_on_error("is no complete NIfTI"):
         if len(loaded.shape) == 4 and loaded.shape[3] == 1:
             loaded = nibabel.funcs.four_to_three(loaded)[0]
         if len(loaded.shape) != 3 or loaded.get_data_dtype().fields is not None:
             raise Skipped(f"is no volume of three dimensions ({' x '.join(map(str, loaded.shape))})")
-        turned = loaded.as_reoriented(turn_to(VIEWS[plane], loaded.affine))
+        turned = loaded.as_reoriented(orientation_transform(PLANE_AXCODES[plane], loaded.affine))
         values = np.asarray(turned.get_fdata(dtype=np.float32))
         _, rows, columns = (float(side) for side in turned.header.get_zooms()[:3])
     return values, np.asarray(turned.affine), (rows, columns)

@@ -18,7 +18,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
-from curation.images.image_index import shown_picture
+from curation.images.image_index import decode_image
 from curation.review.page_markup import html
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
@@ -173,5 +173,5 @@ def recorded(journal: Path) -> dict[tuple[str, str, str], Any]:
 
 def for_browser(data: bytes) -> tuple[str, bytes]:
     """(media type, bytes) of the picture that models are shown, in full resolution and without metadata: reviewers may be elsewhere."""
-    shown = shown_picture(strip_metadata(data)).encoded()
+    shown = decode_image(strip_metadata(data)).encoded()
     return f"image/{'png' if shown.startswith(PNG_START) else 'jpeg'}", shown

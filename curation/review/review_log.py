@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from curation.images.file_names import file_names
+from curation.images.file_names import load_file_names
 from curation.review.page import record
 from curation.writing.categories import read_given
 from curation.writing.question_writing import REVIEWS, read_drafts, records
@@ -106,7 +106,7 @@ class ReviewLog:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.drafts = read_drafts(folder)
-        given, files = read_given(folder), file_names(folder)
+        given, files = read_given(folder), load_file_names(folder)
         self.pairs: dict[str, Pair] = {
             row["pair_id"]: Pair(
                 row | {side: files.get(row[side], row[side]) for side in ("image_1", "image_2")},

@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from tqdm import tqdm
 
-from curation.images.image_table import MIN_CAPTION
+from curation.images.image_table import MIN_CAPTION_CHARS
 from curation.writing.prompts import SYSTEM
 from dataset_builders.files import lock
 from dataset_builders.journal import Journal, read_journal
@@ -41,7 +41,7 @@ class Asking:
 
     tries: int = 3
     temperature: float = 1.0
-    min_caption: int = MIN_CAPTION
+    min_caption: int = MIN_CAPTION_CHARS
     seed: int = 0
     price: tuple[float, float] | None = None
     """Price of a million tokens in and out."""

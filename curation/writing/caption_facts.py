@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
-from curation.images.image_table import read_any
+from curation.images.image_table import read_dataframe
 from curation.writing.asking import Asking, Writer, ask_until_good
 from curation.writing.prompts import fill, one_line
 from curation.writing.question_writing import records
@@ -203,7 +203,7 @@ def read_captions(table: pd.DataFrame, model: Writer, out: Path, asking: Asking)
 def _kept(out: Path) -> dict[str, dict[str, Any]]:
     if not out.is_file():
         return {}
-    table = read_any(out)
+    table = read_dataframe(out)
     if not set(COLUMNS) <= set(table.columns):
         raise BadInput(
             f"{out}: is not a table of this command (it lacks {', '.join(set(COLUMNS) - set(table.columns))}). Give another --out."

@@ -16,8 +16,8 @@ from curation.deidentify.labels import read_labels
 from curation.deidentify.review_texts import decide, pending_images
 from curation.deidentify.table import PatientTable
 from curation.gmai.sources import read_sources
-from curation.images.file_names import file_names
-from curation.readers.formats import units_of
+from curation.images.file_names import load_file_names
+from curation.readers.registry import list_units
 from tests.curation.gmai.phantoms import write_all
 from tests.helpers import refused
 from tests.planting import found_below, planted
@@ -29,7 +29,7 @@ def targets(base, entry):
     """(picture, slice) -> its targets, of a dataset with this entry of sources.yaml."""
     (base / "read.yaml").write_text(json.dumps({"datasets": [entry | {"min_area": 0}]}))
     sources = read_sources(base / "read.yaml")
-    units, skips = units_of(sources.datasets[0])
+    units, skips = list_units(sources.datasets[0])
     found = {}
     for unit in units:
         try:
@@ -81,7 +81,7 @@ def test_labels_say_the_same_of_the_same_image_and_nothing_of_the_patient(tmp_pa
     if reader != "nifti":
         where |= {"reader": "coco", "annotations": str(out / "labels" / "1.json"), "classes": {}}
     after = targets(tmp_path, entry | where)
-    original = file_names(out)
+    original = load_file_names(out)
     unnamed = {f"class {value}": name for value, name in entry.get("classes", {}).items()} if reader == "masks" else {}
     assert len(after) == len(before) >= 5 and sum(report["labels"].values()) >= 4
     for key, picture in after.items():
@@ -136,7 +136,7 @@ def test_patients_of_two_deidentified_sets_are_one_where_one_key_made_their_ids(
     assert "made with different keys" in refused(read_sources, tmp_path / "s.yaml")
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entries["one"]]}))
     (dataset,) = read_sources(tmp_path / "s.yaml").datasets
-    pictures = [picture for unit in units_of(dataset)[0] for picture in unit.load(unit)]
+    pictures = [picture for unit in list_units(dataset)[0] for picture in unit.load(unit)]
     assert len(pictures) == 8 and all(picture.patient.startswith("g-") for picture in pictures)
     assert len({picture.patient for picture in pictures}) == 4
 

@@ -14,7 +14,7 @@ from PIL import Image
 from curation.custom_sets.hallucination import NONE, UNKNOWN
 from curation.custom_sets.probing import text_only
 from curation.gmai import pipeline
-from curation.gmai.items import patient_id
+from curation.gmai.items import keyed_patient_id
 from curation.review.review_log import CHECKS, SCORES, ReviewLog
 from curation.withdraw import withdraw
 from curation.writing.question_writing import DRAFTS
@@ -197,14 +197,14 @@ def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
     """Their pictures are gone at once, also from the work folder; the next run reads the source again and stores nothing of theirs."""
     path = write_all(tmp_path, only={"nifti", "coco"})
     out = tmp_path / "ward"
-    first = pipeline.run(path, out, search_text=False)
+    first = pipeline.run_pipeline(path, out, search_text=False)
     group = first.written[0].case.item.patient
     theirs = {w.case.item.picture for w in first.written if w.case.item.patient == group}
-    calls = [p for p in (f"c{k}" for k in range(8)) if patient_id("", p, pseudonyms_of(out / "dataset")) == group]
+    calls = [p for p in (f"c{k}" for k in range(8)) if keyed_patient_id("", p, pseudonyms_of(out / "dataset")) == group]
     assert "taken out" in curate("withdraw", out, "--group", *(calls or [group]))
     assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
     assert group not in (out / "private" / "journal.jsonl").read_text()
-    second = pipeline.run(path, out, search_text=False)
+    second = pipeline.run_pipeline(path, out, search_text=False)
     assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
     assert {w.case.item.patient for w in second.written} == {w.case.item.patient for w in first.written} - {group}
     before = {w.case.case: (w.question, w.choice, w.split, w.index) for w in first.written}

@@ -18,13 +18,13 @@ from PIL import Image
 from curation.deidentify.folder import deidentify
 from curation.deidentify.labels import read_labels
 from curation.gmai.items import read_items
-from curation.gmai.pipeline import run
+from curation.gmai.pipeline import run_pipeline
 from curation.gmai.sources import read_sources
 from curation.readers.consistency import refuse_contradictions
-from curation.readers.dicom import _nested
-from curation.readers.formats import units_of
-from curation.readers.pixels import IGNORED, Skipped
-from curation.readers.shapes import filled
+from curation.readers.dicom import _fill_nested
+from curation.readers.pixels import IGNORED_ELEMENT, Skipped
+from curation.readers.registry import list_units
+from curation.readers.shapes import fill_polygons
 from tests.curation.gmai.phantoms import ORGANS, SIDE, ellipse, save, write_all
 from tests.curation.gmai.test_gmai_readers import write_dicom
 from tests.helpers import edit_json, refused
@@ -302,7 +302,7 @@ def test_a_volume_whose_place_is_stated_as_programs_do_is_read(tmp_path, place):
         image.set_qform(*place[2:], strip_shears=True)
         image.set_sform(*place[:2])
         nibabel.save(image, path)
-    units, _ = units_of(read_sources(tmp_path / "sources.yaml").datasets[0])
+    units, _ = list_units(read_sources(tmp_path / "sources.yaml").datasets[0])
     assert sum(len(unit.load(unit)) for unit in units if "four" not in unit.key) >= 8
 
 
@@ -320,8 +320,8 @@ CONTOURS = (  # of one region on one slice, and how they lie
 @pytest.mark.parametrize(("contours", "join"), CONTOURS)
 def test_contours_beside_and_inside_one_another_are_read(contours, join):
     """Two apart, a hole, a skin a pixel thick, a hole that touches the edge."""
-    areas = [filled([corners.ravel() * 6], (6 * SIDE, 6 * SIDE)) for corners in contours]
-    assert (_nested(areas) == join(*areas)).all()
+    areas = [fill_polygons([corners.ravel() * 6], (6 * SIDE, 6 * SIDE)) for corners in contours]
+    assert (_fill_nested(areas) == join(*areas)).all()
 
 
 def test_a_table_of_corners_is_refused_and_skip_contradictions_uses_the_rest(tmp_path):
@@ -349,12 +349,12 @@ def test_a_table_of_corners_is_refused_and_skip_contradictions_uses_the_rest(tmp
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "near_duplicate": -1}))
     table = pd.DataFrame(rows)
     table.assign(w=table.x + table.w, h=table.y + table.h).to_csv(tmp_path / "t.csv", index=False)
-    assert "outside its image" in refused(run, tmp_path / "s.yaml", tmp_path / "set", search_text=False)
+    assert "outside its image" in refused(run_pipeline, tmp_path / "s.yaml", tmp_path / "set", search_text=False)
     table.loc[3, "x"] = 60
     table.to_csv(tmp_path / "t.csv", index=False)
-    message = refused(run, tmp_path / "s.yaml", tmp_path / "set", search_text=False)
+    message = refused(run_pipeline, tmp_path / "s.yaml", tmp_path / "set", search_text=False)
     assert "1.png" in message and "--skip-contradictions" in message and not (tmp_path / "set" / "dataset").exists()
-    made = run(
+    made = run_pipeline(
         tmp_path / "s.yaml", tmp_path / "set", search_text=False, accept_text_alone=True, skip_contradictions=True
     )
     assert len(made.written) > 10
@@ -403,14 +403,14 @@ def test_what_a_header_cannot_mean_is_ignored_and_listed_by_every_route(tmp_path
     (tmp_path / "s.yaml").write_text(
         json.dumps({"datasets": [{"name": "d", "reader": "folders", "path": "raw", "modality": "MRI"}]})
     )
-    (unit,), _ = units_of(read_sources(tmp_path / "s.yaml").datasets[0])
+    (unit,), _ = list_units(read_sources(tmp_path / "s.yaml").datasets[0])
     (picture,) = unit.load(unit)
     report = deidentify(tmp_path / "raw", tmp_path / "clean", search_text=False)
     (written,) = (tmp_path / "clean" / "images").iterdir()
     assert np.abs(picture.pixels[..., 0] - seen).max() <= 1, fields
     assert (np.asarray(Image.open(written)) == picture.pixels[..., 0]).all()
     assert bool(unit.skips) == is_listed and sorted(report["ignored_in_headers"]) == sorted(unit.skips)
-    assert all(re.match(IGNORED.format(r"\w+"), why) for why in unit.skips)
+    assert all(re.match(IGNORED_ELEMENT.format(r"\w+"), why) for why in unit.skips)
 
 
 # Masks
@@ -455,7 +455,7 @@ def test_a_mask_of_one_class_is_what_its_picture_shows(tmp_path, kind):
         drawn_mask(kind, truth[f"{number}.png"], tmp_path / "m" / "lesion" / f"{number}.png")
     entry = {"name": "m", "reader": "masks", "path": "i", "annotations": "m", "modality": "CT"}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    units, skips = units_of(read_sources(tmp_path / "s.yaml").datasets[0])
+    units, skips = list_units(read_sources(tmp_path / "s.yaml").datasets[0])
     labels = read_labels(tmp_path / "m", tmp_path / "i")
     deidentify(tmp_path / "i", tmp_path / "clean", search_text=False, labels=[labels])
     assert not skips and len(units) == 6
@@ -518,7 +518,7 @@ def test_layouts_of_public_sets_are_read_by_patterns(tmp_path, layout):
     }
     entry |= {} if "{class}" in label else {"classes": {number: name for name, number in number_of.items()}}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    units, _ = units_of(read_sources(tmp_path / "s.yaml").datasets[0])
+    units, _ = list_units(read_sources(tmp_path / "s.yaml").datasets[0])
     pictures = {unit.key: unit.load(unit) for unit in units}
     areas = {
         key: [{target.label: target.area for target in each.targets} for each in of] for key, of in pictures.items()

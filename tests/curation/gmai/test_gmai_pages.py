@@ -4,8 +4,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from curation.gmai import pipeline, validation
-from curation.gmai.labels import TAGS
-from curation.gmai.questions import CANDIDATES
+from curation.gmai.label_table import TAGS_FILE
+from curation.gmai.question_templates import CANDIDATES_FILE
 from curation.gmai.validation import build_tagging, build_validation
 from curation.review.page import record
 from dataset_builders.errors import BadInput
@@ -19,10 +19,10 @@ def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path):
     out = tmp_path / "set"
     with pytest.raises(BadInput, match="holds no questions"):
         build_validation(out)
-    first = pipeline.run(path, out)
+    first = pipeline.run_pipeline(path, out)
     with pytest.raises(BadInput, match="three people"):
         build_tagging(out, ["Ada", "Bo"])
-    log, votes = out / "private" / validation.LOG, out / "private" / TAGS
+    log, votes = out / "private" / validation.VALIDATION_LOG, out / "private" / TAGS_FILE
     one, two = (each.case.case for each in first.written[:2])
     page = TestClient(build_validation(out))
     assert page.get("/picture/0", params={"item": one}).content.startswith(b"\x89PNG")
@@ -39,7 +39,7 @@ def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path):
     verdicts = [(entry["reviewer"], entry["item"], entry["value"]) for entry in read_journal(log)]
     assert verdicts == [("Ada", one, ["unclear"]), ("Ada", two, [])]
     assert page.get("/item", params={"reviewer": "Ada", "item": one}).json()["values"] == {"faults": ["unclear"]}
-    made = pipeline.run(path, out)
+    made = pipeline.run_pipeline(path, out)
     before, after = ({w.case.case: (w.question, w.choice) for w in each.written} for each in (first, made))
     assert one not in after and made.funnel["validation"]["dropped"] == {"unclear": 1}
     assert all(after[case] == before[case] for case in after.keys() & before.keys())
@@ -54,7 +54,7 @@ def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path):
     for tagger in ("Ada", "Cy"):
         record(votes, tagger, label, "task", "Muscle")
         record(votes, tagger, label, "department", "Urology")
-    second = pipeline.run(path, out)
+    second = pipeline.run_pipeline(path, out)
     assert all(w.case.task != "Muscle" or w.case.answers == (label,) for w in second.written)
     assert label not in {a for w in second.written if w.case.task != "Muscle" for a in w.case.answers}
 
@@ -74,16 +74,16 @@ def test_a_model_proposes_questions_the_rules_filter_them_and_a_person_decides(t
     out = tmp_path / "set"
     with model_server(lambda prompt, before: "\n".join(said)) as (address, log):
         for _ in range(2):
-            made = pipeline.run(path, out, open_writer("m", address), Asking())
+            made = pipeline.run_pipeline(path, out, open_writer("m", address), Asking())
         asked = len(log.asked)
     assert asked == made.funnel["model_questions"]["asked"]  # the second run pays nothing
     assert made.funnel["model_questions"]["against the rules"] > made.funnel["model_questions"]["to review"] == 1
     assert not any(good == w.question for w in made.written)
-    candidates = out / "private" / CANDIDATES
+    candidates = out / "private" / CANDIDATES_FILE
     template = good.replace("CT", "<modality>")
     assert template in candidates.read_text()
     candidates.write_text(candidates.read_text().replace(f"{template},", f"{template},yes"))
-    kept = pipeline.run(path, out)
+    kept = pipeline.run_pipeline(path, out)
     masks = [w for w in kept.written if w.case.granularity == "Mask Level"]
     assert masks
     assert {w.question for w in masks} == {good}

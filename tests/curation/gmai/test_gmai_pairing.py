@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from curation.gmai.sources import read_sources
-from curation.images.pairing import MISSING, SEVERAL, pair, split, without_suffix
-from curation.readers.formats import units_of
+from curation.images.pairing import AMBIGUOUS_NAME, IMAGE_MISSING, pair_names, split_path, strip_suffix
 from curation.readers.pixels import Skipped
+from curation.readers.registry import list_units
 from tests.curation.gmai.phantoms import ct_slices
 from tests.helpers import refused
 from tests.sampling import few
@@ -65,7 +65,7 @@ def shortened(reader, written):
 
     def short(path):
         if reader not in TABLES or written in ("no suffix", "another suffix"):
-            path = without_suffix(path)
+            path = strip_suffix(path)
         path = path.replace(".PNG", ".png")  # the case of a suffix is no difference
         return path.rpartition("/")[2] if written == "bare" else path
 
@@ -87,8 +87,8 @@ def name_of(path, written, root):
         "path": path,
         "backslash": "./" + path.replace("/", "\\"),
         "other form": other_form(path),
-        "no suffix": without_suffix(path),
-        "another suffix": f"{without_suffix(path)}.webp",
+        "no suffix": strip_suffix(path),
+        "another suffix": f"{strip_suffix(path)}.webp",
         "absolute": f"{root}/{path}",
         "bare": path.rpartition("/")[2],
     }[written]
@@ -141,7 +141,7 @@ def write(base, reader, made, rng, written):
         entry["classes"] = labels if reader == "class names" else {at: label for label, at in number.items()}
     word = rng.choice(["", "_mask", "-seg"])
     for path in () if reader in TABLES else made.annotated:
-        stem, label = without_suffix(other_form(path) if written == "other form" else path), made.labels[path]
+        stem, label = strip_suffix(other_form(path) if written == "other form" else path), made.labels[path]
         stem = stem.rpartition("/")[2] if written == "bare" else stem
         file = base / "marks" / {
             "voc": f"{stem}.xml", "yolo": f"{stem}.txt", "indexed": f"{stem}{word}.png", "class folders": f"{label}/{stem}.png",
@@ -168,7 +168,7 @@ def write(base, reader, made, rng, written):
 
 def read(sources):
     """(picture's path -> labels, what was skipped)"""
-    units, skips = units_of(sources.datasets[0])
+    units, skips = list_units(sources.datasets[0])
     found, left_out = {}, [skip.what for skip in skips]
     for unit in units:
         try:
@@ -202,22 +202,22 @@ def test_no_image_gets_the_labels_of_another(tmp_path, reader, written, seed):
         seen = Counter(map(short, made.annotated))
         made.annotated = [path for path in made.annotated if seen[short(path)] == 1]
     found, left_out = read(write(tmp_path, reader, made, rng, written))
-    found = {"/".join(split(path)): labels for path, labels in found.items()}
-    there = {"/".join(split(path)): path for path in made.images}
+    found = {"/".join(split_path(path)): labels for path, labels in found.items()}
+    there = {"/".join(split_path(path)): path for path in made.images}
     wrong = {path: labels for path, labels in found.items() if labels != {made.labels[there[path]]}}
     assert not wrong, (wrong, made)
     times = Counter(map(short, made.labels))
     sure = {path for path in set(made.images) & set(made.annotated) if times[short(path)] == 1}
     if written not in ("bare", "absolute"):
         assert sure <= {there[path] for path in found}
-    listed = {without_suffix("/".join(split(name))) for name in left_out}
-    unlisted = {path for path in there if path not in found and without_suffix(path) not in listed}
+    listed = {strip_suffix("/".join(split_path(name))) for name in left_out}
+    unlisted = {path for path in there if path not in found and strip_suffix(path) not in listed}
     assert len(unlisted) <= sum(each not in there for each in listed), (unlisted, listed)
 
 
 def test_what_pairs_and_what_does_not():
     """Names, images, what each name gets: an image, or why none. The images lie in /data/train."""
-    missing, several = MISSING, SEVERAL
+    missing, several = IMAGE_MISSING, AMBIGUOUS_NAME
     for names, images, expected in (
         (["P1/f5.png", "P5/f5.png"], ["P5/f5.png"], [missing, "P5/f5.png"]),
         (["P1/f5.png"], ["P5/f5.png"], [missing]),
@@ -234,7 +234,7 @@ def test_what_pairs_and_what_does_not():
         (["labels/train/7.txt", "labels/val/7.txt"], ["images/train/7.png"], ["images/train/7.png", missing]),
         (["", "."], ["a.png"], [missing, missing]),
     ):
-        found = pair(names, images, Path("/data/train"))
+        found = pair_names(names, images, Path("/data/train"))
         said = [why if at is None else images[at] for at, why in zip(found.found, found.reasons, strict=True)]
         assert said == expected, (names, images)
 
@@ -250,7 +250,7 @@ def test_a_prefix_is_no_name(tmp_path):
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [indexed]}))
     assert read(read_sources(tmp_path / "s.yaml"))[0] == {"1.png": {"liver"}, "10.png": {"spleen"}}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    assert "Give `classes" in refused(units_of, read_sources(tmp_path / "s.yaml").datasets[0])
+    assert "Give `classes" in refused(list_units, read_sources(tmp_path / "s.yaml").datasets[0])
     for file in (tmp_path / "m").iterdir():
         file.unlink()
     for name in ("1_left lung", "10_left_lung", "scan_2_liver", "scan_liver", "1_spleen"):

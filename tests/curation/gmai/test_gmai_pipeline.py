@@ -16,7 +16,7 @@ from PIL import Image
 from curation.deidentify.review_texts import build_app, decide, pending_images
 from curation.gmai import overlay, pipeline
 from curation.readers.dataset import SourceDataset
-from curation.readers.formats import units_of
+from curation.readers.registry import list_units
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.repository import open_repository
@@ -82,7 +82,7 @@ def test_what_the_tsv_says_is_what_vlmevalkit_reads(made):
 def test_a_benchmark_of_this_form_is_a_source_again(made):
     folder, _ = made
     (file,) = (folder / "tsv").glob("*_VAL.tsv")
-    units, skips = units_of(SourceDataset(name="x", reader="tsv", path=file))
+    units, skips = list_units(SourceDataset(name="x", reader="tsv", path=file))
     rows = {row["index"]: row for row in rows_of(folder, "*_VAL.tsv")}
     assert {unit.key for unit in units} == rows.keys() and not skips
     for unit in units:
@@ -100,9 +100,9 @@ def test_a_run_that_was_killed_while_reading_goes_on(tmp_path, monkeypatch):
     from curation.gmai import items
 
     path = write_all(tmp_path, only={"coco", "nifti"})
-    whole = [(w.question, w.choice) for w in pipeline.run(path, tmp_path / "whole").written]
+    whole = [(w.question, w.choice) for w in pipeline.run_pipeline(path, tmp_path / "whole").written]
     read = Counter()
-    real = items._read
+    real = items._read_unit
 
     def dying(unit, *given):
         if sum(read.values()) == dying.after:
@@ -110,28 +110,30 @@ def test_a_run_that_was_killed_while_reading_goes_on(tmp_path, monkeypatch):
         read[unit.key] += 1
         return real(unit, *given)
 
-    monkeypatch.setattr(items, "_read", dying)
+    monkeypatch.setattr(items, "_read_unit", dying)
     out = tmp_path / "killed"
     for dying.after in (0, 1, 4, 9):
         with pytest.raises(KeyboardInterrupt):
-            pipeline.run(path, out)
+            pipeline.run_pipeline(path, out)
         assert not (out / "dataset").exists()
         with (out / "private" / "journal.jsonl").open("a") as journal:
             journal.write('{"dataset": "coco-ct", "un')
     dying.after = -1
-    assert [(w.question, w.choice) for w in pipeline.run(path, out).written] == whole
+    assert [(w.question, w.choice) for w in pipeline.run_pipeline(path, out).written] == whole
     assert set(read.values()) == {1}
     path.write_text(path.read_text() + "seed: 7\n")
-    assert {choice for _, choice in whole} != {w.choice for w in pipeline.run(path, tmp_path / "other").written}
+    assert {choice for _, choice in whole} != {
+        w.choice for w in pipeline.run_pipeline(path, tmp_path / "other").written
+    }
 
 
 def test_a_changed_file_is_read_again_and_a_lost_picture_made_again(tmp_path):
     path = write_all(tmp_path, only={"folders"})
-    first = pipeline.run(path, tmp_path / "set")
+    first = pipeline.run_pipeline(path, tmp_path / "set")
     pictures = sorted((tmp_path / "set" / "private" / "pictures").iterdir())
     pictures[0].unlink()
     save(tmp_path / "folders" / "nevus" / "Pn0_a.png", np.full((64, 64), 9, np.uint8))
-    second = pipeline.run(path, tmp_path / "set")
+    second = pipeline.run_pipeline(path, tmp_path / "set")
     assert len({w.case.item.picture for w in second.written} - {w.case.item.picture for w in first.written}) == 1
     assert len(second.written) == len(first.written)
 
@@ -159,7 +161,7 @@ def test_where_nothing_can_be_made_one_line_says_why_and_nothing_is_written(tmp_
         json.dumps({"datasets": [{"name": "a", "reader": "folders", "path": folder, "modality": "Dermoscopy"}]})
     )
     with pytest.raises(BadInput, match=said) as told:
-        pipeline.run(tmp_path / "s.yaml", out)
+        pipeline.run_pipeline(tmp_path / "s.yaml", out)
     assert "\n" not in str(told.value)
     assert not (out / "dataset").exists()
     assert not (out / "tsv").exists()
@@ -167,12 +169,12 @@ def test_where_nothing_can_be_made_one_line_says_why_and_nothing_is_written(tmp_
 
 def test_a_good_set_stays_when_a_later_run_can_make_nothing(tmp_path):
     path = write_all(tmp_path, only={"folders"})
-    pipeline.run(path, tmp_path / "set")
+    pipeline.run_pipeline(path, tmp_path / "set")
     before = {file: file.read_bytes() for file in (tmp_path / "set" / "tsv").iterdir()}
     (tmp_path / "labels.csv").write_text("name,task\nmelanoma,Bakery\n")
     path.write_text(path.read_text() + "labels: labels.csv\n")
     with pytest.raises(BadInput, match="Bakery"):
-        pipeline.run(path, tmp_path / "set")
+        pipeline.run_pipeline(path, tmp_path / "set")
     assert {file: file.read_bytes() for file in (tmp_path / "set" / "tsv").iterdir()} == before
 
 
@@ -213,13 +215,13 @@ def test_the_board_shows_departments_modalities_and_the_tree(made, tmp_path):
 def test_what_is_said_of_the_patients_is_in_the_card_and_lets_it_be_published(tmp_path):
     path = write_all(tmp_path, only={"nifti"})
     path.write_text(path.read_text().replace("slices: 2", "slices: 2\n  ethics: IRB 2026-17"))
-    pipeline.run(path, tmp_path / "set")
+    pipeline.run_pipeline(path, tmp_path / "set")
     card = tmp_path / "set" / "dataset" / "README.md"
     assert "- **Approval:** nifti-ct: IRB 2026-17" in card.read_text()
     with pytest.raises(BadInput, match="de-identified"):
         dataset_files(card.parent, "ORG/set", private=True)
     (tmp_path / "about.yaml").write_text("deidentification: drawn by a program\n")
-    pipeline.run(path, tmp_path / "set")
+    pipeline.run_pipeline(path, tmp_path / "set")
     assert "- **Deidentification:** drawn by a program" in card.read_text() and "IRB 2026-17" in card.read_text()
     assert dataset_files(card.parent, "ORG/set", private=True)[0]
 
@@ -228,7 +230,7 @@ def test_the_slices_of_a_volume_can_be_one_question(tmp_path):
     """Every question shows slices of one label in order, none beside another, with the target marked on each."""
     path = write_all(tmp_path, only={"nifti"})
     path.write_text(path.read_text().replace("slices: 2", "slices: 2\n  together: true"))
-    made = pipeline.run(path, tmp_path / "set")
+    made = pipeline.run_pipeline(path, tmp_path / "set")
     assert made.funnel["read"]["nifti-ct"]["patients"] == 4, (
         "slices of a volume without a patient id are of one patient"
     )
@@ -257,13 +259,15 @@ def test_a_set_whose_text_gives_answers_away_is_not_built_unless_that_is_accepte
             save(tmp_path / "skin" / label / f"{at}.png", noise(rng))
     entry = {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy"}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    assert "most often right: 'melanoma', 30 times" in refused(pipeline.run, tmp_path / "s.yaml", tmp_path / "set")
+    assert "most often right: 'melanoma', 30 times" in refused(
+        pipeline.run_pipeline, tmp_path / "s.yaml", tmp_path / "set"
+    )
     assert not any((tmp_path / "set" / name).exists() for name in ("dataset", "tsv", "report"))
-    pipeline.run(tmp_path / "s.yaml", tmp_path / "set", accept_text_alone=True)
+    pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "set", accept_text_alone=True)
     card = (tmp_path / "set" / "dataset" / "README.md").read_text()
     assert "the set was built nonetheless" in card and "no person has checked these questions" in card
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "per_answer": 5}))
-    pipeline.run(tmp_path / "s.yaml", tmp_path / "set")
+    pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "set")
     assert "nonetheless" not in (tmp_path / "set" / "dataset" / "README.md").read_text()
 
 
@@ -282,7 +286,7 @@ def test_pictures_with_burned_in_text_wait_for_a_person(tmp_path, monkeypatch):
     entry = {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy"}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "near_duplicate": -1}))
     out = tmp_path / "set"
-    made = pipeline.run(tmp_path / "s.yaml", out)
+    made = pipeline.run_pipeline(tmp_path / "s.yaml", out)
     waiting = pending_images(out)
     assert (len(made.written), len(waiting)) == (2, 4)
     assert made.funnel["burned_in_text"] | {"decisions": {}} == {
@@ -292,7 +296,7 @@ def test_pictures_with_burned_in_text_wait_for_a_person(tmp_path, monkeypatch):
     assert waiting[0] in TestClient(build_app(out)).get("/item").text
     for picture, decision in zip(waiting, ["mask", "keep", "drop"], strict=False):
         decide(out, picture, decision, "Ada")
-    again = pipeline.run(tmp_path / "s.yaml", out)
+    again = pipeline.run_pipeline(tmp_path / "s.yaml", out)
     assert {w.case.item.picture for w in again.written} - {w.case.item.picture for w in made.written} == set(
         waiting[:2]
     )
@@ -304,7 +308,7 @@ def test_pictures_with_burned_in_text_wait_for_a_person(tmp_path, monkeypatch):
             left, top, right, bottom = overlay.read_boxes(out / "private")[waiting[0]][0]
             assert np.asarray(shown[str(w.index)])[top:bottom, left:right].max() == 0
     (tmp_path / "deidentification.json").write_text('{"text": {"searched": true}}')  # by deidentify: not again
-    assert pipeline.run(tmp_path / "s.yaml", tmp_path / "searched").funnel["burned_in_text"]["searched"] == 0
-    without = pipeline.run(tmp_path / "s.yaml", tmp_path / "other", search_text=False)
+    assert pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "searched").funnel["burned_in_text"]["searched"] == 0
+    without = pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "other", search_text=False)
     assert len(without.written) == 6
     assert "Burned-in text: not searched." in (tmp_path / "other" / "dataset" / "README.md").read_text()

@@ -10,8 +10,8 @@ from PIL import Image
 
 from curation.gmai.sources import read_sources
 from curation.readers.dataset import SourceDataset
-from curation.readers.formats import units_of
 from curation.readers.pixels import Skipped, to_grey
+from curation.readers.registry import list_units
 from tests.curation.gmai.phantoms import MAKERS, SIDE, TRUTH, box_of, ct_slices, ellipse, write_all
 from tests.helpers import refused
 
@@ -25,7 +25,7 @@ def everything(tmp_path_factory):
 def read(sources, name):
     """(pictures, skips) of one dataset."""
     dataset = next(each for each in sources.datasets if each.name == name)
-    units, skips = units_of(dataset)
+    units, skips = list_units(dataset)
     pictures = []
     for unit in units:
         try:
@@ -106,7 +106,7 @@ def test_windows_are_pydicoms_own(tmp_path):
     """Over generated rescales, windows and VOI functions: pydicom's VOI over its own range, to a grey level, inverted for MONOCHROME1."""
     from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
-    from curation.readers.pixels import frame, header
+    from curation.readers.pixels import read_header, render_frame
 
     rng = np.random.default_rng(1)
     for k in range(24):
@@ -119,13 +119,13 @@ def test_windows_are_pydicoms_own(tmp_path):
             WindowCenter=int(rng.integers(-200, 300)), WindowWidth=int(rng.integers(50, 1500)), VOILUTFunction=kind,
             PhotometricInterpretation=mono,
         )  # fmt: skip
-        data = header(path)
+        data = read_header(path)
         seen = apply_voi_lut(apply_modality_lut(data.pixel_array, data), data)
         low, high = 0 * slope + intercept, 4095 * slope + intercept
         expected = (seen - low) / (high - low) * 255
         if mono == "MONOCHROME1":
             expected = 255 - expected
-        assert np.abs(frame(data, None, []).astype(float) - expected).max() <= 1
+        assert np.abs(render_frame(data, None, []).astype(float) - expected).max() <= 1
 
 
 @pytest.mark.parametrize("flips", range(8))
@@ -285,9 +285,9 @@ def test_polygons_rle_and_masks_are_one_shape():
     from pycocotools import mask as encoder
     from scipy.ndimage import binary_fill_holes
 
-    from curation.gmai.overlay import contour_of
+    from curation.gmai.overlay import mask_outline
     from curation.readers.pixels import encode_mask
-    from curation.readers.shapes import decode
+    from curation.readers.shapes import decode_segmentation
 
     rng = np.random.default_rng(3)
     for _ in range(30):
@@ -298,9 +298,9 @@ def test_polygons_rle_and_masks_are_one_shape():
         runs = np.diff([0, *(np.flatnonzero(np.diff(flat)) + 1), flat.size]).tolist()
         compressed = encoder.encode(np.asfortranarray(mask.astype(np.uint8)))["counts"].decode()
         for counts in (runs, compressed):
-            assert (decode({"size": [50, 52], "counts": counts}, (50, 52)) == mask).all()
-        assert (decode(encode_mask(mask), mask.shape) == mask).all()
-        line = contour_of(mask, 2)
+            assert (decode_segmentation({"size": [50, 52], "counts": counts}, (50, 52)) == mask).all()
+        assert (decode_segmentation(encode_mask(mask), mask.shape) == mask).all()
+        line = mask_outline(mask, 2)
         assert not (line & mask).any() and (binary_fill_holes(line) & mask).sum() == mask.sum()
 
 

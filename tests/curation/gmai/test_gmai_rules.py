@@ -8,15 +8,33 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from curation.gmai import questions
-from curation.gmai.cases import Candidate, without_duplicates
+from curation.gmai import question_templates
+from curation.gmai.candidate_cases import Candidate, drop_near_duplicates
 from curation.gmai.items import Item
-from curation.gmai.labels import CanonicalLabel, LabelTable, assigned, merge_tags, read_labels
-from curation.gmai.overlay import burn
-from curation.gmai.questions import OURS, problem_of
-from curation.gmai.selecting import Drawer, Kept, OptionSet, Pools, Written, select, split
-from curation.gmai.sources import BOX, CONTOUR, DEPARTMENTS, GRANULARITIES, IMAGE, MASK, TASKS, Overlay, Sources
-from curation.readers.volumes import slices_apart
+from curation.gmai.label_table import CanonicalLabel, LabelTable, assign_labels, merge_tags, read_label_table
+from curation.gmai.overlay import burn_overlay
+from curation.gmai.question_templates import BUILTIN_TEMPLATES, template_problem
+from curation.gmai.selecting import (
+    EarlierQuestions,
+    OptionDrawer,
+    OptionPools,
+    OptionSet,
+    WrittenQuestion,
+    select_cases,
+    split_cases,
+)
+from curation.gmai.sources import (
+    BOX_LEVEL,
+    CLINICAL_TASKS,
+    CONTOUR_LEVEL,
+    DEPARTMENTS,
+    GRANULARITIES,
+    IMAGE_LEVEL,
+    MASK_LEVEL,
+    Overlay,
+    Sources,
+)
+from curation.readers.volumes import spaced_slices
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import cannot_show, folded, holds_at, noun_of, place_of, terms
 from tests.helpers import refused
@@ -44,7 +62,7 @@ def generated(seed):
             continue
         present = frozenset(rng.sample(fitting, min(len(fitting), rng.randint(1, 3))))
         granularity = rng.choice(GRANULARITIES)
-        several = granularity == IMAGE and len(present) > 1 and rng.random() < 0.5
+        several = granularity == IMAGE_LEVEL and len(present) > 1 and rng.random() < 0.5
         answers = tuple(sorted(present)) if several else (rng.choice(sorted(present)),)
         known = [regions[n] for n in present if regions[n]]
         body = frozenset(set.intersection(*known) or set().union(*known)) if known else frozenset()
@@ -85,11 +103,11 @@ def test_options_are_what_the_paper_offers(seed):
     """Image level: labels of the same set that are not on the image, nor related to one that is. Region level: all of the cell but the
     answer's family and what lies where the target lies; labels elsewhere on the image stay, and one of them is always among the options."""
     cases, table, regions, allowed, seen, parents = generated(seed)
-    pools = Pools(cases, table)
-    drawer = Drawer(Sources.model_construct(options=(2, 5), seed=seed), pools, Counter())
+    pools = OptionPools(cases, table)
+    drawer = OptionDrawer(Sources.model_construct(options=(2, 5), seed=seed), pools, Counter())
     for case in cases:
         of_cell = {name for c in cases if c.cell == case.cell for name in c.answers}
-        if case.granularity != IMAGE:
+        if case.granularity != IMAGE_LEVEL:
             away = {
                 name for name in of_cell - set(case.unsure)
                 if not any(nested(name, answer, parents) for answer in case.answers)
@@ -107,7 +125,7 @@ def test_options_are_what_the_paper_offers(seed):
             assert not any(
                 name in family(o, parents) or o in family(name, parents) for o in {*case.answers, *wrong} - {name}
             )
-        if case.granularity != IMAGE:
+        if case.granularity != IMAGE_LEVEL:
             assert bool(set(wrong) & case.present) == bool(away & case.present)
             continue
         for name in wrong:
@@ -124,7 +142,7 @@ def test_options_are_what_the_paper_offers(seed):
 def test_letters_are_balanced_for_every_number_of_options():
     table = LabelTable({f"l{k}": CanonicalLabel(f"l{k}") for k in range(9)}, {})
     cases = [replace(case, answers=(f"l{k % 9}",)) for k, case in enumerate(cases_of(400, 400))]
-    drawer = Drawer(Sources.model_construct(options=(2, 5), seed=0), Pools(cases, table), Counter())
+    drawer = OptionDrawer(Sources.model_construct(options=(2, 5), seed=0), OptionPools(cases, table), Counter())
     letters = defaultdict(Counter)
     for case in cases:
         choice = drawer.draw(case, "test")
@@ -140,7 +158,7 @@ def test_letters_are_balanced_for_every_number_of_options():
 
 def test_a_word_names_a_thing_only_where_region_and_modality_can_mean_it():
     """Every concept and every bare word of the vocabulary at every place: "left ventricle" of a brain is none of the heart."""
-    table, words = read_labels(None), defaultdict(set)
+    table, words = read_label_table(None), defaultdict(set)
     for term in terms("organ", "finding"):
         for word in term.bare:
             words[folded(word)].add(term)
@@ -160,17 +178,17 @@ def test_a_word_names_a_thing_only_where_region_and_modality_can_mean_it():
 def test_a_label_that_is_no_plain_finding_is_mapped_only_by_a_table_that_has_it_as_it_is_written(tmp_path):
     labels = tmp_path / "labels.csv"
     labels.write_text("name,raw\npneumonia,Pneumonia?; PNA\nour sign,xx\n", encoding="utf-8")
-    table = read_labels(labels)
+    table = read_label_table(labels)
     assert table.name_of("pneumonia?") == table.name_of("pna") == table.name_of("Pneumonia") == "pneumonia"
     assert table.name_of("no pna") is table.name_of("PNA?") is table.name_of("xx -") is None
     assert table.labels["pneumonia"].department == "Pulmonary Medicine"
 
 
 def test_the_vocabulary_has_the_trees_values_and_no_word_of_our_templates():
-    table = read_labels(None)
-    questions = [f" {folded(text.format(noun='thing'))} " for texts in OURS.values() for text in texts]
+    table = read_label_table(None)
+    questions = [f" {folded(text.format(noun='thing'))} " for texts in BUILTIN_TEMPLATES.values() for text in texts]
     for name, label in table.labels.items():
-        assert label.task in {*TASKS, ""} and label.department in {*DEPARTMENTS, ""}, name
+        assert label.task in {*CLINICAL_TASKS, ""} and label.department in {*DEPARTMENTS, ""}, name
         assert not any(f" {word} " in question for question in questions for word in table.words(name)), name
 
 
@@ -187,19 +205,19 @@ def test_the_vocabulary_has_the_trees_values_and_no_word_of_our_templates():
 )
 def test_a_wrong_label_table_is_one_line(tmp_path, rows, said):
     (tmp_path / "labels.csv").write_text(rows)
-    assert said in refused(read_labels, tmp_path / "labels.csv")
+    assert said in refused(read_label_table, tmp_path / "labels.csv")
 
 
 def test_taggers_are_merged_by_majority_and_ties_settled_by_the_table():
     import krippendorff
 
-    table = read_labels(None)
+    table = read_label_table(None)
     said = {
         "liver": ["Organ Recognition - Abdomen"] * 2 + ["Muscle"],
         "lung": ["Muscle", "Organ Recognition - Thorax", "Bone"],
     }
     votes = {(label, "task", f"t{k}"): value for label, values in said.items() for k, value in enumerate(values)}
-    tags = merge_tags(votes, table, TASKS, DEPARTMENTS)
+    tags = merge_tags(votes, table, CLINICAL_TASKS, DEPARTMENTS)
     assert tags.values["liver"]["task"] == "Organ Recognition - Abdomen"
     assert (
         tags.values["lung"]["task"] == "Organ Recognition - Thorax"
@@ -208,9 +226,9 @@ def test_taggers_are_merged_by_majority_and_ties_settled_by_the_table():
     data = [[codes[said[label][k]] for label in said] for k in range(3)]
     assert tags.agreement["task"] == pytest.approx(krippendorff.alpha(data, level_of_measurement="nominal"))
     tied = {("liver", "task", tagger): tagger for tagger in ("Bone", "Muscle", "Counting")}
-    assert "a tie of Bone and Counting and Muscle" in refused(merge_tags, tied, table, TASKS, DEPARTMENTS)
-    assert merge_tags(dict(list(tied.items())[:2]), table, TASKS, DEPARTMENTS).values == {}
-    shares = assigned([f"l{k}" for k in range(40)], list("abcde"), 0)
+    assert "a tie of Bone and Counting and Muscle" in refused(merge_tags, tied, table, CLINICAL_TASKS, DEPARTMENTS)
+    assert merge_tags(dict(list(tied.items())[:2]), table, CLINICAL_TASKS, DEPARTMENTS).values == {}
+    shares = assign_labels([f"l{k}" for k in range(40)], list("abcde"), 0)
     counted = Counter(label for own in shares.values() for label in own)
     assert set(counted.values()) == {3}
     assert max(map(len, shares.values())) - min(map(len, shares.values())) <= 1
@@ -230,13 +248,13 @@ def test_an_overlay_never_hides_the_target(seed):
     inside = np.zeros_like(mask)
     inside[max(y, 1) : min(y + h, 39), max(x, 1) : min(x + w, 49)] = True
     for burned, untouched in (
-        (burn(pixels, CONTOUR, None, mask, overlay), mask),
-        (burn(pixels, BOX, (x, y, w, h), None, overlay), inside & mask),
-        (burn(pixels, MASK, None, mask, overlay), ~mask),
+        (burn_overlay(pixels, CONTOUR_LEVEL, None, mask, overlay), mask),
+        (burn_overlay(pixels, BOX_LEVEL, (x, y, w, h), None, overlay), inside & mask),
+        (burn_overlay(pixels, MASK_LEVEL, None, mask, overlay), ~mask),
     ):
         assert (burned[untouched] == pixels[untouched]).all()
         assert (burned != pixels).any()
-    tinted = burn(pixels, MASK, None, mask, overlay).astype(int)
+    tinted = burn_overlay(pixels, MASK_LEVEL, None, mask, overlay).astype(int)
     grey, before = tinted[mask][:, 2], pixels[mask][:, 2].astype(int)
     order = np.argsort(before, kind="stable")
     assert (np.diff(grey[order]) >= 0).all()  # what is brighter stays brighter: the structure shows through
@@ -244,18 +262,18 @@ def test_an_overlay_never_hides_the_target(seed):
 
 
 def test_our_templates_keep_the_rules_and_the_rules_find_what_breaks_them():
-    for granularity, texts in OURS.items():
-        for task in TASKS:
+    for granularity, texts in BUILTIN_TEMPLATES.items():
+        for task in CLINICAL_TASKS:
             for text in texts:
-                assert problem_of(text.format(noun=noun_of(task)), task, granularity, {"liver", "pancreas"}) == ""
+                assert template_problem(text.format(noun=noun_of(task)), task, granularity, {"liver", "pancreas"}) == ""
     good = "Which abdominal organ lies in the tinted area of this <modality> image?"
     task = "Organ Recognition - Abdomen"
-    assert problem_of(good, task, MASK, {"liver"}) == ""
-    assert problem_of(good.replace("organ", "liver organ"), task, MASK, {"liver"})
-    assert problem_of(good.replace("organ", "organ (livers)"), task, MASK, {"liver"})
-    assert problem_of(good.replace("<modality>", "CT"), task, MASK, set())
-    assert problem_of(good.replace("tinted ", ""), task, MASK, set())
-    assert problem_of("What do you see in the tinted area of this <modality> image?", task, MASK, set())
+    assert template_problem(good, task, MASK_LEVEL, {"liver"}) == ""
+    assert template_problem(good.replace("organ", "liver organ"), task, MASK_LEVEL, {"liver"})
+    assert template_problem(good.replace("organ", "organ (livers)"), task, MASK_LEVEL, {"liver"})
+    assert template_problem(good.replace("<modality>", "CT"), task, MASK_LEVEL, set())
+    assert template_problem(good.replace("tinted ", ""), task, MASK_LEVEL, set())
+    assert template_problem("What do you see in the tinted area of this <modality> image?", task, MASK_LEVEL, set())
 
 
 def cases_of(count, patients):
@@ -265,14 +283,14 @@ def cases_of(count, patients):
         item = Item(f"i{k}", f"set{k % 2}", f"p{k}", f"{rng.getrandbits(64):016x}", f"patient{k % patients}", True, "liver", "mask",
                     None, None, rng.random(), ("liver",), "CT", attributes={"sex": "FM"[k % 3 == 0]})  # fmt: skip
         there = frozenset({"liver"})
-        made.append(Candidate(f"c{k}", ("liver",), item, "t", "d", MASK, "CT", there, frozenset(), f"{k:03}"))
+        made.append(Candidate(f"c{k}", ("liver",), item, "t", "d", MASK_LEVEL, "CT", there, frozenset(), f"{k:03}"))
     return made
 
 
 def test_selection_keeps_30_per_answer_one_per_patient_and_is_even():
     sources = Sources.model_construct(per_answer=30, per_patient=1, even=("source", "sex"), seed=0, validation=0.2)
     cases = cases_of(300, 120)
-    chosen, counts = select(cases, sources)
+    chosen, counts = select_cases(cases, sources)
     assert len(chosen) == 30
     assert max(Counter(case.item.patient for case in chosen).values()) == 1
     strata = Counter((case.item.dataset, case.item.attributes["sex"]) for case in chosen)
@@ -282,7 +300,7 @@ def test_selection_keeps_30_per_answer_one_per_patient_and_is_even():
     for case in cases:
         largest[case.item.patient] = max(largest.get(case.item.patient, 0), case.item.area)
     assert all(case.item.area == largest[case.item.patient] for case in chosen)
-    splits = split(chosen, sources)
+    splits = split_cases(chosen, sources)
     assert Counter(splits.values()) == {"validation": 6, "test": 24}
 
 
@@ -293,15 +311,15 @@ def test_a_patient_less_or_more_moves_no_other_to_the_other_split(seed):
     sources = Sources.model_construct(seed=seed, validation=rng.choice([0, 0.18, 0.5, 1]))
     cases = cases_of(rng.randrange(4, 60), rng.randrange(2, 20))
     some = [case for case in cases if rng.random() < 0.8]
-    splits = split(some, sources)
-    numbers = Kept({}, {}, {}).numbered(some, splits)
+    splits = split_cases(some, sources)
+    numbers = EarlierQuestions({}, {}, {}).numbered(some, splits)
     known = {case.item.patient: splits[case.case] for case in some}
     gone = rng.choice(cases).item.patient
     left = [case for case in cases if case.item.patient != gone]
-    again = split(left, sources, known)
+    again = split_cases(left, sources, known)
     assert all(again[case.case] == known.get(case.item.patient, again[case.case]) for case in left)
     assert len({(case.item.patient, again[case.case]) for case in left}) == len({case.item.patient for case in left})
-    indices = Kept(numbers, {}, known).numbered(left, again)
+    indices = EarlierQuestions(numbers, {}, known).numbered(left, again)
     assert numbers.items() <= indices.items() and len(set(indices.values())) == len(indices)
     ordered = sorted(some, key=lambda case: numbers[case.case])
     assert [splits[case.case] for case in ordered] == sorted(splits.values(), reverse=True)
@@ -315,19 +333,19 @@ def test_far_apart_is_farther_than_the_first_30():
         hashes = [int(case.item.phash, 16) for case in some]
         return min((one ^ other).bit_count() for at, one in enumerate(hashes) for other in hashes[at + 1 :])
 
-    chosen, _ = select(cases, sources)
+    chosen, _ = select_cases(cases, sources)
     assert nearest(chosen) > nearest(cases[:30])
 
 
 def test_near_duplicates_of_other_patients_go_and_contradicting_ones_both():
     one, two, three = cases_of(3, 3)
     same = replace(two, item=replace(two.item, phash=one.item.phash))
-    kept, _ = without_duplicates([one, same, three], 6)
+    kept, _ = drop_near_duplicates([one, same, three], 6)
     assert kept == [one, three]
     same_patient = replace(same, item=replace(same.item, patient=one.item.patient, dataset=one.item.dataset))
-    assert without_duplicates([one, same_patient, three], 6)[0] == [one, same_patient, three]
-    whole = [replace(one, granularity=IMAGE), replace(same, granularity=IMAGE, answers=("spleen",)), three]
-    kept, counts = without_duplicates(whole, 6)
+    assert drop_near_duplicates([one, same_patient, three], 6)[0] == [one, same_patient, three]
+    whole = [replace(one, granularity=IMAGE_LEVEL), replace(same, granularity=IMAGE_LEVEL, answers=("spleen",)), three]
+    kept, counts = drop_near_duplicates(whole, 6)
     assert kept == [three]
     assert counts["near-duplicates that are labelled differently"] == 1
 
@@ -342,7 +360,7 @@ def answered(rng, labels, count):
         options = [answer, *wrong]
         rng.shuffle(options)
         choice = OptionSet(tuple(options), (options.index(answer),))
-        written.append(Written(replace(case, answers=(answer,)), "q", choice, "test", len(written) + 1))
+        written.append(WrittenQuestion(replace(case, answers=(answer,)), "q", choice, "test", len(written) + 1))
     return written
 
 
@@ -350,20 +368,25 @@ def test_what_the_text_gives_away_is_found_and_chance_is_not():
     """Over generated sets: even answers are flagged once in twenty or less often, one that is right in two of three nearly always."""
     rng = random.Random(0)
     false = sum(
-        any(b.flagged for b in questions.majority(answered(rng, dict.fromkeys("abcd", 1), rng.randint(20, 150))))
+        any(
+            b.flagged
+            for b in question_templates.blind_majority(answered(rng, dict.fromkeys("abcd", 1), rng.randint(20, 150)))
+        )
         for _ in range(60)
     )
     assert false <= 3
-    found = [questions.majority(answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120)) for _ in range(12)]
+    found = [question_templates.blind_majority(answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120)) for _ in range(12)]
     assert sum(all(b.flagged for b in branches) for branches in found) >= 11
     even = answered(random.Random(5), dict.fromkeys("abcd", 1), 120)
     several = [
         replace(each, choice=OptionSet((*each.choice.options, "z"), (*each.choice.right, len(each.choice.options))))
         for each in even
     ]
-    assert not questions.majority(even)[0].flagged and questions.majority(several)[0].flagged  # "z" is always right
+    assert (
+        not question_templates.blind_majority(even)[0].flagged and question_templates.blind_majority(several)[0].flagged
+    )  # "z" is always right
     with pytest.raises(BadInput, match=r"the text alone gives answers away \(.* of 120 right.*most often right: 'a'"):
-        questions.check_text_alone(found[0], answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120))
+        question_templates.check_text_alone(found[0], answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120))
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -372,7 +395,7 @@ def test_slices_that_are_asked_together_lie_apart(seed):
     areas = np.where(rng.random(60) < rng.random(), rng.integers(1, 99, 60), 0)
     k, least = int(rng.integers(1, 7)), 5
     marked = [at for at in range(60) if areas[at] >= least]
-    chosen = slices_apart(areas, k, least)
+    chosen = spaced_slices(areas, k, least)
     assert len(chosen) == min(k, -(-len(marked) // 2)) and set(chosen) <= set(marked)
     ranks = [marked.index(at) for at in chosen]
     assert len({b - a for a, b in pairwise(ranks)}) <= 1 and all(b - a >= 2 for a, b in pairwise(ranks))

@@ -65,7 +65,7 @@ def made(tmp_path_factory):
         ],
     }  # fmt: skip
     (base / "sources.yaml").write_text(json.dumps(document))
-    return pipeline.run(base / "sources.yaml", base / "real-set"), rows
+    return pipeline.run_pipeline(base / "sources.yaml", base / "real-set"), rows
 
 
 def test_real_boxes_become_box_questions_about_the_chest(made):

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from curation.gmai import pipeline
-from curation.gmai.items import patient_id
-from curation.gmai.labels import read_labels
+from curation.gmai.items import keyed_patient_id
+from curation.gmai.label_table import read_label_table
 from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import place_of
@@ -88,8 +88,8 @@ def test_no_key_is_wrong_and_no_patient_on_both_sides(tmp_path, seed):
     document, truth, people = generated(tmp_path, random.Random(seed))
     sources, out = tmp_path / "s.yaml", tmp_path / "set"
     sources.write_text(json.dumps(document))
-    made = pipeline.run(sources, out, accept_text_alone=True)
-    table, splits, kinds = read_labels(None), defaultdict(set), set()
+    made = pipeline.run_pipeline(sources, out, accept_text_alone=True)
+    table, splits, kinds = read_label_table(None), defaultdict(set), set()
     for each in made.written:
         with Image.open(out / "private" / "pictures" / f"{each.case.item.picture}.png") as image:
             low, high = np.asarray(image)[0, :2, 0]
@@ -113,11 +113,11 @@ def test_no_key_is_wrong_and_no_patient_on_both_sides(tmp_path, seed):
     )
     assert all(len(sides) == 1 for sides in splits.values()) and {"validation", "test"} == set.union(*splits.values())
     ids = pseudonyms_of(out / "dataset")
-    assert {each.case.item.patient for each in made.written} <= {patient_id("", person, ids) for person in people}
+    assert {each.case.item.patient for each in made.written} <= {keyed_patient_id("", person, ids) for person in people}
     for dataset in document["datasets"]:
         dataset["patients"] = dataset["name"]
     sources.write_text(json.dumps(document))
-    assert "different registries" in refused(pipeline.run, sources, tmp_path / "other")
+    assert "different registries" in refused(pipeline.run_pipeline, sources, tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
@@ -144,7 +144,7 @@ def test_pictures_that_are_labelled_twice_contradict_nothing(tmp_path, seed):
     near = rng.choice((-1, 6))
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": datasets, "near_duplicate": near, "per_patient": None}))
     try:
-        written = pipeline.run(tmp_path / "s.yaml", tmp_path / "set", accept_text_alone=True).written
+        written = pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "set", accept_text_alone=True).written
     except BadInput as nothing:  # every picture may be contradicted
         assert "no question can be made" in str(nothing) and near == 6
         return

@@ -14,11 +14,11 @@ import pytest
 import torch
 from PIL import Image
 
-from curation.images.file_names import file_names
-from curation.images.image_index import index_images, list_images, open_rgb
-from curation.images.image_table import known_of, read_table
+from curation.images.file_names import load_file_names
+from curation.images.image_index import decode_rgb, index_images, list_images
+from curation.images.image_table import align_to_images, read_image_table
 from curation.mining.embedding import embed, open_embeddings
-from curation.mining.encoders import Encoder, encoder_spec, load_encoder
+from curation.mining.encoders import Encoder, load_encoder, parse_encoder
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
 from tests.curation.commands import curate
@@ -53,16 +53,16 @@ def images(tmp_path):
 )
 def test_a_batch_equals_one_by_one(models, images, tmp_path, encoder, pooling, dimensions):
     library, *local, name = encoder.split(":")
-    spec = encoder_spec(":".join([library, *local, str(models / name)]), pooling)
+    spec = parse_encoder(":".join([library, *local, str(models / name)]), pooling)
     loaded = load_encoder(spec)
     together = np.load(embed(images, tmp_path / "a", loaded, batch_size=4))
     assert together.shape == (10, dimensions)
     index = pd.read_parquet(tmp_path / "a" / "images.parquet")
-    files = file_names(tmp_path / "a")
+    files = load_file_names(tmp_path / "a")
     named = index["image"].map(files).tolist()
     assert named == [*(f"{k}.png" for k in range(9)), "deep/grey16.png"]
     for row, image in enumerate(named):
-        alone = loaded.encode(loaded.prepare(open_rgb((images / image).read_bytes()))[None]).numpy()[0]
+        alone = loaded.encode(loaded.prepare(decode_rgb((images / image).read_bytes()))[None]).numpy()[0]
         np.testing.assert_allclose(together[row], alone, rtol=1e-4, atol=1e-5)
     assert len(np.unique(together.round(4), axis=0)) == 10
     unreadable = pd.read_csv(tmp_path / "a" / "unreadable.csv")
@@ -86,10 +86,10 @@ def test_a_folder_asks_no_network(models, tmp_path, monkeypatch, encoder):
         described["model_cfg"]["vision_cfg"]["timm_model_pretrained"] = True
         described["model_cfg"]["text_cfg"] = {"hf_model_name": "nobody/nothing", "hf_proj_type": "mlp"}
         (folder / "open_clip_config.json").write_text(json.dumps(described))
-    loaded = load_encoder(encoder_spec(f"{library}:{folder}"))
+    loaded = load_encoder(parse_encoder(f"{library}:{folder}"))
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (90, 70, 3), dtype=np.uint8))
     assert loaded.encode(loaded.prepare(picture)[None]).isfinite().all() and asked == []
-    assert loaded.fingerprint == load_encoder(encoder_spec(f"{library}:{models / name}")).fingerprint
+    assert loaded.fingerprint == load_encoder(parse_encoder(f"{library}:{models / name}")).fingerprint
 
 
 def counting(loaded):
@@ -129,14 +129,14 @@ def test_a_process_killed_outright_loses_no_embedded_image(models, images, tmp_p
     files = list((tmp_path / "a").glob("cache/*/*.npz"))
     done = len(files)
     (files[0].parent / f".{files[0].name}.1.part").write_bytes(b"torn")
-    resumed, after = counting(load_encoder(encoder_spec(name)))
+    resumed, after = counting(load_encoder(parse_encoder(name)))
     found = np.load(embed(images, tmp_path / "a", resumed, batch_size=1))
     assert 3 <= done < 10
     assert len(after) == 10 - done
-    whole = embed(images, tmp_path / "b", load_encoder(encoder_spec(name)), batch_size=1)
+    whole = embed(images, tmp_path / "b", load_encoder(parse_encoder(name)), batch_size=1)
     np.testing.assert_array_equal(found, np.load(whole))
     (images / "copy.png").write_bytes((images / "0.png").read_bytes())  # the same bytes under another name cost nothing
-    again, more = counting(load_encoder(encoder_spec(name)))
+    again, more = counting(load_encoder(parse_encoder(name)))
     assert len(np.load(embed(images, tmp_path / "a", again, batch_size=2))) == 11 and more == []
 
 
@@ -145,20 +145,20 @@ def test_other_weights_under_the_same_name_are_another_encoder(models, images, t
 
     shutil.copytree(models / "dinov2", tmp_path / "model")
     name = f"transformers:{tmp_path / 'model'}"
-    first = embed(images, tmp_path / "a", load_encoder(encoder_spec(name)))
-    assert embed(images, tmp_path / "a", load_encoder(encoder_spec(name))) == first
+    first = embed(images, tmp_path / "a", load_encoder(parse_encoder(name)))
+    assert embed(images, tmp_path / "a", load_encoder(parse_encoder(name))) == first
     torch.manual_seed(9)
     Dinov2Model(Dinov2Model.from_pretrained(tmp_path / "model").config).save_pretrained(tmp_path / "model")
-    second = embed(images, tmp_path / "a", load_encoder(encoder_spec(name)))
+    second = embed(images, tmp_path / "a", load_encoder(parse_encoder(name)))
     settings = tmp_path / "model" / "preprocessor_config.json"
     settings.write_text(settings.read_text().replace('"shortest_edge": 32', '"shortest_edge": 40'))
-    third = embed(images, tmp_path / "a", load_encoder(encoder_spec(name)))
+    third = embed(images, tmp_path / "a", load_encoder(parse_encoder(name)))
     assert len({first, second, third}) == 3
     assert len(np.unique([np.load(path)[0, 0] for path in (first, second, third)])) == 3
 
 
 def test_embeddings_are_opened_by_name_and_never_stale(models, images, tmp_path):
-    loaded = load_encoder(encoder_spec(f"transformers:{models / 'clip'}", name="clip"))
+    loaded = load_encoder(parse_encoder(f"transformers:{models / 'clip'}", name="clip"))
     embed(images, tmp_path / "a", loaded)
     array = open_embeddings(tmp_path / "a", "clip")
     assert isinstance(array, np.memmap)
@@ -167,7 +167,7 @@ def test_embeddings_are_opened_by_name_and_never_stale(models, images, tmp_path)
     embed(
         images,
         tmp_path / "a",
-        load_encoder(encoder_spec(f"transformers:{models / 'clip'}", "mean", name="clip")),
+        load_encoder(parse_encoder(f"transformers:{models / 'clip'}", "mean", name="clip")),
     )
     with pytest.raises(BadInput, match="could be clip-"):
         open_embeddings(tmp_path / "a", "clip")
@@ -175,7 +175,7 @@ def test_embeddings_are_opened_by_name_and_never_stale(models, images, tmp_path)
     embed(
         images,
         tmp_path / "a",
-        load_encoder(encoder_spec(f"transformers:{models / 'dinov2'}", name="dinov2")),
+        load_encoder(parse_encoder(f"transformers:{models / 'dinov2'}", name="dinov2")),
     )
     with pytest.raises(BadInput, match="images changed"):
         open_embeddings(tmp_path / "a", sorted((tmp_path / "a").glob("clip-*.npy"))[0].stem)
@@ -187,31 +187,31 @@ def test_bad_encoders_are_one_clear_line(models, tmp_path):
         ("biomedclip", {"revision": "abc"}, "--revision"),
     ):
         with pytest.raises(BadInput, match=says):
-            encoder_spec(encoder, **options)
+            parse_encoder(encoder, **options)
     with pytest.raises(BadInput, match="no space shared with text"):
-        load_encoder(encoder_spec(f"transformers:{models / 'dinov2'}", "projected"))
+        load_encoder(parse_encoder(f"transformers:{models / 'dinov2'}", "projected"))
     with pytest.raises(BadInput, match="cannot be loaded"):
-        load_encoder(encoder_spec(f"transformers:{tmp_path / 'nothing'}"))
+        load_encoder(parse_encoder(f"transformers:{tmp_path / 'nothing'}"))
     with pytest.raises(BadInput, match="there is no such folder"):
-        embed(tmp_path / "nothing", tmp_path / "a", load_encoder(encoder_spec(f"transformers:{models / 'dinov2'}")))
+        embed(tmp_path / "nothing", tmp_path / "a", load_encoder(parse_encoder(f"transformers:{models / 'dinov2'}")))
 
 
 def test_tables_join_by_path_or_unique_name(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("file,notes,patient\nx.png,  first ,p1\ny.jpg,second,\n", encoding="utf-8-sig")
     columns = {"image": "file", "caption": "notes", "group": "patient"}
-    joined = known_of(["a/x.png", "b/y.jpg", "z.png"], table, **columns)
+    joined = align_to_images(["a/x.png", "b/y.jpg", "z.png"], table, **columns)
     assert joined["caption"].tolist() == ["first", "second", ""]
     assert joined["group"].tolist() == ["p1", "", ""]
     with pytest.raises(BadInput, match="fits several"):
-        known_of(["a/x.png", "b/x.png"], table, **columns)
+        align_to_images(["a/x.png", "b/x.png"], table, **columns)
     with pytest.raises(BadInput, match="names none"):
-        known_of(["q.png"], table, **columns)
+        align_to_images(["q.png"], table, **columns)
     with pytest.raises(BadInput, match="no column 'image'"):
-        read_table(table)
+        read_image_table(table)
     table.write_text("image,caption\nx,1\nx,2\n")
     with pytest.raises(BadInput, match="has 2 rows"):
-        read_table(table)
+        read_image_table(table)
 
 
 @pytest.mark.parametrize(
@@ -225,13 +225,13 @@ def test_tables_join_by_path_or_unique_name(tmp_path):
 def test_tables_that_would_lose_text_are_refused(tmp_path, text, says):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(BadInput, match=says):
-        read_table(tmp_path / "t.csv")
+        read_image_table(tmp_path / "t.csv")
 
 
 def test_another_encoding_is_named_not_guessed(tmp_path):
     (tmp_path / "t.csv").write_bytes("image,caption\na.png,38°\n".encode("cp1252"))
     with pytest.raises(BadInput, match=r"line 2.*iconv -f WINDOWS-1252"):
-        read_table(tmp_path / "t.csv")
+        read_image_table(tmp_path / "t.csv")
 
 
 def test_captions_are_read_whole(tmp_path):
@@ -239,11 +239,11 @@ def test_captions_are_read_whole(tmp_path):
     (tmp_path / "t.csv").write_text(
         f'\ufeffimage, caption,\r\na.png,one\u2028two\x0bthree\x85four,,\r\nb.png,"line\nbreak, comma"\r\nc.png\r\n,,\r\nd.png,{long}'
     )
-    assert read_table(tmp_path / "t.csv")["caption"].tolist() == [
+    assert read_image_table(tmp_path / "t.csv")["caption"].tolist() == [
         "one\u2028two\x0bthree\x85four", "line\nbreak, comma", "", long
     ]  # fmt: skip
     (tmp_path / "captions.txt").write_text("a\tone\u2028two\x85three\r\nb\tfour\r\n")
-    assert read_table(tmp_path / "captions.txt")["caption"].tolist() == ["one\u2028two\x85three", "four"]
+    assert read_image_table(tmp_path / "captions.txt")["caption"].tolist() == ["one\u2028two\x85three", "four"]
 
 
 def test_numbers_stay_as_they_stand_beside_blanks(tmp_path):
@@ -255,18 +255,18 @@ def test_numbers_stay_as_they_stand_beside_blanks(tmp_path):
     ]
     text = "\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
     (tmp_path / "t.jsonl").write_text(text, encoding="utf-8-sig")
-    found = read_table(tmp_path / "t.jsonl")
+    found = read_image_table(tmp_path / "t.jsonl")
     assert found["image"].tolist() == ["1", "02", "3"]
     assert found["group"].tolist() == [str(big), "", ""]
     assert found["caption"].tolist() == ["", "['a', 'b']", "x\u2028y"]
     (tmp_path / "t.jsonl").write_text('{"image": "1"}\n[1]\n')
     with pytest.raises(BadInput, match="no JSON object"):
-        read_table(tmp_path / "t.jsonl")
+        read_image_table(tmp_path / "t.jsonl")
     pd.DataFrame({"image": ["a", "b"], "group": pd.array([1, None], "Int64")}).to_parquet(tmp_path / "t.parquet")
-    assert read_table(tmp_path / "t.parquet")["group"].tolist() == ["1", ""]
+    assert read_image_table(tmp_path / "t.parquet")["group"].tolist() == ["1", ""]
     (tmp_path / "t.parquet").write_bytes((tmp_path / "t.parquet").read_bytes()[:-300])
     with pytest.raises(BadInput, match="cannot be read as parquet"):
-        read_table(tmp_path / "t.parquet")
+        read_image_table(tmp_path / "t.parquet")
 
 
 def test_odd_files_are_listed_and_links_end(tmp_path):
@@ -288,7 +288,7 @@ def test_odd_files_are_listed_and_links_end(tmp_path):
     bad = (
         pd.read_csv(tmp_path / "out" / "unreadable.csv")
         .set_index("image")["reason"]
-        .rename(file_names(tmp_path / "out"))
+        .rename(load_file_names(tmp_path / "out"))
     )
     assert sorted(bad.index) == ["gone.png", "latin_?.png", "pipe.png", "zero.png"]
     assert "rename" in bad["latin_?.png"]
@@ -313,7 +313,7 @@ def test_deep_greys_are_scaled_by_a_fixed_rule_and_never_by_their_own_range(high
     for levels in deep:
         buffer = io.BytesIO()
         Image.fromarray(levels).save(buffer, "TIFF")
-        assert np.asarray(open_rgb(buffer.getvalue())).max() == round(highest * 255 / white)
+        assert np.asarray(decode_rgb(buffer.getvalue())).max() == round(highest * 255 / white)
 
 
 def test_greys_of_no_fixed_rule_are_refused():
@@ -321,12 +321,12 @@ def test_greys_of_no_fixed_rule_are_refused():
         buffer = io.BytesIO()
         Image.fromarray(np.array([[0, value]], np.float32)).save(buffer, "TIFF")
         with pytest.raises(ImageError, match="greys"):
-            open_rgb(buffer.getvalue())
+            decode_rgb(buffer.getvalue())
 
 
 @pytest.mark.sources
 def test_rocos_captions_are_read_as_they_come(sources):
-    table = read_table(sources / "roco" / "validation" / "radiology" / "captions.txt")
+    table = read_image_table(sources / "roco" / "validation" / "radiology" / "captions.txt")
     assert len(table) == 8180
     assert table["image"].iloc[0] == "ROCO_00020"
     assert table["caption"].iloc[0].startswith("Axial computed tomography")

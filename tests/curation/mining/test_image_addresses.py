@@ -14,8 +14,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from huggingface_hub import HfApi
 from PIL import Image
 
-from curation.images.file_names import file_names
-from curation.images.image_index import Remote, images_at
+from curation.images.file_names import load_file_names
+from curation.images.image_index import RemoteImages, open_image_source
 from curation.mining.embedding import embed
 from curation.mining.encoders import Encoder, EncoderSpec
 from dataset_builders.errors import BadInput
@@ -99,9 +99,11 @@ def test_an_address_gives_the_vectors_of_a_folder(store, form, request, tmp_path
     for sha, vector in theirs.items():
         np.testing.assert_array_equal(ours[sha], vector)
     [broken] = pd.read_csv(tmp_path / "b" / "unreadable.csv")["image"]
-    assert file_names(tmp_path / "b")[broken] == ("data/test-0.parquet#0000007" if form is as_parquet else "broken.jpg")
-    again = pickle.loads(pickle.dumps(images_at(address)))  # as a worker on another machine gets it
-    assert again.names() == images_at(address).names()
+    assert load_file_names(tmp_path / "b")[broken] == (
+        "data/test-0.parquet#0000007" if form is as_parquet else "broken.jpg"
+    )
+    again = pickle.loads(pickle.dumps(open_image_source(address)))  # as a worker on another machine gets it
+    assert again.names() == open_image_source(address).names()
 
 
 def _folder(images, tmp_path):
@@ -115,8 +117,8 @@ def _folder(images, tmp_path):
 def test_what_was_embedded_is_not_read_again_and_what_changed_is(tmp_path, monkeypatch):
     images, read = drawn(5), []
     address = in_memory(images, None)
-    whole = Remote.read
-    monkeypatch.setattr(Remote, "read", lambda self, name: read.append(name) or whole(self, name))
+    whole = RemoteImages.read
+    monkeypatch.setattr(RemoteImages, "read", lambda self, name: read.append(name) or whole(self, name))
     embed(address, tmp_path / "out", ENCODER)
     read.clear()
     embed(address, tmp_path / "out", ENCODER)

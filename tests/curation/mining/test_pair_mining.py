@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from curation.mining import pair_mining
-from curation.mining.pair_mining import Choice, mine, write_block
+from curation.mining.pair_mining import PairFilter, mine_pairs, write_block
 from curation.mining.pair_search import PairSearch, Thresholds
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
@@ -36,7 +36,7 @@ def read(out, name="pairs"):
 def test_every_pair_is_kept_or_set_aside_with_its_reason(tmp_path):
     search, images = made()
     images.loc[7, "hash"] = images.loc[8, "hash"] ^ np.uint64(0b111)  # three bits apart
-    report = mine(search, images, tmp_path / "s", Choice(near_duplicate=6))
+    report = mine_pairs(search, images, tmp_path / "s", PairFilter(near_duplicate=6))
     kept, aside = read(tmp_path / "s"), read(tmp_path / "s", "set_aside")
     found = pd.concat([kept, aside]).sort_values(["i", "j"], ignore_index=True)
     whole = pd.concat(search.all(), ignore_index=True)
@@ -62,27 +62,27 @@ def test_every_pair_is_kept_or_set_aside_with_its_reason(tmp_path):
 def test_no_two_searches_are_mixed_in_one_folder(tmp_path):
     search, images = made()
     with lock(tmp_path / "s", "search"), pytest.raises(BadInput, match="another process"):
-        mine(search, images, tmp_path / "s", Choice())
-    report = mine(search, images, tmp_path / "s", Choice(), sample=30, seed=5)
-    assert report == mine(search, images, tmp_path / "s", Choice(), sample=30, seed=5)
+        mine_pairs(search, images, tmp_path / "s", PairFilter())
+    report = mine_pairs(search, images, tmp_path / "s", PairFilter(), sample=30, seed=5)
+    assert report == mine_pairs(search, images, tmp_path / "s", PairFilter(), sample=30, seed=5)
     assert report == json.loads((tmp_path / "s" / "report.json").read_text())
     assert (report["sample"], report["counts"]["found"]) == (30, 30)
     other, _ = made(seed=1)
     with pytest.raises(BadInput, match="another search"):
-        mine(other, images, tmp_path / "s", Choice())
+        mine_pairs(other, images, tmp_path / "s", PairFilter())
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("keep me")
     with pytest.raises(BadInput, match="not empty"):
-        mine(search, images, tmp_path / "mine", Choice())
+        mine_pairs(search, images, tmp_path / "mine", PairFilter())
     assert (tmp_path / "mine" / "thesis.txt").exists()
 
 
 @pytest.mark.parametrize(("top", "cap"), [(50, None), (None, 2), (40, 3), (10**6, None)])
 def test_the_largest_gaps_come_first_and_no_image_too_often(tmp_path, monkeypatch, top, cap):
-    monkeypatch.setattr(pair_mining, "BATCH", 500)  # many ranges
+    monkeypatch.setattr(pair_mining, "PAIRS_PER_BATCH", 500)  # many ranges
     search, images = made(120)
-    mine(search, images, tmp_path / "all", Choice())
-    mine(search, images, tmp_path / "s", Choice(top=top, cap_per_image=cap))
+    mine_pairs(search, images, tmp_path / "all", PairFilter())
+    mine_pairs(search, images, tmp_path / "s", PairFilter(top=top, cap_per_image=cap))
     every = read(tmp_path / "all")
     every["gap"] = (every["sim_med"] - every["sim_gen"]).abs()
     expected, used = [], dict.fromkeys(range(120), 0)
@@ -110,12 +110,12 @@ def dies(search, blocks, todo):
 
 def test_a_search_goes_on_where_it_was_killed_and_writes_no_block_again(tmp_path, monkeypatch):
     monkeypatch.setattr(pair_mining, "BLOCK_ROWS", 32)
-    whole = mine(*made(), tmp_path / "whole", Choice())
+    whole = mine_pairs(*made(), tmp_path / "whole", PairFilter())
     with pytest.raises(Killed):
-        mine(*made(), tmp_path / "s", Choice(), run=dies)
+        mine_pairs(*made(), tmp_path / "s", PairFilter(), run=dies)
     assert not (tmp_path / "s" / "pairs.parquet").exists()
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "s" / "blocks").glob("*.parquet")}
-    assert mine(*made(), tmp_path / "s", Choice()) == whole
+    assert mine_pairs(*made(), tmp_path / "s", PairFilter()) == whole
     assert not list(tmp_path.rglob("*.part"))
     assert {path: path.stat().st_mtime_ns for path in written} == written
     for name in ("pairs", "set_aside"):

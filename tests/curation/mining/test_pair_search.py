@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curation.mining import pair_search
-from curation.mining.pair_mining import why_none
-from curation.mining.pair_search import MODES, PairSearch, Thresholds, pick_device, sample_pairs
+from curation.mining.pair_mining import suggest_thresholds
+from curation.mining.pair_search import SEARCH_MODES, PairSearch, Thresholds, pick_device, sample_pairs
 from dataset_builders.errors import BadInput
 from tests.curation.mining.brute_force import any_search, brute, clustered, same
 
@@ -19,10 +19,10 @@ from tests.curation.mining.brute_force import any_search, brute, clustered, same
 def search_all(med, gen, thresholds):
     """All pairs, whatever the size of the tiles."""
     found = []
-    for rows, columns in ((pair_search.ROWS, pair_search.COLUMNS), (23, 51)):
+    for rows, columns in ((pair_search.TILE_ROWS, pair_search.TILE_COLUMNS), (23, 51)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pair_search, "ROWS", rows)
-            patch.setattr(pair_search, "COLUMNS", columns)
+            patch.setattr(pair_search, "TILE_ROWS", rows)
+            patch.setattr(pair_search, "TILE_COLUMNS", columns)
             search = PairSearch(med, gen, thresholds, "cpu")
             found.append(pd.concat([search.decide(*np.empty((2, 0), int)), *search.all()], ignore_index=True))
     pd.testing.assert_frame_equal(*found)
@@ -70,14 +70,14 @@ def test_devices_that_are_not_there():
             pick_device(asked)
 
 
-@pytest.mark.parametrize("mode", list(MODES))
+@pytest.mark.parametrize("mode", list(SEARCH_MODES))
 def test_where_no_pair_is_found_it_is_said_what_would_find_some(mode):
     rng = np.random.default_rng(0)
     cone = {"confusing": 0.0, "easy": 3.0, "reversed": 3.0}[mode]
     med, gen = (rng.standard_normal((60, d)) + cone for d in (40, 30))
-    thresholds = MODES[mode]
+    thresholds = SEARCH_MODES[mode]
     assert not len(search_all(med, gen, thresholds))
-    *ranges, advice = why_none(PairSearch(med, gen, thresholds, "cpu"))
+    *ranges, advice = suggest_thresholds(PairSearch(med, gen, thresholds, "cpu"))
     assert [line.split(" ")[0] for line in ranges] == ["sim_med", "sim_gen"] and "1770 pairs" in ranges[0]
     options = re.findall(r"--(\S+) (\S+)", advice)
     assert options or mode == "reversed"
@@ -88,8 +88,8 @@ def test_where_no_pair_is_found_it_is_said_what_would_find_some(mode):
 
 def test_a_sample_is_uniform_where_pairs_are_drawn(monkeypatch):
     """Above the size where all pairs are gone through, each matching pair is drawn about equally often."""
-    monkeypatch.setattr("curation.mining.pair_search.EFFORT", 60)
-    monkeypatch.setattr("curation.mining.pair_search.DRAW", 64)
+    monkeypatch.setattr("curation.mining.pair_search.MAX_DRAWN_PAIRS", 60)
+    monkeypatch.setattr("curation.mining.pair_search.PAIRS_PER_DRAW", 64)
     rng = np.random.default_rng(6)
     med = rng.standard_normal((12, 5))
     search = PairSearch(med, med, Thresholds(med_at_most=0.2))
@@ -104,15 +104,15 @@ def test_a_sample_is_uniform_where_pairs_are_drawn(monkeypatch):
     assert sum((count - expected) ** 2 / expected for count in counts.values()) < 2 * matches
 
 
-@pytest.mark.parametrize("effort", [1, pair_search.EFFORT])
+@pytest.mark.parametrize("effort", [1, pair_search.MAX_DRAWN_PAIRS])
 @pytest.mark.parametrize("count", [30, 10_000])
 def test_a_sample_of_rare_pairs_comes_from_all_of_them(monkeypatch, count, effort):
-    monkeypatch.setattr("curation.mining.pair_search.EFFORT", effort)
-    monkeypatch.setattr("curation.mining.pair_search.DRAW", 8)
+    monkeypatch.setattr("curation.mining.pair_search.MAX_DRAWN_PAIRS", effort)
+    monkeypatch.setattr("curation.mining.pair_search.PAIRS_PER_DRAW", 8)
     rng = np.random.default_rng(8)
     med, gen = clustered(rng, 300, 20, 1.0, np.float32), clustered(rng, 300, 20, 1.0, np.float32)
-    search = PairSearch(med, gen, MODES["reversed"])
-    i, j, *_ = brute(med, gen, MODES["reversed"])
+    search = PairSearch(med, gen, SEARCH_MODES["reversed"])
+    i, j, *_ = brute(med, gen, SEARCH_MODES["reversed"])
     matches = set(zip(i.tolist(), j.tolist(), strict=True))
     assert len(matches) > 60
     some, again, other = (sample_pairs(search, count, seed) for seed in (1, 1, 2))

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from curation.mining.embedding import embed, open_embeddings
-from curation.mining.encoders import encoder_spec, load_encoder
+from curation.mining.encoders import load_encoder, parse_encoder
 from tests.commands import medprobe
 from tests.environments import environment
 from tests.ray_processes import RAY, kill_workers, start
@@ -36,7 +36,7 @@ def test_killed_workers_change_no_vector_and_no_pair(ray_python, models, tmp_pat
         process = start(ray_python, tmp_path, "curate", "embed", "images", *options, "--ray", "local")
         kill_workers(process, "MapWorker", 2, 0, partial(bytes_in, tmp_path / "ray" / "cache", f"{name}-*/*"), 60)
         assert process.wait(300) == 0, (tmp_path / "said").read_text()
-        embed(images, tmp_path / "alone", load_encoder(encoder_spec(f"transformers:{models / model}", name=name)))
+        embed(images, tmp_path / "alone", load_encoder(parse_encoder(f"transformers:{models / model}", name=name)))
         ours, alone = (open_embeddings(tmp_path / folder, name) for folder in ("ray", "alone"))
         np.testing.assert_allclose(ours, alone, rtol=1e-4, atol=1e-5)
     command = [

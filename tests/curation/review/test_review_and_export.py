@@ -166,7 +166,7 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
     from datasets import load_dataset
 
     from curation.images.image_index import list_images
-    from curation.images.image_table import known_of, read_table
+    from curation.images.image_table import align_to_images, read_image_table
     from dataset_builders.hub.dataset_files import dataset_files
 
     questions, images = made
@@ -177,7 +177,7 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
     (tmp_path / "licences.txt").write_text(
         "ROCO_ID,PMC_ID,CC\n0,PMC11_fig-1.jpg,CC BY-NC\n1,PMC11_fig-2.jpg,NO-CC CODE\n2,PMC12_g.jpg,CC BY\n"
     )
-    roco = read_table(tmp_path / "captions.txt").set_index("image")
+    roco = read_image_table(tmp_path / "captions.txt").set_index("image")
     assert roco.loc["1"].tolist() == ["says", "PMC11", "unknown", "PMC11_fig-2.jpg"]
     assert roco.loc["7"].tolist() == ["says", "", "", ""]
     own = tmp_path / "own.csv"
@@ -189,7 +189,7 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
         (own, 0, "CC BY 4.0", "Ward 0"),
     ):
         out, data = tmp_path / f"export-{table.stem}", tmp_path / f"data-{table.stem}"
-        export("mine", questions, images, out, known=known_of(list_images(images), table))
+        export("mine", questions, images, out, known=align_to_images(list_images(images), table))
         assert len(without_licence(out)) == closed
         build("mediconfusion", name="mine", source=out, out=data)
         with pytest.raises(BadInput, match=r"de-identified.*about\.yaml"):

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from curation.images.image_table import cell_text, need_columns, read_any
+from curation.images.image_table import cell_text, read_dataframe, require_columns
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.label_reading import needs_of, read_label, without_side
 from dataset_builders.terms import (
@@ -37,12 +37,12 @@ from dataset_builders.terms import (
     terms,
 )
 
-COLUMNS = ("name", "raw", "synonyms", "parents", "mesh", "task", "department", "region", "modalities")
-NOT_READ = ("count", "datasets", "why")
+LABEL_COLUMNS = ("name", "raw", "synonyms", "parents", "mesh", "task", "department", "region", "modalities")
+IGNORED_COLUMNS = ("count", "datasets", "why")
 """Columns of unmapped.csv and private/labels.csv that may stand in a custom table."""
-LISTED = ("raw", "synonyms", "parents", "region", "modalities")
-MESH = re.compile(r"D\d{6}(\d{3})?")
-BLANK = {"", "#n/a", "#na", "-nan", "1.#ind", "1.#qnan", "<na>", "n/a", "na", "nan", "none", "null"}
+LIST_COLUMNS = ("raw", "synonyms", "parents", "region", "modalities")
+MESH_ID = re.compile(r"D\d{6}(\d{3})?")
+NA_TEXTS = {"", "#n/a", "#na", "-nan", "1.#ind", "1.#qnan", "<na>", "n/a", "na", "nan", "none", "null"}
 """Texts (casefolded) that pandas, with which VLMEvalKit reads its TSV, treats as an empty cell: no label can have these names."""
 
 
@@ -62,12 +62,12 @@ class CanonicalLabel:
     """as the table gives them; empty: those it was seen in"""
 
 
-def regions_named(texts: Iterable[str]) -> set[str]:
+def parse_regions(texts: Iterable[str]) -> set[str]:
     """Regions in the vocabulary's words where it knows them, else in small letters as they are."""
     return {region for text in texts for region in (regions_in(text) or {text.casefold()})}
 
 
-def _as_written(text: str) -> str:
+def _fold_spaces(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
@@ -88,7 +88,7 @@ class LabelTable:
     def _name_of(self, raw: str, place: Place = NOWHERE) -> str | None:
         """The canonical name of a raw label of a data set (`place`: its region and modality); None where it has none, for the reason
         that `why_not` gives. Left and right are merged where the label is known without its side."""
-        written = self.written.get(_as_written(raw))
+        written = self.written.get(_fold_spaces(raw))
         if written is not None:
             return written
         label = read_label(raw, place)
@@ -145,15 +145,15 @@ class LabelTable:
         """Texts that must not occur in a question about this label: its names, synonyms, raw labels and those of its ancestors."""
         family = {name, *self.ancestors(name)}
         found = {word for each in family for word in self.words(each)}
-        found |= {folded(word) for each in family if (term := _known(each)) for word in term.bare}
+        found |= {folded(word) for each in family if (term := _vocabulary_term(each)) for word in term.bare}
         return found | {raw for raw, canonical in self.raw.items() if canonical in family}
 
 
-def _known(name: str) -> Term | None:
+def _vocabulary_term(name: str) -> Term | None:
     return by_name("organ", "finding").get(folded(name))
 
 
-def read_labels(path: Path | None) -> LabelTable:
+def read_label_table(path: Path | None) -> LabelTable:
     """The vocabulary under a custom table, whose names, raw labels and fields win.
 
     What it leaves blank of a name that the vocabulary knows stays as it is there.
@@ -165,9 +165,9 @@ def read_labels(path: Path | None) -> LabelTable:
     raw: dict[str, str] = {}
     written: dict[str, str] = {}
     problems = Problems()
-    own = _rows(path) if path is not None else []
+    own = _read_rows(path) if path is not None else []
     for row in own:
-        _add(row, labels, raw, written, problems, str(path))
+        _add_row(row, labels, raw, written, problems, str(path))
     for term in terms("organ", "finding"):
         mine = raw.get(folded(term.concept))
         if mine is not None and folded(mine) != folded(term.concept):
@@ -177,27 +177,27 @@ def read_labels(path: Path | None) -> LabelTable:
         label.parents, label.regions = label.parents or set(term.parents), label.regions or set(term.regions)
         label.modalities, label.mesh = label.modalities or set(term.modalities), label.mesh or term.mesh
         label.task, label.department = label.task or term.task, label.department or term.department
-    _check(labels, problems, str(path))
+    _check_labels(labels, problems, str(path))
     problems.check("Correct labels.csv: one meaning per raw label, one name per thing (docs/gmai_pipeline.md).")
     return LabelTable(labels, raw, written)
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    table = read_any(path)
-    need_columns(table, path, ["name"], "It holds the canonical labels.")
-    unknown = [str(name) for name in table.columns if name not in (*COLUMNS, *NOT_READ)]
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    table = read_dataframe(path)
+    require_columns(table, path, ["name"], "It holds the canonical labels.")
+    unknown = [str(name) for name in table.columns if name not in (*LABEL_COLUMNS, *IGNORED_COLUMNS)]
     if unknown:
-        raise BadInput(f"{path}: has a column {unknown[0]!r}. It can have {', '.join(COLUMNS)}.")
+        raise BadInput(f"{path}: has a column {unknown[0]!r}. It can have {', '.join(LABEL_COLUMNS)}.")
     rows = []
     for given in table.to_dict("records"):
-        row = {column: cell_text(given.get(column)) for column in COLUMNS}
-        listed = {c: [part.strip() for part in row[c].split(";") if part.strip()] for c in LISTED}
+        row = {column: cell_text(given.get(column)) for column in LABEL_COLUMNS}
+        listed = {c: [part.strip() for part in row[c].split(";") if part.strip()] for c in LIST_COLUMNS}
         if row["name"]:
             rows.append(row | listed)
     return rows
 
 
-def _add(
+def _add_row(
     row: dict[str, Any],
     labels: dict[str, CanonicalLabel],
     raw: dict[str, str],
@@ -206,12 +206,12 @@ def _add(
     file: str,
 ) -> None:
     name = row["name"]
-    if name.casefold() in BLANK or not folded(name):
+    if name.casefold() in NA_TEXTS or not folded(name):
         problems.add(file, name, "is a name that spreadsheets and VLMEvalKit take for an empty cell")
         return
     label = labels.setdefault(name, CanonicalLabel(name))
     for variant in (name, *row["raw"], *row["synonyms"]):
-        written.setdefault(_as_written(variant), name)
+        written.setdefault(_fold_spaces(variant), name)
         if variant != name and read_label(variant).problem:
             continue  # it is known just as it is written: `Pneumonia?` says nothing of `Pneumonia`
         before = raw.setdefault(folded(variant), name)
@@ -219,18 +219,18 @@ def _add(
             problems.add(file, name, f"{variant!r} stands for {before!r} already")
     label.synonyms |= {each for each in (*row["raw"], *row["synonyms"]) if folded(each) != folded(name)}
     label.parents |= set(row["parents"])
-    label.regions |= regions_named(row["region"])
+    label.regions |= parse_regions(row["region"])
     label.modalities |= set(row["modalities"])
     for one in ("mesh", "task", "department"):
         before, given = getattr(label, one), row[one]
         if before and given and before != given:
             problems.add(file, name, f"has two values of {one}: {before!r} and {given!r}")
         setattr(label, one, before or given)
-    if label.mesh and not MESH.fullmatch(label.mesh):
+    if label.mesh and not MESH_ID.fullmatch(label.mesh):
         problems.add(file, name, f"{label.mesh!r} is no MeSH id (D and six or nine digits)")
 
 
-def _check(labels: dict[str, CanonicalLabel], problems: Problems, file: str) -> None:
+def _check_labels(labels: dict[str, CanonicalLabel], problems: Problems, file: str) -> None:
     by_mesh: dict[str, str] = {}
     table = LabelTable(labels, {})
     for name, label in labels.items():
@@ -240,9 +240,9 @@ def _check(labels: dict[str, CanonicalLabel], problems: Problems, file: str) -> 
             problems.add(file, name, "is above itself: its parents go in a circle")
 
 
-SUBJECTS = ("task", "department")
-TAGGERS = 3
-TAGS = "tags.jsonl"
+TAG_SUBJECTS = ("task", "department")
+TAGGERS_PER_LABEL = 3
+TAGS_FILE = "tags.jsonl"
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ def merge_tags(
     are no longer do not count. votes: (label, subject, tagger) -> value. Raises BadInput listing ties that no value in the label table
     settles."""
     allowed = {"task": set(tasks), "department": set(departments)}
-    said: dict[str, dict[str, dict[str, str]]] = {subject: defaultdict(dict) for subject in SUBJECTS}
+    said: dict[str, dict[str, dict[str, str]]] = {subject: defaultdict(dict) for subject in TAG_SUBJECTS}
     for (label, subject, tagger), value in votes.items():
         if (name := table.name_of(label)) is not None and value in allowed[subject]:
             said[subject][name][tagger] = value
@@ -271,7 +271,7 @@ def merge_tags(
     values: dict[str, dict[str, str]] = defaultdict(dict)
     for subject, of_labels in said.items():
         for name, own in of_labels.items():
-            if len(own) >= TAGGERS:
+            if len(own) >= TAGGERS_PER_LABEL:
                 values[name][subject] = _majority(name, subject, own, table, problems)
     problems.check("Settle the tie by a value in labels.csv.")
     return Tags(
@@ -303,7 +303,7 @@ def _alpha(said: list[dict[str, str]]) -> float | None:
     return float(krippendorff.alpha(reliability_data=data, level_of_measurement="nominal"))
 
 
-def assigned(labels: Iterable[str], taggers: list[str], seed: int) -> dict[str, list[str]]:
+def assign_labels(labels: Iterable[str], taggers: list[str], seed: int) -> dict[str, list[str]]:
     """Tagger -> labels: each label goes to three taggers, drawn with the seed, as evenly as it can be."""
     shares: dict[str, list[str]] = {tagger: [] for tagger in taggers}
     for label in sorted(labels, key=lambda label: hashlib.sha256(f"{seed}\0{label}".encode()).digest()):
@@ -311,6 +311,6 @@ def assigned(labels: Iterable[str], taggers: list[str], seed: int) -> dict[str, 
             taggers,
             key=lambda tagger: (len(shares[tagger]), hashlib.sha256(f"{seed}\0{label}\0{tagger}".encode()).digest()),
         )
-        for tagger in fewest[:TAGGERS]:
+        for tagger in fewest[:TAGGERS_PER_LABEL]:
             shares[tagger].append(label)
     return shares

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from curation.gmai.items import Item
-from curation.gmai.labels import LabelTable, Tags, regions_named
-from curation.gmai.sources import IMAGE, OF_KIND, Sources
+from curation.gmai.label_table import LabelTable, Tags, parse_regions
+from curation.gmai.sources import IMAGE_LEVEL, KIND_GRANULARITIES, Sources
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import Place, place_of
 
@@ -17,7 +17,7 @@ Cell = tuple[str, str, str]
 """(modality, task, granularity): what shares questions and, at region level, options."""
 
 
-Named = tuple[Item, str, str, str]
+LabelledItem = tuple[Item, str, str, str]
 """An item with its canonical label, task and department."""
 
 
@@ -65,7 +65,7 @@ def make_cases(
 
     Raises BadInput if no label is mapped, or a tag is none of the tree's values.
     """
-    making = _Making(sources, table, tags)
+    making = _CaseBuilder(sources, table, tags)
     unmapped: dict[tuple[str, str], int] = Counter()
     mapped: list[tuple[Item, str]] = []
     for item in items:
@@ -87,7 +87,7 @@ def make_cases(
     left_out: Counter[str] = Counter({"label that no table maps": sum(unmapped.values())} if unmapped else {})
     cases: list[Candidate] = []
     wrong: set[str] = set()
-    whole: dict[tuple[str, str, str], list[Named]] = defaultdict(list)
+    whole: dict[tuple[str, str, str], list[LabelledItem]] = defaultdict(list)
     for item, name in mapped:
         task, department = making.tag("task", item, name), making.tag("department", item, name)
         wrong |= {f"task {task!r} of {name!r}"} if task not in ("", *sources.tasks) else set()
@@ -97,7 +97,7 @@ def make_cases(
         elif item.kind == "class" and "granularity" not in item.tags:
             whole[item.dataset, item.picture, item.patient].append((item, name, task, department))
         else:
-            granularities = (item.tags["granularity"],) if "granularity" in item.tags else OF_KIND[item.kind]
+            granularities = (item.tags["granularity"],) if "granularity" in item.tags else KIND_GRANULARITIES[item.kind]
             cases += [making.case(item, (name,), task, department, each) for each in granularities]
     if wrong:
         raise BadInput(
@@ -112,7 +112,7 @@ def make_cases(
     return cases, left_out, unmapped
 
 
-class _Making:
+class _CaseBuilder:
     """What cases are made by. known: picture -> (labels that are on it, labels that may be) by all sources that hold its pixels: they may
     be labelled twice."""
 
@@ -137,7 +137,7 @@ class _Making:
             or str(getattr(self.table.labels[name], subject))
         )
 
-    def problem_of(self, found: list[Named], has_several: bool) -> str:
+    def problem_of(self, found: list[LabelledItem], has_several: bool) -> str:
         """Why the classes of a picture cannot be asked about; "" where they can. has_several: some picture of the set has several."""
         item = found[0][0]
         dataset = self.datasets[item.dataset]
@@ -149,18 +149,18 @@ class _Making:
             return "a set with several labels an image that is not labelled exhaustively"
         return ""
 
-    def whole_image(self, found: list[Named]) -> list[Candidate]:
+    def whole_image(self, found: list[LabelledItem]) -> list[Candidate]:
         """The cases of a picture's classes: all at once per task. A label above another one of the picture says nothing more and is left
         out."""
         above = {ancestor for _, name, _, _ in found for ancestor in self.table.ancestors(name)}
-        by_task: dict[str, dict[str, Named]] = defaultdict(dict)
+        by_task: dict[str, dict[str, LabelledItem]] = defaultdict(dict)
         for item, name, task, department in found:
             if name not in above:
                 by_task[task][name] = item, name, task, department
         made = []
         for task, own in by_task.items():
             item, _, _, department = next(iter(own.values()))
-            made.append(self.case(item, tuple(sorted(own)), task, department, IMAGE))
+            made.append(self.case(item, tuple(sorted(own)), task, department, IMAGE_LEVEL))
         return made
 
     def case(self, item: Item, names: tuple[str, ...], task: str, department: str, granularity: str) -> Candidate:
@@ -168,7 +168,7 @@ class _Making:
         own = self.names(item.present, item) | set(names)
         shown, unsure = self.known[item.picture]
         elsewhere = frozenset(shown) - own
-        present = own | elsewhere if granularity == IMAGE else own
+        present = own | elsewhere if granularity == IMAGE_LEVEL else own
         content = [self.seed, item.dataset, item.picture, names, granularity, item.box, item.mask, *item.more]
         return Candidate(
             case=f"{item.item}-{granularity.split(maxsplit=1)[0].lower()}" + ("-multiple" if len(names) > 1 else ""),
@@ -188,12 +188,12 @@ class _Making:
     def regions(self, present: frozenset[str], item: Item) -> frozenset[str]:
         """The regions that an image shows: what all its labels have in common, within the dataset's own; else all of theirs."""
         known = [regions for name in sorted(present) if (regions := self.table.label(name).regions)]
-        given = regions_named(self.datasets[item.dataset].region)
+        given = parse_regions(self.datasets[item.dataset].region)
         found = (set.intersection(*known) or set().union(*known)) if known else set()
         return frozenset((found & given) or given or found)
 
 
-def without_duplicates(cases: list[Candidate], bits: int) -> tuple[list[Candidate], Counter[str]]:
+def drop_near_duplicates(cases: list[Candidate], bits: int) -> tuple[list[Candidate], Counter[str]]:
     """The cases on pictures of different patients or datasets that are no near-duplicates of one another (the first by `order` stays), and
     counts. Two near-duplicates that are labelled differently for one task contradict each other: both go."""
     import numpy as np
@@ -206,7 +206,7 @@ def without_duplicates(cases: list[Candidate], bits: int) -> tuple[list[Candidat
     for case in sorted(cases, key=lambda case: case.order):
         shown = case.item.picture, case.item.patient, case.item.dataset
         first.setdefault(shown, case)
-        if case.granularity == IMAGE:
+        if case.granularity == IMAGE_LEVEL:
             labels[shown][case.task] |= set(case.answers)
     pictures = list(first)
     hashes = np.array([int(case.item.phash, 16) for case in first.values()], np.uint64)

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from curation.gmai.cases import Candidate, Cell
-from curation.gmai.labels import LabelTable
-from curation.gmai.selecting import Written
-from curation.gmai.sources import BOX, CONTOUR, GRANULARITIES, IMAGE, MASK
-from curation.images.image_table import need_columns, read_any
+from curation.gmai.candidate_cases import Candidate, Cell
+from curation.gmai.label_table import LabelTable
+from curation.gmai.selecting import WrittenQuestion
+from curation.gmai.sources import BOX_LEVEL, CONTOUR_LEVEL, GRANULARITIES, IMAGE_LEVEL, MASK_LEVEL
+from curation.images.image_table import read_dataframe, require_columns
 from curation.report.blind_baseline import SIGNIFICANT, TextAlone, against_chance, text_alone
 from curation.writing.asking import Asking, Writer, ask_once
 from dataset_builders.errors import BadInput, Problems
@@ -33,17 +33,17 @@ from dataset_builders.terms import by_name, folded, noun_of
 from eval_harness.scores.ranks import holm_adjusted
 
 PLACEHOLDER = "<modality>"
-CANDIDATES = "candidates.csv"
-REPLIES = "candidates.jsonl"
-SAMPLED, EACH = 10, 10
+CANDIDATES_FILE = "candidates.csv"
+REPLIES_FILE = "candidates.jsonl"
+SAMPLED_LABELS, CANDIDATES_PER_LABEL = 10, 10
 """Labels a cell is asked about, and candidates for each (the paper's figures)."""
-REGIONS = {
-    BOX: "the region inside the box",
-    MASK: "the area that is tinted as a mask",
-    CONTOUR: "the area inside the contour",
+REGION_PHRASES = {
+    BOX_LEVEL: "the region inside the box",
+    MASK_LEVEL: "the area that is tinted as a mask",
+    CONTOUR_LEVEL: "the area inside the contour",
 }
-OURS = {
-    IMAGE: (
+BUILTIN_TEMPLATES = {
+    IMAGE_LEVEL: (
         "Look at this <modality> image as a whole. Which {noun} among the options fits it best?",
         "Considering the entire <modality> image, which option names the {noun} that it shows?",
         "Which of the following is the right {noun} for the <modality> image as a whole?",
@@ -54,26 +54,26 @@ OURS = {
         f"Which {{noun}} among the options fits {region} on this <modality> image?",
         f"Which {{noun}} belongs to {region} of this <modality> image?",
     )
-    for granularity, region in REGIONS.items()
+    for granularity, region in REGION_PHRASES.items()
 }
-SEVERAL = " More than one option can be right."
-SLICES = "These {count} images are slices of one volume, in their order; the same target is marked on each. "
+MULTIPLE_CHOICE_HINT = " More than one option can be right."
+SLICES_PREFIX = "These {count} images are slices of one volume, in their order; the same target is marked on each. "
 GRANULARITY_WORDS = {
-    IMAGE: ("image", "picture", "photograph", "scan", "radiograph", "slide", "frame"),
-    BOX: ("box", "boxed", "rectangle", "bounding"),
-    MASK: ("mask", "masked", "tinted", "shaded", "highlighted", "marked", "highlight", "coloured", "colored"),
-    CONTOUR: ("contour", "outline", "outlined", "contoured", "border"),
+    IMAGE_LEVEL: ("image", "picture", "photograph", "scan", "radiograph", "slide", "frame"),
+    BOX_LEVEL: ("box", "boxed", "rectangle", "bounding"),
+    MASK_LEVEL: ("mask", "masked", "tinted", "shaded", "highlighted", "marked", "highlight", "coloured", "colored"),
+    CONTOUR_LEVEL: ("contour", "outline", "outlined", "contoured", "border"),
 }
 """Words of which a question has to hold one, so that it says what is asked about."""
-SYSTEM = "You write questions for a benchmark of medical images."
-PROMPT = (
+TEMPLATE_SYSTEM_PROMPT = "You write questions for a benchmark of medical images."
+TEMPLATE_PROMPT = (
     "Write {each} different multiple-choice questions for a benchmark of medical images. Each is about one {modality} image, asks for the "
     "{noun} ({task}), and is about {about}. The answer will be \"{label}\", but no question may hold this answer, a synonym, or any hint "
     "at it. Each question names the kind of image ({modality}) and says what it is about ({about}). One question per line, nothing else."
 )  # fmt: skip
 
 
-def problem_of(question: str, task: str, granularity: str, forbidden: Iterable[str]) -> str:
+def template_problem(question: str, task: str, granularity: str, forbidden: Iterable[str]) -> str:
     """The problem with a question whose modality is a placeholder; "" if there is none. forbidden: folded labels, synonyms, parents."""
     text = f" {folded(question.replace(PLACEHOLDER, ' '))} "
     if question.count(PLACEHOLDER) != 1:
@@ -91,13 +91,13 @@ def problem_of(question: str, task: str, granularity: str, forbidden: Iterable[s
     return "" if is_sentence else "is no sentence"
 
 
-def in_words(template: str, case: Candidate) -> str:
+def render_question(template: str, case: Candidate) -> str:
     """A template as the question of a case."""
-    before = SLICES.format(count=1 + len(case.item.more)) if case.item.more else ""
-    return before + template.replace(PLACEHOLDER, case.modality) + (SEVERAL if case.is_multiple else "")
+    before = SLICES_PREFIX.format(count=1 + len(case.item.more)) if case.item.more else ""
+    return before + template.replace(PLACEHOLDER, case.modality) + (MULTIPLE_CHOICE_HINT if case.is_multiple else "")
 
 
-def templates(
+def usable_templates(
     cells: dict[Cell, list[Candidate]], table: LabelTable, own: Path | None, candidates: Path
 ) -> tuple[dict[Cell, list[str]], dict[Cell, str]]:
     """The templates of each cell that hold no label of the cell, and cells without one -> why.
@@ -105,18 +105,18 @@ def templates(
     One's own file and reviewed candidates of a model (column keep: yes) go before ours. Raises BadInput listing own templates that
     break the rules.
     """
-    given = _own(own) if own is not None else {}
-    for key, questions in (_own(candidates) if candidates.is_file() else {}).items():
+    given = _read_templates(own) if own is not None else {}
+    for key, questions in (_read_templates(candidates) if candidates.is_file() else {}).items():
         given.setdefault(key, []).extend(questions)
     problems = Problems()
     found: dict[Cell, list[str]] = {}
     without: dict[Cell, str] = {}
     for cell, cases in cells.items():
         _, task, granularity = cell
-        forbidden = forbidden_in(cases, table)
+        forbidden = forbidden_words(cases, table)
         mine = given.get((task, granularity), [])
-        ours = [text.format(noun=noun_of(task)) for text in OURS[granularity]]
-        wrong = {text: problem_of(text, task, granularity, forbidden) for text in mine or ours}
+        ours = [text.format(noun=noun_of(task)) for text in BUILTIN_TEMPLATES[granularity]]
+        wrong = {text: template_problem(text, task, granularity, forbidden) for text in mine or ours}
         for question in filter(wrong.get, mine):
             problems.add("questions", question, wrong[question])
         if good := [text for text, why in wrong.items() if not why]:
@@ -127,15 +127,15 @@ def templates(
     return found, without
 
 
-def forbidden_in(cases: Iterable[Candidate], table: LabelTable) -> set[str]:
+def forbidden_words(cases: Iterable[Candidate], table: LabelTable) -> set[str]:
     """Everything that must not stand in a question of a cell: the names, synonyms, raw labels and ancestors of all its labels."""
     return {word for name in {name for case in cases for name in case.answers} for word in table.forbidden_words(name)}
 
 
-def _own(path: Path) -> dict[tuple[str, str], list[str]]:
+def _read_templates(path: Path) -> dict[tuple[str, str], list[str]]:
     """(task, granularity) -> questions of a table; of one with a column `keep`, those that a person has marked."""
-    table = read_any(path)
-    need_columns(table, path, ("task", "granularity", "question"), "It needs task, granularity, question.")
+    table = read_dataframe(path)
+    require_columns(table, path, ("task", "granularity", "question"), "It needs task, granularity, question.")
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in table.to_dict("records"):
         if row["granularity"] not in GRANULARITIES:
@@ -145,7 +145,7 @@ def _own(path: Path) -> dict[tuple[str, str], list[str]]:
     return found
 
 
-def propose(
+def propose_templates(
     cells: dict[Cell, list[Candidate]], table: LabelTable, model: Writer, private: Path, asking: Asking
 ) -> dict[str, int]:
     """Have a model write candidates for each cell from ten sampled labels; those that keep the rules go to candidates.csv, where a person
@@ -154,27 +154,27 @@ def propose(
     for cell, cases in cells.items():
         names = sorted({name for case in cases for name in case.answers})
         names.sort(key=lambda name: hashlib.sha256(f"{asking.seed}\0{cell}\0{name}".encode()).digest())
-        for name in names[:SAMPLED]:
-            prompts[json.dumps([model.name, *cell, name], ensure_ascii=False)] = PROMPT.format(
-                each=EACH,
+        for name in names[:SAMPLED_LABELS]:
+            prompts[json.dumps([model.name, *cell, name], ensure_ascii=False)] = TEMPLATE_PROMPT.format(
+                each=CANDIDATES_PER_LABEL,
                 modality=cell[0],
                 noun=noun_of(cell[1]),
                 task=cell[1],
-                about=REGIONS.get(cell[2], "the whole image"),
+                about=REGION_PHRASES.get(cell[2], "the whole image"),
                 label=name,
             )
-    entries = ask_once(model, prompts, asking, private / REPLIES, "proposing questions", SYSTEM)
-    file = private / CANDIDATES
-    before = read_any(file).to_dict("records") if file.is_file() else []
+    entries = ask_once(model, prompts, asking, private / REPLIES_FILE, "proposing questions", TEMPLATE_SYSTEM_PROMPT)
+    file = private / CANDIDATES_FILE
+    before = read_dataframe(file).to_dict("records") if file.is_file() else []
     kept = {(row["task"], row["granularity"], row["question"]): str(row.get("keep", "")) for row in before}
     rows: dict[tuple[str, str, str], str] = {}
     counts = {"asked": len(prompts), "candidates": 0, "against the rules": 0}
     for key, entry in entries.items():
         _, modality, task, granularity, _ = json.loads(key)
-        forbidden = forbidden_in(cells[modality, task, granularity], table)
-        for question in filter(None, (_as_template(line, modality) for line in entry["reply"].splitlines())):
+        forbidden = forbidden_words(cells[modality, task, granularity], table)
+        for question in filter(None, (_parse_template(line, modality) for line in entry["reply"].splitlines())):
             counts["candidates"] += 1
-            if problem_of(question, task, granularity, forbidden):
+            if template_problem(question, task, granularity, forbidden):
                 counts["against the rules"] += 1
             else:
                 rows[task, granularity, question] = kept.get((task, granularity, question), "")
@@ -185,13 +185,13 @@ def propose(
     return counts | {"to review": len(rows)}
 
 
-def _as_template(line: str, modality: str) -> str:
+def _parse_template(line: str, modality: str) -> str:
     """A line of a reply without its number, the modality replaced by the placeholder; "" where it is blank."""
     text = re.sub(r"^\s*(?:\d+[.)]|[-*])\s*", "", line).strip().strip('"')
     return re.sub(rf"(?<!\w){re.escape(modality)}(?!\w)", PLACEHOLDER, text, count=1, flags=re.IGNORECASE)
 
 
-ALL = ("all", "all", "all")
+ALL_QUESTIONS = ("all", "all", "all")
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class Branch:
     flagged: bool
 
     def __str__(self) -> str:
-        name = "all questions" if self.cell == ALL else " > ".join(self.cell)
+        name = "all questions" if self.cell == ALL_QUESTIONS else " > ".join(self.cell)
         return f"{name}: {self.found.correct:.0f} of {self.found.questions} right without the image (chance: {self.found.chance:.0f})"
 
     def row(self) -> dict[str, Any]:
@@ -216,15 +216,15 @@ class Branch:
         )
 
 
-def majority(written: list[Written]) -> list[Branch]:
+def blind_majority(written: list[WrittenQuestion]) -> list[Branch]:
     """The whole set and each (modality, task, granularity), answered by the option that is most often right where it is offered, as learned
     from questions about other images and patients."""
-    own: dict[Cell, list[Written]] = defaultdict(list)
+    own: dict[Cell, list[WrittenQuestion]] = defaultdict(list)
     for each in written:
         own[each.case.cell].append(each)
-    found = {cell: _answered(questions) for cell, questions in sorted(own.items())}
-    every = [_choice(each)[0] for cell in found for each in own[cell]]
-    found = {ALL: against_chance(sum(each.correct for each in found.values()), every)} | found
+    found = {cell: _answer_branch(questions) for cell, questions in sorted(own.items())}
+    every = [_single_choice(each)[0] for cell in found for each in own[cell]]
+    found = {ALL_QUESTIONS: against_chance(sum(each.correct for each in found.values()), every)} | found
     adjusted = holm_adjusted(np.array([each.p for each in found.values()]))
     return [
         Branch(cell, each, bool(p <= SIGNIFICANT) and each.is_large)
@@ -232,7 +232,7 @@ def majority(written: list[Written]) -> list[Branch]:
     ]
 
 
-def _choice(each: Written) -> tuple[list[str], int]:
+def _single_choice(each: WrittenQuestion) -> tuple[list[str], int]:
     """A question as a choice of one: (options, the right one). Of several correct options one stays, drawn by its case."""
     options, right = each.choice.options, each.choice.right
     kept = random.Random(f"text alone {each.case.order}").choice(right)
@@ -240,20 +240,20 @@ def _choice(each: Written) -> tuple[list[str], int]:
     return [options[at] for at in shown], shown.index(kept)
 
 
-def _answered(own: list[Written]) -> TextAlone:
+def _answer_branch(own: list[WrittenQuestion]) -> TextAlone:
     """The questions of a branch: those of a fold by what the other folds say. No patient or image is in two folds."""
     held = [[each.case.item.patient, *(picture for picture, _ in each.case.item.pictures)] for each in own]
-    choices = [_choice(each) for each in own]
+    choices = [_single_choice(each) for each in own]
     return text_alone([options for options, _ in choices], [right for _, right in choices], held)
 
 
-def check_text_alone(branches: list[Branch], written: list[Written]) -> None:
+def check_text_alone(branches: list[Branch], written: list[WrittenQuestion]) -> None:
     """Raise BadInput where the text gives answers away, naming branches and what is most often right there."""
     flagged = [each for each in branches if each.flagged]
     if not flagged:
         return
     cells = {each.cell for each in flagged}
-    own = [each for each in written if cells & {ALL, each.case.cell}]
+    own = [each for each in written if cells & {ALL_QUESTIONS, each.case.cell}]
     [(often, times)] = Counter(name for each in own for name in each.case.answers).most_common(1)
     raise BadInput(
         f"the text alone gives answers away ({'; '.join(str(each) for each in flagged[:3])}; most often right: {often!r}, "

@@ -18,11 +18,11 @@ import yaml
 from tqdm import tqdm
 
 from curation.gmai import FORMAT
-from curation.gmai.items import PICTURES
-from curation.gmai.labels import LabelTable
-from curation.gmai.overlay import blackened, shown_png
-from curation.gmai.questions import Branch
-from curation.gmai.selecting import Written
+from curation.gmai.items import PICTURES_FOLDER
+from curation.gmai.label_table import LabelTable
+from curation.gmai.overlay import blacked_out_boxes, render_png
+from curation.gmai.question_templates import Branch
+from curation.gmai.selecting import WrittenQuestion
 from curation.gmai.sources import Sources
 from dataset_builders.build import MANIFEST, build, replacing
 from dataset_builders.contents.about import FILE as ABOUT
@@ -30,16 +30,16 @@ from dataset_builders.contents.pseudonyms import KEYED
 from dataset_builders.files import temporary_folder, write_json
 from dataset_builders.lexical_tree import tree_page
 
-COLUMNS = (
+TSV_COLUMNS = (
     "index", "image", "image_path", "question", "A", "B", "C", "D", "E", "answer", "category", "l2-category", "split",
     "clinical vqa task", "department", "perceptual granularity", "modality", "question_type", "group", "license", "source",
 )  # fmt: skip
-TREE = "LexicalTree.html"
-SUBJECTS = {"task": "tasks", "department": "departments", "granularity": "granularities"}
+TREE_FILE = "LexicalTree.html"
+FACET_TABLES = {"task": "tasks", "department": "departments", "granularity": "granularities"}
 """Facet of the tree and of tables 5 to 7 -> the table's file."""
 
 
-def _row(each: Written, licenses: Mapping[str, str]) -> dict[str, Any]:
+def _question_row(each: WrittenQuestion, licenses: Mapping[str, str]) -> dict[str, Any]:
     """A question in VLMEvalKit's columns, without its images; the answers of the test are in a file of their own."""
     case, is_test = each.case, each.split == "test"
     return {
@@ -61,31 +61,33 @@ def _row(each: Written, licenses: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _listed(texts: list[str]) -> str:
+def _join_texts(texts: list[str]) -> str:
     """One text as it is, several as VLMEvalKit reads a list of them."""
     return texts[0] if len(texts) == 1 else json.dumps(texts)
 
 
-def _write_tsvs(folder: Path, keys: Path, name: str, written: list[Written], private: Path, sources: Sources) -> None:
+def _write_tsvs(
+    folder: Path, keys: Path, name: str, written: list[WrittenQuestion], private: Path, sources: Sources
+) -> None:
     """Into `folder`: `<name>_VAL.tsv` with answers, `<name>_TEST.tsv` without, each with a `_MULTI` of its own for multiple choice (a
     reader of single letters fails on those). Into `keys`: the test's answers."""
     licenses = {dataset.name: dataset.license for dataset in sources.datasets}
-    black = blackened(private)
+    black = blacked_out_boxes(private)
     several = any(each.case.item.more for each in written)
-    columns = [column for column in COLUMNS if several or column != "image_path"]
+    columns = [column for column in TSV_COLUMNS if several or column != "image_path"]
     for each in tqdm(written, desc="writing questions", unit="question", disable=None):
-        row = _row(each, licenses)
-        shown = (private / PICTURES, each.case.granularity, each.case.item.box, sources.overlay)
-        pngs = [shown_png(picture, mask, *shown, black.get(picture, ())) for picture, mask in each.case.item.pictures]
-        row["image"] = _listed([base64.b64encode(png).decode("ascii") for png in pngs])
-        row["image_path"] = _listed([f"{each.index}_{number}.png" for number in range(len(pngs))])
-        _append(folder / f"{name}_{row['split']}{'_MULTI' * each.case.is_multiple}.tsv", columns, row)
+        row = _question_row(each, licenses)
+        shown = (private / PICTURES_FOLDER, each.case.granularity, each.case.item.box, sources.overlay)
+        pngs = [render_png(picture, mask, *shown, black.get(picture, ())) for picture, mask in each.case.item.pictures]
+        row["image"] = _join_texts([base64.b64encode(png).decode("ascii") for png in pngs])
+        row["image_path"] = _join_texts([f"{each.index}_{number}.png" for number in range(len(pngs))])
+        _append_row(folder / f"{name}_{row['split']}{'_MULTI' * each.case.is_multiple}.tsv", columns, row)
         if each.split == "test":
             key = {"index": each.index, "answer": each.letters, "category": each.case.answer}
-            _append(keys / f"{name}_TEST_answers.tsv", list(key), key)
+            _append_row(keys / f"{name}_TEST_answers.tsv", list(key), key)
 
 
-def _append(file: Path, columns: list[str], row: dict[str, Any]) -> None:
+def _append_row(file: Path, columns: list[str], row: dict[str, Any]) -> None:
     is_new = not file.exists()
     with file.open("a", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, columns, extrasaction="ignore", delimiter="\t", lineterminator="\n")
@@ -99,14 +101,14 @@ def _write_report(
 ) -> None:
     """Tables 5 to 7, cases per label with MeSH ids, what is right without the images per branch, and the funnel. A multiple-choice question
     counts once per right option."""
-    for subject, file in SUBJECTS.items():
+    for subject, file in FACET_TABLES.items():
         cases.groupby([subject, "kind"]).agg(
             modalities=("modality", "nunique"),
             labels=("label", "nunique"),
             cases=("label", "size"),
             questions=("question", "nunique"),
         ).to_csv(folder / f"{file}.csv")
-    labels = cases.groupby([*SUBJECTS, "modality", "label"], as_index=False).agg(cases=("kind", "size"))
+    labels = cases.groupby([*FACET_TABLES, "modality", "label"], as_index=False).agg(cases=("kind", "size"))
     labels["mesh"] = [table.label(name).mesh for name in labels["label"]]
     labels.to_csv(folder / "labels.csv", index=False)
     pd.DataFrame([each.row() for each in branches]).to_csv(folder / "blind_majority.csv", index=False)
@@ -114,7 +116,7 @@ def _write_report(
 
 
 def write_outputs(
-    out: Path, written: list[Written], private: Path, sources: Sources, table: LabelTable, about: Mapping[str, str],
+    out: Path, written: list[WrittenQuestion], private: Path, sources: Sources, table: LabelTable, about: Mapping[str, str],
     branches: list[Branch], funnel: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write `tsv/`, `report/` and the dataset repository `dataset/` (test answers: `dataset-answers/`, private), each whole or not at all.
@@ -133,9 +135,9 @@ def write_outputs(
         keys = source / "keys"
         keys.mkdir()
         _write_tsvs(tsv, keys, name, sorted(written, key=lambda each: each.index), private, sources)
-        tree = {(subject, *row) for subject in SUBJECTS for row in cases[[subject, "modality", "label"]].to_numpy()}
-        (tsv / TREE).write_text(tree_page(sorted(tree), "Lexical tree"), encoding="utf-8")
-        checked = _checked(funnel, branches)
+        tree = {(subject, *row) for subject in FACET_TABLES for row in cases[[subject, "modality", "label"]].to_numpy()}
+        (tsv / TREE_FILE).write_text(tree_page(sorted(tree), "Lexical tree"), encoding="utf-8")
+        checked = _validation_fields(funnel, branches)
         mesh = "; ".join(
             f"{label} {table.label(label).mesh}" for label in sorted(set(cases["label"])) if table.label(label).mesh
         )
@@ -153,7 +155,7 @@ def write_outputs(
             shutil.copyfile(file, private / file.name)
 
 
-def _checked(funnel: dict[str, Any], branches: list[Branch]) -> dict[str, Any]:
+def _validation_fields(funnel: dict[str, Any], branches: list[Branch]) -> dict[str, Any]:
     """Statements of the dataset's card and manifest on how far the set was checked."""
     validation, text = funnel["validation"], funnel["burned_in_text"]
     notes = [
