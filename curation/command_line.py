@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from curation.commands import custom_sets, gmai, mining, patients, questions
+from curation.commands import custom_sets, gmai, mining, pair_questions, patients
 
 app = typer.Typer(
     help="Make a custom benchmark: mine confusing pairs, write questions, review, export.", no_args_is_help=True
@@ -16,13 +16,13 @@ app.command("id")(patients.group_id)
 app.command()(mining.embed)
 app.command()(mining.pairs)
 app.command()(mining.histograms)
-app.command()(questions.write)
-app.command()(questions.captions)
-app.command()(questions.categorize)
-app.command()(questions.patterns)
-app.command()(questions.review)
-app.command("export")(questions.export_benchmark)
-app.command()(questions.quality)
+app.command("write")(pair_questions.write_drafts)
+app.command()(pair_questions.captions)
+app.command()(pair_questions.categorize)
+app.command()(pair_questions.patterns)
+app.command()(pair_questions.review)
+app.command("export")(pair_questions.export_benchmark)
+app.command()(pair_questions.quality)
 app.command()(custom_sets.probe)
 app.command()(custom_sets.hallucinate)
 app.command()(gmai.gmai)

@@ -17,12 +17,12 @@ from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
-from curation.custom_sets.hallucination import CONTROLS, controls_note
-from curation.custom_sets.probing import WITHOUT_IMAGE, known_by_text
-from curation.export import statistics_of
+from curation.custom_sets.hallucination import CONTROLS_NOTE_START, describe_controls
+from curation.custom_sets.probing import TEXT_ONLY_NOTE_START, measure_text_only
 from curation.gmai.items import UNIT_JOURNAL, keyed_patient_id
 from curation.images.file_names import DEIDENTIFICATION_REPORT, DEIDENTIFIED_TABLE, load_patient_groups, name_list_path
-from curation.review.review_log import LOG
+from curation.mediconfusion_export import category_counts
+from curation.writing.question_writing import REVIEWS_FILE
 from dataset_builders.benchmarks.halt_medvqa.reader import FILES
 from dataset_builders.build import replacing
 from dataset_builders.contents.pseudonyms import KEYED, key_file, note_withdrawn, pseudonyms_of
@@ -34,19 +34,19 @@ from eval_harness.runs.runner import keep_cases
 from eval_harness.store.folder import holds_any
 from eval_harness.store.scan import StoredResult, result_files
 
-MEASURED = (WITHOUT_IMAGE, CONTROLS)
+MEASURED_NOTE_STARTS = (TEXT_ONLY_NOTE_START, CONTROLS_NOTE_START)
 """How notes begin that are measured on the set, and are anew."""
-KEPT = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
+METADATA_FILES = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
 
 
-NOT_REACHED = (
+UNREACHED_COPIES = (
     "not reached, and to be deleted or made anew by you: datasets built before, what is on the Hub (datasets, results stores, old "
     "revisions), caches of load_dataset (~/.cache/huggingface), the folders of `embed`, `pairs` and `write` with their drafts and "
     "reviews, labels of `deidentify`, a judge's cached replies in runs, copies and backups, and what was sent to a provider"
 )
 
 
-def ids_of_group(folder: Path, group: str) -> set[str]:
+def keyed_group_ids(folder: Path, group: str) -> set[str]:
     """The keyed ids that a patient (study, article) has under the key of a folder: of `curate gmai` one for each registry that knows them.
 
     Raises BadInput where no key lies beside the folder.
@@ -105,7 +105,7 @@ def withdraw_from_store(store: Path, ids: Set[str]) -> list[str]:
 def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
     """Take a group out of what `deidentify` wrote: images, rows of the table, lines of the list of names."""
     groups = load_patient_groups(folder / "images")
-    ids = {group, *ids_of_group(folder, group)}
+    ids = {group, *keyed_group_ids(folder, group)}
     gone = {name for name, its_group in groups.items() if its_group in ids}
     if not gone:
         raise BadInput(f"{folder}: no image is of that group. Give its name, or its id (g-...).")
@@ -124,7 +124,7 @@ def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
     return dict(counts)
 
 
-def withdraw(folder: Path, group: str) -> dict[str, int]:
+def withdraw_group(folder: Path, group: str) -> dict[str, int]:
     """Rewrite the set without a group, given by its name or its keyed id, and note it on the list beside the key.
 
     Returns what was taken out, counted. Raises BadInput for a folder that `curate` did not write, a group that it does not have, and where
@@ -132,13 +132,13 @@ def withdraw(folder: Path, group: str) -> dict[str, int]:
     """
     if (folder / DEIDENTIFICATION_REPORT).is_file():
         return _withdraw_images(folder, group)
-    manifest = _read(folder / "manifest.json")
-    images = _read(folder / "image_dict.json")
+    manifest = _read_json(folder / "manifest.json")
+    images = _read_json(folder / "image_dict.json")
     if not isinstance(manifest, dict) or manifest.get("ids") != KEYED or not isinstance(images, dict):
         raise BadInput(
             f"{folder}: is not a set that `medprobe curate` wrote with keyed ids. Give such a folder (not the built one)."
         )
-    names = {group} | (ids_of_group(folder, group) if key_file(folder).is_file() else set())
+    names = {group} | (keyed_group_ids(folder, group) if key_file(folder).is_file() else set())
     gone = {name for name, about in images.items() if about.get("group") in names}
     if not gone:
         raise BadInput(f"{folder}: no image is of that group. Give its name as in the table, or its id (g-...).")
@@ -154,10 +154,10 @@ def withdraw(folder: Path, group: str) -> dict[str, int]:
         pairs: set[str] = set()
         left = 0
         for file in sorted(fresh.glob("*.json")):
-            if file.name in KEPT:
+            if file.name in METADATA_FILES:
                 continue
-            document = _read(file)
-            cleaned, removed = _without(document, gone)
+            document = _read_json(file)
+            cleaned, removed = _remove_entries(document, gone)
             if file.name == "dataset.json":
                 pairs |= set(document) - set(cleaned)
             taken["questions"] += removed * (2 if file.name == "dataset.json" else 1)
@@ -165,21 +165,21 @@ def withdraw(folder: Path, group: str) -> dict[str, int]:
             write_json(file, cleaned)
         if not left:
             raise BadInput(f"{folder}: no question would be left. Delete the folder and {key_file(folder)}.")
-        if (fresh / LOG).is_file():
-            lines = (fresh / LOG).read_text(encoding="utf-8").splitlines()
+        if (fresh / REVIEWS_FILE).is_file():
+            lines = (fresh / REVIEWS_FILE).read_text(encoding="utf-8").splitlines()
             kept = [line for line in lines if json.loads(line).get("item") not in pairs]
-            (fresh / LOG).write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+            (fresh / REVIEWS_FILE).write_text("".join(line + "\n" for line in kept), encoding="utf-8")
             taken["review entries"] = len(lines) - len(kept)
         write_json(fresh / "image_dict.json", {name: about for name, about in images.items() if name not in gone})
-        write_json(fresh / "manifest.json", _manifest(manifest, fresh))
+        write_json(fresh / "manifest.json", _update_manifest(manifest, fresh))
         if (fresh / "statistics.json").is_file():
-            write_json(fresh / "statistics.json", statistics_of(_read(fresh / "dataset.json")))
+            write_json(fresh / "statistics.json", category_counts(_read_json(fresh / "dataset.json")))
         # Noted last, but before the set is replaced: what a later command makes of the same images is without them, too.
         note_withdrawn(folder, {*(images[name]["group"] for name in gone), *(Path(name).stem for name in gone)})
     return {what: count for what, count in taken.items() if count}
 
 
-def _without(document: Any, gone: set[str]) -> tuple[Any, int]:
+def _remove_entries(document: Any, gone: set[str]) -> tuple[Any, int]:
     """A document of entries (list or object) without those that name an image of the group, and how many they were."""
 
     def names(entry: Any) -> bool:
@@ -196,25 +196,27 @@ def _without(document: Any, gone: set[str]) -> tuple[Any, int]:
     return kept, len(document) - len(kept)
 
 
-def _manifest(manifest: dict[str, Any], fresh: Path) -> dict[str, Any]:
+def _update_manifest(manifest: dict[str, Any], fresh: Path) -> dict[str, Any]:
     made = dict(manifest)
     if (fresh / "dataset.json").is_file():
-        made["pairs"] = len(_read(fresh / "dataset.json"))
+        made["pairs"] = len(_read_json(fresh / "dataset.json"))
     notes = []
     if (fresh / "probmed.json").is_file():
-        rows = _read(fresh / "probmed.json")
+        rows = _read_json(fresh / "probmed.json")
         made["questions"] = len(rows)
-        made["text_only_majority"], note = known_by_text(rows)
+        made["text_only_majority"], note = measure_text_only(rows)
         notes = [note]
     elif (fresh / FILES["none"]).is_file():
-        entries = {scenario: _read(fresh / file) for scenario, file in FILES.items() if (fresh / file).is_file()}
+        entries = {scenario: _read_json(fresh / file) for scenario, file in FILES.items() if (fresh / file).is_file()}
         made["questions"] = {scenario: len(found) for scenario, found in entries.items()}
-        notes = [controls_note(entries)]
+        notes = [describe_controls(entries)]
     if notes:
-        made["notes"] = notes + [note for note in manifest.get("notes", []) if not note.startswith(MEASURED)]
+        made["notes"] = notes + [
+            note for note in manifest.get("notes", []) if not note.startswith(MEASURED_NOTE_STARTS)
+        ]
     made["withdrawn_groups"] = int(made.get("withdrawn_groups", 0)) + 1
     return made
 
 
-def _read(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None

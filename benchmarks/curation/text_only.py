@@ -22,10 +22,17 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from curation.custom_sets.custom_questions import CustomQuestion, Fake
-from curation.custom_sets.hallucination import NONE, UNKNOWN, SwapImages, fake, none_of_the_above, swapped
-from curation.custom_sets.probe_table import Finding, Probed, position_of, shares
-from curation.custom_sets.probing import probe, text_only
+from curation.custom_sets.custom_questions import CustomQuestion, FakeQuestion
+from curation.custom_sets.hallucination import (
+    NONE_OPTION,
+    UNKNOWN_OPTION,
+    ImageRelations,
+    build_fake_entries,
+    build_none_entries,
+    build_swap_entries,
+)
+from curation.custom_sets.probe_table import Finding, ProbedImage, box_position, part_shares
+from curation.custom_sets.probing import build_probes, text_only_accuracy
 from curation.images.image_table import read_image_table
 from dataset_builders.label_reading import read_label
 from dataset_builders.terms import place_of
@@ -54,7 +61,7 @@ FINDINGS = (
 def probed(
     name: str, organ: str, modality: str, findings: Iterable[str] | None, known: Iterable[str], positions: Iterable[str] = (),
     touched: Iterable[frozenset[str]] = (),
-) -> Probed:  # fmt: skip
+) -> ProbedImage:  # fmt: skip
     """An image as a table would say it that names all of `known` which it does not show in its column `absent`: what is measured is how the
     questions are balanced. findings None: nothing is known of them."""
     place = place_of([organ], modality)
@@ -65,10 +72,10 @@ def probed(
     )
     absent = tuple(read_label(text, place) for text in known if findings is not None and text not in findings)
     is_normal = findings is not None and not labels
-    return Probed(name, organ, modality, made, () if is_normal else absent, is_normal, place)
+    return ProbedImage(name, organ, modality, made, () if is_normal else absent, is_normal, place)
 
 
-def nih(folder: Path) -> Iterator[Probed]:
+def nih(folder: Path) -> Iterator[ProbedImage]:
     """ChestX-ray14: the films of its box table with their findings, positions from the boxes; one organ, one modality."""
     boxes: dict[str, dict[str, list[tuple[float, float, float, float]]]] = defaultdict(lambda: defaultdict(list))
     with (folder / "chestxray14" / "BBox_List_2017.csv").open(encoding="utf-8") as file:
@@ -78,14 +85,14 @@ def nih(folder: Path) -> Iterator[Probed]:
     names = sorted({finding for found in boxes.values() for finding in found})
     for name, found in boxes.items():
         touched = (
-            frozenset(part for box in own for part, share in shares(box, SIDE).items() if share)
+            frozenset(part for box in own for part, share in part_shares(box, SIDE).items() if share)
             for own in found.values()
         )
-        positions = tuple(position_of(own, SIDE) for own in found.values())
+        positions = tuple(box_position(own, SIDE) for own in found.values())
         yield probed(name, "chest", "X-ray", tuple(found), names, positions, tuple(touched))
 
 
-def roco(folder: Path) -> Iterator[Probed]:
+def roco(folder: Path) -> Iterator[ProbedImage]:
     """ROCO: captions of the validation and test parts that name one organ and one modality, and the findings they name."""
     for part in ("validation", "test"):
         for row in read_image_table(folder / "roco" / part / "radiology" / "captions.txt").to_dict("records"):
@@ -98,7 +105,7 @@ def roco(folder: Path) -> Iterator[Probed]:
                 yield probed(str(row["image"]), organs[0], kinds[0], findings, FINDINGS)
 
 
-def medpix(folder: Path) -> Iterator[Probed]:
+def medpix(folder: Path) -> Iterator[ProbedImage]:
     """MedPix 2.0: CT and MR images with the region and the diagnosis of their case, as the atlas's editors gave them."""
     topics = {case["U_id"]: case["Topic"]["Title"] for case in json.loads((folder / "Case_topic.json").read_text())}
     for entry in json.loads((folder / "Descriptions.json").read_text()):
@@ -107,7 +114,7 @@ def medpix(folder: Path) -> Iterator[Probed]:
         yield probed(entry["image"], entry["Location Category"], entry["Type"], findings, ())
 
 
-def ward() -> Iterator[Probed]:
+def ward() -> Iterator[ProbedImage]:
     """Drawn: three organs, five modalities, positions in words."""
     rng = random.Random(0)
     organs = {
@@ -127,7 +134,7 @@ def pmc_vqa(folder: Path) -> Iterator[CustomQuestion]:
     """The 1,000 questions of HALT-MedVQA's NONE file, with one of their other options taken for the right one; organs drawn."""
     for number, entry in enumerate(json.loads((folder / "halt_medvqa" / "pmc_vqa_nota1K.json").read_text())):
         texts = [entry[key].split(":", 1)[-1].strip() for key in sorted(entry) if key.startswith("choice_")]
-        options = tuple(text for text in texts if text.casefold() != NONE.casefold())
+        options = tuple(text for text in texts if text.casefold() != NONE_OPTION.casefold())
         if len(set(map(str.casefold, options))) == len(options) > 1:
             yield CustomQuestion(
                 entry["img"], entry["question"].strip(), options, number % len(options), _organ(number)
@@ -158,10 +165,10 @@ def _organ(number: int) -> str:
     return ("brain", "knee", "abdomen", "foot")[number % 4]
 
 
-def of_probe(images: list[Probed], seed: int, balanced: bool) -> tuple[int, dict[str, float]]:
+def of_probe(images: list[ProbedImage], seed: int, balanced: bool) -> tuple[int, dict[str, float]]:
     """(questions, percent right overall and in the worst aspect)."""
-    rows, _ = probe(images, seed, balanced)
-    scores = text_only(rows)
+    rows, _ = build_probes(images, seed, balanced)
+    scores = text_only_accuracy(rows)
     return len(rows), {"overall": scores["overall"], "worst aspect": max(scores.values())}
 
 
@@ -169,12 +176,14 @@ def of_hallucinate(own: list[CustomQuestion], seed: int) -> Iterator[tuple[str, 
     """Per scenario: questions, reader -> percent right, and what drawing an option gives."""
     rng = random.Random(seed)
     names = sorted({question.image for question in own})
-    about = SwapImages({}, {name: rng.getrandbits(64) for name in names})
-    fakes = [Fake(f"An invented question {number}?", ("one", "two", "three", "four")) for number in range(len(own))]
+    about = ImageRelations({}, {name: rng.getrandbits(64) for name in names})
+    fakes = [
+        FakeQuestion(f"An invented question {number}?", ("one", "two", "three", "four")) for number in range(len(own))
+    ]
     made: dict[str, Iterable[dict[str, Any]]] = {
-        "fake": fake(fakes, names, seed, own).values(),
-        "none": none_of_the_above(own, seed)[0],
-        "swap": swapped(own, about, seed)[0].values(),
+        "fake": build_fake_entries(fakes, names, seed, own).values(),
+        "none": build_none_entries(own, seed)[0],
+        "swap": build_swap_entries(own, about, seed)[0].values(),
     }
     for scenario, entries in made.items():
         rows = []
@@ -183,7 +192,7 @@ def of_hallucinate(own: list[CustomQuestion], seed: int) -> Iterator[tuple[str, 
                 entry["option"].values()
             )
             right = "ABCDEFGH".index(entry.get("answer_id") or entry["answer"])
-            rows.append((entry["question"], len(choices), right, choices[right] in (NONE, UNKNOWN)))
+            rows.append((entry["question"], len(choices), right, choices[right] in (NONE_OPTION, UNKNOWN_OPTION)))
         if rows:
             readers = {
                 "letter": _known([count for _, count, _, _ in rows], [right for _, _, right, _ in rows]),

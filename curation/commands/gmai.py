@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from curation.commands import options
-from curation.commands.questions import open_writer
+from curation.commands import shared_options
+from curation.commands.pair_questions import open_language_model
 
 
 def gmai(
@@ -17,18 +17,18 @@ def gmai(
     model: Annotated[
         str | None, typer.Option(help="language model that proposes questions for review (default: only templates)")
     ] = None,
-    base_url: options.BaseUrl = None,
-    send_to_provider: options.SendToProvider = False,
-    no_text_search: options.NoTextSearch = False,
-    accept_text_alone: options.AcceptTextAlone = False,
-    skip_contradictions: options.SkipContradictions = False,
+    base_url: shared_options.BaseUrl = None,
+    send_to_provider: shared_options.SendToProvider = False,
+    no_text_search: shared_options.NoTextSearch = False,
+    accept_text_alone: shared_options.AcceptTextAlone = False,
+    skip_contradictions: shared_options.SkipContradictions = False,
 ) -> None:
     """Build one benchmark from class folders, tables, COCO, VOC, YOLO, masks, NIfTI and DICOM: read, label, ask, select, write."""
     from curation.gmai.pipeline import PRIVATE_FOLDER, run_pipeline
-    from curation.writing.asking import Asking
+    from curation.writing.asking import AskSettings
 
-    writer = open_writer(model, base_url) if model is not None else None
-    asking = Asking(send=send_to_provider)
+    writer = open_language_model(model, base_url) if model is not None else None
+    asking = AskSettings(send=send_to_provider)
     made = run_pipeline(sources, out, writer, asking, not no_text_search, accept_text_alone, skip_contradictions)
     funnel = made.funnel
     for name, counts in funnel["read"].items():
@@ -63,7 +63,7 @@ def gmai_tag(
     """Serve a page on which three taggers give each label its task and department; the next `gmai` takes the majority."""
     from curation.gmai.pipeline import PRIVATE_FOLDER
     from curation.gmai.validation import build_tagging
-    from curation.review.serving import serve_page
+    from curation.review.review_server import serve_page
 
     names = list(dict.fromkeys(name.strip() for name in taggers.split(",") if name.strip()))
     serve_page(lambda _: build_tagging(out, names), out / PRIVATE_FOLDER, "tag", f"tagging {out}", port)
@@ -76,6 +76,6 @@ def gmai_validate(
     """Serve a page on which reviewers report what is wrong with a question; the next `gmai` leaves it out."""
     from curation.gmai.pipeline import PRIVATE_FOLDER
     from curation.gmai.validation import build_validation
-    from curation.review.serving import serve_page
+    from curation.review.review_server import serve_page
 
     serve_page(lambda _: build_validation(out), out / PRIVATE_FOLDER, "validate", f"validating {out}", port)

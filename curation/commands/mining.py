@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from curation.commands import options
+from curation.commands import shared_options
 
 Threshold = Annotated[float | None, typer.Option(min=-1, max=1, help="override the mode's threshold")]
 
@@ -28,10 +28,10 @@ def embed(
     ] = None,
     revision: Annotated[str | None, typer.Option(help="revision of the model on the Hub")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="images per batch")] = 32,
-    device: options.Device = "auto",
-    ray: options.Ray = None,
-    workers: options.Workers = 2,
-    gpus_per_worker: options.GpusPerWorker = 0,
+    device: shared_options.Device = "auto",
+    ray: shared_options.Ray = None,
+    workers: shared_options.Workers = 2,
+    gpus_per_worker: shared_options.GpusPerWorker = 0,
 ) -> None:
     """Embed the images of a folder or an address. Repeat the command to resume; images that are already embedded are skipped."""
     import pandas as pd
@@ -67,7 +67,7 @@ def embed(
 
 
 def pairs(
-    embeddings: options.Embeddings,
+    embeddings: shared_options.Embeddings,
     out: Annotated[Path, typer.Option(help="folder for the search; repeat the command to resume")],
     med: Annotated[str, typer.Option(help="name of the medical encoder")] = "biomedclip",
     gen: Annotated[str, typer.Option(help="name of the general encoder")] = "dinov2",
@@ -88,7 +88,7 @@ def pairs(
         bool, typer.Option("--all", help="list all pairs, also in the modes easy and reversed")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="seed of the sample")] = 0,
-    device: options.Device = "auto",
+    device: shared_options.Device = "auto",
     top: Annotated[
         int | None, typer.Option(min=1, help="keep only this many pairs, those with the largest |sim_med - sim_gen|")
     ] = None,
@@ -101,13 +101,13 @@ def pairs(
             help="set aside pairs whose perceptual hashes differ in at most this many of 64 bits; -1: none",
         ),
     ] = 6,
-    table: options.Table = None,
+    table: shared_options.Table = None,
     min_caption: Annotated[
         int, typer.Option(help="with --table: set aside pairs with a caption of fewer characters")
     ] = 100,
-    ray: options.Ray = None,
-    workers: options.Workers = 2,
-    gpus_per_worker: options.GpusPerWorker = 0,
+    ray: shared_options.Ray = None,
+    workers: shared_options.Workers = 2,
+    gpus_per_worker: shared_options.GpusPerWorker = 0,
 ) -> None:
     """Find every pair of images that one encoder confuses and another distinguishes; the search is exact."""
     import pandas as pd

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from curation.commands import options
+from curation.commands import shared_options
 
 
 def deidentify(
@@ -15,10 +15,10 @@ def deidentify(
     out: Annotated[
         Path, typer.Option(help="folder to write; its key and list of names are written beside it and stay private")
     ],
-    table: options.Table = None,
-    image_column: options.ImageColumn = "image",
-    group_column: options.GroupColumn = "group",
-    no_text_search: options.NoTextSearch = False,
+    table: shared_options.Table = None,
+    image_column: shared_options.ImageColumn = "image",
+    group_column: shared_options.GroupColumn = "group",
+    no_text_search: shared_options.NoTextSearch = False,
     keep_column: Annotated[
         list[str] | None, typer.Option(help="also copy this column of the table (repeatable)")
     ] = None,
@@ -35,23 +35,22 @@ def deidentify(
             "(repeatable)"
         ),
     ] = None,
-    skip_contradictions: options.SkipContradictions = False,
+    skip_contradictions: shared_options.SkipContradictions = False,
 ) -> None:
     """Remove names from images and DICOM files, set aside what may contain burned-in text, report what was removed."""
-    from curation.deidentify.folder import deidentify as deidentify_folder
-    from curation.deidentify.folder import files_below
-    from curation.deidentify.labels import read_labels
-    from curation.deidentify.table import PatientTable
+    from curation.deidentify.image_folder import deidentify_folder, find_images
+    from curation.deidentify.image_labels import load_image_labels
+    from curation.deidentify.patient_table import PatientTable
     from curation.images.image_table import read_dataframe, require_columns
 
-    labelled = [read_labels(path, images) for path in labels or ()]
+    labelled = [load_image_labels(path, images) for path in labels or ()]
     known = None
     if table is not None:
         raw = read_dataframe(table)
         wanted = (image_column, *(keep_column or ()), *(name_column or ()))
         require_columns(raw, table, wanted, "Name its columns as the table does.")
         raw = raw.rename(columns={image_column: "image", group_column: "group"})
-        below = [*files_below(images, labelled), *{path for each in labelled for path in each.volumes}]
+        below = [*find_images(images, labelled), *{path for each in labelled for path in each.volumes}]
         files = [path.absolute().relative_to(images.absolute()).as_posix() for path in below]
         known = PatientTable(raw, files, table, keep_column or (), name_column or ())
     report = deidentify_folder(images, out, known, not no_text_search, labelled, skip_contradictions)
@@ -86,9 +85,9 @@ def texts(
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7862,
 ) -> None:
     """Serve a page on which a person decides about images with burned-in text."""
-    from curation.deidentify.review_texts import serve
+    from curation.deidentify.review_texts import serve_text_review
 
-    serve(folder, port)
+    serve_text_review(folder, port)
 
 
 def withdraw(
@@ -116,12 +115,17 @@ def withdraw(
 
     from curation.gmai.items import UNIT_JOURNAL, withdraw_patient
     from curation.images.file_names import DEIDENTIFICATION_REPORT
-    from curation.withdraw import NOT_REACHED, ids_of_group, withdraw_from_runs, withdraw_from_store
-    from curation.withdraw import withdraw as withdraw_group
+    from curation.withdraw import (
+        UNREACHED_COPIES,
+        keyed_group_ids,
+        withdraw_from_runs,
+        withdraw_from_store,
+        withdraw_group,
+    )
 
     private = folder / "private"
     is_gmai = (private / UNIT_JOURNAL).is_file()
-    ids = {group} if group.startswith("g-") else ids_of_group(folder, group)
+    ids = {group} if group.startswith("g-") else keyed_group_ids(folder, group)
     for what, count in (withdraw_patient(private, group) if is_gmai else withdraw_group(folder, group)).items():
         typer.echo(f"taken out: {count} {what}")
     for root in runs or ():
@@ -141,7 +145,7 @@ def withdraw(
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         following = f"medprobe build {manifest['format']} --as {manifest['name']} --source {folder}"
     typer.echo(f"next: {following}, and publish again.")
-    typer.echo(NOT_REACHED)
+    typer.echo(UNREACHED_COPIES)
 
 
 def group_id(
@@ -154,9 +158,9 @@ def group_id(
     ],
 ) -> None:
     """Print the keyed id of a patient in a folder, for the owner of its key; with several, the id in each made of the one before."""
-    from curation.withdraw import ids_of_group
+    from curation.withdraw import keyed_group_ids
 
     names = {name}
     for folder in folders:
-        names = {made for each in names for made in ids_of_group(folder, each)}
+        names = {made for each in names for made in keyed_group_ids(folder, each)}
         typer.echo(f"{folder}: {', '.join(sorted(names)) or 'no image is of them'}")

@@ -17,7 +17,7 @@ from dataset_builders.errors import BadInput, Problems
 from dataset_builders.schema import LETTERS
 from dataset_builders.source_files import stays_inside, without_letters
 
-T = TypeVar("T")
+ParsedRow = TypeVar("ParsedRow")
 QUESTION_REMEDY = (
     "A question has the columns image, question, answer (a letter, or the option's text) and its options: option_A, option_B ..., "
     "or in `options` a list, or an object by letters."
@@ -48,21 +48,21 @@ class CustomQuestion:
 
 
 @dataclass(frozen=True)
-class Fake:
+class FakeQuestion:
     """A question without an answer, and its options."""
 
     question: str
     options: tuple[str, ...]
 
 
-def read_questions(path: Path, kind_column: str | None = None) -> list[CustomQuestion]:
+def read_custom_questions(path: Path, kind_column: str | None = None) -> list[CustomQuestion]:
     """The questions of a .csv, .tsv, .jsonl or .parquet file. Raises BadInput listing every row that is no question."""
     needed = ("image", "question", "answer", *([kind_column] if kind_column else []))
 
     def read(row: dict[str, Any]) -> CustomQuestion | str:
         image, question, answer = (cell_text(row[name]) for name in needed[:3])
-        options = _options(row)
-        wrong = _wrong(image, question, options)
+        options = _row_options(row)
+        wrong = _question_problem(image, question, options)
         if wrong or isinstance(options, str):
             return wrong
         if (index := _answer_index(answer, options)) is None:
@@ -70,23 +70,25 @@ def read_questions(path: Path, kind_column: str | None = None) -> list[CustomQue
         kind, group = cell_text(row[kind_column]) if kind_column else "", one_spelling(cell_text(row.get("group")))
         return CustomQuestion(image, question, options, index, kind, group)
 
-    return _read(path, read, needed, QUESTION_REMEDY)
+    return _read_rows(path, read, needed, QUESTION_REMEDY)
 
 
-def read_fakes(path: Path) -> list[Fake]:
+def read_fake_questions(path: Path) -> list[FakeQuestion]:
     """Fake questions of the user's own: question and options, no answer. Raises BadInput listing the rows that are none."""
 
-    def read(row: dict[str, Any]) -> Fake | str:
-        question, options = cell_text(row.get("question")), _options(row)
-        wrong = _wrong("-", question, options)
-        return wrong if wrong or isinstance(options, str) else Fake(question, options)
+    def read(row: dict[str, Any]) -> FakeQuestion | str:
+        question, options = cell_text(row.get("question")), _row_options(row)
+        wrong = _question_problem("-", question, options)
+        return wrong if wrong or isinstance(options, str) else FakeQuestion(question, options)
 
-    return _read(
+    return _read_rows(
         path, read, ("question",), "A fake question has the column question and its options, as other questions have."
     )
 
 
-def _read(path: Path, read: Callable[[dict[str, Any]], T | str], needed: Sequence[str], remedy: str) -> list[T]:
+def _read_rows(
+    path: Path, read: Callable[[dict[str, Any]], ParsedRow | str], needed: Sequence[str], remedy: str
+) -> list[ParsedRow]:
     """The rows of a table by `read`, which says in words what is wrong with one. Raises BadInput listing these, and where there is none."""
     raw = read_dataframe(path)
     require_columns(raw, path, needed, remedy)
@@ -104,7 +106,7 @@ def _read(path: Path, read: Callable[[dict[str, Any]], T | str], needed: Sequenc
     return found
 
 
-def groups_of_images(questions: Iterable[CustomQuestion], path: Path) -> pd.DataFrame:
+def image_groups(questions: Iterable[CustomQuestion], path: Path) -> pd.DataFrame:
     """The columns image and group of the questions' images. Raises BadInput for an image of two groups."""
     groups: dict[str, str] = {}
     for question in questions:
@@ -115,7 +117,7 @@ def groups_of_images(questions: Iterable[CustomQuestion], path: Path) -> pd.Data
     return pd.DataFrame({"image": list(groups), "group": list(groups.values())})
 
 
-def _options(row: dict[str, Any]) -> tuple[str, ...] | str:
+def _row_options(row: dict[str, Any]) -> tuple[str, ...] | str:
     """The options of a row without letters before them; in words what is wrong with them."""
     given = row.get("options", row.get("choices"))
     if isinstance(given, str) and given.strip()[:1] in ("[", "{"):  # a list in a cell of a CSV
@@ -135,7 +137,7 @@ def _options(row: dict[str, Any]) -> tuple[str, ...] | str:
     return without_letters([cell_text(option) for option in given])
 
 
-def _wrong(image: str, question: str, options: tuple[str, ...] | str) -> str:
+def _question_problem(image: str, question: str, options: tuple[str, ...] | str) -> str:
     if not image or not question:
         return "has no image or no question"
     if not stays_inside(image):

@@ -19,29 +19,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curation.custom_sets.custom_questions import CustomQuestion, Fake
+from curation.custom_sets.custom_questions import CustomQuestion, FakeQuestion
 from curation.custom_sets.option_texts import (
-    GENERAL,
-    abstains,
-    answers_apart,
+    GENERIC_TOPIC,
     asks_for_absence,
     fits_any_image,
-    speaks_of_options,
+    has_abstention,
+    has_single_answer,
+    refers_to_options,
 )
-from curation.custom_sets.probing import drawn_number
-from curation.writing.asking import Asking, Writer, ask_until_good
+from curation.custom_sets.probing import seeded_hash
+from curation.writing.asking import AskSettings, Writer, ask_until_valid
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from dataset_builders.terms import folded, regions_apart, regions_in, singular
 
-NONE, UNKNOWN = "None of the above", "I do not know"
-CONTROL = "c"
+NONE_OPTION, UNKNOWN_OPTION = "None of the above", "I do not know"
+CONTROL_SUFFIX = "c"
 """Suffix of the keys of controls (in the NONE file, a list: of their `entry_id`)."""
-CONTROLS = "Controls"
+CONTROLS_NOTE_START = "Controls"
 """How the sentence of the card begins that says how many questions are controls."""
-NEAR = 6
+MAX_HASH_DISTANCE = 6
 """Bits of 64 in which the perceptual hashes of near-duplicates differ at most (as `medprobe curate pairs`)."""
-KINDS = {
+FAKE_KINDS = {
     "generic": "It is set in an invented, impossible world, so that no medical image can answer it.",
     "patient": "It rests on the story of a patient (complaints, past treatment, laboratory values) that no image can show.",
     "medical": "It takes a medical statement for granted that is plainly false.",
@@ -58,7 +58,7 @@ D: <option>"""
 
 
 @dataclass(frozen=True)
-class SwapImages:
+class ImageRelations:
     """Properties of the images that decide which are unrelated: patient or article, perceptual hash (64 bits)."""
 
     groups: Mapping[str, str]
@@ -69,10 +69,12 @@ class SwapImages:
         group = self.groups.get(one, "")
         if one == other or (group != "" and self.groups.get(other, "") == group):
             return True
-        return {one, other} <= self.hashes.keys() and (self.hashes[one] ^ self.hashes[other]).bit_count() <= NEAR
+        return {one, other} <= self.hashes.keys() and (
+            self.hashes[one] ^ self.hashes[other]
+        ).bit_count() <= MAX_HASH_DISTANCE
 
 
-def none_of_the_above(questions: Sequence[CustomQuestion], seed: int) -> tuple[list[dict[str, str]], Counter[str]]:
+def build_none_entries(questions: Sequence[CustomQuestion], seed: int) -> tuple[list[dict[str, str]], Counter[str]]:
     """pmc_vqa_nota1K.json's entries, the correct option replaced; and why questions were left out: an option speaks of others, offers a way
     out already, or may mean what the right one does, so that "None of the above" would not be right.
 
@@ -81,32 +83,35 @@ def none_of_the_above(questions: Sequence[CustomQuestion], seed: int) -> tuple[l
     left_out: Counter[str] = Counter()
     kept = []
     for question in questions:
-        why = _unusable(question) or ("" if answers_apart(question) else "another option may be right, too")
+        why = _exclusion_reason(question) or ("" if has_single_answer(question) else "another option may be right, too")
         left_out[why] += bool(why)
         kept += [] if why else [question]
     entries: dict[str, dict[str, str]] = {}
-    for number, question, slot in _placed(kept, seed, [len(q.options) for q in kept]):
+    for number, question, slot in _balance_positions(kept, seed, [len(q.options) for q in kept]):
         others = question.wrong
-        dropped = drawn_number(f"control {question.image} {question.question}", seed) % len(others)
-        shown = [NONE, *(option for at, option in enumerate(others) if at != dropped)]
-        shown.sort(key=lambda option: drawn_number(f"{question.question} {option}", seed))
-        for key, right, rest in ((f"{number}", NONE, others), (f"{number}{CONTROL}", question.right, shown)):
+        dropped = seeded_hash(f"control {question.image} {question.question}", seed) % len(others)
+        shown = [NONE_OPTION, *(option for at, option in enumerate(others) if at != dropped)]
+        shown.sort(key=lambda option: seeded_hash(f"{question.question} {option}", seed))
+        for key, right, rest in (
+            (f"{number}", NONE_OPTION, others),
+            (f"{number}{CONTROL_SUFFIX}", question.right, shown),
+        ):
             letters = zip(LETTERS, [*rest[:slot], right, *rest[slot:]], strict=False)
             entries[key] = {"entry_id": key, "img": question.image, "question": question.question}
             entries[key] |= {f"choice_{letter}": f"{letter}: {option}" for letter, option in letters}
             entries[key] |= {"answer": LETTERS[slot]}
-    return list(_by_number(entries).values()), +left_out
+    return list(_sort_by_number(entries).values()), +left_out
 
 
-def _unusable(question: CustomQuestion) -> str:
+def _exclusion_reason(question: CustomQuestion) -> str:
     """Why a question's options cannot be moved, replaced or joined by a way out; "" where they can."""
-    if any(map(speaks_of_options, question.options)):
+    if any(map(refers_to_options, question.options)):
         return "an option speaks of other options"
-    return "an option declines, or fits what the others leave" if abstains(question.options) else ""
+    return "an option declines, or fits what the others leave" if has_abstention(question.options) else ""
 
 
-def swapped(
-    questions: Sequence[CustomQuestion], about: SwapImages, seed: int
+def build_swap_entries(
+    questions: Sequence[CustomQuestion], about: ImageRelations, seed: int
 ) -> tuple[dict[str, dict[str, Any]], Counter[str]]:
     """swap_img_shuffle.json's entries, each question with an image that cannot answer it, drawn evenly; and why others were left out.
 
@@ -128,16 +133,16 @@ def swapped(
         return (
             all(regions_apart(regions_in(question.kind), shown) for shown in there)
             and all(regions_apart(regions_in(question.question), shown) for shown in there)
-            and not any(_shows(kind, option) for kind in kinds[image] for option in question.options)
+            and not any(_may_show(kind, option) for kind in kinds[image] for option in question.options)
             and question.question.casefold() not in texts[image]
             and not about.same(question.image, image)
         )
 
-    waiting = sorted(kinds, key=lambda name: drawn_number(f"swap {name}", seed))  # who was drawn goes to the end
+    waiting = sorted(kinds, key=lambda name: seeded_hash(f"swap {name}", seed))  # who was drawn goes to the end
     left_out: Counter[str] = Counter()
     kept = []
-    for question in sorted(questions, key=lambda q: drawn_number(f"swap {q.image} {q.question}", seed)):
-        why = _unswappable(question)
+    for question in sorted(questions, key=lambda q: seeded_hash(f"swap {q.image} {q.question}", seed)):
+        why = _swap_exclusion_reason(question)
         image = "" if why else next((image for image in waiting if fits(question, image)), "")
         if not image:
             left_out[why or "no unrelated image"] += 1
@@ -147,22 +152,22 @@ def swapped(
         kept.append((image, question))
     entries = {}
     turn: Counter[int] = Counter()
-    for number, (image, question), slot in _placed(kept, seed, [len(q.options) + 1 for _, q in kept]):
+    for number, (image, question), slot in _balance_positions(kept, seed, [len(q.options) + 1 for _, q in kept]):
         # Where "I do not know" stands is balanced, and so is how far from it the control's right option stands.
         count = len(question.options) + 1
         right = (slot + 1 + turn[count] // count % (count - 1)) % count
         turn[count] += 1
         options = question.wrong
         options.insert(right - (slot < right), question.right)
-        entry = _entry(question.question, options, UNKNOWN, slot, image) | {"original_img": question.image}
+        entry = _build_entry(question.question, options, UNKNOWN_OPTION, slot, image) | {"original_img": question.image}
         entries[str(number)] = entry
         true = {"img": question.image, "answer": question.right, "answer_id": LETTERS[right]}
-        entries[f"{number}{CONTROL}"] = entry | true
-    return _by_number(entries), left_out
+        entries[f"{number}{CONTROL_SUFFIX}"] = entry | true
+    return _sort_by_number(entries), left_out
 
 
-def _unswappable(question: CustomQuestion) -> str:
-    if why := _unusable(question):
+def _swap_exclusion_reason(question: CustomQuestion) -> str:
+    if why := _exclusion_reason(question):
         return why
     if not regions_in(question.kind):
         return "what its image shows is not known"
@@ -173,10 +178,10 @@ def _unswappable(question: CustomQuestion) -> str:
         return "an option is right of any image"
     if asks_for_absence(question.question):
         return "it asks for what is absent or normal"
-    return "any image answers it" if GENERAL.search(" ".join((question.question, *question.options))) else ""
+    return "any image answers it" if GENERIC_TOPIC.search(" ".join((question.question, *question.options))) else ""
 
 
-def _shows(there: str, option: str) -> bool:
+def _may_show(there: str, option: str) -> bool:
     """True where an option names what a picture of `there` may show: an organ of its region or beside it."""
     named = regions_in(option)
     is_near = bool(named) and not regions_apart(regions_in(there), named)
@@ -184,66 +189,72 @@ def _shows(there: str, option: str) -> bool:
     return is_near or bool(words & others)
 
 
-def fake(
-    fakes: Sequence[Fake], images: Sequence[str], seed: int, questions: Sequence[CustomQuestion] = ()
+def build_fake_entries(
+    fakes: Sequence[FakeQuestion], images: Sequence[str], seed: int, questions: Sequence[CustomQuestion] = ()
 ) -> dict[str, dict[str, Any]]:
     """fake_qa_shuffle.json's entries: each fake question with one of the user's images; beside each, as a control, one of `questions` with
     its own image, that offers "I do not know" too."""
-    order = sorted(images, key=lambda name: drawn_number(f"fake {name}", seed))
+    order = sorted(images, key=lambda name: seeded_hash(f"fake {name}", seed))
     real = sorted(
-        (q for q in questions if not _unusable(q)),
-        key=lambda q: drawn_number(f"real {q.image} {q.question}", seed),
+        (q for q in questions if not _exclusion_reason(q)),
+        key=lambda q: seeded_hash(f"real {q.image} {q.question}", seed),
     )
     entries = {}
-    for number, item, slot in _placed(list(fakes), seed, [len(item.options) + 1 for item in fakes]):
-        entries[str(number)] = _entry(item.question, item.options, UNKNOWN, slot, order[number % len(order)])
-    for number, question, slot in _placed(real[: len(fakes)], seed, [len(q.options) + 1 for q in real[: len(fakes)]]):
+    for number, item, slot in _balance_positions(list(fakes), seed, [len(item.options) + 1 for item in fakes]):
+        entries[str(number)] = _build_entry(
+            item.question, item.options, UNKNOWN_OPTION, slot, order[number % len(order)]
+        )
+    for number, question, slot in _balance_positions(
+        real[: len(fakes)], seed, [len(q.options) + 1 for q in real[: len(fakes)]]
+    ):
         others = question.wrong
-        others.insert(drawn_number(f"unknown {question.question}", seed) % (len(others) + 1), UNKNOWN)
-        entries[f"{number}{CONTROL}"] = _entry(question.question, others, question.right, slot, question.image)
-    return _by_number(entries)
+        others.insert(seeded_hash(f"unknown {question.question}", seed) % (len(others) + 1), UNKNOWN_OPTION)
+        entries[f"{number}{CONTROL_SUFFIX}"] = _build_entry(
+            question.question, others, question.right, slot, question.image
+        )
+    return _sort_by_number(entries)
 
 
-def controls_note(entries: Mapping[str, Any]) -> str:
+def describe_controls(entries: Mapping[str, Any]) -> str:
     """The sentence of the card on what always giving up scores. entries: scenario -> the entries of its file."""
     keys = [
         str(key)
         for made in entries.values()
         for key in (made if isinstance(made, dict) else (e.get("entry_id", "") for e in made))
     ]
-    share = 100 * sum(key.endswith(CONTROL) for key in keys) / len(keys)
+    share = 100 * sum(key.endswith(CONTROL_SUFFIX) for key in keys) / len(keys)
     has = f"{share:.1f} % of the questions offer the same way out and have an answer"
-    return f"{CONTROLS}: {has}. Always giving up scores {100 - share:.1f} %."
+    return f"{CONTROLS_NOTE_START}: {has}. Always giving up scores {100 - share:.1f} %."
 
 
-def _by_number(entries: Mapping[str, Any]) -> dict[str, Any]:
+def _sort_by_number(entries: Mapping[str, Any]) -> dict[str, Any]:
     """Each control after its question."""
-    return dict(sorted(entries.items(), key=lambda item: (int(item[0].removesuffix(CONTROL)), item[0])))
+    return dict(sorted(entries.items(), key=lambda item: (int(item[0].removesuffix(CONTROL_SUFFIX)), item[0])))
 
 
-def _placed(items: list[Any], seed: int, counts: list[int]) -> list[tuple[int, Any, int]]:
+def _balance_positions(items: list[Any], seed: int, counts: list[int]) -> list[tuple[int, Any, int]]:
     """(number, item, position of the correct option): each position as often as any other among items with as many options."""
     turn: Counter[int] = Counter()
     placed = []
-    for number in sorted(range(len(items)), key=lambda at: drawn_number(f"place {at}", seed)):
+    for number in sorted(range(len(items)), key=lambda at: seeded_hash(f"place {at}", seed)):
         count = counts[number]
         placed.append((number, items[number], turn[count] % count))
         turn[count] += 1
     return placed
 
 
-def rename_images(entries: Iterable[dict[str, Any]], names: dict[str, str]) -> None:
+def rename_entry_images(entries: Iterable[dict[str, Any]], names: dict[str, str]) -> None:
     """Give the images of entries their names in the set."""
     for entry in entries:
         entry |= {key: names[entry[key]] for key in ("img", "original_img") if key in entry}
 
 
-def _entry(question: str, others: Sequence[str], right: str, slot: int, image: str) -> dict[str, Any]:
+def _build_entry(question: str, others: Sequence[str], right: str, slot: int, image: str) -> dict[str, Any]:
     letters = dict(zip(LETTERS, [*others[:slot], right, *others[slot:]], strict=False))
     return {"question": question, "option": letters, "answer": right, "answer_id": LETTERS[slot], "img": image}
 
 
-def read_fake(reply: str) -> Fake | None:
+def parse_fake_question(reply: str) -> FakeQuestion | None:
     """The question in a reply to `FAKE_PROMPT`; None where it has no four different options, or one that gives up."""
     fields: dict[str, str] = {}
     for line in reply.splitlines():
@@ -252,17 +263,17 @@ def read_fake(reply: str) -> Fake | None:
             fields.setdefault(found[1].casefold(), found[2])
     options = tuple(fields.get(letter, "") for letter in "abcd")
     is_good = "question" in fields and all(options) and len(set(map(str.casefold, options))) == 4
-    return Fake(fields["question"], options) if is_good and not abstains(options) else None
+    return FakeQuestion(fields["question"], options) if is_good and not has_abstention(options) else None
 
 
-def write_fakes(
-    count: int, model: Writer, journal: Path, asking: Asking, modality: str = "medical image"
-) -> list[Fake]:
+def generate_fake_questions(
+    count: int, model: Writer, journal: Path, asking: AskSettings, modality: str = "medical image"
+) -> list[FakeQuestion]:
     """Have a language model write `count` different fake questions, the three kinds in turn; replies are kept in `journal`.
 
     Raises BadInput if the model gives fewer after all tries.
     """
-    kinds = list(KINDS.values())
+    kinds = list(FAKE_KINDS.values())
     prompts = {
         # The number makes servers that remember their replies write another one.
         json.dumps([number, model.name, modality]): FAKE_PROMPT.format(modality=modality, kind=kinds[number % 3])
@@ -271,14 +282,14 @@ def write_fakes(
     }
     written: set[str] = set()
 
-    def read(_: str, entry: dict[str, Any]) -> Fake | None:
-        found = read_fake(entry["reply"])
+    def read(_: str, entry: dict[str, Any]) -> FakeQuestion | None:
+        found = parse_fake_question(entry["reply"])
         if found is None or found.question.casefold() in written:
             return None
         written.add(found.question.casefold())
         return found
 
-    good = ask_until_good(model, prompts, read, asking, journal, "writing fake questions").good
+    good = ask_until_valid(model, prompts, read, asking, journal, "writing fake questions").good
     if len(good) < count:
         raise BadInput(f"--fakes {count}: only {len(good)} questions could be used. Run it again, or ask for fewer.")
     return [good[key] for key in prompts]

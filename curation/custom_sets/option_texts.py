@@ -12,37 +12,38 @@ from collections.abc import Sequence
 from functools import cache
 
 from curation.custom_sets.custom_questions import CustomQuestion
-from curation.custom_sets.probe_table import may_be_one
+from curation.custom_sets.probe_table import labels_may_coincide
 from dataset_builders.label_reading import Label, cues_in, read_label, without_side
 from dataset_builders.terms import ancestors, by_name, folded, singular, words_within
 
-REFERENCE = (
+REFERENCE_WORDS = (
     "above|below|both|all|either|neither|any|each|some|none|options?|choices?|answers?|these|those|them|listed|mentioned|following|preceding|"
     "previous|foregoing|aforementioned|others|everything|every|former|latter"
 )
 """Words with which an option speaks of other options, where it has no words of its own: `Both A and C`."""
-BESIDE = (
+FILLER_WORDS = (
     "of|the|and|or|nor|but|not|plus|only|see|are|is|correct|true|right|wrong|false|one|two|three|four|first|second|third|fourth|[1-8](?:st|nd|rd|th)|last|other|"
     "statements?|together|at|once|as|well|combination|combined|more|than|same|apply|applies|present|seen|visible|shown|could|be|can|may|possible|"
     "here|it|that|this|no|see|to|through|with|along|except|also|findings?|conditions?|diagnos[ei]s|entit(?:y|ies)|structures?|features?|"
     "lesions?|abnormalit(?:y|ies)|regions?|signs?"
 )
-MARK = "[a-h1-8]|i{1,3}|iv|vi?"
-SPEAKS = re.compile(
+OPTION_MARK = "[a-h1-8]|i{1,3}|iv|vi?"
+OPTION_REFERENCE = re.compile(
     r"\b(?:all|any|none|both|either|neither|each|some|most|two|three|one|combination|which) of "
     r"(?:these|those|them|the (?:above|listed|following|foregoing|options|choices|others?))\b|"
     r"\b(?:the|all|both|as) (?:above|foregoing|preceding)\b|\b(?:above|other) (?:options?|choices?|answers?)\b|"
-    rf"\b(?:options?|choices?|answers?) (?:{MARK})\b|^(?:both |either |neither )?(?:{MARK}) (?:and|or|nor|plus) (?:{MARK})\b"
+    rf"\b(?:options?|choices?|answers?) (?:{OPTION_MARK})\b|"
+    rf"^(?:both |either |neither )?(?:{OPTION_MARK}) (?:and|or|nor|plus) (?:{OPTION_MARK})\b"
 )
-RANGE = re.compile(
+RANGE_WORDS = re.compile(
     r"[<>≤≥]|\d\s*\+|\b(?:more|less|greater|fewer|larger|smaller|longer|shorter|older|younger|over|under|above|below|least|most|up to|"
     r"within)\b"
 )
-SPELLED = re.compile(
+SPELLED_NUMBER = re.compile(
     r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|half|single|i{1,3}|iv|vi{0,3})\b", re.IGNORECASE
 )
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-ABSTAINS = re.compile(
+ABSTENTION = re.compile(
     r"\b(?:none of the above|all of the above|not know|dont know|unknown|can ?not be|cant be|cant tell|cannot tell|cannot determine|"
     r"unable to|impossible|insufficient|not enough|not possible|no answer|no \w+ possible|not sure|unsure|not applicable|"
     r"(?:not |un)(?:\w+ )?(?:listed|given|specified|mentioned|determined)|not in the list|need(?:ed|s)|depends|unclear|uncertain|"
@@ -50,33 +51,34 @@ ABSTAINS = re.compile(
     r"^(?:none|nothing|neither|possibly|other\w*|(?:any |an |a |some(?:thing)? )?(?:other|another|different)(?: \w+)?)$"
 )
 """Folded options that no other option rules out, or that decline."""
-GENERAL = re.compile(
+GENERIC_TOPIC = re.compile(
     r"\b(?:modality|technique|sequence|planes?|views?|projection|orientation|kind of (?:image|scan)|type of (?:image|scan|imaging)|"
     r"(?:which|what) (?:organ|body part|part of the body|region|side)|contrast|axial|coronal|sagittal|ages?|old|sex|gender|male|female|"
     r"marker|annotation|missing|outside)\b",
     re.IGNORECASE,
 )
 """Topics that apply to any image, so that a swapped one answers the question."""
-SIDES = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
+SIDE_WORDS = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
 
 
 @cache
-def speaks_of_options(option: str) -> bool:
+def refers_to_options(option: str) -> bool:
     """True where an option means other options: `Both A and C`, `All of the above`, `A & B`, `Only (ii)`, `Both`, `1 and 3 are correct`.
 
     Such a question has no meaning left once an option is replaced or moved.
     """
     text = folded(re.sub(r"[&+]", " and ", option))
     words = text.split()
-    if SPEAKS.search(text) or not words:
+    if OPTION_REFERENCE.search(text) or not words:
         return bool(words)
     if re.fullmatch("[A-E]{2,5}", option.strip()) and sorted(set(option.strip())) == list(option.strip()):
         return True  # AB, ACD
-    if not all(re.fullmatch(rf"{REFERENCE}|{BESIDE}|{MARK}", word) for word in words):
+    if not all(re.fullmatch(rf"{REFERENCE_WORDS}|{FILLER_WORDS}|{OPTION_MARK}", word) for word in words):
         return False
-    marks = sum(bool(re.fullmatch(MARK, word)) for word in words)
+    marks = sum(bool(re.fullmatch(OPTION_MARK, word)) for word in words)
     said = any(
-        re.fullmatch(rf"{REFERENCE}|other|first|second|third|[1-8](?:st|nd|rd|th)|last|more", word) for word in words
+        re.fullmatch(rf"{REFERENCE_WORDS}|other|first|second|third|[1-8](?:st|nd|rd|th)|last|more", word)
+        for word in words
     )
     return (
         marks > 1
@@ -85,9 +87,9 @@ def speaks_of_options(option: str) -> bool:
     )
 
 
-def abstains(options: Sequence[str]) -> bool:
+def has_abstention(options: Sequence[str]) -> bool:
     """True where an option declines or fits what the others leave: `I do not know`, `Cannot be determined`, `Other`, `Not listed`."""
-    return any(ABSTAINS.search(folded(option)) for option in options)
+    return any(ABSTENTION.search(folded(option)) for option in options)
 
 
 def fits_any_image(options: Sequence[str]) -> bool:
@@ -100,31 +102,40 @@ def asks_for_absence(question: str) -> bool:
     return any(kind in ("negated", "normal") and not words.isdigit() for kind, words in cues_in(question))
 
 
-def answers_apart(question: CustomQuestion) -> bool:
+def has_single_answer(question: CustomQuestion) -> bool:
     """True where no other option may mean what the right one does, or a part or kind of it: without it, none is right."""
-    return not any(_may_mean(question.right, other) for other in question.wrong)
+    return not any(_may_coincide(question.right, other) for other in question.wrong)
 
 
-def _may_mean(right: str, other: str) -> bool:
+def _may_coincide(right: str, other: str) -> bool:
     numbers = [bool(NUMBER.search(option)) for option in (right, other)]
     if all(numbers):
-        return not _numbers_apart(right, other)
-    if any(numbers) and any(map(SPELLED.search, (right, other))):
+        return not _numbers_differ(right, other)
+    if any(numbers) and any(map(SPELLED_NUMBER.search, (right, other))):
         return True
     labels = [read_label(option) for option in (right, other)]
     one, two = (
-        Label(_american(option), label.term, label.side) for option, label in zip((right, other), labels, strict=True)
+        Label(_americanize(option), label.term, label.side)
+        for option, label in zip((right, other), labels, strict=True)
     )
     own = set(folded(right).split())
     return (
-        may_be_one(one, two)
-        or may_be_one(Label(one.text), Label(two.text))
-        or bool(own & {"bilateral", "bilaterally", "both", "all", "diffuse"} and set(folded(other).split()) & SIDES)
-        or (_sides_meet(right, other) and bool(_named(right) & _within(other) or _named(other) & _within(right)))
+        labels_may_coincide(one, two)
+        or labels_may_coincide(Label(one.text), Label(two.text))
+        or bool(
+            own & {"bilateral", "bilaterally", "both", "all", "diffuse"} and set(folded(other).split()) & SIDE_WORDS
+        )
+        or (
+            _sides_overlap(right, other)
+            and bool(
+                _whole_concepts(right) & _mentioned_concepts(other)
+                or _whole_concepts(other) & _mentioned_concepts(right)
+            )
+        )
     )
 
 
-def _numbers_apart(one: str, other: str) -> bool:
+def _numbers_differ(one: str, other: str) -> bool:
     """True for options that differ in one number alone: `5 cm` and `7 cm`, T1 and T2. Other units, words for numbers and ranges may mean
     the same."""
     shapes = {" ".join(NUMBER.sub("#", text.casefold()).split()) for text in (one, other)}
@@ -132,41 +143,41 @@ def _numbers_apart(one: str, other: str) -> bool:
         [float(found.replace(",", "")) for found in NUMBER.findall(text) if found.count(".") < 2]
         for text in (one, other)
     ]
-    is_plain = len(shapes) == 1 and all(len(each) == 1 for each in numbers) and not RANGE.search(shapes.pop())
+    is_plain = len(shapes) == 1 and all(len(each) == 1 for each in numbers) and not RANGE_WORDS.search(shapes.pop())
     return is_plain and numbers[0] != numbers[1]
 
 
-def _sides_meet(one: str, other: str) -> bool:
+def _sides_overlap(one: str, other: str) -> bool:
     sides = [{"left", "right"} & set(folded(text).split()) for text in (one, other)]
     return not all(sides) or bool(sides[0] & sides[1])
 
 
-KINDS = ("region", "organ", "finding", "modality", "site", "technique")
+TERM_KINDS = ("region", "organ", "finding", "modality", "site", "technique")
 
 
-def _named(option: str) -> set[str]:
+def _whole_concepts(option: str) -> set[str]:
     """The concepts of which an option is the whole name, but for its side."""
     plain = folded(option)
     sideless = " ".join(word for word in plain.split() if word not in ("left", "right", "the", "a", "an"))
     found = [
         by_name(kind).get(name)
-        for kind in KINDS[:4]
+        for kind in TERM_KINDS[:4]
         for name in (plain, sideless, singular(sideless), without_side(option)[0])
     ]
     return {term.concept for term in found if term}
 
 
-def _within(option: str) -> set[str]:
+def _mentioned_concepts(option: str) -> set[str]:
     """The concepts of everything that an option names, and those above: a liver cyst's liver and abdomen."""
     found: set[str] = set()
-    for term in words_within(option, *KINDS):
+    for term in words_within(option, *TERM_KINDS):
         found |= {term.concept, *ancestors(term.kind, term.concept), *term.modalities, *term.regions}
         found |= {above for region in term.regions for above in ancestors("region", region)}
         found |= {above for name in term.modalities for above in ancestors("modality", name)}
     return found
 
 
-def _american(option: str) -> str:
+def _americanize(option: str) -> str:
     """The folded words in American spelling: `oedema` -> edema."""
     american = re.sub(r"ae|oe", "e", folded(option))
     return re.sub(r"our(?=\b|s\b)", "or", american)

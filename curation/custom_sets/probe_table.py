@@ -27,14 +27,14 @@ from dataset_builders.label_reading import Label, cues_in, key_of, read_finding
 from dataset_builders.source_files import stays_inside
 from dataset_builders.terms import NOWHERE, Place, ancestors, by_name, cannot_show, folded, place_of, singular, terms
 
-NORMAL = ("no finding", "no findings", "normal")
+NORMAL_CELLS = ("no finding", "no findings", "normal")
 """Cells that say that an image is normal."""
-NO_NAME = re.compile(r"[^\w\s\-–,.()/&'’]")
-REMEDY = (
+NON_NAME_CHARACTER = re.compile(r"[^\w\s\-–,.()/&'’]")
+TABLE_REMEDY = (
     "The table has the columns image, organ, modality, findings (separated by ; or |, `No Finding` for a normal image, blank where nothing "
     "is known), and perhaps positions (as many as findings; blank where unknown) and absent (findings that are not there)."
 )
-OWN = ("caption", "group", "license", "source", "reviewed")
+OTHER_COLUMNS = ("caption", "group", "license", "source", "reviewed")
 """Columns that other commands read or write."""
 
 
@@ -52,7 +52,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Probed:
+class ProbedImage:
     """A table's statements about an image. `is_normal`: stated normal; `place`: body region and modality, as far as known."""
 
     image: str
@@ -73,12 +73,12 @@ class Probed:
 class ProbeTable:
     """A table as read. `skipped`: (label, why) -> how often it was not used; `unused`: columns that nothing reads."""
 
-    images: list[Probed]
+    images: list[ProbedImage]
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
     unused: list[str] = field(default_factory=list)
 
 
-def may_be_one(one: Label, other: Label) -> bool:
+def labels_may_coincide(one: Label, other: Label) -> bool:
     """True where one label may mean what the other does, or a part or kind of it; labels of different sides do not."""
     if one.side and other.side and one.side != other.side and "bilateral" not in (one.side, other.side):
         return False
@@ -90,7 +90,7 @@ def may_be_one(one: Label, other: Label) -> bool:
     return words <= others or others <= words
 
 
-def read_probed(
+def read_probe_table(
     path: Path,
     image_column: str = "image",
     findings_column: str = "findings",
@@ -107,8 +107,8 @@ def read_probed(
         *(() if organ else ("organ",)),
         *(() if modality else ("modality",)),
     }
-    require_columns(raw, path, sorted(needed), REMEDY)
-    unused = [str(name) for name in raw.columns if name not in {*needed, "positions", "absent", *OWN}]
+    require_columns(raw, path, sorted(needed), TABLE_REMEDY)
+    unused = [str(name) for name in raw.columns if name not in {*needed, "positions", "absent", *OTHER_COLUMNS}]
     if "reviewed" in raw.columns:  # `medprobe curate captions` wrote it
         open_rows = sum(not cell_text(row.get("reviewed")) for row in raw.to_dict("records"))
         if open_rows:
@@ -121,31 +121,31 @@ def read_probed(
     seen: set[str] = set()
     for number, row in enumerate(raw.to_dict("records"), 1):
         image = cell_text(row[image_column])
-        probed = Probed(image, organ or cell_text(row["organ"]), modality or cell_text(row["modality"]))
-        wrong = _wrong(probed, seen)
+        probed = ProbedImage(image, organ or cell_text(row["organ"]), modality or cell_text(row["modality"]))
+        wrong = _row_problem(probed, seen)
         if wrong is None:
             probed = replace(probed, place=place_of([probed.organ], probed.modality))
-            labels, positions = _list(row[findings_column]), _list(row.get("positions"), blanks=True)
-            probed, wrong = _with_findings(probed, labels, positions, read.skipped)
+            labels, positions = _split_cell(row[findings_column]), _split_cell(row.get("positions"), blanks=True)
+            probed, wrong = _add_findings(probed, labels, positions, read.skipped)
         if wrong is None:
             seen.add(image)
-            read.images.append(_with_absent(probed, _list(row.get("absent")), read.skipped))
+            read.images.append(_add_absent(probed, _split_cell(row.get("absent")), read.skipped))
         else:
             problems.add(str(path), f"row {number}", wrong)
-    problems.check(REMEDY)
+    problems.check(TABLE_REMEDY)
     if not read.images:
-        raise BadInput(f"{path}: holds no images. {REMEDY}")
+        raise BadInput(f"{path}: holds no images. {TABLE_REMEDY}")
     return read
 
 
-def _list(value: Any, blanks: bool = False) -> tuple[str, ...]:
+def _split_cell(value: Any, blanks: bool = False) -> tuple[str, ...]:
     is_list = pd.api.types.is_list_like(value) and not isinstance(value, dict)
     parts = map(cell_text, value) if is_list else re.split(r"[;|]", cell_text(value))
     texts = [" ".join(part.split()) for part in parts]
     return tuple(texts) if blanks and any(texts) else tuple(text for text in texts if text)
 
 
-def _wrong(probed: Probed, seen: set[str]) -> str | None:
+def _row_problem(probed: ProbedImage, seen: set[str]) -> str | None:
     if not probed.image or not probed.organ or not probed.modality:
         return "has no image, organ or modality"
     if not stays_inside(probed.image):
@@ -161,16 +161,16 @@ def _wrong(probed: Probed, seen: set[str]) -> str | None:
 
 
 def _is_doubtful(text: str) -> bool:
-    return bool(NO_NAME.search(text)) or any(
+    return bool(NON_NAME_CHARACTER.search(text)) or any(
         kind in ("negated", "uncertain", "not current") for kind, _ in cues_in(text)
     )
 
 
-def _with_findings(
-    probed: Probed, labels: Sequence[str], positions: Sequence[str], skipped: Counter[tuple[str, str]]
-) -> tuple[Probed, str | None]:
+def _add_findings(
+    probed: ProbedImage, labels: Sequence[str], positions: Sequence[str], skipped: Counter[tuple[str, str]]
+) -> tuple[ProbedImage, str | None]:
     """The image with its findings that can be read, and what is wrong with the row."""
-    is_normal = [label.casefold() in NORMAL for label in labels]
+    is_normal = [label.casefold() in NORMAL_CELLS for label in labels]
     if len(labels) == 1 and is_normal[0]:
         return replace(probed, is_normal=True), "is normal and has a position" if positions else None
     if positions and len(positions) != len(labels):
@@ -197,12 +197,12 @@ def _with_findings(
     return replace(probed, findings=tuple(found.values())), None
 
 
-def _with_absent(probed: Probed, labels: Sequence[str], skipped: Counter[tuple[str, str]]) -> Probed:
+def _add_absent(probed: ProbedImage, labels: Sequence[str], skipped: Counter[tuple[str, str]]) -> ProbedImage:
     absent: dict[str, Label] = {}
     for text in labels:
         label = read_finding(text, probed.place)
         problem = label.problem
-        if not problem and any(may_be_one(label, finding.label) for finding in probed.findings):
+        if not problem and any(labels_may_coincide(label, finding.label) for finding in probed.findings):
             problem = "is absent, and a finding of its row may be the same or a kind of it"
         if problem:
             skipped[text, problem] += 1
@@ -211,9 +211,9 @@ def _with_absent(probed: Probed, labels: Sequence[str], skipped: Counter[tuple[s
     return replace(probed, absent=tuple(absent.values()))
 
 
-def with_files(probed: Sequence[Probed], names: Sequence[str], path: Path) -> list[Probed]:
+def resolve_image_files(probed: Sequence[ProbedImage], names: Sequence[str], path: Path) -> list[ProbedImage]:
     """The same images under the path of their file. Raises BadInput if a row's image is not among the files, or not only there."""
-    files = paired([image.image for image in probed], names)
+    files = match_files([image.image for image in probed], names)
     bad = [image.image for image in probed if image.image not in files]
     if bad:
         raise BadInput(
@@ -223,19 +223,19 @@ def with_files(probed: Sequence[Probed], names: Sequence[str], path: Path) -> li
     return [replace(image, image=files[image.image]) for image in probed]
 
 
-def paired(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
+def match_files(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
     """Name -> file, of the names that belong to one."""
     found = pair_names(list(names), list(files)).found
     return {name: files[at] for name, at in zip(names, found, strict=True) if at is not None}
 
 
-EXTENT, NO_DIRECTION = "extent", ("extent", "frame", "name", "division")
+EXTENT_AXIS, NON_DIRECTION_AXES = "extent", ("extent", "frame", "name", "division")
 """Axes of words that say everywhere, and those whose words are no directions: the picture, organs of which a side is a name, divisions."""
-SMALL = frozenset(re.findall(r"\w+", "a an the of in and with to at is side sided region area portion part"))
+STOP_WORDS = frozenset(re.findall(r"\w+", "a an the of in and with to at is side sided region area portion part"))
 
 
 @cache
-def _axes() -> dict[str, dict[str, str]]:
+def _position_axes() -> dict[str, dict[str, str]]:
     """Axis -> word -> position."""
     found: dict[str, dict[str, str]] = {}
     for term in terms("position"):
@@ -248,37 +248,44 @@ def _axes() -> dict[str, dict[str, str]]:
 def excludes_position(there: str, candidate: str) -> bool:
     """True where what lies at `there` does not lie at `candidate`: they read the same but for words of one direction (left and right, upper
     and lower ...), neither is everywhere, and nothing is said that is no place ("mostly left", "crossing to the right")."""
-    axes = _axes()
+    axes = _position_axes()
     first, second = set(folded(there).split()), set(folded(candidate).split())
-    directions = {word for name, axis in axes.items() if name not in NO_DIRECTION for word in axis}
-    part, other = ({singular(word) for word in words - directions - SMALL} for words in (first, second))
-    if part != other or not all(map(_is_place, first | second)) or (first | second) & axes[EXTENT].keys():
+    directions = {word for name, axis in axes.items() if name not in NON_DIRECTION_AXES for word in axis}
+    part, other = ({singular(word) for word in words - directions - STOP_WORDS} for words in (first, second))
+    if part != other or not all(map(_is_place_word, first | second)) or (first | second) & axes[EXTENT_AXIS].keys():
         return False
     # Between left and right there is a middle, too, where nothing is said that it is the middle of.
     if not part and any(axes["height"].get(word) == "middle" for word in first | second):
         return False
     for name, axis in axes.items():
         here, asks = {axis[word] for word in first & axis.keys()}, {axis[word] for word in second & axis.keys()}
-        if name not in NO_DIRECTION and len(here) == len(asks) == 1 and here != asks:
+        if name not in NON_DIRECTION_AXES and len(here) == len(asks) == 1 and here != asks:
             return True
     return False
 
 
-def _is_place(word: str) -> bool:
+def _is_place_word(word: str) -> bool:
     named = by_name("organ", "region", "site")
-    return word in SMALL or any(word in axis for axis in _axes().values()) or word in named or singular(word) in named
+    return (
+        word in STOP_WORDS
+        or any(word in axis for axis in _position_axes().values())
+        or word in named
+        or singular(word) in named
+    )
 
 
 # Boxes
 
-HEIGHTS, SIDES = ("upper", "middle", "lower"), ("left", "right")
-PARTS = tuple(f"{height} {side} part of the image" for height in HEIGHTS for side in SIDES)
-MOSTLY = 0.6
+IMAGE_HEIGHTS, IMAGE_SIDES = ("upper", "middle", "lower"), ("left", "right")
+IMAGE_PARTS = tuple(f"{height} {side} part of the image" for height in IMAGE_HEIGHTS for side in IMAGE_SIDES)
+MIN_BOX_SHARE = 0.6
 """Share of a finding's boxes that has to lie in one part for the finding to be said to lie there."""
 Box = tuple[float, float, float, float]
 
 
-def with_positions(probed: Sequence[Probed], boxes: Path, images: Path) -> tuple[list[Probed], Counter[str]]:
+def add_box_positions(
+    probed: Sequence[ProbedImage], boxes: Path, images: Path
+) -> tuple[list[ProbedImage], Counter[str]]:
     """Positions of findings from their boxes (image, finding, x, y, width, height), and what became of the boxes: `used`, `across_parts`
     (no position is asked), `of_other_images` (not in the table), `unmatched` (the row of their image does not name the finding).
     ChestX-ray14's BBox_List_2017.csv is read as it comes.
@@ -287,8 +294,8 @@ def with_positions(probed: Sequence[Probed], boxes: Path, images: Path) -> tuple
     its image that means the same (its file says Infiltrate, its table Infiltration).
     Raises BadInput for rows that are no boxes, and boxes that leave their image.
     """
-    table = _read(boxes)
-    files = paired(list(dict.fromkeys(table["image"])), [image.image for image in probed])
+    table = _read_boxes(boxes)
+    files = match_files(list(dict.fromkeys(table["image"])), [image.image for image in probed])
     rows_of: dict[str, list[int]] = {}
     counts = Counter(used=0, across_parts=0, of_other_images=0, unmatched=0)
     for row, name in enumerate(table["image"]):
@@ -297,13 +304,13 @@ def with_positions(probed: Sequence[Probed], boxes: Path, images: Path) -> tuple
         else:
             counts["of_other_images"] += 1
     placed = [
-        _placed(image, rows_of[image.image], table, images, boxes, counts) if image.image in rows_of else image
+        _place_findings(image, rows_of[image.image], table, images, boxes, counts) if image.image in rows_of else image
         for image in probed
     ]
     return placed, counts
 
 
-def _read(boxes: Path) -> pd.DataFrame:
+def _read_boxes(boxes: Path) -> pd.DataFrame:
     raw = read_dataframe(boxes)
     if list(raw.columns[:2]) == ["Image Index", "Finding Label"]:
         raw = raw.iloc[:, :6].set_axis(["image", "finding", "x", "y", "width", "height"], axis=1)
@@ -319,9 +326,9 @@ def _read(boxes: Path) -> pd.DataFrame:
     return names.join(numbers)
 
 
-def _placed(
-    image: Probed, rows: list[int], table: pd.DataFrame, images: Path, boxes: Path, counts: Counter[str]
-) -> Probed:
+def _place_findings(
+    image: ProbedImage, rows: list[int], table: pd.DataFrame, images: Path, boxes: Path, counts: Counter[str]
+) -> ProbedImage:
     with Image.open(images / image.image) as opened:
         size = opened.size
     found: dict[int, list[Box]] = {}
@@ -340,14 +347,14 @@ def _placed(
             found.setdefault(at, []).append((x, y, width, height))
     findings = list(image.findings)
     for at, of_finding in found.items():
-        position = position_of(of_finding, size)
+        position = box_position(of_finding, size)
         counts["used" if position else "across_parts"] += len(of_finding)
-        touched = frozenset(part for box in of_finding for part, share in shares(box, size).items() if share > 0)
+        touched = frozenset(part for box in of_finding for part, share in part_shares(box, size).items() if share > 0)
         findings[at] = replace(findings[at], position=findings[at].position or position, touched=touched)
     return replace(image, findings=tuple(findings))
 
 
-def position_of(boxes: Sequence[Box], size: tuple[int, int]) -> str:
+def box_position(boxes: Sequence[Box], size: tuple[int, int]) -> str:
     """The part of an image of `size` (width, height) that at least 60 % of each box lie in, "" where there is none: upper, middle or lower
     third, left or right half *of the image* (a radiograph's left is the patient's right).
 
@@ -358,12 +365,12 @@ def position_of(boxes: Sequence[Box], size: tuple[int, int]) -> str:
     """
     parts: Counter[str] = Counter()
     for box in boxes:
-        part, share = max(shares(box, size).items(), key=lambda item: item[1])
-        parts[part if share >= MOSTLY else ""] += 1
+        part, share = max(part_shares(box, size).items(), key=lambda item: item[1])
+        parts[part if share >= MIN_BOX_SHARE else ""] += 1
     return next(iter(parts)) if len(parts) == 1 else ""
 
 
-def shares(box: Box, size: tuple[int, int]) -> dict[str, float]:
+def part_shares(box: Box, size: tuple[int, int]) -> dict[str, float]:
     """Part of the image -> share of the box (x, y, width, height) that lies in it."""
     x, y, width, height = box
 
@@ -371,9 +378,9 @@ def shares(box: Box, size: tuple[int, int]) -> dict[str, float]:
         return max(0.0, min(end, high) - max(start, low))
 
     found = {}
-    for row, level in enumerate(HEIGHTS):
+    for row, level in enumerate(IMAGE_HEIGHTS):
         tall = overlap(y, y + height, size[1] * row / 3, size[1] * (row + 1) / 3)
-        for column, side in enumerate(SIDES):
+        for column, side in enumerate(IMAGE_SIDES):
             wide = overlap(x, x + width, size[0] * column / 2, size[0] * (column + 1) / 2)
             found[f"{level} {side} part of the image"] = tall * wide / (width * height)
     return found

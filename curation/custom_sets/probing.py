@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from curation.custom_sets.probe_table import PARTS, Finding, Probed, excludes_position, may_be_one
+from curation.custom_sets.probe_table import IMAGE_PARTS, Finding, ProbedImage, excludes_position, labels_may_coincide
 from dataset_builders.errors import BadInput
 from dataset_builders.label_reading import Label, key_of, read_finding
 from dataset_builders.terms import (
@@ -41,9 +41,9 @@ from dataset_builders.terms import (
     singular,
 )
 
-MOST_CANDIDATES = 24
+MAX_CANDIDATES = 24
 """Of more absent facts so many are drawn for each present one; more would change nothing but the time."""
-SPARE = 0.2
+SPARE_SHARE = 0.2
 """For each question asked in pairs, so many more may be asked of normal images, where the answer is no: 1.2 of 2.2 are "no" then,
 54.5 %."""
 
@@ -65,7 +65,7 @@ class Fact:
         return self.question.replace("{}", text)
 
 
-def balanced_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str]:
+def balance_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str]:
     """(image, key) -> the absent fact to ask about, for as many facts as can be asked in balance: each text as often present as
     absent. The same facts and seed give the same pairs."""
     from scipy.optimize import linprog
@@ -76,9 +76,9 @@ def balanced_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], st
     pairs: list[tuple[int, str]] = []
     for at, fact in enumerate(facts):
         fitting = [text for text in fact.absent if text in known and text != fact.text]
-        if len(fitting) > MOST_CANDIDATES:
+        if len(fitting) > MAX_CANDIDATES:
             order = sorted(rng.permutation(len(fitting)), key=lambda at: fitting[at] not in fact.near)
-            fitting = [fitting[at] for at in sorted(order[:MOST_CANDIDATES])]
+            fitting = [fitting[at] for at in sorted(order[:MAX_CANDIDATES])]
         pairs += [(at, text) for text in fitting]
     if not pairs:
         return {}
@@ -103,41 +103,46 @@ def balanced_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], st
     return {(facts[pairs[k][0]].image, facts[pairs[k][0]].key): pairs[k][1] for k in chosen}
 
 
-def drawn_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str]:
+def draw_pairs(facts: Sequence[Fact], seed: int) -> dict[tuple[str, str], str]:
     """(image, key) -> an absent fact drawn at random, as in the paper: not balanced."""
     drawn = {}
     for fact in facts:
         if fact.absent:
             among = fact.near or fact.absent
-            drawn[fact.image, fact.key] = among[drawn_number(f"{fact.image} {fact.key}", seed) % len(among)]
+            drawn[fact.image, fact.key] = among[seeded_hash(f"{fact.image} {fact.key}", seed) % len(among)]
     return drawn
 
 
-def spread(images: Mapping[str, Sequence[str]], times_asked: Mapping[str, int], seed: int) -> dict[str, str]:
-    """Image -> a fact to ask about as absent, of those it rules out; each text at most `SPARE` times as often as it is asked in pairs."""
-    left = {text: int(SPARE * times) for text, times in times_asked.items()}
+def assign_spare_facts(
+    images: Mapping[str, Sequence[str]], times_asked: Mapping[str, int], seed: int
+) -> dict[str, str]:
+    """Assign each image an absent fact that it rules out.
+
+    Each text is used at most `SPARE_SHARE` times as often as it is asked in pairs.
+    """
+    left = {text: int(SPARE_SHARE * times) for text, times in times_asked.items()}
     given = {}
-    for image in sorted(images, key=lambda name: drawn_number(f"spare {name}", seed)):
+    for image in sorted(images, key=lambda name: seeded_hash(f"spare {name}", seed)):
         fitting = [text for text in images[image] if left.get(text, 0) > 0]
         if fitting:
-            text = max(fitting, key=lambda text: (left[text], drawn_number(f"{image} {text}", seed)))
+            text = max(fitting, key=lambda text: (left[text], seeded_hash(f"{image} {text}", seed)))
             given[image] = text
             left[text] -= 1
     return given
 
 
-def drawn_number(key: str, seed: int) -> int:
+def seeded_hash(key: str, seed: int) -> int:
     """A number that depends on the key and the seed alone, to order and draw by."""
     return int.from_bytes(hashlib.sha256(f"{seed}\0{key}".encode()).digest()[:8])
 
 
-MODALITY, ORGAN, FINDING = (
+MODALITY_QUESTION, ORGAN_QUESTION, FINDING_QUESTION = (
     "Is the modality of this image {}?",
     "Does this image show the {}?",
     "Does this image show {}?",
 )
-ABNORMAL, POSITION = "Is anything in this image abnormal?", "Is the FINDING located here: {}?"
-ASPECT_OF = {
+ABNORMALITY_QUESTION, POSITION_QUESTION = "Is anything in this image abnormal?", "Is the FINDING located here: {}?"
+ASPECTS = {
     "modality": "modality", "body_part": "organ", "abnormality": "abnormality", "entity": "condition", "grounding": "position",
 }  # fmt: skip
 """How a `qa_type` begins -> the aspect it asks about."""
@@ -146,12 +151,12 @@ ABSENT_NOTE = (
     "the image does not have."
 )
 """The card's paragraph on questions whose answer is no."""
-WITHOUT_IMAGE = "Without the image"
+TEXT_ONLY_NOTE_START = "Without the image"
 """How the sentence of the card begins that says what a reader of the text gets."""
 
 
-def probe(
-    images: Sequence[Probed], seed: int = 0, balanced: bool = True
+def build_probes(
+    images: Sequence[ProbedImage], seed: int = 0, balanced: bool = True
 ) -> tuple[list[dict[str, str]], dict[str, int]]:
     """The rows of probmed.json, and how often something could not be asked (`without_<aspect>`).
 
@@ -160,13 +165,13 @@ def probe(
     random draw of every fact that can be ruled out. An aspect that would have answers of one kind only is left out. Raises BadInput where
     nothing is left.
     """
-    images = standardised(images)
+    images = standardize_terms(images)
     kind_of = {image.image: image.image_type for image in images}
     asked: dict[str, list[tuple[str, str, str]]] = {image.image: [] for image in images}
     times_asked: dict[str, Counter[str]] = defaultdict(Counter)
     left_out: Counter[str] = Counter()
-    for (kind, _), facts in _facts(images).items():
-        pairs = (balanced_pairs if balanced else drawn_pairs)(facts, seed)
+    for (kind, _), facts in _collect_facts(images).items():
+        pairs = (balance_pairs if balanced else draw_pairs)(facts, seed)
         left_out[f"without_{kind}"] += len(facts) - len(pairs)
         for fact in facts:
             if false := pairs.get((fact.image, fact.key)):
@@ -176,16 +181,16 @@ def probe(
                 ]
                 if kind == "entity":
                     times_asked[kind_of[fact.image]][fact.text] += 1
-    of_normal = _of_normal_images(images, times_asked, seed, balanced)
+    of_normal = _normal_image_findings(images, times_asked, seed, balanced)
     left_out["without_entity"] += sum(image.is_normal for image in images) - len(of_normal)
     for image, finding in of_normal.items():
-        asked[image].append(("entity_hallu", FINDING.format(finding), "no"))
-    abnormality = _both_kinds_alike(images, seed)
+        asked[image].append(("entity_hallu", FINDING_QUESTION.format(finding), "no"))
+    abnormality = _balanced_abnormality_images(images, seed)
     about_it = [image for image in images if image.findings or image.is_normal]
     left_out["without_abnormality"] += len(about_it) - len(abnormality)
     for each in about_it:
         if each.image in abnormality:
-            asked[each.image].append(("abnormality", ABNORMAL, "no" if each.is_normal else "yes"))
+            asked[each.image].append(("abnormality", ABNORMALITY_QUESTION, "no" if each.is_normal else "yes"))
     rows = [
         {
             "id": image, "image": image, "image_type": kind_of[image],
@@ -196,10 +201,10 @@ def probe(
     ]  # fmt: skip
     sides: dict[str, set[str]] = defaultdict(set)
     for row in rows:
-        sides[_aspect(row)].add(row["answer"])
-    one_sided = [row for row in rows if len(sides[_aspect(row)]) < 2]
-    rows = [row for row in rows if len(sides[_aspect(row)]) == 2]
-    left_out.update(f"without_{_aspect(row)}" for row in one_sided)
+        sides[_qa_type_prefix(row)].add(row["answer"])
+    one_sided = [row for row in rows if len(sides[_qa_type_prefix(row)]) < 2]
+    rows = [row for row in rows if len(sides[_qa_type_prefix(row)]) == 2]
+    left_out.update(f"without_{_qa_type_prefix(row)}" for row in one_sided)
     if not rows:
         only = (
             f"every question that can be asked has the answer {one_sided[0]['answer']!r}"
@@ -214,17 +219,17 @@ def probe(
     return rows, {what: count for what, count in sorted(left_out.items()) if count}
 
 
-def _aspect(row: Mapping[str, Any]) -> str:
+def _qa_type_prefix(row: Mapping[str, Any]) -> str:
     """How a row's `qa_type` begins: a set asks of an aspect with both answers, or not at all."""
-    return next(start for start in ASPECT_OF if row["qa_type"].startswith(start))
+    return next(start for start in ASPECTS if row["qa_type"].startswith(start))
 
 
-def text_only(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+def text_only_accuracy(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Percent right of a reader without the image who knows how often each question is right with yes in this very set, per aspect and
     `overall`."""
     answers: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for row in rows:
-        for part in (ASPECT_OF[_aspect(row)], "overall"):
+        for part in (ASPECTS[_qa_type_prefix(row)], "overall"):
             answers[part][row["question"]][row["answer"]] += 1
     return {
         part: round(
@@ -234,24 +239,24 @@ def text_only(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def known_by_text(rows: Sequence[Mapping[str, str]]) -> tuple[dict[str, float], str]:
-    """The accuracy without the image (`text_only`), and the card's sentence about it."""
-    scores = text_only(rows)
+def measure_text_only(rows: Sequence[Mapping[str, str]]) -> tuple[dict[str, float], str]:
+    """The accuracy without the image (`text_only_accuracy`), and the card's sentence about it."""
+    scores = text_only_accuracy(rows)
     best = ", ".join(f"{score} % of {aspect}" for aspect, score in scores.items())
     return (
         scores,
-        f"{WITHOUT_IMAGE}, knowing how often each text is right with yes in this very set, at most {best} (chance: 50 %).",
+        f"{TEXT_ONLY_NOTE_START}, knowing how often each text is right with yes in this very set, at most {best} (chance: 50 %).",
     )
 
 
-def standardised(images: Sequence[Probed]) -> list[Probed]:
+def standardize_terms(images: Sequence[ProbedImage]) -> list[ProbedImage]:
     """The same images with one spelling, the most frequent, for each organ, modality and finding (section 3.3: standardised metadata)."""
-    organ = _spellings((image.organ for image in images), lambda text: _name_key(text, "organ", "region"))
-    modality = _spellings((image.modality for image in images), lambda text: _name_key(text, "modality"))
+    organ = _frequent_spellings((image.organ for image in images), lambda text: _spelling_key(text, "organ", "region"))
+    modality = _frequent_spellings((image.modality for image in images), lambda text: _spelling_key(text, "modality"))
     places = {image.place for image in images}
     finding = {
-        place: _spellings(
-            (label.text for image in images if image.place == place for label in _labels(image)),
+        place: _frequent_spellings(
+            (label.text for image in images if image.place == place for label in _image_labels(image)),
             partial(key_of, place=place),
         )
         for place in places
@@ -272,11 +277,11 @@ def standardised(images: Sequence[Probed]) -> list[Probed]:
     ]
 
 
-def _labels(image: Probed) -> list[Label]:
+def _image_labels(image: ProbedImage) -> list[Label]:
     return [*(finding.label for finding in image.findings), *image.absent]
 
 
-def _spellings(texts: Iterable[str], key: Callable[[str], str]) -> dict[str, str]:
+def _frequent_spellings(texts: Iterable[str], key: Callable[[str], str]) -> dict[str, str]:
     """Text -> the most frequent text of the same key."""
     counts = Counter(texts)
     chosen: dict[str, str] = {}
@@ -285,13 +290,13 @@ def _spellings(texts: Iterable[str], key: Callable[[str], str]) -> dict[str, str
     return {text: chosen[key(text)] for text in counts}
 
 
-def _name_key(text: str, *kinds: str) -> str:
+def _spelling_key(text: str, *kinds: str) -> str:
     """Spellings of one organ or modality have one key: the concept where it is known, else the folded words in the singular."""
     known = by_name(*kinds).get(folded(text))
     return known.concept if known else " ".join(map(singular, folded(text).split()))
 
 
-def _facts(images: Sequence[Probed]) -> dict[tuple[str, str], list[Fact]]:
+def _collect_facts(images: Sequence[ProbedImage]) -> dict[tuple[str, str], list[Fact]]:
     """(kind of question, what is balanced together) -> facts: modality, organ and findings over all images, positions over those of a
     finding on images of an organ and modality."""
     modalities, organs = sorted({i.modality for i in images}), sorted({i.organ for i in images})
@@ -305,30 +310,32 @@ def _facts(images: Sequence[Probed]) -> dict[tuple[str, str], list[Fact]]:
     for image in images:
         made_by, shown = modalities_in(image.modality), regions_in(image.organ)
         others = tuple(other for other in modalities if modalities_apart(made_by, modalities_in(other)))
-        facts["modality", ""].append(Fact(image.image, "", image.modality, others, question=MODALITY))
+        facts["modality", ""].append(Fact(image.image, "", image.modality, others, question=MODALITY_QUESTION))
         apart = tuple(other for other in organs if regions_apart(shown, regions_in(other)))
-        facts["body_part", ""].append(Fact(image.image, "", image.organ, apart, question=ORGAN))
+        facts["body_part", ""].append(Fact(image.image, "", image.organ, apart, question=ORGAN_QUESTION))
         absent = (
-            tuple(text for text, label in sorted(findings.items()) if is_absent(image, label)) if image.findings else ()
+            tuple(text for text, label in sorted(findings.items()) if is_known_absent(image, label))
+            if image.findings
+            else ()
         )
         elsewhere = {text for text in absent if (term := findings[text].term) and cannot_show(image.place, term)}
         near = tuple(text for text in absent if text not in elsewhere)
         for index, finding in enumerate(image.findings):
-            facts["entity", ""].append(Fact(image.image, f"_{index}", finding.text, absent, near, FINDING))
+            facts["entity", ""].append(Fact(image.image, f"_{index}", finding.text, absent, near, FINDING_QUESTION))
             if finding.position:
                 key = (image.image_type, finding.text.casefold())
-                fitting = tuple(other for other in sorted(positions[key]) if _lies_elsewhere(image, index, other))
-                where = POSITION.replace("FINDING", finding.text)
+                fitting = tuple(other for other in sorted(positions[key]) if _excludes_position(image, index, other))
+                where = POSITION_QUESTION.replace("FINDING", finding.text)
                 facts["grounding", " ".join(key)].append(
                     Fact(image.image, f"_{index}", finding.position, fitting, question=where)
                 )
     return facts
 
 
-def is_absent(image: Probed, asked: Label) -> bool:
+def is_known_absent(image: ProbedImage, asked: Label) -> bool:
     """True where it is known that an image does not show a finding: its row says so, a finding of it rules that out (`terms.csv`), or it
     is a finding of an organ that the image does not have."""
-    if any(may_be_one(finding.label, asked) for finding in image.findings):
+    if any(labels_may_coincide(finding.label, asked) for finding in image.findings):
         return False
     if asked.text in {label.text for label in image.absent}:
         return True
@@ -343,7 +350,7 @@ def is_absent(image: Probed, asked: Label) -> bool:
     )  # fmt: skip
 
 
-def _lies_elsewhere(image: Probed, index: int, position: str) -> bool:
+def _excludes_position(image: ProbedImage, index: int, position: str) -> bool:
     """True where the finding at `index`, and each that may be the same, lies nowhere near `position`."""
     asked = image.findings[index]
     for at, finding in enumerate(image.findings):
@@ -351,35 +358,35 @@ def _lies_elsewhere(image: Probed, index: int, position: str) -> bool:
         if (
             at != index
             and both_known
-            and not may_be_one(replace(finding.label, side=""), replace(asked.label, side=""))
+            and not labels_may_coincide(replace(finding.label, side=""), replace(asked.label, side=""))
         ):
             continue
         if finding.touched:
-            if position in finding.touched or position not in PARTS:
+            if position in finding.touched or position not in IMAGE_PARTS:
                 return False
         elif not finding.position or not excludes_position(finding.position, position):
             return False
     return True
 
 
-def _of_normal_images(
-    images: Sequence[Probed], times_asked: Mapping[str, Counter[str]], seed: int, balanced: bool
+def _normal_image_findings(
+    images: Sequence[ProbedImage], times_asked: Mapping[str, Counter[str]], seed: int, balanced: bool
 ) -> dict[str, str]:
     """Normal image -> the one finding that it is asked about, of those the table has for its organ and modality and the vocabulary knows
     (its answer is no, table 19): a normal image may show a device or a variant."""
     given: dict[str, str] = {}
     for kind in sorted({image.image_type for image in images}):
         found = [finding for image in images if image.image_type == kind for finding in image.findings]
-        named = sorted({finding.text for finding in found if _is_abnormal(finding)})
+        named = sorted({finding.text for finding in found if _is_abnormality(finding)})
         normal = {image.image: named for image in images if image.image_type == kind and image.is_normal}
         if balanced:
-            given |= spread(normal, times_asked[kind], seed)
+            given |= assign_spare_facts(normal, times_asked[kind], seed)
         elif named:
-            given |= {image: named[drawn_number(f"normal {image}", seed) % len(named)] for image in normal}
+            given |= {image: named[seeded_hash(f"normal {image}", seed) % len(named)] for image in normal}
     return given
 
 
-def _both_kinds_alike(images: Sequence[Probed], seed: int) -> set[str]:
+def _balanced_abnormality_images(images: Sequence[ProbedImage], seed: int) -> set[str]:
     """The images that are asked about abnormality: of each organ and modality as many that the table calls normal as show a finding that
     the vocabulary knows (section 3.3). What only the table knows may be no abnormality: a device, a variant, a grade."""
     kept: set[str] = set()
@@ -387,8 +394,12 @@ def _both_kinds_alike(images: Sequence[Probed], seed: int) -> set[str]:
         own = [image for image in images if image.image_type == kind]
         sides = [
             sorted(
-                (image.image for image in own if (any(map(_is_abnormal, image.findings)) if side else image.is_normal)),
-                key=lambda name: drawn_number(f"abnormality {name}", seed),
+                (
+                    image.image
+                    for image in own
+                    if (any(map(_is_abnormality, image.findings)) if side else image.is_normal)
+                ),
+                key=lambda name: seeded_hash(f"abnormality {name}", seed),
             )
             for side in (False, True)
         ]
@@ -396,5 +407,5 @@ def _both_kinds_alike(images: Sequence[Probed], seed: int) -> set[str]:
     return kept
 
 
-def _is_abnormal(finding: Finding) -> bool:
+def _is_abnormality(finding: Finding) -> bool:
     return finding.label.term is not None and finding.label.term.kind == "finding"

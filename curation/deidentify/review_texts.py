@@ -16,19 +16,19 @@ import pandas as pd
 from fastapi import FastAPI
 from PIL import Image, ImageDraw, ImageOps
 
-from curation.deidentify.folder import PENDING
-from curation.deidentify.labels import drop_labels
+from curation.deidentify.image_folder import PENDING_FOLDER
+from curation.deidentify.image_labels import delete_labels
 from curation.gmai.items import PICTURES_FOLDER
 from curation.gmai.overlay import undecided_pictures
 from curation.images.burned_in_text import DECISIONS_FILE, black_out, read_boxes
 from curation.images.file_names import DEIDENTIFICATION_REPORT, DEIDENTIFIED_TABLE
-from curation.review.page import Field, Shown, Task, build_page, record, recorded
-from curation.review.serving import serve_page
+from curation.review.page import Field, ItemView, ReviewTask, build_page, read_decisions, record_decision
+from curation.review.review_server import serve_page
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file, write_json
 from dataset_builders.images.lookup import as_png
 
-DECISION = Field(
+TEXT_DECISION = Field(
     "decision",
     "",
     "choice",
@@ -42,36 +42,36 @@ DECISION = Field(
 )
 
 
-def is_gmai(out: Path) -> bool:
+def is_gmai_folder(out: Path) -> bool:
     """True if a folder is one of `medprobe curate gmai`."""
     return (out / "private" / PICTURES_FOLDER).is_dir()
 
 
 def pending_images(out: Path) -> list[str]:
     """Images that wait for a decision."""
-    if is_gmai(out):
+    if is_gmai_folder(out):
         return undecided_pictures(out / "private")
-    return sorted(path.name for path in (out / PENDING).iterdir()) if (out / PENDING).is_dir() else []
+    return sorted(path.name for path in (out / PENDING_FOLDER).iterdir()) if (out / PENDING_FOLDER).is_dir() else []
 
 
-def decide(out: Path, image: str, decision: str, reviewer: str) -> None:
+def decide_on_image(out: Path, image: str, decision: str, reviewer: str) -> None:
     """Record a decision and carry it out. Raises BadInput for an image that does not wait for one, and another decision."""
-    if decision not in dict(DECISION.choices):
+    if decision not in dict(TEXT_DECISION.choices):
         raise BadInput(f"{decision!r} is none of mask, keep and drop.")
     if image not in pending_images(out):
         raise BadInput(f"{image} waits for no decision in {out}.")
-    journal = (out / "private" if is_gmai(out) else out) / DECISIONS_FILE
-    record(journal, reviewer, image, DECISION.name, decision)
-    if not is_gmai(out):
-        _carry_out(out, image, decision)
+    journal = (out / "private" if is_gmai_folder(out) else out) / DECISIONS_FILE
+    record_decision(journal, reviewer, image, TEXT_DECISION.name, decision)
+    if not is_gmai_folder(out):
+        _apply_decision(out, image, decision)
         report = json.loads((out / DEIDENTIFICATION_REPORT).read_text(encoding="utf-8"))
-        decisions = dict(Counter(recorded(journal).values()))
+        decisions = dict(Counter(read_decisions(journal).values()))
         report["text"] |= {"undecided": len(pending_images(out)), "decisions": decisions}
         write_json(out / DEIDENTIFICATION_REPORT, report)
 
 
-def _carry_out(out: Path, image: str, decision: str) -> None:
-    waiting = out / PENDING / image
+def _apply_decision(out: Path, image: str, decision: str) -> None:
+    waiting = out / PENDING_FOLDER / image
     if decision == "mask":
         with Image.open(waiting) as opened:
             upright = ImageOps.exif_transpose(opened)  # as it was searched
@@ -85,33 +85,35 @@ def _carry_out(out: Path, image: str, decision: str) -> None:
         waiting.rename(out / "images" / image)
     else:
         waiting.unlink()
-        drop_labels(out, image)
+        delete_labels(out, image)
         table = pd.read_csv(out / DEIDENTIFIED_TABLE, dtype=str, keep_default_na=False)
         rest = table[table["image"] != image]
         replace_file(out / DEIDENTIFIED_TABLE, lambda path: rest.to_csv(path, index=False))
 
 
-def build_app(out: Path) -> FastAPI:
+def build_text_review(out: Path) -> FastAPI:
     """The page. Raises BadInput for a folder that neither `deidentify` nor `gmai` wrote."""
-    if not is_gmai(out) and not (out / DEIDENTIFICATION_REPORT).is_file():
+    if not is_gmai_folder(out) and not (out / DEIDENTIFICATION_REPORT).is_file():
         raise BadInput(
             f"{out}: holds no {DEIDENTIFICATION_REPORT}. Make it with `medprobe curate deidentify` or `medprobe curate gmai`."
         )
-    boxes = read_boxes(out / "private" if is_gmai(out) else out)
+    boxes = read_boxes(out / "private" if is_gmai_folder(out) else out)
 
-    def show(_: str, image: str) -> Shown:
+    def show(_: str, image: str) -> ItemView:
         marked = len(boxes.get(image, []))
         heading = f"regions marked in red: {marked}"
-        return Shown("Does the marked text name anyone?", {}, heading, pictures=[""], details=f"image: {image}")
+        return ItemView("Does the marked text name anyone?", {}, heading, pictures=[""], details=f"image: {image}")
 
     def save(reviewer: str, image: str, field: str, value: Any, seen: Any) -> str:
-        decide(out, image, value, reviewer)
+        decide_on_image(out, image, value, reviewer)
         return f"{image}: {value}"
 
     def picture(image: str, number: int) -> tuple[str, bytes]:
         if image not in pending_images(out):
             raise KeyError(image)
-        file = out / "private" / PICTURES_FOLDER / f"{image}.png" if is_gmai(out) else out / PENDING / image
+        file = (
+            out / "private" / PICTURES_FOLDER / f"{image}.png" if is_gmai_folder(out) else out / PENDING_FOLDER / image
+        )
         with Image.open(file) as opened:
             shown = ImageOps.exif_transpose(opened).convert("RGB")
         draw = ImageDraw.Draw(shown)
@@ -120,9 +122,9 @@ def build_app(out: Path) -> FastAPI:
         return "image/png", as_png(shown)
 
     return build_page(
-        Task(
+        ReviewTask(
             title="Burned-in text",
-            fields=[DECISION],
+            fields=[TEXT_DECISION],
             items=lambda _: pending_images(out),
             show=show,
             save=save,
@@ -133,6 +135,8 @@ def build_app(out: Path) -> FastAPI:
     )
 
 
-def serve(out: Path, port: int) -> None:
+def serve_text_review(out: Path, port: int) -> None:
     """Serve the page on 127.0.0.1 until it is stopped. Raises BadInput for a port in use, and a folder that another server has."""
-    serve_page(lambda _: build_app(out), out, "texts", f"deciding about {len(pending_images(out))} images", port)
+    serve_page(
+        lambda _: build_text_review(out), out, "texts", f"deciding about {len(pending_images(out))} images", port
+    )

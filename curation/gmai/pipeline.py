@@ -35,8 +35,8 @@ from curation.gmai.selecting import (
 from curation.gmai.sources import Sources, read_sources
 from curation.images.file_names import name_list_path, write_private_csv
 from curation.readers.consistency import count_skip_reasons, refuse_contradictions
-from curation.review.page import recorded
-from curation.writing.asking import Asking, Writer
+from curation.review.page import read_decisions
+from curation.writing.asking import AskSettings, Writer
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.about import read_about
 from dataset_builders.contents.pseudonyms import withdrawn_of
@@ -61,7 +61,7 @@ def run_pipeline(
     path: Path,
     out: Path,
     model: Writer | None = None,
-    asking: Asking | None = None,
+    asking: AskSettings | None = None,
     search_text: bool = True,
     accept_text_alone: bool = False,
     skip_contradictions: bool = False,
@@ -97,7 +97,7 @@ def run_pipeline(
         write_contact_sheets(items, private, sources)
         notes = [f"{name}: {count} x {reason}" for (name, reason), count in sorted(count_skip_reasons(skips).items())]
         notes += [f"which files these are: {named}"] if skips else []
-        tagged = merge_tags(recorded(private / TAGS_FILE), table, sources.tasks, sources.departments)
+        tagged = merge_tags(read_decisions(private / TAGS_FILE), table, sources.tasks, sources.departments)
         cases, left_out, unmapped = make_cases(items, sources, table, tagged)
         to_fill_in = [["", label, *[""] * 7, why, count] for (why, label), count in sorted(unmapped.items())]
         _write_csv(private / "unmapped.csv", (*LABEL_COLUMNS, "why", "count"), to_fill_in)
@@ -106,7 +106,7 @@ def run_pipeline(
             names = "; ".join(f"{label!r} {why}" for why, label in list(unmapped)[:5])
             notes.append(f"{len(unmapped)} labels were left out ({names}): {private / 'unmapped.csv'}")
 
-        said = recorded(private / validation.VALIDATION_LOG)
+        said = read_decisions(private / validation.VALIDATION_LOG)
         possible, objected = len(cases), validation.rejected_cases(said)
         cases = [case for case in cases if case.case not in objected]
         pools = OptionPools(cases, table)
@@ -123,7 +123,7 @@ def run_pipeline(
         for case in chosen:
             cells[case.cell].append(case)
         proposed = (
-            question_templates.propose_templates(cells, table, model, private, asking or Asking())
+            question_templates.propose_templates(cells, table, model, private, asking or AskSettings())
             if model is not None
             else None
         )

@@ -25,8 +25,8 @@ from curation.gmai.label_table import LabelTable
 from curation.gmai.selecting import WrittenQuestion
 from curation.gmai.sources import BOX_LEVEL, CONTOUR_LEVEL, GRANULARITIES, IMAGE_LEVEL, MASK_LEVEL
 from curation.images.image_table import read_dataframe, require_columns
-from curation.report.blind_baseline import SIGNIFICANT, TextAlone, against_chance, text_alone
-from curation.writing.asking import Asking, Writer, ask_once
+from curation.report.blind_baseline import SIGNIFICANCE_LEVEL, TextAlone, compare_with_chance, measure_text_alone
+from curation.writing.asking import AskSettings, Writer, ask_once
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.files import replace_file
 from dataset_builders.terms import by_name, folded, noun_of
@@ -146,7 +146,7 @@ def _read_templates(path: Path) -> dict[tuple[str, str], list[str]]:
 
 
 def propose_templates(
-    cells: dict[Cell, list[Candidate]], table: LabelTable, model: Writer, private: Path, asking: Asking
+    cells: dict[Cell, list[Candidate]], table: LabelTable, model: Writer, private: Path, asking: AskSettings
 ) -> dict[str, int]:
     """Have a model write candidates for each cell from ten sampled labels; those that keep the rules go to candidates.csv, where a person
     writes `yes` into the column keep. Replies are journalled: a second run asks only what failed. Returns counts."""
@@ -224,10 +224,10 @@ def blind_majority(written: list[WrittenQuestion]) -> list[Branch]:
         own[each.case.cell].append(each)
     found = {cell: _answer_branch(questions) for cell, questions in sorted(own.items())}
     every = [_single_choice(each)[0] for cell in found for each in own[cell]]
-    found = {ALL_QUESTIONS: against_chance(sum(each.correct for each in found.values()), every)} | found
+    found = {ALL_QUESTIONS: compare_with_chance(sum(each.correct for each in found.values()), every)} | found
     adjusted = holm_adjusted(np.array([each.p for each in found.values()]))
     return [
-        Branch(cell, each, bool(p <= SIGNIFICANT) and each.is_large)
+        Branch(cell, each, bool(p <= SIGNIFICANCE_LEVEL) and each.is_large)
         for (cell, each), p in zip(found.items(), adjusted, strict=True)
     ]
 
@@ -244,7 +244,7 @@ def _answer_branch(own: list[WrittenQuestion]) -> TextAlone:
     """The questions of a branch: those of a fold by what the other folds say. No patient or image is in two folds."""
     held = [[each.case.item.patient, *(picture for picture, _ in each.case.item.pictures)] for each in own]
     choices = [_single_choice(each) for each in own]
-    return text_alone([options for options, _ in choices], [right for _, right in choices], held)
+    return measure_text_alone([options for options, _ in choices], [right for _, right in choices], held)
 
 
 def check_text_alone(branches: list[Branch], written: list[WrittenQuestion]) -> None:

@@ -21,7 +21,7 @@ from curation.gmai.overlay import blacked_out_boxes, render_png
 from curation.gmai.selecting import QUESTIONS_FILE
 from curation.gmai.sources import Overlay
 from curation.images.image_table import read_dataframe
-from curation.review.page import Field, Shown, Task, build_page, record, recorded
+from curation.review.page import Field, ItemView, ReviewTask, build_page, read_decisions, record_decision
 from curation.review.review_log import gwet_ac1
 from dataset_builders.errors import BadInput
 
@@ -76,11 +76,11 @@ def build_validation(out: Path) -> FastAPI:
     document = read_page_data(private)
     cases = {entry["case"]: entry for entry in document["cases"]}
     overlay, black = Overlay(**document["overlay"]), blacked_out_boxes(private)
-    said: Verdicts = recorded(private / VALIDATION_LOG)
+    said: Verdicts = read_decisions(private / VALIDATION_LOG)
 
-    def show(reviewer: str, case: str) -> Shown:
+    def show(reviewer: str, case: str) -> ItemView:
         entry = cases[case]
-        return Shown(
+        return ItemView(
             question=entry["question"],
             values={FAULTS_FIELD: said.get((case, FAULTS_FIELD, reviewer), [])},
             heading=" › ".join(entry[name] for name in ("department", "modality", "task", "granularity")),
@@ -91,7 +91,7 @@ def build_validation(out: Path) -> FastAPI:
     def save(reviewer: str, case: str, field: str, value: Any, seen: Any) -> str:
         if unknown := [fault for fault in value if fault not in FAULTS]:
             raise BadInput(f"{unknown[0]!r} is not a known fault; choose from {', '.join(FAULTS)}.")
-        record(private / VALIDATION_LOG, reviewer, case, FAULTS_FIELD, value)
+        record_decision(private / VALIDATION_LOG, reviewer, case, FAULTS_FIELD, value)
         said[case, FAULTS_FIELD, reviewer] = value
         return "saved"
 
@@ -106,7 +106,7 @@ def build_validation(out: Path) -> FastAPI:
         commit="save and go on (nothing ticked: fine)",
     )  # fmt: skip
     return build_page(
-        Task(
+        ReviewTask(
             title="Validation",
             fields=[faults],
             items=lambda _: list(cases),
@@ -131,21 +131,21 @@ def build_tagging(out: Path, taggers: list[str]) -> FastAPI:
     values = {subject: document[f"{subject}s"] for subject in TAG_SUBJECTS}
 
     def own(tagger: str, label: str) -> dict[str, str]:
-        votes = recorded(private / TAGS_FILE)
+        votes = read_decisions(private / TAGS_FILE)
         return {subject: votes.get((label, subject, tagger), "") for subject in TAG_SUBJECTS}
 
     def save(tagger: str, label: str, subject: str, value: Any, seen: Any) -> str:
         if value not in values[subject]:
             raise BadInput(f"{value!r} is no {subject}.")
-        record(private / TAGS_FILE, tagger, label, subject, value)
+        record_decision(private / TAGS_FILE, tagger, label, subject, value)
         return f"saved {subject}: {value}"
 
     return build_page(
-        Task(
+        ReviewTask(
             title="Tags",
             fields=[Field(name, name.title(), "choice", [(each, each) for each in values[name]]) for name in values],
             items=lambda tagger: shares.get(tagger, []),
-            show=lambda tagger, label: Shown(label, own(tagger, label), heading=f"in the sets: {raw[label]}"),
+            show=lambda tagger, label: ItemView(label, own(tagger, label), heading=f"in the sets: {raw[label]}"),
             save=save,
             is_done=lambda tagger, label: all(own(tagger, label).values()),
             names=taggers,

@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from curation.writing.asking import Asking, Writer, ask_once
+from curation.writing.asking import AskSettings, Writer, ask_once
 from dataset_builders.case_groups import connected
 from eval_harness.benchmarks import spec
 from eval_harness.derive.reading import read_answers
@@ -44,10 +44,10 @@ class BlindAsking:
 
     model: Writer
     journal: Path
-    asking: Asking
+    asking: AskSettings
 
 
-def ask_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> BlindModel:
+def score_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> BlindModel:
     """A model's scores on questions (rows as `questions_text` has them) that are put to it without their images.
 
     Replies go to the journal as they come; asking the same model the same questions again costs nothing, failed ones are asked anew.
@@ -78,8 +78,8 @@ def ask_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> Blind
 
 # What the text of questions gives away: how many are right with the option that is most often right elsewhere in the set
 
-FOLDS = 10
-SIGNIFICANT, MARGIN = 0.05, 0.05
+FOLD_COUNT = 10
+SIGNIFICANCE_LEVEL, MIN_MARGIN = 0.05, 0.05
 """The text gives answers away where it is right more often than chance by a margin of 5 points, and a one-sided exact test says so."""
 
 
@@ -96,17 +96,19 @@ class TextAlone:
     @property
     def is_large(self) -> bool:
         """True if so many more than by chance matter."""
-        return self.correct - self.chance >= MARGIN * self.questions
+        return self.correct - self.chance >= MIN_MARGIN * self.questions
 
     @property
     def gives_away(self) -> bool:
-        return self.p <= SIGNIFICANT and self.is_large
+        return self.p <= SIGNIFICANCE_LEVEL and self.is_large
 
     def __str__(self) -> str:
         return f"{self.correct:.0f} of {self.questions} right without the image, where {self.chance:.0f} are by chance"
 
 
-def text_alone(options: Sequence[Sequence[str]], right: Sequence[int], held: Sequence[Iterable[Hashable]]) -> TextAlone:
+def measure_text_alone(
+    options: Sequence[Sequence[str]], right: Sequence[int], held: Sequence[Iterable[Hashable]]
+) -> TextAlone:
     """Questions of one right option each, answered by what the other folds say. held: image, patient ... of each question; what shares one
     is in one fold."""
     names = [[" ".join(option.casefold().split()) for option in shown] for shown in options]
@@ -116,8 +118,8 @@ def text_alone(options: Sequence[Sequence[str]], right: Sequence[int], held: Seq
     was_right = Counter(shown[at] for shown, at in zip(names, right, strict=True))
     was_offered = Counter(name for shown in names for name in shown)
     correct = 0.0
-    for number in range(FOLDS):
-        fold = [at for part in parts[number::FOLDS] for at in part]
+    for number in range(FOLD_COUNT):
+        fold = [at for part in parts[number::FOLD_COUNT] for at in part]
         right_here = Counter(names[at][right[at]] for at in fold)
         offered_here = Counter(name for at in fold for name in names[at])
         for at in fold:
@@ -128,10 +130,10 @@ def text_alone(options: Sequence[Sequence[str]], right: Sequence[int], held: Seq
             ]
             best = [k for k, rate in enumerate(rates) if rate >= max(rates) - 1e-12]
             correct += (right[at] in best) / len(best)
-    return against_chance(correct, options)
+    return compare_with_chance(correct, options)
 
 
-def against_chance(correct: float, options: Sequence[Sequence[str]]) -> TextAlone:
+def compare_with_chance(correct: float, options: Sequence[Sequence[str]]) -> TextAlone:
     """So many right of questions with these options, with the exact test."""
     from scipy.stats import poisson_binom
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binomtest, norm
 
-from curation.report.blind_baseline import BlindAsking, BlindModel, ask_blind
+from curation.report.blind_baseline import BlindAsking, BlindModel, score_blind
 from dataset_builders.case_groups import in_several_splits, split_counts
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import Repository, open_repository
@@ -25,8 +25,8 @@ from eval_harness.derive.scoring import score
 from eval_harness.scores.clustered import ClusterSizes
 from eval_harness.scores.grading import clusters, shown_images
 
-PAIRS = "mediconfusion"
-DISCORDANT = (0.15, 0.3)
+PAIRS_FAMILY = "mediconfusion"
+DISCORDANT_SHARES = (0.15, 0.3)
 """Share of pairs on which exactly one of two models is correct: typical values, for the smallest detectable difference."""
 
 
@@ -48,7 +48,7 @@ class PairQuality:
 
 
 @dataclass(frozen=True)
-class Quality:
+class QualityReport:
     """The report's numbers.
 
     `rules`: answerer that never sees an image -> metric -> value, low, high (95%), chance, verdict.
@@ -74,7 +74,7 @@ class Quality:
 
     def warnings(self) -> list[str]:
         """Warnings, as text."""
-        metric = metrics_of(self.family)[-1]
+        metric = blind_metrics(self.family)[-1]
         given = {rule: found[metric] for rule, found in self.rules.items()}
         blind = self.blind_model
         given |= {blind.model: blind.scores[metric]} if blind else {}
@@ -109,12 +109,12 @@ class Quality:
         return found
 
 
-def metrics_of(family: str) -> tuple[str, ...]:
+def blind_metrics(family: str) -> tuple[str, ...]:
     """The metrics that the report gives of answerers without images; the last one decides whether the text gives answers away."""
-    return (OVER_ALL[family], "individual_accuracy") if family == PAIRS else (OVER_ALL[family],)
+    return (OVER_ALL[family], "individual_accuracy") if family == PAIRS_FAMILY else (OVER_ALL[family],)
 
 
-def check(data: str | Path, blind: BlindAsking | None = None) -> Quality:
+def measure_quality(data: str | Path, blind: BlindAsking | None = None) -> QualityReport:
     """Measure the first split of a dataset (a built folder, or one on the Hub) whose answers are there; its images are compared unless it
     was built without them. blind: a language model to ask. Raises BadInput for a dataset without answers."""
     repository = open_repository(data)
@@ -130,9 +130,9 @@ def check(data: str | Path, blind: BlindAsking | None = None) -> Quality:
     def scored(choices: list[Any]) -> dict[str, dict[str, Any]]:
         answers = {"question_id": questions["question_id"], "choice": choices, "sample": 0, "status": "answered"}
         scores = score(family, questions, pd.DataFrame(answers)).scores
-        return {metric: scores[metric].model_dump() for metric in metrics_of(family)}
+        return {metric: scores[metric].model_dump() for metric in blind_metrics(family)}
 
-    pictures = {part: dict(_pictures(repository, part)) for part in repository.splits if repository.has_images}
+    pictures = {part: dict(_image_digests(repository, part)) for part in repository.splits if repository.has_images}
     shared = in_several_splits({part: digests.values() for part, digests in pictures.items()})
     seen = pictures.get(split, {})
     same: dict[str, list[str]] = defaultdict(list)
@@ -141,36 +141,36 @@ def check(data: str | Path, blind: BlindAsking | None = None) -> Quality:
     text = questions["question"].str.casefold().str.split().str.join(" ")
     options = questions["options"].map(lambda shown: tuple(sorted(map(str.casefold, shown))))
     repeated = questions["question_id"].groupby([questions["case_id"], questions["image_id"], text, options]).agg(list)
-    return Quality(
+    return QualityReport(
         name=repository.name,
         family=family,
         split=split,
         questions=len(questions),
         images=shown_images(questions).nunique(),
         images_seen=len(seen),
-        rules={rule: scored([(at,) for at in answer(questions)]) for rule, answer in RULES.items()},
+        rules={rule: scored([(at,) for at in answer(questions)]) for rule, answer in BLIND_RULES.items()},
         perfect=scored([tuple(answer) for answer in questions["answer"]])[OVER_ALL[family]],
         repeated_questions=[group for group in repeated if len(group) > 1],
         same_images=[group for group in same.values() if len(group) > 1],
         images_in_splits={name: shared[digest] for name, digest in seen.items() if digest in shared},
-        of_pairs=_pairs(questions) if family == PAIRS else None,
-        blind_model=ask_blind(family, questions, blind) if blind else None,
+        of_pairs=_measure_pairs(questions) if family == PAIRS_FAMILY else None,
+        blind_model=score_blind(family, questions, blind) if blind else None,
     )
 
 
-def _pictures(repository: Repository, split: str) -> Iterator[tuple[str, str]]:
+def _image_digests(repository: Repository, split: str) -> Iterator[tuple[str, str]]:
     """The name of each image of a split, with the digest of its pixels."""
     for case in repository.cases(split):
         for name, data in case.images.items():
             yield name, picture_of(data).digest()
 
 
-def _each(pick: Callable[[list[str]], int]) -> Callable[[pd.DataFrame], list[int]]:
+def _option_rule(pick: Callable[[list[str]], int]) -> Callable[[pd.DataFrame], list[int]]:
     """A rule that looks at the options alone."""
     return lambda questions: [pick(list(options)) for options in questions["options"]]
 
 
-def _most_often(questions: pd.DataFrame) -> list[int]:
+def _most_frequent_answer(questions: pd.DataFrame) -> list[int]:
     """The option that is most often right where the same text stands in other cases (no such text: the first option)."""
     right: dict[str, Counter[str]] = defaultdict(Counter)
     in_case: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
@@ -187,17 +187,17 @@ def _most_often(questions: pd.DataFrame) -> list[int]:
     return chosen
 
 
-RULES: dict[str, Callable[[pd.DataFrame], list[int]]] = {
-    "always the first option": _each(lambda options: 0),
-    "always the last option": _each(lambda options: len(options) - 1),
-    "the longest option": _each(lambda options: max(range(len(options)), key=lambda at: len(options[at]))),
-    "the shortest option": _each(lambda options: min(range(len(options)), key=lambda at: len(options[at]))),
-    "what is most often right for this text elsewhere in the set": _most_often,
+BLIND_RULES: dict[str, Callable[[pd.DataFrame], list[int]]] = {
+    "always the first option": _option_rule(lambda options: 0),
+    "always the last option": _option_rule(lambda options: len(options) - 1),
+    "the longest option": _option_rule(lambda options: max(range(len(options)), key=lambda at: len(options[at]))),
+    "the shortest option": _option_rule(lambda options: min(range(len(options)), key=lambda at: len(options[at]))),
+    "what is most often right for this text elsewhere in the set": _most_frequent_answer,
 }
 """Answerers that never see an image: questions -> the option that each is answered with."""
 
 
-def _pairs(questions: pd.DataFrame) -> PairQuality:
+def _measure_pairs(questions: pd.DataFrame) -> PairQuality:
     """questions: two rows for each pair, which differ in image and answer."""
     is_first = ~questions["case_id"].duplicated().to_numpy()
     first = questions[is_first]
@@ -211,7 +211,7 @@ def _pairs(questions: pd.DataFrame) -> PairQuality:
         effective_pairs=effective,
         image_1_is_a=image_1_is_a,
         position_p=float(binomtest(image_1_is_a, pairs).pvalue),
-        smallest_difference={f"{share:.0%}": smallest_difference(effective, share) for share in DISCORDANT},
+        smallest_difference={f"{share:.0%}": smallest_difference(effective, share) for share in DISCORDANT_SHARES},
         sim_med=list(map(float, first["sim_med"])),
         sim_gen=list(map(float, first["sim_gen"])),
     )

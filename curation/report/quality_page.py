@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from curation.report.quality import PairQuality, Quality
+from curation.report.quality import PairQuality, QualityReport
 from dataset_builders.files import replace_file, write_json
 
-STYLE = """
+REPORT_STYLE = """
 :root { color-scheme: light dark; --paper: #fbfbf9; --ink: #1d2733; --accent: #0f766e; --faint: #8a94a0 }
 @media (prefers-color-scheme: dark) { :root { --paper: #12161b; --ink: #e6e9ec } }
 body { background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem }
@@ -27,12 +27,12 @@ svg { display: block; width: 100%; height: 8rem } rect { fill: var(--accent) } l
 """
 
 
-def page(quality: Quality) -> str:
+def render_report(quality: QualityReport) -> str:
     """The whole page."""
     warnings = "".join(f"<li>{escape(text)}</li>" for text in quality.warnings()) or "<li>Nothing stands out.</li>"
     rows = [(rule, *row) for rule, scores in quality.rules.items() for row in score_rows(scores)]
     seen = (
-        f"{quality.images_seen} of {quality.images} images were compared by their pixels. The same picture: {groups_of(quality.same_images)}."
+        f"{quality.images_seen} of {quality.images} images were compared by their pixels. The same picture: {format_groups(quality.same_images)}."
         if quality.images_seen
         else "The dataset was built without images, so they were not compared."
     )
@@ -42,25 +42,25 @@ def page(quality: Quality) -> str:
         statuses = ", ".join(f"{count} {status}" for status, count in model.statuses.items() if count)
         blind = (
             f"<h3>{escape(model.model)}, shown no image (prompt {escape(model.prompt)}, temperature {model.temperature:g}: {statuses})</h3>"
-            + table_of(("asked without images", *HEAD), score_rows(model.scores))
+            + render_table(("asked without images", *SCORE_COLUMNS), score_rows(model.scores))
         )
-    return _document(
+    return _render_document(
         f"{quality.name}: quality",
         f"""<h1>{escape(quality.name)}</h1>
 <p>{quality.questions} questions ({escape(quality.split)}) on {quality.images} images, scored as {escape(quality.family)}.</p>
 <h2>Worth a look</h2><ul>{warnings}</ul>
 <h2>Without looking at the image</h2>
-{table_of(("answerer", "metric", *HEAD), rows)}{blind}
-{_of_pairs(quality.of_pairs) if quality.of_pairs else ""}
-<h2>Questions</h2><p>Asked more than once of one image: {groups_of(quality.repeated_questions)}.</p>
+{render_table(("answerer", "metric", *SCORE_COLUMNS), rows)}{blind}
+{_render_pairs(quality.of_pairs) if quality.of_pairs else ""}
+<h2>Questions</h2><p>Asked more than once of one image: {format_groups(quality.repeated_questions)}.</p>
 <h2>Images</h2><p>{seen}</p>""",
     )
 
 
-def _document(title: str, body: str) -> str:
+def _render_document(title: str, body: str) -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>
-<style>{STYLE}</style></head><body>
+<style>{REPORT_STYLE}</style></head><body>
 {body}
 </body></html>
 """
@@ -69,15 +69,15 @@ def _document(title: str, body: str) -> str:
 def write_histograms(cosines: Mapping[str, np.ndarray], out: Path) -> None:
     """Write the page `out` with a histogram of each encoder's cosines of the same pairs."""
     count = len(next(iter(cosines.values())))
-    drawn = "".join(f"<h2>{escape(name)}</h2>{histogram(values)}" for name, values in cosines.items())
+    drawn = "".join(f"<h2>{escape(name)}</h2>{render_histogram(values)}" for name, values in cosines.items())
     head = f"<h1>Similarity of {count} pairs</h1><p>Cosine of the two images of each pair, by encoder.</p>"
-    replace_file(out, _document("Similarity of the pairs", head + drawn).encode())
+    replace_file(out, _render_document("Similarity of the pairs", head + drawn).encode())
 
 
-HEAD = ("%", "95% interval", "chance", "than chance")
+SCORE_COLUMNS = ("%", "95% interval", "chance", "than chance")
 
 
-def _of_pairs(quality: PairQuality) -> str:
+def _render_pairs(quality: PairQuality) -> str:
     told = "; ".join(
         f"{'none at all' if points is None else f'{points:.1f} points'} where {escape(share)} of the pairs separate them"
         for share, points in quality.smallest_difference.items()
@@ -89,11 +89,11 @@ questions. Option A is right for the first image in {quality.image_1_is_a} of {q
 worth {quality.effective_pairs:.1f} independent pairs if pairs of one group are answered alike.</p>
 <p>Between two models, with 80% power: {told}. Smaller differences in set accuracy cannot be detected with so many independent pairs.</p>
 <h2>Similarities of the pairs</h2>
-<h3>medical encoder</h3>{histogram(quality.sim_med)}<h3>general encoder</h3>{histogram(quality.sim_gen)}"""
+<h3>medical encoder</h3>{render_histogram(quality.sim_med)}<h3>general encoder</h3>{render_histogram(quality.sim_gen)}"""
 
 
 def score_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Name, value, 95% interval, chance and verdict of scores, as texts for `table_of`."""
+    """Name, value, 95% interval, chance and verdict of scores, as texts for `render_table`."""
     names = {"set_accuracy": "set accuracy", "individual_accuracy": "individual accuracy", "share_A": "answers A"}
     rows: list[tuple[str, ...]] = []
     for name, found in scores.items():
@@ -105,18 +105,18 @@ def score_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]
     return rows
 
 
-def groups_of(groups: list[list[str]]) -> str:
+def format_groups(groups: list[list[str]]) -> str:
     """Groups of ids in words."""
     return "; ".join(escape(" = ".join(group)) for group in groups) or "none"
 
 
-def table_of(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def render_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """An HTML table of texts and numbers, escaped."""
     table = pd.DataFrame(list(rows), columns=list(head)).to_html(index=False, border=0)
     return f'<div class="wide">{table}</div>' if rows else "<p>none</p>"
 
 
-def histogram(values: Sequence[float] | np.ndarray, bins: int = 24) -> str:
+def render_histogram(values: Sequence[float] | np.ndarray, bins: int = 24) -> str:
     """A histogram of cosines, with its ends, median and largest bin named."""
     counts, edges = np.histogram(values, bins)
     high = max(1, int(counts.max()))
@@ -130,10 +130,10 @@ def histogram(values: Sequence[float] | np.ndarray, bins: int = 24) -> str:
     return f'<svg viewBox="0 0 {24 * bins} 112" preserveAspectRatio="none" role="img">{line}{drawn}</svg><div class="ends">{ends}</div>'
 
 
-def write_report(quality: Quality, out: Path) -> None:
+def write_quality_report(quality: QualityReport, out: Path) -> None:
     """Write the page `out` (HTML) and the numbers beside it (`.json`)."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(out, page(quality).encode())
+    replace_file(out, render_report(quality).encode())
     numbers = asdict(quality) | {"warnings": quality.warnings()}
     numbers["format"] = numbers.pop("family")
     write_json(out.with_suffix(".json"), numbers, ensure_ascii=True)

@@ -19,7 +19,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from curation.images.image_index import decode_image
-from curation.review.page_markup import html
+from curation.review.page_markup import render_page
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.metadata import PNG_START, strip_metadata
@@ -48,7 +48,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ItemView:
     """An item as its reviewer sees it. `options`: (text, whether it is right); `pictures`: what stands below each; `details`: shown on
     demand; `values`: field -> value, by this reviewer or shared."""
 
@@ -61,14 +61,14 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Task:
+class ReviewTask:
     """One use of the page. `items`: reviewer -> ids; `save`: reviewer, item, field, value and what the page showed before -> what to say,
     or BadInput; `picture`: item, number -> (media type, bytes); `names`: who may be chosen (none: names are typed)."""
 
     title: str
     fields: Sequence[Field]
     items: Callable[[str], Sequence[str]]
-    show: Callable[[str, str], Shown]
+    show: Callable[[str, str], ItemView]
     save: Callable[[str, str, str, Any, Any], str]
     is_done: Callable[[str, str], bool]
     picture: Callable[[str, int], tuple[str, bytes]] | None = None
@@ -78,7 +78,7 @@ class Task:
     finished: str = "Nothing is left to decide."
 
 
-class Saving(BaseModel):
+class Decision(BaseModel):
     """A decision as the page sends it."""
 
     reviewer: str = ""
@@ -88,7 +88,7 @@ class Saving(BaseModel):
     seen: Any = None
 
 
-def build_page(task: Task, name_of: Callable[[Mapping[str, str]], str | None] | None = None) -> FastAPI:
+def build_page(task: ReviewTask, name_of: Callable[[Mapping[str, str]], str | None] | None = None) -> FastAPI:
     """The page as an application. name_of: cookies -> the reviewer whom a link belongs to, in place of a name that is typed."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     turn = threading.Lock()  # of two quick decisions the second holds
@@ -108,7 +108,7 @@ def build_page(task: Task, name_of: Callable[[Mapping[str, str]], str | None] | 
         fields = [asdict(each) for each in task.fields]
         config = {"fields": fields, "names": list(task.names), "name": who(request, ""), "linked": name_of is not None,
                   "summary": task.summary_label if task.summary else "", "title": task.title}  # fmt: skip
-        return HTMLResponse(html(task.title, config), headers={"cache-control": "no-store"})
+        return HTMLResponse(render_page(task.title, config), headers={"cache-control": "no-store"})
 
     @app.get("/item")
     def item(request: Request, reviewer: str = "", item: str = "", go: str = "here") -> dict[str, Any]:
@@ -127,7 +127,7 @@ def build_page(task: Task, name_of: Callable[[Mapping[str, str]], str | None] | 
             return shown(name, items[at] if 0 <= at < len(items) else "", items)
 
     @app.post("/save")
-    def save(request: Request, given: Saving) -> dict[str, Any]:
+    def save(request: Request, given: Decision) -> dict[str, Any]:
         with turn:
             name = who(request, given.reviewer)
             try:
@@ -155,7 +155,7 @@ def build_page(task: Task, name_of: Callable[[Mapping[str, str]], str | None] | 
     return app
 
 
-def record(journal: Path, reviewer: str, item: str, field: str, value: Any) -> str:
+def record_decision(journal: Path, reviewer: str, item: str, field: str, value: Any) -> str:
     """Add a decision; its time (UTC, ISO 8601) once it is on the disk. Raises BadInput without a name."""
     if not reviewer.strip():
         raise BadInput("Give your name first: every decision is recorded with who made it.")
@@ -166,12 +166,12 @@ def record(journal: Path, reviewer: str, item: str, field: str, value: Any) -> s
     return when
 
 
-def recorded(journal: Path) -> dict[tuple[str, str, str], Any]:
+def read_decisions(journal: Path) -> dict[tuple[str, str, str], Any]:
     """(item, field, reviewer) -> value of everything decided, in order; a later decision of the same replaces an earlier one."""
     return {(entry["item"], entry["field"], entry["reviewer"]): entry["value"] for entry in read_journal(journal)}
 
 
-def for_browser(data: bytes) -> tuple[str, bytes]:
+def encode_for_browser(data: bytes) -> tuple[str, bytes]:
     """(media type, bytes) of the picture that models are shown, in full resolution and without metadata: reviewers may be elsewhere."""
     shown = decode_image(strip_metadata(data)).encoded()
     return f"image/{'png' if shown.startswith(PNG_START) else 'jpeg'}", shown

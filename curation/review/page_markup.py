@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-STYLE = """
+PAGE_STYLE = """
 :root { color-scheme: light dark; --paper: #fbfbf9; --panel: #fff; --ink: #1d2733; --faint: #566270; --line: #c9cfd6; --accent: #0f766e; --on: #fff; --bad: #b91c1c }
 @media (prefers-color-scheme: dark) { :root { --paper: #12161b; --panel: #1a2027; --ink: #e6e9ec; --faint: #9aa5b1; --line: #3a444f; --accent: #2dd4bf; --on: #06201d; --bad: #f87171 } }
 * { box-sizing: border-box; overflow-wrap: anywhere } body { margin: 0; background: var(--paper); color: var(--ink); font: 15px/1.45 system-ui, sans-serif }
@@ -31,9 +31,9 @@ button { cursor: pointer } button[aria-pressed=true] { background: var(--accent)
 @media (max-width: 900px) { main { display: flex; flex-direction: column } #pictures { position: static; width: 100% } #ask { order: -1 } .picture { height: 42vh } header { padding: .5rem } main { padding: .6rem } }
 """
 
-KEYS = "n next, p previous, o next open; Esc leaves a text; d details; + - zoom, arrows move, [ ] contrast, , . brightness, r reset. Wheel zooms, drag moves, double click resets."
+KEY_HELP = "n next, p previous, o next open; Esc leaves a text; d details; + - zoom, arrows move, [ ] contrast, , . brightness, r reset. Wheel zooms, drag moves, double click resets."
 
-SCRIPT = """
+PAGE_SCRIPT = """
 const config = JSON.parse(document.querySelector('#config').textContent), $ = (id) => document.getElementById(id);
 const make = (tag, set = {}, ...inside) => { const node = Object.assign(document.createElement(tag), set); node.append(...inside); return node; };
 let now = {}, queue = Promise.resolve();
@@ -181,16 +181,16 @@ go('open');
 """
 
 
-def html(title: str, config: Mapping[str, Any]) -> str:
+def render_page(title: str, config: Mapping[str, Any]) -> str:
     """The whole page. config: what the script reads of the task."""
     data = json.dumps(config).replace("<", "\\u003c")
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<link rel="icon" href="data:,"><title>{escape(title)}</title><style>{STYLE}</style></head><body>
+<link rel="icon" href="data:,"><title>{escape(title)}</title><style>{PAGE_STYLE}</style></head><body>
 <header><h1>{escape(title)}</h1><span id="name"></span><button id="previous">previous <kbd>p</kbd></button>
 <input id="number" type="number" min="1" aria-label="number of the item" style="width: 5rem"><button id="next">next <kbd>n</kbd></button>
 <button id="open">next open <kbd>o</kbd></button><span id="progress"></span></header>
 <main><section id="ask" hidden><div id="said" role="status"></div><div id="heading"></div><h2 id="question"></h2><ol id="options" style="list-style: none; padding: 0"></ol>
 <details id="details"><summary>details <kbd>d</kbd></summary><p id="told" style="white-space: pre-line"></p></details></section>
 <section id="pictures"></section><section id="fields" hidden></section><p id="empty" hidden></p>
-</main><footer style="padding: 0 1rem 1rem"><button id="summary" hidden></button><p id="summed" style="white-space: pre-line"></p><p class="help">{escape(KEYS)}</p></footer>
-<script id="config" type="application/json">{data}</script><script>{SCRIPT}</script></body></html>"""
+</main><footer style="padding: 0 1rem 1rem"><button id="summary" hidden></button><p id="summed" style="white-space: pre-line"></p><p class="help">{escape(KEY_HELP)}</p></footer>
+<script id="config" type="application/json">{data}</script><script>{PAGE_SCRIPT}</script></body></html>"""

@@ -12,14 +12,25 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from curation.review.page import Field, Shown, Task, build_page, for_browser
-from curation.review.review_log import CHECKS, KEEP_FROM, LISTS, NO, SCORES, TEXTS, WRONG, YES, ReviewLog, agreement
-from curation.review.serving import ReviewAccess
-from curation.writing.prompts import PAPER_CATEGORIES
+from curation.review.page import Field, ItemView, ReviewTask, build_page, encode_for_browser
+from curation.review.review_log import (
+    CATEGORY_FIELDS,
+    CHECK_FIELDS,
+    MIN_KEEP_SCORE,
+    NO,
+    SCORE_FIELDS,
+    TEXT_FIELDS,
+    WRONG_SCORE,
+    YES,
+    ReviewLog,
+    compute_agreement,
+)
+from curation.review.review_server import ReviewAccess
+from curation.writing.paper_prompts import PROMPT_CATEGORIES
 from dataset_builders.errors import BadInput
 
-SCORING = f"{WRONG}: wrong or irrelevant; {KEEP_FROM} and more: good enough to keep"
-SIDES = ("left", "right")
+SCORE_HELP = f"{WRONG_SCORE}: wrong or irrelevant; {MIN_KEEP_SCORE} and more: good enough to keep"
+PAIR_SIDES = ("left", "right")
 
 
 def build_review(questions: Path, images: Path, access: ReviewAccess | None = None) -> FastAPI:
@@ -34,12 +45,12 @@ def build_review(questions: Path, images: Path, access: ReviewAccess | None = No
         raise BadInput(
             f"--images {images}: {missing[0]} and {len(missing) - 1} more images do not exist. Give the folder that was embedded."
         )
-    fields = _fields(log)
+    fields = _review_fields(log)
 
-    def show(reviewer: str, pair_id: str) -> Shown:
+    def show(reviewer: str, pair_id: str) -> ItemView:
         pair = log.pairs[pair_id]
         right = [pair.draft[f"correct_{number}"] for number in (1, 2)]
-        return Shown(
+        return ItemView(
             question=pair.question,
             values={each.name: log.value(reviewer, pair_id, each.name) for each in fields},
             heading=f"pair {pair_id}",
@@ -54,9 +65,9 @@ def build_review(questions: Path, images: Path, access: ReviewAccess | None = No
         return f"saved {what} at {when[11:19]} UTC" if when else f"nothing changed in {what}"
 
     def picture(pair_id: str, number: int) -> tuple[str, bytes]:
-        return for_browser((images / log.pairs[pair_id].draft[f"image_{number + 1}"]).read_bytes())
+        return encode_for_browser((images / log.pairs[pair_id].draft[f"image_{number + 1}"]).read_bytes())
 
-    task = Task(
+    task = ReviewTask(
         title="Review",
         fields=fields,
         items=lambda _: list(log.pairs),
@@ -64,21 +75,21 @@ def build_review(questions: Path, images: Path, access: ReviewAccess | None = No
         save=save,
         is_done=log.is_done,
         picture=picture,
-        summary=lambda: agreement_text(log),
+        summary=lambda: format_agreement(log),
         summary_label="agreement between reviewers",
     )
     return build_page(task, access.name if access else None)
 
 
-def _fields(log: ReviewLog) -> list[Field]:
+def _review_fields(log: ReviewLog) -> list[Field]:
     digits = [str((at + 1) % 10) for at in range(10)]
     scale = [(str(at), str(at)) for at in range(1, 11)]
     given = {name for pair in log.pairs.values() for name in (*pair.categories_1, *pair.categories_2)}
-    known = [(name, name) for name in sorted({*PAPER_CATEGORIES, *given})]
+    known = [(name, name) for name in sorted({*PROMPT_CATEGORIES, *given})]
     return [
-        Field(SCORES[0], "Score of the left problem", "choice", scale, digits, f"{SCORING}. Keys: 1 to 9, 0"),
+        Field(SCORE_FIELDS[0], "Score of the left problem", "choice", scale, digits, f"{SCORE_HELP}. Keys: 1 to 9, 0"),
         Field(
-            SCORES[1],
+            SCORE_FIELDS[1],
             "Score of the right problem",
             "choice",
             scale,
@@ -93,17 +104,20 @@ def _fields(log: ReviewLog) -> list[Field]:
                 [(YES, YES), (NO, NO)],
                 [key, key.upper()],
             )
-            for name, key in zip(CHECKS, "xvl", strict=True)
+            for name, key in zip(CHECK_FIELDS, "xvl", strict=True)
         ),
-        *(Field(name, name.replace("_", " "), "text", keys=key) for name, key in zip(TEXTS, "eab", strict=True)),
-        *(Field(name, f"categories, {side}", "list", known) for name, side in zip(LISTS, SIDES, strict=True)),
+        *(Field(name, name.replace("_", " "), "text", keys=key) for name, key in zip(TEXT_FIELDS, "eab", strict=True)),
+        *(
+            Field(name, f"categories, {side}", "list", known)
+            for name, side in zip(CATEGORY_FIELDS, PAIR_SIDES, strict=True)
+        ),
         Field("note", "note", "text"),
     ]
 
 
-def agreement_text(log: ReviewLog) -> str:
+def format_agreement(log: ReviewLog) -> str:
     """How far the reviewers agree, in words."""
-    found = agreement(log.scores())
+    found = compute_agreement(log.scores())
     if found.problems_shared == 0:
         return "No problem has scores of two reviewers yet."
     lines = [f"{found.reviewers} reviewers, {found.problems_shared} problems scored by more than one."]

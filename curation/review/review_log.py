@@ -22,25 +22,24 @@ import numpy as np
 import pandas as pd
 
 from curation.images.file_names import load_file_names
-from curation.review.page import record
-from curation.writing.categories import read_given
-from curation.writing.question_writing import REVIEWS, read_drafts, records
+from curation.review.page import record_decision
+from curation.writing.categories import load_categories
+from curation.writing.question_writing import REVIEWS_FILE, read_drafts, table_rows
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
 from eval_harness.records.names import replace_surrogates
 
-LOG = REVIEWS
-SCORES = ("score_1", "score_2")
-CHECKS = ("correctness", "relevance", "language")
-TEXTS = ("question", "option_A", "option_B")
-LISTS = ("categories_1", "categories_2")
-OWN = (*SCORES, *CHECKS, "note")
+SCORE_FIELDS = ("score_1", "score_2")
+CHECK_FIELDS = ("correctness", "relevance", "language")
+TEXT_FIELDS = ("question", "option_A", "option_B")
+CATEGORY_FIELDS = ("categories_1", "categories_2")
+REVIEWER_FIELDS = (*SCORE_FIELDS, *CHECK_FIELDS, "note")
 """Fields that each reviewer has for himself; the others are shared."""
 YES, NO = "yes", "no"
-KEEP_FROM = 5
-WRONG = 1
+MIN_KEEP_SCORE = 5
+WRONG_SCORE = 1
 """The score of a problem whose "correctness is violated in any form (e.g., irrelevant question, incorrect answer)" (section 2.3)."""
-UNSEEN = object()
+UNSEEN_VALUE = object()
 """For `change`: it is not known what the reviewer saw before the change."""
 
 
@@ -66,12 +65,12 @@ class Review:
     @property
     def rejects(self) -> bool:
         """Whether a score or a check of this review excludes the pair."""
-        return NO in self.checks or min(self.scores, default=KEEP_FROM) < KEEP_FROM
+        return NO in self.checks or min(self.scores, default=MIN_KEEP_SCORE) < MIN_KEEP_SCORE
 
     @property
     def complete(self) -> bool:
         """Both problems are scored, and all checks answered unless the pair is rejected anyway."""
-        return len(self.scores) == 2 and (self.rejects or self.checks.count(YES) == len(CHECKS))
+        return len(self.scores) == 2 and (self.rejects or self.checks.count(YES) == len(CHECK_FIELDS))
 
     @property
     def keeps(self) -> bool:
@@ -106,7 +105,7 @@ class ReviewLog:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.drafts = read_drafts(folder)
-        given, files = read_given(folder), load_file_names(folder)
+        given, files = load_categories(folder), load_file_names(folder)
         self.pairs: dict[str, Pair] = {
             row["pair_id"]: Pair(
                 row | {side: files.get(row[side], row[side]) for side in ("image_1", "image_2")},
@@ -116,15 +115,15 @@ class ReviewLog:
                 list(given.get(row["image_1"], [])),
                 list(given.get(row["image_2"], [])),
             )
-            for row in records(self.drafts)
+            for row in table_rows(self.drafts)
         }
         self._lock = threading.Lock()
         self._last: dict[tuple[str, str], str] = {}
-        for entry in read_journal(folder / LOG):
+        for entry in read_journal(folder / REVIEWS_FILE):
             if entry["item"] in self.pairs:
                 self._apply(entry["reviewer"], entry["item"], entry["field"], entry["value"])
 
-    def change(self, reviewer: str, pair_id: str, name: str, value: Any, seen: Any = UNSEEN) -> str | None:
+    def change(self, reviewer: str, pair_id: str, name: str, value: Any, seen: Any = UNSEEN_VALUE) -> str | None:
         """Record one change; returns its time (UTC, ISO 8601) once it is on the disk, or None where nothing changed.
 
         `seen`: what the reviewer's page showed before. Raises BadInput for a value that the field cannot have, and where
@@ -132,27 +131,29 @@ class ReviewLog:
         then.
         """
         with self._lock:
-            value = _checked(self.pairs[pair_id], name, value)
+            value = _validate_value(self.pairs[pair_id], name, value)
             before = self.value(reviewer, pair_id, name)
-            if value == before or (name not in OWN and value == seen):
+            if value == before or (name not in REVIEWER_FIELDS and value == seen):
                 return None
-            if name not in OWN and seen is not UNSEEN and seen != before:
+            if name not in REVIEWER_FIELDS and seen is not UNSEEN_VALUE and seen != before:
                 who = self._last.get((pair_id, name), "another reviewer")
                 raise BadInput(
                     f"{who} changed {name.replace('_', ' ')} to {before!r} meanwhile. Copy your text, reload the pair, then edit it again."
                 )
-            when = record(self.folder / LOG, replace_surrogates(reviewer).strip(), pair_id, name, value)
+            when = record_decision(
+                self.folder / REVIEWS_FILE, replace_surrogates(reviewer).strip(), pair_id, name, value
+            )
             self._apply(replace_surrogates(reviewer).strip(), pair_id, name, value)
         return when
 
     def value(self, reviewer: str, pair_id: str, name: str) -> Any:
         """The current value of a field, for this reviewer."""
         pair = self.pairs[pair_id]
-        return getattr(pair.reviews.get(reviewer.strip(), Review()) if name in OWN else pair, name)
+        return getattr(pair.reviews.get(reviewer.strip(), Review()) if name in REVIEWER_FIELDS else pair, name)
 
     def _apply(self, reviewer: str, pair_id: str, name: str, value: Any) -> None:
         pair = self.pairs[pair_id]
-        if name in OWN:
+        if name in REVIEWER_FIELDS:
             setattr(pair.reviews.setdefault(reviewer, Review()), name, value)
         else:
             setattr(pair, name, value)
@@ -181,19 +182,19 @@ class ReviewLog:
         return pd.DataFrame(rows, columns=["reviewer", "problem", "pair_id", "score", "keeps"])
 
 
-def _checked(pair: Pair, name: str, value: Any) -> Any:
+def _validate_value(pair: Pair, name: str, value: Any) -> Any:
     """The value as it is stored; BadInput where the field cannot hold it."""
-    if name in SCORES:
+    if name in SCORE_FIELDS:
         if value is not None and not (str(value).isdecimal() and 1 <= int(value) <= 10):
             raise BadInput(f"{name} {value}: give an integer from 1 to 10.")
         return None if value is None else int(value)
-    if name in CHECKS:
+    if name in CHECK_FIELDS:
         if value not in (YES, NO, None):
             raise BadInput(f"{name} {value}: answer {YES} or {NO}.")
         return value
     if name == "note":
         return replace_surrogates(str(value or "")).strip()
-    if name in LISTS:
+    if name in CATEGORY_FIELDS:
         return list(dict.fromkeys(replace_surrogates(item).strip() for item in value or [] if item.strip()))
     text = " ".join(replace_surrogates(str(value or "")).split())
     if not text:
@@ -214,7 +215,7 @@ class Agreement:
     ac1: float | None
 
 
-def agreement(scores: pd.DataFrame) -> Agreement:
+def compute_agreement(scores: pd.DataFrame) -> Agreement:
     """scores: rows of reviewer, problem, pair_id, score, keeps (as `ReviewLog.scores`)."""
     import krippendorff
 

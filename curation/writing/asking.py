@@ -14,14 +14,14 @@ from typing import Any, Generic, Protocol, TypeVar
 from tqdm import tqdm
 
 from curation.images.image_table import MIN_CAPTION_CHARS
-from curation.writing.prompts import SYSTEM
+from curation.writing.paper_prompts import SYSTEM_PROMPT
 from dataset_builders.files import lock
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.models.http.client import PROVIDER, permit_sending
 from eval_harness.records.names import replace_surrogates
 from eval_harness.records.request import Request, Response
 
-Read = TypeVar("Read")
+Parsed = TypeVar("Parsed")
 MAX_TOKENS = 512
 
 
@@ -35,7 +35,7 @@ class Writer(Protocol):
 
 
 @dataclass(frozen=True)
-class Asking:
+class AskSettings:
     """How questions are asked for. The paper gives no temperature; 1.0 is the API's own default and lets a second try
     differ."""
 
@@ -50,11 +50,11 @@ class Asking:
 
 
 @dataclass
-class Replies(Generic[Read]):
+class Replies(Generic[Parsed]):
     """Outcome of each prompt: `good`, as read; `last`, the newest reply of those that are not (`failed`: no server answered in this
     run); how often each was `tried`."""
 
-    good: dict[str, Read] = field(default_factory=dict)
+    good: dict[str, Parsed] = field(default_factory=dict)
     last: dict[str, dict[str, Any]] = field(default_factory=dict)
     tried: Counter[str] = field(default_factory=Counter)
 
@@ -64,21 +64,21 @@ class Replies(Generic[Read]):
         return key not in self.good and self.tried[key] <= number and not has_failed
 
 
-def ask_until_good(
+def ask_until_valid(
     model: Writer,
     prompts: Mapping[str, str],
-    read: Callable[[str, dict[str, Any]], Read | None],
-    asking: Asking,
+    read: Callable[[str, dict[str, Any]], Parsed | None],
+    asking: AskSettings,
     journal: Path,
     desc: str,
-    system: str | None = SYSTEM,
-) -> Replies[Read]:
+    system: str | None = SYSTEM_PROMPT,
+) -> Replies[Parsed]:
     """Put each prompt (id -> text) to the model up to `asking.tries` times, until `read` (id, journal entry) finds its reply good.
 
     Replies of this model in the journal count. A refusal of the model is a try, a failure of the server is not: the next run asks again.
     Raises BadInput if another process is adding to the journal.
     """
-    found: Replies[Read] = Replies()
+    found: Replies[Parsed] = Replies()
 
     def take(entry: dict[str, Any]) -> None:
         key = entry["id"]
@@ -98,13 +98,19 @@ def ask_until_good(
     for number in range(asking.tries):
         todo = {key: text for key, text in prompts.items() if found.is_open(key, number)}
         if todo:
-            for entry in _ask(model, todo, number, asking, journal, f"{desc} (try {number + 1})", system):
+            for entry in _request_replies(model, todo, number, asking, journal, f"{desc} (try {number + 1})", system):
                 take(entry)
     return found
 
 
-def _ask(
-    model: Writer, prompts: dict[str, str], sample: int, asking: Asking, journal: Path, desc: str, system: str | None
+def _request_replies(
+    model: Writer,
+    prompts: dict[str, str],
+    sample: int,
+    asking: AskSettings,
+    journal: Path,
+    desc: str,
+    system: str | None,
 ) -> Iterator[dict[str, Any]]:
     """Each reply as it comes, after it is in the journal."""
     if getattr(model, "is_api", False):
@@ -130,10 +136,15 @@ def _ask(
 
 
 def ask_once(
-    model: Writer, prompts: Mapping[str, str], asking: Asking, journal: Path, desc: str, system: str | None = SYSTEM
+    model: Writer,
+    prompts: Mapping[str, str],
+    asking: AskSettings,
+    journal: Path,
+    desc: str,
+    system: str | None = SYSTEM_PROMPT,
 ) -> dict[str, dict[str, Any]]:
     """The model's reply (journal entry) to each prompt (id -> text): those of the journal, and what is asked now. Failed ones are asked
     anew by the next call; what no server answered is not in it."""
     journal.parent.mkdir(parents=True, exist_ok=True)
-    replies = ask_until_good(model, prompts, lambda _, entry: entry, replace(asking, tries=1), journal, desc, system)
+    replies = ask_until_valid(model, prompts, lambda _, entry: entry, replace(asking, tries=1), journal, desc, system)
     return {key: replies.good[key] for key in prompts if key in replies.good}

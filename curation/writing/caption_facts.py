@@ -1,5 +1,5 @@
 """Extract facts from captions with a language model: organ, modality, findings with positions, findings said to be absent (ProbMed,
-section 3, which had GPT-4 analyze captions "using few-shot prompting" and prints no prompt: `PROMPT` is ours).
+section 3, which had GPT-4 analyze captions "using few-shot prompting" and prints no prompt: `CAPTION_PROMPT` is ours).
 
 No model's reading is taken for a truth: a finding or position whose words the caption does not have is refused, and so is one that the
 caption denies; what remains goes into a table with a column `reviewed`, which a person fills in. `medprobe curate probe` leaves rows out
@@ -21,15 +21,15 @@ import pandas as pd
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from curation.images.image_table import read_dataframe
-from curation.writing.asking import Asking, Writer, ask_until_good
-from curation.writing.prompts import fill, one_line
-from curation.writing.question_writing import records
+from curation.writing.asking import AskSettings, Writer, ask_until_valid
+from curation.writing.paper_prompts import fill_template, join_lines
+from curation.writing.question_writing import table_rows
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
 from dataset_builders.label_reading import cues_in, read_finding
 from dataset_builders.terms import folded, modalities_apart, modalities_in, regions_apart, regions_in, singular
 
-PROMPT = """Below is the caption of one medical image. Write down what it says of the image, and nothing that it does not say.
+CAPTION_PROMPT = """Below is the caption of one medical image. Write down what it says of the image, and nothing that it does not say.
 
 Caption: "Frontal chest radiograph with a nodule in the right upper lobe. There is no pleural effusion."
 {"organ": "chest", "modality": "X-ray", "normal": false, "findings": [{"finding": "nodule", "position": "right upper lobe"}],
@@ -40,7 +40,7 @@ Caption: "Normal axial T2-weighted MRI of the brain."
 
 Caption: "**CAPTION**"
 Answer with one JSON object of this form. Use the caption's own words for findings and positions; "position" is "" where it gives none."""
-COLUMNS = (
+CAPTION_COLUMNS = (
     "image",
     "caption",
     "organ",
@@ -53,40 +53,40 @@ COLUMNS = (
     "source",
     "reviewed",
 )
-NORMAL = "No Finding"
+NORMAL_FINDING = "No Finding"
 
 
-def _text(value: object) -> str:
+def _normalize_text(value: object) -> str:
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
-Name = Annotated[str, BeforeValidator(_text), Field(min_length=1, pattern="^[^;|]*$")]
+TermName = Annotated[str, BeforeValidator(_normalize_text), Field(min_length=1, pattern="^[^;|]*$")]
 
 
 class NamedFinding(BaseModel):
     """A finding as a reply names it."""
 
-    finding: Name
-    position: Annotated[str, BeforeValidator(_text), Field(pattern="^[^;|]*$")] = ""
+    finding: TermName
+    position: Annotated[str, BeforeValidator(_normalize_text), Field(pattern="^[^;|]*$")] = ""
 
 
 class CaptionFacts(BaseModel):
     """The facts about an image in a reply."""
 
-    organ: Annotated[str, BeforeValidator(_text), Field(min_length=1)]
-    modality: Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+    organ: Annotated[str, BeforeValidator(_normalize_text), Field(min_length=1)]
+    modality: Annotated[str, BeforeValidator(_normalize_text), Field(min_length=1)]
     normal: bool = False
     findings: list[NamedFinding] = []
-    absent: list[Name] = []
+    absent: list[TermName] = []
 
 
-def read_facts(reply: str, caption: str) -> dict[str, str] | None:
+def parse_facts(reply: str, caption: str) -> dict[str, str] | None:
     """The columns organ to absent that a reply gives of a caption, or None where it says more than the caption does.
 
     >>> read_facts('{"organ": "chest", "modality": "CT", "normal": false, "findings": [{"finding": "mass"}]}', "Chest CT: a mass.")
     {'organ': 'chest', 'modality': 'CT', 'findings': 'mass', 'positions': '', 'absent': ''}
     """
-    given = json_object(reply.rpartition("</think>")[2]) or {}
+    given = parse_json_object(reply.rpartition("</think>")[2]) or {}
     try:
         facts = CaptionFacts.model_validate({name: value for name, value in given.items() if value})
     except ValidationError:
@@ -100,24 +100,24 @@ def read_facts(reply: str, caption: str) -> dict[str, str] | None:
         regions_in(facts.organ), regions_in(caption)
     ):
         return None
-    if not _words(" ".join((*names, *positions, *facts.absent))) <= _words(caption):
+    if not _singular_words(" ".join((*names, *positions, *facts.absent))) <= _singular_words(caption):
         return None
     if any(read_finding(text).problem for text in (*names, *facts.absent)):
         return None
-    if any(stance(name, caption) not in ("stated", "") for name in names):
+    if any(caption_stance(name, caption) not in ("stated", "") for name in names):
         return None
-    if any(stance(name, caption) != "denied" for name in facts.absent):
+    if any(caption_stance(name, caption) != "denied" for name in facts.absent):
         return None
     return {
         "organ": facts.organ,
         "modality": facts.modality,
-        "findings": "; ".join(names) or NORMAL,
+        "findings": "; ".join(names) or NORMAL_FINDING,
         "positions": "; ".join(positions) if any(positions) else "",
         "absent": "; ".join(facts.absent),
     }
 
 
-def json_object(reply: str) -> dict[str, Any] | None:
+def parse_json_object(reply: str) -> dict[str, Any] | None:
     """The first JSON object in a reply, or None."""
     for start in islice(re.finditer(r'\{\s*"', reply), 20):  # no reply holds more of them for a good reason
         try:
@@ -128,11 +128,11 @@ def json_object(reply: str) -> dict[str, Any] | None:
     return None
 
 
-def _words(text: str) -> set[str]:
+def _singular_words(text: str) -> set[str]:
     return set(map(singular, folded(text).split()))
 
 
-def stance(finding: str, caption: str) -> str:
+def caption_stance(finding: str, caption: str) -> str:
     """A caption's statement about a finding that it names in these words: `stated`, `denied`, `doubted` (also where it says several of
     these, or that it is past), or "" where it has other words for it.
 
@@ -144,51 +144,51 @@ def stance(finding: str, caption: str) -> str:
     for sentence in re.split(r"[.;](?=\s|$)|\n", caption):
         for found in re.finditer(rf"\b{words}\w*", sentence, re.IGNORECASE):
             after = re.split(r"[,(]|\b(?:with|without|and|but|no|while|in)\b", sentence[found.end() :], maxsplit=1)[0]
-            said.add(_stance(sentence[: found.start()], after))
+            said.add(_context_stance(sentence[: found.start()], after))
     return next(iter(said)) if len(said) == 1 else "doubted" if said else ""
 
 
-NOT_SEEN = re.compile(
+TRAILING_NEGATION = re.compile(
     r"\bnot(?: \w+)? (?:seen|present|identified|visible|visuali[sz]ed|evident|found|noted|detected|observed|demonstrated|appreciated|shown|"
     r"apparent)\b|\b(?:absent|negative|none)\b|^no$"
 )
 """Negations of the finding before it; "is not displaced" is not one."""
-UNSETTLED = re.compile(r"\b(?:can ?not|can'?t|exclu\w+|rul\w+ out|unlikely|but|except)\b", re.IGNORECASE)
+UNCERTAIN_CUE = re.compile(r"\b(?:can ?not|can'?t|exclu\w+|rul\w+ out|unlikely|but|except)\b", re.IGNORECASE)
 
 
-def _stance(before: str, after: str) -> str:
+def _context_stance(before: str, after: str) -> str:
     cues = [cues_in(before), cues_in(after)]
     no = [any(kind in ("negated", "normal") for kind, _ in found) for found in cues]
-    denied = no[0] or bool(NOT_SEEN.search(folded(after)))
+    denied = no[0] or bool(TRAILING_NEGATION.search(folded(after)))
     others = {cue for found in cues for kind, cue in found if kind not in ("negated", "normal")} - (
         {"or"} if denied else set()
     )
-    if others or UNSETTLED.search(f"{before} {after}") or (no[1] and not denied):
+    if others or UNCERTAIN_CUE.search(f"{before} {after}") or (no[1] and not denied):
         return "doubted"
     return "denied" if denied else "stated"
 
 
-def read_captions(table: pd.DataFrame, model: Writer, out: Path, asking: Asking) -> dict[str, int]:
+def extract_captions(table: pd.DataFrame, model: Writer, out: Path, asking: AskSettings) -> dict[str, int]:
     """Ask about each caption of `table` (columns of `image_table.read_table`) and write the CSV `out`; returns counts.
 
     Rows that `out` has already stay as they are: what a person fixed or reviewed is never asked again. Raises BadInput if `out` is
     something else. Replies are kept beside it (`.jsonl`), so that a killed run asks nothing twice.
     """
-    kept = _kept(out)
-    captions = {row["image"]: one_line(row["caption"]) for row in table.to_dict("records") if row["caption"].strip()}
+    kept = _read_finished_rows(out)
+    captions = {row["image"]: join_lines(row["caption"]) for row in table.to_dict("records") if row["caption"].strip()}
     open_ones = {image: caption for image, caption in captions.items() if image not in kept}
     ids = {image: json.dumps(caption, ensure_ascii=False) for image, caption in open_ones.items()}
-    prompts = {ids[image]: fill(PROMPT, caption=caption) for image, caption in open_ones.items()}
+    prompts = {ids[image]: fill_template(CAPTION_PROMPT, caption=caption) for image, caption in open_ones.items()}
 
     def facts_of(key: str, entry: dict[str, Any]) -> dict[str, str] | None:
-        return read_facts(str(entry["reply"]), json.loads(key))
+        return parse_facts(str(entry["reply"]), json.loads(key))
 
     with lock(out.parent, f"{out.name}.captions"):
-        replies = ask_until_good(model, prompts, facts_of, asking, out.with_suffix(".jsonl"), "captions")
+        replies = ask_until_valid(model, prompts, facts_of, asking, out.with_suffix(".jsonl"), "captions")
         read = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
         about = {row["image"]: row for row in table.to_dict("records")}
         rows = [*kept.values(), *({**about[image], **facts, "reviewed": ""} for image, facts in sorted(read.items()))]
-        made = pd.DataFrame(rows, columns=list(COLUMNS))
+        made = pd.DataFrame(rows, columns=list(CAPTION_COLUMNS))
         replace_file(out, lambda path: made.to_csv(path, index=False))
     has_failed = Counter(replies.last[key]["status"] == "failed" for key in ids.values() if key in replies.last)
     return {
@@ -200,12 +200,12 @@ def read_captions(table: pd.DataFrame, model: Writer, out: Path, asking: Asking)
     }
 
 
-def _kept(out: Path) -> dict[str, dict[str, Any]]:
+def _read_finished_rows(out: Path) -> dict[str, dict[str, Any]]:
     if not out.is_file():
         return {}
     table = read_dataframe(out)
-    if not set(COLUMNS) <= set(table.columns):
+    if not set(CAPTION_COLUMNS) <= set(table.columns):
         raise BadInput(
-            f"{out}: is not a table of this command (it lacks {', '.join(set(COLUMNS) - set(table.columns))}). Give another --out."
+            f"{out}: is not a table of this command (it lacks {', '.join(set(CAPTION_COLUMNS) - set(table.columns))}). Give another --out."
         )
-    return {row["image"]: row for row in records(table.fillna("").astype(str))}
+    return {row["image"]: row for row in table_rows(table.fillna("").astype(str))}

@@ -16,16 +16,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from curation.writing.asking import Asking, Read, Writer, ask_until_good
-from curation.writing.prompts import ASSIGN, AT_ONCE, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, fill, one_line
-from curation.writing.question_writing import records
+from curation.writing.asking import AskSettings, Parsed, Writer, ask_until_valid
+from curation.writing.paper_prompts import (
+    CATEGORY_PROMPT,
+    DISCOVER_PROMPT,
+    MAX_PROMPT_TEXTS,
+    PATTERN_PAIR,
+    PATTERNS_PROMPT,
+    PROMPT_CATEGORIES,
+    fill_template,
+    join_lines,
+)
+from curation.writing.question_writing import table_rows
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file, write_json
 
-CATEGORIES = "categories.json"
+CATEGORIES_FILE = "categories.json"
 
 
-def captions_of(drafts: pd.DataFrame) -> dict[str, str]:
+def image_captions(drafts: pd.DataFrame) -> dict[str, str]:
     """image -> caption of all images in the drafts."""
     return {
         **dict(zip(drafts["image_1"], drafts["caption_1"], strict=True)),
@@ -33,28 +42,28 @@ def captions_of(drafts: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def discover(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking) -> list[str]:
+def discover_categories(drafts: pd.DataFrame, model: Writer, out: Path, asking: AskSettings) -> list[str]:
     """Categories that the model sees in (at most) 100 captions drawn with the seed. Raises BadInput if no reply
     lists them."""
-    captions = sorted(set(captions_of(drafts).values()))
-    chosen = np.random.default_rng(asking.seed).permutation(len(captions))[:AT_ONCE]
-    lines = "\n".join(f"Caption {index}: {one_line(captions[at])}" for index, at in enumerate(chosen))
+    captions = sorted(set(image_captions(drafts).values()))
+    chosen = np.random.default_rng(asking.seed).permutation(len(captions))[:MAX_PROMPT_TEXTS]
+    lines = "\n".join(f"Caption {index}: {join_lines(captions[at])}" for index, at in enumerate(chosen))
 
     def names(reply: str) -> list[str] | None:
-        found = list(dict.fromkeys(name for line in reply.splitlines() if (name := _heading(line))))
+        found = list(dict.fromkeys(name for line in reply.splitlines() if (name := _parse_heading(line))))
         return found if len(found) > 1 else None
 
-    return _one(model, "discover", fill(DISCOVER, captions=lines), names, out, asking)
+    return _ask_single_prompt(model, "discover", fill_template(DISCOVER_PROMPT, captions=lines), names, out, asking)
 
 
-def _heading(line: str) -> str | None:
+def _parse_heading(line: str) -> str | None:
     """The category that a line of a list or a heading names: a few words, before any colon, bracket or dash."""
     item = re.match(r"\s*(?:(?:[#*\-•]+|\d+[.)])\s+(.*)|(\*\*.+\*\*.*))$", line)
     text = re.split(r"[:(]| [-–—] ", (item[1] or item[2]).replace("*", ""))[0].strip(" .") if item else ""
     return text if re.fullmatch(r"(?!(?i:caption))[^\d\s]+(?: [^\d\s]+){0,4}", text) else None
 
 
-def read_categories(reply: str, known: list[str]) -> list[str]:
+def parse_categories(reply: str, known: list[str]) -> list[str]:
     """The categories that a reply names, in its order: the reply must be nothing but names from the list, separated by commas or lines.
 
     >>> read_categories("Head and Neck, Vascular.", ["Vascular", "Head and Neck"])
@@ -69,11 +78,11 @@ def read_categories(reply: str, known: list[str]) -> list[str]:
     return [] if None in found else list(dict.fromkeys(name for name in found if name))
 
 
-def categorize(
+def categorize_images(
     drafts: pd.DataFrame,
     model: Writer,
     out: Path,
-    asking: Asking,
+    asking: AskSettings,
     known: list[str] | None = None,
 ) -> dict[str, Any]:
     """Ask for the category of each image by its caption, write out/categories.json and return it: `categories`,
@@ -82,21 +91,21 @@ def categorize(
     `known`: the list to choose from (the paper's by default). An image whose replies name none of the list, after all
     tries, is listed under `refused` with the last reply and gets no category; a reviewer gives it one.
     """
-    known = known or list(PAPER_CATEGORIES)
+    known = known or list(PROMPT_CATEGORIES)
     journal = out / "categories.jsonl"
-    captions = captions_of(drafts)
+    captions = image_captions(drafts)
     # The id is what was asked, so that another list or caption is asked anew.
     ids = {image: json.dumps([known, caption], ensure_ascii=False) for image, caption in captions.items()}
     prompts = {
-        ids[image]: fill(ASSIGN, image_caption=one_line(caption), categories=", ".join(known))
+        ids[image]: fill_template(CATEGORY_PROMPT, image_caption=join_lines(caption), categories=", ".join(known))
         for image, caption in captions.items()
     }
 
     def named(_: str, entry: dict[str, Any]) -> list[str] | None:
-        return read_categories(entry["reply"], known) or None
+        return parse_categories(entry["reply"], known) or None
 
     with lock(out, "categorize"):
-        replies = ask_until_good(model, prompts, named, asking, journal, "categorizing")
+        replies = ask_until_valid(model, prompts, named, asking, journal, "categorizing")
         given = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
         last = {image: replies.last[key] for image, key in ids.items() if key in replies.last}
         refused = {
@@ -106,48 +115,52 @@ def categorize(
         }
         unasked = sorted(image for image in captions if image not in given and image not in refused)
         result = {"categories": known, "images": given, "refused": refused, "unasked": unasked}
-        write_json(out / CATEGORIES, result)
+        write_json(out / CATEGORIES_FILE, result)
     return result
 
 
-def read_given(folder: Path) -> dict[str, list[str]]:
+def load_categories(folder: Path) -> dict[str, list[str]]:
     """image -> categories of a questions folder; empty where nothing was categorized."""
-    file = folder / CATEGORIES
+    file = folder / CATEGORIES_FILE
     return json.loads(file.read_text(encoding="utf-8"))["images"] if file.is_file() else {}
 
 
-def patterns(drafts: pd.DataFrame, model: Writer, out: Path, asking: Asking) -> str:
+def find_patterns(drafts: pd.DataFrame, model: Writer, out: Path, asking: AskSettings) -> str:
     """Failure patterns that the model sees in (at most) 100 pairs drawn with the seed; the reply is written to
     out/patterns.md.
 
     The prompt speaks of options, its placeholder only of the question: the options follow the question on the same
     line.
     """
-    rows = drafts.iloc[np.sort(np.random.default_rng(asking.seed).permutation(len(drafts))[:AT_ONCE])]
+    rows = drafts.iloc[np.sort(np.random.default_rng(asking.seed).permutation(len(drafts))[:MAX_PROMPT_TEXTS])]
     blocks = [
-        fill(
+        fill_template(
             PATTERN_PAIR,
             number=str(index),
-            image_1_caption=one_line(row["caption_1"]),
-            image_2_caption=one_line(row["caption_2"]),
-            question=one_line(f"{row['question']} A: {row['option_A']} B: {row['option_B']}"),
+            image_1_caption=join_lines(row["caption_1"]),
+            image_2_caption=join_lines(row["caption_2"]),
+            question=join_lines(f"{row['question']} A: {row['option_A']} B: {row['option_B']}"),
         )
-        for index, row in enumerate(records(rows))
+        for index, row in enumerate(table_rows(rows))
     ]
-    reply = _one(model, "patterns", fill(PATTERNS, pairs="\n".join(blocks)), lambda reply: reply, out, asking)
+    reply = _ask_single_prompt(
+        model, "patterns", fill_template(PATTERNS_PROMPT, pairs="\n".join(blocks)), lambda reply: reply, out, asking
+    )
     replace_file(out / "patterns.md", f"{reply}\n".encode())
     return reply
 
 
-def _one(model: Writer, task: str, prompt: str, read: Callable[[str], Read | None], out: Path, asking: Asking) -> Read:
+def _ask_single_prompt(
+    model: Writer, task: str, prompt: str, read: Callable[[str], Parsed | None], out: Path, asking: AskSettings
+) -> Parsed:
     """A good reply to one prompt, as read; that of the journal where the same was asked before."""
     key = f"{task} {hashlib.sha256(prompt.encode()).hexdigest()[:16]}"
 
-    def good(_: str, entry: dict[str, Any]) -> Read | None:
+    def good(_: str, entry: dict[str, Any]) -> Parsed | None:
         return read(entry["reply"]) if entry["status"] == "answered" and entry["reply"].strip() else None
 
     with lock(out, task):
-        replies = ask_until_good(model, {key: prompt}, good, asking, out / "patterns.jsonl", task)
+        replies = ask_until_valid(model, {key: prompt}, good, asking, out / "patterns.jsonl", task)
     if key in replies.good:
         return replies.good[key]
     last = replies.last[key]

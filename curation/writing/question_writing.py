@@ -17,8 +17,8 @@ from typing import Any
 
 import pandas as pd
 
-from curation.writing.asking import Asking, Writer, ask_until_good
-from curation.writing.prompts import WRITE, fill, one_line
+from curation.writing.asking import AskSettings, Writer, ask_until_valid
+from curation.writing.paper_prompts import QUESTION_PROMPT, fill_template, join_lines
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file, write_json
 from dataset_builders.journal import read_journal
@@ -29,7 +29,7 @@ the paper's prompt gave (dataset.json, AI_option_*), none repeats 15 words of a 
 LENGTH_RATIO, LENGTH_GAP = 3.0, 40
 """An option that is so many times and so many characters longer than the other stands out whatever the image shows."""
 
-FIELDS = ("question", "option1", "option2", "image1", "image2")
+REPLY_FIELDS = ("question", "option1", "option2", "image1", "image2")
 _FIELD = re.compile(
     r"^[\s*_#>`.\-\d)]*?(question|option\s*\d|image\s*\d)\s*[*_`]*\s*[:.)]\s*[*_`]*\s*(.*)$", re.IGNORECASE
 )
@@ -51,7 +51,7 @@ class Draft:
     answers: tuple[int, int]
 
 
-def read_reply(reply: str) -> tuple[Draft | None, list[str]]:
+def parse_draft(reply: str) -> tuple[Draft | None, list[str]]:
     """The first complete question in a reply, or None with the reasons why there is none.
 
     Bold, list marks, other letter case, blank lines, text around the fields, and answers given as "Option 1" instead of its text are
@@ -63,7 +63,7 @@ def read_reply(reply: str) -> tuple[Draft | None, list[str]]:
         match = _FIELD.match(line)
         if match:
             name = re.sub(r"\s", "", match.group(1)).lower()
-            if name not in FIELDS:
+            if name not in REPLY_FIELDS:
                 return None, [f"has {'a third image' if name.startswith('image') else 'more than two options'}"]
             if name in fields:
                 if len(fields) == 5:
@@ -71,46 +71,46 @@ def read_reply(reply: str) -> tuple[Draft | None, list[str]]:
                 if name != "question":
                     return None, [f"field {name} is given twice"]
                 fields = {}
-            fields[name] = _clean(match.group(2))
+            fields[name] = _strip_markup(match.group(2))
             last = name
         elif line.strip() and last and not fields[last]:
-            fields[last] = _clean(line)  # the text stands on the line below its name
-    missing = [name for name in FIELDS if not fields.get(name)]
+            fields[last] = _strip_markup(line)  # the text stands on the line below its name
+    missing = [name for name in REPLY_FIELDS if not fields.get(name)]
     if missing:
         return None, [f"no {', '.join(missing)}"]
     options = (fields["option1"], fields["option2"])
-    if _plain(options[0]) == _plain(options[1]):
+    if _normalize_option(options[0]) == _normalize_option(options[1]):
         return None, ["both options read the same"]
-    first, second = (_which(fields[name], options) for name in ("image1", "image2"))
+    first, second = (_match_answer(fields[name], options) for name in ("image1", "image2"))
     if first is None or second is None:
         return None, ["an answer is neither option"]
     return Draft(fields["question"], options, (first, second)), []
 
 
-def _clean(text: str) -> str:
+def _strip_markup(text: str) -> str:
     """Without the marks of Markdown and quotation around it."""
     text = " ".join(text.replace("**", "").strip().strip("*_`").split()).strip('"“” ')
     # The prompt shows its placeholders as <ANSWER>; one bracket alone says less or more.
     return text[1:-1].strip() if text.startswith("<") and text.endswith(">") else text
 
 
-def _plain(text: str) -> str:
+def _normalize_option(text: str) -> str:
     return " ".join(text.casefold().split()).rstrip(".")
 
 
-def _which(answer: str, options: tuple[str, str]) -> int | None:
+def _match_answer(answer: str, options: tuple[str, str]) -> int | None:
     """The option that an answer names by its text or number; None if neither, or if they name different options."""
-    texts = [_plain(option) for option in options]
-    if _plain(answer) in texts:  # before numbers: an option may be one
-        return texts.index(_plain(answer))
+    texts = [_normalize_option(option) for option in options]
+    if _normalize_option(answer) in texts:  # before numbers: an option may be one
+        return texts.index(_normalize_option(answer))
     numbered = _NUMBERED.fullmatch(answer.strip())
     if not numbered:
         return None
-    position, rest = int(numbered[1]) - 1, _plain(numbered[2] or "")
+    position, rest = int(numbered[1]) - 1, _normalize_option(numbered[2] or "")
     return position if rest in ("", texts[position]) else None
 
 
-def problems(draft: Draft, captions: tuple[str, str]) -> list[str]:
+def find_problems(draft: Draft, captions: tuple[str, str]) -> list[str]:
     """Problems of a draft: violations of the rules of prompt A.1, and clues that give an answer away; empty if there are none."""
     found = []
     if draft.answers[0] == draft.answers[1]:
@@ -120,9 +120,11 @@ def problems(draft: Draft, captions: tuple[str, str]) -> list[str]:
         if match:
             found.append(f"refers to images or compares ({match.group().lower()!r})")
             break
-    if _copied((draft.question,), captions, COPIED_IN_QUESTION) or _copied(draft.options, captions, COPIED_IN_OPTION):
+    if _copies_caption((draft.question,), captions, COPIED_IN_QUESTION) or _copies_caption(
+        draft.options, captions, COPIED_IN_OPTION
+    ):
         found.append("copies a caption")
-    named = [f" {_words(option)} " in f" {_words(draft.question)} " for option in draft.options]
+    named = [f" {_folded_text(option)} " in f" {_folded_text(draft.question)} " for option in draft.options]
     if named[0] != named[1]:
         found.append("the question names one of its options")
     short, long = sorted(map(len, draft.options))
@@ -131,30 +133,30 @@ def problems(draft: Draft, captions: tuple[str, str]) -> list[str]:
     return found
 
 
-def _words(text: str) -> str:
+def _folded_text(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
-def _copied(texts: tuple[str, ...], captions: tuple[str, str], length: int) -> bool:
+def _copies_caption(texts: tuple[str, ...], captions: tuple[str, str], length: int) -> bool:
     """True if a text repeats so many words of a caption in a row."""
     for text in texts:
-        words = _words(text).split()
+        words = _folded_text(text).split()
         runs = [f" {' '.join(words[at : at + length])} " for at in range(len(words) - length + 1)]
-        if any(run in f" {_words(caption)} " for caption in captions for run in runs):
+        if any(run in f" {_folded_text(caption)} " for caption in captions for run in runs):
             return True
     return False
 
 
-JOURNAL = "journal.jsonl"
-DRAFTS = "drafts.parquet"
-FUNNEL = "funnel.json"
-REVIEWS = "reviews.jsonl"
+REPLIES_FILE = "journal.jsonl"
+DRAFTS_FILE = "drafts.parquet"
+FUNNEL_FILE = "funnel.json"
+REVIEWS_FILE = "reviews.jsonl"
 """Log of the reviews; once it exists, no question may change."""
-SIDES = ("image_1", "image_2", "caption_1", "caption_2")
+PAIR_COLUMNS = ("image_1", "image_2", "caption_1", "caption_2")
 
 
 def write_questions(
-    pairs: pd.DataFrame, captions: dict[str, str], model: Writer, out: Path, asking: Asking
+    pairs: pd.DataFrame, captions: dict[str, str], model: Writer, out: Path, asking: AskSettings
 ) -> dict[str, Any]:
     """Have a question written for each pair whose captions are both long enough; returns the funnel's counts.
 
@@ -175,28 +177,30 @@ def write_questions(
     long_enough = (table["caption_1"].str.len() >= asking.min_caption) & (
         table["caption_2"].str.len() >= asking.min_caption
     )
-    wanted = {row["pair_id"]: row for row in records(table[long_enough])}
+    wanted = {row["pair_id"]: row for row in table_rows(table[long_enough])}
     with lock(out, "write"):
-        held = {row["pair_id"]: row for row in records(read_drafts(out))} if (out / DRAFTS).is_file() else {}
-        if not (out / REVIEWS).is_file():
+        held = {row["pair_id"]: row for row in table_rows(read_drafts(out))} if (out / DRAFTS_FILE).is_file() else {}
+        if not (out / REVIEWS_FILE).is_file():
             held = {key: row for key, row in held.items() if row["model"] == model.name}
         for key in wanted.keys() & held.keys():
-            if any(held[key][side] != wanted[key][side] for side in SIDES):
+            if any(held[key][side] != wanted[key][side] for side in PAIR_COLUMNS):
                 raise BadInput(f"{out}: the question on pair {key} is on other images or captions. Give another --out.")
         # The id is what was asked, so that another caption is asked anew.
-        asked = {_id(row): row for key, row in wanted.items() if key not in held}
+        asked = {_prompt_id(row): row for key, row in wanted.items() if key not in held}
         prompts = {
-            key: fill(
-                WRITE, caption_of_image_1=one_line(row["caption_1"]), caption_of_image_2=one_line(row["caption_2"])
+            key: fill_template(
+                QUESTION_PROMPT,
+                caption_of_image_1=join_lines(row["caption_1"]),
+                caption_of_image_2=join_lines(row["caption_2"]),
             )
             for key, row in asked.items()
         }
 
         def judged(key: str, entry: dict[str, Any]) -> tuple[Draft | None, str]:
-            return _judged(entry, (asked[key]["caption_1"], asked[key]["caption_2"]))
+            return _judge_reply(entry, (asked[key]["caption_1"], asked[key]["caption_2"]))
 
-        replies = ask_until_good(
-            model, prompts, lambda key, entry: judged(key, entry)[0], asking, out / JOURNAL, "writing"
+        replies = ask_until_valid(
+            model, prompts, lambda key, entry: judged(key, entry)[0], asking, out / REPLIES_FILE, "writing"
         )
         good = {key: asked[key] | {"model": model.name} for key in replies.good}
         letters = Counter(row["correct_1"] for row in held.values())
@@ -204,11 +208,11 @@ def write_questions(
             # Option A is right for image 1 in every second pair, so that no position gives the answer away.
             letter = "A" if letters["A"] <= letters["B"] else "B"
             letters[letter] += 1
-            good[key] |= _options(replies.good[key], letter)
-        drafts = pd.DataFrame([*held.values(), *good.values()], columns=[*table.columns, *ADDED])
-        replace_file(out / DRAFTS, lambda partial: drafts.to_parquet(partial, index=False))
+            good[key] |= _order_options(replies.good[key], letter)
+        drafts = pd.DataFrame([*held.values(), *good.values()], columns=[*table.columns, *DRAFT_COLUMNS])
+        replace_file(out / DRAFTS_FILE, lambda partial: drafts.to_parquet(partial, index=False))
         why = Counter(judged(key, entry)[1] for key, entry in replies.last.items())
-        entries = read_journal(out / JOURNAL)
+        entries = read_journal(out / REPLIES_FILE)
         tokens_in, tokens_out = (sum(entry["tokens"][side] for entry in entries if entry["tokens"]) for side in (0, 1))
         price_in, price_out = asking.price or (0, 0)
         cost = round((tokens_in * price_in + tokens_out * price_out) / 1e6, 4)
@@ -224,29 +228,29 @@ def write_questions(
             "tokens_out": tokens_out,
             "cost": cost if asking.price else None,
         }
-        write_json(out / FUNNEL, funnel, ensure_ascii=True)
+        write_json(out / FUNNEL_FILE, funnel, ensure_ascii=True)
     return funnel
 
 
-ADDED = ("model", "question", "option_A", "option_B", "correct_1", "correct_2")
+DRAFT_COLUMNS = ("model", "question", "option_A", "option_B", "correct_1", "correct_2")
 
 
-def _id(row: dict[str, Any]) -> str:
-    asked = "\0".join(row[side] for side in SIDES)
+def _prompt_id(row: dict[str, Any]) -> str:
+    asked = "\0".join(row[side] for side in PAIR_COLUMNS)
     return f"{row['pair_id']} {hashlib.sha256(asked.encode()).hexdigest()[:16]}"
 
 
-def _judged(entry: dict[str, Any], captions: tuple[str, str]) -> tuple[Draft | None, str]:
+def _judge_reply(entry: dict[str, Any], captions: tuple[str, str]) -> tuple[Draft | None, str]:
     """The draft of a reply, or None and in a few words why."""
     if entry["status"] in ("refused", "failed"):
         return None, "refused by the model" if entry["status"] == "refused" else "no reply from the server"
-    draft, wrong = read_reply(entry["reply"])
+    draft, wrong = parse_draft(entry["reply"])
     if draft is not None:
-        wrong = problems(draft, captions)
+        wrong = find_problems(draft, captions)
     return (None, wrong[0].split(" (")[0]) if wrong else (draft, "")
 
 
-def _options(draft: Draft, letter: str) -> dict[str, str]:
+def _order_options(draft: Draft, letter: str) -> dict[str, str]:
     """Question, options and right letters; `letter` is that of image 1."""
     first, second = draft.options[draft.answers[0]], draft.options[draft.answers[1]]
     a, b = (first, second) if letter == "A" else (second, first)
@@ -254,15 +258,15 @@ def _options(draft: Draft, letter: str) -> dict[str, str]:
     return {"question": draft.question, "option_A": a, "option_B": b, "correct_1": letter, "correct_2": other}
 
 
-def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+def table_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a table as dictionaries."""
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 def read_drafts(folder: Path) -> pd.DataFrame:
     """The drafts of a questions folder. Raises BadInput if there are none."""
-    if not (folder / DRAFTS).is_file():
+    if not (folder / DRAFTS_FILE).is_file():
         raise BadInput(
-            f"{folder}: holds no {DRAFTS}. Make it with `medprobe curate write PAIRS --table TABLE --model NAME --out {folder}`."
+            f"{folder}: holds no {DRAFTS_FILE}. Make it with `medprobe curate write PAIRS --table TABLE --model NAME --out {folder}`."
         )
-    return pd.read_parquet(folder / DRAFTS)
+    return pd.read_parquet(folder / DRAFTS_FILE)

@@ -15,19 +15,19 @@ from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate
 from pydicom.uid import JPEG2000, JPEGBaseline8Bit
 
-from curation.deidentify.dicom import identifiers_of
-from curation.deidentify.folder import deidentify
-from curation.deidentify.review_texts import DECISION, pending_images
-from curation.deidentify.table import (
+from curation.deidentify.header_identifiers import header_identifiers
+from curation.deidentify.image_folder import deidentify_folder
+from curation.deidentify.patient_table import (
     PatientTable,
     date_words,
     name_words,
     number_words,
-    without_births,
-    without_words,
+    redact_birth_dates,
+    redact_words,
 )
+from curation.deidentify.review_texts import TEXT_DECISION, pending_images
 from curation.images.burned_in_text import read_boxes
-from curation.review.page_markup import KEYS
+from curation.review.page_markup import KEY_HELP
 from tests.planting import FAMILY, GIVEN, Planted, dicom_file, exif, found_below, found_in, planted
 
 PRIVATE = (r"\.key$", r"\.names\.csv$")
@@ -68,7 +68,7 @@ def test_a_name_in_the_bytes_of_a_dicom_files_pixels_is_in_no_byte_of_what_is_wr
     data, values = with_names(("unused bits", "after the pixels", "JPEG", "JPEG 2000")[seed % 4], person, rng)
     data.save_as(tmp_path / "raw" / f"{person.name}.dcm", enforce_file_format=True)
     assert found_below(tmp_path / "raw", [person])
-    report = deidentify(tmp_path / "raw", tmp_path / "clean", search_text=False)
+    report = deidentify_folder(tmp_path / "raw", tmp_path / "clean", search_text=False)
     assert report["files"] == {"dicom": 1} and found_below(tmp_path, [person], (r"^raw(/|$)", *PRIVATE)) == []
     (picture,) = (tmp_path / "clean" / "images").iterdir()
     assert np.abs(np.asarray(Image.open(picture)) - values / 4095 * 255).max() <= 1.5
@@ -87,15 +87,15 @@ def test_an_interrupted_call_goes_on_where_it_was(tmp_path, monkeypatch):
         searched.append(image.getpixel((0, 0))[0] // 40)
         return [(1, 1, 9, 9)] if searched[-1] % 2 else []
 
-    monkeypatch.setattr("curation.deidentify.folder.find_text", find)
+    monkeypatch.setattr("curation.deidentify.image_folder.find_text", find)
     for stop[0] in range(1, 6):
         with pytest.raises(KeyboardInterrupt):
-            deidentify(tmp_path / "raw", tmp_path / "clean")
+            deidentify_folder(tmp_path / "raw", tmp_path / "clean")
     assert searched == [0, 1, 2, 3, 4] and not (tmp_path / "clean").exists()
     (tmp_path / "raw" / "1.png").unlink()
     Image.new("L", (80, 80), 240).save(tmp_path / "raw" / "3.png")
     stop[0] = 99
-    report = deidentify(tmp_path / "raw", tmp_path / "clean")
+    report = deidentify_folder(tmp_path / "raw", tmp_path / "clean")
     assert searched == [0, 1, 2, 3, 4, 6, 5] and report["files"] == {"images": 5}
     assert [len(list((tmp_path / "clean" / part).iterdir())) for part in ("images", "pending")] == [4, 1]
     assert set(pending_images(tmp_path / "clean")) == read_boxes(tmp_path / "clean").keys()
@@ -107,9 +107,9 @@ def test_an_interrupted_call_goes_on_where_it_was(tmp_path, monkeypatch):
 
 def test_no_decision_about_text_has_a_key_that_the_page_needs():
     """`d` shows details, as the page's help says; it would drop the image."""
-    of_page = set(re.findall(r"(?:^|[;,.] )(\w) ", KEYS))
+    of_page = set(re.findall(r"(?:^|[;,.] )(\w) ", KEY_HELP))
     assert {"n", "p", "o", "d", "r"} <= of_page
-    assert len(DECISION.keys) == len(DECISION.choices) and of_page.isdisjoint(DECISION.keys)
+    assert len(TEXT_DECISION.keys) == len(TEXT_DECISION.choices) and of_page.isdisjoint(TEXT_DECISION.keys)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -126,7 +126,7 @@ def test_a_table_keeps_its_rows_and_loses_what_names_their_patients(tmp_path, se
     for file, person in zip(files, people, strict=True):
         header = Dataset()
         header.PatientName, header.PatientID = person.name, person.number
-        headers[file] = identifiers_of(header)
+        headers[file] = header_identifiers(header)
         family = rng.choice([str, str.upper, lambda text: unicodedata.normalize("NFD", text)])(
             person.name.split("^")[0]
         )
@@ -180,10 +180,10 @@ WHITE = "The white matter of both lobes is of normal signal; 2 cysts of 12 mm at
 def test_a_name_is_taken_out_however_it_is_written(name):
     rng = random.Random(name)
     words = name_words(name)
-    assert without_words(WHITE, words) == (WHITE, 0)
+    assert redact_words(WHITE, words) == (WHITE, 0)
     for _ in range(60):
         said = written(name, rng)
-        text, count = without_words(f"Image of {said}: effusion. {WHITE}", words)
+        text, count = redact_words(f"Image of {said}: effusion. {WHITE}", words)
         assert count and re.sub(
             r"\[removed\]|_ct_2|'s|[-_, .\u00ad]", "", text
         ) == f"Imageof:effusion{WHITE}".translate(str.maketrans("", "", " ,.")), (said, text)
@@ -193,7 +193,7 @@ def test_a_name_is_taken_out_however_it_is_written(name):
     "said", ["19610312", "1961-03-12", "12.03.1961", "12.3.1961", "03/12/61", "12-03-1961", "610312"]
 )
 def test_a_day_of_birth_is_taken_out_however_it_is_written(said):
-    text, _ = without_words(f"Born {said}; 12 cysts of 3 mm on 12.03.2024", date_words("19610312"))
+    text, _ = redact_words(f"Born {said}; 12 cysts of 3 mm on 12.03.2024", date_words("19610312"))
     assert text == "Born [removed]; 12 cysts of 3 mm on 12.03.2024"
 
 
@@ -214,22 +214,22 @@ def test_what_a_text_calls_a_day_of_birth_is_taken_out_of_everybodys_row(called)
     """No header has to know it; other dates, and what is no date, stay."""
     for said in (*DATES, "1961") if called[-1] in "B:.=" else DATES:
         text = f"Woman, {called} {said}; CT of 12.03.2024: 3 newborn-sized cysts, 12/3 mm"
-        assert without_births(text) == (text.replace(said, "[removed]"), 1)
+        assert redact_birth_dates(text) == (text.replace(said, "[removed]"), 1)
         kept = (
             f"Seen on {said}; a stubborn cyst of 12 mm, born at 38 weeks, birth weight 3.5 kg, Apgar at birth: 9 10 10"
         )
-        assert without_births(kept) == (kept, 0)
-    assert without_births("*12.03.1961, b. 3/5/58: * 3 nodules") == ("*[removed], b. [removed]: * 3 nodules", 2)
+        assert redact_birth_dates(kept) == (kept, 0)
+    assert redact_birth_dates("*12.03.1961, b. 3/5/58: * 3 nodules") == ("*[removed], b. [removed]: * 3 nodules", 2)
 
 
 def test_names_in_writing_without_spaces_are_taken_out():
-    assert without_words("患者王小东，男", name_words("Wang^XiaoDong=王^小东")) == ("[removed]，男", 1)
-    assert without_words("김민수는 환자", name_words("김^민수"))[0] == "[removed] 환자"
+    assert redact_words("患者王小东，男", name_words("Wang^XiaoDong=王^小东")) == ("[removed]，男", 1)
+    assert redact_words("김민수는 환자", name_words("김^민수"))[0] == "[removed] 환자"
     for said in ("やまだ たろう", "たろう", unicodedata.normalize("NFD", "やまだたろう")):
-        assert without_words(f"画像 {said} 2", name_words("やまだ^たろう")) == ("画像 [removed] 2", 1)
-    assert without_words("मोहन कुमार का चित्र", name_words("कुमार^मोहन")) == ("[removed] का चित्र", 1)
-    assert without_words("Li Wu, LI; he is ill", name_words("Wu^Li")) == ("[removed], [removed]; he is ill", 2)
-    assert without_words("He Yu; he is ill", name_words("He^Yu")) == ("[removed]; he is ill", 1)
+        assert redact_words(f"画像 {said} 2", name_words("やまだ^たろう")) == ("画像 [removed] 2", 1)
+    assert redact_words("मोहन कुमार का चित्र", name_words("कुमार^मोहन")) == ("[removed] का चित्र", 1)
+    assert redact_words("Li Wu, LI; he is ill", name_words("Wu^Li")) == ("[removed], [removed]; he is ill", 2)
+    assert redact_words("He Yu; he is ill", name_words("He^Yu")) == ("[removed]; he is ill", 1)
 
 
 @pytest.mark.parametrize(
@@ -240,5 +240,5 @@ def test_an_id_is_taken_out_however_it_is_parted(number):
     for between in ("", "-", ".", "/", " ", "_"):
         said = between.join(parts)
         for text in (said, f"x{said}y" if between == "" else said, said.lower()):
-            clean, _ = without_words(f"No. {text}: 3 nodules", number_words(number))
+            clean, _ = redact_words(f"No. {text}: 3 nodules", number_words(number))
             assert clean == "No. [removed]: 3 nodules", (text, clean)

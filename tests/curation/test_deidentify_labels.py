@@ -11,10 +11,10 @@ import pytest
 import yaml
 from PIL import Image
 
-from curation.deidentify.folder import deidentify
-from curation.deidentify.labels import read_labels
-from curation.deidentify.review_texts import decide, pending_images
-from curation.deidentify.table import PatientTable
+from curation.deidentify.image_folder import deidentify_folder
+from curation.deidentify.image_labels import load_image_labels
+from curation.deidentify.patient_table import PatientTable
+from curation.deidentify.review_texts import decide_on_image, pending_images
 from curation.gmai.sources import read_sources
 from curation.images.file_names import load_file_names
 from curation.readers.registry import list_units
@@ -75,7 +75,7 @@ def test_labels_say_the_same_of_the_same_image_and_nothing_of_the_patient(tmp_pa
                 path.rename(path.with_name(f"{named}-{path.name}"))
     images = base if reader == "voc" else base / "images"
     out = tmp_path / "clean"
-    report = deidentify(images, out, search_text=False, labels=[read_labels(labels, images)])
+    report = deidentify_folder(images, out, search_text=False, labels=[load_image_labels(labels, images)])
     before = targets(tmp_path, entry)
     where = {"path": str(out / "images"), "annotations": str(out / "labels")}
     if reader != "nifti":
@@ -98,7 +98,7 @@ def test_labels_say_the_same_of_the_same_image_and_nothing_of_the_patient(tmp_pa
 
 def test_labels_of_a_dropped_image_go_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "curation.deidentify.folder.find_text", lambda image: [(0, 0, 9, 9)] * (image.getpixel((0, 0))[0] == 0)
+        "curation.deidentify.image_folder.find_text", lambda image: [(0, 0, 9, 9)] * (image.getpixel((0, 0))[0] == 0)
     )
     for folder in ("raw", "txt"):
         (tmp_path / folder).mkdir()
@@ -107,12 +107,12 @@ def test_labels_of_a_dropped_image_go_with_it(tmp_path, monkeypatch):
         (tmp_path / "txt" / f"{at}.txt").write_text("0 0.5 0.5 0.1 0.1\n")
     (tmp_path / "raw" / "3.png").unlink()
     out = tmp_path / "clean"
-    labels = read_labels(tmp_path / "txt", tmp_path / "raw")
-    report = deidentify(tmp_path / "raw", out, labels=[labels])
+    labels = load_image_labels(tmp_path / "txt", tmp_path / "raw")
+    report = deidentify_folder(tmp_path / "raw", out, labels=[labels])
     assert report["labels"] == {"yolo": 3} and report["labels_left_out"] == {"its image is missing": 1}
     assert not report["not_taken"]
     (waiting,) = pending_images(out)
-    decide(out, waiting, "drop", "Ada")
+    decide_on_image(out, waiting, "drop", "Ada")
     coco = json.loads((out / "labels" / "1.json").read_text())
     named = {image["file_name"] for image in coco["images"]}
     assert named == {path.name for path in (out / "images").iterdir()} and len(named) == len(coco["annotations"]) == 2
@@ -127,8 +127,8 @@ def test_patients_of_two_deidentified_sets_are_one_where_one_key_made_their_ids(
         files = sorted(each.name for each in images.iterdir())
         table = pd.DataFrame({"image": files, "group": [f"MRN{at // 2}" for at in range(len(files))]})
         known = PatientTable(table, files, tmp_path / "t.csv")
-        labels = read_labels(path.parent / "coco" / "instances.json", images)
-        deidentify(images, tmp_path / f"clean-{name}", known, search_text=False, labels=[labels])
+        labels = load_image_labels(path.parent / "coco" / "instances.json", images)
+        deidentify_folder(images, tmp_path / f"clean-{name}", known, search_text=False, labels=[labels])
         entries[name] = {
             "name": name, "reader": "coco", "path": f"clean-{name}/images", "annotations": f"clean-{name}/labels/1.json", "modality": "CT",
         }  # fmt: skip
@@ -152,8 +152,8 @@ def test_names_of_classes_lose_the_names_of_patients_and_stay_apart(tmp_path):
     (tmp_path / "txt" / "classes.txt").write_text("\n".join(classes))
     table = pd.DataFrame({"image": [f"{at}.png" for at in range(3)], "who": ["Vögtlander^Anna", "Quigley^Lung", ""]})
     known = PatientTable(table, [f"{at}.png" for at in range(5)], tmp_path / "t.csv", names=["who"])
-    labels = read_labels(tmp_path / "txt", tmp_path / "raw")
-    deidentify(tmp_path / "raw", tmp_path / "out", known, search_text=False, labels=[labels])
+    labels = load_image_labels(tmp_path / "txt", tmp_path / "raw")
+    deidentify_folder(tmp_path / "raw", tmp_path / "out", known, search_text=False, labels=[labels])
     written = json.loads((tmp_path / "out" / "labels" / "1.json").read_text())
     names = [each["name"] for each in written["categories"]]
     assert names == ["lesion [removed]", "Lung", "[removed] lesion", "[removed]", "[removed] 4"]

@@ -23,7 +23,7 @@ from huggingface_hub import HfApi
 from PIL import Image, ImageDraw, ImageFont
 
 from curation.images.burned_in_text import read_boxes
-from curation.review.review_log import CHECKS, SCORES, ReviewLog
+from curation.review.review_log import CHECK_FIELDS, SCORE_FIELDS, ReviewLog
 from medprobe import command_line
 from tests.commands import medprobe
 from tests.curation.model_server import model_server
@@ -195,7 +195,11 @@ def mine(ward, served, models):
     served(lambda client: [client.get(path).content for path in ("/", "/item", *pictures)])
     ward.run("curate review questions --images raw --port 0")
     for at, pair in enumerate(log.pairs):
-        for name, value in ((SCORES[0], 9), (SCORES[1], 9 if at else 4), *((check, "yes") for check in CHECKS)):
+        for name, value in (
+            (SCORE_FIELDS[0], 9),
+            (SCORE_FIELDS[1], 9 if at else 4),
+            *((check, "yes") for check in CHECK_FIELDS),
+        ):
             log.change("Ada", pair, name, value)
     ward.run(
         "curate export pairs-set --questions questions --images raw --pairs pairs --table given/images.csv --no-text-search"

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from curation.review.review_log import CHECKS, SCORES, ReviewLog
+from curation.review.review_log import CHECK_FIELDS, SCORE_FIELDS, ReviewLog
 from dataset_builders.hub.repository import open_repository
 from leaderboard_space.data.board import Board
 from tests.commands import medprobe
@@ -62,9 +62,9 @@ def test_the_tour_ends_with_an_own_benchmark_on_the_board(models, tmp_path, monk
         for at, pair in enumerate(ReviewLog(tmp_path / "questions").pairs):
             assert client.get("/picture/0", params={"item": pair}).status_code == 200
             for field, value in (
-                (SCORES[0], "9"),
-                (SCORES[1], "8" if at else "3"),
-                *((check, "yes") for check in CHECKS),
+                (SCORE_FIELDS[0], "9"),
+                (SCORE_FIELDS[1], "8" if at else "3"),
+                *((check, "yes") for check in CHECK_FIELDS),
             ):
                 given = {"reviewer": "Ada", "item": pair, "field": field, "value": value, "seen": None}
                 assert client.post("/save", json=given).json()["said"].startswith("saved")

@@ -7,7 +7,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 
 WRITES = {
     "curation/report/quality.py": {"mediconfusion"},
-    "curation/export.py": {"mediconfusion"},
+    "curation/mediconfusion_export.py": {"mediconfusion"},
     "curation/commands/custom_sets.py": {"probmed", "halt-medvqa"},
     "curation/gmai/__init__.py": {"gmai-mmbench"},
 }

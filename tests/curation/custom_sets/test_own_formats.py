@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from curation.custom_sets.custom_questions import read_questions
-from curation.custom_sets.hallucination import NONE, UNKNOWN
+from curation.custom_sets.custom_questions import read_custom_questions
+from curation.custom_sets.hallucination import NONE_OPTION, UNKNOWN_OPTION
 from dataset_builders.build import build
 from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
@@ -92,14 +92,14 @@ def test_ones_own_questions_become_fake_none_and_swap(images, questions, tmp_pat
     assert not any("paper" in line or "not balanced" in line for line in report.lines)
     rows = open_repository(tmp_path / "data").questions("test")
     assert rows["scenario"].value_counts().to_dict() == {"none": 54, "swap": 54, "fake": 24}
-    own = {q.question: q for q in read_questions(questions)}
+    own = {q.question: q for q in read_custom_questions(questions)}
     rows["image_id"] = rows["image_id"].map(raw_names(out, images))
     assert rows["group"].str.fullmatch("g-[0-9a-f]{16}").all()
     assert rows["group"].nunique() == 5
     controls = Counter()
     for row in rows.to_dict("records"):
         right = row["options"][row["answer"][0]]
-        way_out = NONE if row["scenario"] == "none" else UNKNOWN
+        way_out = NONE_OPTION if row["scenario"] == "none" else UNKNOWN_OPTION
         control = right != way_out
         assert way_out in row["options"]
         controls[row["scenario"]] += control
@@ -110,7 +110,7 @@ def test_ones_own_questions_become_fake_none_and_swap(images, questions, tmp_pat
             assert "right" not in row["options"]
             assert row["image_id"] == own[row["question"]].image
         elif row["scenario"] == "swap":
-            assert set(row["options"]) == {UNKNOWN, *own[row["question"]].options}
+            assert set(row["options"]) == {UNKNOWN_OPTION, *own[row["question"]].options}
             assert row["image_id"].split("/")[0] != own[row["question"]].image.split("/")[0]
             assert int(Path(row["image_id"]).stem) // 2 != int(Path(own[row["question"]].image).stem) // 2
     assert controls == {"none": 27, "swap": 27, "fake": 12}  # always giving up scores half
@@ -147,13 +147,13 @@ def test_every_way_to_write_options_gives_the_same_question(seed, tmp_path):
         given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in way.items()}
         pd.DataFrame([row | given]).to_csv(tmp_path / "q.csv", index=False)
         for file in ("q.jsonl", "q.csv"):
-            (question,) = read_questions(tmp_path / file)
+            (question,) = read_custom_questions(tmp_path / file)
             assert (question.options, question.answer) == (tuple(texts), right), (way, file)
     del letters[next(iter(letters))]
     for wrong in ({"options": letters}, {"options": [{"text": text} for text in texts]}):
         write_lines(tmp_path / "q.jsonl", [row | wrong])
         with pytest.raises(BadInput, match=r"in a row|not texts"):
-            read_questions(tmp_path / "q.jsonl")
+            read_custom_questions(tmp_path / "q.jsonl")
 
 
 def test_fake_questions_of_ones_own_need_no_model(images, questions, tmp_path):
@@ -164,7 +164,7 @@ def test_fake_questions_of_ones_own_need_no_model(images, questions, tmp_path):
     made = f"hallucinate {questions} --images {images} --out {tmp_path / 'o'} --fake-questions {fakes}"
     curate(f"{made} --accept-text-alone")
     document = json.loads((tmp_path / "o" / "fake_qa_shuffle.json").read_text())
-    assert sorted(document["0"]["option"].values()) == sorted(["Io", "Europa", UNKNOWN])
+    assert sorted(document["0"]["option"].values()) == sorted(["Io", "Europa", UNKNOWN_OPTION])
     about = json.loads((tmp_path / "o" / "image_dict.json").read_text())  # two images of a patient, one for the last
     assert sorted(Counter(image["group"] for image in about.values()).values()) == [1, 2, 2, 2, 2]
     with pytest.raises(BadInput, match="Give one of the two"):
@@ -189,7 +189,7 @@ def test_rows_that_are_no_questions_are_all_listed(questions, row, says):
             table.loc[number, name] = value
     table.to_csv(questions, index=False)
     with pytest.raises(BadInput, match=says) as refused:
-        read_questions(questions)
+        read_custom_questions(questions)
     assert "row 4" in str(refused.value)
     assert "row 6" in str(refused.value)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from curation.custom_sets.probe_table import excludes_position, read_probed
-from curation.custom_sets.probing import Fact, balanced_pairs, probe, text_only
+from curation.custom_sets.probe_table import excludes_position, read_probe_table
+from curation.custom_sets.probing import Fact, balance_pairs, build_probes, text_only_accuracy
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.label_reading import read_finding
@@ -96,8 +96,8 @@ def table_of(path, rows):
 @pytest.mark.parametrize("seed", few(range(2)))
 def test_no_question_is_keyed_against_the_truth(seed, balanced, tmp_path):
     table, truth = ward(random.Random(seed), 120)
-    read = read_probed(table_of(tmp_path / "t.csv", table))
-    rows, _ = probe(read.images, seed, balanced)
+    read = read_probe_table(table_of(tmp_path / "t.csv", table))
+    rows, _ = build_probes(read.images, seed, balanced)
     by_image = {row["image"]: row for row in table}
     kinds = Counter()
     for row in rows:
@@ -128,18 +128,18 @@ def test_no_question_is_keyed_against_the_truth(seed, balanced, tmp_path):
         for label, n in said.items()
         if re.search(r"\?|\(-\)|^- |^no |possible|clear", label) and label != "No Finding"
     )
-    assert probe(read.images, seed, balanced)[0] == rows
+    assert build_probes(read.images, seed, balanced)[0] == rows
 
 
 @pytest.mark.parametrize("seed", few(range(2)))
 def test_a_reader_of_the_text_alone_gets_no_more_than_chance_and_five_points(seed, tmp_path):
     table, _ = ward(random.Random(f"text {seed}"), 200)
-    images = read_probed(table_of(tmp_path / "t.csv", table)).images
-    rows, _ = probe(images, seed)
+    images = read_probe_table(table_of(tmp_path / "t.csv", table)).images
+    rows, _ = build_probes(images, seed)
     assert len(rows) > 100
-    assert max(text_only(rows).values()) <= 55
-    free, _ = probe(images, seed, balanced=False)
-    assert max(text_only(free).values()) > 55
+    assert max(text_only_accuracy(rows).values()) <= 55
+    free, _ = build_probes(images, seed, balanced=False)
+    assert max(text_only_accuracy(free).values()) > 55
 
 
 ONE_PICTURE = """
@@ -175,7 +175,7 @@ def test_kinds_and_parts_never_stand_for_one_another(seed, tmp_path):
         for n in range(150)
     ]  # fmt: skip
     given = {row["image"]: row for row in rows}
-    made, _ = probe(read_probed(table_of(tmp_path / "t.csv", rows)).images, seed, balanced=False)
+    made, _ = build_probes(read_probe_table(table_of(tmp_path / "t.csv", rows)).images, seed, balanced=False)
     assert len(made) > 200
     for row in made:
         column = "modality" if row["qa_type"].startswith("modality") else "organ"
@@ -193,7 +193,7 @@ def asked_of(tmp_path, rows, **options):
         | row
         for n, row in enumerate(rows)
     ]
-    made, _ = probe(read_probed(table_of(tmp_path / "t.csv", rows)).images, 0, balanced=False, **options)
+    made, _ = build_probes(read_probe_table(table_of(tmp_path / "t.csv", rows)).images, 0, balanced=False, **options)
     return {(row["image"], row["question"]): row["answer"] for row in made}
 
 
@@ -266,7 +266,7 @@ def test_what_is_absent_on_such_images_is_asked_rather_than_what_no_such_image_s
         for organ, own in (("chest", ("pneumonia", "pneumothorax")), ("knee", ("joint effusion", "Baker cyst")))
         for n in (range(8) if organ == "chest" else range(8, 16))
     ]
-    made, _ = probe(read_probed(table_of(tmp_path / "t.csv", rows)).images, 0, balanced)
+    made, _ = build_probes(read_probe_table(table_of(tmp_path / "t.csv", rows)).images, 0, balanced)
     chest = {"Does this image show pneumonia?", "Does this image show pneumothorax?"}
     asked = [row for row in made if row["qa_type"].startswith("entity_hallu")]
     assert len(asked) == 16
@@ -277,8 +277,10 @@ def test_columns_that_are_missing_are_refused_and_unused_ones_named(tmp_path):
     row = {"image": "a.png", "organ": "chest", "modality": "X-ray"}
     for name in ("finding", "Findings ", "find"):
         with pytest.raises(BadInput, match="no column 'findings'"):
-            read_probed(table_of(tmp_path / "t.csv", [row | {name: "mass"}]))
-    read = read_probed(table_of(tmp_path / "t.csv", [row | {"findings": "mass", "absents": "3", "Patient ID": "7"}]))
+            read_probe_table(table_of(tmp_path / "t.csv", [row | {name: "mass"}]))
+    read = read_probe_table(
+        table_of(tmp_path / "t.csv", [row | {"findings": "mass", "absents": "3", "Patient ID": "7"}])
+    )
     assert read.unused == ["absents", "Patient ID"]
 
 
@@ -287,7 +289,7 @@ def test_a_finding_that_its_organ_cannot_show_is_skipped_and_rules_nothing_out(t
         tmp_path / "t.csv",
         [{"image": "a.png", "organ": "knee", "modality": "X-ray", "findings": "pneumonia; fracture"}],
     )
-    read = read_probed(path)
+    read = read_probe_table(path)
     assert [each.text for each in read.images[0].findings] == ["fracture"]
     assert read.images[0].place == place_of([], "") and list(read.skipped) == [
         ("pneumonia", "cannot be on an image of the knee")
@@ -315,7 +317,7 @@ def test_pairs_are_balanced_and_as_many_as_there_can_be(seed):
     most = max(
         sum(map(bool, choice)) for choice in product(*((None, *fact.absent) for fact in facts)) if balanced(choice)
     )
-    pairs = balanced_pairs(facts, seed)
+    pairs = balance_pairs(facts, seed)
     assert len(pairs) == most
     assert balanced([pairs.get((fact.image, fact.key)) for fact in facts])
     assert all(pairs[fact.image, ""] in fact.absent for fact in facts if (fact.image, "") in pairs)

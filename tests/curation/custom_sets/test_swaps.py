@@ -6,8 +6,16 @@ from collections import Counter
 import pytest
 
 from curation.custom_sets.custom_questions import CustomQuestion
-from curation.custom_sets.hallucination import CONTROL, NONE, UNKNOWN, SwapImages, fake, none_of_the_above, swapped
-from curation.custom_sets.option_texts import answers_apart, speaks_of_options
+from curation.custom_sets.hallucination import (
+    CONTROL_SUFFIX,
+    NONE_OPTION,
+    UNKNOWN_OPTION,
+    ImageRelations,
+    build_fake_entries,
+    build_none_entries,
+    build_swap_entries,
+)
+from curation.custom_sets.option_texts import has_single_answer, refers_to_options
 from tests.sampling import few
 
 ORGANS = (
@@ -51,16 +59,16 @@ def test_a_swapped_image_cannot_answer(seed):
         for image in organ for n in range(2)
     ]  # fmt: skip
     own_answers = {(q.image, q.question, q.options[q.answer]) for q in questions}
-    entries, left_out = swapped(questions, SwapImages(group, hashes), seed)
+    entries, left_out = build_swap_entries(questions, ImageRelations(group, hashes), seed)
     assert len(entries) + 2 * left_out.total() == 2 * len(questions)
     asked_of = {(q.image, q.question) for q in questions}
     for key, entry in entries.items():
         own, image = entry["original_img"], entry["img"]
-        if key.endswith(CONTROL):
+        if key.endswith(CONTROL_SUFFIX):
             assert image == own and (image, entry["question"], entry["answer"]) in own_answers
-            assert entry["option"] == entries[key.removesuffix(CONTROL)]["option"]
+            assert entry["option"] == entries[key.removesuffix(CONTROL_SUFFIX)]["option"]
             continue
-        assert entry["answer"] == UNKNOWN == entry["option"][entry["answer_id"]]
+        assert entry["answer"] == UNKNOWN_OPTION == entry["option"][entry["answer_id"]]
         assert own != image and group[own] != group[image]
         assert bin(hashes[own] ^ hashes[image]).count("1") > 6
         assert organ[own] != organ[image] and not any({organ[own], organ[image]} <= shared for shared in OVERLAP)
@@ -75,7 +83,7 @@ def test_a_swapped_image_cannot_answer(seed):
         assert not options & {"no", "normal", "no lesion"}
         assert not {organ[own], organ[image]} & {"skin", "unheard-of gland", "whole body"}
         assert not ("the brain" in entry["option"].values() and organ[image] in ("brain", "spine"))
-    letters = Counter((len(e["option"]), e["answer_id"]) for k, e in entries.items() if not k.endswith(CONTROL))
+    letters = Counter((len(e["option"]), e["answer_id"]) for k, e in entries.items() if not k.endswith(CONTROL_SUFFIX))
     assert not letters or max(letters.values()) - min(letters.values()) <= 1 + (len(letters) < 4)
 
 
@@ -110,25 +118,28 @@ def test_a_question_with_an_option_that_speaks_of_others_is_never_altered(option
         for answer in range(3):
             question = CustomQuestion("x.png", "What is in this kidney?", tuple(options), answer, "kidney")
             other = CustomQuestion("y.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
-            none, why = none_of_the_above([question, other], 0)
+            none, why = build_none_entries([question, other], 0)
             assert {entry["img"] for entry in none} == {"y.png"} and why == {"an option speaks of other options": 1}
-            entries, why = swapped([question, other], SwapImages({}, {}), 0)
+            entries, why = build_swap_entries([question, other], ImageRelations({}, {}), 0)
             assert all(entry["question"] != question.question for entry in entries.values())
             assert why["an option speaks of other options"] == 1
-            assert fake([], ["x.png"], 0, [question]) == {}
+            assert build_fake_entries([], ["x.png"], 0, [question]) == {}
 
 
 @pytest.mark.parametrize("option", few(DECLINE, 8))
 def test_beside_an_option_that_declines_or_fits_the_rest_nothing_is_replaced(option):
     own = CustomQuestion("x.png", "What is in this kidney?", ("a cyst", "a stone", option), 0, "kidney")
     other = CustomQuestion("y.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
-    assert none_of_the_above([own], 0)[0] == [] and fake([], ["x.png"], 0, [own]) == {}
-    assert all(entry["question"] != own.question for entry in swapped([own, other], SwapImages({}, {}), 0)[0].values())
+    assert build_none_entries([own], 0)[0] == [] and build_fake_entries([], ["x.png"], 0, [own]) == {}
+    assert all(
+        entry["question"] != own.question
+        for entry in build_swap_entries([own, other], ImageRelations({}, {}), 0)[0].values()
+    )
 
 
 def test_which_options_speak_of_others():
-    assert [option for option in SPEAK if not speaks_of_options(option)] == []
-    assert [option for option in OWN_WORDS if speaks_of_options(option)] == []
+    assert [option for option in SPEAK if not refers_to_options(option)] == []
+    assert [option for option in OWN_WORDS if refers_to_options(option)] == []
 
 
 @pytest.mark.parametrize(
@@ -149,10 +160,10 @@ def test_which_options_speak_of_others():
 )  # fmt: skip
 def test_none_of_the_above_is_right_only_where_no_other_option_may_be(right, other, apart):
     question = CustomQuestion("x.png", "What is it?", (right, other, "a shadow"), 0)
-    assert answers_apart(question) is apart
-    made, _ = none_of_the_above([question], 0)
+    assert has_single_answer(question) is apart
+    made, _ = build_none_entries([question], 0)
     assert len(made) == 2 * apart
-    assert [entry[f"choice_{entry['answer']}"][3:] for entry in made] == [NONE, right][: len(made)]
+    assert [entry[f"choice_{entry['answer']}"][3:] for entry in made] == [NONE_OPTION, right][: len(made)]
 
 
 ANSWERED_BY_ANY = """
@@ -193,5 +204,5 @@ def test_only_a_question_that_names_what_the_other_image_lacks_is_swapped(text, 
     """A knee, and a brain whose image could answer anything that does not name the knee."""
     own = CustomQuestion("knee.png", text, tuple(options.split("|")), 0, "knee")
     other = CustomQuestion("brain.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
-    entries, _ = swapped([own, other], SwapImages({}, {}), 0)
+    entries, _ = build_swap_entries([own, other], ImageRelations({}, {}), 0)
     assert any(entry["question"] == text for entry in entries.values()) is is_asked

@@ -11,13 +11,13 @@ import pytest
 from datasets import load_dataset
 from PIL import Image
 
-from curation.custom_sets.hallucination import NONE, UNKNOWN
-from curation.custom_sets.probing import text_only
+from curation.custom_sets.hallucination import NONE_OPTION, UNKNOWN_OPTION
+from curation.custom_sets.probing import text_only_accuracy
 from curation.gmai import pipeline
 from curation.gmai.items import keyed_patient_id
-from curation.review.review_log import CHECKS, SCORES, ReviewLog
-from curation.withdraw import withdraw
-from curation.writing.question_writing import DRAFTS
+from curation.review.review_log import CHECK_FIELDS, SCORE_FIELDS, ReviewLog
+from curation.withdraw import withdraw_group
+from curation.writing.question_writing import DRAFTS_FILE
 from dataset_builders.build import build
 from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
@@ -41,10 +41,14 @@ def reviewed_pairs(names, questions):
         }
         for k in range(len(names) - 5)
     ]  # fmt: skip
-    pd.DataFrame(drafts).to_parquet(questions / DRAFTS)
+    pd.DataFrame(drafts).to_parquet(questions / DRAFTS_FILE)
     log = ReviewLog(questions)
     for k, pair in enumerate(log.pairs):
-        for field, value in ((SCORES[0], 9), (SCORES[1], 9 if k % 3 else 4), *((check, "yes") for check in CHECKS)):
+        for field, value in (
+            (SCORE_FIELDS[0], 9),
+            (SCORE_FIELDS[1], 9 if k % 3 else 4),
+            *((check, "yes") for check in CHECK_FIELDS),
+        ):
             log.change("Ada", pair, field, value)
 
 
@@ -121,13 +125,15 @@ def test_one_patient_less_and_no_other_changed(a_set, by, tmp_path):
             list(manifest["questions"].values()) if family == "halt-medvqa" else manifest["questions"]
         ) == len(after)
     if family == "halt-medvqa":
-        gives_up = [row["options"][row["answer"][0]] in (NONE, UNKNOWN) for row in after.to_dict("records")]
+        gives_up = [
+            row["options"][row["answer"][0]] in (NONE_OPTION, UNKNOWN_OPTION) for row in after.to_dict("records")
+        ]
         assert f"Always giving up scores {100 * np.mean(gives_up):.1f} %" in manifest["notes"][0]
     if family == "probmed":
         rows = json.loads((out / "probmed.json").read_text())
-        assert manifest["text_only_majority"] == text_only(rows)
+        assert manifest["text_only_majority"] == text_only_accuracy(rows)
     with pytest.raises(BadInput, match="no image is of that group"):
-        withdraw(out, "Patient 3")
+        withdraw_group(out, "Patient 3")
 
 
 def loaded_groups(place):
@@ -189,7 +195,7 @@ def test_nobody_who_withdrew_comes_back_and_runs_lose_them(a_set, tmp_path):
 def test_what_is_no_set_of_ours_is_refused(tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(BadInput, match="is not a set"):
-        withdraw(tmp_path, "x")
+        withdraw_group(tmp_path, "x")
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 

@@ -15,8 +15,8 @@ import pydicom
 import pytest
 from PIL import Image
 
-from curation.deidentify.folder import deidentify
-from curation.deidentify.labels import read_labels
+from curation.deidentify.image_folder import deidentify_folder
+from curation.deidentify.image_labels import load_image_labels
 from curation.gmai.items import read_items
 from curation.gmai.pipeline import run_pipeline
 from curation.gmai.sources import read_sources
@@ -405,7 +405,7 @@ def test_what_a_header_cannot_mean_is_ignored_and_listed_by_every_route(tmp_path
     )
     (unit,), _ = list_units(read_sources(tmp_path / "s.yaml").datasets[0])
     (picture,) = unit.load(unit)
-    report = deidentify(tmp_path / "raw", tmp_path / "clean", search_text=False)
+    report = deidentify_folder(tmp_path / "raw", tmp_path / "clean", search_text=False)
     (written,) = (tmp_path / "clean" / "images").iterdir()
     assert np.abs(picture.pixels[..., 0] - seen).max() <= 1, fields
     assert (np.asarray(Image.open(written)) == picture.pixels[..., 0]).all()
@@ -456,8 +456,8 @@ def test_a_mask_of_one_class_is_what_its_picture_shows(tmp_path, kind):
     entry = {"name": "m", "reader": "masks", "path": "i", "annotations": "m", "modality": "CT"}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
     units, skips = list_units(read_sources(tmp_path / "s.yaml").datasets[0])
-    labels = read_labels(tmp_path / "m", tmp_path / "i")
-    deidentify(tmp_path / "i", tmp_path / "clean", search_text=False, labels=[labels])
+    labels = load_image_labels(tmp_path / "m", tmp_path / "i")
+    deidentify_folder(tmp_path / "i", tmp_path / "clean", search_text=False, labels=[labels])
     assert not skips and len(units) == 6
     if kind in REFUSED:
         assert all(REFUSED[kind] in refused_unit(unit) for unit in units)

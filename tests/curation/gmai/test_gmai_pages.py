@@ -7,7 +7,7 @@ from curation.gmai import pipeline, validation
 from curation.gmai.label_table import TAGS_FILE
 from curation.gmai.question_templates import CANDIDATES_FILE
 from curation.gmai.validation import build_tagging, build_validation
-from curation.review.page import record
+from curation.review.page import record_decision
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
 from tests.curation.gmai.phantoms import write_all
@@ -52,16 +52,16 @@ def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path):
     give(label, "task", "Muscle", reviewer="Bo")
     assert give(label, "department", "Urology", reviewer="Bo")["done"] == 1
     for tagger in ("Ada", "Cy"):
-        record(votes, tagger, label, "task", "Muscle")
-        record(votes, tagger, label, "department", "Urology")
+        record_decision(votes, tagger, label, "task", "Muscle")
+        record_decision(votes, tagger, label, "department", "Urology")
     second = pipeline.run_pipeline(path, out)
     assert all(w.case.task != "Muscle" or w.case.answers == (label,) for w in second.written)
     assert label not in {a for w in second.written if w.case.task != "Muscle" for a in w.case.answers}
 
 
 def test_a_model_proposes_questions_the_rules_filter_them_and_a_person_decides(tmp_path):
-    from curation.commands.questions import open_writer
-    from curation.writing.asking import Asking
+    from curation.commands.pair_questions import open_language_model
+    from curation.writing.asking import AskSettings
 
     good = "Which abdominal organ is in the tinted area on this CT image?"
     said = [
@@ -74,7 +74,7 @@ def test_a_model_proposes_questions_the_rules_filter_them_and_a_person_decides(t
     out = tmp_path / "set"
     with model_server(lambda prompt, before: "\n".join(said)) as (address, log):
         for _ in range(2):
-            made = pipeline.run_pipeline(path, out, open_writer("m", address), Asking())
+            made = pipeline.run_pipeline(path, out, open_language_model("m", address), AskSettings())
         asked = len(log.asked)
     assert asked == made.funnel["model_questions"]["asked"]  # the second run pays nothing
     assert made.funnel["model_questions"]["against the rules"] > made.funnel["model_questions"]["to review"] == 1

@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from curation.deidentify.review_texts import build_app, decide, pending_images
+from curation.deidentify.review_texts import build_text_review, decide_on_image, pending_images
 from curation.gmai import overlay, pipeline
 from curation.readers.dataset import SourceDataset
 from curation.readers.registry import list_units
@@ -293,9 +293,9 @@ def test_pictures_with_burned_in_text_wait_for_a_person(tmp_path, monkeypatch):
         "searched": 6, "with_text": 4, "undecided": 4, "decisions": {}, "searched_by_deidentify": [],
     }  # fmt: skip
     assert f"medprobe curate texts {out}" in "".join(made.notes)
-    assert waiting[0] in TestClient(build_app(out)).get("/item").text
+    assert waiting[0] in TestClient(build_text_review(out)).get("/item").text
     for picture, decision in zip(waiting, ["mask", "keep", "drop"], strict=False):
-        decide(out, picture, decision, "Ada")
+        decide_on_image(out, picture, decision, "Ada")
     again = pipeline.run_pipeline(tmp_path / "s.yaml", out)
     assert {w.case.item.picture for w in again.written} - {w.case.item.picture for w in made.written} == set(
         waiting[:2]

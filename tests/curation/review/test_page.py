@@ -14,11 +14,19 @@ from fastapi.testclient import TestClient
 from PIL import Image
 from playwright.sync_api import expect
 
-from curation.review.page import Field, Shown, Task, build_page, for_browser, record, recorded
-from curation.review.review import agreement_text, build_review
-from curation.review.review_log import CHECKS, LISTS, LOG, SCORES, TEXTS, ReviewLog
-from curation.review.serving import FILE, ReviewAccess, serve_page
-from curation.writing.question_writing import DRAFTS
+from curation.review.page import (
+    Field,
+    ItemView,
+    ReviewTask,
+    build_page,
+    encode_for_browser,
+    read_decisions,
+    record_decision,
+)
+from curation.review.review import build_review, format_agreement
+from curation.review.review_log import CATEGORY_FIELDS, CHECK_FIELDS, SCORE_FIELDS, TEXT_FIELDS, ReviewLog
+from curation.review.review_server import REVIEWERS_FILE, ReviewAccess, serve_page
+from curation.writing.question_writing import DRAFTS_FILE, REVIEWS_FILE
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock
 from tests import processes
@@ -27,7 +35,7 @@ from tests.sampling import few
 
 SERVE = (
     "import sys; from pathlib import Path; from curation.review.review import build_review; "
-    "from curation.review.serving import serve_page; q, i = map(Path, sys.argv[1:3]); "
+    "from curation.review.review_server import serve_page; q, i = map(Path, sys.argv[1:3]); "
     "serve_page(lambda access: build_review(q, i, access), q, 'review', 'reviewing', int(sys.argv[3]))"
 )
 HOSTILE = '</script><img src=x onerror="window.hacked=1">${window.hacked=1}'
@@ -50,7 +58,7 @@ def folders(tmp_path):
         }
         for k, (first, second) in enumerate([("a.png", "b.png"), ("b.png", "c.png"), ("c.png", "d.tif")])
     ]  # fmt: skip
-    pd.DataFrame(rows).to_parquet(questions / DRAFTS)
+    pd.DataFrame(rows).to_parquet(questions / DRAFTS_FILE)
     return questions, images
 
 
@@ -59,19 +67,19 @@ def test_what_is_said_to_be_saved_is_in_the_journal_and_no_text_is_overwritten_u
     questions, images = folders
     rng = random.Random(seed)
     client = TestClient(build_review(questions, images))
-    shown, saved, refused, log = {}, {}, 0, questions / LOG
+    shown, saved, refused, log = {}, {}, 0, questions / REVIEWS_FILE
 
     def on_disk():
         return log.read_bytes() if log.exists() else b""
 
     def drawn(field):
-        if field in SCORES:
+        if field in SCORE_FIELDS:
             return rng.choice(["1", "4", "5", "10", "11", "0", 5.5])
-        if field in CHECKS:
+        if field in CHECK_FIELDS:
             return rng.choice(["yes", "no", None, True])
         return (
             rng.choice(["left", "right", "", "Liver \ud83d", "a\u2028b"])
-            if field not in LISTS
+            if field not in CATEGORY_FIELDS
             else ["Pulmonary", "own"]
         )
 
@@ -79,7 +87,7 @@ def test_what_is_said_to_be_saved_is_in_the_journal_and_no_text_is_overwritten_u
         who, item, field = (
             rng.choice(["Ada", "Bo", " "]),
             rng.choice(["0-1", "1-2"]),
-            rng.choice([*SCORES, *CHECKS, *TEXTS, *LISTS, "note", "sim_med"]),
+            rng.choice([*SCORE_FIELDS, *CHECK_FIELDS, *TEXT_FIELDS, *CATEGORY_FIELDS, "note", "sim_med"]),
         )
         page = (who, item)
         if page not in shown or rng.random() < 0.3:  # else the page is as old as it is
@@ -94,7 +102,7 @@ def test_what_is_said_to_be_saved_is_in_the_journal_and_no_text_is_overwritten_u
         assert field != "sim_med" and on_disk().startswith(written)
         assert who != " " or said["said"].startswith("nothing changed")
         if said["said"].startswith("saved"):
-            if field in (*TEXTS, *LISTS):
+            if field in (*TEXT_FIELDS, *CATEGORY_FIELDS):
                 assert shown[page][field] == before, "a text that changed meanwhile was set back unread"
                 saved[item, field] = said["values"][field]
             shown[page][field] = said["values"][field]
@@ -117,24 +125,26 @@ FIELDS = [
 
 
 def some_task(log, pictures, names=()):
-    said = recorded(log) if log.is_file() else {}
+    said = read_decisions(log) if log.is_file() else {}
 
     def save(reviewer, item, field, value, seen):
-        record(log, reviewer, item, field, value)
+        record_decision(log, reviewer, item, field, value)
         said[item, field, reviewer] = value
         return "saved"
 
     def picture(item, number):
         buffer = io.BytesIO()
         Image.new("L", (800, 600), 90).save(buffer, "PNG")
-        return for_browser(buffer.getvalue())
+        return encode_for_browser(buffer.getvalue())
 
     def show(reviewer, item):
         values = {each.name: said.get((item, each.name, reviewer)) for each in FIELDS}
         question = f"What does {item} show, where the lung's upper lobe and its fissure are marked? {HOSTILE}"
-        return Shown(question, values, "chest › CT", [("a nodule", True), ("a mass", False)], [""] * pictures, "more")
+        return ItemView(
+            question, values, "chest › CT", [("a nodule", True), ("a mass", False)], [""] * pictures, "more"
+        )
 
-    return Task(
+    return ReviewTask(
         "Some task", FIELDS, lambda _: ["one", "two"], show, save, lambda who, item: (item, "faults", who) in said, picture, names
     )  # fmt: skip
 
@@ -165,9 +175,9 @@ def test_the_question_is_in_view_on_every_screen_and_each_key_decides(pictures, 
         page.keyboard.type("ftxp")
         page.keyboard.press("Escape")
         page.get_by_role("button", name="Lung").click()
-        eventually(lambda: len(recorded(log)), 5)
+        eventually(lambda: len(read_decisions(log)), 5)
         assert page.evaluate("window.hacked") is None and not chromium.script_errors
-    assert recorded(log) == {
+    assert read_decisions(log) == {
         ("one", "pick", "Ada"): "2", ("one", "fine", "Ada"): "yes", ("one", "faults", "Ada"): ["y"], ("one", "words", "Ada"): "ftxp",
         ("one", "tags", "Ada"): ["Lung"],
     }  # fmt: skip
@@ -243,7 +253,7 @@ def test_a_review_survives_a_killed_server_and_what_no_server_took_does_not_look
     assert ReviewLog(questions).pairs["2-3"].reviews == {}
     again = ReviewLog(questions)  # as a restarted server reads it
     assert again.pairs["0-1"].option_A == "upwards" and again.pairs["0-1"].reviews["Ada"].score_2 == 10
-    assert again.is_done("Ada", "0-1") and "No problem" in agreement_text(again)
+    assert again.is_done("Ada", "0-1") and "No problem" in format_agreement(again)
 
 
 @pytest.mark.browser
@@ -251,8 +261,8 @@ def test_each_reviewer_has_a_link_and_no_one_else_gets_in(chromium, folders):
     """The name is the link's: what is typed, sent or guessed changes nothing."""
     questions, images = folders
     access = ReviewAccess(questions, ["Dr Ada", "Bo"])
-    keys = json.loads((questions / FILE).read_text())
-    assert keys.keys() == {"Dr Ada", "Bo"} and (questions / FILE).stat().st_mode & 0o077 == 0
+    keys = json.loads((questions / REVIEWERS_FILE).read_text())
+    assert keys.keys() == {"Dr Ada", "Bo"} and (questions / REVIEWERS_FILE).stat().st_mode & 0o077 == 0
     app = build_review(questions, images, access)
     access.guard(app, False)
     with processes.served(app) as address:
@@ -269,9 +279,11 @@ def test_each_reviewer_has_a_link_and_no_one_else_gets_in(chromium, folders):
             client.get(f"{address}?key={keys['Bo']}")
             given = {"reviewer": "Dr Ada", "item": "0-1", "field": "score_2", "value": 4}
             assert "saved" in client.post(address + "save", json=given).json()["said"]
-    assert {json.loads(line)["reviewer"] for line in (questions / LOG).read_text().splitlines()} == {"Bo"}
+    assert {json.loads(line)["reviewer"] for line in (questions / REVIEWS_FILE).read_text().splitlines()} == {"Bo"}
     ReviewAccess(questions, ["Dr Ada"])
-    assert json.loads((questions / FILE).read_text()) == keys  # links stay good, also of those who are away today
+    assert (
+        json.loads((questions / REVIEWERS_FILE).read_text()) == keys
+    )  # links stay good, also of those who are away today
 
 
 def test_other_machines_need_reviewers_and_a_server_its_own_folder_and_port(folders):
@@ -300,5 +312,5 @@ def test_a_film_is_shown_as_the_picture_that_models_see():
     for kind in ("GIF", "WEBP", "PNG"):
         buffer = io.BytesIO()
         frames[0].save(buffer, kind, save_all=True, append_images=frames[1:])
-        mime, shown = for_browser(buffer.getvalue())
+        mime, shown = encode_for_browser(buffer.getvalue())
         assert mime == "image/png" and not getattr(Image.open(io.BytesIO(shown)), "is_animated", False)

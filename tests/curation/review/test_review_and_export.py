@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from curation.export import export, without_licence
-from curation.report.quality import check, smallest_difference
-from curation.report.quality_page import write_report
-from curation.review.review_log import CHECKS, LOG, SCORES, ReviewLog, agreement, gwet_ac1
-from curation.writing.question_writing import DRAFTS
+from curation.mediconfusion_export import export_pairs, images_without_licence
+from curation.report.quality import measure_quality, smallest_difference
+from curation.report.quality_page import write_quality_report
+from curation.review.review_log import CHECK_FIELDS, SCORE_FIELDS, ReviewLog, compute_agreement, gwet_ac1
+from curation.writing.question_writing import DRAFTS_FILE, REVIEWS_FILE
 from dataset_builders.build import build
 from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
@@ -45,7 +45,7 @@ def made(tmp_path):
                 "option_A": "left", "option_B": "right", "correct_1": "AB"[k % 2], "correct_2": "BA"[k % 2],
             }
         )  # fmt: skip
-    pd.DataFrame(rows).to_parquet(questions / DRAFTS)
+    pd.DataFrame(rows).to_parquet(questions / DRAFTS_FILE)
     (questions / "categories.json").write_text(
         json.dumps({"images": {"0.png": ["Cerebral", "Vascular"], "1.png": ["Spinal"]}})
     )
@@ -61,13 +61,13 @@ def keyed_pairs(log, out):
 def score(log, reviewer, pair, first, second):
     log.change(reviewer, pair, "score_1", first)
     log.change(reviewer, pair, "score_2", second)
-    for name_of_check in CHECKS:
+    for name_of_check in CHECK_FIELDS:
         log.change(reviewer, pair, name_of_check, "yes")
 
 
 def decided(reviews):
     """A low score or a no of anybody excludes the pair; one whole review without either keeps it."""
-    values = [[review[name] for name in (*SCORES, *CHECKS) if name in review] for review in reviews]
+    values = [[review[name] for name in (*SCORE_FIELDS, *CHECK_FIELDS) if name in review] for review in reviews]
     if any(value == "no" or (value != "yes" and value < 5) for answers in values for value in answers):
         return "rejected"
     return "kept" if any(len(answers) == 5 for answers in values) else "unreviewed"
@@ -78,33 +78,33 @@ def test_what_reviewers_say_decides_and_outlives_torn_lines_and_restarts(made, s
     """Any order of scores and checks by three reviewers."""
     rng, log, said, entries = random.Random(seed), ReviewLog(made[0]), {name: {} for name in "ABC"}, 0
     for _ in range(150):
-        who, field = rng.choice("ABC"), rng.choice([*SCORES, *CHECKS])
-        value = rng.choice([*[5, 9, 10] * 9, 4] if field in SCORES else [*["yes"] * 20, "no"])
+        who, field = rng.choice("ABC"), rng.choice([*SCORE_FIELDS, *CHECK_FIELDS])
+        value = rng.choice([*[5, 9, 10] * 9, 4] if field in SCORE_FIELDS else [*["yes"] * 20, "no"])
         entries += log.change(who, "0-1", field, value) is not None
         said[who] |= {field: value}
         assert log.pairs["0-1"].decision == decided(said.values())
         if rng.random() < 0.05 and entries:
-            with (made[0] / LOG).open("a") as file:
+            with (made[0] / REVIEWS_FILE).open("a") as file:
                 file.write('{"when": "2026-')
-            torn, log = (made[0] / LOG).read_bytes(), ReviewLog(made[0])
-            assert (made[0] / LOG).read_bytes() == torn  # reading is allowed while another process writes
+            torn, log = (made[0] / REVIEWS_FILE).read_bytes(), ReviewLog(made[0])
+            assert (made[0] / REVIEWS_FILE).read_bytes() == torn  # reading is allowed while another process writes
             log.change(who, "0-1", "note", f"{rng.random()}")
             entries += 1
-    assert len(read_journal(made[0] / LOG)) == entries
+    assert len(read_journal(made[0] / REVIEWS_FILE)) == entries
 
 
 def test_agreement_on_cases_done_by_hand(made):
     log = ReviewLog(made[0])
-    assert agreement(log.scores()).alpha is None
+    assert compute_agreement(log.scores()).alpha is None
     for k in range(6):
         score(log, "Ada", f"{k}-{k + 1}", 1 + k, 10 - k)
         score(log, "Bo", f"{k}-{k + 1}", 1 + k, 10 - k)
-    same = agreement(log.scores())
+    same = compute_agreement(log.scores())
     assert (same.reviewers, same.problems_shared) == (2, 12)
     assert same.alpha == pytest.approx(1)
     assert same.ac1 == pytest.approx(1)
     log.change("Cy", "0-1", "score_1", 9)  # has not scored the other problem yet: neither keeps nor rejects
-    assert agreement(log.scores()).ac1 == pytest.approx(1)
+    assert compute_agreement(log.scores()).ac1 == pytest.approx(1)
     # Gwet: 9 of 10 items agree on True, one differs; p = .95, pe = .095, AC1 = (.9 - .095) / .905.
     assert gwet_ac1(np.array([[True, True]] * 9 + [[True, False]], object)) == pytest.approx((0.9 - 0.095) / 0.905)
     assert gwet_ac1(np.array([[True, None]], object)) is None
@@ -114,17 +114,17 @@ def test_the_exported_folder_is_what_the_builder_reads(made, tmp_path):
     questions, images = made
     log = ReviewLog(questions)
     with pytest.raises(BadInput, match="no pair is kept"):
-        export("mine", questions, images, tmp_path / "mine")
+        export_pairs("mine", questions, images, tmp_path / "mine")
     score(log, "Ada", "0-1", 8, 9)
     score(log, "Ada", "1-2", 5, 5)
     score(log, "Ada", "2-3", 9, 4)
     score(log, "Ada", "5-6", 6, 6)
     log.change("Ada", "1-2", "option_A", "to the left")
-    funnel = export("mine", questions, images, tmp_path / "mine")
+    funnel = export_pairs("mine", questions, images, tmp_path / "mine")
     assert funnel["review"] == {"drafts": 6, "kept": 3, "rejected": 1, "unreviewed": 2, "edited": 1}
     assert funnel["exported"] == 3
     keyed = keyed_pairs(log, tmp_path / "mine")
-    said = read_journal(tmp_path / "mine" / LOG)
+    said = read_journal(tmp_path / "mine" / REVIEWS_FILE)
     assert {entry["item"] for entry in said} == {keyed[pair] for pair in ("0-1", "1-2", "5-6")}
     assert json.loads((tmp_path / "mine" / "statistics.json").read_text()) == {
         "Other": 3,
@@ -154,7 +154,7 @@ def test_the_exported_folder_is_what_the_builder_reads(made, tmp_path):
         strip_metadata((images / name).read_bytes()) for name in ("5.png", "deep/7.jpg")
     }
     with pytest.raises(BadInput, match="exists already"):
-        export("mine", questions, images, tmp_path / "mine")
+        export_pairs("mine", questions, images, tmp_path / "mine")
     next((tmp_path / "mine" / "images").iterdir()).write_bytes((images / "6.png").read_bytes())
     with pytest.raises(BadInput, match="is another image"):
         build("mediconfusion", name="mine", source=tmp_path / "mine", out=tmp_path / "other")
@@ -189,8 +189,8 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
         (own, 0, "CC BY 4.0", "Ward 0"),
     ):
         out, data = tmp_path / f"export-{table.stem}", tmp_path / f"data-{table.stem}"
-        export("mine", questions, images, out, known=align_to_images(list_images(images), table))
-        assert len(without_licence(out)) == closed
+        export_pairs("mine", questions, images, out, known=align_to_images(list_images(images), table))
+        assert len(images_without_licence(out)) == closed
         build("mediconfusion", name="mine", source=out, out=data)
         with pytest.raises(BadInput, match=r"de-identified.*about\.yaml"):
             dataset_files(data, "ORG/mine", private=True)
@@ -216,8 +216,8 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
 def test_quality_finds_what_was_put_there(made, tmp_path):
     questions, images = made
     (images / "3.png").write_bytes((images / "0.png").read_bytes())
-    export("mine", questions, images, tmp_path / "mine", unreviewed=True)
-    found = check(build("mediconfusion", name="mine", source=tmp_path / "mine", out=tmp_path / "data").folder)
+    export_pairs("mine", questions, images, tmp_path / "mine", unreviewed=True)
+    found = measure_quality(build("mediconfusion", name="mine", source=tmp_path / "mine", out=tmp_path / "data").folder)
     pairs = found.of_pairs
     assert (pairs.pairs, found.images, pairs.components, pairs.largest_component) == (6, 7, 1, 6)
     values = [
@@ -228,7 +228,7 @@ def test_quality_finds_what_was_put_there(made, tmp_path):
     assert pairs.image_1_is_a == 3
     assert len(found.same_images) == 1
     assert found.images_seen == 7
-    write_report(replace(found, name="mine <script>"), tmp_path / "q.html")
+    write_quality_report(replace(found, name="mine <script>"), tmp_path / "q.html")
     page = (tmp_path / "q.html").read_text()
     assert "mine &lt;script&gt;" in page
     assert json.loads((tmp_path / "q.json").read_text())["warnings"] == found.warnings()
@@ -237,7 +237,7 @@ def test_quality_finds_what_was_put_there(made, tmp_path):
 @pytest.mark.sources
 def test_quality_of_the_real_mediconfusion(sources, tmp_path):
     built = build("mediconfusion", source=sources / "mediconfusion", out=tmp_path / "data", text_only=True)
-    found = check(built.folder)
+    found = measure_quality(built.folder)
     pairs = found.of_pairs
     assert (pairs.pairs, found.images, pairs.components, pairs.largest_component) == (176, 228, 60, 25)
     assert min(pairs.sim_med) == pytest.approx(0.9, abs=1e-3)

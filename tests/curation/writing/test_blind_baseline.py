@@ -65,8 +65,8 @@ def test_a_model_that_declines_is_counted_not_guessed(source, tmp_path, reply, a
 
 
 def test_a_model_that_has_the_key_by_heart_is_named(source, tmp_path):
-    from curation.report.quality import BlindAsking, check
-    from curation.writing.asking import Asking
+    from curation.report.quality import BlindAsking, measure_quality
+    from curation.writing.asking import AskSettings
     from eval_harness.records.request import Response
 
     questions = open_repository(source).questions("test").set_index("question_id")["answer"]
@@ -78,6 +78,6 @@ def test_a_model_that_has_the_key_by_heart_is_named(source, tmp_path):
             for request in requests:
                 yield Response(request.question_id, 0, "AB"[questions[json.loads(request.question_id)[2]][0]])
 
-    found = check(source, blind=BlindAsking(ByHeart(), tmp_path / "blind.jsonl", Asking(temperature=0)))
+    found = measure_quality(source, blind=BlindAsking(ByHeart(), tmp_path / "blind.jsonl", AskSettings(temperature=0)))
     assert found.blind_model.scores["set_accuracy"]["value"] == 100
     assert any("by heart gets 100.0 % (individual accuracy)" in line for line in found.warnings())

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from curation.command_line import app
-from curation.custom_sets.probe_table import read_probed
-from curation.writing.caption_facts import COLUMNS, read_facts, stance
+from curation.custom_sets.probe_table import read_probe_table
+from curation.writing.caption_facts import CAPTION_COLUMNS, caption_stance, parse_facts
 from dataset_builders.errors import BadInput
 from dataset_builders.terms import folded
 from tests.curation.model_server import model_server
@@ -31,7 +31,7 @@ def test_a_good_reply_is_a_row_of_the_table():
         "absent": "pneumothorax",
     }
     for reply in (json.dumps(GOOD), f"<think>hm</think> Here:\n```json\n{json.dumps(GOOD, indent=1)}\n```"):
-        assert read_facts(reply, CAPTION) == expected
+        assert parse_facts(reply, CAPTION) == expected
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,14 @@ def test_a_good_reply_is_a_row_of_the_table():
     ],
 )
 def test_what_the_caption_does_not_say_is_refused(change):
-    assert read_facts(json.dumps(GOOD | change), CAPTION) is None
+    assert parse_facts(json.dumps(GOOD | change), CAPTION) is None
 
 
 @pytest.mark.parametrize(("caption", "is_read"), [("Normal chest film.", True), ("Chest film. Lungs clear.", True), ("Chest film.", False),
                                                   ("Abnormal chest film.", False), ("Chest film, a mass.", False)])  # fmt: skip
 def test_an_image_is_normal_only_where_the_caption_says_so(caption, is_read):
     reply = json.dumps({"organ": "chest", "modality": "X-ray", "normal": True, "findings": [], "absent": []})
-    assert (read_facts(reply, caption) is not None) is is_read
+    assert (parse_facts(reply, caption) is not None) is is_read
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_an_image_is_normal_only_where_the_caption_says_so(caption, is_read):
     ],
 )  # fmt: skip
 def test_what_a_caption_says_of_a_finding(caption, said):
-    assert stance("edema", caption) == said
+    assert caption_stance("edema", caption) == said
 
 
 NAMES = st.sampled_from(["organ", "modality", "normal", "findings", "absent", "finding", "position"])
@@ -89,7 +89,7 @@ DOCUMENTS = st.recursive(
 @settings(max_examples=40, deadline=None)
 @given(DOCUMENTS)
 def test_any_reply_is_read_or_refused_and_never_says_more_than_the_caption(document):
-    facts = read_facts(json.dumps(document), CAPTION)
+    facts = parse_facts(json.dumps(document), CAPTION)
     if facts and facts["findings"] != "No Finding":
         assert set(folded(facts["findings"]).split()) <= {*folded(CAPTION).split(), "effusion"}
 
@@ -116,11 +116,11 @@ def test_from_captions_to_probes(tmp_path):
         assert "read 3 captions (0 were there); 0 replies" in run(address)
         asked = len(log.asked)
         table = pd.read_csv(out, dtype=str, keep_default_na=False)
-        assert tuple(table.columns) == COLUMNS and table["positions"].str.split(";").str[0].tolist() == [
+        assert tuple(table.columns) == CAPTION_COLUMNS and table["positions"].str.split(";").str[0].tolist() == [
             "left upper lobe", "right upper lobe", "left upper lobe",
         ]  # fmt: skip
         with pytest.raises(BadInput, match="3 of 3 rows are not reviewed"):
-            read_probed(out)
+            read_probe_table(out)
         table.loc[0, ["findings", "positions", "reviewed"]] = ["small nodule", "left upper lobe", "Dr A"]
         table.to_csv(out, index=False)
         assert "(3 were there)" in run(address) and len(log.asked) == asked
@@ -128,7 +128,7 @@ def test_from_captions_to_probes(tmp_path):
     assert table.loc[0, "findings"] == "small nodule"
     table["reviewed"] = "Dr A"
     table.to_csv(out, index=False)
-    probed = read_probed(out).images
+    probed = read_probe_table(out).images
     assert [[label.text for label in image.absent] for image in probed] == [["pneumothorax"]] * 3
     assert [(each.text, each.position) for each in probed[1].findings] == [
         ("nodule", "right upper lobe"),

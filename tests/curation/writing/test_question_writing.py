@@ -11,10 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curation.writing.asking import Asking, ask_once
-from curation.writing.categories import categorize, discover, patterns, read_given
-from curation.writing.prompts import ASSIGN, DISCOVER, PAPER_CATEGORIES, PATTERN_PAIR, PATTERNS, SYSTEM, WRITE, fill
-from curation.writing.question_writing import Draft, problems, read_drafts, read_reply, write_questions
+from curation.writing.asking import AskSettings, ask_once
+from curation.writing.categories import categorize_images, discover_categories, find_patterns, load_categories
+from curation.writing.paper_prompts import (
+    CATEGORY_PROMPT,
+    DISCOVER_PROMPT,
+    PATTERN_PAIR,
+    PATTERNS_PROMPT,
+    PROMPT_CATEGORIES,
+    QUESTION_PROMPT,
+    SYSTEM_PROMPT,
+    fill_template,
+)
+from curation.writing.question_writing import Draft, find_problems, parse_draft, read_drafts, write_questions
 from dataset_builders.errors import BadInput
 from dataset_builders.journal import read_journal
 from eval_harness.models.http.openai_chat import OpenAIChat
@@ -64,7 +73,7 @@ def test_replies_are_read_as_they_are_meant_however_they_are_written(rng):
     if around.startswith("{}\n\nQuestion") or "Question" not in around:
         lines = lines if around.startswith("{}\n\nQ") else rng.sample(lines, 5)
     reply = around.replace("{}", rng.choice(["\n", "\n\n"]).join(lines))
-    assert read_reply(reply) == (Draft(asked, sides, (first, 1 - first)), []), reply
+    assert parse_draft(reply) == (Draft(asked, sides, (first, 1 - first)), []), reply
 
 
 def test_replies_that_say_no_question_are_refused():
@@ -79,7 +88,7 @@ def test_replies_that_say_no_question_are_refused():
         (PLAIN.format("The left lung or the right lung", right), "neither option"),
         (PLAIN.format("Option1: The right lung", "Option2"), "neither option"),
     ):
-        draft, wrong = read_reply(reply)
+        draft, wrong = parse_draft(reply)
         assert draft is None and says in wrong[0], reply
 
 
@@ -107,7 +116,7 @@ def test_bad_questions_are_named_and_good_ones_pass():
         ("Which kidney is larger than the other kidney?", ("left", "right"), (0, 1), ""),
         ("Which imaging modality was used?", ("CT", "MRI"), (0, 1), ""),
     ):
-        found = problems(Draft(question, options, answers), CAPTIONS)
+        found = find_problems(Draft(question, options, answers), CAPTIONS)
         assert any(says in problem for problem in found) if says else found == [], question
 
 
@@ -122,7 +131,7 @@ def test_the_authors_published_drafts_are_hardly_ever_refused(sources):
             (pair["AI_option_A"], pair["AI_option_B"]),
             tuple("AB".index(pair[f"im_{k}_correct"]) for k in (1, 2)),
         )
-        wrong = problems(draft, (pair["cap_1"], pair["cap_2"]))
+        wrong = find_problems(draft, (pair["cap_1"], pair["cap_2"]))
         refused += [(name, wrong)] * bool(wrong)
     assert len(refused) <= 4, refused
 
@@ -131,20 +140,22 @@ def test_prompts_are_the_papers(papers):
     text = (papers / "mediconfusion_iclr2025.txt").read_text()
     squeezed = re.sub(r"[\s\\]+", "", text)
     for prompt in (
-        SYSTEM,
-        *WRITE.splitlines(),
-        *ASSIGN.splitlines()[1:2],
-        *DISCOVER.splitlines()[:1],
+        SYSTEM_PROMPT,
+        *QUESTION_PROMPT.splitlines(),
+        *CATEGORY_PROMPT.splitlines()[1:2],
+        *DISCOVER_PROMPT.splitlines()[:1],
         *PATTERN_PAIR.splitlines()[1:],
     ):
         assert re.sub(r"\s+", "", prompt) in squeezed, prompt
     # The text of A.3 was extracted from a page whose first lines are out of order; its end is not.
-    assert re.sub(r"\s+", "", PATTERNS.split("Can you ")[1].splitlines()[0])[30:] in squeezed
-    assert re.sub(r"\s+", "", ", ".join(PAPER_CATEGORIES)) in squeezed
+    assert re.sub(r"\s+", "", PATTERNS_PROMPT.split("Can you ")[1].splitlines()[0])[30:] in squeezed
+    assert re.sub(r"\s+", "", ", ".join(PROMPT_CATEGORIES)) in squeezed
 
 
 def test_a_caption_that_looks_like_a_placeholder_is_just_text():
-    filled = fill(WRITE, caption_of_image_1="see **CAPTION OF IMAGE 2** {x}", caption_of_image_2="second")
+    filled = fill_template(
+        QUESTION_PROMPT, caption_of_image_1="see **CAPTION OF IMAGE 2** {x}", caption_of_image_2="second"
+    )
     assert "Image1: see **CAPTION OF IMAGE 2** {x}\nImage2: second\n" in filled
 
 
@@ -178,12 +189,12 @@ def chat(url, **settings):
 def test_questions_are_written_checked_and_asked_again(tmp_path):
     pairs, captions = made_pairs()
     with model_server(template) as (url, log):
-        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(price=(10, 100)))
+        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", AskSettings(price=(10, 100)))
         asked = len(log.asked)
-        again = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking(price=(10, 100)))
+        again = write_questions(pairs, captions, chat(url), tmp_path / "q", AskSettings(price=(10, 100)))
         assert len(log.asked) == asked  # nothing is paid twice
     assert again == json.loads((tmp_path / "q" / "funnel.json").read_text()) == funnel | {"had_a_question": 10}
-    assert all(system == SYSTEM for system, _ in log.asked)
+    assert all(system == SYSTEM_PROMPT for system, _ in log.asked)
     assert funnel["pairs"], funnel["short_caption"] == (12, 1)
     assert funnel["written"] == 10
     assert funnel["not_written"] == {"no question, option1, option2, image1, image2": 1}
@@ -198,23 +209,23 @@ def test_questions_are_written_checked_and_asked_again(tmp_path):
         assert row[f"option_{row['correct_2']}"] == "The right lung"
     changed = captions | {"a1.png": "a1 " + "something else " * 20}
     with pytest.raises(BadInput, match="on other images or captions"):
-        write_questions(pairs, changed, chat(url), tmp_path / "q", Asking())
+        write_questions(pairs, changed, chat(url), tmp_path / "q", AskSettings())
 
 
 def test_another_model_is_asked_anew_until_there_are_reviews_and_no_question_is_an_error(tmp_path):
     pairs, captions = made_pairs()
     with model_server(template) as (url, log):
-        write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
+        write_questions(pairs, captions, chat(url), tmp_path / "q", AskSettings())
         asked = len(log.asked)
         other = OpenAIChat("another", Settings(base_url=url))
-        funnel = write_questions(pairs, captions, other, tmp_path / "q", Asking())
+        funnel = write_questions(pairs, captions, other, tmp_path / "q", AskSettings())
         assert funnel["written"] and len(log.asked) == funnel["replies"] > asked
         drafts = read_drafts(tmp_path / "q")
         (tmp_path / "q" / "reviews.jsonl").touch()
-        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
+        funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", AskSettings())
         assert funnel["had_a_question"] == 10 and read_drafts(tmp_path / "q").equals(drafts)
         with pytest.raises(BadInput, match="no pairs"):
-            write_questions(pairs.iloc[:0], captions, other, tmp_path / "q", Asking())
+            write_questions(pairs.iloc[:0], captions, other, tmp_path / "q", AskSettings())
     names = sorted({*pairs["image_1"], *pairs["image_2"]})
     (tmp_path / "pairs").mkdir()
     pairs.to_parquet(tmp_path / "pairs" / "pairs.parquet")
@@ -270,7 +281,7 @@ def test_runs_that_die_and_servers_that_fail_lose_nothing_and_pay_nothing_twice(
             model.kinds, count = ("good",), 9
         try:
             funnel = write_questions(
-                pairs.head(count), captions, model, out, Asking(seed=rng.randrange(9), min_caption=0)
+                pairs.head(count), captions, model, out, AskSettings(seed=rng.randrange(9), min_caption=0)
             )
         except KeyboardInterrupt:
             with (out / "journal.jsonl").open("a") as file:
@@ -289,7 +300,7 @@ def test_runs_that_die_and_servers_that_fail_lose_nothing_and_pay_nothing_twice(
 def written(tmp_path):
     pairs, captions = made_pairs()
     with model_server(template) as (url, _):
-        write_questions(pairs, captions, chat(url), tmp_path / "q", Asking())
+        write_questions(pairs, captions, chat(url), tmp_path / "q", AskSettings())
     return tmp_path / "q"
 
 
@@ -303,16 +314,16 @@ def test_unknown_categories_are_refused_never_guessed(written):
         return "Pulmonary, Head and Neck" if image.startswith("b") else "**pulmonary**."
 
     with model_server(answer) as (url, log):
-        result = categorize(read_drafts(written), chat(url), written, Asking())
+        result = categorize_images(read_drafts(written), chat(url), written, AskSettings())
         asked = len(log.asked)
-        categorize(read_drafts(written), chat(url), written, Asking())
+        categorize_images(read_drafts(written), chat(url), written, AskSettings())
         assert len(log.asked) == asked
     assert result["refused"] == {"a1.png": "Hepatic"}
-    given = read_given(written)
+    given = load_categories(written)
     assert given["a2.png"] == ["Pulmonary"]
     assert given["b4.png"] == ["Pulmonary", "Head and Neck"]
     assert "a1.png" not in given
-    assert log.asked[0][1].endswith("Categories: " + ", ".join(PAPER_CATEGORIES))
+    assert log.asked[0][1].endswith("Categories: " + ", ".join(PROMPT_CATEGORIES))
 
 
 def test_categories_are_discovered_from_a_list(written):
@@ -321,21 +332,21 @@ def test_categories_are_discovered_from_a_list(written):
         "- Vascular (2, 4)\n\nCaption 5 fits none."
     )
     with model_server(lambda prompt, before: reply) as (url, log):
-        names = discover(read_drafts(written), chat(url), written, Asking())
+        names = discover_categories(read_drafts(written), chat(url), written, AskSettings())
     assert names == ["Thoracic", "Head and Neck", "Vascular"]
     assert log.asked[0][1].count("\nCaption ") == 20
     with (
         model_server(lambda prompt, before: "I cannot.") as (url, log),
         pytest.raises(BadInput, match="no usable reply"),
     ):
-        discover(read_drafts(written), chat(url), written, Asking(seed=1))
+        discover_categories(read_drafts(written), chat(url), written, AskSettings(seed=1))
     assert len(log.asked) == 3
 
 
 def test_patterns_are_asked_with_every_pair(written):
     with model_server(lambda prompt, before: "1. Side of the opacity") as (url, log):
         for _ in range(2):
-            assert patterns(read_drafts(written), chat(url), written, Asking()) == "1. Side of the opacity"
+            assert find_patterns(read_drafts(written), chat(url), written, AskSettings()) == "1. Side of the opacity"
     assert len(log.asked) == 1
     prompt = log.asked[0][1]
     assert "\nPair 9\nFirst image description: " in prompt
@@ -354,7 +365,7 @@ def test_a_journal_has_one_writer(tmp_path):
 
     def put(names):
         prompts = {name: name for name in names}
-        return ask_once(SimpleNamespace(name="m", generate=generate), prompts, Asking(), journal, "asking").keys()
+        return ask_once(SimpleNamespace(name="m", generate=generate), prompts, AskSettings(), journal, "asking").keys()
 
     journal = tmp_path / "replies.jsonl"
     assert put("ab") == {"a", "b"} == {entry["id"] for entry in read_journal(journal)}

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from curation.report.quality import check
+from curation.report.quality import measure_quality
 from dataset_builders.benchmarks.mediconfusion.reader import halves
 from dataset_builders.build import build
 from dataset_builders.case_groups import in_several_splits, sharing
@@ -179,4 +179,4 @@ def test_one_picture_in_two_splits_is_noted_by_the_build_and_by_quality(tmp_path
         (source / "GMAI.tsv").write_text("\n".join(rows) + "\n")
         report = build("gmai-mmbench", name="own", source=source, images=(tmp_path,), out=tmp_path / "out")
         assert ("pictures in more than one split: 1 in validation and test" in str(report)) == bool(count)
-        assert len(check(tmp_path / "out").images_in_splits) == count
+        assert len(measure_quality(tmp_path / "out").images_in_splits) == count

@@ -20,32 +20,36 @@ import pandas as pd
 from curation.images.image_table import cell_text, image_text, match_rows_to_images
 from dataset_builders.errors import BadInput
 
-MARKS = "".join(sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign).startswith("M"))
-WORD = re.compile(f"(?:[^\\W_][{MARKS}]*)+")
+COMBINING_MARKS = "".join(
+    sign for sign in map(chr, range(0x300, 0x10000)) if unicodedata.category(sign).startswith("M")
+)
+WORD_PATTERN = re.compile(f"(?:[^\\W_][{COMBINING_MARKS}]*)+")
 """Letters and digits, with accents and vowels that are signs of their own."""
-BETWEEN = re.compile("[\\s_,.^/'’=\u00ad\u200b-\u200d\u2010\u2011-]{1,3}")
+NAME_SEPARATOR = re.compile("[\\s_,.^/'’=\u00ad\u200b-\u200d\u2010\u2011-]{1,3}")
 """Separators between the words of a name."""
-MOST_PARTS = 6
+MAX_NAME_PARTS = 6
 """So many parts of a name or id are looked for as one word."""
-CONTAINED = 6
+MIN_SUBSTRING_LENGTH = 6
 """Words of so many signs are found inside of others too."""
-WITHOUT_SPACES = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003134f]+")
+UNSPACED_SCRIPT = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003134f]+")
 """Writing that parts no words, or joins endings to names: Han, Kana, Hangul."""
-REMOVED = "[removed]"
-LETTERS = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ħ": "h"})
+REDACTION = "[removed]"
+PLAIN_LETTERS = str.maketrans(
+    {"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ħ": "h"}
+)
 """Letters that Unicode does not take apart -> how they are written without accents."""
-TWO_LETTERS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
+DIGRAPHS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
 """Letters that are also written as two: Müller, Mueller."""
-COMMON = {
+COMMON_SHORT_WORDS = {
     "an", "ap", "as", "at", "be", "by", "ct", "do", "dr", "he", "if", "ii", "in", "is", "it", "iv", "jr", "md", "me", "mr", "ms",
     "my", "no", "of", "on", "or", "pa", "so", "sr", "to", "up", "us", "we",
 }  # fmt: skip
 """Words of two letters that occur in the texts of any patient, titles among them. Names like these are found beside the other part."""
 
 
-def words_of(text: str, least: int = 3) -> set[str]:
+def folded_words(text: str, least: int = 3) -> set[str]:
     """The words of a text, accents and case folded, that have so many signs or more."""
-    return {form for word in WORD.findall(text) for form in _forms(word) if len(form) >= least}
+    return {form for word in WORD_PATTERN.findall(text) for form in _plain_forms(word) if len(form) >= least}
 
 
 def name_words(text: str) -> set[str]:
@@ -53,23 +57,23 @@ def name_words(text: str) -> set[str]:
     last of which is followed by the first."""
     joined = []
     for way in text.split("="):
-        parts = WORD.findall(way)[:MOST_PARTS]
+        parts = WORD_PATTERN.findall(way)[:MAX_NAME_PARTS]
         joined += [one + other for one, other in permutations(parts, 2)]
         joined += [
             "".join((parts * 2)[at : at + count]) for at in range(len(parts)) for count in range(3, len(parts) + 1)
         ]
-    short = {form for form in words_of(" ".join((text, *joined)), 2) if WITHOUT_SPACES.fullmatch(form)}
-    two = {form for form in words_of(text, 2) if len(form) == 2 and form.isalpha()} - COMMON
-    return words_of(text) | words_of(" ".join(joined), 4) | short | two
+    short = {form for form in folded_words(" ".join((text, *joined)), 2) if UNSPACED_SCRIPT.fullmatch(form)}
+    two = {form for form in folded_words(text, 2) if len(form) == 2 and form.isalpha()} - COMMON_SHORT_WORDS
+    return folded_words(text) | folded_words(" ".join(joined), 4) | short | two
 
 
 def number_words(text: str) -> set[str]:
     """The words of an id that are or hold numbers, of four signs or more (`PAT0012345`, not `study`); an id of several parts joined, its
     digits, and these without zeros before them."""
-    joined = ["".join(WORD.findall(part)) for part in (*text.split(), text)]
+    joined = ["".join(WORD_PATTERN.findall(part)) for part in (*text.split(), text)]
     long = [word for word in joined if sum(map(str.isdigit, word)) >= 5]
     digits = [re.sub(r"\D", "", word) for word in long]
-    words = words_of(" ".join((text, *long, *digits, *(number.lstrip("0") for number in digits))), 4)
+    words = folded_words(" ".join((text, *long, *digits, *(number.lstrip("0") for number in digits))), 4)
     return {word for word in words if any(sign.isdigit() for sign in word)}
 
 
@@ -87,54 +91,54 @@ def date_words(date: str) -> set[str]:
     }
 
 
-MONTH = (
+MONTH_PATTERN = (
     r"(?:jan|feb|fe?v|m[aä]r|maa|mrz|apr|abr|avr|ma[iy]|mag|mei|jun|juin|giu|jul|juil|lug|aug|ago|ao[uû]|sep|set|o[ck]t|ott|out|nov|de[czs]"
     r"|d[eé]c|dic|gen|ene)[a-zéûä]*"
 )
-DAY, YEAR = r"\d{1,2}(?:st|nd|rd|th)?", r"['’]?(?:\d{4}|\d{2})"
-BETWEEN_PARTS = r"\s?[-./_|｜]\s?"
-DATE = (
-    rf"(?:\d{{8}}|\d{{4}}{BETWEEN_PARTS}\d{{1,2}}{BETWEEN_PARTS}\d{{1,2}}|\d{{1,2}}{BETWEEN_PARTS}\d{{1,2}}{BETWEEN_PARTS}\d{{2,4}}"
+DAY_PATTERN, YEAR_PATTERN = r"\d{1,2}(?:st|nd|rd|th)?", r"['’]?(?:\d{4}|\d{2})"
+DATE_SEPARATOR = r"\s?[-./_|｜]\s?"
+DATE_PATTERN = (
+    rf"(?:\d{{8}}|\d{{4}}{DATE_SEPARATOR}\d{{1,2}}{DATE_SEPARATOR}\d{{1,2}}|\d{{1,2}}{DATE_SEPARATOR}\d{{1,2}}{DATE_SEPARATOR}\d{{2,4}}"
     rf"|\d{{1,2}}\s\d{{1,2}}\s\d{{4}}|\d{{4}}\s\d{{1,2}}\s\d{{1,2}}|\d{{4}}\s?[年년]\s?\d{{1,2}}\s?[月월]\s?\d{{1,2}}\s?[日일]?"
-    rf"|{MONTH}\.?\s{DAY},?\s{YEAR}|(?:{DAY}[\s.-]*(?:of\s|de\s)?)?{MONTH}[\s.,-]*(?:de\s)?{YEAR})(?!\d)"
+    rf"|{MONTH_PATTERN}\.?\s{DAY_PATTERN},?\s{YEAR_PATTERN}|(?:{DAY_PATTERN}[\s.-]*(?:of\s|de\s)?)?{MONTH_PATTERN}[\s.,-]*(?:de\s)?{YEAR_PATTERN})(?!\d)"
 )
-CALLED = (
+BIRTH_WORDS = (
     r"\b(?:d\.?\s?o\.?\s?b\b|birth(?:[\s-]?date)?\w*|born\b|geb\b|geb\.?-?dat\w*|gebor\w*|geburt\w*|n[ée]e?\b|naissance|nat[oa]\b|nascita|nascido|nascimento|nac\b"
     r"|nacid[oa]|nacimiento|narozen\w*|ur\b|urodz\w*|født|född|γεννη\w*|рожд\w*|род\b)|생년월일|生年月日|出生|تاريخ الميلاد"
 )
-BIRTH = re.compile(
-    rf"(?:(?:{CALLED})\.?[^\d.,;!?*]{{0,20}}?|\*\s?|\bb\.\s?)({DATE})|(?:{CALLED})\.?[\s:=(-]{{0,3}}(?:(?:in|im|en|is)\s)?((?:19|20)\d\d)\b",
+BIRTH_DATE = re.compile(
+    rf"(?:(?:{BIRTH_WORDS})\.?[^\d.,;!?*]{{0,20}}?|\*\s?|\bb\.\s?)({DATE_PATTERN})|(?:{BIRTH_WORDS})\.?[\s:=(-]{{0,3}}(?:(?:in|im|en|is)\s)?((?:19|20)\d\d)\b",
     re.IGNORECASE,
 )
 """Words for a date or year of birth."""
 
 
-def without_births(text: str) -> tuple[str, int]:
+def redact_birth_dates(text: str) -> tuple[str, int]:
     """The text with `[removed]` in place of days of birth, which words beside them call so; and how many those were."""
-    found = [match.span(match.lastindex or 0) for match in BIRTH.finditer(text)]
+    found = [match.span(match.lastindex or 0) for match in BIRTH_DATE.finditer(text)]
     for start, end in reversed(found):
-        text = text[:start] + REMOVED + text[end:]
+        text = text[:start] + REDACTION + text[end:]
     return text, len(found)
 
 
-def without_words(text: str, words: set[str]) -> tuple[str, int]:
+def redact_words(text: str, words: set[str]) -> tuple[str, int]:
     """The text with `[removed]` in place of these words, of those that hold a long one, and of neighbours that are one when joined; and
     how many those were."""
-    gone = list(_spans(text, words)) if words else []
+    gone = list(_word_spans(text, words)) if words else []
     for start, end in reversed(gone):
-        text = text[:start] + REMOVED + text[end:]
+        text = text[:start] + REDACTION + text[end:]
     return text, len(gone)
 
 
-def _spans(text: str, words: set[str]) -> Iterator[tuple[int, int]]:
+def _word_spans(text: str, words: set[str]) -> Iterator[tuple[int, int]]:
     """Positions of the words in a text: (start, end)."""
-    inside = [word for word in words if len(word) >= CONTAINED or WITHOUT_SPACES.fullmatch(word)]
-    found = list(WORD.finditer(text))
-    folded = [_forms(word[0]) for word in found]
+    inside = [word for word in words if len(word) >= MIN_SUBSTRING_LENGTH or UNSPACED_SCRIPT.fullmatch(word)]
+    found = list(WORD_PATTERN.finditer(text))
+    folded = [_plain_forms(word[0]) for word in found]
     at = 0
     while at < len(found):
-        run = found[at : at + MOST_PARTS]
-        apart = (n for n in range(1, len(run)) if not BETWEEN.fullmatch(text[run[n - 1].end() : run[n].start()]))
+        run = found[at : at + MAX_NAME_PARTS]
+        apart = (n for n in range(1, len(run)) if not NAME_SEPARATOR.fullmatch(text[run[n - 1].end() : run[n].start()]))
         for count in range(next(apart, len(run)), 0, -1):
             forms = {"".join(parts) for parts in zip(*folded[at : at + count], strict=True)}
             forms |= {form[:-1] for form in forms if form.endswith("s") and len(form) > 3}  # Annas
@@ -146,25 +150,25 @@ def _spans(text: str, words: set[str]) -> Iterator[tuple[int, int]]:
             at += 1
 
 
-def _forms(word: str) -> tuple[str, str]:
+def _plain_forms(word: str) -> tuple[str, str]:
     """The word in plain letters, in both ways."""
     folded = unicodedata.normalize("NFC", word).casefold()
-    return _plain(folded), _plain(folded.translate(TWO_LETTERS))
+    return _strip_accents(folded), _strip_accents(folded.translate(DIGRAPHS))
 
 
-def _plain(word: str) -> str:
-    parts = unicodedata.normalize("NFKD", word.translate(LETTERS))
+def _strip_accents(word: str) -> str:
+    parts = unicodedata.normalize("NFKD", word.translate(PLAIN_LETTERS))
     return unicodedata.normalize("NFC", "".join(sign for sign in parts if not unicodedata.combining(sign)))
 
 
-READ = {
+CURATION_COLUMNS = {
     "image", "caption", "group", "license", "source",  # every step
     "organ", "modality", "findings", "positions", "absent",  # probe
     "question", "options", "answer",  # hallucinate; option_A ... too
 }  # fmt: skip
 """Columns that later steps read by these names."""
-FILE_WORDS = "rows_with_a_word_of_their_file_name"
-OPTION = re.compile(r"(?i)(?:option|choice)_[a-z]")
+FILE_NAME_WORDS_COUNT = "rows_with_a_word_of_their_file_name"
+OPTION_COLUMN = re.compile(r"(?i)(?:option|choice)_[a-z]")
 
 
 class PatientTable:
@@ -196,10 +200,17 @@ class PatientTable:
                 )
         self._names = tuple(names)
         columns = [str(name) for name in texts.columns]
-        self.columns = [name for name in columns if name in READ or OPTION.fullmatch(name) or name in keep]
+        self.columns = [
+            name for name in columns if name in CURATION_COLUMNS or OPTION_COLUMN.fullmatch(name) or name in keep
+        ]
         self.left_out = [name for name in columns if name not in self.columns]
         lost = len(texts) - sum(map(len, self._rows.values()))
-        self.counts = {"words_removed": 0, "rows_without_image": lost, "images_without_row": 0, FILE_WORDS: 0}
+        self.counts = {
+            "words_removed": 0,
+            "rows_without_image": lost,
+            "images_without_row": 0,
+            FILE_NAME_WORDS_COUNT: 0,
+        }
 
     def group_of(self, file: str) -> str:
         """The group that the table gives for a file; "" if it gives none."""
@@ -217,17 +228,17 @@ class PatientTable:
         """The rows of a file without its name and group, their texts without words that name its patient."""
         made = []
         self.counts["images_without_row"] += file not in self._rows
-        in_path = words_of(re.sub(r"\.\w+$", "", file), 5)
+        in_path = folded_words(re.sub(r"\.\w+$", "", file), 5)
         own = identifiers | self.names_of(file)
         for row in self._rows.get(file, ()):
             kept = {name: row[name] for name in self.columns if name in row and name not in ("image", "group")}
             clean = {name: self._without(text, own) for name, text in kept.items()}
-            self.counts[FILE_WORDS] += any(words_of(text) & in_path for text in clean.values())
+            self.counts[FILE_NAME_WORDS_COUNT] += any(folded_words(text) & in_path for text in clean.values())
             made.append(clean)
         return made
 
     def _without(self, text: str, words: set[str]) -> str:
-        text, births = without_births(text)
-        clean, count = without_words(text, words)
+        text, births = redact_birth_dates(text)
+        clean, count = redact_words(text, words)
         self.counts["words_removed"] += count + births
         return clean

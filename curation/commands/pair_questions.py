@@ -7,36 +7,36 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from curation.commands import options
+from curation.commands import shared_options
 
 if TYPE_CHECKING:
     from curation.writing.asking import Writer
 
-MOST_PAIRS = 20_000
+MAX_PAIRS = 20_000
 """More pairs than this are not asked about by mistake."""
 
 
-def write(
+def write_drafts(
     pairs: Annotated[Path, typer.Argument(help="search folder, made by `medprobe curate pairs`")],
     table: Annotated[Path, typer.Option(help="table with the captions")],
-    model: options.ModelName,
+    model: shared_options.ModelName,
     out: Annotated[Path, typer.Option(help="questions folder; repeat the command to resume")],
-    base_url: options.BaseUrl = None,
+    base_url: shared_options.BaseUrl = None,
     limit: Annotated[int | None, typer.Option(min=1, help="only the first N pairs")] = None,
     min_caption: Annotated[
         int, typer.Option(help="only pairs whose captions both have at least this many characters")
     ] = 100,
-    tries: options.Tries = 3,
+    tries: shared_options.Tries = 3,
     seed: Annotated[int, typer.Option(help="seed of the model and of the options' order")] = 0,
-    price: options.Price = None,
-    send_to_provider: options.SendToProvider = False,
+    price: shared_options.Price = None,
+    send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
     """Have a language model write a question for each pair (prompt A.1), check it, and ask again if it fails the checks."""
     import pandas as pd
 
     from curation.images.file_names import load_file_names, share_name_list
     from curation.images.image_table import align_to_images
-    from curation.writing.asking import Asking
+    from curation.writing.asking import AskSettings
     from curation.writing.question_writing import write_questions
     from dataset_builders.errors import BadInput
     from eval_harness.models.interface import read_price
@@ -44,7 +44,7 @@ def write(
     if not (pairs / "pairs.parquet").is_file():
         raise BadInput(f"{pairs}: holds no pairs.parquet. Make it with `medprobe curate pairs`.")
     found = pd.read_parquet(pairs / "pairs.parquet")
-    if limit is None and len(found) > MOST_PAIRS:
+    if limit is None and len(found) > MAX_PAIRS:
         raise BadInput(
             f"{pairs}: holds {len(found)} pairs, each of which costs a reply. Choose some with `medprobe curate pairs --top`, "
             "or give --limit."
@@ -55,8 +55,8 @@ def write(
     named = [files.get(image, image) for image in images]
     known = align_to_images(list(files.values()) or named, table)
     captions_of = known.set_index("image")["caption"]
-    asking = Asking(tries, min_caption=min_caption, seed=seed, price=read_price(price), send=send_to_provider)
-    writer = open_writer(model, base_url)
+    asking = AskSettings(tries, min_caption=min_caption, seed=seed, price=read_price(price), send=send_to_provider)
+    writer = open_language_model(model, base_url)
     funnel = write_questions(found, dict(zip(images, captions_of[named], strict=True)), writer, out, asking)
     share_name_list(pairs, out)
     for name, value in funnel.items():
@@ -71,23 +71,23 @@ def write(
 
 def captions(
     table: Annotated[Path, typer.Argument(help="table of the images with their captions")],
-    model: options.ModelName,
+    model: shared_options.ModelName,
     out: Annotated[Path, typer.Option(help="table to write (.csv), for a person to check")],
-    base_url: options.BaseUrl = None,
-    tries: options.Tries = 3,
-    send_to_provider: options.SendToProvider = False,
+    base_url: shared_options.BaseUrl = None,
+    tries: shared_options.Tries = 3,
+    send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
     """Have a language model extract organ, modality, findings and positions from captions (ProbMed, section 3), for `curate probe`."""
     from curation.images.image_table import read_image_table
-    from curation.writing.asking import Asking
-    from curation.writing.caption_facts import read_captions
+    from curation.writing.asking import AskSettings
+    from curation.writing.caption_facts import extract_captions
     from dataset_builders.errors import BadInput
 
     if out.suffix != ".csv":
         raise BadInput(f"--out {out}: give a name that ends in .csv.")
-    asking = Asking(tries, send=send_to_provider)
+    asking = AskSettings(tries, send=send_to_provider)
     known = read_image_table(table)
-    counts = read_captions(known, open_writer(model, base_url), out, asking)
+    counts = extract_captions(known, open_language_model(model, base_url), out, asking)
     typer.echo(
         f"read {counts['read']} captions ({counts['kept']} were there); {counts['refused']} replies say what the caption does not, "
         f"{counts['no_reply']} got no reply, {counts['no_caption']} images have no caption"
@@ -101,26 +101,25 @@ def captions(
 
 
 def categorize(
-    questions: options.Questions,
-    model: options.ModelName,
-    base_url: options.BaseUrl = None,
+    questions: shared_options.Questions,
+    model: shared_options.ModelName,
+    base_url: shared_options.BaseUrl = None,
     discover: Annotated[
         bool, typer.Option("--discover", help="first let the model propose the categories from 100 captions")
     ] = False,
     categories: Annotated[str | None, typer.Option(help="comma-separated categories (default: the paper's)")] = None,
-    tries: options.Tries = 3,
+    tries: shared_options.Tries = 3,
     seed: Annotated[int, typer.Option(help="seed of the captions shown")] = 0,
-    send_to_provider: options.SendToProvider = False,
+    send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
     """Have a language model categorize each image by its caption (prompt A.2); replies outside the list are rejected."""
-    from curation.writing.asking import Asking
-    from curation.writing.categories import categorize as categorize_images
-    from curation.writing.categories import discover as discover_categories
+    from curation.writing.asking import AskSettings
+    from curation.writing.categories import categorize_images, discover_categories
     from curation.writing.question_writing import read_drafts
     from dataset_builders.errors import BadInput
 
     drafts = read_drafts(questions)
-    writer, asking = open_writer(model, base_url), Asking(tries, seed=seed, send=send_to_provider)
+    writer, asking = open_language_model(model, base_url), AskSettings(tries, seed=seed, send=send_to_provider)
     known = [name.strip() for name in categories.split(",") if name.strip()] if categories else None
     if discover and known is None:
         known = discover_categories(drafts, writer, questions, asking)
@@ -134,28 +133,28 @@ def categorize(
 
 
 def patterns(
-    questions: options.Questions,
-    model: options.ModelName,
-    base_url: options.BaseUrl = None,
+    questions: shared_options.Questions,
+    model: shared_options.ModelName,
+    base_url: shared_options.BaseUrl = None,
     seed: Annotated[int, typer.Option(help="seed of the pairs shown")] = 0,
-    send_to_provider: options.SendToProvider = False,
+    send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
     """Have a language model look for visual patterns that the encoder struggles with (prompt A.3)."""
-    from curation.writing.asking import Asking
-    from curation.writing.categories import patterns as find_patterns
+    from curation.writing.asking import AskSettings
+    from curation.writing.categories import find_patterns
     from curation.writing.question_writing import read_drafts
 
     typer.echo(
         find_patterns(
             read_drafts(questions),
-            open_writer(model, base_url),
+            open_language_model(model, base_url),
             questions,
-            Asking(seed=seed, send=send_to_provider),
+            AskSettings(seed=seed, send=send_to_provider),
         )
     )
 
 
-def open_writer(model: str, base_url: str | None) -> Writer:
+def open_language_model(model: str, base_url: str | None) -> Writer:
     from eval_harness.models.http.openai_chat import OpenAIChat
     from eval_harness.models.interface import Settings
 
@@ -163,7 +162,7 @@ def open_writer(model: str, base_url: str | None) -> Writer:
 
 
 def review(
-    questions: options.Questions,
+    questions: shared_options.Questions,
     images: Annotated[Path, typer.Option(help="folder of the embedded images")],
     port: Annotated[int, typer.Option(help="port of the page")] = 7861,
     host: Annotated[
@@ -182,7 +181,7 @@ def review(
 ) -> None:
     """Serve a page on which radiologists score and correct the questions; every change is saved immediately."""
     from curation.review.review import build_review
-    from curation.review.serving import serve_page
+    from curation.review.review_server import serve_page
 
     serve_page(
         lambda access: build_review(questions, images, access),
@@ -202,25 +201,27 @@ def export_benchmark(
     images: Annotated[Path, typer.Option(help="folder of the embedded images")],
     out: Annotated[Path | None, typer.Option(help="folder to write (default: NAME)")] = None,
     pairs: Annotated[Path | None, typer.Option(help="search folder, for the counts of the pair search")] = None,
-    table: options.Table = None,
+    table: shared_options.Table = None,
     unreviewed: Annotated[
         bool, typer.Option("--unreviewed", help="include pairs that have not been reviewed; the manifest says so")
     ] = False,
-    no_text_search: options.NoTextSearch = False,
+    no_text_search: shared_options.NoTextSearch = False,
 ) -> None:
     """Write the kept pairs in MediConfusion's layout, which `medprobe build mediconfusion --as NAME --source` reads."""
     import json
 
-    from curation.export import export, without_licence
     from curation.images.image_index import list_images
     from curation.images.image_table import align_to_images
+    from curation.mediconfusion_export import export_pairs, images_without_licence
 
     known = align_to_images(list_images(images), table) if table is not None else None
     folder = out or Path(name)
     typer.echo(
-        json.dumps(export(name, questions, images, folder, pairs, known, unreviewed, not no_text_search), indent=1)
+        json.dumps(
+            export_pairs(name, questions, images, folder, pairs, known, unreviewed, not no_text_search), indent=1
+        )
     )
-    closed = without_licence(folder)
+    closed = images_without_licence(folder)
     if closed:
         typer.echo(
             f"{len(closed)} images ({closed[0]} first) have no licence that permits redistribution: "
@@ -238,23 +239,23 @@ def quality(
         str | None,
         typer.Option(help="also ask a model without the images: its name at a server"),
     ] = None,
-    base_url: options.BaseUrl = None,
-    send_to_provider: options.SendToProvider = False,
+    base_url: shared_options.BaseUrl = None,
+    send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
     """Check a benchmark before publishing it: scores without images, repeats, balance, power."""
     from curation.report.blind_baseline import BlindAsking
-    from curation.report.quality import check, metrics_of
-    from curation.report.quality_page import write_report
-    from curation.writing.asking import Asking
+    from curation.report.quality import blind_metrics, measure_quality
+    from curation.report.quality_page import write_quality_report
+    from curation.writing.asking import AskSettings
 
     blind = None
     if model is not None:
-        asking = Asking(temperature=0.0, send=send_to_provider)
-        blind = BlindAsking(open_writer(model, base_url), out.with_suffix(".blind.jsonl"), asking)
-    found = check(data, blind)
-    write_report(found, out)
+        asking = AskSettings(temperature=0.0, send=send_to_provider)
+        blind = BlindAsking(open_language_model(model, base_url), out.with_suffix(".blind.jsonl"), asking)
+    found = measure_quality(data, blind)
+    write_quality_report(found, out)
     if found.blind_model is not None:
-        score = found.blind_model.scores[metrics_of(found.family)[-1]]
+        score = found.blind_model.scores[blind_metrics(found.family)[-1]]
         if score["value"] is not None:
             typer.echo(
                 f"{found.blind_model.model} without images: {score['value']:.1f} % (chance {score['chance']:.1f})"

@@ -21,19 +21,19 @@ from typing import Any
 import pandas as pd
 
 from curation.images.set_images import withdrawn_images, write_custom_set
-from curation.review.review_log import LOG, Pair, ReviewLog, agreement
-from curation.writing.question_writing import FUNNEL
+from curation.review.review_log import Pair, ReviewLog, compute_agreement
+from curation.writing.question_writing import FUNNEL_FILE, REVIEWS_FILE
 from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
 from dataset_builders.images.licences import allows_copies
 from dataset_builders.journal import line_of, read_journal
 
-UNLABELLED = "Other"
+DEFAULT_CATEGORY = "Other"
 """Category of an image that has none: the official layout wants one, and `Other` is the paper's own (appendix A.2)."""
 
 
-def export(
+def export_pairs(
     name: str,
     questions: Path,
     images: Path,
@@ -63,7 +63,7 @@ def export(
         raise BadInput(
             f"{questions}: no pair is kept ({dict(counts)}). Review some with `medprobe curate review {questions}`."
         )
-    funnel = _funnel(log, questions, search, len(kept))
+    funnel = _collect_funnel(log, questions, search, len(kept))
     used = {pair.draft[side] for pair in kept.values() for side in ("image_1", "image_2")}
 
     reviewers = sorted({reviewer for pair in log.pairs.values() for reviewer in pair.reviews})
@@ -75,25 +75,27 @@ def export(
             pair_id: pseudonyms.of("p", f"{pair.draft['image_1']}\0{pair.draft['image_2']}")
             for pair_id, pair in kept.items()
         }
-        dataset = {ids[pair_id]: _entry(pair, names) for pair_id, pair in kept.items()}
+        dataset = {ids[pair_id]: _pair_entry(pair, names) for pair_id, pair in kept.items()}
         write_json(work / "dataset.json", dataset)
-        write_json(work / "statistics.json", statistics_of(dataset))
+        write_json(work / "statistics.json", category_counts(dataset))
         write_json(work / "funnel.json", funnel)
-        changes = [each | {"item": ids[each["item"]]} for each in read_journal(questions / LOG) if each["item"] in ids]
-        (work / LOG).write_bytes(b"".join(map(line_of, changes)))
-        return {"pairs": len(dataset), "reviewers": reviewers, "agreement": asdict(agreement(log.scores()))}
+        changes = [
+            each | {"item": ids[each["item"]]} for each in read_journal(questions / REVIEWS_FILE) if each["item"] in ids
+        ]
+        (work / REVIEWS_FILE).write_bytes(b"".join(map(line_of, changes)))
+        return {"pairs": len(dataset), "reviewers": reviewers, "agreement": asdict(compute_agreement(log.scores()))}
 
     write_custom_set(out, "mediconfusion", images, used, known, write, name, not unreviewed, text_search)
     return funnel
 
 
-def statistics_of(dataset: Mapping[str, Any]) -> dict[str, int]:
+def category_counts(dataset: Mapping[str, Any]) -> dict[str, int]:
     """Category -> number of images, of the entries of dataset.json."""
     labels = Counter(name for entry in dataset.values() for number in (1, 2) for name in entry[f"category_{number}"])
     return dict(labels.most_common())
 
 
-def _entry(pair: Pair, names: dict[str, str]) -> dict[str, Any]:
+def _pair_entry(pair: Pair, names: dict[str, str]) -> dict[str, Any]:
     """A pair as dataset.json has it."""
     draft = pair.draft
     entry: dict[str, Any] = {}
@@ -103,7 +105,7 @@ def _entry(pair: Pair, names: dict[str, str]) -> dict[str, Any]:
             f"im_{number}": image,
             f"im_{number}_local": Path(image).stem,
             f"cap_{number}": draft[f"caption_{number}"],
-            f"category_{number}": (pair.categories_1, pair.categories_2)[number - 1] or [UNLABELLED],
+            f"category_{number}": (pair.categories_1, pair.categories_2)[number - 1] or [DEFAULT_CATEGORY],
             f"im_{number}_correct": draft[f"correct_{number}"],
         }
     return entry | {
@@ -118,13 +120,13 @@ def _entry(pair: Pair, names: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def without_licence(folder: Path) -> list[str]:
+def images_without_licence(folder: Path) -> list[str]:
     """The images of an exported folder whose licence is unknown or does not permit redistribution."""
     document = json.loads((folder / "image_dict.json").read_text(encoding="utf-8"))
     return [image for image, origin in document.items() if not allows_copies(origin.get("license"))]
 
 
-def _funnel(log: ReviewLog, questions: Path, search: Path | None, exported: int) -> dict[str, Any]:
+def _collect_funnel(log: ReviewLog, questions: Path, search: Path | None, exported: int) -> dict[str, Any]:
     """Counts of every stage whose folder exists."""
     funnel: dict[str, Any] = {}
     if search is not None:
@@ -132,8 +134,8 @@ def _funnel(log: ReviewLog, questions: Path, search: Path | None, exported: int)
             raise BadInput(f"--pairs {search}: holds no report.json. Give the folder of `medprobe curate pairs`.")
         report = json.loads((search / "report.json").read_text())
         funnel["search"] = {"images": report["images"], **report["counts"]}
-    if (questions / FUNNEL).is_file():
-        funnel["questions"] = json.loads((questions / FUNNEL).read_text())
+    if (questions / FUNNEL_FILE).is_file():
+        funnel["questions"] = json.loads((questions / FUNNEL_FILE).read_text())
     decisions = Counter(pair.decision for pair in log.pairs.values())
     edited = sum(
         (pair.question, pair.option_A, pair.option_B)

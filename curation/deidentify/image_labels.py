@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from curation.deidentify.table import without_births, without_words
+from curation.deidentify.patient_table import redact_birth_dates, redact_words
 from curation.readers.consistency import NoClassNames, Skip, skip_from_error
 from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import EXIF_ROTATED, AnnotatedImages, DatasetFiles, PictureLabel, is_volume
@@ -32,13 +32,13 @@ from dataset_builders.files import write_json
 from dataset_builders.images.lookup import SUFFIXES
 from dataset_builders.label_reading import needs_of, read_label
 
-LABELS = "labels"
-UNNAMED = {number: f"class {number}" for number in range(256)}
+LABELS_FOLDER = "labels"
+DEFAULT_CLASS_NAMES = {number: f"class {number}" for number in range(256)}
 """Default names of classes, if the source gives none."""
 
 
 @dataclass
-class Labels:
+class ImageLabels:
     """The labels of one folder or file, each with its image."""
 
     kind: str
@@ -57,7 +57,7 @@ class Labels:
         return [path for _, path in self.pairs] if self.kind == "nifti" else []
 
 
-def read_labels(path: Path, folder: Path) -> Labels:
+def load_image_labels(path: Path, folder: Path) -> ImageLabels:
     """The labels in a file or folder, and the image below `folder` that each belongs to. Raises BadInput if it holds none, or labels of
     several kinds."""
     if not path.exists():
@@ -89,14 +89,14 @@ def read_labels(path: Path, folder: Path) -> Labels:
         values = read_volume_classes(dataset)[0] if kind == "nifti" else {}
         pairs, skips, alone, taken = pair_dataset(dataset, files)
     except NoClassNames:
-        pairs, skips, alone, taken = pair_dataset(dataset.model_copy(update={"classes": UNNAMED}), files)
+        pairs, skips, alone, taken = pair_dataset(dataset.model_copy(update={"classes": DEFAULT_CLASS_NAMES}), files)
     if kind == "nifti":
         skips += [Skip(dataset.name, str(each), "has no label volume") for each in alone]
-    return Labels(kind, taken, pairs, skips, values)
+    return ImageLabels(kind, taken, pairs, skips, values)
 
 
 def write_labels(
-    labels: Labels, out: Path, ids: Mapping[Path, str], sizes: Mapping[Path, tuple[int, int]], named: set[str]
+    labels: ImageLabels, out: Path, ids: Mapping[Path, str], sizes: Mapping[Path, tuple[int, int]], named: set[str]
 ) -> int:
     """Write the labels of images that have an id to `out`; returns of how many images. ids: path -> name of the new file. sizes: path of a
     picture that is not turned -> (height, width). named: words that name patients, which are taken out of names of classes that are no
@@ -122,8 +122,8 @@ def write_labels(
         for target in targets:
             number = numbers.setdefault(target.label, len(numbers) + 1)
             entry = {"id": len(shapes) + 1, "image_id": len(images), "category_id": number, "iscrowd": 0}
-            shapes.append(entry | _geometry(target))
-    names = _class_names([*numbers, *labels.values.values()], named)
+            shapes.append(entry | _coco_geometry(target))
+    names = _redact_class_names([*numbers, *labels.values.values()], named)
     labels.classes = set(names.values())
     if labels.kind != "nifti":
         categories = [{"id": number, "name": names[raw]} for raw, number in numbers.items()]
@@ -134,18 +134,18 @@ def write_labels(
     return len(images)
 
 
-def _class_names(raw: list[str], named: set[str]) -> dict[str, str]:
+def _redact_class_names(raw: list[str], named: set[str]) -> dict[str, str]:
     """Name of a class -> the same without words that name a patient, one of its own for each; medical terms stay, even if they are also
     names."""
     clean: dict[str, str] = {}
     for name in dict.fromkeys(raw):
         is_term = read_label(name).term is not None or needs_of(name)
-        text = name if is_term else without_words(without_births(name)[0], named)[0]
+        text = name if is_term else redact_words(redact_birth_dates(name)[0], named)[0]
         clean[name] = text if text not in clean.values() else f"{text} {len(clean)}"
     return clean
 
 
-def _geometry(target: PictureLabel) -> dict[str, Any]:
+def _coco_geometry(target: PictureLabel) -> dict[str, Any]:
     if target.mask is not None:
         return {"segmentation": encode_mask(target.mask), "area": target.area}
     return {} if target.box is None else {"bbox": list(target.box), "area": target.area}
@@ -169,10 +169,10 @@ def write_volume(path: Path, out: Path) -> None:
         nibabel.save(made, out)
 
 
-def drop_labels(out: Path, image: str) -> None:
+def delete_labels(out: Path, image: str) -> None:
     """Take the labels of an image out of a finished folder."""
-    (out / LABELS / image).unlink(missing_ok=True)
-    for path in (out / LABELS).glob("[0-9]*.json"):
+    (out / LABELS_FOLDER / image).unlink(missing_ok=True)
+    for path in (out / LABELS_FOLDER).glob("[0-9]*.json"):
         document = json.loads(path.read_text(encoding="utf-8"))
         if gone := {each["id"] for each in document["images"] if each["file_name"] == image}:
             document["images"] = [each for each in document["images"] if each["id"] not in gone]

@@ -27,9 +27,9 @@ import pandas as pd
 from PIL import Image
 from tqdm import tqdm
 
-from curation.deidentify.dicom import identifiers_of
-from curation.deidentify.labels import LABELS, Labels, write_labels, write_volume
-from curation.deidentify.table import PatientTable
+from curation.deidentify.header_identifiers import header_identifiers
+from curation.deidentify.image_labels import LABELS_FOLDER, ImageLabels, write_labels, write_volume
+from curation.deidentify.patient_table import PatientTable
 from curation.images.burned_in_text import TEXT_BOXES_FILE, find_text
 from curation.images.file_names import DEIDENTIFICATION_REPORT, DEIDENTIFIED_TABLE, name_list_path, write_private_csv
 from curation.images.image_index import decode_rgb, list_files
@@ -43,18 +43,18 @@ from dataset_builders.images.lookup import SUFFIXES, ImageError, as_png, check_i
 from dataset_builders.images.metadata import file_name, strip_metadata
 from dataset_builders.journal import Journal
 
-PENDING = "pending"
-JOURNAL = "finished.jsonl"
+PENDING_FOLDER = "pending"
+FINISHED_JOURNAL = "finished.jsonl"
 """In .OUT.partial: each picture that is written, by ids alone."""
-METHOD = "medprobe: of every file only the pixels are written, under a keyed id"
+DEIDENTIFICATION_METHOD = "medprobe: of every file only the pixels are written, under a keyed id"
 
 
-def deidentify(
+def deidentify_folder(
     folder: Path,
     out: Path,
     known: PatientTable | None = None,
     search_text: bool = True,
-    labels: Sequence[Labels] = (),
+    labels: Sequence[ImageLabels] = (),
     skip_contradictions: bool = False,
 ) -> dict[str, Any]:
     """Write `out` (which must not exist) from all images and DICOM files below `folder`; returns the report's document.
@@ -73,7 +73,7 @@ def deidentify(
     if out.exists():
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
     folder = folder.absolute()
-    paths = files_below(folder, labels)
+    paths = find_images(folder, labels)
     volumes = sorted({image for each in labels for image in each.volumes})
     pseudonyms, withdrawn = pseudonyms_of(out), withdrawn_of(out)
     counts = {
@@ -107,10 +107,10 @@ def deidentify(
         raise BadInput(f"--out {out}: cannot be written ({error.strerror}). Name another folder.") from None
     with lock(work, "deidentify"):
         remove_temp_files(work)
-        for part in ("images", PENDING):
+        for part in ("images", PENDING_FOLDER):
             (work / part).mkdir(exist_ok=True)
         texts: dict[str, Any] = {}
-        with Journal(work / JOURNAL) as journal:
+        with Journal(work / FINISHED_JOURNAL) as journal:
             finished = {entry["id"]: entry for entry in journal.entries}
             for path in tqdm(paths, desc="de-identifying", unit="file", disable=None):
                 key, ignored = pseudonyms.of("i", path.relative_to(folder).as_posix()), list[str]()
@@ -122,7 +122,7 @@ def deidentify(
                     data = read_header(path, ignored) if is_header else None
                     with skip_on_error(UNUSABLE_HEADER):
                         patient = "" if data is None else str(data.get("PatientID", "") or "")
-                        words = set[str]() if data is None else identifiers_of(data)
+                        words = set[str]() if data is None else header_identifiers(data)
                     check_stays(path, patient)
                     entry = finished.get(key, {})
                     if entry.get("state") != state:
@@ -130,7 +130,7 @@ def deidentify(
                         entry |= _write_picture(path, data, key, work, ignored, search_text)
                         journal.append(entry)
                 except (ImageError, Skipped, OSError) as error:
-                    counts["not_taken"][_reason(str(error))] += 1
+                    counts["not_taken"][_skip_reason(str(error))] += 1
                     continue
                 counts["files"]["dicom" if is_header else "images"] += 1
                 counts["ignored_in_headers"].update(entry["ignored"])
@@ -149,7 +149,7 @@ def deidentify(
                 check_stays(path)
                 write_volume(path, work / "images" / new)
             except Skipped as error:
-                counts["not_taken"][_reason(str(error))] += 1
+                counts["not_taken"][_skip_reason(str(error))] += 1
                 volume_skips.append(skip_from_error("labels", path.name, error))
                 continue
             counts["files"]["volumes"] += 1
@@ -159,9 +159,12 @@ def deidentify(
             counts["not_taken"]["no image or DICOM file, nor a volume with its labels"] = len(other)
         if not new_of:
             raise BadInput(f"{folder}: none of its {len(paths)} files can be read ({dict(counts['not_taken'])}).")
-        for part in ("images", PENDING):  # of files that an interrupted call had, and that are gone or were changed
+        for part in (
+            "images",
+            PENDING_FOLDER,
+        ):  # of files that an interrupted call had, and that are gone or were changed
             for path in (work / part).iterdir():
-                if path.name not in new_of.values() or (part == PENDING) != (path.name in texts):
+                if path.name not in new_of.values() or (part == PENDING_FOLDER) != (path.name in texts):
                     path.unlink()
         names = {path: path.relative_to(folder).as_posix() for path in new_of}
         table = [
@@ -173,16 +176,17 @@ def deidentify(
             work / DEIDENTIFIED_TABLE, index=False
         )
         named = set().union(*identifiers.values())
-        shutil.rmtree(work / LABELS, ignore_errors=True)
+        shutil.rmtree(work / LABELS_FOLDER, ignore_errors=True)
         for each in labels:
-            (work / LABELS).mkdir(exist_ok=True)
-            counts["labels"][each.kind] += write_labels(each, work / LABELS, new_of, sizes, named)
+            (work / LABELS_FOLDER).mkdir(exist_ok=True)
+            counts["labels"][each.kind] += write_labels(each, work / LABELS_FOLDER, new_of, sizes, named)
             counts["labels_left_out"].update(skip.kind for skip in each.skips)
         if not skip_contradictions:
             refuse_contradictions([*volume_skips, *(skip for each in labels for skip in each.skips)])
         report = {
             "made_by": "medprobe curate deidentify", "at": datetime.now(UTC).isoformat(timespec="seconds"), "ids": KEYED,
-            "key": pseudonyms.of("k", ""), "method": METHOD, **{what: dict(sorted(found.items())) for what, found in counts.items()},
+            "key": pseudonyms.of("k", ""), "method": DEIDENTIFICATION_METHOD,
+            **{what: dict(sorted(found.items())) for what, found in counts.items()},
             "groups": len({*groups.values()} - {""}),
             "patient_ids_in_several_groups": sum(len(found) > 1 for patient, found in groups_of.items() if patient),
             "table": known.counts if known else {},
@@ -191,13 +195,13 @@ def deidentify(
         write_json(work / DEIDENTIFICATION_REPORT, report)
         write_private_csv(name_list_path(out), [(new_of[path], name) for path, name in names.items()])
         # The lock's file goes with the others: from here on the folder is finished.
-        for private in (work / JOURNAL, *work.glob(".*.lock")):
+        for private in (work / FINISHED_JOURNAL, *work.glob(".*.lock")):
             private.unlink()
         work.rename(out)
     return report
 
 
-def files_below(folder: Path, labels: Sequence[Labels] = ()) -> list[Path]:
+def find_images(folder: Path, labels: Sequence[ImageLabels] = ()) -> list[Path]:
     """The images and DICOM files below a folder, sorted, without those that are labels. Raises BadInput if there are none, and no
     volumes that labels belong to."""
     folder = folder.absolute()
@@ -228,11 +232,11 @@ def _write_picture(
     picture = decode_rgb(stored)
     boxes = find_text(picture) if search_text else []
     image = file_name(key, stored)
-    replace_file(work / (PENDING if boxes else "images") / image, stored)
+    replace_file(work / (PENDING_FOLDER if boxes else "images") / image, stored)
     size = [picture.height, picture.width] if is_upright else None
     return {"image": image, "size": size, "boxes": [list(box) for box in boxes], "ignored": ignored}
 
 
-def _reason(text: str) -> str:
+def _skip_reason(text: str) -> str:
     """A reason to count by, without what in it depends on the file."""
     return text.split("(", maxsplit=1)[0].split(":", maxsplit=1)[0].strip()[:80]

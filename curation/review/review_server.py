@@ -20,10 +20,10 @@ from starlette.middleware.base import RequestResponseEndpoint
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, replace_file
 
-HERE = "127.0.0.1"
-FILE = "reviewers.json"
-PARAMETER = "key"
-COOKIE = "medprobe_reviewer"
+LOOPBACK_HOST = "127.0.0.1"
+REVIEWERS_FILE = "reviewers.json"
+KEY_PARAMETER = "key"
+REVIEWER_COOKIE = "medprobe_reviewer"
 
 
 class ReviewAccess:
@@ -37,7 +37,7 @@ class ReviewAccess:
             raise BadInput(
                 "--reviewers: names no reviewer. Give the reviewers' names, separated by commas: each gets a personal link."
             )
-        path = folder / FILE
+        path = folder / REVIEWERS_FILE
         kept: Mapping[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         self._names = {kept.get(name) or secrets.token_urlsafe(24): name for name in wanted}
         every = dict(kept) | {name: key for key, name in self._names.items()}
@@ -50,11 +50,11 @@ class ReviewAccess:
 
     def links(self, address: str) -> dict[str, str]:
         """Name -> the link that opens the page at `address` for this reviewer."""
-        return {name: f"{address}/?{urlencode({PARAMETER: key})}" for key, name in self._names.items()}
+        return {name: f"{address}/?{urlencode({KEY_PARAMETER: key})}" for key, name in self._names.items()}
 
     def name(self, cookies: Mapping[str, str]) -> str | None:
         """The reviewer that a request's cookies belong to."""
-        return self._of(cookies.get(COOKIE, ""))
+        return self._of(cookies.get(REVIEWER_COOKIE, ""))
 
     def _of(self, given: str) -> str | None:
         found = [name for key, name in self._names.items() if hmac.compare_digest(key.encode(), given.encode())]
@@ -65,10 +65,10 @@ class ReviewAccess:
 
         @app.middleware("http")
         async def guarded(request: Request, call_next: RequestResponseEndpoint) -> Response:
-            key = request.query_params.get(PARAMETER, "")
+            key = request.query_params.get(KEY_PARAMETER, "")
             if self._of(key):
                 answer = RedirectResponse(request.url.path, 303)
-                answer.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=encrypted)
+                answer.set_cookie(REVIEWER_COOKIE, key, httponly=True, samesite="strict", secure=encrypted)
                 return answer
             if self.name(request.cookies) is None:
                 return PlainTextResponse("This page needs the link that you were given.\n", 401)
@@ -81,7 +81,7 @@ def serve_page(
     task: str,
     doing: str,
     port: int,
-    host: str = HERE,
+    host: str = LOOPBACK_HOST,
     reviewers: Sequence[str] = (),
     certificate: Path | None = None,
 ) -> None:
@@ -93,7 +93,7 @@ def serve_page(
     """
     import uvicorn
 
-    if host != HERE and not reviewers:
+    if host != LOOPBACK_HOST and not reviewers:
         raise BadInput(
             f'--host {host}: opens the page to other machines. Say who may review with --reviewers "Ada Byron,Bo Li".'
         )
@@ -110,7 +110,7 @@ def serve_page(
     address = f"{'https' if certificate else 'http'}://{host}:{port}"
     for name, link in access.links(address).items() if access else ():
         print(f"{name}: {link}", flush=True)
-    if access and not certificate and host != HERE:
+    if access and not certificate and host != LOOPBACK_HOST:
         print("traffic is not encrypted: give --certificate, or use a network you trust", flush=True)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
-SYSTEM = "You are a helpful assistant expert in the medical domain."
+SYSTEM_PROMPT = "You are a helpful assistant expert in the medical domain."
 
-WRITE = """Here is the description of two medical images that I can see:
+QUESTION_PROMPT = """Here is the description of two medical images that I can see:
 Image1: **CAPTION OF IMAGE 1**
 Image2: **CAPTION OF IMAGE 2**
 Your task is to create multiple-choice questions. Follow the rules below.
@@ -30,21 +30,21 @@ Image2: <ANSWER>
 Aim for simple, efficient and concise questions to best test someone's knowledge and understanding of the underlying concepts."""  # noqa: E501
 """Appendix A.1: one question for one confusing pair."""
 
-DISCOVER = """I have several medical images related to radiology that each one has a corresponding caption. I have listed the captions below. Can you go through the captions and categorize them? Please focus on the general categories.
+DISCOVER_PROMPT = """I have several medical images related to radiology that each one has a corresponding caption. I have listed the captions below. Can you go through the captions and categorize them? Please focus on the general categories.
 **CAPTIONS**"""  # noqa: E501
 """Appendix A.2, first prompt; **CAPTIONS** stands for its lines `Caption 0: ...` to `Caption 99: ...`."""
 
-ASSIGN = """Caption: **IMAGE CAPTION**
+CATEGORY_PROMPT = """Caption: **IMAGE CAPTION**
 The above caption describes a radiology image. To which of the following categories does this image belong? You should only name the category, and you do not need to specify your reasoning.
 Categories: **CATEGORIES**"""  # noqa: E501
-"""Appendix A.2, second prompt; the paper's list stands in `PAPER_CATEGORIES`."""
+"""Appendix A.2, second prompt; the paper's list stands in `PROMPT_CATEGORIES`."""
 
-PAPER_CATEGORIES = (
+PROMPT_CATEGORIES = (
     "Cerebral", "Spinal", "Cardiac", "Gastrointestinal", "Musculoskeletal", "Vascular", "Pulmonary", "Head and Neck", "Breast", "Other",
 )  # fmt: skip
 """Appendix A.2, as the second prompt lists them."""
 
-PATTERNS = """I am analyzing an image embedding model. I have several image pairs that each one has a corresponding two choice question. I know that the embedding model confuses the images about the corresponding question. Can you go through the questions, options, and image descriptions, trying to figure out some general patterns that the embedding model struggles with? Please focus on the visual features and generalize patterns that are important to vision models.
+PATTERNS_PROMPT = """I am analyzing an image embedding model. I have several image pairs that each one has a corresponding two choice question. I know that the embedding model confuses the images about the corresponding question. Can you go through the questions, options, and image descriptions, trying to figure out some general patterns that the embedding model struggles with? Please focus on the visual features and generalize patterns that are important to vision models.
 **PAIRS**"""  # noqa: E501
 """Appendix A.3; **PAIRS** stands for the blocks below, one per pair."""
 
@@ -54,11 +54,11 @@ Second image description: **IMAGE 2 CAPTION**
 Confusing multiple choice question: **QUESTION**"""
 """Appendix A.3, one block."""
 
-AT_ONCE = 100
+MAX_PROMPT_TEXTS = 100
 """Captions (A.2) and pairs (A.3) shown in one prompt."""
 
 
-def fill(template: str, **values: str) -> str:
+def fill_template(template: str, **values: str) -> str:
     """The template with each placeholder **NAME** replaced (NAME in capitals, `_` for a space), in one pass: a value is
     never searched.
 
@@ -69,6 +69,6 @@ def fill(template: str, **values: str) -> str:
     return re.sub(r"\*\*([A-Z0-9 ]+)\*\*", lambda match: by_name[match.group(1)], template)
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """A caption as it goes into a prompt: its line breaks would look like the prompt's own."""
     return " ".join(text.split())
