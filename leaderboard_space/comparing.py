@@ -18,9 +18,9 @@ import pandas as pd
 
 from eval_harness.records.result import Score
 from eval_harness.scores.comparisons import paired_test
-from eval_harness.scores.ranks import holm_adjusted
-from eval_harness.scores.unpaired import METHOD as UNPAIRED
-from eval_harness.scores.unpaired import unpaired_difference
+from eval_harness.scores.ranks import holm_adjust
+from eval_harness.scores.unpaired import UNPAIRED_METHOD as UNPAIRED
+from eval_harness.scores.unpaired import compute_unpaired_difference
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cells import scores_by_entry
@@ -160,7 +160,7 @@ class Comparison:
                     replace(pair, corrected=float(p[at[pair.one.key], at[pair.other.key]]), models=models)
                     for pair in pairs
                 ]
-        adjusted = holm_adjusted(np.array([pair.p for pair in pairs])).tolist()
+        adjusted = holm_adjust(np.array([pair.p for pair in pairs])).tolist()
         return [replace(pair, corrected=p) for pair, p in zip(pairs, adjusted, strict=True)]
 
     def _difference(self, one: Entry, other: Entry, metric: str) -> Difference | None:
@@ -175,7 +175,7 @@ class Comparison:
                 one, other, test.difference, test.low, test.high, test.p, test.p, test.method, 0, test.n, test.only_a,
                 test.only_b,
             )  # fmt: skip
-        low, high, p = unpaired_difference(left, right)
+        low, high, p = compute_unpaired_difference(left, right)
         if math.isnan(low):
             return None
         return Difference(one, other, left.value - right.value, low, high, p, p, UNPAIRED)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.records.result import Score, Verdict
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.published_results import is_random_run
@@ -274,7 +274,7 @@ def finding(family: str, found: Standings) -> str:
     among = [row for row in found.rows if row.group == "ranked"]
     return headline(
         HeadlineFacts(
-            about="" if found.metric == HEADLINE.get(family) else info.label,
+            about="" if found.metric == HEADLINE_METRICS.get(family) else info.label,
             guess=RANDOM_RUN if tested and all(row.run for row in tested) else guessing(family, found.metric),
             ranked=ranked(found),
             are_models=len({row.entry.result.model.name for row in models}) == len(models),

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from eval_harness.derive.metrics import untested
+from eval_harness.derive.metrics import untested_reason
 from eval_harness.records.result import Result, Score, Verdict
-from eval_harness.scores.nonresponse import REASONS
+from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
 from eval_harness.scores.sight import Sight
 from eval_harness.store.printed import decimals, needs_the_image
 from leaderboard_space.benchmarks import spec
@@ -203,7 +203,7 @@ ENDS = {"truncated": "cut off", "failed": "failed", "missing": "missing", "irrel
 
 def _by_reason(abstained: int, ends: Sequence[int]) -> str:
     responses, *silent = ends
-    counts = [(number, ENDS[reason]) for reason, number in zip(REASONS, silent, strict=True)]
+    counts = [(number, ENDS[reason]) for reason, number in zip(NONRESPONSE_STATUSES, silent, strict=True)]
     counts.append((abstained - sum(silent), "refused"))
     told = ", ".join(f"{count(number)} {said}" for number, said in counts if number)
     return f" ({count(abstained)} of {count(responses)}: {told})" if told else ""
@@ -211,7 +211,7 @@ def _by_reason(abstained: int, ends: Sequence[int]) -> str:
 
 def no_score(score: Score, result: Result) -> str:
     """Why a score has no verdict and no rank, and perhaps no value; empty where it may have them."""
-    why = untested(score, result, spec(result.benchmark.family).case)
+    why = untested_reason(score, result, spec(result.benchmark.family).case)
     lead = "" if score.nonresponse is None else "no score: " if score.value is None else "no verdict: "
     return f"{lead}{why}"
 

@@ -16,8 +16,8 @@ from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
 from dataset_builders.extras import missing_extra, require
 from dataset_builders.schema import LETTERS
-from eval_harness.derive.files import READINGS, RESULT
 from eval_harness.derive.metrics import METRICS
+from eval_harness.derive.run_files import READINGS_FILE, RESULT_FILE
 from eval_harness.records.names import model_slug
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model, Result, read_result
@@ -115,7 +115,7 @@ class Run:
         """The table that `medprobe eval` prints: the headline score, the benchmark's other metrics and, with `all_metrics`, the rest."""
         if self.result is None:
             return f"{self.folder}: this process has finished its share; the last one to finish writes the result"
-        has_answers = self.result.kind == "measured" and (self.folder / READINGS).is_file()
+        has_answers = self.result.kind == "measured" and (self.folder / READINGS_FILE).is_file()
         return run_table(self.folder, self.result, all_metrics) if has_answers else summary(self.result, all_metrics)
 
     def __repr__(self) -> str:
@@ -197,7 +197,7 @@ def load_run(folder: Source) -> Run:
     path = Path(folder)
     if path.is_file():
         raise BadInput(f"{path}: is a file. Give the folder that it is in.")
-    return Run(path, read_result(path / RESULT))
+    return Run(path, read_result(path / RESULT_FILE))
 
 
 def answer_table(side: Side) -> pd.DataFrame:

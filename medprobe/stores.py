@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.files import RESULT, RUN
+from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE
 from eval_harness.interop import convert
 from eval_harness.records.result import Result
 from eval_harness.store.comparison import Side, load_side, score_differences
@@ -107,11 +107,15 @@ def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
 def _results_of(source: str) -> tuple[list[StoredResult], list[str]]:
     """The results of a run folder, of a folder of run folders, or of a store; and the files that could not be read."""
     path = Path(source)
-    if (path / RESULT).is_file() or path.is_file():
-        return [StoredResult.read(path if path.is_file() else path / RESULT)], []
-    runs = [] if (path / "results").is_dir() else sorted({*path.glob(f"*/{RESULT}"), *path.glob(f"*/*/{RESULT}")})
+    if (path / RESULT_FILE).is_file() or path.is_file():
+        return [StoredResult.read(path if path.is_file() else path / RESULT_FILE)], []
+    runs = (
+        []
+        if (path / "results").is_dir()
+        else sorted({*path.glob(f"*/{RESULT_FILE}"), *path.glob(f"*/*/{RESULT_FILE}")})
+    )
     if not runs:
-        if path.joinpath(RUN).is_file() or any(path.glob(f"*/{RUN}")):
+        if path.joinpath(RUN_FILE).is_file() or any(path.glob(f"*/{RUN_FILE}")):
             raise BadInput(
                 f"{source}: holds no finished run. Repeating its `medprobe eval` finishes an interrupted one."
             )

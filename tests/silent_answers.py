@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from eval_harness.derive.scoring import units
-from eval_harness.derive.summary import summarise
-from eval_harness.scores.nonresponse import LOST
+from eval_harness.derive.scoring import compute_units
+from eval_harness.derive.summary import summarise_units
+from eval_harness.scores.nonresponse import LOST_STATUSES
 from tests.leaderboard_space.stores import answers
 
 SILENT = {
@@ -86,10 +86,10 @@ def is_untested(family: str, metric: str, asked: pd.DataFrame, given: pd.DataFra
 
     It is scored with all the lost responses right and with all of them wrong, and nothing is told that any was lost.
     """
-    table = units(family, asked, given)
+    table = compute_units(family, asked, given)
     table = table[table["metric"] == metric]
-    settled = table.assign(**dict.fromkeys((*LOST, "irrelevant", "unsettled"), 0))
+    settled = table.assign(**dict.fromkeys((*LOST_STATUSES, "irrelevant", "unsettled"), 0))
     right = settled.assign(numerator=table["numerator"] + table["denominator"] * table["unsettled"])
-    worst, best = (summarise(part, official=True)[metric] for part in (settled, right))
+    worst, best = (summarise_units(part, official=True)[metric] for part in (settled, right))
     is_small = worst.n_effective is not None and worst.n_effective < 5
     return is_small or worst.verdict != best.verdict

@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_command
 
 from dataset_builders.benchmarks import BENCHMARKS
-from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.records.run_checks import METHOD_NAMES
 from eval_harness.store.printed import shown
 from medprobe.command_line import app
@@ -57,7 +57,7 @@ def test_help_names_every_command_and_bad_input_ends_a_real_process_with_2(tmp_p
 
 def test_phantoms_have_one_right_answer(workdir):
     medprobe("eval", "all", "--model", "baseline:oracle", "--out", "runs/oracle", "--quiet", cwd=workdir)
-    for benchmark, metric in HEADLINE.items():
+    for benchmark, metric in HEADLINE_METRICS.items():
         assert scores(workdir / f"runs/oracle/{benchmark}/result.json")[metric] == 100
 
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.scoring.interval_coverage import MEDICONFUSION
-from eval_harness.scores.comparisons import pairwise
-from eval_harness.scores.outcomes import OutcomeMatrix
-from eval_harness.scores.ranks import RankRanges, rank_ranges
+from eval_harness.scores.comparisons import compare_pairwise
+from eval_harness.scores.outcome_matrix import OutcomeMatrix
+from eval_harness.scores.ranks import RankRanges, compute_rank_ranges
 
 Floats = NDArray[np.float64]
 COMPONENT = np.repeat(np.arange(len(MEDICONFUSION)), MEDICONFUSION)
@@ -41,8 +41,8 @@ def ranks_of(hits: Floats) -> RankRanges:
     """The ranks of models from their hits (M, U)."""
     units, top = np.arange(hits.shape[1]), hits.astype(np.float32)
     names = tuple(str(number) for number in range(len(hits)))
-    pairs = pairwise(OutcomeMatrix(names, "m", top, np.ones_like(top), COMPONENT, units.astype(object), True))
-    return rank_ranges(pairs.value, pairs.p)
+    pairs = compare_pairwise(OutcomeMatrix(names, "m", top, np.ones_like(top), COMPONENT, units.astype(object), True))
+    return compute_rank_ranges(pairs.value, pairs.p)
 
 
 def led(models: int) -> Floats:
@@ -54,7 +54,7 @@ def leader(draws: int, models: int, seed: int, icc: float, shared: float) -> flo
     """Share of draws in which at most 3 share rank 1, one model being at .6 and the others at .2."""
     rng = np.random.default_rng([seed, 1])
     found = [ranks_of(outcomes(rng, led(models), icc, shared)) for _ in range(draws)]
-    return float(np.mean([(one.first == 1).sum() <= 3 for one in found]))
+    return float(np.mean([(one.best_rank == 1).sum() <= 3 for one in found]))
 
 
 def leader_known(draws: int, models: int, seed: int, icc: float) -> float:
@@ -76,9 +76,9 @@ def equals(draws: int, shares: Floats, seed: int, icc: float, shared: float) -> 
     hits = [outcomes(rng, shares, icc, shared) for _ in range(draws)]
     found, rest = [ranks_of(one) for one in hits], [one.sum(axis=1) < one.sum(axis=1).max() for one in hits]
     return (
-        float(np.mean([one.first[0] > 1 for one in found])),
-        float(np.mean([(one.first > 1).any() for one in found])),
-        float(np.mean([one.apart[np.ix_(others, others)].any() for one, others in zip(found, rest, strict=True)])),
+        float(np.mean([one.best_rank[0] > 1 for one in found])),
+        float(np.mean([(one.best_rank > 1).any() for one in found])),
+        float(np.mean([one.differs[np.ix_(others, others)].any() for one, others in zip(found, rest, strict=True)])),
     )
 
 

@@ -19,24 +19,24 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from eval_harness.derive.reading import read_answers
-from eval_harness.derive.scoring import score, units
-from eval_harness.scores.comparisons import pairwise
-from eval_harness.scores.outcomes import OutcomeMatrix, pack
-from eval_harness.scores.ranks import rank_ranges
+from eval_harness.derive.reading import read_responses
+from eval_harness.derive.scoring import compute_scores, compute_units
+from eval_harness.scores.comparisons import compare_pairwise
+from eval_harness.scores.outcome_matrix import OutcomeMatrix, pack_outcomes
+from eval_harness.scores.ranks import compute_rank_ranges
 
 
 def main() -> None:
     questions, answers = probmed_sized()
-    spent("ProbMed's size: read 57,132 responses", lambda: read_answers(answers, questions, "probmed"), 5, 1.0, "s")
-    read = read_answers(answers, questions, "probmed")
-    spent("ProbMed's size: units of 57,132 answers", lambda: units("probmed", questions, read), 5, 1.0, "s")
-    spent("ProbMed's size: every score and breakdown", lambda: score("probmed", questions, read), 5, 1.0, "s")
+    spent("ProbMed's size: read 57,132 responses", lambda: read_responses(answers, questions, "probmed"), 5, 1.0, "s")
+    read = read_responses(answers, questions, "probmed")
+    spent("ProbMed's size: units of 57,132 answers", lambda: compute_units("probmed", questions, read), 5, 1.0, "s")
+    spent("ProbMed's size: every score and breakdown", lambda: compute_scores("probmed", questions, read), 5, 1.0, "s")
     for label, cluster in (
         ("one image each", np.arange(26_000)),
         ("two questions an image", np.repeat(np.arange(13_000), 2)),
     ):
-        packed = pack(models(60, cluster), "accuracy")
+        packed = pack_outcomes(models(60, cluster), "accuracy")
         ranked(packed)
         name = f"all 1,770 paired tests of 60 models x 26,000 questions, Holm and ranks ({label})"
         spent(name, lambda packed=packed: ranked(packed), 15, 1e-3, "ms")  # type: ignore[misc]
@@ -53,8 +53,8 @@ def main() -> None:
 
 def ranked(packed: OutcomeMatrix) -> None:
     """What the board does to rank: every pair tested, Holm, ranks."""
-    pairs = pairwise(packed)
-    rank_ranges(pairs.value, pairs.p)
+    pairs = compare_pairwise(packed)
+    compute_rank_ranges(pairs.value, pairs.p)
 
 
 def spent(

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from eval_harness.records.result import Score
-from eval_harness.scores.clustered import NORMAL, ClusterSizes, intracluster_correlation, student
-from eval_harness.scores.comparisons import pairwise
+from eval_harness.scores.clustered import NORMAL_QUANTILE, ClusterSizes, intracluster_correlation, student_quantile
+from eval_harness.scores.comparisons import compare_pairwise
 from eval_harness.scores.intervals import clopper_pearson, clustered_interval, clustered_intervals, printed_interval
-from eval_harness.scores.outcomes import OutcomeMatrix
-from eval_harness.scores.unpaired import unpaired_difference
+from eval_harness.scores.outcome_matrix import OutcomeMatrix
+from eval_harness.scores.unpaired import compute_unpaired_difference
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -235,7 +235,7 @@ def variant(parts: tuple[str, ...], least: float, df: str) -> Method:
     and Student's t of another number of clusters: `effective`, `all`, or `infinite` for the normal distribution."""
 
     def method(sums: Floats, sizes: Ints) -> tuple[Floats, Floats]:
-        layout, m = ClusterSizes.of(sizes), sizes.astype(float)
+        layout, m = ClusterSizes.from_sizes(sizes), sizes.astype(float)
         share = sums.sum(axis=1) / layout.units
         if layout.clusters == layout.units:
             return clopper_pearson(share, np.full(len(share), layout.units))
@@ -245,13 +245,13 @@ def variant(parts: tuple[str, ...], least: float, df: str) -> Method:
         )
         if "correlated" in parts:
             correlation = intracluster_correlation(flat, residual @ (1 / m), layout)
-            effect = np.maximum(effect, 1 + (layout.full - 1) * correlation)
+            effect = np.maximum(effect, 1 + (layout.max_design_effect - 1) * correlation)
         if "linearised" in parts:
             spread = np.divide(residual.sum(axis=1), flat, out=np.ones_like(flat), where=flat > 0)
             effect = np.maximum(effect, spread)
-        clusters = {"effective": layout.effective, "all": layout.clusters, "infinite": 1e9}[df]
-        worth = layout.units / effect * (NORMAL / student(clusters - 1)) ** 2
-        return clopper_pearson(share, np.maximum(worth, layout.effective))
+        clusters = {"effective": layout.effective_clusters, "all": layout.clusters, "infinite": 1e9}[df]
+        worth = layout.units / effect * (NORMAL_QUANTILE / student_quantile(clusters - 1)) ** 2
+        return clopper_pearson(share, np.maximum(worth, layout.effective_clusters))
 
     return method
 
@@ -282,9 +282,9 @@ def reference(sums: NDArray[np.float64], sizes: Ints) -> tuple[NDArray[np.float6
         size = (n - (m * m).sum() / n) / (clusters - 1)
         with np.errstate(invalid="ignore"):
             icc = np.clip(np.nan_to_num((among - within) / (among + (size - 1) * within)), 0, 1)
-    worth, c2 = n / (1 + ((m * m).sum() / n - 1) * icc), NORMAL**2
+    worth, c2 = n / (1 + ((m * m).sum() / n - 1) * icc), NORMAL_QUANTILE**2
     centre = (share + c2 / (2 * worth)) / (1 + c2 / worth)
-    half = NORMAL / (1 + c2 / worth) * np.sqrt(share * (1 - share) / worth + c2 / (4 * worth * worth))
+    half = NORMAL_QUANTILE / (1 + c2 / worth) * np.sqrt(share * (1 - share) / worth + c2 / (4 * worth * worth))
     return centre - half, centre + half
 
 
@@ -324,7 +324,7 @@ def difference(name: str, one: float, other: float, icc: float, draws: int, seed
     units, base, truth, covered = np.arange(len(cluster)).astype(object), np.ones((2, len(cluster))), one - other, 0
     for _ in range(draws):
         both = np.stack([_outcomes(rng, cluster, share, icc) for share in (one, other)])
-        pairs = pairwise(OutcomeMatrix(("a", "b"), "m", both.astype(np.float32), base, cluster, units, True))
+        pairs = compare_pairwise(OutcomeMatrix(("a", "b"), "m", both.astype(np.float32), base, cluster, units, True))
         covered += pairs.low[0, 1] <= 100 * truth + 1e-9 and 100 * truth - 1e-9 <= pairs.high[0, 1]
     return covered / draws
 
@@ -348,7 +348,7 @@ def printed_differences() -> Iterator[tuple[int, int, float]]:
     shares = np.linspace(0.01, 0.99, 50)
     for n, m in ((14, 14), (14, 60), (20, 43), (20, 176), (60, 60), (60, 79)):
         scores = [[Score(value=100 * hits / of, n=of, n_cases=of) for hits in range(of + 1)] for of in (n, m)]
-        ends = np.array([[unpaired_difference(one, other)[:2] for other in scores[1]] for one in scores[0]])
+        ends = np.array([[compute_unpaired_difference(one, other)[:2] for other in scores[1]] for one in scores[0]])
         laws = [stats.binom.pmf(np.arange(of + 1), of, shares[:, None]) for of in (n, m)]
         lowest = 1.0
         for p, one in zip(shares, laws[0], strict=True):

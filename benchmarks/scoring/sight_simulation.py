@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.scoring.interval_coverage import MEDICONFUSION
 from eval_harness.records.result import ARMS
-from eval_harness.scores.sight import Sight, sight
+from eval_harness.scores.sight import Sight, compute_sight
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -101,7 +101,7 @@ def measured(layout: Layout, found: dict[str, Bools]) -> Sight:
         )
         for name, right in found.items()
     }
-    return sight(frames.pop("real"), frames, "m")
+    return compute_sight(frames.pop("real"), frames, "m")
 
 
 def truth(layout: Layout, who: Responder, seed: int) -> tuple[float, float]:

@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from eval_harness.records.result import ARMS
-from eval_harness.scores.comparisons import PairwiseComparisons, pairwise
+from eval_harness.scores.comparisons import PairwiseComparisons, compare_pairwise
 from eval_harness.scores.intervals import Interval, clustered_interval, printed_interval
-from eval_harness.scores.outcomes import OutcomeMatrix
-from eval_harness.scores.ranks import RankRanges, rank_ranges
-from eval_harness.scores.sight import sight
+from eval_harness.scores.outcome_matrix import OutcomeMatrix
+from eval_harness.scores.ranks import RankRanges, compute_rank_ranges
+from eval_harness.scores.sight import compute_sight
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAIRS, GROUPS = 176, (25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, *(3,) * 6, *(2,) * 10, *(1,) * 33)
@@ -85,8 +85,8 @@ def answers() -> tuple[PairwiseComparisons, RankRanges]:
         models=tuple("ABCDEF"), metric="", numerator=right, denominator=np.ones_like(right), cluster=cluster,
         units=np.arange(PAIRS).astype(object), paired=True,
     )  # fmt: skip
-    found = pairwise(outcomes)
-    return found, rank_ranges(found.value, found.p)
+    found = compare_pairwise(outcomes)
+    return found, compute_rank_ranges(found.value, found.p)
 
 
 def ranks() -> str:
@@ -97,11 +97,13 @@ def ranks() -> str:
     drawn.append(f'<text x="{RIGHT + 12}" y="34" fill="{SOFT}">beside {found.models[one]}</text>')
     for at in range(len(found.models)):
         y = 62 + 38 * at
-        first, last = int(ranges.first[at]), int(ranges.last[at])
+        first, last = int(ranges.best_rank[at]), int(ranges.worst_rank[at])
         word, ink = "", INK
         if at != one:
             word, ink = ("better", TEAL) if found.value[at] > found.value[one] else ("worse", ORANGE)
-            word, ink = (f"significantly {word}", ink) if ranges.apart[at, one] else ("no significant difference", SOFT)
+            word, ink = (
+                (f"significantly {word}", ink) if ranges.differs[at, one] else ("no significant difference", SOFT)
+            )
         weight = ' font-weight="bold"' if at == one else ""
         rank = str(first) if first == last else f"{first} to {last}"
         drawn.append(
@@ -139,7 +141,7 @@ def from_the_image() -> str:
                     "denominator": 1.0,
                 }
             )
-        found = sight(frames.pop("real"), frames, "m")
+        found = compute_sight(frames.pop("real"), frames, "m")
         y = 66 + 50 * at
         drawn.append(
             f'<text x="20" y="{y + 5}">{name}</text><path d="M{_x(found.arms[found.best_arm].score)} {y}H{_x(found.score)}" '

@@ -30,7 +30,7 @@ from curation.writing.asking import AskSettings, Writer, ask_once
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.files import replace_file
 from dataset_builders.terms import by_name, folded, noun_of
-from eval_harness.scores.ranks import holm_adjusted
+from eval_harness.scores.ranks import holm_adjust
 
 PLACEHOLDER = "<modality>"
 CANDIDATES_FILE = "candidates.csv"
@@ -225,7 +225,7 @@ def blind_majority(written: list[WrittenQuestion]) -> list[Branch]:
     found = {cell: _answer_branch(questions) for cell, questions in sorted(own.items())}
     every = [_single_choice(each)[0] for cell in found for each in own[cell]]
     found = {ALL_QUESTIONS: compare_with_chance(sum(each.correct for each in found.values()), every)} | found
-    adjusted = holm_adjusted(np.array([each.p for each in found.values()]))
+    adjusted = holm_adjust(np.array([each.p for each in found.values()]))
     return [
         Branch(cell, each, bool(p <= SIGNIFICANCE_LEVEL) and each.is_large)
         for (cell, each), p in zip(found.items(), adjusted, strict=True)

@@ -27,7 +27,7 @@ from curation.mining.pair_search import EncoderVectors, PairSearch, sample_pairs
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
 from eval_harness.scores.clustered import ClusterSizes
-from eval_harness.scores.grading import clusters
+from eval_harness.scores.grading import image_clusters
 
 PAIRS_PER_BATCH = 1_000_000
 """Pairs handled at a time once they are found."""
@@ -130,12 +130,12 @@ def _choose(pairs: pd.DataFrame, n: int, choice: PairFilter) -> pd.DataFrame:
 def independent_pairs(pairs: pd.DataFrame, images: pd.DataFrame) -> float:
     """Effective number of independent pairs among `pairs` (i, j), by the clusters that scores are computed with.
 
-    Pairs that share an image or a group (patient) are one cluster; see `ClusterSizes.effective`.
+    Pairs that share an image or a group (patient) are one cluster; see `ClusterSizes.effective_clusters`.
     """
     ends = pd.concat([pairs["i"], pairs["j"]])
     groups = images["group"].where(images["group"] != "", None).to_numpy()[ends]
-    cluster = clusters(pd.DataFrame({"case_id": ends.index, "image_id": ends.to_numpy(), "group": groups}))
-    return ClusterSizes.of(np.unique(cluster[: len(pairs)], return_counts=True)[1]).effective
+    cluster = image_clusters(pd.DataFrame({"case_id": ends.index, "image_id": ends.to_numpy(), "group": groups}))
+    return ClusterSizes.from_sizes(np.unique(cluster[: len(pairs)], return_counts=True)[1]).effective_clusters
 
 
 def write_block(search: PairSearch, blocks: Path, first: int) -> None:

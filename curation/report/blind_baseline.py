@@ -20,9 +20,9 @@ import pandas as pd
 
 from curation.writing.asking import AskSettings, Writer, ask_once
 from dataset_builders.case_groups import connected
-from eval_harness.benchmarks import spec
-from eval_harness.derive.reading import read_answers
-from eval_harness.derive.scoring import score
+from eval_harness.benchmarks import eval_spec
+from eval_harness.derive.reading import read_responses
+from eval_harness.derive.scoring import compute_scores
 from eval_harness.prompts import get_prompt
 
 
@@ -60,13 +60,13 @@ def score_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> Bli
         text = by_kind[row["question_type"]].render(row["question"], row["options"])
         key = json.dumps([model.name, asking.temperature, row["question_id"], text], ensure_ascii=False)
         ids[key], prompts[key] = row["question_id"], text
-    system = spec(family).system if getattr(model, "is_api", False) else None  # as in the harness
+    system = eval_spec(family).system if getattr(model, "is_api", False) else None  # as in the harness
     replies = list(ask_once(model, prompts, asking, blind.journal, "asking without images", system).values())
     answers = pd.DataFrame(
         [(ids[each["id"]], 0, each["reply"], each["status"]) for each in replies],
         columns=["question_id", "sample", "response", "status"],
     )
-    scored = score(family, questions, read_answers(answers, questions, family))
+    scored = compute_scores(family, questions, read_responses(answers, questions, family))
     return BlindModel(
         model.name,
         ", ".join(sorted({prompt.name for prompt in by_kind.values()})),

@@ -20,10 +20,10 @@ from dataset_builders.case_groups import in_several_splits, split_counts
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.images.picture import picture_of
-from eval_harness.derive.metrics import OVER_ALL
-from eval_harness.derive.scoring import score
+from eval_harness.derive.metrics import OVERALL_METRICS
+from eval_harness.derive.scoring import compute_scores
 from eval_harness.scores.clustered import ClusterSizes
-from eval_harness.scores.grading import clusters, shown_images
+from eval_harness.scores.grading import image_clusters, question_image_ids
 
 PAIRS_FAMILY = "mediconfusion"
 DISCORDANT_SHARES = (0.15, 0.3)
@@ -111,7 +111,7 @@ class QualityReport:
 
 def blind_metrics(family: str) -> tuple[str, ...]:
     """The metrics that the report gives of answerers without images; the last one decides whether the text gives answers away."""
-    return (OVER_ALL[family], "individual_accuracy") if family == PAIRS_FAMILY else (OVER_ALL[family],)
+    return (OVERALL_METRICS[family], "individual_accuracy") if family == PAIRS_FAMILY else (OVERALL_METRICS[family],)
 
 
 def measure_quality(data: str | Path, blind: BlindAsking | None = None) -> QualityReport:
@@ -129,7 +129,7 @@ def measure_quality(data: str | Path, blind: BlindAsking | None = None) -> Quali
 
     def scored(choices: list[Any]) -> dict[str, dict[str, Any]]:
         answers = {"question_id": questions["question_id"], "choice": choices, "sample": 0, "status": "answered"}
-        scores = score(family, questions, pd.DataFrame(answers)).scores
+        scores = compute_scores(family, questions, pd.DataFrame(answers)).scores
         return {metric: scores[metric].model_dump() for metric in blind_metrics(family)}
 
     pictures = {part: dict(_image_digests(repository, part)) for part in repository.splits if repository.has_images}
@@ -146,10 +146,10 @@ def measure_quality(data: str | Path, blind: BlindAsking | None = None) -> Quali
         family=family,
         split=split,
         questions=len(questions),
-        images=shown_images(questions).nunique(),
+        images=question_image_ids(questions).nunique(),
         images_seen=len(seen),
         rules={rule: scored([(at,) for at in answer(questions)]) for rule, answer in BLIND_RULES.items()},
-        perfect=scored([tuple(answer) for answer in questions["answer"]])[OVER_ALL[family]],
+        perfect=scored([tuple(answer) for answer in questions["answer"]])[OVERALL_METRICS[family]],
         repeated_questions=[group for group in repeated if len(group) > 1],
         same_images=[group for group in same.values() if len(group) > 1],
         images_in_splits={name: shared[digest] for name, digest in seen.items() if digest in shared},
@@ -201,8 +201,8 @@ def _measure_pairs(questions: pd.DataFrame) -> PairQuality:
     """questions: two rows for each pair, which differ in image and answer."""
     is_first = ~questions["case_id"].duplicated().to_numpy()
     first = questions[is_first]
-    components = np.unique(clusters(questions)[is_first], return_counts=True)[1]
-    pairs, effective = len(first), ClusterSizes.of(components).effective
+    components = np.unique(image_clusters(questions)[is_first], return_counts=True)[1]
+    pairs, effective = len(first), ClusterSizes.from_sizes(components).effective_clusters
     image_1_is_a = sum(tuple(answer) == (0,) for answer in first["answer"])
     return PairQuality(
         pairs=pairs,

@@ -7,7 +7,7 @@ from dataset_builders.benchmarks.spec import load_spec
 from eval_harness.benchmarks.spec import EvalSpec
 
 
-def spec(name: str) -> EvalSpec:
+def eval_spec(name: str) -> EvalSpec:
     """The spec of a benchmark, from its module. Raises KeyError for an unknown name."""
     if name not in BENCHMARKS:
         raise KeyError(f"{name!r} is not a benchmark; there are {', '.join(BENCHMARKS)}")

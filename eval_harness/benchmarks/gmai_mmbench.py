@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.schema import LETTERS
-from eval_harness.benchmarks.prompt import OPEN, Prompt, bare_question, lettered
+from eval_harness.benchmarks.prompt import OPEN_ENDED_METHODS, Prompt, bare_question_prompt, lettered_layout
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
-from eval_harness.reader import Reading, official
+from eval_harness.reader import Reading, official_reading
 from eval_harness.scores.grading import Graded, make_units
 
-_DOT_LINES = lettered(". ", "\n")
+_DOT_LINES = lettered_layout(". ", "\n")
 
 _PROMPTS = (
     Prompt(
@@ -36,10 +36,10 @@ _PROMPTS = (
         "GMAI-MMBench Table 8, multiple choice",
         _DOT_LINES,
     ),
-    bare_question("the question as it stands; not a protocol of the paper"),
+    bare_question_prompt("the question as it stands; not a protocol of the paper"),
 )
 
-_DEFAULTS = {"mc": "single", "multiple": "multiple", **dict.fromkeys(OPEN, "question")}
+_DEFAULTS = {"mc": "single", "multiple": "multiple", **dict.fromkeys(OPEN_ENDED_METHODS, "question")}
 
 _METRICS = {
     "accuracy": MetricInfo("Accuracy", "Single-choice questions answered correctly (micro average)."),
@@ -66,22 +66,22 @@ def read_official(response: str, options: Sequence[str], question_type: str) -> 
     Multiple choice (the paper asks for "A,B"): every option letter between commas or blanks.
     """
     if "Failed to obtain answer via API" in response:
-        return official((), "official: error text")
+        return official_reading((), "official: error text")
     if any(reject in response for reject in _REJECTS):
         return Reading((), "refused", "official: refusal")
     words = response.translate(_BLANKED).split()
     found = tuple(index for index in range(len(options)) if LETTERS[index] in words)
     if question_type == "multiple":
-        return official(found, "official: letters")
+        return official_reading(found, "official: letters")
     if len(found) == 1:
-        return official(found, "official: letter between blanks")
+        return official_reading(found, "official: letter between blanks")
     if not found and "Z" in words:  # VLMEvalKit's letter for "none of them"
-        return official((), "official: no option")
+        return official_reading((), "official: no option")
     lowered = response.lower()
     found = tuple(index for index, option in enumerate(options) if option.lower() in lowered)
     if len(found) == 1:
-        return official(found, "official: option text")
-    return official((), "official: no option")
+        return official_reading(found, "official: option text")
+    return official_reading((), "official: no option")
 
 
 def units(graded: Graded) -> pd.DataFrame:

@@ -14,13 +14,13 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS, SCENARIOS
-from eval_harness.benchmarks.prompt import OPEN, Prompt, bare_question, lettered
+from eval_harness.benchmarks.prompt import OPEN_ENDED_METHODS, Prompt, bare_question_prompt, lettered_layout
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
-from eval_harness.reader import Reading, official
+from eval_harness.reader import Reading, official_reading
 from eval_harness.records.result import Images
 from eval_harness.scores.grading import Graded, make_units
 
-_DOT_RUN = lettered(". ", " ")
+_DOT_RUN = lettered_layout(". ", " ")
 
 _LETTER_LINES = "Answer with the option's letter from the given choices directly.\n\n"
 _ROLE_0 = "You are a medical doctor and expert in medical imaging. "
@@ -58,7 +58,7 @@ _PROMPTS = (
         Prompt(name, template, "HALT-MedVQA Table 2; line breaks as the authors' prompt file", _DOT_RUN)
         for name, template in _HALT.items()
     ),
-    bare_question("the question as it stands; not a protocol of the paper"),
+    bare_question_prompt("the question as it stands; not a protocol of the paper"),
 )
 
 
@@ -102,7 +102,7 @@ def read_official(response: str, options: Sequence[str], question_type: str) -> 
     """The prediction's one token must be an option letter (paper section 4); anything else is irrelevant."""
     token = response.strip()
     index = LETTERS.find(token) if len(token) == 1 else -1
-    return official((index,) if 0 <= index < len(options) else (), "official: the token is a letter")
+    return official_reading((index,) if 0 <= index < len(options) else (), "official: the token is a letter")
 
 
 def units(graded: Graded) -> pd.DataFrame:
@@ -136,7 +136,7 @@ SPEC = EvalSpec(
     over_all="average",
     metrics=_metrics(),
     prompts=_PROMPTS,
-    default_prompts={"mc": "L+D0", **dict.fromkeys(OPEN, "question")},
+    default_prompts={"mc": "L+D0", **dict.fromkeys(OPEN_ENDED_METHODS, "question")},
     # One token at temperature 0 (appendix A, "Experiment Configuration").
     max_tokens=1,
 )

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.schema import LETTERS
-from eval_harness.benchmarks.prompt import OPEN, Prompt, bare_question, lettered
+from eval_harness.benchmarks.prompt import OPEN_ENDED_METHODS, Prompt, bare_question_prompt, lettered_layout
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
-from eval_harness.reader import Reading, official
+from eval_harness.reader import Reading, official_reading
 from eval_harness.scores.grading import Floats, Graded, make_units
 
-_QUOTED_LINES = lettered('": ', "\n", opening='("', closing=")")
+_QUOTED_LINES = lettered_layout('": ', "\n", opening='("', closing=")")
 
 _BASED = "Based on the image, choose the correct option for the following question.\n"
 _ASKED = "Question: {question}\n{options}\n"
@@ -76,14 +76,14 @@ _PROMPTS = (
         + _ONE_LETTER[:-1]
         + " Answer: ",
         _TABLE_5,
-        lettered(": ", " ", opening="Option "),
+        lettered_layout(": ", " ", opening="Option "),
         _MC_ONLY,
     ),
     Prompt(
         "mc-medvint",
         "Question: {question} The choices are: {options} The Answer is: ",
         _FILE + "(mc: medvint)",
-        lettered(": ", " "),
+        lettered_layout(": ", " "),
         _MC_ONLY,
     ),
     Prompt(
@@ -106,7 +106,7 @@ _PROMPTS = (
         "ps-plain",
         "Question: {question} Answer:",
         _FILE + "(prefix: default; gpt4: blip2; both: med_flamingo)",
-        methods=OPEN,
+        methods=OPEN_ENDED_METHODS,
         intro=_FLAMINGO.format("question"),
         shot_answer="text",
     ),
@@ -117,7 +117,7 @@ _PROMPTS = (
         methods=("ff",),
         shot_answer="text",
     ),
-    bare_question("MediConfusion authors' prefix scoring of chat models: the question as it stands"),
+    bare_question_prompt("MediConfusion authors' prefix scoring of chat models: the question as it stands"),
 )
 
 _DEFAULTS = {"mc": "mc-0", "gd": "gd-default", "ps": "question", "ps_official": "question", "ff": "ff-default"}
@@ -142,7 +142,7 @@ def read_official(response: str, options: Sequence[str], question_type: str) -> 
     found = tuple(
         index for index in range(len(options)) if any(form.format(LETTERS[index]) in words for form in _FORMS)
     )
-    return official(found if len(found) == 1 else (), "official: letter between blanks")
+    return official_reading(found if len(found) == 1 else (), "official: letter between blanks")
 
 
 def units(graded: Graded) -> pd.DataFrame:

@@ -17,18 +17,18 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import ASPECTS
-from eval_harness.benchmarks.prompt import OPEN, bare_question
+from eval_harness.benchmarks.prompt import OPEN_ENDED_METHODS, bare_question_prompt
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
-from eval_harness.reader import Reading, official
+from eval_harness.reader import Reading, official_reading
 from eval_harness.records.result import ARMS, Breakdown, Score
-from eval_harness.scores.grading import Bools, Ends, Floats, Graded, Ints, make_units
-from eval_harness.scores.intervals import METHOD, clustered_interval
-from eval_harness.scores.nonresponse import nonresponse, withheld
+from eval_harness.scores.grading import Bools, Floats, Graded, Ints, ResponseEnds, make_units
+from eval_harness.scores.intervals import INTERVAL_METHOD, clustered_interval
+from eval_harness.scores.nonresponse import apply_nonresponse, decisive_nonresponse
 
-PROMPTS = (bare_question("ProbMed: the question as it stands", ("mc", "gd", *OPEN)),)
+PROBMED_PROMPTS = (bare_question_prompt("ProbMed: the question as it stands", ("mc", "gd", *OPEN_ENDED_METHODS)),)
 
-DEFAULTS = {"mc": "question", **dict.fromkeys(OPEN, "question")}
-SYSTEM = (
+PROBMED_DEFAULT_PROMPTS = {"mc": "question", **dict.fromkeys(OPEN_ENDED_METHODS, "question")}
+PROBMED_SYSTEM_MESSAGE = (
     "You are a student in medical school. You are preparing for your final exam. Answer the following question in your "
     "practice exam as directed to earn higher scores. You answer will only be for academic purpose."
 )
@@ -94,7 +94,7 @@ def read_official(response: str, options: Sequence[str], question_type: str) -> 
     """
     lowered = [option.strip().lower() for option in options]
     found = tuple(index for index, word in enumerate(lowered) if word in ("yes", "no") and probmed_hit(response, word))
-    return official(found, "official: Yes or No as a substring")
+    return official_reading(found, "official: Yes or No as a substring")
 
 
 def probmed_hit(response: str, key: str) -> bool:
@@ -139,7 +139,7 @@ def units(graded: Graded) -> pd.DataFrame:
 
 
 def _rows(
-    graded: Graded, metric: str, first: Ints, hit: Floats, guess: Floats, weight: Floats, ends: Ends
+    graded: Graded, metric: str, first: Ints, hit: Floats, guess: Floats, weight: Floats, ends: ResponseEnds
 ) -> pd.DataFrame:
     images = graded.columns["case_id"][first]
     return make_units(graded, metric, first, hit * weight, weight, guess * weight, images, ends=ends)
@@ -157,7 +157,7 @@ def _without_adversarial(graded: Graded, rows: Ints, adversarial: np.ndarray) ->
     return np.sort(np.concatenate([plain, unpaired]))
 
 
-def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats, Ends]:
+def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats, ResponseEnds]:
     """Per image with such questions: one of its rows, the share of samples in which all are right, the chance of that, how the responses
     ended."""
     order = rows[np.argsort(graded.case[rows], kind="stable")]
@@ -204,7 +204,7 @@ def conditional_errors(graded: Graded, official: bool = False) -> dict[str, dict
             [right_of[name][0][:, None] & right_of[name][1] for name in earlier]
         )
         rows = np.flatnonzero(aspect == step)
-        silent = nonresponse(graded.ends[rows].sum(axis=0))
+        silent = decisive_nonresponse(graded.ends[rows].sum(axis=0))
         scores = {"accuracy_given_earlier": _share((reached & right).mean(axis=1), reached.mean(axis=1), cluster)}
         failed = reached & ~right
         unread = _any(graded, rows, ~graded.answered[rows], images) & failed
@@ -219,7 +219,7 @@ def conditional_errors(graded: Graded, official: bool = False) -> dict[str, dict
             }
         shown = np.sum([kind.mean(axis=1) for kind in kinds.values()], axis=0)
         scores |= {name: _share(kind.mean(axis=1), shown, cluster) for name, kind in kinds.items()}
-        result[step] = {name: withheld(each, silent, official) for name, each in scores.items()}
+        result[step] = {name: apply_nonresponse(each, silent, official) for name, each in scores.items()}
     return result
 
 
@@ -249,7 +249,7 @@ def _share(numerator: np.ndarray, denominator: np.ndarray, cluster: Ints) -> Sco
         n=n,
         n_cases=n,
         n_effective=round(interval.n_effective, 10),
-        interval_method=METHOD,
+        interval_method=INTERVAL_METHOD,
     )
 
 
@@ -259,7 +259,7 @@ SPEC = EvalSpec(
     read_official=read_official,
     headline="overall",
     metrics={**_metrics(), **_ERRORS},
-    prompts=PROMPTS,
-    default_prompts=DEFAULTS,
-    system=SYSTEM,
+    prompts=PROBMED_PROMPTS,
+    default_prompts=PROBMED_DEFAULT_PROMPTS,
+    system=PROBMED_SYSTEM_MESSAGE,
 )

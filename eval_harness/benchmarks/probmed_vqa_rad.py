@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from eval_harness.benchmarks.probmed import DEFAULTS, PROMPTS, SYSTEM, read_official
+from eval_harness.benchmarks.probmed import (
+    PROBMED_DEFAULT_PROMPTS,
+    PROBMED_PROMPTS,
+    PROBMED_SYSTEM_MESSAGE,
+    read_official,
+)
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.scores.grading import Graded
 from eval_harness.scores.pairs import pair_units
@@ -29,7 +34,7 @@ SPEC = EvalSpec(
             "Accuracy, no adversarial", "Pairs with the original question right (ProbMed Table 3)."
         ),
     },
-    prompts=PROMPTS,
-    default_prompts=DEFAULTS,
-    system=SYSTEM,
+    prompts=PROBMED_PROMPTS,
+    default_prompts=PROBMED_DEFAULT_PROMPTS,
+    system=PROBMED_SYSTEM_MESSAGE,
 )

@@ -12,7 +12,7 @@ from dataset_builders.schema import LETTERS
 Layout = Callable[[Sequence[str]], str]
 
 
-def lettered(separator: str, between: str, opening: str = "", closing: str = "") -> Layout:
+def lettered_layout(separator: str, between: str, opening: str = "", closing: str = "") -> Layout:
     """Options with their letters: `separator` after the letter, `between` two options."""
 
     def layout(options: Sequence[str]) -> str:
@@ -23,7 +23,7 @@ def lettered(separator: str, between: str, opening: str = "", closing: str = "")
     return layout
 
 
-COLON_LINES = lettered(": ", "\n")
+COLON_LINES = lettered_layout(": ", "\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,10 @@ class Prompt:
         return ", ".join(texts)
 
 
-OPEN = ("ps", "ps_official", "ff")
+OPEN_ENDED_METHODS = ("ps", "ps_official", "ff")
 """Methods in which the model does not see the options."""
 
 
-def bare_question(source: str, methods: tuple[str, ...] = OPEN) -> Prompt:
+def bare_question_prompt(source: str, methods: tuple[str, ...] = OPEN_ENDED_METHODS) -> Prompt:
     """The template `question`: the question as it stands, for the methods that show no options."""
     return Prompt("question", "{question}", source, methods=methods, shot_answer="text")

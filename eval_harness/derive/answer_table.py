@@ -40,13 +40,13 @@ ANSWERS_SCHEMA = pa.schema(
 (`DELIVERIES`); `seconds`: from the request to the last token; `shown`: ids of the images of another case that were shown."""
 JUDGE_SCHEMA = pa.schema([("question_id", pa.string()), ("sample", pa.int32()), ("reply", pa.string())])
 """Columns of `judge.parquet`: the judge model's verbatim reply about an answer."""
-COLUMNS: list[str] = ANSWERS_SCHEMA.names
+ANSWER_COLUMNS: list[str] = ANSWERS_SCHEMA.names
 Record = dict[str, Any]
 ROWS = 4096
 """Rows per row group: 64 MB at 16 kB of reasoning per answer."""
 
 
-def answer_of(record: Mapping[str, Any]) -> dict[str, Any]:
+def answer_row(record: Mapping[str, Any]) -> dict[str, Any]:
     """A row of the table from a journal record (`status` of the request, `usage`)."""
     tokens = record.get("usage") or (None, None)
     return {
@@ -64,11 +64,11 @@ def answer_of(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-USAGE = ("answers_from_cache", "tokens_in", "tokens_out", "cost")
+USAGE_FIELDS = ("answers_from_cache", "tokens_in", "tokens_out", "cost")
 """Fields of `usage_of` (`environment` of a run)."""
 
 
-def usage_of(records: Iterable[Mapping[str, Any]], price: list[float] | None) -> dict[str, Any]:
+def sum_usage(records: Iterable[Mapping[str, Any]], price: list[float] | None) -> dict[str, Any]:
     """Tokens counted by a server, summed over every answer of the journal, and what they cost (`price`: per million, in and out).
 
     What was kept from earlier runs is counted apart: it costs nothing again.
@@ -94,21 +94,21 @@ def answer_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     latest = {(row["question_id"], row["sample"]): row for row in rows}
     kept = [latest[key] for key in sorted(latest)]
     return pd.DataFrame(
-        {name: pd.Series([_plain(row.get(name)) for row in kept], dtype=object) for name in COLUMNS}
+        {name: pd.Series([_plain(row.get(name)) for row in kept], dtype=object) for name in ANSWER_COLUMNS}
     ).astype({"sample": "int64"})
 
 
-def answers_bytes(answers: pd.DataFrame) -> bytes:
+def encode_answers(answers: pd.DataFrame) -> bytes:
     """The content of `answers.parquet`; the same bytes for the same rows."""
     return _parquet(answers, ANSWERS_SCHEMA)
 
 
-def replies_bytes(replies: pd.DataFrame) -> bytes:
+def encode_judge_replies(replies: pd.DataFrame) -> bytes:
     """The content of `judge.parquet`."""
     return _parquet(replies, JUDGE_SCHEMA)
 
 
-def frame_of(table: pa.Table | bytes) -> pd.DataFrame:
+def table_to_frame(table: pa.Table | bytes) -> pd.DataFrame:
     """A table, or the bytes of a Parquet file, as Python objects."""
     if isinstance(table, bytes):
         table = pq.read_table(pa.BufferReader(table))
@@ -116,7 +116,7 @@ def frame_of(table: pa.Table | bytes) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(column.to_pylist(), dtype=object) for name, column in columns})
 
 
-def written_anew(rows: Iterable[Record], schema: pa.Schema, sink: io.BytesIO) -> Iterator[Record]:
+def rewrite_rows(rows: Iterable[Record], schema: pa.Schema, sink: io.BytesIO) -> Iterator[Record]:
     """Write rows to `sink` as `answers_bytes` does, in their order, and pass each on: what is read of a stranger's file is kept so, never
     its own bytes, of which another reader may make something else."""
     remaining = iter(rows)
@@ -151,7 +151,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def check_asked(folder: Path, run: RunRecord, questions: pd.DataFrame, records: Iterable[dict[str, Any]]) -> None:
+def check_all_asked(folder: Path, run: RunRecord, questions: pd.DataFrame, records: Iterable[dict[str, Any]]) -> None:
     """Raise BadInput if the run was interrupted: questions that were never asked are neither failed nor wrong. (A model that gave no
     answer, and a recorded file that lacks a question, have a record of it.)"""
     due = {(str(name), sample) for name in questions["question_id"] for sample in range(run.request.samples)}

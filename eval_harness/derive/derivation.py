@@ -19,19 +19,19 @@ import pyarrow.parquet as pq
 
 from dataset_builders.files import replace_file
 from dataset_builders.fingerprints import facets_digest, fingerprint_of
-from eval_harness.derive.files import READINGS, READINGS_SCHEMA, RESULT, UNITS, Sent
-from eval_harness.derive.metrics import BALANCED
-from eval_harness.derive.reading import option_counts, read_run
-from eval_harness.derive.scoring import Scored, score
+from eval_harness.derive.metrics import BALANCED_METRICS
+from eval_harness.derive.reading import option_counts, read_due_answers
+from eval_harness.derive.run_files import READINGS_FILE, READINGS_SCHEMA, RESULT_FILE, UNITS_FILE, SubmittedFiles
+from eval_harness.derive.scoring import Scored, compute_scores
 from eval_harness.records.permutations import rotation
 from eval_harness.records.result import DERIVE_VERSION, Method, Result
 from eval_harness.records.run import RunRecord
-from eval_harness.scores.nonresponse import COUNTS, UNSETTLED
+from eval_harness.scores.nonresponse import RESPONSE_COUNT_COLUMNS, UNSETTLED_COLUMN
 
-MEASURED = "permuted"
+MEASURED_FIELD = "permuted"
 """Fields of a result's `environment` that are measured from the answers; values stated by a run are ignored."""
-UNIT_NAMES = ("metric", "unit", "case_id", "cluster")
-UNIT_NUMBERS = ("numerator", "denominator", "chance", "count", *COUNTS, UNSETTLED)
+UNIT_ID_COLUMNS = ("metric", "unit", "case_id", "cluster")
+UNIT_NUMBER_COLUMNS = ("numerator", "denominator", "chance", "count", *RESPONSE_COUNT_COLUMNS, UNSETTLED_COLUMN)
 """The columns of units that say what they are, and those that say how the run did."""
 
 
@@ -61,9 +61,9 @@ def derive(
     key are read and not scored); `replies`: of the run's judge model. `key`: as `key_of` makes it.
     The same input gives the same output. Raises BadInput for answers that do not fit the questions.
     """
-    readings, judge = read_run(run, answers, questions, replies)
+    readings, judge = read_due_answers(run, answers, questions, replies)
     scored = _scores(run, questions, readings)
-    environment = {name: value for name, value in run.environment.items() if name != MEASURED}
+    environment = {name: value for name, value in run.environment.items() if name != MEASURED_FIELD}
     if run.request.permute:
         environment |= _by_option_or_letter(readings, questions)
     asked = {"fingerprint": fingerprint_of(questions), "facets": facets_digest(questions), "questions": len(questions)}
@@ -82,7 +82,7 @@ def derive(
         created_at=run.created_at,
         key=key,
     )
-    return Derived(result, readings, kept_units(scored.units))
+    return Derived(result, readings, select_board_units(scored.units))
 
 
 def _as_asked(run: RunRecord, judge: dict[str, Any] | None) -> Method:
@@ -106,9 +106,9 @@ def derived_files(derived: Derived) -> dict[str, bytes]:
     """Content of the derived files by their names; `result.json`, which names the key, is the last."""
     rows = derived.readings[READINGS_SCHEMA.names].to_dict("list")
     return {
-        READINGS: _parquet(pa.table(rows, schema=READINGS_SCHEMA)),
-        UNITS: _parquet(pa.Table.from_pandas(derived.units, preserve_index=False)),
-        RESULT: derived.result.to_json().encode(),
+        READINGS_FILE: _parquet(pa.table(rows, schema=READINGS_SCHEMA)),
+        UNITS_FILE: _parquet(pa.Table.from_pandas(derived.units, preserve_index=False)),
+        RESULT_FILE: derived.result.to_json().encode(),
     }
 
 
@@ -118,23 +118,23 @@ def write_derived(folder: Path, derived: Derived) -> None:
         replace_file(folder / name, content)
 
 
-def key_of(sent: Sent, fingerprint: str | None, facets: str | None) -> str:
+def compute_derivation_key(sent: SubmittedFiles, fingerprint: str | None, facets: str | None) -> str:
     """The key of everything derived from these files and the questions with these digests."""
     parts = [DERIVE_VERSION, fingerprint, facets, *(hashlib.sha256(each or b"").hexdigest() for each in sent)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def kept_units(units: pd.DataFrame) -> pd.DataFrame:
+def select_board_units(units: pd.DataFrame) -> pd.DataFrame:
     """The units that a board aggregates, grouped by metric and sorted by cluster; letter frequencies are left out."""
-    facets = [facet for facet in sorted(set(BALANCED.values())) if facet in units.columns]
-    kept = units.loc[~units["metric"].str.startswith("share_"), [*UNIT_NAMES, *facets, *UNIT_NUMBERS]]
+    facets = [facet for facet in sorted(set(BALANCED_METRICS.values())) if facet in units.columns]
+    kept = units.loc[~units["metric"].str.startswith("share_"), [*UNIT_ID_COLUMNS, *facets, *UNIT_NUMBER_COLUMNS]]
     order = np.lexsort((kept["cluster"].to_numpy(), pd.factorize(kept["metric"])[0]))
     return kept.iloc[order].reset_index(drop=True)
 
 
 def _scores(run: RunRecord, questions: pd.DataFrame, readings: pd.DataFrame) -> Scored:
     """The scores of these readings."""
-    scored = score(run.benchmark.family, questions, readings, run.method.extraction or "ours")
+    scored = compute_scores(run.benchmark.family, questions, readings, run.method.extraction or "ours")
     if run.request.permute:
         _letters_as_shown(scored, run, questions, readings)
     return scored
@@ -151,7 +151,7 @@ def _letters_as_shown(scored: Scored, run: RunRecord, questions: pd.DataFrame, r
         )
     ]
     chosen = readings.assign(choice=pd.Series(letters, index=readings.index, dtype=object))
-    turned = score(run.benchmark.family, questions, chosen, run.method.extraction or "ours")
+    turned = compute_scores(run.benchmark.family, questions, chosen, run.method.extraction or "ours")
     pairs = [(scored.scores, turned.scores)]
     for facet, values in scored.breakdown.items():
         pairs += [(metrics, turned.breakdown[facet][value]) for value, metrics in values.items()]

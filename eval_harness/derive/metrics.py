@@ -9,14 +9,16 @@ from dataclasses import dataclass
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.schema import LETTERS
-from eval_harness.benchmarks import spec
+from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.records.result import FEWEST, Nonresponse, Result, Score
-from eval_harness.scores.nonresponse import REASONS
+from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
 
-HEADLINE: dict[str, str] = {name: spec(name).headline for name in BENCHMARKS}
+HEADLINE_METRICS: dict[str, str] = {name: eval_spec(name).headline for name in BENCHMARKS}
 """The metric that a benchmark is ranked by."""
-OVER_ALL: dict[str, str] = {name: spec(name).over_all or headline for name, headline in HEADLINE.items()}
+OVERALL_METRICS: dict[str, str] = {
+    name: eval_spec(name).over_all or headline for name, headline in HEADLINE_METRICS.items()
+}
 """The metric over every question of a benchmark: what is right and wrong of a question is read from it."""
 
 _EVERYWHERE = {
@@ -49,11 +51,11 @@ _SHARES = {
 
 METRICS: dict[str, MetricInfo] = {}
 for _name in BENCHMARKS:
-    for _metric, _info in spec(_name).metrics.items():
+    for _metric, _info in eval_spec(_name).metrics.items():
         METRICS.setdefault(_metric, _info)
 METRICS |= {**_EVERYWHERE, **_SHARES}
 """Every metric by name; where two benchmarks have a metric of one name, the first one's (`spec(benchmark).metrics` has each)."""
-BALANCED = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_macro_task": "task"}
+BALANCED_METRICS = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_macro_task": "task"}
 """Metrics that are means over the values of a facet: of a part of the questions, every value still there weighs the same."""
 
 
@@ -61,33 +63,36 @@ BALANCED = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_m
 class NoScore:
     """Why a result has no headline score; `nonresponse` if most of its responses say nothing."""
 
-    why: str
+    reason: str
     nonresponse: Nonresponse | None = None
 
     def __str__(self) -> str:
-        return f"no score: {self.why}"
+        return f"no score: {self.reason}"
 
 
-def headline(result: Result) -> Score | NoScore:
+def headline_score(result: Result) -> Score | NoScore:
     """The score of a result's headline metric, or why it has none. Used wherever a run is judged by its score."""
-    metric = HEADLINE[result.benchmark.family]
+    metric = HEADLINE_METRICS[result.benchmark.family]
     score = result.scores.get(metric)
     if score is not None and score.value is not None:
         return score
     if score is not None and score.nonresponse is not None:
-        return NoScore(f"{cause(score.nonresponse, result)}; {remedy(score.nonresponse, result)}", score.nonresponse)
+        return NoScore(
+            f"{nonresponse_cause(score.nonresponse, result)}; {nonresponse_remedy(score.nonresponse, result)}",
+            score.nonresponse,
+        )
     return NoScore(f"no question counts towards {metric}, or the answer key is hidden")
 
 
-def untested(score: Score, result: Result, case: str = "case") -> str:
+def untested_reason(score: Score, result: Result, case: str = "case") -> str:
     """Why a score has neither verdict nor rank; empty where it may have them. `case`: what a case is called."""
     if score.nonresponse is not None:
-        return cause(score.nonresponse, result)
+        return nonresponse_cause(score.nonresponse, result)
     worth = f"worth {score.n_effective:.1f}, and a test needs {FEWEST}" if score.is_small else ""
     return f"too few independent {case}s ({worth})" if worth else ""
 
 
-def cause(found: Nonresponse, result: Result) -> str:
+def nonresponse_cause(found: Nonresponse, result: Result) -> str:
     """Why most responses say nothing, counted by reason.
 
     "28 of 28 answers were cut off at 8 tokens"; "27 of 28 answers say nothing: 20 were cut off at 8 tokens, 7 failed".
@@ -102,7 +107,7 @@ def cause(found: Nonresponse, result: Result) -> str:
         "missing": ("is", "are", "missing"),
         "irrelevant": ("", "", "could not be read"),
     }
-    counts = {reason: count for reason in REASONS if (count := getattr(found, reason))}
+    counts = {reason: count for reason in NONRESPONSE_STATUSES if (count := getattr(found, reason))}
     silent, asked = sum(counts.values()), found.responses
 
     def said(reason: str, count: int, of: str = "") -> str:
@@ -122,7 +127,7 @@ _REMEDIES = {
 }
 
 
-def remedy(found: Nonresponse, result: Result) -> str:
+def nonresponse_remedy(found: Nonresponse, result: Result) -> str:
     """A remedy for each reason that applies."""
     elsewhere = "have these answered again where the file comes from"
     recorded = {"failed": elsewhere} if "recorded_file" in result.environment else {}

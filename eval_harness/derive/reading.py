@@ -16,12 +16,12 @@ import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from eval_harness.benchmarks import spec
+from eval_harness.benchmarks import eval_spec
 from eval_harness.reader import Reading, read_choice
 from eval_harness.reader.judge import (
-    NO_JUDGE,
-    NOT_UNDERSTOOD,
-    Query,
+    NO_JUDGE_DEVIATION,
+    NOT_UNDERSTOOD_RULE,
+    JudgeRequest,
     closeness_prompt,
     extraction_prompt,
     read_closeness,
@@ -31,7 +31,7 @@ from eval_harness.records.permutations import original_position, rotate_options,
 from eval_harness.records.result import DELIVERIES
 from eval_harness.records.run import RunRecord
 
-REQUEST_STATUS = {delivery: status for status, delivery in DELIVERIES.items()}
+STATUS_BY_DELIVERY = {delivery: status for status, delivery in DELIVERIES.items()}
 """Delivery -> status of the request, as `read_answers` takes it."""
 _NOT_READ = {status: delivery for status, delivery in DELIVERIES.items() if status != "answered"}
 """Status of a response that never came -> the rule that decides it."""
@@ -44,11 +44,11 @@ class JudgeQuery:
     row: int
     question_id: str
     sample: int
-    query: Query
+    query: JudgeRequest
     read: Callable[[str], Reading]
 
 
-def read_run(
+def read_due_answers(
     run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame, replies: pd.DataFrame | None = None
 ) -> tuple[pd.DataFrame, dict[str, Any] | None]:
     """Every answer that was due, with the columns `choice`, `status`, `rule`, in the questions' order; and what the judge did.
@@ -73,10 +73,10 @@ def read_run(
 
 def judge_queries(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
     """The requests for the run's judge, from answers as `answer_table.answer_frame` returns them."""
-    return _queries(run, read_run(without_judge(run), answers, questions)[0], questions)
+    return _queries(run, read_due_answers(without_judge(run), answers, questions)[0], questions)
 
 
-def complete(answers: pd.DataFrame, questions: pd.DataFrame, samples: int) -> pd.DataFrame:
+def complete_answers(answers: pd.DataFrame, questions: pd.DataFrame, samples: int) -> pd.DataFrame:
     """One row for each (question, sample) that was due, in the questions' order, with the `status` of its request; what is not there
     is `missing`."""
     due = pd.MultiIndex.from_product(
@@ -85,7 +85,7 @@ def complete(answers: pd.DataFrame, questions: pd.DataFrame, samples: int) -> pd
     whole = answers.set_index(["question_id", "sample"]).reindex(due).reset_index()
     whole["response"] = whole["response"].fillna("")
     whole["delivery"] = whole["delivery"].fillna("missing")
-    whole["status"] = whole["delivery"].map(REQUEST_STATUS)
+    whole["status"] = whole["delivery"].map(STATUS_BY_DELIVERY)
     return whole
 
 
@@ -98,7 +98,7 @@ def with_judge(run: RunRecord, judge: dict[str, Any]) -> RunRecord:
     """The run as if it had been asked with this judge."""
     method = run.method.model_copy(update={"judge": judge})
     return run.model_copy(
-        update={"method": method, "deviations": [said for said in run.deviations if said != NO_JUDGE]}
+        update={"method": method, "deviations": [said for said in run.deviations if said != NO_JUDGE_DEVIATION]}
     )
 
 
@@ -106,7 +106,7 @@ def without_judge(run: RunRecord) -> RunRecord:
     """The run as if without a judge: only rules read its answers, and a free-form run says so."""
     if run.method.judge is None:
         return run
-    deviations = [*run.deviations, *([NO_JUDGE] if run.method.name == "ff" else [])]
+    deviations = [*run.deviations, *([NO_JUDGE_DEVIATION] if run.method.name == "ff" else [])]
     return run.model_copy(
         update={
             "method": run.method.model_copy(update={"judge": None}),
@@ -119,14 +119,14 @@ def _read_by_rules(
     run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, int | None]]:
     """(answers read, the questions as shown, the sample whose order that is)."""
-    whole = complete(answers, questions, run.request.samples)
+    whole = complete_answers(answers, questions, run.request.samples)
     family, extraction = run.benchmark.family, run.method.extraction or "ours"
     if not run.request.permute:
-        yield read_answers(whole, questions, family, extraction), questions, None
+        yield read_responses(whole, questions, family, extraction), questions, None
         return
     for sample in range(run.request.samples):
         turned = _as_shown(questions, sample)
-        yield read_answers(whole[whole["sample"] == sample], turned, family, extraction), turned, sample
+        yield read_responses(whole[whole["sample"] == sample], turned, family, extraction), turned, sample
 
 
 def _as_shown(questions: pd.DataFrame, sample: int) -> pd.DataFrame:
@@ -203,7 +203,7 @@ def _read_by_judge(
             continue
         reading = query.read(reply)
         decided += bool(reading.choice)
-        not_understood += reading.rule == NOT_UNDERSTOOD
+        not_understood += reading.rule == NOT_UNDERSTOOD_RULE
         for name, value in (("choice", list(reading.choice)), ("status", reading.status), ("rule", reading.rule)):
             columns[name][query.row] = value
     done = read.assign(**{name: pd.Series(values, index=read.index, dtype=object) for name, values in columns.items()})
@@ -217,7 +217,9 @@ def _read_by_judge(
     return done, report
 
 
-def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, family: str, extraction: str = "ours") -> pd.DataFrame:
+def read_responses(
+    answers: pd.DataFrame, questions: pd.DataFrame, family: str, extraction: str = "ours"
+) -> pd.DataFrame:
     """Read every response of a run: the same rows with the columns `choice`, `status`, `rule` filled.
 
     `answers`: `question_id, sample, response, status`, the status as the journal has it: what the server did. Perhaps also `scores` (one
@@ -231,7 +233,7 @@ def read_answers(answers: pd.DataFrame, questions: pd.DataFrame, family: str, ex
         raise BadInput(f"--extraction {extraction}: unknown. Available: ours, official.")
     if family not in BENCHMARKS:
         raise BadInput(f"format {family!r}: unknown. Available: {', '.join(BENCHMARKS)}.")
-    official = spec(family).read_official
+    official = eval_spec(family).read_official
     ids = questions["question_id"].astype(str)
     question_of = {
         question: (tuple(options), str(kind))

@@ -12,9 +12,9 @@ import pandas as pd
 
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.schema import LETTERS
-from eval_harness.benchmarks import spec
-from eval_harness.derive.metrics import HEADLINE
-from eval_harness.derive.summary import breakdown, summarise
+from eval_harness.benchmarks import eval_spec
+from eval_harness.derive.metrics import HEADLINE_METRICS
+from eval_harness.derive.summary import break_down_by_facet, summarise_units
 from eval_harness.records.result import STATUSES, Breakdown, Score, Scores
 from eval_harness.scores.grading import Graded, grade, make_units
 
@@ -30,7 +30,7 @@ class Scored:
     """The units that they were computed from, as `units` returns them."""
 
 
-def units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
+def compute_units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
     """One row per (metric, scoring unit): `metric, unit, case_id, case, cluster, numerator, denominator, chance, count`, the numbers of
     responses by how they ended (`nonresponse.COUNTS`) + the facets.
 
@@ -44,7 +44,7 @@ def units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.Dat
     return _all_units(grade(family, questions, answers))
 
 
-def score(family: str, questions: pd.DataFrame, answers: pd.DataFrame, extraction: str = "ours") -> Scored:
+def compute_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, extraction: str = "ours") -> Scored:
     """Every metric of a benchmark with interval, chance and verdict; the same per facet value; the count of each status.
 
     A benchmark may add breakdowns by what is no facet of a question (`EvalSpec.more_breakdowns`).
@@ -55,13 +55,13 @@ def score(family: str, questions: pd.DataFrame, answers: pd.DataFrame, extractio
     graded = grade(family, questions, answers)
     table = _all_units(graded)
     official = extraction == "official"
-    scores = summarise(table, official)
-    parts = breakdown(table, FACETS[family], official)
-    if (more := spec(family).more_breakdowns) is not None:
+    scores = summarise_units(table, official)
+    parts = break_down_by_facet(table, FACETS[family], official)
+    if (more := eval_spec(family).more_breakdowns) is not None:
         parts |= more(graded, official)
     return Scored(
-        scores={HEADLINE[family]: Score(value=None, n=0, n_cases=0)} | scores
-        if HEADLINE[family] not in scores
+        scores={HEADLINE_METRICS[family]: Score(value=None, n=0, n_cases=0)} | scores
+        if HEADLINE_METRICS[family] not in scores
         else scores,
         breakdown=parts,
         statuses=_statuses(questions, answers),
@@ -70,7 +70,7 @@ def score(family: str, questions: pd.DataFrame, answers: pd.DataFrame, extractio
 
 
 def _all_units(graded: Graded) -> pd.DataFrame:
-    return pd.concat([spec(graded.family).units(graded), _everywhere(graded)], ignore_index=True)
+    return pd.concat([eval_spec(graded.family).units(graded), _everywhere(graded)], ignore_index=True)
 
 
 def _everywhere(graded: Graded) -> pd.DataFrame:

@@ -9,11 +9,17 @@ import numpy as np
 import pandas as pd
 
 from eval_harness.benchmarks.spec import MetricInfo
-from eval_harness.derive.metrics import BALANCED, METRICS
+from eval_harness.derive.metrics import BALANCED_METRICS, METRICS
 from eval_harness.records.result import Score
-from eval_harness.scores.clustered import numbered
-from eval_harness.scores.intervals import METHOD, clustered_interval, verdict
-from eval_harness.scores.nonresponse import COUNTS, UNSETTLED, if_right, nonresponse, withheld
+from eval_harness.scores.clustered import renumber_labels
+from eval_harness.scores.intervals import INTERVAL_METHOD, clustered_interval, verdict_against_chance
+from eval_harness.scores.nonresponse import (
+    RESPONSE_COUNT_COLUMNS,
+    UNSETTLED_COLUMN,
+    apply_nonresponse,
+    decisive_nonresponse,
+    numerator_if_lost_right,
+)
 
 UNKNOWN = MetricInfo("", "")
 """Default for a metric that no benchmark defines: percent, and higher is better."""
@@ -22,7 +28,7 @@ Known = dict[tuple[object, ...], Score]
 metrics that nothing speaks for, labels of one question, labels that go together."""
 
 
-def summarise(units: pd.DataFrame, official: bool = False) -> dict[str, Score]:
+def summarise_units(units: pd.DataFrame, official: bool = False) -> dict[str, Score]:
     """The score of each metric among `units` (see `derive.scoring.units`; any subset of its rows), in order of first appearance.
 
     Percent = 100 x sum(numerator) / sum(denominator); a metric that is a count is sum(numerator), without interval. A verdict that depends
@@ -32,7 +38,7 @@ def summarise(units: pd.DataFrame, official: bool = False) -> dict[str, Score]:
     return _grouped(units, np.zeros(len(units), np.int64), {}, official).get(0, {})
 
 
-def breakdown(
+def break_down_by_facet(
     units: pd.DataFrame, facets: tuple[str, ...], official: bool = False
 ) -> dict[str, dict[str, dict[str, Score]]]:
     """Facet -> facet value -> metric -> Score, as `summarise` gives it. Units without a value are left out; list facets count once per
@@ -42,7 +48,7 @@ def breakdown(
     for facet in facets:
         if facet not in units.columns:
             continue
-        by_label = explode(units, facet)
+        by_label = explode_facet(units, facet)
         if len(by_label):
             codes, labels = pd.factorize(by_label[facet], sort=True)
             grouped = _grouped(_balanced(by_label, codes), codes.astype(np.int64), known, official)
@@ -53,7 +59,7 @@ def breakdown(
 def _balanced(units: pd.DataFrame, group: np.ndarray) -> pd.DataFrame:
     """The units, with those of BALANCED metrics reweighted as if each group (U,) were the whole set."""
     numbers = units[["numerator", "denominator", "chance"]].to_numpy(float, copy=True)
-    for metric, facet in BALANCED.items():
+    for metric, facet in BALANCED_METRICS.items():
         rows = np.flatnonzero(units["metric"] == metric)
         if not len(rows):
             continue
@@ -69,9 +75,9 @@ def _balanced(units: pd.DataFrame, group: np.ndarray) -> pd.DataFrame:
 def _grouped(units: pd.DataFrame, group: np.ndarray, known: Known, official: bool) -> dict[int, dict[str, Score]]:
     """Scores per group number (U,) and metric. `known` holds those computed so far, and takes the new ones."""
     metric, names = pd.factorize(units["metric"])
-    columns = {name: units[name].to_numpy(float) for name in ("numerator", "denominator", "chance", UNSETTLED)}
+    columns = {name: units[name].to_numpy(float) for name in ("numerator", "denominator", "chance", UNSETTLED_COLUMN)}
     columns |= {"count": units["count"].to_numpy(np.int64), "cluster": units["cluster"].to_numpy()}
-    columns |= {name: units[name].to_numpy(np.int64) for name in COUNTS}
+    columns |= {name: units[name].to_numpy(np.int64) for name in RESPONSE_COUNT_COLUMNS}
     columns["case"] = units["case"].to_numpy() if "case" in units.columns else pd.factorize(units["case_id"])[0]
     key = group * len(names) + metric
     order = np.argsort(key, kind="stable")
@@ -83,20 +89,20 @@ def _grouped(units: pd.DataFrame, group: np.ndarray, known: Known, official: boo
         name = str(names[which])
         info = METRICS.get(name, UNKNOWN)
         part = {column: values[start:stop] for column, values in columns.items()}
-        part |= {column: numbered(part[column]) for column in ("case", "cluster")}
+        part |= {column: renumber_labels(part[column]) for column in ("case", "cluster")}
         same = (info.unit, info.higher_is_better, info.of_ends, *(values.tobytes() for values in part.values()))
         if same not in known:
             scored, stands = _score(info, part), True
-            if part[UNSETTLED].any():
-                best = if_right(part["numerator"], part["denominator"], part[UNSETTLED])
+            if part[UNSETTLED_COLUMN].any():
+                best = numerator_if_lost_right(part["numerator"], part["denominator"], part[UNSETTLED_COLUMN])
                 stands = _score(info, part | {"numerator": best}).verdict == scored.verdict
-            silent = nonresponse([part[count].sum() for count in COUNTS], stands)
-            known[same] = withheld(scored, silent, official or info.of_ends)
+            silent = decisive_nonresponse([part[count].sum() for count in RESPONSE_COUNT_COLUMNS], stands)
+            known[same] = apply_nonresponse(scored, silent, official or info.of_ends)
         result.setdefault(index, {})[name] = known[same].model_copy()
     return result
 
 
-def explode(units: pd.DataFrame, facet: str) -> pd.DataFrame:
+def explode_facet(units: pd.DataFrame, facet: str) -> pd.DataFrame:
     """One row per unit and label of a facet; rows without a label are dropped.
 
     A MediConfusion pair carries the labels of both its images, so one with two Cerebral images counts twice, as in Table 2.
@@ -111,7 +117,7 @@ def explode(units: pd.DataFrame, facet: str) -> pd.DataFrame:
 def _score(info: MetricInfo, columns: dict[str, np.ndarray]) -> Score:
     top, base, expected = columns["numerator"], columns["denominator"], columns["chance"]
     counted = base > 0
-    cases = int(numbered(columns["case"][counted]).max(initial=-1)) + 1
+    cases = int(renumber_labels(columns["case"][counted]).max(initial=-1)) + 1
     n = int(columns["count"][counted].sum())
     if info.unit == "count":
         return Score(value=_round(float(top.sum())), n=n, n_cases=cases)
@@ -131,8 +137,8 @@ def _score(info: MetricInfo, columns: dict[str, np.ndarray]) -> Score:
         n_cases=cases,
         n_effective=worth,
         chance=chance,
-        verdict=verdict(low, high, worth, chance, info.higher_is_better),
-        interval_method=METHOD,
+        verdict=verdict_against_chance(low, high, worth, chance, info.higher_is_better),
+        interval_method=INTERVAL_METHOD,
     )
 
 

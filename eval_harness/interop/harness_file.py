@@ -18,10 +18,10 @@ from dataset_builders.fingerprints import FACETS_READ, READ_BY_SCORING
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.picture import picture_of
 from eval_harness.answer_files.predictions import letters_of  # noqa: F401  # the exported tasks find it here
-from eval_harness.benchmarks import spec
+from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.metrics import METRICS
-from eval_harness.derive.reading import read_answers
-from eval_harness.derive.scoring import score, units
+from eval_harness.derive.reading import read_responses
+from eval_harness.derive.scoring import compute_scores, compute_units
 from eval_harness.records.selection import Selection, select_questions
 from eval_harness.scores.intervals import clustered_interval
 
@@ -82,7 +82,7 @@ def _plain(value: Any) -> Any:
 def read_answer(family: str, question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     """An answer, a line of a journal, as `medprobe score` reads it: `choice`, `status`, `rule`, `right`. `question`: its columns `KEPT`."""
     line = {"question_id": str(question["question_id"]), "sample": 0} | dict(answer)
-    [read] = read_answers(pd.DataFrame([line]), pd.DataFrame([dict(question)]), family).to_dict("records")
+    [read] = read_responses(pd.DataFrame([line]), pd.DataFrame([dict(question)]), family).to_dict("records")
     choice = sorted(int(index) for index in read["choice"])
     right = read["status"] == "answered" and choice == sorted(question["answer"])
     return {"choice": choice, "status": read["status"], "rule": read["rule"], "right": right}
@@ -97,9 +97,13 @@ def scores_of(
         return {}, {}
     given = pd.DataFrame(list(answers), columns=["question_id", "sample", "choice", "status"])
     found = {
-        name: each.value for name, each in score(family, frame, given).scores.items() if name in spec(family).metrics
+        name: each.value
+        for name, each in compute_scores(family, frame, given).scores.items()
+        if name in eval_spec(family).metrics
     }
-    return {name: value for name, value in found.items() if value is not None}, _errors(units(family, frame, given))
+    return {name: value for name, value in found.items() if value is not None}, _errors(
+        compute_units(family, frame, given)
+    )
 
 
 def _errors(table: pd.DataFrame) -> dict[str, float]:

@@ -32,7 +32,7 @@ from inspect_ai.solver import TaskState, generate
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.images.picture import data_uri
 from eval_harness.answer_files.inspect_log import delivered
-from eval_harness.benchmarks import spec
+from eval_harness.benchmarks import eval_spec
 from eval_harness.interop.harness_file import kept_columns, letters_of, read_answer, scores_of
 from eval_harness.prompts import get_prompt
 from eval_harness.records.conversation import DEFAULT_FORM
@@ -121,7 +121,7 @@ def _task_of(benchmark: str) -> Callable[..., Task]:
         chosen = select_questions(benchmark, data, split, limit=limit)
         family = chosen.repository.family
         generation = {
-            "max_tokens": spec(family).max_tokens,
+            "max_tokens": eval_spec(family).max_tokens,
             "temperature": 0.0,
             "seed": 0,
             "form": form,

@@ -19,7 +19,7 @@ import yaml
 from dataset_builders.files import replace_file
 from eval_harness.answer_files.lmms_samples import IDS
 from eval_harness.answer_files.predictions import record_of
-from eval_harness.benchmarks import spec
+from eval_harness.benchmarks import eval_spec
 from eval_harness.interop.harness_file import (
     images_of,
     kept_columns,
@@ -47,7 +47,7 @@ def process(family: str, doc: Mapping[str, Any], results: list[Any]) -> dict[str
     found = read_answer(family, kept_columns(row), record_of(results))
     record = kept_columns(row) | found | {"score": int(found["right"]), "sample": 0}
     ids = {name: record[name] for name in ("question_id", "score", "case_id")}
-    return {IDS: ids} | dict.fromkeys(spec(family).metrics, record)
+    return {IDS: ids} | dict.fromkeys(eval_spec(family).metrics, record)
 
 
 def aggregate(family: str, metric: str, records: Iterable[Mapping[str, Any]]) -> float | None:
@@ -104,7 +104,7 @@ def right(records):
 
 def _functions(family: str) -> str:
     lines = [_UTILS.format(family=family)]
-    for metric in spec(family).metrics:
+    for metric in eval_spec(family).metrics:
         lines += ["", "", f"def {metric}(records):", f"    return lmms_eval.aggregate(FORMAT, {metric!r}, records)"]
     return "\n".join(lines) + "\n"
 
@@ -112,7 +112,7 @@ def _functions(family: str) -> str:
 def _yaml(task: str, chosen: Selection) -> str:
     repository = chosen.repository
     folder = Path(str(repository.data))
-    known = spec(repository.family).metrics
+    known = eval_spec(repository.family).metrics
     listed = [(IDS, "right", True), *((name, name, info.higher_is_better is not False) for name, info in known.items())]
     document = {
         "dataset_path": str(folder.resolve() if folder.is_dir() else repository.data),
@@ -123,7 +123,7 @@ def _yaml(task: str, chosen: Selection) -> str:
         "output_type": "generate_until",
         "cluster_key": "case_id",
         "generation_kwargs": {
-            "max_new_tokens": spec(repository.family).max_tokens,
+            "max_new_tokens": eval_spec(repository.family).max_tokens,
             "temperature": 0,
             "do_sample": False,
         },

@@ -10,7 +10,7 @@ import pandas as pd
 
 from eval_harness.answer_files.formats import read_answers
 from eval_harness.answer_files.untrusted import Record
-from eval_harness.derive.reading import REQUEST_STATUS
+from eval_harness.derive.reading import STATUS_BY_DELIVERY
 from eval_harness.models.interface import Backend
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
@@ -49,7 +49,7 @@ class Recorded(Backend):
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
         for request in requests:
             row = self.answers.get((request.question_id, request.sample), {"response": "", "delivery": "missing"})
-            status = REQUEST_STATUS[row["delivery"]]
+            status = STATUS_BY_DELIVERY[row["delivery"]]
             details: dict[str, Any] = {name: row.get(name) for name in ("seconds", "reasoning", "finish_reason")}
             error = None if status == "answered" else "no recorded answer"
             yield Response(request.question_id, request.sample, row["response"], status, error=error, **details)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from eval_harness.reader.options import NOT_THERE, NUMBER_WORDS, UNIT
-from eval_harness.reader.text import CJK
+from eval_harness.reader.options import ABSENCE_ADJECTIVES, NUMBER_WORDS, UNIT_SUFFIX
+from eval_harness.reader.text import CJK_RANGES
 
 # --- words ---
 
@@ -14,30 +14,30 @@ ADVERB = (
     r"|therefore|thus|hence|then|also|actually|in fact|just|only|obviously|apparently|still|now|primarily|mainly"
     r"|predominantly|essentially|typically|specifically|by far|best|really|instead|perhaps|possibly|maybe)\s+)"
 )
-VIEW = (
+IMAGING_VIEW = (
     r"(?:chest|abdominal|axial|coronal|sagittal|plain|frontal|lateral|contrast-enhanced|non-contrast|head|brain|cardiac"
     r"|fundus|pelvic|human|t[12](?:-?weighted|w)|pa|ap|portable|transverse)"
 )
 ADJECTIVE = (
     r"(?:(?:left|right|upper|lower|middle|large|small|big|mild|moderate|severe|acute|chronic|subacute|single|benign|new|old"
-    rf"|round|tension|simple|early|late|massive|gross|dense|thick|thin|clear)|(?!(?:{'|'.join(sorted(NOT_THERE))}"
+    rf"|round|tension|simple|early|late|massive|gross|dense|thick|thin|clear)|(?!(?:{'|'.join(sorted(ABSENCE_ADJECTIVES))}"
     r"|noted|showed|revealed|patient|content|extent|reported|mentioned|described)\b)"
     r"[a-z-]{2,}(?:al|ar|ic|ous|ive|ary|oid|(?<!m)ent|ant|ed|ate)\b)"
 )
 """What may stand before an option and leaves it the same option ("a solitary pulmonary nodule")."""
-ADJECTIVES = re.compile(rf"(?<![a-z-])(?:{ADJECTIVE}\s+){{1,3}}$")
+TRAILING_ADJECTIVES = re.compile(rf"(?<![a-z-])(?:{ADJECTIVE}\s+){{1,3}}$")
 ARTICLE = r"(?:(?:an?|the|one|some|la|le|les|el|die|der|das|den|ein|eine|einen|un|una|une|il|lo)\s+|l')"
-NOUN = (
+OPTION_NOUN = (
     r"(?:options?|choices?|answers?|letters?|statements?|opción|opção|opzione|antwort|réponse|respuesta"
     r"|alternativa|proposition"
     r"|选项|选择|选|答)"
 )
-GAP = (
+GAP_BEFORE_OPTION = (
     r"(?:[\s\"'“”«»(\[{<⟨「*#>•☑✓✔✅👉➡→\d.)-]*(?:(?:both|either)\s+)?"
-    rf"(?:{ADVERB}|{ARTICLE})*+(?:{NOUN}\s*[:#]?)?[\s\"'“«(\[{{<⟨「*]*)"
+    rf"(?:{ADVERB}|{ARTICLE})*+(?:{OPTION_NOUN}\s*[:#]?)?[\s\"'“«(\[{{<⟨「*]*)"
 )
 """Between a frame and the option that it names."""
-CLAUSE = re.compile(
+CLAUSE_START = re.compile(
     r"^|[.!?;:,(\n–—✓✔✅✗❌【】]\s*|\s-\s|\s(?==>|->|→|⇒|∴)|因此|所以|故|只有"
     r"|\b(?=[a-z])(?:mak(?:es?|ing)|so|but|and|therefore|thus|hence|however|then|because|since|yet|now|while"
     r"|donc|por (?:lo )?tanto|daher|somit"
@@ -47,17 +47,17 @@ CLAUSE = re.compile(
     r"|(?:suggest|indicat|mean|conclud|confirm|infer|determin)\w* that)[\s,]+"
 )
 """Before a clause."""
-OPENING = r"[\s\"'*#>•-]*"
-UNSURE = (
+CLAUSE_OPENING = r"[\s\"'*#>•-]*"
+UNHEDGED = (
     r"(?!\b(?:not|no|non|nothing|hardly|never|nor|neither|wrong|incorrect|incorrectly|false|if|whether|unless|either|others?|another"
     r"|(?:less|least) (?:likely|probable|plausible|consistent|compatible|appropriate|typical|suspicious)|depends|unclear|could|might|may"
     r"|cannot|unknown|nicht|pas|kein\w*|eliminated?|excluded?|discard(?:ed)?|reject(?:ed)?|avoid|decoy|weakest|falsch\w*)\b|[不没非错])"
 )
-DENIES = re.compile(
+DENIAL_WORD = re.compile(
     r"\b(?:not|nor|neither|never|wrong|incorrect|false|except|least|unlikely|exclud\w+|eliminat\w+|reject\w+|ruled out)\b"
 )
 """Before a line that is an option."""
-RATED = (
+ANSWER_QUALIFIER = (
     r"(?:(?!(?:final|correct|selected)\s*[:=–-])(?:very|final|corrected|correct|best|right|only|likely"
     r"|likeliest|probable"
     r"|plausible|appropriate|suitable|accurate|fitting|consistent|most|more|overall|single|chosen|selected"
@@ -70,18 +70,18 @@ ANSWER_WORD = (
     r"(?:answers?|ans|option|choice|output|final|correct|antwort|lösung|respuesta|réponse|opción|risposta|resposta|ответ"
     r"|antwoord|odpowied[zź]|odpověď|cevap|svar|vastaus|jawaban|válasz|答案|答え|正解|답변?|정답|الإجابة|उत्तर)"
 )
-CUE = (
+ANSWER_CUE = (
     rf"(?:{ANSWER_WORD}|letter|(?<=correct )(?:options|choices)|response|select(?:ion|ed)|prediction|pick|guess"
     r"|conclusion|verdict|diagnosis|dx|diagnostic|diagnóstico|impression|classification|interpretation|description"
     r"|statement|claim|finding|modality|result|label|class|category|diagnose|alternativa|proposition|correcta|选项|诊断|结论)"
 )
-LINK = (
+LINKING_VERB = (
     r"(?:\s*(?:\b(?:is|are|was|would be|should be|must be|will be|has to be|seems to be|appears to be|be|remains|ist"
     r"|lautet|wäre|est|es|sería|è|é|as)\b|['’]s\b|[:=】](?!=)|=>|-+>|[→⇒➜]|–|—|\s-(?=\s)"
     r"|\b(?:هي|هو)\b|[是为為はは은는选](?::\s*)?|(?<=ans)\.|\n)\s*)+"
 )
-TO_LINK = rf"(?![^\W_{CJK}])(?:{UNSURE}[^.:=?!;\n])*?{LINK}"
-TAKES_BACK = (
+UP_TO_LINKING_VERB = rf"(?![^\W_{CJK_RANGES}])(?:{UNHEDGED}[^.:=?!;\n])*?{LINKING_VERB}"
+RETRACTION = (
     r"(?:wait|hold on|correction|corrected|scratch that|strike that|disregard that|never ?mind|oops"
     r"|(?:up)?on (?:second|closer|further|a second) \w+"
     r"|on (?:review|reflection)|looking again|(?:revised|updated)(?: answer)?(?=\s*:)|apologies|i apologi[sz]e|sorry, i meant"
@@ -89,19 +89,19 @@ TAKES_BACK = (
     r"|let me (?:look|check|think) again|i mean|edit(?=\s*:)|actually|no,? (?:wait|it is|that is)"
     r"|(?:change|revise|changing|revising) (?:my|the) answer|不对)"
 )
-CORRECTION = re.compile(rf"\b{TAKES_BACK}\b|(?<=[.,;…] )no(?=, )|不对")
+CORRECTION = re.compile(rf"\b{RETRACTION}\b|(?<=[.,;…] )no(?=, )|不对")
 """What takes back the statements before it, where others follow."""
 
 # --- clauses before an option that state it as the answer ---
 
-ANSWERS = re.compile(
-    rf"{OPENING}(?:{TAKES_BACK}(?:\s*(?:[,.:;!…–-]+|\bno\b|\bit is\b|\bthat is\b|\bmake that\b))+\s*|no,\s+"
-    rf"|{RATED}{ANSWER_WORD}{TO_LINK}){GAP}$"
+ANSWER_STATEMENT_LEAD = re.compile(
+    rf"{CLAUSE_OPENING}(?:{RETRACTION}(?:\s*(?:[,.:;!…–-]+|\bno\b|\bit is\b|\bthat is\b|\bmake that\b))+\s*|no,\s+"
+    rf"|{ANSWER_QUALIFIER}{ANSWER_WORD}{UP_TO_LINKING_VERB}){GAP_BEFORE_OPTION}$"
 )
 """One that names the answer outright ("Answer: B"): it comes before conclusions on the way ("so it is B")."""
-STATES = re.compile(
-    rf"{OPENING}(?:"
-    rf"{RATED}{CUE}{TO_LINK}"
+STATEMENT_LEAD = re.compile(
+    rf"{CLAUSE_OPENING}(?:"
+    rf"{ANSWER_QUALIFIER}{ANSWER_CUE}{UP_TO_LINKING_VERB}"
     r"|(?:i|we)(?:['’]d|['’]ll|['’]m)?(?:\s+(?:will|would|have to|must|can|should|do|am|\w+ly|rather|still|now))*\s+"
     r"(?:choose|chose|pick|picked|select|selected|go with|going with|go for|settle on|settle for|opt for|vote for"
     r"|lean(?:ing)? towards?|lean to|favou?r|answer|guess(?:ing)?|say|think|believe|conclude|suspect|(?:classify"
@@ -123,24 +123,26 @@ STATES = re.compile(
     r"|(?:am wahrscheinlichsten )?(?:ist|es|est)\s+|ich entscheide mich für\s+|ich würde\s+|il s['’]agit de\s+|而是"
     r"|(?:richtig|korrekt)\s+(?:ist|wäre)\s+|(?:ich|je|yo)\s+(?:wähle|nehme|choisis|elijo)\s+"
     r"|(?:elijo|escojo|scelgo|escolho|opto por)\s+|c['’]est\s+|(?:我的?)?(?:选择?|選擇?)(?:的?是)?\s*:?\s*|应该?(?:为|选|是)\s*"
-    rf"){GAP}$"
+    rf"){GAP_BEFORE_OPTION}$"
 )
-NOT_BUT = re.compile(
+NOT_BUT_LEAD = re.compile(
     r"\bnot\b(?!\s+only)[^.;\n]{1,80}?,?\s+but\s+(?:rather\s+)?(?:(?:in|on|at|of|from|it is|is|an?|the|option)\s+)*\W?$"
 )
-NAMES = re.compile(rf"{OPENING}(?:ist\s+)?(?:{ADVERB}|{ARTICLE})*+(?:{NOUN}\s*)?(?:{ADJECTIVE}\s+){{0,3}}[\"'*(\[]*$")
+BARE_LEAD = re.compile(
+    rf"{CLAUSE_OPENING}(?:ist\s+)?(?:{ADVERB}|{ARTICLE})*+(?:{OPTION_NOUN}\s*)?(?:{ADJECTIVE}\s+){{0,3}}[\"'*(\[]*$"
+)
 """The beginning of a clause, and perhaps "option"."""
-TICK = re.compile(
+TICK_LEAD = re.compile(
     r"(?:^|\n|[;,])\s*(?:[-•*]\s*|\d+[.)]\s*)?(?:\[\s*[x✓✔✅]\s*\]|[✓✔✅☑👉➡→])\s*(?:option\s+)?[\"'(\[*]*$"
 )
-ALONE = re.compile(
-    rf"[^\w✗❌✘×]*(?:(?:\d{{1,2}}|[a-z])[.)]\s+)?(?:(?:must be\s+|about\s+|approximately\s+|{VIEW}\s+"
+LONE_OPTION_LEAD = re.compile(
+    rf"[^\w✗❌✘×]*(?:(?:\d{{1,2}}|[a-z])[.)]\s+)?(?:(?:must be\s+|about\s+|approximately\s+|{IMAGING_VIEW}\s+"
     r"|(?:image|picture|photo(?:graph)?|view|scan)\s+of\s+"
     r"|(?:k-?l|kellgren[ -]lawrence|who|tnm|figo|bi-?rads|ajcc)\s+"
-    rf"|{ARTICLE}|{ADVERB}|{ADJECTIVE}\s+))*+(?:(?:[\w-]+\s+){{1,3}}(?=\())?(?:{NOUN}\s*)?[\"'(\[{{<*]*"
+    rf"|{ARTICLE}|{ADVERB}|{ADJECTIVE}\s+))*+(?:(?:[\w-]+\s+){{1,3}}(?=\())?(?:{OPTION_NOUN}\s*)?[\"'(\[{{<*]*"
 )
 """What may stand before an option in a sentence that is nothing else."""
-WITHIN = re.compile(r"\W*(?:it is\s+)?(?:in|on|at|within)\s+(?:the\s+)?")
+LOCATION_LEAD = re.compile(r"\W*(?:it is\s+)?(?:in|on|at|within)\s+(?:the\s+)?")
 """The same, where nothing follows ("In the pelvis.")."""
 HYPOTHETICAL = re.compile(
     r"\b(?:if|unless|whether|had it|were it|otherwise|suppose|assuming|should (?:the|it|there))\b"
@@ -158,60 +160,60 @@ HYPOTHETICAL = re.compile(
 
 # --- what stands after an option ---
 
-CLOSE = r"[\"'”»)\]}>*]*(?:\s*\((?!\s*\w\s*\))[^()\n]{1,120}\))?"
-PAUSE = (
+CLOSING_MARKS = r"[\"'”»)\]}>*]*(?:\s*\((?!\s*\w\s*\))[^()\n]{1,120}\))?"
+CLAUSE_PAUSE = (
     r"(?:\s*(?:$|[.!;)|\n]|\(|:(?!\s*\.?\d)|[-–—](?![\w>])"
     r"|,(?!\s*(?:but also|as well as|or|and also|if|unless|also(?! known| called))\b))"
-    rf"|\s+(?:probably|for sure|i think|i believe|it is)\W*$|\s*[{CJK}])"
+    rf"|\s+(?:probably|for sure|i think|i believe|it is)\W*$|\s*[{CJK_RANGES}])"
 )
-BECAUSE = (
+REASON_FOLLOWS = (
     r"\s+(?:because|since|as(?! well as)|due|given|based|rather than|instead of|not|unlike|but(?! also)|although|though"
     r"|while|whereas|over)\b"
 )
-PLACE = (
+MODIFIER_FOLLOWS = (
     r"\s+(?:in|on|at|of|with|without|from|by|for|to|which|that|than|where|located|seen|shown|visible|present|involving"
     r"|affecting|within|near|along|and|using|here|when|is the|are the|sitting|standing|lying|containing|measuring"
     r"|extending|filling|causing|holding|wearing|walking|playing|doing)\b"
 )
-ENDS = re.compile(rf"{CLOSE}(?:{PAUSE}|{BECAUSE}|{PLACE})")
-ENDS_LETTER = re.compile(
-    rf"\s*[.:)\]](?!\S)(?!\s*\.?\d)|{CLOSE}(?:{PAUSE}|{BECAUSE}|\s+(?:with|for|from|in|on|at|which|that"
+TEXT_END = re.compile(rf"{CLOSING_MARKS}(?:{CLAUSE_PAUSE}|{REASON_FOLLOWS}|{MODIFIER_FOLLOWS})")
+LETTER_END = re.compile(
+    rf"\s*[.:)\]](?!\S)(?!\s*\.?\d)|{CLOSING_MARKS}(?:{CLAUSE_PAUSE}|{REASON_FOLLOWS}|\s+(?:with|for|from|in|on|at|which|that"
     rf"|qui|to me|here|and|fits|wählen"
     r"|is (?:the|my) (?:best|correct|right|most|answer|final))\b)"
 )
-ENDS_WORD = re.compile(
-    rf"[\"'”)\]}}*]*(?!\.\s*(?:of\b|\d))(?:{PAUSE}|{BECAUSE}|\s+(?=(?:it|there|they|this|that"
+YES_NO_END = re.compile(
+    rf"[\"'”)\]}}*]*(?!\.\s*(?:of\b|\d))(?:{CLAUSE_PAUSE}|{REASON_FOLLOWS}|\s+(?=(?:it|there|they|this|that"
     rf"|i)\b))(?!\s*(?:(?:wait|hold on|let me|please|that is an? (?:great|good)"
     r"|(?:of course,? )?i understand|(?:of course,? )?i (?:can|will|would be happy to"
     r"|am able to) (?:\w+ )?(?:help|assist|answer|look|analy[sz]e)"
     r"|i (?:can )?see (?:the|your|an?) (?:image|picture))\b))"
 )
 """After yes or no: not "No. 3", "Yes, I can help"."""
-OR = re.compile(r"\s*(?:/|\b(?:or|but also|as well as)\b)")
-CLOSES = re.compile(r"[\"'”»)\]}*]*\s*(?:$|[.!](?!\d)|\n)")
-ENDS_LINE = re.compile(r"\s*[\"'”»)\]}*.,;!]*\s*(?:$|\n)")
-LEADS = re.compile(rf"{CLOSE}(?!:)(?:{PAUSE}|{BECAUSE}|\s+(?:in|on|with|of)\b)")
-NEGATION = (
+ALTERNATIVE_FOLLOWS = re.compile(r"\s*(?:/|\b(?:or|but also|as well as)\b)")
+SENTENCE_END = re.compile(r"[\"'”»)\]}*]*\s*(?:$|[.!](?!\d)|\n)")
+LINE_END = re.compile(r"\s*[\"'”»)\]}*.,;!]*\s*(?:$|\n)")
+LEADING_OPTION_END = re.compile(rf"{CLOSING_MARKS}(?!:)(?:{CLAUSE_PAUSE}|{REASON_FOLLOWS}|\s+(?:in|on|with|of)\b)")
+NEGATION_WORD = (
     r"(?:(?:not|no|nor|neither|incorrect|wrong|false|unlikely|improbable|absent|ruled out|excluded|eliminated|out|less"
     r"|never|cannot|can not|at first|would|does|do|did|could|may|might|was my|only if|if|unless)\b|[✗❌✘×])"
 )
-WRONG = (
+REJECTION_WORD = (
     r"(?:(?:incorrect|wrong|false|unlikely|improbable|absent|ruled out|excluded|eliminated|no(?!\w|,)|none"
     r"|not (?:correct|likely|present|seen|visible|supported|consistent|true|applicable|the (?:answer"
     r"|correct)))\b|[✗❌✘×])"
 )
-UNDONE = re.compile(
-    rf"(?:[^()\n]{{0,60}}+\))?{CLOSE}[^\S\n]*(?:(?:[-–—:]+[^\S\n]*)?(?:,?\s*(?:this|it|that|option"
+REJECTION_FOLLOWS = re.compile(
+    rf"(?:[^()\n]{{0,60}}+\))?{CLOSING_MARKS}[^\S\n]*(?:(?:[-–—:]+[^\S\n]*)?(?:,?\s*(?:this|it|that|option"
     rf"|which)?[^\S\n]*(?:is|are|was)\s+"
-    rf"(?:\w+ly\s+)?)?{NEGATION}|[.,(]+[^\S\n]*(?:(?:this|it|that|which)\s+(?:is|was)\s+)?{WRONG})"
+    rf"(?:\w+ly\s+)?)?{NEGATION_WORD}|[.,(]+[^\S\n]*(?:(?:this|it|that|which)\s+(?:is|was)\s+)?{REJECTION_WORD})"
 )
 """After an option: what takes back that it is the answer ("A: incorrect", "B - not seen")."""
-CALLED_WRONG = re.compile(rf"\s*[-–—:(]\s*{WRONG}")
-VERDICT = re.compile(
+LABELLED_WRONG = re.compile(rf"\s*[-–—:(]\s*{REJECTION_WORD}")
+VERDICT_FOLLOWS = re.compile(
     r"[\"'”)\]}*]*[^\S\n]*[✓✔✅]|"
     r"[\"'”)\]}*]*(?:\s*,?\s*\([^()\n]{1,120}\))?(?:"
     r"\s*(?:,\s*)?(?:is|are|would be|seems|appears|appears to be|must be|remains|as|looks|represents|seems to be"
-    rf"|should be|wäre|ist|est|es|è|é)\s+(?:{ADVERB}|(?:the|my|an?|both|die|das|la|le|{NOUN})\s+)*"
+    rf"|should be|wäre|ist|est|es|è|é)\s+(?:{ADVERB}|(?:the|my|an?|both|die|das|la|le|{OPTION_NOUN})\s+)*"
     r"(?:bonne\s+|richtige\s+|better\s+)?"
     r"(?:correct|right|true|best|likeliest|(?:most|more) (?:likely|probable|plausible|appropriate|accurate|suitable"
     r"|consistent|fitting|compatible|sensible|reasonable)|most \w+ (?=option|choice|answer)|answers?|choices?"
@@ -224,18 +226,18 @@ VERDICT = re.compile(
     r"|my) (?:most \w+|best|correct)"
     r"|\s+(?:best )?(?:fits|matches|describes)(?: best| the (?:image|picture|findings?|description)(?: best)?)"
     r"|\s+(?:it is|wins)\b|\s*(?:是|为|選項|选项)*(?:正确|最佳|对|最合适|最可能)"
-    rf")(?:['\"”)\]*]*\s*(?:$|[.,;:!\n)|–—-]|{NOUN}|one\b|diagnos\w+|finding|description|interpretation|explanation"
+    rf")(?:['\"”)\]*]*\s*(?:$|[.,;:!\n)|–—-]|{OPTION_NOUN}|one\b|diagnos\w+|finding|description|interpretation|explanation"
     r"|match|fit\b|here|because|since|as\b|given|based|in this|for this|than\b|due|的|[✓✔✅]))"
 )
 """After an option: what calls it the right one."""
-COMPARED = re.compile(
+COMPARISON_FOLLOWS = re.compile(
     r"\s+(?:is|are|appears?|seems?|looks?)\s+(?:to be\s+)?(?:\w+ly\s+|much\s+)?"
     r"(?:(?:the\s+)?(?:most similar to|\w{3,}est)\b|(?!rath|oth|eith|rar|common)\w{3,}er (?P<than>than|compared (?:to|with))\b)"
 )
 
 # --- what is seen ---
 
-SHOWN = (
+SHOWING_VERB = (
     r"\b(?:shows?|showing|reveals?|depicts?|displays?|features(?= an? )|demonstrates?|illustrates?|suggests?|suggesting|indicates?"
     r"|indicating|represents?|contains?|confirms?|exhibits?|point(?:s|ing)? to"
     r"|corresponds?(?: (?:most |more )?\w+ly| best)? to|highlights?|presents?(?: with)?"
@@ -258,35 +260,35 @@ COPULA = (
     r"(?:\b(?:is|are|was|were|will(?: be)?|must be|seems?(?: to be)?|appears?(?: to be)?|looks?(?: like)?|would be"
     r"|is (?:most )?likely to be|ist|sind|est|es|è|é|remains)|['’]s)"
 )
-IMAGING = (
+IMAGING_SUBJECT = (
     r"(?:(?!(?:prior|previous|earlier|old|past|typical|no|other|some|many|most|normal)\b)[a-z][\w&/-]*\s+){0,4}?"
     r"(?:images?|imaging|scans?|ct|mri|mr|ultraso\w+|x-?rays?|radiogra\w+|films?|findings?|features|appearances?|slides?"
     r"|\w+scop[yi]\w*|\w*(?:path|hist)olog\w+|angiogra\w+|photographs?|arrows?|lungs?|biopsy)"
 )
 """The subject of a sentence without an article ("Chest CT shows ...")."""
-NOT_CHOSEN = r"(?:distract\w+|traps?|mistakes?|errors?|runner|rule|alternative|tempting|tricks?|question)"
+DISTRACTOR_NOUN = r"(?:distract\w+|traps?|mistakes?|errors?|runner|rule|alternative|tempting|tricks?|question)"
 _SUBJECT_WORD = (
-    rf"(?!(?:{NOT_CHOSEN}|it|thinks|says?|said|asked|suspected|label|mother|father|history|report|key|user|student|previous|prior|earlier"
-    rf"|could|may|might|should|needed|possibilit\w+|consideration|differential|would(?! (?:[a-z]+ ){{0,3}}be\b))\b){UNSURE}[^\s.,;:!?]+"
+    rf"(?!(?:{DISTRACTOR_NOUN}|it|thinks|says?|said|asked|suspected|label|mother|father|history|report|key|user|student|previous|prior|earlier"
+    rf"|could|may|might|should|needed|possibilit\w+|consideration|differential|would(?! (?:[a-z]+ ){{0,3}}be\b))\b){UNHEDGED}[^\s.,;:!?]+"
 )
 SUBJECT = (
     r"(?:(?:the|this|these|that|those|it|he|she|they|both|all|each|shown|here|diese[rs]?|die|das|der|la|le|el|cette"
-    rf"|esta?|il|{IMAGING})\b(?:\s+{_SUBJECT_WORD}){{0,25}}?\s*)"
+    rf"|esta?|il|{IMAGING_SUBJECT})\b(?:\s+{_SUBJECT_WORD}){{0,25}}?\s*)"
 )
-QUALITY = (
+OPTION_MODIFIERS = (
     rf"(?:(?:an?|the|some|one|{'|'.join(NUMBER_WORDS)}|several|multiple"
     r"|evidence of|signs? of|presence of|features of|appearance of|diagnosis of|case of"
     r"|example of|abnormality in|view of|picture of|image of|"
-    rf"(?:{VIEW}\s+)*(?:images?|x-?rays?|radiographs?|scans?|ct|mri|films?|patient|person)"
+    rf"(?:{IMAGING_VIEW}\s+)*(?:images?|x-?rays?|radiographs?|scans?|ct|mri|films?|patient|person)"
     r"(?:\s+of\s+(?:[\w']+\s+){1,4}?)?\s*\bwith|most|more|likely|probably|clear|clearly|obvious|definite|typical|classic"
     r"|large|small|big|single|consistent with|suggestive of|in|called|known as|due to|to be|about|approximately"
     r"|around|exactly|total of|only|human|patient's|indeed|located in|on|indicative of|compatible with"
-    rf"|{VIEW}|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*+"
+    rf"|{IMAGING_VIEW}|region of|area of|ein|eine|einen|un|une|una|der|die|das|la|le|el|acute)\s+)*+"
     rf"(?:{ADJECTIVE}\s+){{0,3}}(?:(?:[\w-]+\s+){{1,3}}(?=\())?(?:mid-)?"
 )
 """Between the verb and the option: articles, generic words, adjectives ("a benign nevus"), another name ("kneecap (patella)")."""
-SEES = (
-    rf"{OPENING}(?:(?:yes|sure|certainly|okay|ok|well)[,.!]\s+)?(?:{SUBJECT}{ADVERB}?(?:{COPULA}|{SHOWN})\s+"
+SEEING_CLAUSE = (
+    rf"{CLAUSE_OPENING}(?:(?:yes|sure|certainly|okay|ok|well)[,.!]\s+)?(?:{SUBJECT}{ADVERB}?(?:{COPULA}|{SHOWING_VERB})\s+"
     r"|(?:i|we)\s+(?:can\s+)?(?:\w+ly\s+)?(?:see|observe|notice|note|identify|count|find|estimate|detect"
     r"|(?:think|believe) (?:it|this) is)\s+"
     r"|(?:there\s+)?(?:is|are|appears? to be|seems? to be)\s+|(?:looks? like|shows?|depicts?)\s+"
@@ -298,89 +300,91 @@ SEES = (
     r"|characteristic of|typical (?:of|for))|suggesting|indicating|in favou?r of)\s+"
     r"|(?:该|此|本|这)?(?:图像?|影像|照片|片)?(?:中|上)?(?:显示(?:的是)?|提示|表现为|考虑为?|诊断为?|符合|可见|属于|是|为)[了的]?\s*)"
 )
-SEEN = re.compile(rf"{SEES}{QUALITY}{GAP}$")
+SEEN_LEAD = re.compile(rf"{SEEING_CLAUSE}{OPTION_MODIFIERS}{GAP_BEFORE_OPTION}$")
 """The clause before an option's text that says that it is seen."""
-PREDICATE = re.compile(
-    rf"{OPENING}(?:the|this|these|[∠△]\S*)\b(?:\s+{_SUBJECT_WORD},?){{0,25}}?\s+(?:{COPULA}|{SHOWN})\s+{QUALITY}{GAP}$"
+PREDICATE_LEAD = re.compile(
+    rf"{CLAUSE_OPENING}(?:the|this|these|[∠△]\S*)\b(?:\s+{_SUBJECT_WORD},?){{0,25}}?\s+(?:{COPULA}|{SHOWING_VERB})\s+{OPTION_MODIFIERS}{GAP_BEFORE_OPTION}$"
 )
 """The same, before the only option that a response names: its subject may have commas."""
-IF_WILL = re.compile(
+CONDITIONAL_LEAD = re.compile(
     rf"\W*(?:[^,;]{{1,80}},\s+)?if\s+(?!i\b|we\b)[^,;]{{3,100}},\s+{SUBJECT}\s*(?:will|would)\s+(?:{ADVERB})*$"
 )
 """Before an option that is a verb: what happens if something else does."""
-IS = re.compile(rf"{OPENING}{SUBJECT}(?:is|are|must be|would be)\s+{GAP}$|(?:(?![不没非错])[^.,;:])*[是为]\s*$")
-IS_LABELLED = re.compile(
-    rf"(?![^;\n]*\b{NOT_CHOSEN}\b)"
-    rf"(?:(?!\bleast\b){UNSURE}[^;\n]|\bleast\b)*?\b(?:is|are|was|were|must be|would be|should be)\s+{GAP}$"
+COPULA_LEAD = re.compile(
+    rf"{CLAUSE_OPENING}{SUBJECT}(?:is|are|must be|would be)\s+{GAP_BEFORE_OPTION}$|(?:(?![不没非错])[^.,;:])*[是为]\s*$"
+)
+LABELLED_PREDICATE_LEAD = re.compile(
+    rf"(?![^;\n]*\b{DISTRACTOR_NOUN}\b)"
+    rf"(?:(?!\bleast\b){UNHEDGED}[^;\n]|\bleast\b)*?\b(?:is|are|was|were|must be|would be|should be)\s+{GAP_BEFORE_OPTION}$"
 )
 """Before an option with its letter, in whatever words the question asks for it ("The least important factor is D) age")."""
-FIELD = re.compile(r"\w\W*[:|–—-]\W*$")
+REPORT_FIELD_LEAD = re.compile(r"\w\W*[:|–—-]\W*$")
 """Before what a field of a report holds ("Comparison: none")."""
-NONE_HOLDS = re.compile(
-    rf"[\"'”)\]}}*]*(?:{PAUSE}|{BECAUSE}|\s+(?:is|are|was|were|match\w*|appl(?:y|ies)|fits?|seems?|appears?|corresponds?"
+NONE_OPTION_END = re.compile(
+    rf"[\"'”)\]}}*]*(?:{CLAUSE_PAUSE}|{REASON_FOLLOWS}|\s+(?:is|are|was|were|match\w*|appl(?:y|ies)|fits?|seems?|appears?|corresponds?"
     r"|describes?|represents?|shows?|can be seen|would|has|have|does|do|here|in|at|for)\b)"
     r"(?![^.\n]{0,60}\b(?:excluded|ruled out|wrong|incorrect|not (?:correct|right|the)|false|unlikely)\b)"
 )
 """After "none of the above", where the options have it."""
-SEEN_AFTER = re.compile(
+SEEN_FOLLOWS = re.compile(
     r"[\"'”)\]]*(?:\s*\([^()\n]{1,80}\))?\s+(?:is|are|can be|appears? to be)\s+(?:\w+ly\s+)?(?:seen|visible|present|shown"
     r"|noted|evident|demonstrated|observed|depicted|displayed|illustrated|highlighted|outlined|pictured"
     r"|affected|involved|favou?red|fractured|abnormal|suspected"
     r"|identified|the (?:organ|structure|diagnosis|finding)|diagnosed|most likely|what)\b(?!\s+(?:only|if|when|by)\b)"
 )
-KIND_OF = re.compile(
+GENERIC_NOUN_FOLLOWS = re.compile(
     r"(?:[\s-](?:chest|brain|abdominal|scan|image|images|imaging|view|plane|sequence|slice|section|stud(?:y|ies)|weight(?:ed|ing)|technique|profile|region|area|organ"
     r"|gland|colou?r|type|modality|projection|orientation|film|radiograph|examination|exam|picture|level|stage|disease"
     r"|side|position|direction|shape|stain|lesion|finding|tissue|cells?|fracture|photograph|photo|mri|ct|x-ray|bone"
     r"|artery|vein|lobe|lung|cancer|tumou?r|quadrant|corner|half|segment|portion|part))+(?![\w-])"
 )
 """Generic nouns after an option's text that leave it the same option ("coronal view", "a CT scan")."""
-OF_SIDE = re.compile(
+SIDED_NOUN_FOLLOWS = re.compile(
     r"(?:[ -](?!(?:and|or|of|than|but|nor|is|are|appears?|would|could|may|might|can|should|will"
     r"|to|not|in|on|with|as|because|when|while|[a-z]+ed|open|alone|out)\b)[a-z]+){1,3}"
 )
 """What is left or right, where that is what the options are."""
-MEASURE = re.compile(
+COUNTED_NOUN_FOLLOWS = re.compile(
     r"°|\s+(?!(?:or|to|and|mm|cm|m|kg|mg|g|ml|hz|hu|times|years?|months?|days?|weeks?|hours?|more|minus|plus"
     r"|percent|of|in|on|is|as|because|would|could|may|might|can|should|will)\b)[a-z]+"
     r"(?:\s+[a-z]+)?(?=\s*(?:$|[.,;!\n]|in\b|on\b|visible|shown|seen|present|total))"
 )
 """What is counted, after a number."""
-UNIT_AFTER = re.compile(rf"(?: ?°|{UNIT.pattern}(?:\^?[23])?)(?!\w)")
+UNIT_FOLLOWS = re.compile(rf"(?: ?°|{UNIT_SUFFIX.pattern}(?:\^?[23])?)(?!\w)")
 """The unit of a number that has its letter before it."""
-NEXT_SENTENCE = re.compile(r"\W?[A-Z]\W{0,2}\.\W{0,2}\s[A-Z]\w+ (?!\W)")
+LETTER_THEN_SENTENCE = re.compile(r"\W?[A-Z]\W{0,2}\.\W{0,2}\s[A-Z]\w+ (?!\W)")
 """A letter and a full stop, after which a sentence begins with the same option ("The answer is (A). Salami has ...")."""
-NO_STOP = re.compile(r"\s[A-Z][a-z]+\s[a-z]")
+UNPUNCTUATED_SENTENCE = re.compile(r"\s[A-Z][a-z]+\s[a-z]")
 """A sentence that begins without the end of the one before ("(B) 45 minutes The bus leaves ...")."""
-OF_IMAGE = re.compile(
+IMAGE_SUBJECT_LEAD = re.compile(
     r"(?:^|\b(?:the|this|that|these)\s+(?:[\w-]+\s+)?|diese[rs]?\s+|das\s+|der\s+)(?:image|x-?ray|radiograph|scan|study"
     r"|film|fundus|eye|tissue|exam\w*|appearance|chest|finding|result|mri|ct|it|this|that|bild|befund|answer|picture"
     r"|photo|slide|structure|side|lesion|statement|claim)s?\b[^,;]*$"
 )
-CONTRAST = re.compile(
+CONTRAST_WORD = re.compile(
     r"\b(?:below|beneath|next|near|adjacent|beside|behind|above|lateral|medial|anterior|posterior|lies"
     r"|between|from|not|no|nor|than|instead|unlike|opposed|neither|but|without|excluded?|however|although|because"
     r"|since|as)\b"
 )
-_LISTED = re.compile(r"\b(?:options?|choices?|following|each|all|these|those|consider\w*)\b")
-ITEM = " \n-*•\"'(["
+_LIST_ANNOUNCEMENT = re.compile(r"\b(?:options?|choices?|following|each|all|these|those|consider\w*)\b")
+LIST_ITEM_CHARACTERS = " \n-*•\"'(["
 """What stands before the letter of an item."""
 
 
-def opens_list(before: str) -> bool:
+def announces_list(before: str) -> bool:
     """True if the line before an item announces a list ("Consider these options:"). The end is looked at first: a line that does not end so
     is not searched from each of its words."""
-    line = before.rstrip(ITEM).rpartition("\n")[2]
-    return line.endswith(":") and not re.search(r"\bis:$", line) and _LISTED.search(line) is not None
+    line = before.rstrip(LIST_ITEM_CHARACTERS).rpartition("\n")[2]
+    return line.endswith(":") and not re.search(r"\bis:$", line) and _LIST_ANNOUNCEMENT.search(line) is not None
 
 
-AND = re.compile(r"\band \W*$")
-ANSWER = re.compile(r"\banswers?(?: is)?\W*$")
-GOES_ON = re.compile(r"(?<![.:)])\s\w")
-IS_LABEL = re.compile(r"(?:[.:)]|(?<=[)\]}]))\s+\w")
-UNTICKED = re.compile(r"(?:\[\s*\]|[☐✗❌✘×])\W{0,4}$")
-POINTS_TO_OPTION = re.compile(
-    rf"^(?!.*\b(?:not|no|less|nor|neither)\b).*(?:\b(?:is|are)|{SHOWN})\s+{NOUN}\s*\W?$", re.DOTALL
+AND_LEAD = re.compile(r"\band \W*$")
+ANSWER_LEAD = re.compile(r"\banswers?(?: is)?\W*$")
+SENTENCE_CONTINUES = re.compile(r"(?<![.:)])\s\w")
+LABEL_DELIMITER = re.compile(r"(?:[.:)]|(?<=[)\]}]))\s+\w")
+UNTICKED_LEAD = re.compile(r"(?:\[\s*\]|[☐✗❌✘×])\W{0,4}$")
+POINTING_LEAD = re.compile(
+    rf"^(?!.*\b(?:not|no|less|nor|neither)\b).*(?:\b(?:is|are)|{SHOWING_VERB})\s+{OPTION_NOUN}\s*\W?$", re.DOTALL
 )
 ITEM_NUMBER = re.compile(r"(?:^|\n)\W*\d{1,2}[.)]\s")
-BUT = re.compile(r"\b(?:but|however|yet)\b")
+ADVERSATIVE = re.compile(r"\b(?:but|however|yet)\b")

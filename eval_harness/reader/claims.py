@@ -1,7 +1,9 @@
-"""Find what a response claims of its options, by a closed grammar: clauses that name an option as the answer, or as what is seen.
+"""Find the claims that a response makes about its options, with a closed grammar.
 
-A mention counts where the words before it, from the beginning of its clause, and the words after it are of a form of `claim_forms.py`.
-Whatever else a sentence says of an option (next to something, suspected by somebody, to be excluded) has none of these forms.
+A claim is a clause that names an option as the answer, or as a finding that is seen. A mention of
+an option counts as a claim only if both its context before, from the start of the clause, and its
+context after match a pattern of `claim_forms.py`. Any other statement about an option (it is next to
+something, somebody suspects it, it is to be excluded) matches no pattern and claims nothing.
 """
 
 from __future__ import annotations
@@ -13,329 +15,443 @@ from functools import cached_property
 from typing import Literal
 
 from eval_harness.reader import claim_forms as forms
-from eval_harness.reader.letters import position
+from eval_harness.reader.letters import letter_position
 from eval_harness.reader.mentions import Mention, PlainResponse
-from eval_harness.reader.options import COMMON, EVERYDAY, words_of
+from eval_harness.reader.options import COMMON_WORDS, DESCRIPTIVE_WORDS, tokenize
 
 Kind = Literal["answer statement", "statement", "verdict", "leading option", "last line", "option seen"]
 
 
 @dataclass(frozen=True, slots=True)
 class OptionClaim:
-    """Options claimed at text[place]; () where it is unclear which of several. `kind` is the rule that finds it."""
+    """A claim at text[offset].
+
+    Attributes:
+        kind: Name of the rule that found the claim.
+        offset: Character offset of the mention in the normalized response.
+        options: Positions of the options claimed; empty if it is ambiguous which one is meant.
+    """
 
     kind: Kind
-    place: int
+    offset: int
     options: tuple[int, ...]
 
 
-def claims(said: PlainResponse) -> Iterator[OptionClaim]:
-    """Every claim in the order of the text."""
-    start, stop = said.listed()
-    items = _items(said)
-    inline = items if items and "\n" not in said.text[min(items) : max(items)].rstrip() else set()
-    for at, mention in enumerate(said.mentions):
-        if start <= mention.start < stop and not forms.TICK.search(said.before(mention.start)):
+def find_claims(response: PlainResponse) -> Iterator[OptionClaim]:
+    """Yield every claim of a response, in text order.
+
+    Args:
+        response: The normalized response with its options.
+
+    Yields:
+        Claims; those in questions, hypotheticals and quoted examples are skipped.
+    """
+    list_start, list_stop = response.option_list_span()
+    item_starts = _list_item_starts(response)
+    inline_starts = (
+        item_starts
+        if item_starts and "\n" not in response.text[min(item_starts) : max(item_starts)].rstrip()
+        else set()
+    )
+    for index, mention in enumerate(response.mentions):
+        if list_start <= mention.start < list_stop and not forms.TICK_LEAD.search(
+            response.sentence_before(mention.start)
+        ):
             continue
-        if said.options.lone and mention.crossed and not forms.ANSWER.search(said.lead(mention.start)):
-            continue  # an option that is itself a letter: the figure's, or the place?
-        before, listed = said.lead(mention.start), mention.start in items
-        kind = _kind(said, at, before, items)
-        if kind == "answer statement" and listed:
-            kind = None if forms.opens_list(before) or mention.start in inline else kind
+        if (
+            response.options.single_letter_options
+            and mention.crossed
+            and not forms.ANSWER_LEAD.search(response.lead_before(mention.start))
+        ):
+            continue  # the option text is itself a letter: it may name the option or its position
+        lead, is_list_item = response.lead_before(mention.start), mention.start in item_starts
+        kind = _classify_mention(response, index, lead, item_starts)
+        if kind == "answer statement" and is_list_item:
+            kind = None if forms.announces_list(lead) or mention.start in inline_starts else kind
         if kind is not None:
-            if kind == "last line" and not before.rstrip(forms.ITEM).endswith(":"):
-                before = said.before(mention.start)
-            if kind == "last line" and _denies(before):
+            if kind == "last line" and not lead.rstrip(forms.LIST_ITEM_CHARACTERS).endswith(":"):
+                lead = response.sentence_before(mention.start)
+            if kind == "last line" and _denies(lead):
                 continue
-            supposed = forms.HYPOTHETICAL.search(before, _turn(before)) and not forms.IF_WILL.match(before)
-            if said.is_asked(mention) or supposed or _is_example(said, mention):
+            is_hypothetical = forms.HYPOTHETICAL.search(
+                lead, _adversative_end(lead)
+            ) and not forms.CONDITIONAL_LEAD.match(lead)
+            if response.is_question(mention) or is_hypothetical or _is_example(response, mention):
                 continue
-            unclear = (mention.crossed and not said.options.lone) or -2 in mention.options or mention.either
-            unclear |= (len(mention.options) > 1 or _and_another(said, at)) and not said.multiple
-            yield OptionClaim(kind, mention.start, () if unclear else mention.options)
+            is_ambiguous = (
+                (mention.crossed and not response.options.single_letter_options)
+                or -2 in mention.options
+                or mention.either
+            )
+            is_ambiguous |= (len(mention.options) > 1 or _and_another(response, index)) and not response.multiple
+            yield OptionClaim(kind, mention.start, () if is_ambiguous else mention.options)
 
 
-def _denies(before: str) -> bool:
-    """True if the last clause before a line that is an option denies what follows ("What can be excluded:")."""
-    return forms.DENIES.search(re.split(r"[,;]|\bbut\b", before)[-1]) is not None
+def _denies(lead: str) -> bool:
+    """Return True if the last clause before an option on its own line denies it ("To be excluded:")."""
+    return forms.DENIAL_WORD.search(re.split(r"[,;]|\bbut\b", lead)[-1]) is not None
 
 
 _LABELLED_LINE = re.compile(r"(?:^|\n)\W*(?:option )?([A-Z])[).:]+\s*([^\n]+)", re.IGNORECASE)
 
 
-def labelled_line(said: PlainResponse) -> Iterator[OptionClaim]:
-    """The option that a line holds with its letter and exactly its text, where no line begins with another letter."""
-    lines = list(_LABELLED_LINE.finditer(said.text)) if said.lettered and not said.multiple else []
+def find_labelled_line(response: PlainResponse) -> Iterator[OptionClaim]:
+    """Yield the option that a line gives by its letter followed by exactly its text.
+
+    Args:
+        response: The normalized response with its options.
+
+    Yields:
+        One claim per such line; none if lines begin with different letters, or if the lead-in denies
+        the option or is hypothetical.
+    """
+    lines = list(_LABELLED_LINE.finditer(response.text)) if response.lettered and not response.multiple else []
     letters = {line[1].upper() for line in lines}
-    place = position(letters.pop(), said.count) if len(letters) == 1 else -1
+    position = letter_position(letters.pop(), response.count) if len(letters) == 1 else -1
     for line in lines:
-        before = said.lead(line.start(1))
-        exact = place >= 0 and words_of(line[2]).words == said.options.words[place]
-        if exact and not _denies(before) and not forms.HYPOTHETICAL.search(before, _turn(before)):
-            yield OptionClaim("statement", line.start(1), (place,))
+        lead = response.lead_before(line.start(1))
+        is_exact = position >= 0 and tokenize(line[2]).words == response.options.words[position]
+        if is_exact and not _denies(lead) and not forms.HYPOTHETICAL.search(lead, _adversative_end(lead)):
+            yield OptionClaim("statement", line.start(1), (position,))
 
 
-def _is_example(said: PlainResponse, mention: Mention) -> bool:
-    """True for the prompt's own words ("answer with the option, e.g., ... A)")."""
-    return said.lowered.rfind("e.g.", max(0, mention.start - 12), mention.start) >= 0
+def _is_example(response: PlainResponse, mention: Mention) -> bool:
+    """Return True if the mention repeats the prompt's example ("answer with a letter, e.g. A")."""
+    return response.lowered.rfind("e.g.", max(0, mention.start - 12), mention.start) >= 0
 
 
-def _and_another(said: PlainResponse, at: int) -> bool:
-    """True if the sentence goes on with another option and its letter ("(A) 3 mm for the left and (B) 5 mm for the right")."""
-    mention, following = said.mentions[at], said.mentions[at + 1] if at + 1 < len(said.mentions) else None
+def _and_another(response: PlainResponse, index: int) -> bool:
+    """Return True if the same sentence adds another labelled option.
+
+    For example "(A) 3 mm for the left and (B) 5 mm for the right".
+    """
+    mention, following = (
+        response.mentions[index],
+        response.mentions[index + 1] if index + 1 < len(response.mentions) else None,
+    )
     if following is None or not following.bracketed or not following.text or following.options == mention.options:
         return False
-    return forms.AND.search(said.lowered, mention.end, following.start) is not None and (
-        following.start < said.sentence(max(mention.end - 1, 0))[1]
+    return forms.AND_LEAD.search(response.lowered, mention.end, following.start) is not None and (
+        following.start < response.sentence_span(max(mention.end - 1, 0))[1]
     )
 
 
-def _items(said: PlainResponse) -> set[int]:
-    """Where the items stand of a list of options, by their letters: such a mention says nothing by its place."""
-    lines = [
+def _list_item_starts(response: PlainResponse) -> set[int]:
+    """Return the start offsets of mentions that are items of a lettered option list.
+
+    Such a mention is not a claim merely because of where it stands.
+    """
+    line_labels = [
         mention
-        for mention in said.named
+        for mention in response.single_mentions
         if mention.letter
-        and said.begins_line(mention)
-        and (mention.text or not forms.GOES_ON.match(said.text, mention.end))
+        and response.begins_line(mention)
+        and (mention.text or not forms.SENTENCE_CONTINUES.match(response.text, mention.end))
     ]
-    named = {mention.options for mention in lines}
-    if said.multiple:
-        return {mention.start for mention in lines} if len(named) == said.count else set()
-    labels = [each for each in said.named if each.letter and (each.text or forms.IS_LABEL.match(said.text, each.end))]
-    in_order = [each.options for each in labels[: said.count]] == [(place,) for place in range(said.count)]
+    lettered_options = {mention.options for mention in line_labels}
+    if response.multiple:
+        return {mention.start for mention in line_labels} if len(lettered_options) == response.count else set()
+    labels = [
+        mention
+        for mention in response.single_mentions
+        if mention.letter and (mention.text or forms.LABEL_DELIMITER.match(response.text, mention.end))
+    ]
+    in_order = [mention.options for mention in labels[: response.count]] == [
+        (position,) for position in range(response.count)
+    ]
     if in_order:
-        last = labels[said.count - 1]
-        stop = last.end if last.text else said.line_end(last.end)
-        return {mention.start for mention in said.mentions if labels[0].start <= mention.start < stop}
-    return {mention.start for mention in lines} if len(named) > 1 else set()
+        final_label = labels[response.count - 1]
+        stop = final_label.end if final_label.text else response.line_end(final_label.end)
+        return {mention.start for mention in response.mentions if labels[0].start <= mention.start < stop}
+    return {mention.start for mention in line_labels} if len(lettered_options) > 1 else set()
 
 
 class _Lead:
-    """The words before an option."""
+    """The text before a mention, with the offsets at which its clauses start."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     @cached_property
     def clauses(self) -> list[int]:
-        return [clause.end() for clause in forms.CLAUSE.finditer(self.text)]
+        return [clause.end() for clause in forms.CLAUSE_START.finditer(self.text)]
 
-    def has(self, form: re.Pattern[str]) -> bool:
-        """True if a clause has this form from its beginning to the option."""
+    def matches(self, form: re.Pattern[str]) -> bool:
+        """Return True if the pattern matches from the start of some clause up to the option."""
         return any(form.match(self.text, start) for start in self.clauses)
 
 
-def _kind(said: PlainResponse, at: int, before: str, items: set[int]) -> Kind | None:
-    mention, lead = said.mentions[at], _Lead(before)
-    end = _noun_end(said, mention)
-    tail = said.lowered[end : end + 160]
-    if tail[:1] == "?" and any(option.endswith("?") for option in said.options.plain):
+def _classify_mention(response: PlainResponse, index: int, lead_text: str, item_starts: set[int]) -> Kind | None:
+    """Return the kind of claim that a mention makes, or None if it makes none."""
+    mention, lead = response.mentions[index], _Lead(lead_text)
+    mention_end = _phrase_end(response, mention)
+    tail = response.lowered[mention_end : mention_end + 160]
+    # A question mark may belong to the option's own text: then it ends the phrase like a full stop.
+    if tail[:1] == "?" and any(option.endswith("?") for option in response.options.plain):
         tail = "." + tail[1:]
-    if _is_number_of_item(said, mention, tail):
+    if _is_number_of_item(response, mention, tail):
         return None
-    labelled = mention.letter and mention.text
-    undone = (mention.letter or not said.options.yes_no) and forms.UNDONE.match(tail) is not None
-    if (forms.TICK.search(before) and not undone) or (
-        (forms.VERDICT.match(tail) or _is_compared(said, at, end)) and (lead.has(forms.NAMES) or lead.has(forms.STATES))
+    has_letter_and_text = mention.letter and mention.text
+    is_rejected = (mention.letter or not response.options.yes_no) and forms.REJECTION_FOLLOWS.match(tail) is not None
+    if (forms.TICK_LEAD.search(lead_text) and not is_rejected) or (
+        (forms.VERDICT_FOLLOWS.match(tail) or _is_compared(response, index, mention_end))
+        and (lead.matches(forms.BARE_LEAD) or lead.matches(forms.STATEMENT_LEAD))
     ):
         return "verdict"
-    if forms.UNTICKED.search(before):
+    if forms.UNTICKED_LEAD.search(lead_text):
         return None
-    closed = _closed(said, mention, tail)
-    labelled_whole = mention.bracketed and mention.text and not mention.crossed and not forms.OR.match(tail)
-    if (closed or labelled_whole) and not forms.CALLED_WRONG.match(tail) and not _agrees(said, mention, before):
-        if lead.has(forms.ANSWERS):
+    # From the most explicit form to the weakest; the first one that matches names the claim.
+    is_closed = _ends_after(response, mention, tail)
+    is_bracketed_label = (
+        mention.bracketed and mention.text and not mention.crossed and not forms.ALTERNATIVE_FOLLOWS.match(tail)
+    )
+    if (
+        (is_closed or is_bracketed_label)
+        and not forms.LABELLED_WRONG.match(tail)
+        and not _is_agreement(response, mention, lead_text)
+    ):
+        if lead.matches(forms.ANSWER_STATEMENT_LEAD):
             return "answer statement"
-        if mention.start not in items and lead.has(forms.STATES):
+        if mention.start not in item_starts and lead.matches(forms.STATEMENT_LEAD):
             return "statement"
-    if undone or mention.start in items:
+    # Items of a list and rejected options support no weaker claim.
+    if is_rejected or mention.start in item_starts:
         return None
     if (
-        closed
+        is_closed
         and mention.letter
-        and (lead.has(forms.SEEN if mention.text else forms.IS) or forms.POINTS_TO_OPTION.match(before))
+        and (
+            lead.matches(forms.SEEN_LEAD if mention.text else forms.COPULA_LEAD) or forms.POINTING_LEAD.match(lead_text)
+        )
     ):
         return "statement"
     bracketed = mention.bracketed and mention.letter
     if (
-        (labelled or bracketed)
+        (has_letter_and_text or bracketed)
         and not mention.crossed
-        and closed
-        and said.is_only_label(mention)
-        and forms.IS_LABELLED.match(before)
+        and is_closed
+        and response.is_only_label(mention)
+        and forms.LABELLED_PREDICATE_LEAD.match(lead_text)
     ):
         return "statement"
-    if closed and (forms.NOT_BUT.search(before) or (labelled and said.multiple and lead.has(forms.NAMES))):
+    if is_closed and (
+        forms.NOT_BUT_LEAD.search(lead_text)
+        or (has_letter_and_text and response.multiple and lead.matches(forms.BARE_LEAD))
+    ):
         return "statement"
-    first = forms.ALONE.fullmatch(said.lowered, 0, mention.start) is not None
-    none = (
-        mention.text and said.options.none in mention.options and lead.has(forms.NAMES) and forms.NONE_HOLDS.match(tail)
+    is_leading = forms.LONE_OPTION_LEAD.fullmatch(response.lowered, 0, mention.start) is not None
+    # "None of the above" may start any clause, but not fill a report field ("Comparison: none").
+    is_none_option = (
+        mention.text
+        and response.options.none_option in mention.options
+        and lead.matches(forms.BARE_LEAD)
+        and forms.NONE_OPTION_END.match(tail)
     )
-    if none and (first or not forms.FIELD.search(before)):
-        return "leading option" if first else "statement"
-    first = first or (
-        forms.CLOSES.match(tail) is not None and forms.WITHIN.fullmatch(said.lowered, 0, mention.start) is not None
+    if is_none_option and (is_leading or not forms.REPORT_FIELD_LEAD.search(lead_text)):
+        return "leading option" if is_leading else "statement"
+    is_leading = is_leading or (
+        forms.SENTENCE_END.match(tail) is not None
+        and forms.LOCATION_LEAD.fullmatch(response.lowered, 0, mention.start) is not None
     )
-    if first and closed and _leads(said, at, tail):
-        return "statement" if said.text.startswith("A:") else "leading option"  # "A:" may also mean "Answer:"
-    ends = (forms.ENDS_LINE if mention.letter else forms.CLOSES).match(tail)
-    if not first and ends and forms.ALONE.fullmatch(said.before(mention.start)) and not _in_list(said, at, bool(items)):
+    if is_leading and is_closed and _is_leading_answer(response, index, tail):
+        return "statement" if response.text.startswith("A:") else "leading option"  # "A:" may also mean "Answer:"
+    line_end = (forms.LINE_END if mention.letter else forms.SENTENCE_END).match(tail)
+    if (
+        not is_leading
+        and line_end
+        and forms.LONE_OPTION_LEAD.fullmatch(response.sentence_before(mention.start))
+        and not _continues_list(response, index, bool(item_starts))
+    ):
         return "last line"
-    if not said.lettered and closed and lead.has(forms.NAMES):
+    # Yes/no questions: the bare word at the start of a clause is enough.
+    if not response.lettered and is_closed and lead.matches(forms.BARE_LEAD):
         return "statement"
-    own = mention.text and (said.multiple or not mention.letter)
-    if own and _seen(said, mention, lead, tail, closed) and _stands_alone(said, at):
+    is_named_by_text = mention.text and (response.multiple or not mention.letter)
+    if is_named_by_text and _is_seen(response, mention, lead, tail, is_closed) and _stands_alone(response, index):
         return "option seen"
     return None
 
 
-def _is_compared(said: PlainResponse, at: int, end: int) -> bool:
-    """True if an option is said to be more than another ("the kidney is larger than the spleen"), or the most."""
-    compared = forms.COMPARED.match(said.lowered, end)
-    if compared is None or not compared["than"]:
-        return compared is not None
-    following = said.mentions[at + 1 : at + 2]
+def _is_compared(response: PlainResponse, index: int, end: int) -> bool:
+    """Return True if the option is compared favourably, or is a superlative.
+
+    For example "the kidney is larger than the spleen".
+    """
+    comparison = forms.COMPARISON_FOLLOWS.match(response.lowered, end)
+    if comparison is None or not comparison["than"]:
+        return comparison is not None
+    following = response.mentions[index + 1 : index + 2]
     return (
         bool(following)
-        and following[0].start - compared.end() < 20
-        and following[0].options != said.mentions[at].options
+        and following[0].start - comparison.end() < 20
+        and following[0].options != response.mentions[index].options
     )
 
 
-def _is_number_of_item(said: PlainResponse, mention: Mention, tail: str) -> bool:
-    """True if a number only counts the items of a list ("2. Then I compare")."""
-    numeric = mention.text and not mention.letter and not said.options.numeric.isdisjoint(mention.options)
-    if not numeric or re.match(r"[.)]\s+\w", tail) is None or not said.begins_line(mention):
+def _is_number_of_item(response: PlainResponse, mention: Mention, tail: str) -> bool:
+    """Return True if a number only enumerates a list item ("2. Then I compare")."""
+    is_numeric = mention.text and not mention.letter and not response.options.numeric.isdisjoint(mention.options)
+    if not is_numeric or re.match(r"[.)]\s+\w", tail) is None or not response.begins_line(mention):
         return False
-    return said.lowered[mention.start].isdigit() and len(forms.ITEM_NUMBER.findall(said.text)) > 1
+    return response.lowered[mention.start].isdigit() and len(forms.ITEM_NUMBER.findall(response.text)) > 1
 
 
-def _turn(before: str) -> int:
-    """Where a sentence turns to what it means ("at first I thought B, but ...")."""
-    return max((turn.end() for turn in forms.BUT.finditer(before)), default=0)
+def _adversative_end(lead: str) -> int:
+    """Return the end of the last "but" of a lead-in ("at first I thought B, but ..."), or 0."""
+    return max((adversative.end() for adversative in forms.ADVERSATIVE.finditer(lead)), default=0)
 
 
-def _closed(said: PlainResponse, mention: Mention, tail: str) -> bool:
-    """True if what a frame names ends here, and does not go on ("A or B", "A-lines")."""
-    word = said.lowered[mention.start : mention.end]
-    if (said.options.yes_no and not mention.letter and " " not in word) or word in ("yes", "no"):
-        return forms.ENDS_WORD.match(tail) is not None
-    if mention.letter and mention.text and forms.NEXT_SENTENCE.match(said.text, mention.start):
+def _ends_after(response: PlainResponse, mention: Mention, tail: str) -> bool:
+    """Return True if the option phrase ends at the mention and does not continue ("A or B", "A-lines")."""
+    word = response.lowered[mention.start : mention.end]
+    if (response.options.yes_no and not mention.letter and " " not in word) or word in ("yes", "no"):
+        return forms.YES_NO_END.match(tail) is not None
+    if mention.letter and mention.text and forms.LETTER_THEN_SENTENCE.match(response.text, mention.start):
         return True
-    if mention.bracketed and not mention.text and said.text[mention.end - 1] == ")":
-        return forms.OR.match(tail) is None
-    if mention.bracketed and forms.NO_STOP.match(said.text, mention.end):
+    if mention.bracketed and not mention.text and response.text[mention.end - 1] == ")":
+        return forms.ALTERNATIVE_FOLLOWS.match(tail) is None
+    if mention.bracketed and forms.UNPUNCTUATED_SENTENCE.match(response.text, mention.end):
         return True
-    ends = forms.ENDS_LETTER if mention.letter and not mention.text else forms.ENDS
-    return ends.match(tail) is not None
+    end_pattern = forms.LETTER_END if mention.letter and not mention.text else forms.TEXT_END
+    return end_pattern.match(tail) is not None
 
 
-def _agrees(said: PlainResponse, mention: Mention, before: str) -> bool:
-    """ "That is right", "it was left", where right and left are options."""
-    ways = {"right": ("that is ", "that is quite ", "you are "), "left": ("was ", "are ", "were ", "been ")}
-    return before.endswith(ways.get(said.lowered[mention.start : mention.end], "?"))
+def _is_agreement(response: PlainResponse, mention: Mention, lead: str) -> bool:
+    """Return True for "that is right" or "it was left" where right and left are options."""
+    agreement_phrases = {
+        "right": ("that is ", "that is quite ", "you are "),
+        "left": ("was ", "are ", "were ", "been "),
+    }
+    return lead.endswith(agreement_phrases.get(response.lowered[mention.start : mention.end], "?"))
 
 
-def _noun_end(said: PlainResponse, mention: Mention) -> int:
-    """Where a mention ends with the generic noun or the thing counted after it."""
-    if said.options.are_sides and mention.text:
-        noun = forms.OF_SIDE.match(said.lowered, mention.end)
+def _phrase_end(response: PlainResponse, mention: Mention) -> int:
+    """Return the end of the mention including a following generic or counted noun ("3 nodules")."""
+    if response.options.are_sides and mention.text:
+        noun = forms.SIDED_NOUN_FOLLOWS.match(response.lowered, mention.end)
         return noun.end() if noun else mention.end
-    if mention.text and (noun := forms.KIND_OF.match(said.lowered, mention.end)) is not None:
+    if mention.text and (noun := forms.GENERIC_NOUN_FOLLOWS.match(response.lowered, mention.end)) is not None:
         return noun.end()
-    if mention.text and not said.options.numeric.isdisjoint(mention.options):
-        counted = (forms.UNIT_AFTER if mention.letter else forms.MEASURE).match(said.lowered, mention.end)
+    if mention.text and not response.options.numeric.isdisjoint(mention.options):
+        counted = (forms.UNIT_FOLLOWS if mention.letter else forms.COUNTED_NOUN_FOLLOWS).match(
+            response.lowered, mention.end
+        )
         return counted.end() if counted else mention.end
     return mention.end
 
 
-def _leads(said: PlainResponse, at: int, tail: str) -> bool:
-    """True if what begins a response is an answer: not the first of a list, an everyday word ("None of ..."), or part of a sentence."""
-    mention = said.mentions[at]
+def _is_leading_answer(response: PlainResponse, index: int, tail: str) -> bool:
+    """Return True if the option that a response begins with is its answer.
+
+    It is not if it is the first item of a list, an everyday word ("None of ..."), or part of a longer
+    sentence.
+    """
+    mention = response.mentions[index]
     if mention.letter:
-        if not mention.text and re.match(r"\.\s[a-z]", said.text[mention.end :]):
+        if not mention.text and re.match(r"\.\s[a-z]", response.text[mention.end :]):
             return False  # "E. coli"
-        # A dash between letter and text is no minus sign ("C - 2").
-        beside = words_of(re.sub(r"^\W*\s[-–]\s", "", said.text[mention.end : said.line_end(mention.end)])).words
-        if not mention.text and said.options.begin_with(beside, mention.options):
-            return False  # "B: right ventricle", where this is how A begins
-        following = said.mentions[at + 1] if at + 1 < len(said.mentions) else None
-        if said.multiple or following is None or not (following.letter and following.text and mention.text):
+        # A dash between the letter and its text is not a minus sign ("C - 2").
+        label_words = tokenize(
+            re.sub(r"^\W*\s[-–]\s", "", response.text[mention.end : response.line_end(mention.end)])
+        ).words
+        if not mention.text and response.options.others_begin_with(label_words, mention.options):
+            return False  # "B: right ventricle", but option A begins with these words
+        following = response.mentions[index + 1] if index + 1 < len(response.mentions) else None
+        if response.multiple or following is None or not (following.letter and following.text and mention.text):
             return True
         return (
             following.options == mention.options
-            or re.search(r"\w{2}", said.text[mention.end : following.start]) is not None
+            or re.search(r"\w{2}", response.text[mention.end : following.start]) is not None
         )
-    if said.options.yes_no:
+    if response.options.yes_no:
         return True
-    if said.lowered[mention.start : mention.end] in COMMON | EVERYDAY:
+    if response.lowered[mention.start : mention.end] in COMMON_WORDS | DESCRIPTIVE_WORDS:
         return re.match(r"\W*(?:$|\n|[.!])", tail) is not None
-    return forms.LEADS.match(tail) is not None and _stands_alone(said, at)
+    return forms.LEADING_OPTION_END.match(tail) is not None and _stands_alone(response, index)
 
 
-def _stands_alone(said: PlainResponse, at: int) -> bool:
-    """True if the sentence names no other option but as a contrast or a neighbour ("a cyst rather than an abscess")."""
-    mention = said.mentions[at]
-    start, stop = said.sentence(max(mention.end - 1, 0))
-    own = {word for place in mention.options for word in said.options.words[place]}
-    adjectives = set((forms.ADJECTIVES.search(said.before(mention.start)) or [""])[0].split()) - own
-    if any(not adjectives.isdisjoint(words) for words in said.options.words):
-        return False  # "a calcified nodule", where the options are a nodule and a calcified mass
-    contrasted = forms.CONTRAST.search(said.lowered, mention.end, stop)
-    for other in said.mentions[at + 1 :]:
-        if other.start >= stop:
-            break
-        contrast = contrasted is not None and contrasted.end() <= other.start
-        if other.options != mention.options and (not contrast or _Lead(said.lead(other.start)).has(forms.SEEN)):
-            return False
-    last = said.mentions[at - 1] if at else None
-    if last is None or last.start < start or last.options == mention.options:
-        return True
-    if said.options.clauses.issuperset(last.options):
-        return False
-    joined = re.search(
-        r"\b(?:and|while|whereas|or)\b|\b(?:is|are|has)\b[^,;]*[,;]", said.lowered[last.end : mention.start]
+def _stands_alone(response: PlainResponse, index: int) -> bool:
+    """Return True if the sentence names no other option, except as a contrast or a neighbour.
+
+    For example "a cyst rather than an abscess".
+    """
+    mention = response.mentions[index]
+    start, stop = response.sentence_span(max(mention.end - 1, 0))
+    option_words = {word for position in mention.options for word in response.options.words[position]}
+    adjectives = (
+        set((forms.TRAILING_ADJECTIVES.search(response.sentence_before(mention.start)) or [""])[0].split())
+        - option_words
     )
-    return joined is None and not _Lead(said.lead(last.start)).has(forms.SEEN)
-
-
-def _in_list(said: PlainResponse, at: int, listing: bool) -> bool:
-    """True if a line that is nothing but an option goes on a list, whose item of another option stands on the line above or below."""
-    mention = said.mentions[at]
-    if said.multiple:
-        return listing
-    if forms.opens_list(said.lowered[: mention.start]):
+    if any(not adjectives.isdisjoint(words) for words in response.options.words):
+        return False  # "a calcified nodule", with options "nodule" and "calcified mass"
+    contrast = forms.CONTRAST_WORD.search(response.lowered, mention.end, stop)
+    for following in response.mentions[index + 1 :]:
+        if following.start >= stop:
+            break
+        is_contrasted = contrast is not None and contrast.end() <= following.start
+        if following.options != mention.options and (
+            not is_contrasted or _Lead(response.lead_before(following.start)).matches(forms.SEEN_LEAD)
+        ):
+            return False
+    previous = response.mentions[index - 1] if index else None
+    if previous is None or previous.start < start or previous.options == mention.options:
         return True
-    for first in (at - 1, at):
-        if 0 <= first < len(said.mentions) - 1:
-            one, other = said.mentions[first], said.mentions[first + 1]
-            in_order = one.letter and other.letter and one.options < other.options
-            if in_order and said.begins_line(one) and said.text.count("\n", one.end, other.start) == 1:
+    if response.options.sentence_options.issuperset(previous.options):
+        return False
+    conjunction = re.search(
+        r"\b(?:and|while|whereas|or)\b|\b(?:is|are|has)\b[^,;]*[,;]", response.lowered[previous.end : mention.start]
+    )
+    return conjunction is None and not _Lead(response.lead_before(previous.start)).matches(forms.SEEN_LEAD)
+
+
+def _continues_list(response: PlainResponse, index: int, has_list: bool) -> bool:
+    """Return True if a line that contains only an option is an item of a list.
+
+    The adjacent line above or below then is an item for another option.
+    """
+    mention = response.mentions[index]
+    if response.multiple:
+        return has_list
+    if forms.announces_list(response.lowered[: mention.start]):
+        return True
+    for start in (index - 1, index):
+        if 0 <= start < len(response.mentions) - 1:
+            upper, lower = response.mentions[start], response.mentions[start + 1]
+            are_in_order = upper.letter and lower.letter and upper.options < lower.options
+            if are_in_order and response.begins_line(upper) and response.text.count("\n", upper.end, lower.start) == 1:
                 return True
     return False
 
 
-def _seen(said: PlainResponse, mention: Mention, lead: _Lead, tail: str, closed: bool) -> bool:
-    if _agrees(said, mention, lead.text):
+def _is_seen(response: PlainResponse, mention: Mention, lead: _Lead, tail: str, is_closed: bool) -> bool:
+    if _is_agreement(response, mention, lead.text):
         return False
-    only = said.is_only_text(mention)
-    everyday = not (said.options.are_sides and only) and said.lowered[mention.start : mention.end] in COMMON | EVERYDAY
-    if everyday and not forms.OF_IMAGE.search(lead.text):
+    is_only_option = response.is_only_text(mention)
+    is_everyday_word = (
+        not (response.options.are_sides and is_only_option)
+        and response.lowered[mention.start : mention.end] in COMMON_WORDS | DESCRIPTIVE_WORDS
+    )
+    if is_everyday_word and not forms.IMAGE_SUBJECT_LEAD.search(lead.text):
         return False
-    if lead.has(forms.NAMES) and (
-        forms.SEEN_AFTER.match(tail) or (closed and said.options.clauses.issuperset(mention.options))
+    if lead.matches(forms.BARE_LEAD) and (
+        forms.SEEN_FOLLOWS.match(tail) or (is_closed and response.options.sentence_options.issuperset(mention.options))
     ):
         return True
-    if not said.options.numeric.isdisjoint(mention.options) and lead.text.endswith(("= ", "=")):
-        return closed and not re.search(r"\w", said.text[mention.end :])
-    if not closed and not (only and _repeats_noun(tail, lead.text)):
+    if not response.options.numeric.isdisjoint(mention.options) and lead.text.endswith(("= ", "=")):
+        return is_closed and not re.search(r"\w", response.text[mention.end :])
+    if not is_closed and not (is_only_option and _repeats_noun(tail, lead.text)):
         return False
-    return lead.has(forms.SEEN) or bool(forms.IF_WILL.match(lead.text)) or (only and lead.has(forms.PREDICATE))
+    return (
+        lead.matches(forms.SEEN_LEAD)
+        or bool(forms.CONDITIONAL_LEAD.match(lead.text))
+        or (is_only_option and lead.matches(forms.PREDICATE_LEAD))
+    )
 
 
-def _repeats_noun(tail: str, before: str) -> bool:
-    """True if a sentence ends with a noun that its subject has ("the leaf with most veins is the hastate leaf")."""
+def _repeats_noun(tail: str, lead: str) -> bool:
+    """Return True if the sentence ends by repeating a noun of its subject.
+
+    For example "the leaf with most veins is the hastate leaf".
+    """
     noun = re.match(r"[\"')]*\s+([a-z]{3,})[\"')]*\s*(?:$|[.,!;\n])", tail)
-    return noun is not None and re.search(rf"\b{noun[1]}\b", before) is not None
+    return noun is not None and re.search(rf"\b{noun[1]}\b", lead) is not None

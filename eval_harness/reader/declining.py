@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import re
 
-_KNOW = (
+_KNOWING_VERB = (
     r"(?:determin\w+|sa(?:y|id)|tell|told|know|known|answer\w*|assess\w*|judg\w+|conclud\w+|decid\w+|establish\w*"
     r"|confirm\w*"
     r"|ascertain\w*|infer\w*|evaluat\w+|verif\w+|specif\w+|interpret\w*|diagnos\w+|distinguish\w*|estimat\w+"
     r"|comment|choose|chosen"
     r"|make (?:a|any|the) \w+)"
 )
-_ASKED = r"(?:question|text|passage|problem|prompt|statement|description|sentence|query|context|caption)"
-_SHOWN = (
+_QUESTION_NOUN = r"(?:question|text|passage|problem|prompt|statement|description|sentence|query|context|caption)"
+_IMAGE_NOUN = (
     r"(?:images?|pictures?|photos?|photographs?|scans?|x-?rays?|radiographs?|films?|figures?|graphs?|charts?"
     r"|diagrams?|tables?|data"
     r"|slices?|views?|stud(?:y|ies)|information|frames?|videos?|mri|ct|ultrasound)"
 )
-_WHETHER = r"(?:whether|if|which|what|how|where|when|who)\b"
-_MATTER = r"(?:information|details?|context|data|labels?|clues?|history|resolution|quality|means|basis)\b"
-_DECLINES = re.compile(
+_QUESTION_WORD = r"(?:whether|if|which|what|how|where|when|who)\b"
+_INFORMATION_NOUN = r"(?:information|details?|context|data|labels?|clues?|history|resolution|quality|means|basis)\b"
+_DECLINING = re.compile(
     r"\b(?=[a-z])(?:" + "|".join((
         # of itself
         r"(?:i(?:'m| am)|we(?:'re| are)) (?:very |so |truly |really )?(?:sorry,? (?:but )?i\b(?! (?:made|was"
@@ -41,30 +41,30 @@ _DECLINES = re.compile(
         r"|process|view|comply|fulfil+|access|be (?:reliably |accurately |definitively |clearly "
         r"|fully )?(?:determined|answered|provided|solved"
         r"|assessed|evaluated|ascertained|established|inferred|concluded|judged|decided|known|told))\b",
-        rf"(?:not possible|impossible|no way|unable|not able|too \w+) (?:for \w+ )?to (?:\w+ly )?{_KNOW}\b",
+        rf"(?:not possible|impossible|no way|unable|not able|too \w+) (?:for \w+ )?to (?:\w+ly )?{_KNOWING_VERB}\b",
         # of the image or of the question
         r"without (?:the|an|seeing the) image\b|no image (?:was|is|has been)? ?(?:provided|attached|available"
         r"|given|shown|included)\b",
-        rf"{_ASKED}\b[^.\n]{{0,40}}?\b(?:do|does|did) not (?:\w+ly )?(?:provide|contain|include|specify|mention"
+        rf"{_QUESTION_NOUN}\b[^.\n]{{0,40}}?\b(?:do|does|did) not (?:\w+ly )?(?:provide|contain|include|specify|mention"
         rf"|state|give|have|say"
         r"|supply|offer)\b",
-        rf"{_SHOWN}\b[^.\n]{{0,40}}?\b(?:do|does|did) not (?:\w+ly )?(?:allow|permit|enable|suffice)\b",
+        rf"{_IMAGE_NOUN}\b[^.\n]{{0,40}}?\b(?:do|does|did) not (?:\w+ly )?(?:allow|permit|enable|suffice)\b",
         r"(?:do|does|did) not (?:\w+ly )?(?:provide|contain|include|give|offer|have(?! (?:an? "
         r"|any )?(?:\w+ )?history of\b)|show|present"
-        rf"|display|supply)\s+(?:\w+\s+){{0,4}}?{_MATTER}",
+        rf"|display|supply)\s+(?:\w+\s+){{0,4}}?{_INFORMATION_NOUN}",
         rf"(?:do|does|did) not (?:\w+ly )?(?:state|specify|mention|say|indicate|tell|reveal|show|make clear"
-        rf"|clarify)\s+(?:\w+\s+)?{_WHETHER}",
-        rf"(?:{_ASKED}|{_SHOWN})\b[^.\n]{{0,40}}?\b(?:is|are|was|were) (?:incomplete|ambiguous|missing"
+        rf"|clarify)\s+(?:\w+\s+)?{_QUESTION_WORD}",
+        rf"(?:{_QUESTION_NOUN}|{_IMAGE_NOUN})\b[^.\n]{{0,40}}?\b(?:is|are|was|were) (?:incomplete|ambiguous|missing"
         r"|too (?:blurry|dark|small|unclear|low|bright|noisy)"
         r"|not (?:\w+ )?(?:attached|included|good enough|sharp enough|clear enough|readable|legible"
         r"|of (?:\w+ )?quality))\b",
-        rf"{_ASKED} is (?:unclear|not (?:clear|valid|meaningful|applicable))\b",
+        rf"{_QUESTION_NOUN} is (?:unclear|not (?:clear|valid|meaningful|applicable))\b",
         r"(?:not|no|without|lacks?|insufficient|need|requires?)\b[^.,;\n]{0,20}?\b(?:enough|sufficient|adequate"
         r"|further|additional|more)\s+"
-        rf"(?:\w+\s+){{0,3}}?(?:{_MATTER}|views?\b)",
-        rf"insufficient (?:\w+ )?{_MATTER}|(?:is|are) (?:not (?:sufficient|enough|adequate)"
+        rf"(?:\w+\s+){{0,3}}?(?:{_INFORMATION_NOUN}|views?\b)",
+        rf"insufficient (?:\w+ )?{_INFORMATION_NOUN}|(?:is|are) (?:not (?:sufficient|enough|adequate)"
         rf"|insufficient) (?:to|for)\b",
-        rf"lack(?:s|ing)? (?:of )?(?:the |any |enough |sufficient )?(?:\w+ )?{_MATTER}",
+        rf"lack(?:s|ing)? (?:of )?(?:the |any |enough |sufficient )?(?:\w+ )?{_INFORMATION_NOUN}",
         r"no (?:\w+ )?(?:information|answer|data|context)\b(?! of\b)|no (?:\w+ )?(?:determination|conclusion"
         r"|judge?ment|assessment"
         r"|diagnosis) (?:can|could) be\b",
@@ -86,43 +86,43 @@ _DECLINES = re.compile(
 )  # fmt: skip
 _UNDECIDED = re.compile(
     rf"\b(?:not (?:sure|certain)|uncertain|inconclusive|indeterminate|insufficient|(?:hard"
-    rf"|difficult) to (?:\w+ly )?{_KNOW}|do not know"
+    rf"|difficult) to (?:\w+ly )?{_KNOWING_VERB}|do not know"
     r"|no (?:idea|clue|comment)|(?:it is|it remains|remains|is) (?:un|not )clear (?:whether|if|from|which|what)\b"
     r"|unclear"
     r"|maybe|perhaps|it depends|can ?not be (?:confirmed|verified|excluded|ruled out|said)|can ?not (?:say|tell|confirm"
     r"|assess|judge|conclude|rule out|exclude)|(?:answer|response) is not (?:yes|no))\b"
 )
-_CANNOT_KNOW = re.compile(
+_UNKNOWABLE = re.compile(
     r"\b(?:do not know|(?:can ?not|could not|unable to|not able to|(?:not |im)possible to) (?:be )?(?:\w+ly )?"
     r"(?:determine[ds]?|say|said|tell|told|know|known|decided?|conclude[ds]?|established?|ascertain(?:ed)?"
     r"|infer(?:red)?|answer(?:ed)?)"
     r"|(?:not enough|insufficient|not sufficient) (?:information|data|evidence))\b"
 )
-CAVEAT = re.compile(
+MEDICAL_CAVEAT = re.compile(
     r"(?:(?<=[.!?\n])\s+|^\W*)(?:however,? |(?:while|although|though) )?(?:as an? (?:ai|artificial|language)[^.,;\n]{0,40}?,? )?"
     r"i (?:can ?not|am not able to|am unable to|do not) (?:(?:provide|give|offer|make) )?(?:you )?(?:an? |any )?(?:\w+ ){0,2}?"
     r"(?:diagnose|diagnosis|(?:medical|professional) (?:advice|opinion))\b[^.,;\n]{0,60}(?:$|[.,;\n])\s*(?:but |however,? |that said,? )?",
     re.IGNORECASE,
 )
 """What a model says of itself beside an answer ("While I cannot give a definitive diagnosis, the image shows a cyst")."""
-_ENDS = 1000
+_EDGE_LENGTH = 1000
 """Characters at the beginning and at the end of a response in which it may decline; in between it reasons."""
 
 
-def _ends(lowered: str) -> str:
-    return lowered if len(lowered) <= 2 * _ENDS else lowered[:_ENDS] + "\n" + lowered[-_ENDS:]
+def _edges(lowered: str) -> str:
+    return lowered if len(lowered) <= 2 * _EDGE_LENGTH else lowered[:_EDGE_LENGTH] + "\n" + lowered[-_EDGE_LENGTH:]
 
 
 def declines(lowered: str) -> bool:
     """True if a response declines to answer."""
-    return _DECLINES.search(_ends(lowered)) is not None
+    return _DECLINING.search(_edges(lowered)) is not None
 
 
-def undecided(lowered: str) -> bool:
+def is_undecided(lowered: str) -> bool:
     """True if a response says that it does not know which."""
-    return _UNDECIDED.search(_ends(lowered)) is not None
+    return _UNDECIDED.search(_edges(lowered)) is not None
 
 
-def cannot_know(lowered: str) -> bool:
+def is_unknowable(lowered: str) -> bool:
     """True if a short text says that the answer cannot be known."""
-    return len(lowered) <= 200 and _CANNOT_KNOW.search(lowered) is not None
+    return len(lowered) <= 200 and _UNKNOWABLE.search(lowered) is not None

@@ -16,11 +16,11 @@ from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from eval_harness.reader.rules import Reading, read_choice
 
-GAP = 3
+MIN_SCORE_GAP = 3
 """MediConfusion's score gap: the closer option counts only where it leads by so much (paper A.4); its best-of-N oracle uses 2."""
-NO_JUDGE = "no judge: free-form answers were matched with the options by rules"
+NO_JUDGE_DEVIATION = "no judge: free-form answers were matched with the options by rules"
 """The deviation of a free-form run that no judge has read."""
-NOT_UNDERSTOOD = "judge: reply not understood"
+NOT_UNDERSTOOD_RULE = "judge: reply not understood"
 """The rule of an answer whose judge replied something else than an option or "none"."""
 _NONE = "none"
 
@@ -55,7 +55,7 @@ _EXTRACT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class JudgeRequest:
     """What a judge is asked. `turn` tells repeated askings of the same prompt apart."""
 
     prompt: str
@@ -64,26 +64,26 @@ class Query:
     turn: int = 0
 
 
-def prompt_of(method: str) -> dict[str, str]:
+def judge_prompt_record(method: str) -> dict[str, str]:
     """Name and hash of the prompt that a run of this method puts to its judge (16 hexadecimal digits of a sha256)."""
     name, text = ("mediconfusion-ff", _SYSTEM + _FEEDBACK) if method == "ff" else ("extract-option", _EXTRACT)
     return {"prompt": name, "prompt_hash": hashlib.sha256(text.encode()).hexdigest()[:16]}
 
 
-def judge_named(judge: str, base_url: str | None, method: str) -> dict[str, Any]:
+def judge_record(judge: str, base_url: str | None, method: str) -> dict[str, Any]:
     """What a run says of its judge (`method.judge`), from `openai:NAME` or `azure:NAME`. Raises BadInput for another form."""
     if not judge.startswith(("openai:", "azure:")) or judge.endswith(":"):
         raise BadInput(
             f"--judge {judge}: unknown. Give openai:NAME, a model behind an OpenAI-compatible server, or azure:DEPLOYMENT."
         )
-    return {"model": judge.removeprefix("openai:"), "base_url": base_url} | prompt_of(method)
+    return {"model": judge.removeprefix("openai:"), "base_url": base_url} | judge_prompt_record(method)
 
 
-def extraction_prompt(question: str, options: Sequence[str], response: str, question_type: str) -> Query:
+def extraction_prompt(question: str, options: Sequence[str], response: str, question_type: str) -> JudgeRequest:
     """Which option(s) does a response choose?"""
     lines = "\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False))
     several = ", or the letters separated by commas where it chooses several" if question_type == "multiple" else ""
-    return Query(_fill(_EXTRACT, question=question, options=lines, response=response[:8000], several=several))
+    return JudgeRequest(_fill(_EXTRACT, question=question, options=lines, response=response[:8000], several=several))
 
 
 def read_extraction(reply: str, options: Sequence[str], question_type: str) -> Reading:
@@ -100,11 +100,11 @@ def read_extraction(reply: str, options: Sequence[str], question_type: str) -> R
         for place in reading.choice
     )
     if unclear or not reading.choice:
-        return Reading((), "irrelevant", NOT_UNDERSTOOD)
+        return Reading((), "irrelevant", NOT_UNDERSTOOD_RULE)
     return Reading(reading.choice, "answered", "judge: option")
 
 
-def closeness_prompt(question: str, options: Sequence[str], response: str, turn: int = 0) -> Query:
+def closeness_prompt(question: str, options: Sequence[str], response: str, turn: int = 0) -> JudgeRequest:
     """How close is a free response to each of two options, of 10 points (MediConfusion, appendix A.4)? Raises BadInput for others."""
     if len(options) != 2:
         raise BadInput(f"method ff: the judge compares two options, and this question has {len(options)}.")
@@ -112,10 +112,10 @@ def closeness_prompt(question: str, options: Sequence[str], response: str, turn:
         f"[Question]\n{question}\n\n[Answer A]\n{options[0]}\n\n[Answer B]\n{options[1]}\n\n"
         f"[AI Assistant]\n{response}\n\n[End of AI Assistant]\n\n[System]\n{_FEEDBACK}\n\n"
     )
-    return Query(prompt, _SYSTEM, FREE_FORM_TEMPERATURE, turn)
+    return JudgeRequest(prompt, _SYSTEM, FREE_FORM_TEMPERATURE, turn)
 
 
-def read_closeness(reply: str, gap: float = GAP, extraction: str = "ours") -> Reading:
+def read_closeness(reply: str, gap: float = MIN_SCORE_GAP, extraction: str = "ours") -> Reading:
     """The option that the judge finds closer by at least `gap` points."""
     scores = _official_scores(reply) if extraction == "official" else _scores(reply)
     if scores is None:

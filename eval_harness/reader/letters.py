@@ -9,17 +9,17 @@ import re
 from collections.abc import Iterable, Iterator
 
 from dataset_builders.schema import LETTERS
-from eval_harness.reader.text import CJK
+from eval_harness.reader.text import CJK_RANGES
 
-Found = tuple[int, ...] | None
+Positions = tuple[int, ...] | None
 """What a rule finds: positions, () for more than one option without saying which, None where it does not apply."""
 
-OPEN, CLOSE = r"[\"'(\[{<«「]{0,4}", r"[\"')\]}>»」]{0,4}"
-_LETTER = re.compile(
+OPENING_MARKS, CLOSING_MARKS = r"[\"'(\[{<«「]{0,4}", r"[\"')\]}>»」]{0,4}"
+_OPTION_LETTER = re.compile(
     rf"(?<![\w]['’-])(?<![∠△⊙])(?P<letter>[A-Z]|[a-z](?=[)\]}}]|[.:\"']?\s*(?:\n"
-    rf"|$)))(?!['’]?[^\W_{CJK}]|-[a-z]{{2}})(?P<close>{CLOSE})"
+    rf"|$)))(?!['’]?[^\W_{CJK_RANGES}]|-[a-z]{{2}})(?P<close>{CLOSING_MARKS})"
 )
-_AFTER_A = re.compile(
+_WORD_AFTER_ARTICLE = re.compile(
     r"[^\S\n]+(?!\w(?![\w-])|\d[\d.,: ]*(?:\s?%|\W*(?:$|\n))|(?:and|or|nor|is|are|was|because|since|as|due|for"
     r"|based|given|not|rather"
     r"|with|which|but|in|on|only|unlike|vs|versus|through|thru|et|und|oder|ou|y|from|would|could|seems?|looks?"
@@ -28,27 +28,35 @@ _AFTER_A = re.compile(
     re.IGNORECASE,
 )
 """What stands after the article."""
-_BOXES = ("[x]", "[X]")
-ENDS = re.compile(rf"\s*(?:$|\n|[(.,;:!?)\]}}\"'<>|/&]|[-–—]\s|(?:and|n?or|et|und|oder|ou|y|o)\b|[{CJK}])")
+_TICKED_BOXES = ("[x]", "[X]")
+LETTER_BOUNDARY = re.compile(
+    rf"\s*(?:$|\n|[(.,;:!?)\]}}\"'<>|/&]|[-–—]\s|(?:and|n?or|et|und|oder|ou|y|o)\b|[{CJK_RANGES}])"
+)
 
 
-def position(letter: str, count: int) -> int:
+def letter_position(letter: str, option_count: int) -> int:
     """The position that a letter stands for, -1 outside the options."""
-    place = LETTERS.index(letter.upper())
-    return place if place < count else -1
+    position = LETTERS.index(letter.upper())
+    return position if position < option_count else -1
 
 
-def letters_in(text: str, lowered: str, words: Iterable[int]) -> Iterator[re.Match[str]]:
+def find_letters(text: str, lowered: str, offsets: Iterable[int]) -> Iterator[re.Match[str]]:
     """Which of the words of one letter (where each begins) may be options; groups `letter` and `close` (the brackets after it)."""
-    for match in filter(None, (_LETTER.match(text, word) for word in words)):
+    for match in filter(None, (_OPTION_LETTER.match(text, offset) for offset in offsets)):
         start, end = match.start(), match.end()
         letter, closed = match["letter"], bool(match["close"])
         opened = start > 0 and text[start - 1] in "\"'([{<「"
         if letter.islower() and not (opened and closed) and not _BEGINS_LINE.search(lowered, max(0, start - 20), start):
             continue
-        if letter == "I" and not (opened and closed) and (ENDS.match(text, end) is None or text[end : end + 1] == "'"):
+        if (
+            letter == "I"
+            and not (opened and closed)
+            and (LETTER_BOUNDARY.match(text, end) is None or text[end : end + 1] == "'")
+        ):
             continue
-        if (letter == "A" and not closed and _is_article(text, lowered, start, end)) or text[start - 1 : end] in _BOXES:
+        if (letter == "A" and not closed and _is_article(text, lowered, start, end)) or text[
+            start - 1 : end
+        ] in _TICKED_BOXES:
             continue
         yield match
 
@@ -57,7 +65,7 @@ def _is_article(text: str, lowered: str, start: int, end: int) -> bool:
     quoted = start > 0 and text[start - 1] in "\"'([{<「" and not text[end : end + 1].isspace()
     return (
         not quoted
-        and _AFTER_A.match(text, end) is not None
+        and _WORD_AFTER_ARTICLE.match(text, end) is not None
         and not AFTER_OPTION.search(lowered, max(0, start - 12), start)
     )
 
@@ -68,37 +76,40 @@ _BEGINS_LINE = re.compile(r"(?:^|\n|answer|option|choice|is|:)[\s\"'(\[:*]*$")
 
 
 _NOTHING_BUT_LETTERS = re.compile(
-    rf"\W*(?:(?:options?|choices?|answers?|letters?|both|选项?)\s*:?\s*)?{OPEN}[A-Za-z]{CLOSE}"
-    rf"(?:(?:\s*(?:,|/|&|\||\+|;|\n|\band\b|\bund\b|\bet\b|\by\b|和|与|及)\s*)+(?:options?\s+)?{OPEN}[A-Za-z]{CLOSE}"
-    rf"|\s*[\"'(\[]+[A-Z]{CLOSE})*[\W_]*(?:only\W*)?",
+    rf"\W*(?:(?:options?|choices?|answers?|letters?|both|选项?)\s*:?\s*)?{OPENING_MARKS}[A-Za-z]{CLOSING_MARKS}"
+    rf"(?:(?:\s*(?:,|/|&|\||\+|;|\n|\band\b|\bund\b|\bet\b|\by\b|和|与|及)\s*)+(?:options?\s+)?{OPENING_MARKS}[A-Za-z]{CLOSING_MARKS}"
+    rf"|\s*[\"'(\[]+[A-Z]{CLOSING_MARKS})*[\W_]*(?:only\W*)?",
     re.IGNORECASE,
 )
-_RUN = re.compile(r"[\s\"'(\[{:*]{0,20}([A-Z]{2,26}|[A-Z](?:[^\S\n]+[A-Z])+)(?![\w'-])")
+_LETTER_RUN = re.compile(r"[\s\"'(\[{:*]{0,20}([A-Z]{2,26}|[A-Z](?:[^\S\n]+[A-Z])+)(?![\w'-])")
 _CROSS = re.compile(r"[✗❌✘×☐☑☒]|\[ ?\]")
-_AND = re.compile(r"(?<=\w[\s)\]]) *[eyou] (?=[A-Z(\[])")
-_SINGLE = re.compile(r"(?<![^\W_])[A-Za-z](?![^\W_])")
+_ONE_LETTER_CONJUNCTION = re.compile(r"(?<=\w[\s)\]]) *[eyou] (?=[A-Z(\[])")
+_SINGLE_LETTER = re.compile(r"(?<![^\W_])[A-Za-z](?![^\W_])")
 
 
-def whole_letters(text: str, count: int, multiple: bool) -> Found:
+def parse_letters_only(text: str, option_count: int, multiple: bool) -> Positions:
     """The letters of a text that is nothing but letters: "B", "(b)", "B.", "option B", "A and C"; for several answers also "ACD"."""
     if len(text) > 200 or _CROSS.search(text):
         return None
     if (
         multiple
-        and (run := letters_run(text, 0, count))
+        and (run := parse_letter_run(text, 0, option_count))
         and not text.strip(" \n\"'()[]{}.,;:!").lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ ")
     ):
         return run
     if _NOTHING_BUT_LETTERS.fullmatch(text) is None:
         return None
-    found = tuple(position(match[0], count) for match in _SINGLE.finditer(_AND.sub(" ", text)))
-    return tuple(dict.fromkeys(found)) or None
+    positions = tuple(
+        letter_position(match[0], option_count)
+        for match in _SINGLE_LETTER.finditer(_ONE_LETTER_CONJUNCTION.sub(" ", text))
+    )
+    return tuple(dict.fromkeys(positions)) or None
 
 
-def letters_run(text: str, start: int, count: int) -> Found:
+def parse_letter_run(text: str, start: int, option_count: int) -> Positions:
     """Letters written together in ascending order ("BCE", "B C E") at text[start]."""
-    run = _RUN.match(text, start)
+    run = _LETTER_RUN.match(text, start)
     if run is None:
         return None
-    places = [position(letter, count) for letter in run[1] if letter.isalpha()]
-    return tuple(places) if places == sorted(set(places)) and places[0] >= 0 else None
+    positions = [letter_position(letter, option_count) for letter in run[1] if letter.isalpha()]
+    return tuple(positions) if positions == sorted(set(positions)) and positions[0] >= 0 else None

@@ -1,4 +1,7 @@
-"""Find every place where a response names an option, by letter, by text, or by both; those named in a row are one mention."""
+"""Find every mention of an option in a response: by letter, by text, or by both.
+
+Options named in a row ("A, B and D") form one mention.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,25 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from eval_harness.reader.letters import AFTER_OPTION, letters_in, position
-from eval_harness.reader.options import OptionTexts, Words, words_of
-from eval_harness.reader.text import lower
+from eval_harness.reader.letters import AFTER_OPTION, find_letters, letter_position
+from eval_harness.reader.options import OptionTexts, Tokens, tokenize
+from eval_harness.reader.text import lower_aligned
 
 
 class Mention(NamedTuple):
-    """Options named at text[start:end]: more than one where they stand in a row ("A, B and D"). `letter`, `text`: how they are named;
-    `crossed`: the letter of one option stands with the text of another, so that it is unclear which is meant; `either`: joined by "or";
-    `bracketed`: the letter stands in brackets or quotes."""
+    """Options named at text[start:end].
+
+    Attributes:
+        options: Positions of the options; several if they are named in a row ("A, B and D"). -1 is a
+            letter outside the options, -2 a text that two options share.
+        start: Offset of the first character.
+        end: Offset after the last character.
+        letter: Whether they are named by letter.
+        text: Whether they are named by text.
+        crossed: The letter of one option labels the text of another, so the mention is ambiguous.
+        either: The options are joined by "or".
+        bracketed: The letter is in brackets or quotes.
+    """
 
     options: tuple[int, ...]
     start: int
@@ -28,233 +41,274 @@ class Mention(NamedTuple):
     bracketed: bool = False
 
 
-_SENTENCE = re.compile(
+# A full stop after "e.g.", "Fig." or a list number does not end a sentence.
+_SENTENCE_END = re.compile(
     r"[.!?\n](?:(?<=\n)|(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\b[Ff]ig\.)(?<!\bDr\.)(?<!\b\d\.)(?<!\b\d\d\.)(?<!\bapprox\.)"
     r"[.!?]*[\"')\]]*(?=\s|$))"
 )
 _LABEL_GAP = re.compile(r"[^\S\n]*[.:)\]=,–—-]{0,2}[^\S\n]?[\"'(]{0,2}(?:(?<![.,] )(?:the|an?)\s)?")
-_LETTER_AFTER = re.compile(r"[\"']?\s*[(\[](?:option |choice |answer )?\"?([a-z])\"?[)\]]")
-_JOIN = re.compile(
+_LETTER_AFTER_TEXT = re.compile(r"[\"']?\s*[(\[](?:option |choice |answer )?\"?([a-z])\"?[)\]]")
+_LIST_CONJUNCTION = re.compile(
     r"[\"')\]?]*[^\S\n]*(?:\([^()\n]{2,80}\))?[^\S\n]*(?:,|;(?=\s*\W?[a-z]\W)|/|&|\+)?[^\S\n]*"
     r"(?P<by>and/or|then|and|or(?: (?:maybe|possibly|perhaps))?|nor|vs\.?|versus|et|und|y|oder|ou|或者?|还是|以及|和|与|及|、)?"
     r"[^\S\n]*(?:(?:both|either|the|an?|options?|choices?)[^\S\n]+)*[\"'(\[]*"
 )
-_PAIR = re.compile(r"\s*(?:/\s*)?(?P<by>and|or|nor)?\s*(?<=[/r d] )?|/")
-"""Between yes and no that are offered both."""
-_WORD = re.compile(r"\w{2}")
-_EITHER = frozenset(["or", "nor", "vs", "vs.", "versus", "oder", "ou", "and/or", "或", "或者", "还是"])
+_YES_NO_CONJUNCTION = re.compile(r"\s*(?:/\s*)?(?P<by>and|or|nor)?\s*(?<=[/r d] )?|/")
+"""Conjunction between "yes" and "no" when both are offered."""
+_TWO_WORD_CHARACTERS = re.compile(r"\w{2}")
+_ALTERNATIVE_CONJUNCTIONS = frozenset(
+    ["or", "nor", "vs", "vs.", "versus", "oder", "ou", "and/or", "或", "或者", "还是"]
+)
 
 
-MOST = 40
-"""Mentions that are looked at: a response with more is a model in a loop."""
+MAX_MENTIONS = 40
+"""Maximum mentions analysed per response; more indicate a model caught in a loop."""
 
 
 class PlainResponse:
-    """A response made plain, with what is looked up in it more than once."""
+    """A normalized response with cached sentence boundaries, tokens and option mentions.
+
+    Args:
+        text: The response after `text.normalize_text`.
+        options: The compiled options of the question.
+        question_type: `single`, `multiple` or `yes_no`.
+    """
 
     def __init__(self, text: str, options: OptionTexts, question_type: str) -> None:
-        self.text, self.options, self.type = text, options, question_type
+        self.text, self.options, self.question_type = text, options, question_type
         self.multiple = question_type == "multiple"
         self.lettered = question_type != "yes_no"
-        self.count, self.lowered = options.count, lower(text)
+        self.count, self.lowered = options.count, lower_aligned(text)
 
     @cached_property
-    def words(self) -> Words:
-        return words_of(self.text)
+    def words(self) -> Tokens:
+        return tokenize(self.text)
 
     @cached_property
     def sentence_ends(self) -> list[int]:
-        """Where the sentences and lines end."""
-        return [match.end() for match in _SENTENCE.finditer(self.text)]
+        """Offsets at which sentences and lines end, ascending."""
+        return [match.end() for match in _SENTENCE_END.finditer(self.text)]
 
-    def sentence(self, place: int) -> tuple[int, int]:
-        """Where the sentence begins and ends that holds text[place]."""
-        at = bisect_right(self.sentence_ends, place)
-        start = self.sentence_ends[at - 1] if at else 0
-        return start, self.sentence_ends[at] if at < len(self.sentence_ends) else len(self.text)
+    def sentence_span(self, offset: int) -> tuple[int, int]:
+        """Return (start, end) of the sentence that contains text[offset]."""
+        index = bisect_right(self.sentence_ends, offset)
+        start = self.sentence_ends[index - 1] if index else 0
+        return start, self.sentence_ends[index] if index < len(self.sentence_ends) else len(self.text)
 
-    def before(self, place: int) -> str:
-        """The sentence before text[place] in lower case, at most 160 characters."""
-        return self.lowered[max(self.sentence(place)[0], place - 160) : place]
+    def sentence_before(self, offset: int) -> str:
+        """Return the lower-case part of the sentence before text[offset], at most 160 characters."""
+        return self.lowered[max(self.sentence_span(offset)[0], offset - 160) : offset]
 
-    def lead(self, place: int) -> str:
-        """The same; what begins a line has the line above before it ("The correct answer is:\\n\\nB")."""
-        start = self.sentence(place)[0]
-        if start and not _WORD.search(self.lowered, start, place):
-            start = self.sentence(start - 1)[0]
-        return self.lowered[max(start, place - 160) : place]
+    def lead_before(self, offset: int) -> str:
+        r"""Return `sentence_before`, extended to the line above for text at the start of a line.
 
-    def line_end(self, place: int) -> int:
-        """Where the line ends that holds text[place], at most 600 characters on."""
-        end = self.text.find("\n", place, place + 600)
-        return end if end >= 0 else min(len(self.text), place + 600)
+        For example "The correct answer is:\n\nB".
+        """
+        start = self.sentence_span(offset)[0]
+        if start and not _TWO_WORD_CHARACTERS.search(self.lowered, start, offset):
+            start = self.sentence_span(start - 1)[0]
+        return self.lowered[max(start, offset - 160) : offset]
 
-    def is_asked(self, mention: Mention) -> bool:
-        """True if the sentence of a mention is a question; not where a question mark is the end of an option."""
-        stop = self.sentence(max(mention.end - 1, mention.start))[1]
+    def line_end(self, offset: int) -> int:
+        """Return the end of the line that contains text[offset], at most 600 characters later."""
+        end = self.text.find("\n", offset, offset + 600)
+        return end if end >= 0 else min(len(self.text), offset + 600)
+
+    def is_question(self, mention: Mention) -> bool:
+        """Return True if the mention's sentence is a question.
+
+        A question mark that belongs to the text of an option does not count.
+        """
+        stop = self.sentence_span(max(mention.end - 1, mention.start))[1]
         if not self.lowered[max(mention.end, stop - 3) : stop].rstrip("\"') \n").endswith("?"):
             return False
         return self.lowered[mention.end : mention.end + 1] != "?" or not any(
-            o.endswith("?") for o in self.options.plain
+            option.endswith("?") for option in self.options.plain
         )
 
     @cached_property
-    def named(self) -> list[Mention]:
-        """Every mention of one option, in the order of the text."""
-        found = _merged(self._letters() if self.lettered else [], self._texts(), self.lowered)
-        if self.options.twice:
-            said = (words_of(self.text[each.start : each.end]).words if each.options == (-2,) else () for each in found)
-            first = (self.options.twice.get(words) for words in said)
-            found = [
-                m if place is None else m._replace(options=(place,)) for m, place in zip(found, first, strict=True)
+    def single_mentions(self) -> list[Mention]:
+        """Mentions of single options in text order, capped at MAX_MENTIONS.
+
+        Beyond the cap the first quarter and the last three quarters are kept, since conclusions come
+        last.
+        """
+        mentions = _merge_letters_and_texts(self._letters() if self.lettered else [], self._texts(), self.lowered)
+        if self.options.duplicate_texts:
+            duplicates = (
+                tokenize(self.text[mention.start : mention.end]).words if mention.options == (-2,) else ()
+                for mention in mentions
+            )
+            positions = (self.options.duplicate_texts.get(words) for words in duplicates)
+            mentions = [
+                mention if position is None else mention._replace(options=(position,))
+                for mention, position in zip(mentions, positions, strict=True)
             ]
-        return found if len(found) <= MOST else found[: MOST // 4] + found[-3 * MOST // 4 :]
+        if len(mentions) <= MAX_MENTIONS:
+            return mentions
+        return mentions[: MAX_MENTIONS // 4] + mentions[-3 * MAX_MENTIONS // 4 :]
 
     @cached_property
     def mentions(self) -> tuple[Mention, ...]:
-        """The same, those in a row ("A, B and D") as one."""
-        join = _JOIN if self.lettered else _PAIR
-        return _joined(self.named, self.lowered, join)
+        """`single_mentions` with options in a row ("A, B and D") merged into one mention."""
+        join = _LIST_CONJUNCTION if self.lettered else _YES_NO_CONJUNCTION
+        return _join_lists(self.single_mentions, self.lowered, join)
 
     def is_only_text(self, mention: Mention) -> bool:
-        """True if no other option is named by its text, or by its letter in brackets."""
-        return {each.options for each in self.named if each.text or each.bracketed} == {mention.options}
+        """Return True if no other option is named by text or by a bracketed letter."""
+        return {named.options for named in self.single_mentions if named.text or named.bracketed} == {mention.options}
 
     def is_only_label(self, mention: Mention) -> bool:
-        """True if no other option is named by its letter and text, or by its letter in brackets."""
-        labels = {each.options for each in self.named if each.letter and (each.text or each.bracketed)}
+        """Return True if no other option is named by letter and text, or by a bracketed letter."""
+        labels = {named.options for named in self.single_mentions if named.letter and (named.text or named.bracketed)}
         return labels == {mention.options}
 
     def begins_line(self, mention: Mention) -> bool:
-        """True if a mention begins a line or an item of a list."""
-        return _ITEM.search(self.text, max(0, mention.start - 14), mention.start) is not None
+        """Return True if the mention starts a line or a list item."""
+        return _LIST_ITEM_LEAD.search(self.text, max(0, mention.start - 14), mention.start) is not None
 
-    def listed(self) -> tuple[int, int]:
-        """Where a list of all options in their order begins and ends, each with its letter or on a line of its own, with nothing said of
-        any; (-1, 0) where there is none."""
-        count = self.count if self.lettered else 0
-        for first in range(len(self.named) - count + 1 if count > 1 else 0):
-            items = self.named[first : first + count]
-            if any(item.options != (place,) for place, item in enumerate(items)):
+    def option_list_span(self) -> tuple[int, int]:
+        """Find a bare list of all options in order.
+
+        Each option has its letter or its own line, and no words stand between them.
+
+        Returns:
+            (start, end) offsets of the list, or (-1, 0) if there is none.
+        """
+        option_count = self.count if self.lettered else 0
+        for start in range(len(self.single_mentions) - option_count + 1 if option_count > 1 else 0):
+            items = self.single_mentions[start : start + option_count]
+            if any(item.options != (position,) for position, item in enumerate(items)):
                 continue
-            gaps = [self.text[before.end : after.start] for before, after in pairwise(items)]
-            if all(item.letter or self.begins_line(item) for item in items[1:]) and not any(map(_words_of_gap, gaps)):
+            gaps = [self.text[previous.end : following.start] for previous, following in pairwise(items)]
+            if all(item.letter or self.begins_line(item) for item in items[1:]) and not any(map(_prose_of_gap, gaps)):
                 return items[0].start, items[-1].end
         return -1, 0
 
     def _letters(self) -> list[Mention]:
-        found, lone = [], self.options.lone
-        words = [self.words.start(at) for at, word in enumerate(self.words.words) if len(word) == 1]
-        words = words if len(words) <= 8 * MOST else words[: 2 * MOST] + words[-6 * MOST :]
-        for match in letters_in(self.text, self.lowered, words):
+        """Return the mentions by letter, in text order."""
+        mentions, letter_options = [], self.options.single_letter_options
+        offsets = [self.words.start(index) for index, word in enumerate(self.words.words) if len(word) == 1]
+        offsets = (
+            offsets if len(offsets) <= 8 * MAX_MENTIONS else offsets[: 2 * MAX_MENTIONS] + offsets[-6 * MAX_MENTIONS :]
+        )
+        for match in find_letters(self.text, self.lowered, offsets):
             start = match.start()
             while start > 0 and self.text[start - 1] in "\"'([{<「":
                 start -= 1
-            place = position(match["letter"], self.count)
-            named = lone.get(
-                match["letter"].lower(), place
-            )  # options that are themselves letters: the place, or the text?
-            crossed = named != place and place >= 0
-            options = (place if crossed else named,)
-            found.append(Mention(options, start, match.end(), True, False, crossed, bracketed=bool(match["close"])))
-        small = [each for each in found if not each.bracketed and self.text[each.end - 1].islower()]
-        return found if len(small) < 3 else [each for each in found if each not in small]  # variables of a formula
+            position = letter_position(match["letter"], self.count)
+            # The text of an option may itself be a letter (blood group O).
+            option = letter_options.get(match["letter"].lower(), position)
+            crossed = option != position and position >= 0
+            options = (position if crossed else option,)
+            mentions.append(Mention(options, start, match.end(), True, False, crossed, bracketed=bool(match["close"])))
+        lowercase = [mention for mention in mentions if not mention.bracketed and self.text[mention.end - 1].islower()]
+        # Three or more lower-case letters are the variables of a formula.
+        return mentions if len(lowercase) < 3 else [mention for mention in mentions if mention not in lowercase]
 
     def _texts(self) -> list[Mention]:
-        said = self.words
+        """Return the mentions by text, in text order."""
+        tokens = self.words
         return [
             Mention(
-                (-2 if named.option is None else named.option,),
-                said.start(named.first),
-                said.end(named.last - 1),
+                (-2 if span.option is None else span.option,),
+                tokens.start(span.start),
+                tokens.end(span.stop - 1),
                 False,
                 True,
             )
-            for named in self.options.find(said, self.text)
+            for span in self.options.find_names(tokens, self.text)
         ]
 
 
-_ITEM = re.compile(r"(?:(?:^|\n)\W*(?:[Oo]ption\s+)?(?:\d{1,2}\W{1,3})?|\(\s?[A-Za-z]\s?\)\s*)$")
-_NO_WORDS = re.compile(r"[^\w✓✔✅✗❌✘×☐☑☒]|\b(?:and|or|option|[A-Za-z]|\d{1,2})\b", re.IGNORECASE)
+_LIST_ITEM_LEAD = re.compile(r"(?:(?:^|\n)\W*(?:[Oo]ption\s+)?(?:\d{1,2}\W{1,3})?|\(\s?[A-Za-z]\s?\)\s*)$")
+_NOT_PROSE = re.compile(r"[^\w✓✔✅✗❌✘×☐☑☒]|\b(?:and|or|option|[A-Za-z]|\d{1,2})\b", re.IGNORECASE)
 
 
-def _words_of_gap(gap: str) -> str:
-    return _NO_WORDS.sub("", gap)
+def _prose_of_gap(gap: str) -> str:
+    return _NOT_PROSE.sub("", gap)
 
 
-def _merged(letters: list[Mention], texts: list[Mention], lowered: str) -> list[Mention]:
-    """Letters and texts in the order of the text; a letter that labels a text is one mention with it."""
-    inside = [letter.start for letter in letters]
-    covered: set[int] = set()  # letters that are part of an option's text
-    for number, each in enumerate(texts):
-        places = range(bisect_left(inside, each.start), bisect_left(inside, each.end))
-        covered.update(at for at in places if letters[at].end <= each.end + 1)
-        last = letters[places[-1]] if places else each
+def _merge_letters_and_texts(letters: list[Mention], texts: list[Mention], lowered: str) -> list[Mention]:
+    """Merge letter mentions and text mentions in text order.
+
+    A letter that labels a text becomes one mention with it.
+    """
+    letter_starts = [letter.start for letter in letters]
+    covered: set[int] = set()  # indices of letters inside an option's text
+    for index, text in enumerate(texts):
+        inside = range(bisect_left(letter_starts, text.start), bisect_left(letter_starts, text.end))
+        covered.update(index for index in inside if letters[index].end <= text.end + 1)
+        final_letter = letters[inside[-1]] if inside else text
         if (
-            last.end >= each.end
-            and last.options != each.options
-            and AFTER_OPTION.search(lowered, each.start, last.start)
+            final_letter.end >= text.end
+            and final_letter.options != text.options
+            and AFTER_OPTION.search(lowered, text.start, final_letter.start)
         ):
-            texts[number] = each._replace(crossed=True)  # "option C", where this is the text of option E
+            texts[index] = text._replace(crossed=True)  # "option C" where "C" is the text of option E
     merged: list[Mention] = []
     text_at = 0
-    for at, letter in enumerate(letters):
-        if at in covered:
+    # Both lists are sorted: advance through them together.
+    for index, letter in enumerate(letters):
+        if index in covered:
             continue
         while text_at < len(texts) and texts[text_at].start < letter.end:
             merged.append(texts[text_at])
             text_at += 1
-        named = texts[text_at] if text_at < len(texts) else None
+        next_text = texts[text_at] if text_at < len(texts) else None
         if (
             merged
             and not merged[-1].letter
-            and (after := _LETTER_AFTER.match(lowered, merged[-1].end)) is not None
+            and (after := _LETTER_AFTER_TEXT.match(lowered, merged[-1].end)) is not None
             and (letter.start <= after.start(1) <= letter.end)
         ):
-            merged.append(_labelled(letter, merged.pop(), after.end()))
-        elif named is not None and _labels(letter, named, lowered):
-            closed = "(" in lowered[letter.end : named.start] and lowered[named.end : named.end + 1] == ")"
-            merged.append(_labelled(letter, named, named.end + closed))
+            merged.append(_merge_label(letter, merged.pop(), after.end()))
+        elif next_text is not None and _is_label_of(letter, next_text, lowered):
+            # "B (cyst)": the closing bracket belongs to the mention.
+            closed = "(" in lowered[letter.end : next_text.start] and lowered[next_text.end : next_text.end + 1] == ")"
+            merged.append(_merge_label(letter, next_text, next_text.end + closed))
             text_at += 1
         else:
             merged.append(letter)
     return merged + texts[text_at:]
 
 
-def _labels(letter: Mention, named: Mention, lowered: str) -> bool:
+def _is_label_of(letter: Mention, text: Mention, lowered: str) -> bool:
     gap = _LABEL_GAP.match(lowered, letter.end)
-    if gap is None or not letter.end < named.start <= gap.end():
+    if gap is None or not letter.end < text.start <= gap.end():
         return False
-    return (
-        letter.bracketed or bool(lowered[letter.end : named.start].strip()) or named.options in (letter.options, (-2,))
-    )
+    return letter.bracketed or bool(lowered[letter.end : text.start].strip()) or text.options in (letter.options, (-2,))
 
 
-def _labelled(letter: Mention, named: Mention, end: int) -> Mention:
-    """A letter and a text as one; `crossed` where they are of different options."""
-    same = named.options in (letter.options, (-2,))
-    options = letter.options if same else (*letter.options, *named.options)
-    start = min(letter.start, named.start)
-    return letter._replace(options=options, start=start, end=end, text=True, crossed=not same)
+def _merge_label(letter: Mention, text: Mention, end: int) -> Mention:
+    """Merge a letter and the text it labels; `crossed` if they belong to different options."""
+    is_same_option = text.options in (letter.options, (-2,))
+    options = letter.options if is_same_option else (*letter.options, *text.options)
+    start = min(letter.start, text.start)
+    return letter._replace(options=options, start=start, end=end, text=True, crossed=not is_same_option)
 
 
-def _joined(mentions: list[Mention], lowered: str, row: re.Pattern[str]) -> tuple[Mention, ...]:
-    """Mentions in a row ("A, B and D", "oedema or effusion") as one."""
+def _join_lists(mentions: list[Mention], lowered: str, conjunction: re.Pattern[str]) -> tuple[Mention, ...]:
+    """Merge mentions in a row ("A, B and D", "oedema or effusion") into one."""
     joined: list[Mention] = []
     for mention in mentions:
-        last = joined[-1] if joined else None
-        join = row.fullmatch(lowered, last.end, mention.start) if last and mention.start - last.end < 110 else None
+        previous = joined[-1] if joined else None
+        link = (
+            conjunction.fullmatch(lowered, previous.end, mention.start)
+            if previous and mention.start - previous.end < 110
+            else None
+        )
         if (
-            last is None
-            or join is None
-            or not lowered[last.end : mention.start].strip(" \n\"'()[]")
-            or not set(mention.options).isdisjoint(last.options)
+            previous is None
+            or link is None
+            or not lowered[previous.end : mention.start].strip(" \n\"'()[]")
+            or not set(mention.options).isdisjoint(previous.options)
         ):
             joined.append(mention)
         else:
-            either = last.either or (join["by"] or "").split(" ")[0] in _EITHER
-            joined[-1] = last._replace(
-                options=(*last.options, *mention.options), end=mention.end, letter=last.letter and mention.letter,
-                text=last.text and mention.text, crossed=last.crossed or mention.crossed, either=either,
+            either = previous.either or (link["by"] or "").split(" ")[0] in _ALTERNATIVE_CONJUNCTIONS
+            joined[-1] = previous._replace(
+                options=(*previous.options, *mention.options), end=mention.end, letter=previous.letter and mention.letter,
+                text=previous.text and mention.text, crossed=previous.crossed or mention.crossed, either=either,
             )  # fmt: skip
     return tuple(joined)

@@ -20,11 +20,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from eval_harness.reader.text import BOX
+from eval_harness.reader.text import BOXED
 
-_NAMES = r"think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratchpad|rationale|cot|cot_budget_reflect"
+_TAG_NAMES = r"think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratchpad|rationale|cot|cot_budget_reflect"
 _TAG = re.compile(
-    rf"<(?:/?(?:\w{{1,12}}:)?(?:{_NAMES})\b[^<>\n]{{0,40}}>"
+    rf"<(?:/?(?:\w{{1,12}}:)?(?:{_TAG_NAMES})\b[^<>\n]{{0,40}}>"
     r"|\|(?:/?think(?:ing)?|(?:start|end)_thinking|(?:begin|end)_of_(?:thought|thinking|think)|(?:thinking"
     r"|think)_(?:start|end))\|>"
     r"|\|channel>\s{0,4}(?:thought|analysis|thinking)\b|channel\|>|unused94>(?:\s{0,4}thought\b)?|unused95>)"
@@ -32,7 +32,7 @@ _TAG = re.compile(
     re.IGNORECASE,
 )
 _END_TAG = re.compile(r"[<\[◁]\|?/|<\|\w*end|<channel\||<unused95", re.IGNORECASE)
-_MARKS = ("<", "[", "◁", "analysis", "commentary")
+_DELIMITER_SIGNS = ("<", "[", "◁", "analysis", "commentary")
 _HARMONY_START = re.compile(r"\s*(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b|\s*analysis(?=[A-Z])")
 _HARMONY_FINAL = re.compile(
     r"(?:<\|start\|>assistant)?<\|channel\|>final\b[^<\n]{0,40}<\|message\|>|(?:(?<=[^\w\s])"
@@ -42,12 +42,12 @@ _HARMONY_MARKS = re.compile(
     r"<\|(?:start|end|message|return|call)\|>|(?:(?<=^)|(?<=<\|start\|>))assistant|<\|channel\|>\w+"
     r"|^\s*analysis(?=[A-Z])"
 )
-_NOT_WORDS = re.compile(
+_NON_CONTENT = re.compile(
     r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:bos|eos|start_of_turn|end_of_turn)>|</?(?:body|html)>|\b(?:assistant|model"
     r"|user)\b\s*:?|\W",
     re.IGNORECASE,
 )
-_THOUGHT = re.compile(
+_THOUGHT_START = re.compile(
     r"\s*(?:(?:\*\*|#{1,4} )?(?:thoughts?|thinking)(?: process)?\s*(?::|\*\*:?)|thought\n)", re.IGNORECASE
 )
 _ANSWER_LINE = re.compile(
@@ -58,13 +58,13 @@ _ANSWER_LINE = re.compile(
 _ANSWER_TAG = re.compile(
     r"<(?:answer|final_answer|final|response|conclusion)>|<\|begin_of_(?:box|solution)\|>", re.IGNORECASE
 )
-_ANSWER_END = re.compile(
+_ANSWER_END_TAG = re.compile(
     r"</(?:answer|final_answer|final|response|conclusion)>|<\|end_of_(?:box|solution)\|>", re.IGNORECASE
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitResponse:
     """What a model thought (None: nothing marked as thought), what it answered, and whether the text stops inside the thought: then
     `answer` holds only what the model said before it began to think, mostly nothing."""
 
@@ -73,106 +73,108 @@ class Split:
     unfinished: bool
 
 
-def split_reasoning(text: str, opened: bool = False) -> Split:
-    r"""Split a response into its reasoning and its answer.
+def split_reasoning(text: str, opened: bool = False) -> SplitResponse:
+    r"""SplitResponse a response into its reasoning and its answer.
 
     `opened`: the chat template had opened the reasoning, so that the text begins inside it. The answer is what follows the last end
     of a reasoning; where a reasoning is never closed, an answer in `<answer>` tags or in a box that ends the text still counts, and
     otherwise only what stood before the reasoning. Never raises.
 
     >>> split_reasoning("<think>Looks like A.</think>B")
-    Split(reasoning='Looks like A.', answer='B', unfinished=False)
+    SplitResponse(reasoning='Looks like A.', answer='B', unfinished=False)
     >>> split_reasoning("It could be A, but", opened=True)
-    Split(reasoning='It could be A, but', answer='', unfinished=True)
+    SplitResponse(reasoning='It could be A, but', answer='', unfinished=True)
     """
-    if not opened and not any(mark in text for mark in _MARKS):
-        return _thought_line(text)
-    finals = list(_HARMONY_FINAL.finditer(text)) if "final" in text else []
-    if finals and (_HARMONY_START.match(text) or "<|channel|>" in text):
-        final = finals[-1]
-        return Split(_HARMONY_MARKS.sub(" ", text[: final.start()]).strip(), text[final.end() :], False)
+    if not opened and not any(mark in text for mark in _DELIMITER_SIGNS):
+        return _split_thought_line(text)
+    final_channels = list(_HARMONY_FINAL.finditer(text)) if "final" in text else []
+    if final_channels and (_HARMONY_START.match(text) or "<|channel|>" in text):
+        final_channel = final_channels[-1]
+        return SplitResponse(
+            _HARMONY_MARKS.sub(" ", text[: final_channel.start()]).strip(), text[final_channel.end() :], False
+        )
     if _HARMONY_START.match(text):
-        return _unclosed("", text, 0)
+        return _split_unclosed("", text, 0)
     tags = list(_TAG.finditer(text))
-    closing = [tag for tag in tags if _closes(tag)]
-    if closing and not _says_something(text[closing[-1].end() :]) and _ends_answer(text, closing):
+    closing = [tag for tag in tags if _is_end_tag(tag)]
+    if closing and not _has_content(text[closing[-1].end() :]) and _is_misplaced_answer_end(text, closing):
         text = text[: closing.pop().start()]
     if not tags:
-        return _unclosed("", text, 0) if opened else _thought_line(text)
+        return _split_unclosed("", text, 0) if opened else _split_thought_line(text)
     start = closing[-1].end() if closing else 0
-    reopened = next((tag for tag in tags if tag.start() >= start and not _closes(tag)), None)
+    reopened = next((tag for tag in tags if tag.start() >= start and not _is_end_tag(tag)), None)
     if reopened is None:
         answer = text[start:]
-        if not _says_something(answer) and (outside := _last_outside(text, tags, opened)) is not None:
+        if not _has_content(answer) and (outside := _last_span_outside(text, tags, opened)) is not None:
             start, end = outside  # "<think>...</think>B</think>", "B <think>...</think>"
-            return Split(_without_tags(text[:start] + text[end:]), text[start:end], False)
-        return Split(_without_tags(text[:start]), answer, False)
+            return SplitResponse(_strip_tags(text[:start] + text[end:]), text[start:end], False)
+        return SplitResponse(_strip_tags(text[:start]), answer, False)
     if opened and not closing:
-        return _unclosed("", text, 0)
-    before = text[start : reopened.start()]
-    if not closing or _says_something(before):
-        return _unclosed(before, text, reopened.end())
-    return _unclosed("", text, 0)
+        return _split_unclosed("", text, 0)
+    prefix = text[start : reopened.start()]
+    if not closing or _has_content(prefix):
+        return _split_unclosed(prefix, text, reopened.end())
+    return _split_unclosed("", text, 0)
 
 
-def _last_outside(text: str, tags: list[re.Match[str]], opened: bool) -> tuple[int, int] | None:
+def _last_span_outside(text: str, tags: list[re.Match[str]], opened: bool) -> tuple[int, int] | None:
     """Where the last stretch outside a reasoning that says something begins and ends, before the last tag."""
-    last, start = None, None if opened or _closes(tags[0]) else 0
+    span, start = None, None if opened or _is_end_tag(tags[0]) else 0
     for tag in tags:
-        if start is not None and _says_something(text[start : tag.start()]):
-            last = start, tag.start()
-        start = tag.end() if _closes(tag) else None
-    return last
+        if start is not None and _has_content(text[start : tag.start()]):
+            span = start, tag.start()
+        start = tag.end() if _is_end_tag(tag) else None
+    return span
 
 
-def _ends_answer(text: str, closing: list[re.Match[str]]) -> bool:
+def _is_misplaced_answer_end(text: str, closing: list[re.Match[str]]) -> bool:
     """True if the last end of a reasoning stands where that of the answer should ("<answer>B</think>")."""
     start = closing[-2].end() if len(closing) > 1 else 0
     answer = _ANSWER_TAG.search(text, start, closing[-1].start())
     return answer is not None and closing[-1].start() - answer.end() <= 300
 
 
-def _closes(tag: re.Match[str]) -> bool:
+def _is_end_tag(tag: re.Match[str]) -> bool:
     return _END_TAG.match(tag[0]) is not None
 
 
-def _says_something(text: str) -> bool:
-    return bool(_NOT_WORDS.sub("", text))
+def _has_content(text: str) -> bool:
+    return bool(_NON_CONTENT.sub("", text))
 
 
-def _without_tags(text: str) -> str:
+def _strip_tags(text: str) -> str:
     return _TAG.sub("", text).strip()
 
 
-def _unclosed(before: str, text: str, start: int) -> Split:
+def _split_unclosed(prefix: str, text: str, start: int) -> SplitResponse:
     """A reasoning that begins at text[start] and is never closed, `before` it what the model said first."""
-    answer = _marked_answer(text, start)
+    answer = _find_marked_answer(text, start)
     if answer is not None:
-        return Split(_without_tags(text[start:answer]), text[answer:], False)
-    return Split(_without_tags(text[start:]), before if _says_something(before) else "", True)
+        return SplitResponse(_strip_tags(text[start:answer]), text[answer:], False)
+    return SplitResponse(_strip_tags(text[start:]), prefix if _has_content(prefix) else "", True)
 
 
-def _marked_answer(text: str, start: int) -> int | None:
+def _find_marked_answer(text: str, start: int) -> int | None:
     """Where a marked answer begins that ends the text, in tags or in a box."""
     tags = list(_ANSWER_TAG.finditer(text, start))
     if tags:
-        end = _ANSWER_END.search(text, tags[-1].end())
-        inner = text[tags[-1].end() : end.start() if end else None]
-        rest = text[end.end() :] if end else ""
-        if _says_something(inner) and len(inner) <= 300 and not _says_something(_ANSWER_END.sub("", rest)):
+        end = _ANSWER_END_TAG.search(text, tags[-1].end())
+        content = text[tags[-1].end() : end.start() if end else None]
+        following = text[end.end() :] if end else ""
+        if _has_content(content) and len(content) <= 300 and not _has_content(_ANSWER_END_TAG.sub("", following)):
             return tags[-1].start()
-    last = max(text.rfind("\n", start, len(text.rstrip())) + 1, start, len(text) - 300)
-    box = BOX.search(text, last)
+    search_from = max(text.rfind("\n", start, len(text.rstrip())) + 1, start, len(text) - 300)
+    box = BOXED.search(text, search_from)
     return box.start() if box is not None and text.rstrip().rstrip("$.*)] \n").endswith("}") else None
 
 
-def _thought_line(text: str) -> Split:
+def _split_thought_line(text: str) -> SplitResponse:
     """A response without delimiters: "Thought: ..." up to its last line "Answer: ..." is reasoning. Without such a line the end of the
     thought is unknown: the text stays whole, and `unfinished` tells that only an explicit answer may be read of it."""
-    thought = _THOUGHT.match(text)
+    thought = _THOUGHT_START.match(text)
     if thought is None:
-        return Split(None, text, False)
+        return SplitResponse(None, text, False)
     lines = [line.start() for line in _ANSWER_LINE.finditer(text, thought.end())]
     if lines:
-        return Split(text[thought.end() : lines[-1]].strip(), text[lines[-1] :], False)
-    return Split(None, text, True)
+        return SplitResponse(text[thought.end() : lines[-1]].strip(), text[lines[-1] :], False)
+    return SplitResponse(None, text, True)

@@ -16,13 +16,19 @@ from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
 from eval_harness.reader import yes_no
 from eval_harness.reader.claim_forms import CORRECTION
-from eval_harness.reader.claims import OptionClaim, claims, labelled_line
-from eval_harness.reader.declining import CAVEAT, cannot_know, declines, undecided
-from eval_harness.reader.letters import whole_letters
+from eval_harness.reader.claims import OptionClaim, find_claims, find_labelled_line
+from eval_harness.reader.declining import MEDICAL_CAVEAT, declines, is_undecided, is_unknowable
+from eval_harness.reader.letters import parse_letters_only
 from eval_harness.reader.mentions import PlainResponse
-from eval_harness.reader.options import OptionTexts, option_texts
+from eval_harness.reader.options import OptionTexts, compile_options
 from eval_harness.reader.reasoning import split_reasoning
-from eval_harness.reader.text import is_error, json_answers, marked_answers, plain, without_markers
+from eval_harness.reader.text import (
+    extract_json_answers,
+    extract_marked_answers,
+    is_error_text,
+    normalize_text,
+    strip_chat_markers,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +65,8 @@ RULES = (
     Rule("option seen", "implied", "sentences that say that an option's text is seen", "The image shows a rib fracture."),
 )  # fmt: skip
 """Every rule, in the order in which they decide. `name` is stored in `answers.parquet` (column `rule`)."""
-_OUTRIGHT = ("answer statement", "leading option", "last line")
-LONGEST = 8_000
+_OUTRIGHT_KINDS = ("answer statement", "leading option", "last line")
+MAX_RESPONSE_CHARACTERS = 8_000
 """Characters up to which a response is read whole; of a longer one the first quarter and the last three quarters of as many."""
 
 
@@ -79,46 +85,56 @@ def read_choice(
 
     Raises BadInput for more than 26 options or an unknown question type.
     """
-    if not options or isinstance(options, str) or not all(isinstance(each, str) for each in (response, *options)):
+    if not options or isinstance(options, str) or not all(isinstance(text, str) for text in (response, *options)):
         raise BadInput(f"response {response!r:.40}, options {options!r:.80}: give a text, and a list of texts.")
     if len(options) > len(LETTERS):
         raise BadInput(f"{len(options)} options: no benchmark has more than {len(LETTERS)}. Check the dataset.")
     if question_type not in ("single", "multiple", "yes_no"):
         raise BadInput(f"question_type {question_type!r}: unknown. Available: single, multiple, yes_no.")
-    texts = option_texts(tuple(options))
+    texts = compile_options(tuple(options))
     if question_type == "yes_no" and {" ".join(words) for words in texts.words} != {"yes", "no"}:
         raise BadInput(f"options {list(options)}: a yes/no question needs the options yes and no. Rebuild the dataset.")
-    split = split_reasoning(_ends(response.strip(), 25 * LONGEST))
-    raw = _first_turn(_ends(without_markers(_ends(split.answer, 10 * LONGEST)), LONGEST))
-    cut = split.unfinished or finish_reason == "length"
-    if cut:
-        raw = _UNFINISHED_A.sub("", raw)
-    text = plain(raw) if question_type != "yes_no" else _LABEL.sub("", plain(raw))
-    said = PlainResponse(text, texts, question_type)
-    if not said.text:
-        reading = _nothing("empty")
-    elif is_error(said.text):
+    split = split_reasoning(_clip_middle(response.strip(), 25 * MAX_RESPONSE_CHARACTERS))
+    raw = _first_turn(
+        _clip_middle(
+            strip_chat_markers(_clip_middle(split.answer, 10 * MAX_RESPONSE_CHARACTERS)), MAX_RESPONSE_CHARACTERS
+        )
+    )
+    was_cut = split.unfinished or finish_reason == "length"
+    if was_cut:
+        raw = _TRAILING_A.sub("", raw)
+    text = normalize_text(raw) if question_type != "yes_no" else _YES_NO_LABEL.sub("", normalize_text(raw))
+    plain_response = PlainResponse(text, texts, question_type)
+    if not plain_response.text:
+        reading = _unread("empty")
+    elif is_error_text(plain_response.text):
         return Reading((), "failed", "error text")
     else:
-        reading = _read(said, raw, cut)
-        if reading.status == "refused" and (rest := CAVEAT.sub("", said.text)).strip() not in ("", said.text):
-            beside = _read(PlainResponse(rest, texts, question_type), rest, cut)
-            reading = beside if beside.choice else reading
-    if cut and reading.status == "irrelevant":
+        reading = _read_answer(plain_response, raw, was_cut)
+        if reading.status == "refused" and (
+            without_caveat := MEDICAL_CAVEAT.sub("", plain_response.text)
+        ).strip() not in ("", plain_response.text):
+            reading_without_caveat = _read_answer(
+                PlainResponse(without_caveat, texts, question_type), without_caveat, was_cut
+            )
+            reading = reading_without_caveat if reading_without_caveat.choice else reading
+    if was_cut and reading.status == "irrelevant":
         return Reading((), "truncated", "unfinished reasoning" if split.unfinished else "cut off")
     return reading
 
 
-_UNFINISHED_A = re.compile(
+_TRAILING_A = re.compile(
     r"(?<!answer)(?<!answer:)(?<!answer is)(?<!choice is)(?<!option is)(?<=[a-z.,:]) A\s*$", re.IGNORECASE
 )
 """A letter that begins what the output limit cut ("Let us see. A")."""
-_LABEL = re.compile(r"\(?\b[A-Z][).:]\s+(?=(?:yes|no)\b)", re.IGNORECASE)
+_YES_NO_LABEL = re.compile(r"\(?\b[A-Z][).:]\s+(?=(?:yes|no)\b)", re.IGNORECASE)
 """A letter that a prompt put before yes or no."""
 
 
-def _ends(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest // 4] + "\n" + text[-3 * longest // 4 :]
+def _clip_middle(text: str, max_characters: int) -> str:
+    return (
+        text if len(text) <= max_characters else text[: max_characters // 4] + "\n" + text[-3 * max_characters // 4 :]
+    )
 
 
 _NEXT_QUESTION = re.compile(
@@ -131,134 +147,150 @@ _NEXT_QUESTION = re.compile(
 def _first_turn(raw: str) -> str:
     """What stands before a question that the model goes on to put to itself ("B\\nQuestion: ...")."""
     turn = _NEXT_QUESTION.search(raw) if ":" in raw or "#" in raw else None
-    before = raw[: turn.start() + 1] if turn else ""
-    return before if before.strip() else raw
+    answer = raw[: turn.start() + 1] if turn else ""
+    return answer if answer.strip() else raw
 
 
-def _nothing(rule: str) -> Reading:
+def _unread(rule: str) -> Reading:
     return Reading((), "irrelevant", rule)
 
 
-def _read(said: PlainResponse, raw: str, cut: bool) -> Reading:
-    if (whole := _whole(said)) is not None:
-        return _decide(whole, said.multiple, "whole response")
-    if (whole := _last_answer(said)) is not None:
-        return _decide(whole, said.multiple, "answer statement")
-    if fields := json_answers(raw):
-        return _marked(said, fields, [])
-    if _only_lists(said):
-        return _nothing("every option listed")
-    found = [*claims(said), *([] if cut else labelled_line(said))]
-    stated = [claim for claim in found if claim.kind != "option seen" and not (cut and _begins_analysis(said, claim))]
-    reading = _explicit(said, raw, stated)
-    unsure = said.options.yes_no and undecided(said.lowered)
-    if reading is not None and not (unsure and reading.rule == "statement"):
+def _read_answer(response: PlainResponse, raw: str, was_cut: bool) -> Reading:
+    if (positions := _parse_option_only(response)) is not None:
+        return _decide_choice(positions, response.multiple, "whole response")
+    if (positions := _last_answer(response)) is not None:
+        return _decide_choice(positions, response.multiple, "answer statement")
+    if fields := extract_json_answers(raw):
+        return _read_marked(response, fields, [])
+    if _is_option_list(response):
+        return _unread("every option listed")
+    claims = [*find_claims(response), *([] if was_cut else find_labelled_line(response))]
+    stated = [
+        claim for claim in claims if claim.kind != "option seen" and not (was_cut and _begins_analysis(response, claim))
+    ]
+    reading = _explicit_reading(response, raw, stated)
+    is_unsure = response.options.yes_no and is_undecided(response.lowered)
+    if reading is not None and not (is_unsure and reading.rule == "statement"):
         return reading
-    if (place := _declining_option(said)) is not None:
-        return Reading((place,), "answered", "option that declines")
-    if declines(said.lowered):
+    if (position := _declining_option(response)) is not None:
+        return Reading((position,), "answered", "option that declines")
+    if declines(response.lowered):
         return Reading((), "refused", "refusal")
-    if unsure:
+    if is_unsure:
         return Reading((), "refused", "undecided")
-    return (None if cut else _implied(said, found)) or _nothing("no option named")
+    return (None if was_cut else _implied_reading(response, claims)) or _unread("no option named")
 
 
-def _begins_analysis(said: PlainResponse, claim: OptionClaim) -> bool:
+def _begins_analysis(response: PlainResponse, claim: OptionClaim) -> bool:
     """True for the first option of an analysis that was cut ("A. Cyst: Cysts are round and ...")."""
     if claim.kind != "leading option":
         return False
-    end = next(mention.end for mention in said.mentions if mention.start == claim.place)
-    return re.match(r"\W*(?:[:–—-]\s*\w|is\b|are\b|this\b)", said.lowered[end:]) is not None
+    end = next(mention.end for mention in response.mentions if mention.start == claim.offset)
+    return re.match(r"\W*(?:[:–—-]\s*\w|is\b|are\b|this\b)", response.lowered[end:]) is not None
 
 
-def _only_lists(said: PlainResponse) -> bool:
+def _is_option_list(response: PlainResponse) -> bool:
     """True if the response is a list of all options, perhaps after the question, and says nothing more."""
-    options = [option.lower() for option in said.options.plain]
-    if said.options.yes_no or said.count < 2 or any(option not in said.lowered for option in options):
+    options = [option.lower() for option in response.options.plain]
+    if response.options.yes_no or response.count < 2 or any(option not in response.lowered for option in options):
         return False
-    start, rest = min(map(said.lowered.index, options)), said.lowered
+    start, remaining = min(map(response.lowered.index, options)), response.lowered
     for option in sorted(options, key=len, reverse=True):
-        if option not in rest:
+        if option not in remaining:
             return False
-        rest = rest.replace(option, "", 1)
-    return not re.search(r"\w{3}|[✓✔✅☑]|\[\w\]|\n\W*\w\W*$", rest[max(start - 6, 0) :])
+        remaining = remaining.replace(option, "", 1)
+    return not re.search(r"\w{3}|[✓✔✅☑]|\[\w\]|\n\W*\w\W*$", remaining[max(start - 6, 0) :])
 
 
-def _decide(found: Sequence[int], multiple: bool, rule: str) -> Reading:
-    choice = tuple(sorted(set(found)))
-    if any(place < 0 for place in choice):
-        return _nothing("letter outside the options")
+def _decide_choice(positions: Sequence[int], multiple: bool, rule: str) -> Reading:
+    choice = tuple(sorted(set(positions)))
+    if any(position < 0 for position in choice):
+        return _unread("letter outside the options")
     if not choice or (len(choice) > 1 and not multiple):
-        return _nothing("more than one option")
+        return _unread("more than one option")
     return Reading(choice, "answered", rule)
 
 
 # --- explicit: what the response states ---
 
 
-def _explicit(said: PlainResponse, raw: str, stated: list[OptionClaim]) -> Reading | None:
-    leads = said.options.yes_no and stated and stated[0].kind == "leading option"
-    if leads and declines(said.lowered[slice(*said.sentence(stated[0].place))]):
+def _explicit_reading(response: PlainResponse, raw: str, stated: list[OptionClaim]) -> Reading | None:
+    begins_with_yes_no = response.options.yes_no and stated and stated[0].kind == "leading option"
+    if begins_with_yes_no and declines(response.lowered[slice(*response.sentence_span(stated[0].offset))]):
         return None  # "No, I cannot diagnose that from a photo."
-    if marked := marked_answers(raw):
-        return _marked(said, marked, stated)
-    return _agreed(_decisive(said, stated), said.multiple)
+    if marked := extract_marked_answers(raw):
+        return _read_marked(response, marked, stated)
+    return _agreed_reading(_select_decisive_claims(response, stated), response.multiple)
 
 
-def _marked(said: PlainResponse, marked: list[str], stated: list[OptionClaim]) -> Reading:
+def _read_marked(response: PlainResponse, marked: list[str], stated: list[OptionClaim]) -> Reading:
     """What JSON fields, `<answer>` tags and boxes hold: all of them one option, and no statement beside them another."""
-    readings = [_read(PlainResponse(plain(each), said.options, said.type), each, False) for each in marked]
+    readings = [
+        _read_answer(PlainResponse(normalize_text(content), response.options, response.question_type), content, False)
+        for content in marked
+    ]
     choices = {reading.choice for reading in readings if reading.choice}
     if not choices:
-        agreed = _agreed(_decisive(said, stated), said.multiple) if stated else None
-        return agreed if agreed and agreed.choice else readings[-1]
-    (choice, *others) = choices
-    beside = _agreed(_decisive(said, stated), said.multiple) if stated else None
-    if others or (beside is not None and beside.choice != choice):
-        return _nothing("more than one option")
+        stated_reading = (
+            _agreed_reading(_select_decisive_claims(response, stated), response.multiple) if stated else None
+        )
+        return stated_reading if stated_reading and stated_reading.choice else readings[-1]
+    (choice, *other_choices) = choices
+    stated_reading = _agreed_reading(_select_decisive_claims(response, stated), response.multiple) if stated else None
+    if other_choices or (stated_reading is not None and stated_reading.choice != choice):
+        return _unread("more than one option")
     return Reading(choice, "answered", "marked answer")
 
 
-def _decisive(said: PlainResponse, stated: list[OptionClaim]) -> list[OptionClaim]:
+def _select_decisive_claims(response: PlainResponse, stated: list[OptionClaim]) -> list[OptionClaim]:
     """Where claims disagree, those after the last correction, and of these the ones that name the answer outright."""
     if len({claim.options for claim in stated}) > 1:
-        corrections = reversed([correction.start() for correction in CORRECTION.finditer(said.lowered)])
-        stated = next(filter(None, ([claim for claim in stated if claim.place >= at] for at in corrections)), stated)
-    if stated and _reopened(said, stated[-1]):
-        return [OptionClaim(stated[-1].kind, stated[-1].place, ())]
-    named = max((claim.place for claim in stated if claim.kind == "answer statement"), default=-1)
-    stated = [claim for claim in stated if claim.kind != "last line" or claim.place > named]
-    outright = [claim for claim in stated if said.options.yes_no or said.multiple or claim.kind in _OUTRIGHT]
+        corrections = reversed([correction.start() for correction in CORRECTION.finditer(response.lowered)])
+        stated = next(
+            filter(None, ([claim for claim in stated if claim.offset >= offset] for offset in corrections)), stated
+        )
+    if stated and _is_reopened(response, stated[-1]):
+        return [OptionClaim(stated[-1].kind, stated[-1].offset, ())]
+    last_answer_statement = max((claim.offset for claim in stated if claim.kind == "answer statement"), default=-1)
+    stated = [claim for claim in stated if claim.kind != "last line" or claim.offset > last_answer_statement]
+    outright = [
+        claim for claim in stated if response.options.yes_no or response.multiple or claim.kind in _OUTRIGHT_KINDS
+    ]
     return [claim for claim in outright or stated if claim.options != (-1,)] or stated
 
 
-def _reopened(said: PlainResponse, last: OptionClaim) -> bool:
+def _is_reopened(response: PlainResponse, last_claim: OptionClaim) -> bool:
     """True if a sentence takes back the last claim, and another option is named after it ("B. Wait, could it be C?")."""
-    others = [mention.start for mention in said.mentions if not set(mention.options) <= set(last.options)]
-    taken_back = CORRECTION.finditer(said.lowered, last.place, max(others, default=0))
-    return any(not re.search(r"\w", said.lowered[said.sentence(at.start())[0] : at.start()]) for at in taken_back)
+    other_mentions = [
+        mention.start for mention in response.mentions if not set(mention.options) <= set(last_claim.options)
+    ]
+    retractions = CORRECTION.finditer(response.lowered, last_claim.offset, max(other_mentions, default=0))
+    return any(
+        not re.search(r"\w", response.lowered[response.sentence_span(retraction.start())[0] : retraction.start()])
+        for retraction in retractions
+    )
 
 
-def _agreed(stated: list[OptionClaim], multiple: bool) -> Reading | None:
+def _agreed_reading(stated: list[OptionClaim], multiple: bool) -> Reading | None:
     """What all claims agree on; where a question allows several answers, all that they name."""
     if not stated:
         return None
     if multiple:
         if any(not claim.options for claim in stated):
-            return _nothing("more than one option")
-        return _decide([place for claim in stated for place in claim.options], True, stated[0].kind)
-    found = {claim.options for claim in stated}
-    return _decide(found.pop() if len(found) == 1 else (), False, stated[0].kind)
+            return _unread("more than one option")
+        return _decide_choice([position for claim in stated for position in claim.options], True, stated[0].kind)
+    choices = {claim.options for claim in stated}
+    return _decide_choice(choices.pop() if len(choices) == 1 else (), False, stated[0].kind)
 
 
-_SEVERAL = re.compile(
+_SEVERAL_LETTERS_CUE = re.compile(
     r"\W*(?:the )?(?:(?:final|correct|best|right) )*(?:answers?|choices)(?: are| is)?\s*:?\s*"
     r"|(?:正确)?(?:答案|选项?|应选|故选)[是为]?\s*:?\s*",
     re.IGNORECASE,
 )
 """Before letters in a row ("Answers: BCE")."""
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
-_NUMBERED = re.compile(
+_OPTION_NUMBER = re.compile(
     rf"\W*(?:(?:option|choice|statement)\s+(\d{{1,2}})|(?:the )?({'|'.join(_ORDINALS)}) (?:option|choice|statement|answer|one))\W*",
     re.IGNORECASE,
 )
@@ -267,31 +299,43 @@ _NUMBERED = re.compile(
 _LETTER_AND_TEXT = re.compile(r"[(*]*([A-Z])[).:*]+\s*(.+?)")
 
 
-def _whole(said: PlainResponse) -> tuple[int, ...] | None:
+def _parse_option_only(response: PlainResponse) -> tuple[int, ...] | None:
     """The option(s) of a response that is nothing else, by letter, text or number; what stands after "Answer:" is a claim."""
-    text, texts = said.text, said.options
+    text, texts = response.text, response.options
     if text[:1] in "✗❌✘?" and "\n" not in text:
         return ()
     if text.endswith("?") and not any(option.endswith("?") for option in texts.plain):
         return None
-    if texts.yes_no and (word := yes_no.whole(text)) is not None:
+    if texts.yes_no and (word := yes_no.parse_bare_yes_no(text)) is not None:
         return (texts.yes_no.index(word),)
-    if said.lettered and (both := _LETTER_AND_TEXT.fullmatch(text)) is not None:
-        lettered = LETTERS.index(both[1])
-        if texts.plain[lettered : lettered + 1] == (both[2],):
-            return (lettered,)  # "C. A", where this is what C says
-    cue = _SEVERAL.match(text) if said.multiple else None
+    if response.lettered and (letter_and_text := _LETTER_AND_TEXT.fullmatch(text)) is not None:
+        labelled = LETTERS.index(letter_and_text[1])
+        if texts.plain[labelled : labelled + 1] == (letter_and_text[2],):
+            return (labelled,)  # "C. A" where "A" is the text of option C
+    cue = _SEVERAL_LETTERS_CUE.match(text) if response.multiple else None
     letters = text[cue.end() :] if cue else text
-    found = whole_letters(letters, said.count, said.multiple) if said.lettered else None
-    if found == (-1,) and (lone := texts.lone.get(text.strip("\"'()[]{}.,:;! ").lower())) is not None:
-        return (lone,)  # blood group O, where no option has that letter
-    place = texts.named(text) if len(text) <= 2 * texts.longest + 60 else None
-    if place is not None:
-        return (place,) if found is None or len(found) > 1 or found == (place,) else ()
-    if found is None and said.lettered and not texts.numeric and (numbered := _NUMBERED.fullmatch(text)):
-        place = int(numbered[1]) - 1 if numbered[1] else _ORDINALS.index(numbered[2].lower())
-        return (place,) if 0 <= place < said.count else (-1,)
-    return found
+    letter_positions = parse_letters_only(letters, response.count, response.multiple) if response.lettered else None
+    if (
+        letter_positions == (-1,)
+        and (letter_option := texts.single_letter_options.get(text.strip("\"'()[]{}.,:;! ").lower())) is not None
+    ):
+        return (letter_option,)  # blood group O, where no option has that letter
+    position = texts.find_exact(text) if len(text) <= 2 * texts.max_length + 60 else None
+    if position is not None:
+        return (
+            (position,)
+            if letter_positions is None or len(letter_positions) > 1 or letter_positions == (position,)
+            else ()
+        )
+    if (
+        letter_positions is None
+        and response.lettered
+        and not texts.numeric
+        and (numbered := _OPTION_NUMBER.fullmatch(text))
+    ):
+        position = int(numbered[1]) - 1 if numbered[1] else _ORDINALS.index(numbered[2].lower())
+        return (position,) if 0 <= position < response.count else (-1,)
+    return letter_positions
 
 
 _LAST_ANSWER = re.compile(
@@ -299,47 +343,59 @@ _LAST_ANSWER = re.compile(
 )
 
 
-def _last_answer(said: PlainResponse) -> tuple[int, ...] | None:
+def _last_answer(response: PlainResponse) -> tuple[int, ...] | None:
     """The option(s) of a last line "Answer: B", whatever came before it."""
-    line = _LAST_ANSWER.fullmatch(said.text.rpartition("\n")[2])
-    return None if line is None else _whole(PlainResponse(line["named"], said.options, said.type))
+    line = _LAST_ANSWER.fullmatch(response.text.rpartition("\n")[2])
+    return (
+        None
+        if line is None
+        else _parse_option_only(PlainResponse(line["named"], response.options, response.question_type))
+    )
 
 
 # --- declining ---
 
 
-def _declining_option(said: PlainResponse) -> int | None:
+def _declining_option(response: PlainResponse) -> int | None:
     """The option that itself declines ("cannot be determined", "I do not know"), where the response does so and names no other."""
-    place = _declining_place(said.options)
-    if place is None or not (declines(said.lowered) or cannot_know(said.lowered)):
+    position = _find_declining_option(response.options)
+    if position is None or not (declines(response.lowered) or is_unknowable(response.lowered)):
         return None
-    others = (mention.options for mention in said.mentions if mention.text and place not in mention.options)
-    if not all(said.options.numeric.issuperset(options) for options in others):
+    other_mentions = (
+        mention.options for mention in response.mentions if mention.text and position not in mention.options
+    )
+    if not all(response.options.numeric.issuperset(options) for options in other_mentions):
         return None
-    own = " ".join(said.options.plain[place].lower().split())
-    if cannot_know(own) and cannot_know(said.lowered):
-        return place
-    wanted = {word for word in said.options.words[place] if len(word) > 2}
-    return place if wanted and wanted <= set(said.words.words) else None
+    option_text = " ".join(response.options.plain[position].lower().split())
+    if is_unknowable(option_text) and is_unknowable(response.lowered):
+        return position
+    option_words = {word for word in response.options.words[position] if len(word) > 2}
+    return position if option_words and option_words <= set(response.words.words) else None
 
 
 @lru_cache(maxsize=16384)
-def _declining_place(texts: OptionTexts) -> int | None:
+def _find_declining_option(texts: OptionTexts) -> int | None:
     """The one option that declines to answer."""
     options = [text.lower() if len(words) > 1 else "" for text, words in zip(texts.plain, texts.words, strict=True)]
-    declining = [place for place, option in enumerate(options) if option and (declines(option) or cannot_know(option))]
+    declining = [
+        position for position, option in enumerate(options) if option and (declines(option) or is_unknowable(option))
+    ]
     return declining[0] if len(declining) == 1 else None
 
 
 # --- implied: what the response says to see ---
 
 
-def _implied(said: PlainResponse, seen: list[OptionClaim]) -> Reading | None:
-    if said.options.yes_no:
-        return Reading((said.options.yes_no.index("no"),), "answered", "denial") if yes_no.denies(said.text) else None
-    return _agreed(seen, said.multiple)
+def _implied_reading(response: PlainResponse, seen_claims: list[OptionClaim]) -> Reading | None:
+    if response.options.yes_no:
+        return (
+            Reading((response.options.yes_no.index("no"),), "answered", "denial")
+            if yes_no.is_denial(response.text)
+            else None
+        )
+    return _agreed_reading(seen_claims, response.multiple)
 
 
-def official(choice: tuple[int, ...], rule: str) -> Reading:
+def official_reading(choice: tuple[int, ...], rule: str) -> Reading:
     """The reading of a paper's own reader: answered where it found an option, else irrelevant."""
     return Reading(choice, "answered" if choice else "irrelevant", rule)

@@ -9,30 +9,28 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+CJK_RANGES = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 """Scripts without blanks between words."""
 
-_SPECIAL = re.compile(
+_SPECIAL_TOKEN = re.compile(
     r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn|end_of_utterance)>|\[/?INST\]|<0x0A>"
     r"|<\|?eot_id\|?>|\ufeff|[\u200b-\u200f\u2060]",
     re.IGNORECASE,
 )
-_TURN_ENDS = re.compile(
-    r"<\|(?:im_end|eot_id|endoftext|end|end_of_text)\|>|</s>|<(?:end_of_turn|eos|end_of_utterance)>"
-)
-_OTHERS_TURN = re.compile(
+_TURN_END = re.compile(r"<\|(?:im_end|eot_id|endoftext|end|end_of_text)\|>|</s>|<(?:end_of_turn|eos|end_of_utterance)>")
+_OTHER_ROLE_START = re.compile(
     r"(?:<\|(?:im_start|start_header_id|start)\|>|<start_of_turn>|<\|(?=user|system))\s*(?:user|system)\b|\[INST\]"
 )
-_ECHO = re.compile(
+_ECHOED_PROMPT = re.compile(
     r"\s*(?:(?:user|human):.{0,4000}?\n\s*assistant:|\[(?:context|question)\].{0,4000}\[choices\].{0,2000}\banswer:)(?=.*\w)",
     re.IGNORECASE | re.DOTALL,
 )
-_OWN_NAME = re.compile(
+_CHAT_OPENER = re.compile(
     r"[\s#]*(?:assistant\s*:\s*(?=\S)|(?:sure|okay|ok|alright|(?:great|good) question)[!.]\s+(?=\S))", re.IGNORECASE
 )
 _PICTOGRAPH = re.compile("[\U0001f300-\U0001f448\U0001f44a-\U0001f64f\U0001f680-\U0001faff\ufe0f]")
 """Pictures that say nothing: all but the hand that points to an option."""
-_CAVEAT = re.compile(
+_AI_CAVEAT = re.compile(
     r"(?:it(?: is|'s) (?:important|crucial|essential) to (?:note|remember)|please (?:note|remember)"
     r"|disclaimer:)(?: that)?"
     r" (?:i am|i'm|as) (?:only |just )?an ai\b[^.!\n]*[.!]?",
@@ -41,55 +39,57 @@ _CAVEAT = re.compile(
 """What a model adds to an answer about itself ("It is important to note that I am an AI and cannot give a diagnosis.")."""
 
 
-def _compatible(text: str) -> str:
+def _normalize_unicode(text: str) -> str:
     """Full-width letters and the like as plain ones; a power keeps its sign."""
     return unicodedata.normalize("NFKC", text.replace("²", "^2").replace("³", "^3"))
 
 
-def without_markers(response: str) -> str:
+def strip_chat_markers(response: str) -> str:
     """The model's own turn: without special tokens of its chat template, the prompt repeated, and caveats about itself."""
-    text = response if response.isascii() else _PICTOGRAPH.sub(" ", _compatible(response))
+    text = response if response.isascii() else _PICTOGRAPH.sub(" ", _normalize_unicode(response))
     if "<" in text or "[" in text or not text.isascii():
-        text = _SPECIAL.sub(" ", _own_turn(text))
-    if (echo := _ECHO.match(text) or _OWN_NAME.match(text)) is not None:
+        text = _SPECIAL_TOKEN.sub(" ", _assistant_turn(text))
+    if (echo := _ECHOED_PROMPT.match(text) or _CHAT_OPENER.match(text)) is not None:
         text = text[echo.end() :]
-    if " an AI" in text and (rest := _CAVEAT.sub("", text)).strip():
-        text = rest
+    if " an AI" in text and (without_caveat := _AI_CAVEAT.sub("", text)).strip():
+        text = without_caveat
     return text
 
 
-def _own_turn(text: str) -> str:
+def _assistant_turn(text: str) -> str:
     """The first turn that is not the user's or the system's."""
-    turns = _TURN_ENDS.split(text)
-    own = (turn for turn in turns if _OTHERS_TURN.search(turn) is None and _SPECIAL.sub("", turn).strip())
-    return next(own, text) if len(turns) > 1 else text
+    turns = _TURN_END.split(text)
+    assistant_turns = (
+        turn for turn in turns if _OTHER_ROLE_START.search(turn) is None and _SPECIAL_TOKEN.sub("", turn).strip()
+    )
+    return next(assistant_turns, text) if len(turns) > 1 else text
 
 
 _ANSWER_TAG = re.compile(
     r"(?:<|(?<=\n)(?=answer>))(/?)(?:answer|ans|final_answer|final|response|output|choice|option|conclusion)\b[^<>]{0,40}>",
     re.IGNORECASE,
 )
-_HTML = re.compile(
+_HTML_TAG = re.compile(
     r"</?(?:em|strong|mark|code|pre|span|div|center|font|sup|sub|li|ul|ol|(?-i:[biup]))(?:\s[^<>]{0,80})?/?>",
     re.IGNORECASE,
 )
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
-BOX = re.compile(r"\\f?boxed\s?\{")
-_Step = tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]
+BOXED = re.compile(r"\\f?boxed\s?\{")
+_Replacement = tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]
 
 
-def _steps(*steps: tuple[str, str, str | Callable[[re.Match[str]], str]]) -> tuple[_Step, ...]:
-    return tuple((mark, re.compile(pattern, re.IGNORECASE), put) for mark, pattern, put in steps)
+def _compile_replacements(*steps: tuple[str, str, str | Callable[[re.Match[str]], str]]) -> tuple[_Replacement, ...]:
+    return tuple((mark, re.compile(pattern, re.IGNORECASE), replacement) for mark, pattern, replacement in steps)
 
 
-def _fraction(found: re.Match[str]) -> str:
-    over, under = found[1] or found[2], found[3] or found[4]
-    return "/".join(f"({part})" if re.search(r"\w\s*[+-]", part) else part for part in (over, under))
+def _format_fraction(match: re.Match[str]) -> str:
+    numerator, denominator = match[1] or match[2], match[3] or match[4]
+    return "/".join(f"({part})" if re.search(r"\w\s*[+-]", part) else part for part in (numerator, denominator))
 
 
-_LATEX = _steps(
+_LATEX_REPLACEMENTS = _compile_replacements(
     ("{", r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|it|sf|tt)|boldsymbol|emph|underline|mbox)\s*\{([^{}]*)\}", r"\1"),
-    ("frac", r"\\[dt]?frac\s*(?:\{([^{}]{1,40})\}|(\d))\s*(?:\{([^{}]{1,40})\}|(\w))", _fraction),
+    ("frac", r"\\[dt]?frac\s*(?:\{([^{}]{1,40})\}|(\d))\s*(?:\{([^{}]{1,40})\}|(\w))", _format_fraction),
     ("sqrt", r"\\sqrt\s*\{([^{}]*)\}", r"√\1"),
     ("sqrt", r"\\sqrt\s?(?=\w)", "√"),
     ("circ", r"\^?\{?\\circ\}?", "°"),
@@ -114,15 +114,15 @@ _MARKUP = (
     (">", re.compile(r"^[ \t]*>+[ \t]+(?!\d)", re.MULTILINE)),
     ("-", re.compile(r"^[ \t]*-+[ \t]+(?=\d)|^[ \t]*-{3,}[ \t]*$", re.MULTILINE)),
 )
-_QUOTES = str.maketrans("’‘“”′−–‒‐‑×·≥⩾≤⩽", "''\"\"'-----**≥≥≤≤")
-_BLANKS, _LINES, _RUN = (
+_PUNCTUATION_VARIANTS = str.maketrans("’‘“”′−–‒‐‑×·≥⩾≤⩽", "''\"\"'-----**≥≥≤≤")
+_BLANK_RUN, _BLANK_LINES, _REPEATED_SIGN = (
     re.compile(r"(?:  |\t)[^\S\n]*"),
     re.compile(r"\n\s+"),
     re.compile(r"([!-/:-@\[-^`{-~…–—])\1{3,}"),
 )
-_CONTRACTED = (("an't", "an not"), ("won't", "would not"), ("n't", " not"), ("annot", "an not"))
-_IS_SHORT = re.compile(r"'(?:(?<=\bthere')|(?<=\bth(?:at|is)')|(?<=\bshe')|(?<=\b(?:it|he)'))s\b", re.IGNORECASE)
-_NUMBERS = _steps(
+_CONTRACTIONS = (("an't", "an not"), ("won't", "would not"), ("n't", " not"), ("annot", "an not"))
+_CONTRACTED_IS = re.compile(r"'(?:(?<=\bthere')|(?<=\bth(?:at|is)')|(?<=\bshe')|(?<=\b(?:it|he)'))s\b", re.IGNORECASE)
+_NUMBER_REPLACEMENTS = _compile_replacements(
     (",", r",(?<=\d,)(?=\d{3}(?!\d))", ""),
     ("≥", "≥", ">="),
     ("≤", "≤", "<="),
@@ -158,75 +158,75 @@ _NUMBERS = _steps(
     (" to ", r" to (?<=\d to )(?=\d)", "-"),
     ("between ", r"\bbetween (\d+(?:\.\d+)?) and (?=\d)", r"\1-"),
 )
-"""One way to write comparisons, percent, degrees and units beside numbers, as in `_LATEX`."""
+"""One way to write comparisons, percent, degrees and units beside numbers, as in `_LATEX_REPLACEMENTS`."""
 
 
-_LISTED = r"(?:above|given|listed|provided|available|other|presented|offered|answer)"
-_NONE_OF = re.compile(
-    rf"\b(?:none|neither) of (?:(?:the|these|those) (?:{_LISTED} |\w+ (?=options|choices|answers))*"
-    rf"(?:options?|choices?|answers?|alternatives?)(?: {_LISTED})?"
-    rf"|the (?:{_LISTED} )+(?:findings|conditions|diagnos[ei]s|diseases)|these|those|them)(?![\w-])"
-    rf"|\bno (?:{_LISTED} )?(?:option|choice|answer)(?= (?:is|fits|applies|matches)\b)",
+_OFFERED = r"(?:above|given|listed|provided|available|other|presented|offered|answer)"
+_NONE_OF_THE_OPTIONS = re.compile(
+    rf"\b(?:none|neither) of (?:(?:the|these|those) (?:{_OFFERED} |\w+ (?=options|choices|answers))*"
+    rf"(?:options?|choices?|answers?|alternatives?)(?: {_OFFERED})?"
+    rf"|the (?:{_OFFERED} )+(?:findings|conditions|diagnos[ei]s|diseases)|these|those|them)(?![\w-])"
+    rf"|\bno (?:{_OFFERED} )?(?:option|choice|answer)(?= (?:is|fits|applies|matches)\b)",
     re.IGNORECASE,
 )
 
 
-def plain(text: str) -> str:
+def normalize_text(text: str) -> str:
     """A text without tags, LaTeX and Markdown; negations, quotes, signs, units and "none of these" are written in one way."""
     if "<" in text:
-        text = _HTML.sub("", _ANSWER_TAG.sub("\n", _LINE_BREAK.sub("\n", text)))
+        text = _HTML_TAG.sub("", _ANSWER_TAG.sub("\n", _LINE_BREAK.sub("\n", text)))
     if "\\" in text:
-        text = BOX.sub(r"\\text{", text.replace("~", " "))
+        text = BOXED.sub(r"\\text{", text.replace("~", " "))
         for _ in range(2):  # a wrapper within a wrapper
-            text = _replace(text, _LATEX)
+            text = _apply_replacements(text, _LATEX_REPLACEMENTS)
     text = text.replace("{,}", ",")
     if " & " in text:
         text = text.replace(" & ", " and ")
     if not text.isascii():
-        text = _compatible(text.translate(_QUOTES)).translate(_QUOTES)
+        text = _normalize_unicode(text.translate(_PUNCTUATION_VARIANTS)).translate(_PUNCTUATION_VARIANTS)
         text = text.replace("。", ". ").replace("、", ", ").replace("、", ", ")
     if "~~" in text:
-        text = _STRUCK.sub("", text)
+        text = _STRUCK_THROUGH.sub("", text)
     if text.count("|") > 3:
-        text = _CELL.sub(": ", text)
+        text = _TABLE_CELL_BORDER.sub(": ", text)
     if "*" in text:
         text = _BOLD.sub(r"\1", text)
-        if not _OPENS_ITALICS.search(text):
-            text = _STAR.sub(" star", text)
+        if not _ITALICS_START.search(text):
+            text = _STAR_SIGN.sub(" star", text)
         text = text.replace("*", " * " if _is_product(text) else "")
     text = text.replace("`", "").replace("$", "")
     for mark, pattern in _MARKUP:
         if mark in text:
             text = pattern.sub("", text)
     if "'" in text or "annot" in text:
-        for short, long in _CONTRACTED:
-            text = text.replace(short, long)
+        for contraction, expansion in _CONTRACTIONS:
+            text = text.replace(contraction, expansion)
         if "'s" in text:
-            text = _IS_SHORT.sub(" is", text)
+            text = _CONTRACTED_IS.sub(" is", text)
     if "one of th" in text or "ither of th" in text or " option " in text:
-        text = _NONE_OF.sub("None of the above", text)
-    if _HAS_DIGIT.search(text) or "≥" in text or "≤" in text:
-        text = _replace(text, _NUMBERS)
+        text = _NONE_OF_THE_OPTIONS.sub("None of the above", text)
+    if _DIGIT.search(text) or "≥" in text or "≤" in text:
+        text = _apply_replacements(text, _NUMBER_REPLACEMENTS)
     if "  " in text or "\t" in text:
-        text = _BLANKS.sub(" ", text)
+        text = _BLANK_RUN.sub(" ", text)
     if "\n" in text:
-        text = _LINES.sub("\n", text.replace(" \n", "\n"))
-    return _RUN.sub(lambda run: 3 * run[1], text).strip()
+        text = _BLANK_LINES.sub("\n", text.replace(" \n", "\n"))
+    return _REPEATED_SIGN.sub(lambda run: 3 * run[1], text).strip()
 
 
-def _replace(text: str, steps: tuple[_Step, ...]) -> str:
+def _apply_replacements(text: str, steps: tuple[_Replacement, ...]) -> str:
     lowered = text.lower()
-    for mark, pattern, put in steps:
+    for mark, pattern, replacement in steps:
         if mark in lowered:
-            text = pattern.sub(put, text)
+            text = pattern.sub(replacement, text)
     return text
 
 
-_STRUCK, _CELL = re.compile(r"~~[^~\n]*~~"), re.compile(r"[^\S\n]*\|[^\S\n]*")
+_STRUCK_THROUGH, _TABLE_CELL_BORDER = re.compile(r"~~[^~\n]*~~"), re.compile(r"[^\S\n]*\|[^\S\n]*")
 _BOLD = re.compile(r"\*\*([^*\n]+(?:\*(?!\*)[^*\n]*|\*)?)\*\*(?!\*)")
-_OPENS_ITALICS, _STAR = re.compile(r"\*(?<!\w\*)(?=\w)"), re.compile(r"\*(?<=\w\*)(?![\w*])")
+_ITALICS_START, _STAR_SIGN = re.compile(r"\*(?<!\w\*)(?=\w)"), re.compile(r"\*(?<=\w\*)(?![\w*])")
 """An asterisk that is a sign ("T2*") ends a word that none began."""
-_HAS_DIGIT = re.compile(r"\d")
+_DIGIT = re.compile(r"\d")
 _PRODUCT = re.compile(r"\d\s?\*\s?[\d√πa-z(]")
 
 
@@ -235,79 +235,81 @@ def _is_product(text: str) -> bool:
     return "**" not in text and _PRODUCT.search(text) is not None
 
 
-def lower(text: str) -> str:
+def lower_aligned(text: str) -> str:
     """A text in lower case, every letter where it was."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered
-    return "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
+    return "".join(lower_letter if len(lower_letter := letter.lower()) == 1 else letter for letter in text)
 
 
-_FIELD = re.compile(
+_JSON_ANSWER_FIELD = re.compile(
     r"[\"'](?!(?:wrong|incorrect|other|excluded|eliminated|next|second|confidence))[\w ]{0,30}?(?:answer|choice"
     r"|option|prediction|letter"
     r"|conclusion|decision)s?(?:[_ ](?:letter|choice|option|text|label)s?)?[\"']\s*:\s*"
     r"(?P<value>\"(?:[^\"\\]|\\.)*\"|\"[^\n{}]{0,300}?\"|'[^'\n]*'|\[[^\[\]]*\]|true|false|null|none|-?\d+(?:\.\d+)?)(?=\s*[,}\n])",
     re.IGNORECASE,
 )
-_OTHER_FIELD = re.compile(
+_JSON_FIELD = re.compile(
     r"[\"'](?P<name>[\w ]{1,40})[\"']\s*:\s*(?P<value>\"(?:[^\"\\]|\\.)*\"|true|false)(?=\s*[,}\n])", re.IGNORECASE
 )
-_HOLDS_LABEL = frozenset(
+_LABEL_FIELD_NAMES = frozenset(
     {"label", "class", "classification", "category", "diagnosis", "verdict", "result", "response", "final"}
 )
-_JSON = re.compile(r"\s*(?:```(?:json)?\s*)?\{")
+_JSON_START = re.compile(r"\s*(?:```(?:json)?\s*)?\{")
 
 
-def json_answers(text: str) -> list[str]:
+def extract_json_answers(text: str) -> list[str]:
     """What the fields of JSON hold that are named answer, choice, prediction, ...; the last five."""
     if "{" not in text or text.find("{") > text.rfind(":"):
         return []
-    return [field.strip("\"'[] ").replace('"', "") for field in _json_fields(text)][-5:]
+    return [field.strip("\"'[] ").replace('"', "") for field in _answer_field_values(text)][-5:]
 
 
-def marked_answers(text: str) -> list[str]:
+def extract_marked_answers(text: str) -> list[str]:
     r"""The content of `<answer>` tags and of \boxed{...}; the last five."""
     if "<" not in text and "\\" not in text:
         return []
-    spans = sorted((*_tagged(text), *_boxed(text)))
+    spans = sorted((*_tagged_spans(text), *_boxed_spans(text)))
     return [text[start:end] for start, end in spans if text[start:end].strip(" \n}$.")][-5:]
 
 
-def _json_fields(text: str) -> list[str]:
+def _answer_field_values(text: str) -> list[str]:
     """The values of the fields named answer (choice, prediction, ...); of one JSON object without any, of its only label (class, ...) or of
     its only field that is true, false, yes or no."""
-    fields = [field["value"] for field in _FIELD.finditer(text, text.find("{"))]
-    if fields or not _JSON.match(text):
+    fields = [field["value"] for field in _JSON_ANSWER_FIELD.finditer(text, text.find("{"))]
+    if fields or not _JSON_START.match(text):
         return fields
-    others = list(_OTHER_FIELD.finditer(text))
-    labels = [field["value"] for field in others if field["name"].lower() in _HOLDS_LABEL]
-    truths = [field["value"] for field in others if field["value"].lower().strip('"') in ("true", "false", "yes", "no")]
-    return labels if len(labels) == 1 else truths if len(truths) == 1 else []
+    other_fields = list(_JSON_FIELD.finditer(text))
+    labels = [field["value"] for field in other_fields if field["name"].lower() in _LABEL_FIELD_NAMES]
+    yes_no_values = [
+        field["value"] for field in other_fields if field["value"].lower().strip('"') in ("true", "false", "yes", "no")
+    ]
+    return labels if len(labels) == 1 else yes_no_values if len(yes_no_values) == 1 else []
 
 
-def _tagged(text: str) -> list[tuple[int, int]]:
+def _tagged_spans(text: str) -> list[tuple[int, int]]:
     """Where the content of each `<answer>` begins and ends."""
     tags = list(_ANSWER_TAG.finditer(text)) if "<" in text else []
     ends = [tag.start() for tag in tags[1:]] + [len(text)]
     return [(tag.end(), end) for tag, end in zip(tags, ends, strict=False) if not tag[1]]
 
 
-def _boxed(text: str) -> list[tuple[int, int]]:
+def _boxed_spans(text: str) -> list[tuple[int, int]]:
     r"""Where the content of each of the last twenty \boxed{...} begins and ends (braces may nest; an unclosed one runs to the end)."""
-    found = []
-    for box in list(BOX.finditer(text))[-20:] if "\\" in text else []:
+    spans = []
+    for box in list(BOXED.finditer(text))[-20:] if "\\" in text else []:
         depth, end = 1, box.end()
         while end < min(len(text), box.end() + 400):
             depth += (text[end] == "{") - (text[end] == "}")
             if depth == 0:
                 break
             end += 1
-        found.append((box.end(), end))
-    return found
+        spans.append((box.end(), end))
+    return spans
 
 
-_ERROR = re.compile(
+_ERROR_TEXT = re.compile(
     r"failed to obtain answer|^\W*an (?:\w+ )?error (?:has )?occurred\b"
     r"|\bapi (?:error|call failed|request failed)|^\W*(?:error|exception|traceback|http(?: error)?)\b\W*(?:code|:"
     r"|\d|\(most)"
@@ -321,14 +323,16 @@ _ERROR = re.compile(
 )
 
 
-_ERROR_SIGNS = (
+_ERROR_WORDS = (
     "error", "exception", "fail", "traceback", "http", "gateway", "unavailable", "request", "limit", "quota", "length", "connection",
     "timed", "memory", "api", "retries", "status",
 )  # fmt: skip
 """One of these stands in every error text."""
 
 
-def is_error(text: str) -> bool:
+def is_error_text(text: str) -> bool:
     """True if a response is the text of an error and no answer. Long prose may name errors; an error text is short."""
     beginning = text[:400].lower()
-    return len(text) > 8 and any(sign in beginning for sign in _ERROR_SIGNS) and _ERROR.search(beginning) is not None
+    return (
+        len(text) > 8 and any(word in beginning for word in _ERROR_WORDS) and _ERROR_TEXT.search(beginning) is not None
+    )

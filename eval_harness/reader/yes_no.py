@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 
-from eval_harness.reader.text import lower
+from eval_harness.reader.text import lower_aligned
 
-FOREIGN = {
+YES_NO_TRANSLATIONS = {
     "yes": "oui sí sì ja si да evet sim tak igen áno ano hai はい 是 是的 有 对 對 对的 예 네 نعم हाँ हां ναι כן",
     "no": "non nein nej нет hayır não nie nem iie いいえ 否 不 不是 没有 沒有 아니요 아니오 لا नहीं όχι לא",
 }
 """Yes and no in other languages."""
-_WHOLE = {word: kind for kind, words in FOREIGN.items() for word in words.split()} | {
+_WORD_TO_ANSWER = {word: kind for kind, words in YES_NO_TRANSLATIONS.items() for word in words.split()} | {
     said: kind
     for kind, texts in {
         "yes": "y|true|correct|positive|present|visible|likely|probably|absolutely|of course|that is correct|sure|certainly|indeed"
@@ -29,18 +29,19 @@ _WHOLE = {word: kind for kind, words in FOREIGN.items() for word in words.split(
     }.items()
     for said in texts.split("|")
 }
-_BEGINS = (
+_SENTENCE_OPENING = (
     r"\W{0,20}(?:(?:based on|from|in|on|according to|looking at|upon|given)\b[^.,\n]{1,80},\s*|(?:therefore|thus"
     r"|so|hence|indeed),?\s+"
     r"|(?:i (?:do not )?(?:think|believe)|it (?:appears|seems)) (?:that )?)?"
 )
-_FOUND = (
+_FINDING_PARTICIPLE = (
     r"(?:seen|visible|present|identified|noted|detected|found|evident|observed|shown|demonstrated|visuali[sz]ed"
     r"|apparent|appreciated"
     r"|in place)"
 )
-_DENIES = re.compile(
-    _BEGINS + r"(?:(?:i|we) (?:can |could |do |did |am |was )?(?:not )?(?:see|find|notice|observe|identify|detect) no\b"
+_DENIAL = re.compile(
+    _SENTENCE_OPENING
+    + r"(?:(?:i|we) (?:can |could |do |did |am |was )?(?:not )?(?:see|find|notice|observe|identify|detect) no\b"
     r"|there (?:is|are|was|were|appears? to be|seems? to be) (?:no|not)\b(?!\s+(?:doubt|denying|mistaking"
     r"|question|way|image|need|reason"
     r"|answer|information|only)\b)"
@@ -49,7 +50,7 @@ _DENIES = re.compile(
     r"|easy|easily|definitive"
     r"|conclusive|normal)\b)"
     r"|(?:the|this|that|it)\b[^.\n]{0,60}?\b(?:shows?|reveals?|demonstrates?|has|have) no\b"
-    rf"|no\s+(?:[\w-]+\s+){{0,6}}?(?:is|are|was|were|can be)\s+(?:\w+\s+)?{_FOUND}|no (?:evidence|sign|signs"
+    rf"|no\s+(?:[\w-]+\s+){{0,6}}?(?:is|are|was|were|can be)\s+(?:\w+\s+)?{_FINDING_PARTICIPLE}|no (?:evidence|sign|signs"
     rf"|indication) of\b"
     r"|there (?:does|do|did) not\b|(?:i|we) (?:do|did|can|could) not (?:see|find|identify|detect|observe|notice"
     r"|visuali[sz]e"
@@ -58,47 +59,47 @@ _DENIES = re.compile(
     r"|(?:i|we) (?:do|did) not (?:see(?! (?:the|your|an?) (?:image|picture|photo|attachment))|(?:believe"
     r"|think) (?:that )?"
     r"(?:there|it|this|the))\b"
-    rf"|(?:[\w-]+\s+){{1,6}}(?:is|are|was|were)\s+(?:absent|negative for|not (?:\w+ly )?{_FOUND}|not (?:an?|the))\b"
-    rf"|(?:[\w-]+\s+){{1,6}}(?:can|could) not be {_FOUND}"
+    rf"|(?:[\w-]+\s+){{1,6}}(?:is|are|was|were)\s+(?:absent|negative for|not (?:\w+ly )?{_FINDING_PARTICIPLE}|not (?:an?|the))\b"
+    rf"|(?:[\w-]+\s+){{1,6}}(?:can|could) not be {_FINDING_PARTICIPLE}"
     r"|(?:the )?absence of\b(?![^.\n]*\b(?:suggest|indicat|mean|impl)\w*)|negative for\b)"
 )
-_RESTRICTS = re.compile(
+_RESTRICTION = re.compile(
     r"[;.]\s+(?:there (?:is|are) (?!no\b)|(?![^.;]*\b(?:no|not|normal)\b)[^.;]{1,60}? (?:shows?|(?:is|are) (?:seen|present|visible))\b)"
     r"|\b(?:but|yet|however|except|although|though|instead)\b"
     r"(?!,? (?:it is (?:also )?(?:important|essential|crucial|worth)|please)\b)"
 )
 """A denial that goes on with what there is instead ("No pneumothorax, but there is an effusion"): only the question tells which counts."""
 _CONCLUSION = re.compile(r"(?:[.\n]\s*(?:therefore|thus|hence|so),\s+)([^.\n]+)[.\n]?\s*$")
-_NO_SUCH = re.compile(
+_DENIED_NOUN_PHRASE = re.compile(
     r"[\s*]*(?:no(?!\s+(?:\w+ly\s+)?(?:idea|clue|information|image|answer|comment|way|doubt|one|two|matter"
     r"|prior|previous|longer|problem"
     r"|worries|thanks|question|of|yes|further|contrast|history|puedo|se puede|es posible|sé|estoy|tengo|lo s[ée]"
     r"|cuento|dispongo|need|harm)\b"
     r"|\s+\w+ (?:conclusion|answer|determination|questions)\b)|no hay|kein\w*|pas de|not that i can (?:see|tell))\s"
     r"(?:(?!\b(?:is|are|was|were|can|could|do|does|has|have|let|if|unless|would|should)\b)[\w/' -]){2,60}"
-    rf"(?:(?:is|are|was|were|can be)\s+(?:\w+\s+)?{_FOUND})?[.!]?\s*"
+    rf"(?:(?:is|are|was|were|can be)\s+(?:\w+\s+)?{_FINDING_PARTICIPLE})?[.!]?\s*"
 )
 """A noun phrase that is denied, and nothing else ("No nodules.")."""
 
 
-def whole(text: str) -> str | None:
+def parse_bare_yes_no(text: str) -> str | None:
     """A response that is nothing but yes or no, in many languages."""
-    said = " ".join(text.strip(".!?,;:\"'()[]{} \n\t。！，").lower().split())
-    if len(said) > 40:
+    answer = " ".join(text.strip(".!?,;:\"'()[]{} \n\t。！，").lower().split())
+    if len(answer) > 40:
         return None
-    if said in ("yes", "no"):
-        return said
-    if said in _WHOLE:
-        return _WHOLE[said]
-    words = re.findall(r"\w+", said)
+    if answer in ("yes", "no"):
+        return answer
+    if answer in _WORD_TO_ANSWER:
+        return _WORD_TO_ANSWER[answer]
+    words = re.findall(r"\w+", answer)
     return words[0] if len(words) > 1 and words[0] in ("yes", "no") and len(set(words)) == 1 else None
 
 
-def denies(text: str) -> bool:
+def is_denial(text: str) -> bool:
     """True if a response begins with a denial ("There is no nodule"), is nothing else ("No nodules"), or concludes with one."""
-    lowered, conclusion = lower(text[:400]), _CONCLUSION.search(lower(text[-400:]))
-    if conclusion and _DENIES.match(conclusion[1]) and not _RESTRICTS.search(conclusion[1]):
+    lowered, conclusion = lower_aligned(text[:400]), _CONCLUSION.search(lower_aligned(text[-400:]))
+    if conclusion and _DENIAL.match(conclusion[1]) and not _RESTRICTION.search(conclusion[1]):
         return True
-    if _RESTRICTS.search(lowered) or re.search(r"\bwould\b", lowered):
+    if _RESTRICTION.search(lowered) or re.search(r"\bwould\b", lowered):
         return False
-    return bool(_DENIES.match(lowered) or _NO_SUCH.fullmatch(lowered))
+    return bool(_DENIAL.match(lowered) or _DENIED_NOUN_PHRASE.fullmatch(lowered))

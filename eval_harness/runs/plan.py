@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput
-from eval_harness.benchmarks import spec
+from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.models.interface import OPTIONS, THINKING_ROOM, Backend, Settings, description_of
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import get_prompt
-from eval_harness.reader.judge import NO_JUDGE, judge_named
+from eval_harness.reader.judge import NO_JUDGE_DEVIATION, judge_record
 from eval_harness.records.conversation import form_hash, get_form
 from eval_harness.records.limits import MAX_FIELD_BYTES, limits_for
 from eval_harness.records.names import model_slug, normalize_name, printable_line
@@ -101,7 +101,7 @@ def make_plan(config: EvalConfig, load: BackendLoader = load_backend) -> Plan:
     prompts = _prompts(config, selection)
     if config.permute and not all(prompt.shows_options for prompt in prompts):
         raise BadInput("--permute: the prompt shows no options, so there is no order to change. Leave it out.")
-    if config.method == "ff" and config.judge and not spec(selection.repository.family).judged_free_form:
+    if config.method == "ff" and config.judge and not eval_spec(selection.repository.family).judged_free_form:
         raise BadInput(
             "--judge: the free-form judge compares MediConfusion's two options. Use --method mc, or leave --judge out."
         )
@@ -133,7 +133,7 @@ def comparison_arms(plan: Plan) -> list[Images]:
         raise BadInput(
             "--arms: answers in a file are the same whatever is shown. Give each run its own file and --image."
         )
-    metrics = spec(plan.run.benchmark.family).metrics.values()
+    metrics = eval_spec(plan.run.benchmark.family).metrics.values()
     found: list[Images] = [arm for arm in reversed(ARMS) if any(arm in info.compared for info in metrics)]
     if not found:
         why = next((info.no_arm for info in metrics if info.no_arm), "")
@@ -237,7 +237,7 @@ def describe_run(
             samples=samples,
             image=config.image,
             extraction=config.extraction,
-            judge=judge_named(config.judge, config.settings.base_url, config.method) if config.judge else None,
+            judge=judge_record(config.judge, config.settings.base_url, config.method) if config.judge else None,
             generation=generation | hashes,
         ),
         deviations=deviations,
@@ -259,13 +259,13 @@ def _deviations(config: EvalConfig, backend: Backend, selection: Selection) -> l
     if config.scores_options and (selection.questions["question_type"] == "multiple").any():
         found.append("questions with several correct options were answered with the one of highest likelihood")
     if config.method == "ff" and not config.judge:
-        found.append(NO_JUDGE)
+        found.append(NO_JUDGE_DEVIATION)
     return found
 
 
 def _max_tokens(config: EvalConfig, backend: Backend, family: str, deviations: list[str]) -> int:
     """The most output tokens of an answer: the option's, or the benchmark's, with room for the reasoning that was asked for."""
-    protocol = spec(family).max_tokens if config.method != "ff" else FREE_FORM_TOKENS
+    protocol = eval_spec(family).max_tokens if config.method != "ff" else FREE_FORM_TOKENS
     thinking = config.settings.thinking
     if config.max_tokens is not None:
         wanted = config.max_tokens

@@ -15,7 +15,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS, image_ids
-from eval_harness.benchmarks import spec
+from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.prompts import get_prompt
 from eval_harness.records.conversation import Form, get_form
@@ -83,7 +83,7 @@ class RequestMaker:
         intro = prompt.intro if with_examples else None
         own: str | None = self.request.generation.get("system")
         if own is None:
-            return intro or (spec(self.family).system if self.form.system else None)
+            return intro or (eval_spec(self.family).system if self.form.system else None)
         return "\n\n".join(text for text in (own, intro) if text) or None
 
     def _shot(self, row: Row, images: Sequence[bytes]) -> Shot:

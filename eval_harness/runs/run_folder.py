@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from dataset_builders.errors import BadInput
 from dataset_builders.files import DISK_ERRORS, replace_file
 from dataset_builders.journal import Journal, read_journal
-from eval_harness.derive.files import read_question_file
+from eval_harness.derive.run_files import read_question_file
 from eval_harness.records.request import Response
 from eval_harness.records.result import UNDELIVERED
 from eval_harness.records.run import RunRecord

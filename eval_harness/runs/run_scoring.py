@@ -17,19 +17,19 @@ import pandas as pd
 from dataset_builders.files import replace_file
 from eval_harness.derive.answer_table import (
     answer_frame,
-    answer_of,
-    answers_bytes,
-    check_asked,
-    replies_bytes,
-    usage_of,
+    answer_row,
+    check_all_asked,
+    encode_answers,
+    encode_judge_replies,
+    sum_usage,
 )
 from eval_harness.derive.derivation import Derived, derive, write_derived
-from eval_harness.derive.files import ANSWERS, JUDGE
 from eval_harness.derive.reading import judge_queries, with_judge, without_judge
+from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE
 from eval_harness.models.http.client import permit_sending, server_address
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
-from eval_harness.reader.judge import Query, judge_named
+from eval_harness.reader.judge import JudgeRequest, judge_record
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord, read_run
@@ -67,11 +67,11 @@ def load_run_contents(
     run, questions = read_run(folder), read_run_questions(folder)
     run = with_judge(run, judge) if judge else run if judged else without_judge(run)
     records = read_answer_journal(folder / "answers.jsonl")
-    check_asked(folder, run, questions, records)
-    usage = usage_of(records, run.environment.get("price_per_million_tokens"))
+    check_all_asked(folder, run, questions, records)
+    usage = sum_usage(records, run.environment.get("price_per_million_tokens"))
     method = run.method.model_copy(update={"extraction": extraction} if extraction else {})
     run = run.model_copy(update={"environment": run.environment | usage, "method": method})
-    answers = answer_frame(map(answer_of, records))
+    answers = answer_frame(map(answer_row, records))
     return RunContents(run, questions, answers, _replies(run, answers, questions, folder))
 
 
@@ -81,9 +81,9 @@ def score_run(
     """Score the answers of a run folder and write its files; `run.json` names a `judge` from then on. Raises BadInput as `answered`."""
     found = load_run_contents(folder, extraction, judged, judge)
     derived = found.derived()
-    replace_file(folder / ANSWERS, answers_bytes(found.answers))
+    replace_file(folder / ANSWERS_FILE, encode_answers(found.answers))
     if found.replies is not None:
-        replace_file(folder / JUDGE, replies_bytes(found.replies))
+        replace_file(folder / JUDGE_FILE, encode_judge_replies(found.replies))
     if judge:
         write_run(folder, with_judge(read_run(folder), judge), None)
     write_derived(folder, derived)
@@ -98,7 +98,7 @@ def judge_run(folder: Path, judge: str, base_url: str | None = None, send_to_pro
     without `send_to_provider`.
     """
     run = read_run(folder)
-    named = judge_named(judge, base_url, run.method.name)
+    named = judge_record(judge, base_url, run.method.name)
     if run.benchmark.origin == "custom" and run.benchmark.name != run.benchmark.family:
         sent = f"the unread answers to questions of {run.benchmark.name}, with the questions"
         permit_sending(f"--judge {judge}", server_address(judge, base_url), lambda: sent, send_to_provider)
@@ -124,7 +124,7 @@ class Judge:
         self._settings = Settings(base_url=server_address(self.model, base_url), in_flight=JUDGE_WORKERS)
         self._cache = ReplyCache(cache, {"model": self.model, "server": self._settings.base_url}, [], keeps_draws=True)
 
-    def replies(self, queries: Sequence[Query]) -> list[str | None]:
+    def replies(self, queries: Sequence[JudgeRequest]) -> list[str | None]:
         """The judge's reply to each, many queries at a time; None where the server gave none after all tries.
 
         The server is looked for when something is asked that the cache does not hold. Raises BadInput if it cannot be reached, refuses
@@ -141,7 +141,7 @@ class Judge:
             yield from judge.generate(chain([first], requests))
 
 
-def _request(query: Query) -> Request:
+def _request(query: JudgeRequest) -> Request:
     """A query as a request; its question's id is what is asked."""
     return Request(
         f"{query.system}\0{query.prompt}",

@@ -23,7 +23,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of
 from dataset_builders.journal import line_of
-from eval_harness.derive.files import ANSWERS, DERIVED, JUDGE
+from eval_harness.derive.run_files import ANSWERS_FILE, DERIVED_FILES, JUDGE_FILE
 from eval_harness.models.interface import Backend, description_of
 from eval_harness.models.load import keep_loaded, load_backend
 from eval_harness.records.names import printable_line
@@ -117,7 +117,7 @@ def begin_run(folder: Path, plan: Plan, shard: Shard) -> Plan:
         if shard.world > 1:
             raise BadInput(f"{folder}: --no-resume: one of several processes cannot start over. Give another --out.")
         archive_journals(folder)
-        for name in (ANSWERS, JUDGE, *DERIVED):
+        for name in (ANSWERS_FILE, JUDGE_FILE, *DERIVED_FILES):
             (folder / name).unlink(missing_ok=True)
     if not (folder / "run.json").exists() or not (_holds_answers(folder) or shard.others_live(folder)):
         write_run(folder, plan.run, plan.selection.questions)

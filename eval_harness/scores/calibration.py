@@ -32,7 +32,7 @@ class Calibration:
 BINS = 10
 
 
-def calibration(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Calibration | None:
+def compute_calibration(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Calibration | None:
     """How far a model's confidence can be trusted; None where no answer has option scores.
 
     Confidence is the highest score's share among the options: scores that are not shares already (negative, or not summing to 1) are
@@ -51,7 +51,7 @@ def calibration(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> 
     known, column = row >= 0, pd.factorize(scored["sample"], sort=True)[0]
     if not known.any():
         return None
-    confidence = np.array([confidence_of(values) for values in scored["scores"]])[known]
+    confidence = np.array([top_option_confidence(values) for values in scored["scores"]])[known]
     right = graded.right[row, column][known].astype(float)
     bins = _bins(confidence, right)
     gap = (bins["n"] * (bins["confidence"] - bins["accuracy"]).abs()).sum() / len(right)
@@ -61,7 +61,7 @@ def calibration(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> 
     return Calibration(bins, float(gap), curve, aurc, len(right))
 
 
-def confidence_of(scores: Floats) -> float:
+def top_option_confidence(scores: Floats) -> float:
     """The highest option's share, 0..1. Softmax where the scores are no shares."""
     values = np.asarray(scores, dtype=float)
     if (values < 0).any() or abs(values.sum() - 1) > 1e-3:

@@ -13,8 +13,8 @@ from scipy import special
 
 Floats = NDArray[np.float64]
 
-LEVEL = 0.95
-NORMAL = float(special.ndtri(0.5 + LEVEL / 2))
+CONFIDENCE_LEVEL = 0.95
+NORMAL_QUANTILE = float(special.ndtri(0.5 + CONFIDENCE_LEVEL / 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +26,23 @@ class ClusterSizes:
     squares: float
 
     @classmethod
-    def of(cls, sizes: NDArray[np.generic]) -> ClusterSizes:
+    def from_sizes(cls, sizes: NDArray[np.generic]) -> ClusterSizes:
         """From the sizes (G,) of the clusters."""
         each = np.asarray(sizes, dtype=float)
         return cls(float(each.sum()), float(each.size), float(each @ each))
 
     @property
-    def full(self) -> float:
+    def max_design_effect(self) -> float:
         """The design effect of outcomes that are identical within clusters (Kish 1965): sum of squares / sum."""
         return self.squares / self.units
 
     @property
-    def effective(self) -> float:
+    def effective_clusters(self) -> float:
         """As how many clusters of equal size they count (Carter, Schnepel & Steigerwald 2017): U^2 / sum of squares."""
-        return self.units / self.full
+        return self.units / self.max_design_effect
 
 
-def numbered(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def renumber_labels(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """The labels (U,) as numbers 0, 1, 2 ... without gaps. (For small labels faster than sorting them, as np.unique does.)"""
     if not len(labels) or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() > 4 * len(labels) + 1000:
         found: NDArray[np.int64] = np.unique(labels, return_inverse=True)[1].astype(np.int64)
@@ -60,7 +60,7 @@ def intracluster_correlation(squares: Floats, between: Floats, sizes: ClusterSiz
     between = np.minimum(between, squares)
     within = (squares - between) / (sizes.units - sizes.clusters)
     among = between / (sizes.clusters - 1)
-    size = (sizes.units - sizes.full) / (sizes.clusters - 1)
+    size = (sizes.units - sizes.max_design_effect) / (sizes.clusters - 1)
     total = among + (size - 1) * within
     return np.clip(np.divide(among - within, total, out=np.zeros_like(total), where=total > 0), 0.0, 1.0)
 
@@ -75,17 +75,17 @@ def design_effect(squares: Floats, between: Floats, sums: Floats, rarer: Floats,
     `squares`: sum of the squared residuals of the units; `sums`, `between`: sum over clusters of (sum of residuals)^2, and of
     (sum of residuals)^2 / size; any shape.
     """
-    correlated = 1 + (sizes.full - 1) * intracluster_correlation(squares, between, sizes)
+    correlated = 1 + (sizes.max_design_effect - 1) * intracluster_correlation(squares, between, sizes)
     linearised = np.divide(sums, squares, out=np.ones_like(squares), where=squares > 0)
-    return np.maximum(np.maximum(correlated, linearised), least_design_effect(rarer, sizes))
+    return np.maximum(np.maximum(correlated, linearised), min_design_effect(rarer, sizes))
 
 
-def least_design_effect(rarer: Floats, sizes: ClusterSizes) -> Floats:
+def min_design_effect(rarer: Floats, sizes: ClusterSizes) -> Floats:
     """The least `design_effect`, after `rarer` outcomes of the rarer kind."""
     return 1 + (sizes.units / sizes.clusters - 1) / np.maximum(rarer, 1)
 
 
-def student(df: Floats | float) -> Floats:
+def student_quantile(df: Floats | float) -> Floats:
     """Student's two-sided 95 % quantile; infinite without a degree of freedom."""
-    quantile = special.stdtrit(np.asarray(df, dtype=float), 0.5 + LEVEL / 2)
+    quantile = special.stdtrit(np.asarray(df, dtype=float), 0.5 + CONFIDENCE_LEVEL / 2)
     return np.where(np.isfinite(quantile), quantile, np.inf).astype(np.float64)

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from eval_harness.scores.clustered import ClusterSizes, Floats, design_effect, student
-from eval_harness.scores.outcomes import OutcomeMatrix, pack
+from eval_harness.scores.clustered import ClusterSizes, Floats, design_effect, student_quantile
+from eval_harness.scores.outcome_matrix import OutcomeMatrix, pack_outcomes
 
-METHOD = "Student's t, design effect of shared images"
+PAIRED_METHOD = "Student's t, design effect of shared images"
 """How a difference of two models on the same questions is tested, and its interval found."""
 
 ROUNDING = 1e-9
@@ -47,26 +47,26 @@ class PairedTest:
     only_a: int
     only_b: int
     n: int
-    method: str = METHOD
+    method: str = PAIRED_METHOD
 
 
-def pairwise(outcomes: OutcomeMatrix) -> PairwiseComparisons:
+def compare_pairwise(outcomes: OutcomeMatrix) -> PairwiseComparisons:
     """Compare every two models: Student's t for the mean of the units' differences, with the design effect of clustered questions.
 
     A unit's difference is u = z_a - z_b, z = (numerator - share x denominator) / sum(denominator): of the same denominators the difference
     of the outcomes less its mean, else the linearised ratio. The variance of the difference of shares is (sum u^2 + e^2) x
     `clustered.design_effect` of u, with h = sum u^2 / e^2 units in which the two differ. e^2 is what one differing unit more would add
     (1 / U^2; Agresti & Min 2005 add as much to a table of pairs), so that equal answers are not taken for certain. Student's t has one
-    degree of freedom less than there are effective clusters (`ClusterSizes.effective`, here by weight) of the model with fewer.
+    degree of freedom less than there are effective clusters (`ClusterSizes.effective_clusters`, here by weight) of the model with fewer.
 
     Every pair is compared as by itself, whatever the other models are.
     """
-    found = moments(outcomes)
+    found = compute_moments(outcomes)
     with np.errstate(invalid="ignore", divide="ignore"):
         error = standard_error([_of_differences(each) for each in found.products], found.unit, found.sizes)
         difference = found.share[:, None] - found.share[None, :]
         p = np.where(found.df > 1e-9, 2 * special.stdtr(found.df, -np.abs(difference) / error), 1.0)
-        half = np.where(found.df > 1e-9, student(found.df) * error, 2.0)
+        half = np.where(found.df > 1e-9, student_quantile(found.df) * error, 2.0)
     return PairwiseComparisons(
         outcomes.models,
         100 * found.share,
@@ -98,7 +98,7 @@ class Moments:
     sizes: ClusterSizes
 
 
-def moments(outcomes: OutcomeMatrix) -> Moments:
+def compute_moments(outcomes: OutcomeMatrix) -> Moments:
     """The moments of M models' linearised scores."""
     models, base = len(outcomes.models), outcomes.denominator[: 1 if outcomes.paired else None].astype(np.float64)
     total = base.sum(axis=1)
@@ -110,7 +110,7 @@ def moments(outcomes: OutcomeMatrix) -> Moments:
         one = np.broadcast_to(np.square(base).sum(axis=1) / np.square(total), models)
     starts = np.flatnonzero(np.r_[True, np.diff(outcomes.cluster) != 0])
     size = np.diff(np.r_[starts, len(outcomes.cluster)])
-    sizes = ClusterSizes.of(size)
+    sizes = ClusterSizes.from_sizes(size)
     products = influence @ influence.T
     between = sums = products
     if sizes.clusters < sizes.units:
@@ -141,8 +141,8 @@ def paired_test(units_a: pd.DataFrame, units_b: pd.DataFrame, metric: str) -> Pa
 
     Raises BadInput if the two did not answer the same questions.
     """
-    outcomes = pack({"a": units_a, "b": units_b}, metric)
-    pairs = pairwise(outcomes)
+    outcomes = pack_outcomes({"a": units_a, "b": units_b}, metric)
+    pairs = compare_pairwise(outcomes)
     won = outcomes.numerator[0] - outcomes.numerator[1]
     return PairedTest(
         float(pairs.difference[0, 1]),

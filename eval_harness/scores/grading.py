@@ -17,12 +17,17 @@ from scipy.sparse.csgraph import connected_components
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import STATUSES
-from eval_harness.scores.nonresponse import COUNTS, LOST, REASONS, UNSETTLED
+from eval_harness.scores.nonresponse import (
+    LOST_STATUSES,
+    NONRESPONSE_STATUSES,
+    RESPONSE_COUNT_COLUMNS,
+    UNSETTLED_COLUMN,
+)
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-Ends = tuple[Ints, Floats]
+ResponseEnds = tuple[Ints, Floats]
 """Of units: the numbers `nonresponse.COUNTS` (U, 5), and the share of samples in which one of its responses is lost (U,)."""
 
 
@@ -60,7 +65,7 @@ class Graded:
     def samples(self) -> int:
         return int(self.right.shape[1])
 
-    def ends_over(self, rows: Ints, starts: Ints) -> Ends:
+    def ends_over(self, rows: Ints, starts: Ints) -> ResponseEnds:
         """How the responses of units of several questions ended; `rows` are one unit's after the other's, `starts` where each unit's
         begin."""
         if not len(starts):
@@ -104,7 +109,7 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
             right[row, sample] = chosen == key or (lenient[row] and key <= chosen)
     statuses[(statuses == "answered") & (first == -1)] = "irrelevant"  # an answer without a choice says nothing
     frame, status = questions[known].reset_index(drop=True), statuses[known]
-    lost = np.isin(status.astype(str), LOST)
+    lost = np.isin(status.astype(str), LOST_STATUSES)
     k = _sizes(frame["options"].tolist())
     outside = (first[known] >= k[:, None]) | (first[known] < -1)
     if outside.any():
@@ -125,7 +130,7 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
         irrelevant=status == "irrelevant",
         lost=lost,
         ends=np.stack(
-            [np.full(len(frame), samples), *((status == reason).sum(axis=1) for reason in REASONS)], axis=1
+            [np.full(len(frame), samples), *((status == reason).sum(axis=1) for reason in NONRESPONSE_STATUSES)], axis=1
         ).astype(np.int64),
         picks=picks[known],
         right_picks=right_picks[known],
@@ -135,7 +140,7 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
         guess=np.where(multiple, 1.0 / np.maximum(2.0**k - 1, 1), 1.0 / np.maximum(k, 1)),
         multiple=multiple,
         case=pd.factorize(frame["case_id"])[0].astype(np.int64),
-        cluster=clusters(frame),
+        cluster=image_clusters(frame),
     )
 
 
@@ -151,7 +156,7 @@ def _source(facet: str) -> str:
     return "categories" if facet == "category" else facet
 
 
-def clusters(questions: pd.DataFrame) -> Ints:
+def image_clusters(questions: pd.DataFrame) -> Ints:
     """The number of the connected component of cases sharing images or groups (patients), per question (Q,).
 
     MediConfusion uses one image in up to 14 pairs: its 176 pairs form 60 components. Without `image_id` and `group` every case is its own.
@@ -163,7 +168,7 @@ def clusters(questions: pd.DataFrame) -> Ints:
     nodes = int(case.max()) + 1
     rows, columns = [], []
     for name in shared:
-        values = shown_images(questions) if name == "image_id" else questions[name].reset_index(drop=True)
+        values = question_image_ids(questions) if name == "image_id" else questions[name].reset_index(drop=True)
         held, names = pd.factorize(values)
         rows.append(case[values.index[held >= 0]])
         columns.append(nodes + held[held >= 0])
@@ -174,7 +179,7 @@ def clusters(questions: pd.DataFrame) -> Ints:
     return label[case].astype(np.int64)
 
 
-def shown_images(questions: pd.DataFrame) -> pd.Series:
+def question_image_ids(questions: pd.DataFrame) -> pd.Series:
     """The ids of the images that each question shows: a value per question and image, under the question's position as index."""
     first = questions["image_id"].reset_index(drop=True)
     if "more_image_ids" not in questions.columns:
@@ -236,7 +241,7 @@ def make_units(
     unit: NDArray[np.object_] | None = None,
     count: Ints | int = 1,
     facets: Mapping[str, Sequence[object]] | None = None,
-    ends: Ends | None = None,
+    ends: ResponseEnds | None = None,
 ) -> pd.DataFrame:
     """The units of one metric as a frame. `rows` (U,) is a question of each unit, from which case, cluster and facets are taken; where a
     unit is several questions, `ends` are theirs (`Graded.ends_over`)."""
@@ -262,6 +267,6 @@ def make_units(
         "count": np.broadcast_to(np.asarray(count, dtype=np.int64), len(rows)).copy(),
     }
     counts, unsettled = (graded.ends[rows], graded.lost[rows].mean(axis=1)) if ends is None else ends
-    numbers |= dict(zip(COUNTS, counts.T, strict=True)) | {UNSETTLED: unsettled}
+    numbers |= dict(zip(RESPONSE_COUNT_COLUMNS, counts.T, strict=True)) | {UNSETTLED_COLUMN: unsettled}
     # Object columns: nothing is gained from turning these few repeated strings into another type and back.
     return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in taken.items()} | numbers)

@@ -13,17 +13,17 @@ from scipy import special
 
 from eval_harness.records.result import FEWEST, Verdict
 from eval_harness.scores.clustered import (
-    LEVEL,
-    NORMAL,
+    CONFIDENCE_LEVEL,
+    NORMAL_QUANTILE,
     ClusterSizes,
     Floats,
     design_effect,
-    least_design_effect,
-    numbered,
-    student,
+    min_design_effect,
+    renumber_labels,
+    student_quantile,
 )
 
-METHOD = "Clopper-Pearson at the effective sample size"
+INTERVAL_METHOD = "Clopper-Pearson at the effective sample size"
 """`interval_method` of every score that has an interval."""
 ROUNDING = 1e-12
 """How far from 0 a number may lie that is 0: sums of weights such as 1/23 are not exact."""
@@ -41,13 +41,13 @@ class Interval:
 def clopper_pearson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
     """The 95 % interval (Clopper & Pearson 1934) of shares in 0..1, each seen in n independent outcomes; n need not be whole (Korn &
     Graubard 1998)."""
-    hits, misses, tail = share * n, (1 - share) * n, (1 - LEVEL) / 2
+    hits, misses, tail = share * n, (1 - share) * n, (1 - CONFIDENCE_LEVEL) / 2
     low = np.where(hits > 0, special.betaincinv(np.maximum(hits, ROUNDING), misses + 1, tail), 0.0)
     high = np.where(misses > 0, special.betaincinv(hits + 1, np.maximum(misses, ROUNDING), 1 - tail), 1.0)
     return np.minimum(low, share), np.maximum(high, share)
 
 
-def verdict(
+def verdict_against_chance(
     low: float, high: float, n_effective: float, chance: float | None, higher_is_better: bool | None = True
 ) -> Verdict | None:
     """`better` or `worse` than chance where the 95 % interval excludes it; None where chance is not known, neither end is good, or fewer
@@ -62,13 +62,16 @@ def verdict(
     return "better" if (low > chance) == higher_is_better else "worse"
 
 
-def effective_size(n: Floats, effect: Floats, sizes: ClusterSizes) -> Floats:
+def effective_sample_size(n: Floats, effect: Floats, sizes: ClusterSizes) -> Floats:
     """How many independent outcomes n units in clusters are worth: n / design effect x (1.96 / t)^2, t Student's quantile for one degree
     of freedom less than there are effective clusters (Korn & Graubard 1998); at least as many as if outcomes within clusters were
     identical."""
     if sizes.clusters >= sizes.units:
         return n
-    return np.maximum(n / effect * (NORMAL / student(sizes.effective - 1)) ** 2, n / sizes.full)
+    return np.maximum(
+        n / effect * (NORMAL_QUANTILE / student_quantile(sizes.effective_clusters - 1)) ** 2,
+        n / sizes.max_design_effect,
+    )
 
 
 def printed_interval(value: float, n_cases: int, sharing: tuple[float, float] = (1.0, 1.0)) -> Interval:
@@ -81,7 +84,7 @@ def printed_interval(value: float, n_cases: int, sharing: tuple[float, float] = 
     share = np.array(min(max(value / 100, 0.0), 1.0))
     sizes = ClusterSizes(n_cases, n_cases / sharing[0], n_cases * sharing[1])
     n = np.array(float(n_cases))
-    n = effective_size(n, least_design_effect(np.minimum(share, 1 - share) * n, sizes), sizes)
+    n = effective_sample_size(n, min_design_effect(np.minimum(share, 1 - share) * n, sizes), sizes)
     low, high = clopper_pearson(share, n)
     return Interval(float(low), float(high), float(n))
 
@@ -92,7 +95,7 @@ def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: Ar
     used = base > 0
     if not used.any():
         return None
-    top, base, index = top[used], base[used], numbered(np.asarray(cluster)[used])
+    top, base, index = top[used], base[used], renumber_labels(np.asarray(cluster)[used])
     low, high, n = clustered_intervals(
         np.bincount(index, top)[None, :],
         np.array([(top * top).sum()]),
@@ -125,7 +128,7 @@ def clustered_intervals(
     hits = sums.sum(axis=1, dtype=np.float64)
     share = np.clip(hits / total, 0.0, 1.0)
     share = np.where(np.abs(share - np.rint(share)) < ROUNDING, np.rint(share), share)
-    layout = ClusterSizes.of(sizes)
+    layout = ClusterSizes.from_sizes(sizes)
     single = share * (1 - share)
     plain = total * total / squares  # as many equally weighted 0/1 outcomes (Kish 1965)
     independent = squared - 2 * share * crossed + share**2 * squares
@@ -137,5 +140,5 @@ def clustered_intervals(
         residual = np.square(sums - share[:, None] * weight)
         between = residual @ (1 / np.asarray(sizes, dtype=float))
         effect = design_effect(independent, between, residual.sum(axis=1), np.minimum(share, 1 - share) * n, layout)
-        n = effective_size(n, effect, layout)
+        n = effective_sample_size(n, effect, layout)
     return (*clopper_pearson(share, n), n)

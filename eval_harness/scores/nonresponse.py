@@ -13,22 +13,22 @@ from typing import Any
 
 from eval_harness.records.result import Nonresponse, Score
 
-LOST = ("truncated", "failed", "missing")
+LOST_STATUSES = ("truncated", "failed", "missing")
 """Statuses of a response that is no behaviour of the model."""
-REASONS = (*LOST, "irrelevant")
+NONRESPONSE_STATUSES = (*LOST_STATUSES, "irrelevant")
 """Statuses of a response that says nothing about the model."""
-COUNTS = ("responses", *REASONS)
+RESPONSE_COUNT_COLUMNS = ("responses", *NONRESPONSE_STATUSES)
 """Columns of units: how many responses are behind a unit, and how many of them ended in each of REASONS."""
-UNSETTLED = "unsettled"
+UNSETTLED_COLUMN = "unsettled"
 """Column of units: the share of samples in which a response of the unit is LOST."""
 
 
-def if_right(numerator: Any, denominator: Any, unsettled: Any) -> Any:
+def numerator_if_lost_right(numerator: Any, denominator: Any, unsettled: Any) -> Any:
     """The numerators of units if every response that is LOST were right; as they are, these count as wrong."""
     return numerator + denominator * unsettled
 
 
-def nonresponse(counts: Sequence[float], stands: bool = True) -> Nonresponse | None:
+def decisive_nonresponse(counts: Sequence[float], stands: bool = True) -> Nonresponse | None:
     """The numbers COUNTS of a score that has no verdict; None where it may have one.
 
     Args:
@@ -39,11 +39,11 @@ def nonresponse(counts: Sequence[float], stands: bool = True) -> Nonresponse | N
     (14, None, 2)
     """
     responses, *silent = (int(count) for count in counts)
-    found = Nonresponse(responses=responses, **dict(zip(REASONS, silent, strict=True)))
+    found = Nonresponse(responses=responses, **dict(zip(NONRESPONSE_STATUSES, silent, strict=True)))
     return found if found.is_majority or not stands else None
 
 
-def withheld(score: Score, found: Nonresponse | None, shown: bool) -> Score:
+def apply_nonresponse(score: Score, found: Nonresponse | None, shown: bool) -> Score:
     """A score as its nonresponse allows: without verdict, and without a value where most responses say nothing, unless it is `shown` all
     the same."""
     if found is None:

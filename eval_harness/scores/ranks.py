@@ -11,15 +11,15 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def holm(p: Floats) -> Floats:
+def holm_adjust_pairs(p: Floats) -> Floats:
     """Holm's correction (1979) of the p-values of a symmetric (M, M) table: one family of M (M - 1) / 2 comparisons."""
     upper = np.triu_indices(len(p), 1)
     table = np.ones_like(p)
-    table[upper] = holm_adjusted(p[upper])
+    table[upper] = holm_adjust(p[upper])
     return np.minimum(table, table.T)
 
 
-def holm_adjusted(p: Floats) -> Floats:
+def holm_adjust(p: Floats) -> Floats:
     """Holm's adjusted p-values (1979) of one family of tests, (K,) -> (K,)."""
     order = np.argsort(p, kind="stable")
     adjusted = np.empty_like(p)
@@ -40,18 +40,18 @@ class RankRanges:
     tied with models in between).
     """
 
-    first: Ints
-    last: Ints
+    best_rank: Ints
+    worst_rank: Ints
     corrected: Floats
     level: float
 
     @property
-    def apart(self) -> NDArray[np.bool_]:
+    def differs(self) -> NDArray[np.bool_]:
         """Which two models differ significantly (M, M)."""
         return self.corrected < self.level
 
 
-def corrected_for_ranks(value: Floats, p: Floats, higher_is_better: bool = True) -> Floats:
+def correct_for_ranks(value: Floats, p: Floats, higher_is_better: bool = True) -> Floats:
     """The p-values (M, M) of all pairs, corrected for how many there are.
 
     Two models are compared as two of M (M - 1) / 2 pairs (`holm`): if all models are equal, any two of them differ in at most 5 % of draws.
@@ -62,12 +62,12 @@ def corrected_for_ranks(value: Floats, p: Floats, higher_is_better: bool = True)
     """
     best = value == (value.max(initial=-np.inf) if higher_is_better else value.min(initial=np.inf))
     with_best = np.where(best[:, None] != best[None, :], np.minimum(p * max((len(value) - 1) / 2, 1.0), 1.0), 1.0)
-    return np.minimum(holm(p), with_best)
+    return np.minimum(holm_adjust_pairs(p), with_best)
 
 
-def rank_ranges(value: Floats, p: Floats, higher_is_better: bool = True, level: float = 0.05) -> RankRanges:
+def compute_rank_ranges(value: Floats, p: Floats, higher_is_better: bool = True, level: float = 0.05) -> RankRanges:
     """The ranks that M models may hold, from their values (M,), no NaN, and the uncorrected p-values (M, M) of `pairwise`."""
-    corrected = corrected_for_ranks(value, p, higher_is_better)
+    corrected = correct_for_ranks(value, p, higher_is_better)
     apart = corrected < level
     ahead = value[None, :] > value[:, None] if higher_is_better else value[None, :] < value[:, None]
     return RankRanges(1 + (apart & ahead).sum(axis=1), len(value) - (apart & ahead.T).sum(axis=1), corrected, level)

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 from scipy import optimize, special
 
-from eval_harness.scores.clustered import LEVEL
-from eval_harness.scores.comparisons import Moments, moments, pairwise, standard_error
-from eval_harness.scores.outcomes import OutcomeMatrix, pack
+from eval_harness.scores.clustered import CONFIDENCE_LEVEL
+from eval_harness.scores.comparisons import Moments, compare_pairwise, compute_moments, standard_error
+from eval_harness.scores.outcome_matrix import OutcomeMatrix, pack_outcomes
 
-METHOD = "Student's t, design effect of shared images; ratio: Fieller 1954"
-TAIL = (1 - LEVEL) / 2
+SIGHT_METHOD = "Student's t, design effect of shared images; ratio: Fieller 1954"
+TAIL = (1 - CONFIDENCE_LEVEL) / 2
 FARTHEST = 1e3
 """Shares above which an end of an interval is not looked for."""
 
@@ -62,12 +62,12 @@ class Sight:
         return self.low > 0
 
 
-def sight(real: pd.DataFrame, arms: Mapping[str, pd.DataFrame], metric: str) -> Sight:
+def compute_sight(real: pd.DataFrame, arms: Mapping[str, pd.DataFrame], metric: str) -> Sight:
     """`sight_of` the units (`derive.scoring.units`) of a run and its arms. Raises BadInput if they did not answer the same questions."""
-    return sight_of(pack({"real": real, **arms}, metric))
+    return compute_sight_of_outcomes(pack_outcomes({"real": real, **arms}, metric))
 
 
-def sight_of(outcomes: OutcomeMatrix, with_share: bool = True) -> Sight:
+def compute_sight_of_outcomes(outcomes: OutcomeMatrix, with_share: bool = True) -> Sight:
     """Compare the first of several runs with the others, its K arms; without the share where it is not wanted.
 
     The smallest of K differences is below its lower end only where the smallest true one is below its own, so that 2.5 % a side need no
@@ -78,7 +78,7 @@ def sight_of(outcomes: OutcomeMatrix, with_share: bool = True) -> Sight:
     score(arm) - s score(real) does not reject 0, so that it excludes 100 % exactly where the arm differs significantly.
     """
     arms = outcomes.models[1:]
-    found, pairs = moments(outcomes), pairwise(outcomes)
+    found, pairs = compute_moments(outcomes), compare_pairwise(outcomes)
     compared = {
         name: Arm(
             float(pairs.value[k]),

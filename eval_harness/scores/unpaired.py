@@ -12,12 +12,12 @@ import numpy as np
 from scipy import special
 
 from eval_harness.records.result import Score
-from eval_harness.scores.clustered import NORMAL, Floats
+from eval_harness.scores.clustered import NORMAL_QUANTILE, Floats
 
-METHOD = "unpaired: of the two numbers alone"
+UNPAIRED_METHOD = "unpaired: of the two numbers alone"
 
 
-def unpaired_differences(scores: Sequence[Score], are_counts: bool = False) -> tuple[Floats, Floats, Floats]:
+def compute_unpaired_differences(scores: Sequence[Score], are_counts: bool = False) -> tuple[Floats, Floats, Floats]:
     """95 % intervals of all differences (row - column) in points, and uncorrected two-sided p-values, (M, M) each: p is under 5 % exactly
     where the interval excludes 0. Not a number, and p = 1, where the number of cases is not known.
 
@@ -34,12 +34,12 @@ def unpaired_differences(scores: Sequence[Score], are_counts: bool = False) -> t
         difference = share[:, None] - share[None, :]
         error = np.sqrt(variance[:, None] + variance[None, :])
         p = 2 * special.ndtr(-np.abs(difference) / error)
-        half = NORMAL * error
+        half = NORMAL_QUANTILE * error
     low, high = np.maximum(difference - half, -1.0), np.minimum(difference + half, 1.0)
     return 100 * low, 100 * high, np.where(np.isfinite(p), p, 1.0)
 
 
-def unpaired_difference(one: Score, other: Score) -> tuple[float, float, float]:
+def compute_unpaired_difference(one: Score, other: Score) -> tuple[float, float, float]:
     """The same of two percentages: the interval's ends, and the p-value."""
-    low, high, p = unpaired_differences([one, other])
+    low, high, p = compute_unpaired_differences([one, other])
     return float(low[0, 1]), float(high[0, 1]), float(p[0, 1])

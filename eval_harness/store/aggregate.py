@@ -16,16 +16,16 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.schema import ASPECTS
-from eval_harness.derive.metrics import HEADLINE, METRICS
-from eval_harness.derive.scoring import score, units
-from eval_harness.derive.summary import summarise
+from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
+from eval_harness.derive.scoring import compute_scores, compute_units
+from eval_harness.derive.summary import summarise_units
 from eval_harness.records.result import Breakdown, Method, Result, Score, Scores
 from eval_harness.records.run import read_run
 from eval_harness.runs.run_folder import read_run_questions
 from eval_harness.runs.run_scoring import load_run_contents
-from eval_harness.scores.calibration import Calibration, calibration
+from eval_harness.scores.calibration import Calibration, compute_calibration
 from eval_harness.scores.grading import grade
-from eval_harness.scores.nonresponse import REASONS
+from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
 from eval_harness.scores.pairs import pair_units
 
 KINDS = ("best", "mean", "majority", "oracle")
@@ -72,7 +72,7 @@ def _mean(family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Sc
     prompts = [result.method.prompt or run_id for run_id, (_, result, _) in read.items()]
     if len(set(prompts)) < len(prompts):
         raise BadInput("aggregate mean: two runs have the same prompt. Give one run per prompt, with --samples N.")
-    metric = HEADLINE[family]
+    metric = HEADLINE_METRICS[family]
     questions = read_run_questions(next(iter(read.values()))[0])
     samples = [score for _, _, frame in read.values() for score in sample_scores(family, questions, frame, metric)]
     values = [score.value for score in samples if score is not None and score.value is not None]
@@ -102,16 +102,16 @@ def _of_samples(kind: str, family: str, read: dict[str, tuple[Path, Result, pd.D
         raise BadInput(f"{folder}: holds one sample per question. `medprobe eval --samples N` draws several.")
     questions = read_run_questions(folder)
     if kind == "majority":
-        return score(family, questions, majority(answers)).scores
+        return compute_scores(family, questions, majority(answers)).scores
     # The oracle only knows whether a question is correct, not which wrong option was chosen or whether the model abstained.
-    scores = score(family, questions, oracle(family, questions, answers, threshold)).scores
+    scores = compute_scores(family, questions, oracle(family, questions, answers, threshold)).scores
     return {name: scores[name] for name in accuracies(scores)}
 
 
 def calibration_of(folder: Path) -> Calibration:
     """How far the confidence of a run with option scores (`gd`, `ps`) can be trusted. Raises BadInput if it has none."""
     result, answers = _scored(folder)
-    found = calibration(result.benchmark.family, read_run_questions(folder), answers)
+    found = compute_calibration(result.benchmark.family, read_run_questions(folder), answers)
     if found is None:
         raise BadInput(f"{folder}: holds no option scores. Run `medprobe eval --method gd` (or ps).")
     return found
@@ -132,11 +132,11 @@ def adversarial_pairs_of(folder: Path) -> dict[str, Scores]:
     if units.empty:
         raise BadInput(f"{folder}: its questions hold no pair of a true and an adversarial question.")
     if "aspect" not in questions.columns:
-        return {"all": summarise(units)}
+        return {"all": summarise_units(units)}
     aspect = graded.questions.set_index("pair_id")["aspect"].dropna().groupby(level=0).first()
     of_unit = units["unit"].map(aspect)
-    parts = {name: summarise(units[(of_unit == name).to_numpy()]) for name in ASPECTS if (of_unit == name).any()}
-    return {"all": summarise(units), **parts}
+    parts = {name: summarise_units(units[(of_unit == name).to_numpy()]) for name in ASPECTS if (of_unit == name).any()}
+    return {"all": summarise_units(units), **parts}
 
 
 def best_over_methods(results: Sequence[Result]) -> tuple[Scores, Breakdown]:
@@ -179,8 +179,8 @@ def _best(found: Sequence[Scores]) -> Scores:
 def sample_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, metric: str) -> list[Score | None]:
     """The score of every sample by itself, in the order of the samples."""
     parts = (part for _, part in answers.groupby("sample", sort=True))
-    tables = [units(family, questions, part) for part in parts]
-    return [summarise(table[(table["metric"] == metric).to_numpy()]).get(metric) for table in tables]
+    tables = [compute_units(family, questions, part) for part in parts]
+    return [summarise_units(table[(table["metric"] == metric).to_numpy()]).get(metric) for table in tables]
 
 
 def majority(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
@@ -208,7 +208,7 @@ def oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame, threshol
     accepted = 100 * graded.right.mean(axis=1) > threshold + 1e-9
     keys = graded.questions["answer"].tolist()
     reasons = graded.ends[:, 1:]
-    reason = np.array(REASONS, dtype=object)[reasons.argmax(axis=1)]
+    reason = np.array(NONRESPONSE_STATUSES, dtype=object)[reasons.argmax(axis=1)]
     return pd.DataFrame(
         {
             "question_id": graded.columns["question_id"],

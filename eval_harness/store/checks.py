@@ -18,7 +18,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.schema import LETTERS
-from eval_harness.reader.judge import prompt_of
+from eval_harness.reader.judge import judge_prompt_record
 from eval_harness.records.baseline_rules import make_baseline
 from eval_harness.records.names import JOINERS
 from eval_harness.records.permutations import rotate_options, rotation
@@ -174,7 +174,7 @@ def _odd_method(result: Result, readings: pd.DataFrame) -> Iterator[str]:
     """Flag a judge prompt that is not ours, and missing option scores for a method that chooses by them."""
     method = result.method
     judge = method.judge
-    if judge is not None and any(judge.get(name) != value for name, value in prompt_of(method.name).items()):
+    if judge is not None and any(judge.get(name) != value for name, value in judge_prompt_record(method.name).items()):
         yield f"the judge was asked with another prompt than medprobe's ({clip(judge.get('prompt_hash'))})"
     lacking = int(((readings["delivery"] == "answered") & readings["scores"].isna()).sum())
     if lacking and method.name in ("gd", "ps", "ps_official"):

@@ -15,14 +15,14 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.files import READINGS, read_question_file, read_readings
-from eval_harness.derive.metrics import cause
-from eval_harness.derive.scoring import units
+from eval_harness.derive.run_files import READINGS_FILE, read_question_file, read_readings
+from eval_harness.derive.metrics import nonresponse_cause
+from eval_harness.derive.scoring import compute_units
 from eval_harness.records.names import single_line
 from eval_harness.records.result import Result, Score, read_result
 from eval_harness.scores.comparisons import paired_test
-from eval_harness.scores.unpaired import METHOD as UNPAIRED
-from eval_harness.scores.unpaired import unpaired_difference
+from eval_harness.scores.unpaired import UNPAIRED_METHOD as UNPAIRED
+from eval_harness.scores.unpaired import compute_unpaired_difference
 from eval_harness.store.printed import decimals, in_order, shown, unit_of
 
 MOST_LISTED = 8
@@ -43,7 +43,7 @@ class Side:
         """The units that its scores are computed from; None if its answers or questions are missing."""
         if self.answers is None or self.questions is None:
             return None
-        return units(self.result.benchmark.family, self.questions, self.answers)
+        return compute_units(self.result.benchmark.family, self.questions, self.answers)
 
 
 def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
@@ -60,7 +60,7 @@ def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
         return Side(source, result)
     held = [path.parent / "questions.parquet", *_in_store(path, result)]
     questions = next((file for file in held if file.is_file()), None)
-    if not (path.parent / READINGS).is_file() or questions is None:
+    if not (path.parent / READINGS_FILE).is_file() or questions is None:
         return Side(source, result)
     try:
         return Side(source, result, read_readings(path.parent), read_question_file(questions))
@@ -180,7 +180,7 @@ def _difference(a: Side, b: Side, name: str, tables: tuple[pd.DataFrame, pd.Data
     silent = [(side, score.nonresponse) for side, score in (("A", left), ("B", right)) if score.nonresponse is not None]
     if silent:
         results = {"A": a.result, "B": b.result}
-        return row | {"note": "; ".join(f"{side}: {cause(found, results[side])}" for side, found in silent)}
+        return row | {"note": "; ".join(f"{side}: {nonresponse_cause(found, results[side])}" for side, found in silent)}
     if left.value is None or right.value is None:
         return row
     return row | {"difference": left.value - right.value} | _test(tables, name, left, right)
@@ -239,7 +239,7 @@ def _test(tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: S
     if tables is None:
         if _is_count(metric):
             return {}
-        low, high, p = unpaired_difference(left, right)
+        low, high, p = compute_unpaired_difference(left, right)
         return {} if math.isnan(low) else {"low": low, "high": high, "p": p, "test": UNPAIRED}
     if not all((table["metric"] == metric).any() for table in tables):
         return {}

@@ -30,10 +30,10 @@ from eval_harness.answer_files.untrusted import (
     parse_object,
     printable_line,
 )
-from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA, answer_frame, written_anew
-from eval_harness.derive.derivation import derive, derived_files, key_of
-from eval_harness.derive.files import ANSWERS, JUDGE, RUN, Sent
-from eval_harness.derive.metrics import NoScore, headline
+from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA, answer_frame, rewrite_rows
+from eval_harness.derive.derivation import derive, derived_files, compute_derivation_key
+from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE, RUN_FILE, SubmittedFiles
+from eval_harness.derive.metrics import NoScore, headline_score
 from eval_harness.records.limits import MAX_FILE_BYTES, MAX_RUN_JSON_BYTES, Limits, limits_for, run_json_limits
 from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.run import RunRecord
@@ -48,16 +48,16 @@ from eval_harness.store.submission import SAID, Submission, row_digest, submissi
 JUDGE_ROW = ("question_id", "sample", "reply")
 
 
-def examined(sent: Sent, find: Find) -> Submission:
+def examined(sent: SubmittedFiles, find: Find) -> Submission:
     """Run `examine` in a process of its own, within the limits for answers to these questions. Raises BadInput as `examine` does."""
     return sandbox.call(run_json_limits(_size(sent)), examine, sent, find)
 
 
-def _size(sent: Sent) -> int:
-    return sum(len(content) for content in sent.named().values())
+def _size(sent: SubmittedFiles) -> int:
+    return sum(len(content) for content in sent.content_by_name().values())
 
 
-def examine(sent: Sent, find: Find) -> Submission:
+def examine(sent: SubmittedFiles, find: Find) -> Submission:
     """Examine a submission: read its files, derive every number, and flag what a person should look at. All problems are in `problems`.
 
     What was read is written anew: `sent` of the submission holds our own bytes with the same rows, and is all that a store keeps.
@@ -75,7 +75,7 @@ def examine(sent: Sent, find: Find) -> Submission:
         # Limits follow from the dataset that run.json names, not from any size that a file claims.
         limits, problems = limits_for(len(dataset.questions), run.request.samples, _size(sent)), ProblemList()
         sandbox.go_on_within(limits)
-        rows = _Rows(ANSWERS, sent.answers, ANSWERS_SCHEMA, limits)
+        rows = _Rows(ANSWERS_FILE, sent.answers, ANSWERS_SCHEMA, limits)
         # Nothing is derived from reasoning, which may be most of a file.
         scored = ((where, {**row, "reasoning": None}) for where, row in rows)
         checked = checked_rows(scored, dataset.questions, run.request.samples, run.method.name, problems)
@@ -84,11 +84,11 @@ def examine(sent: Sent, find: Find) -> Submission:
         part = describe_asked_part(set(questions["question_id"]), dataset.questions, dataset.partial, run.request)
         run, kept_run = _with_part(run, part), _with_part(kept_run, part)
         answers = answer_frame(checked)
-        judged = None if sent.judge is None else _Rows(JUDGE, sent.judge, JUDGE_SCHEMA, limits, JUDGE_ROW)
+        judged = None if sent.judge is None else _Rows(JUDGE_FILE, sent.judge, JUDGE_SCHEMA, limits, JUDGE_ROW)
         replies = _replies(run, judged, answers, problems)
         # Other readers may make something else of a stranger's bytes (they hang, or lose rows): none of them is kept.
-        kept = Sent(kept_run.to_json().encode(), rows.written(), None if judged is None else judged.written())
-        key = key_of(kept, fingerprint_of(questions), facets_digest(questions))
+        kept = SubmittedFiles(kept_run.to_json().encode(), rows.written(), None if judged is None else judged.written())
+        key = compute_derivation_key(kept, fingerprint_of(questions), facets_digest(questions))
         derived = derive(run, answers, questions, replies, key)
         wrong += not_reproduced(run, questions, answers)
     except Unavailable:
@@ -109,12 +109,12 @@ def examine(sent: Sent, find: Find) -> Submission:
     )
 
 
-def read_sent(folder: Path) -> Sent:
+def read_sent(folder: Path) -> SubmittedFiles:
     """The files of a submission in a folder. Raises BadInput if they are not regular files within the size limits."""
-    for name, most in ((RUN, MAX_RUN_JSON_BYTES), (ANSWERS, MAX_FILE_BYTES), (JUDGE, MAX_FILE_BYTES)):
-        if name != JUDGE or (folder / name).exists():
+    for name, most in ((RUN_FILE, MAX_RUN_JSON_BYTES), (ANSWERS_FILE, MAX_FILE_BYTES), (JUDGE_FILE, MAX_FILE_BYTES)):
+        if name != JUDGE_FILE or (folder / name).exists():
             check_file(folder / name, most)
-    return Sent.read(folder)
+    return SubmittedFiles.from_folder(folder)
 
 
 def parsed_run(content: bytes) -> RunRecord:
@@ -151,7 +151,7 @@ class _Rows:
         rows = parquet_rows(
             self.content, most_bytes=limits.unpacked, most_rows=limits.rows, name=self.name, schema=self.schema
         )
-        for number, row in enumerate(written_anew(map(self._as_kept, rows), self.schema, self._sink), 1):
+        for number, row in enumerate(rewrite_rows(map(self._as_kept, rows), self.schema, self._sink), 1):
             yield f"{self.name}, row {number}", row
 
     def _as_kept(self, row: Record) -> Record:
@@ -258,7 +258,7 @@ def _is_other_release(said: Benchmark, dataset: Dataset) -> bool:
 def _notes(
     run: RunRecord, dataset: Dataset, questions: pd.DataFrame, answers: pd.DataFrame, result: Result
 ) -> Iterator[str]:
-    found, due = headline(result), len(questions) * run.request.samples
+    found, due = headline_score(result), len(questions) * run.request.samples
     if isinstance(found, NoScore) and found.nonresponse is not None:
         yield str(found)
     if len(answers) < due:

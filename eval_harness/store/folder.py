@@ -18,8 +18,8 @@ from dataset_builders.contents.pseudonyms import withdrawn_of
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import is_unavailable
-from eval_harness.derive.answer_table import frame_of
-from eval_harness.derive.files import ANSWERS, READINGS
+from eval_harness.derive.answer_table import table_to_frame
+from eval_harness.derive.run_files import ANSWERS_FILE, READINGS_FILE
 from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, read_acceptance
 from eval_harness.store.checks import Published, look_alike, remarkable, skeleton
 from eval_harness.store.likeness import Digests, likeness, right_answers, stored_choices, stored_digests
@@ -59,7 +59,7 @@ def add(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[st
 
 def holds_any(questions: bytes, groups: Set[str]) -> bool:
     """True if a file of questions has one about any of these groups."""
-    frame = frame_of(questions)
+    frame = table_to_frame(questions)
     return "group" in frame and bool(frame["group"].isin(groups).any())
 
 
@@ -108,7 +108,7 @@ def duplicate_submissions(
                 continue
             if is_own and not withdrawn and (other_look == look or other.method.image != result.method.image):
                 continue
-            fetch(path.parent / READINGS)
+            fetch(path.parent / READINGS_FILE)
             theirs = stored_choices(path.parent)
             alike = likeness(ours, theirs, partial(_texts, path.parent, fetch), withdrawn)
             # Checkpoints of one account may agree in most answers, not in the words of all.
@@ -144,7 +144,7 @@ def _beside(submission: Submission, peers: Mapping[str, pd.Series]) -> Iterator[
 
 
 def _texts(folder: Path, fetch: Callable[[Path], object]) -> Digests:
-    fetch(folder / ANSWERS)
+    fetch(folder / ANSWERS_FILE)
     return stored_digests(folder)
 
 
@@ -171,6 +171,6 @@ def _move(staging: Path, target: Path) -> bool:
             raise
     else:
         return True
-    if not (target / ANSWERS).is_file():  # its name is a digest of what was asked and answered
+    if not (target / ANSWERS_FILE).is_file():  # its name is a digest of what was asked and answered
         raise BadInput(f"{target}: holds something else. A store only grows; remove that folder by hand to replace it.")
     return False

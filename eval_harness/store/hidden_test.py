@@ -31,18 +31,18 @@ from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import SCHEMA_VERSION
 from eval_harness.answer_files.predictions import Predictions, read_predictions
 from eval_harness.answer_files.untrusted import MAX_PROBLEMS, listed, printable_line
-from eval_harness.benchmarks import spec
+from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.answer_table import answer_frame
-from eval_harness.derive.reading import complete, read_answers
-from eval_harness.derive.scoring import units
+from eval_harness.derive.reading import complete_answers, read_responses
+from eval_harness.derive.scoring import compute_units
 from eval_harness.records.limits import limits_for
 from eval_harness.records.names import model_name_problem, normalize_name
 from eval_harness.store.ledger import Document, open_ledger, private_head
 from eval_harness.store.sandbox import call, in_turn
 from eval_harness.store.scan import is_hub_store
 
-FORMAT = next(name for name in BENCHMARKS if spec(name).hidden_split is not None)
-SPLIT, METRICS = str(spec(FORMAT).hidden_split), spec(FORMAT).hidden_metrics
+FORMAT = next(name for name in BENCHMARKS if eval_spec(name).hidden_split is not None)
+SPLIT, METRICS = str(eval_spec(FORMAT).hidden_split), eval_spec(FORMAT).hidden_metrics
 """The benchmark with a hidden split, and metric -> question type."""
 DECIMALS = 1
 """Decimals of the score. One gives 1,001 values: at most 10 bits per scoring (the exact score of 21,281 questions would have 14.4)."""
@@ -121,7 +121,7 @@ class HiddenTest:
             more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
             raise BadInput(f"{'; '.join(problems[:SHOWN])}{more}. Nothing was scored or counted.")
         test, key = self._test, self._key
-        answers = read_answers(complete(answer_frame(read.rows), test.questions, 1), test.questions, FORMAT)
+        answers = read_responses(complete_answers(answer_frame(read.rows), test.questions, 1), test.questions, FORMAT)
         value, count = _score(test, key, answers)
         scoring: Document = {
             "model": model,
@@ -204,7 +204,7 @@ def _score(test: Test, key: Key, answers: pd.DataFrame) -> tuple[float, int]:
     found = [key.answers.get(str(name), []) for name in keyed["question_id"]]
     keyed["answer"] = pd.Series(found, index=keyed.index, dtype=object)
     try:
-        counted = units(FORMAT, keyed, answers)
+        counted = compute_units(FORMAT, keyed, answers)
         counted = counted[counted["metric"] == key.metric]
         there = float(counted["denominator"].sum())
         value = 100 * float(counted["numerator"].sum()) / there if there else 0.0

@@ -16,7 +16,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import hub_errors, quiet, sign_in, status_of, with_retries
 from dataset_builders.hub.commits import commit_files
-from eval_harness.derive.files import ANSWERS, RUN
+from eval_harness.derive.run_files import ANSWERS_FILE, RUN_FILE
 from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, now, parse_record
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _description(submission: Submission) -> str:
 
 def is_there(api: HfApi, repo_id: str, revision: str, files: Iterable[str]) -> bool:
     """True if a revision holds a submission, whose folder's name is a digest of what was asked and answered. `files`: its paths."""
-    wanted = [path for path in files if path.endswith((f"/{RUN}", f"/{ANSWERS}"))]
+    wanted = [path for path in files if path.endswith((f"/{RUN_FILE}", f"/{ANSWERS_FILE}"))]
     return len(files_at(api, repo_id, revision, wanted)) == len(wanted) > 0
 
 

@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow.parquet as pq
 
-from eval_harness.derive.answer_table import frame_of
-from eval_harness.derive.files import READINGS, read_readings
+from eval_harness.derive.answer_table import table_to_frame
+from eval_harness.derive.run_files import READINGS_FILE, read_readings
 from eval_harness.records.result import UNDELIVERED
 
 ALIKE = 0.75
@@ -82,7 +82,7 @@ def digests_of(readings: pd.DataFrame, questions: pd.DataFrame | None = None) ->
 
 def stored_choices(folder: Path) -> Digests:
     """The digests of a stored result without its texts. Raises OSError, ValueError and others where its file is not there or none."""
-    about = (folder / READINGS).stat()
+    about = (folder / READINGS_FILE).stat()
     return _stored_choices(folder.resolve(), about.st_mtime_ns, about.st_size)
 
 
@@ -93,7 +93,7 @@ def stored_digests(folder: Path) -> Digests:
 
 @lru_cache(maxsize=256)
 def _stored_choices(folder: Path, changed: int, size: int) -> Digests:
-    return digests_of(frame_of(pq.read_table(folder / READINGS)))
+    return digests_of(table_to_frame(pq.read_table(folder / READINGS_FILE)))
 
 
 def right_answers(digests: Digests, ours: Digests) -> pd.Series:

@@ -13,11 +13,18 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.journal import read_journal
-from eval_harness.benchmarks import spec
-from eval_harness.derive.files import read_readings
-from eval_harness.derive.metrics import HEADLINE, METRICS, NoScore, cause, headline, remedy
+from eval_harness.benchmarks import eval_spec
+from eval_harness.derive.metrics import (
+    HEADLINE_METRICS,
+    METRICS,
+    NoScore,
+    headline_score,
+    nonresponse_cause,
+    nonresponse_remedy,
+)
+from eval_harness.derive.run_files import read_readings
 from eval_harness.records.result import Breakdown, Nonresponse, Result, Score, Scores
-from eval_harness.scores.nonresponse import LOST, REASONS
+from eval_harness.scores.nonresponse import LOST_STATUSES, NONRESPONSE_STATUSES
 
 _VERDICT = {"better": "better than chance", "no different": "no different from chance", "worse": "worse than chance"}
 
@@ -25,7 +32,7 @@ _VERDICT = {"better": "better than chance", "no different": "no different from c
 def in_order(result: Result, all_metrics: bool = False) -> list[str]:
     """The metrics of a result, the headline metric first, then the benchmark's own; `all_metrics`: then those that every benchmark has
     (how responses ended, shares of the letters)."""
-    own, first = spec(result.benchmark.family).metrics, HEADLINE[result.benchmark.family]
+    own, first = eval_spec(result.benchmark.family).metrics, HEADLINE_METRICS[result.benchmark.family]
     return sorted(
         (name for name in result.scores if all_metrics or name in own),
         key=lambda name: (name != first, name not in own),
@@ -34,8 +41,8 @@ def in_order(result: Result, all_metrics: bool = False) -> list[str]:
 
 def headline_line(result: Result) -> str:
     """The headline score in a line, or why there is none."""
-    found = headline(result)
-    return str(found) if isinstance(found, NoScore) else _in_a_line(HEADLINE[result.benchmark.family], found)
+    found = headline_score(result)
+    return str(found) if isinstance(found, NoScore) else _in_a_line(HEADLINE_METRICS[result.benchmark.family], found)
 
 
 def summary(result: Result, all_metrics: bool = False) -> str:
@@ -233,7 +240,7 @@ def run_table(folder: Path, result: Result, all_metrics: bool = False) -> str:
     first line, the headline score, where that is over 5 %. Where that line says why there is no score, one of the answers follows."""
     answers = read_readings(folder, ("response", "reasoning"))
     command = f"medprobe score {folder} --judge openai:NAME"
-    table, found = summary(result, all_metrics), headline(result)
+    table, found = summary(result, all_metrics), headline_score(result)
     lines = unread_lines(answers, command, counted=not isinstance(found, NoScore))
     rows = table.split("\n")
     lost = failure_lines(folder, result)
@@ -247,17 +254,19 @@ def run_table(folder: Path, result: Result, all_metrics: bool = False) -> str:
 
 def failure_lines(folder: Path, result: Result) -> list[str]:
     """How many answers were cut off, failed or are missing, what to do about it, and the errors behind that, the most frequent first."""
-    counts = {status: result.statuses.get(status, 0) for status in LOST}
+    counts = {status: result.statuses.get(status, 0) for status in LOST_STATUSES}
     if not any(counts.values()):
         return []
     lost = Nonresponse(responses=sum(result.statuses.values()), **counts)
     lines = []
-    if not isinstance(headline(result), NoScore):  # else the first line says it
-        lines.append(f"{cause(lost, result)}, counted as wrong; {remedy(lost, result)}")
+    if not isinstance(headline_score(result), NoScore):  # else the first line says it
+        lines.append(f"{nonresponse_cause(lost, result)}, counted as wrong; {nonresponse_remedy(lost, result)}")
     journal = folder / "answers.jsonl"
     records = read_journal(journal, _key, "an answer. Restore the file") if journal.exists() else []
     latest = {_key(record): record for record in records}  # a later line of a question replaces an earlier one
-    errors = [str(record["error"]) for record in latest.values() if record["status"] in LOST and record.get("error")]
+    errors = [
+        str(record["error"]) for record in latest.values() if record["status"] in LOST_STATUSES and record.get("error")
+    ]
     kinds = Counter(re.sub(r"\d+", "#", error) for error in errors)
     for kind, count in kinds.most_common(SHOWN):
         example = next(error for error in errors if re.sub(r"\d+", "#", error) == kind)
@@ -275,7 +284,7 @@ def _key(record: dict[str, Any]) -> tuple[str, int]:
 
 def _example(answers: pd.DataFrame) -> str:
     """One of the responses that say nothing, of the most frequent reason."""
-    silent = answers[answers["status"].isin(REASONS)]
+    silent = answers[answers["status"].isin(NONRESPONSE_STATUSES)]
     row = silent[silent["status"] == silent["status"].mode()[0]].iloc[0]
     return (
         f"for example {row['question_id']} ({row['status']}): {_quoted(row['response'] or row.get('reasoning') or '')}"

@@ -19,7 +19,7 @@ from dataset_builders.contents.eval_yaml import metric_of_task
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.client import check_repo_id, connect, hub_errors, quiet, sign_in, with_retries
 from dataset_builders.hub.commits import commit_files
-from eval_harness.derive.metrics import NoScore, cause, headline
+from eval_harness.derive.metrics import NoScore, headline_score, nonresponse_cause
 from eval_harness.records.result import UNDELIVERED, Result, Score
 from eval_harness.records.run import read_run
 from eval_harness.store.datasets import named_dataset
@@ -63,7 +63,7 @@ def eval_result_entries(
         if score is not None and score.value is not None
     ]
     if not entries:
-        found = headline(result)
+        found = headline_score(result)
         if isinstance(found, NoScore) and found.nonresponse is not None:
             raise BadInput(f"{result.model.name}: {found}")
         fits = [f"{split}_{metric}" for metric in spec(result.benchmark.family).tasks]
@@ -112,7 +112,7 @@ def _notes(metric: str, score: Score, result: Result) -> str:
     if failed := sum(result.statuses.get(status, 0) for status in UNDELIVERED):
         words.append(f"{failed} answers failed or are missing and count as wrong")
     if score.nonresponse is not None:
-        words.append(cause(score.nonresponse, result))
+        words.append(nonresponse_cause(score.nonresponse, result))
     return "; ".join(words + [f"deviation: {deviation}" for deviation in result.deviations])
 
 

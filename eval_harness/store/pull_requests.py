@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal
 from dataset_builders.errors import BadInput, Unavailable, clip
 from dataset_builders.hub.client import hub_errors, quiet, with_retries
 from eval_harness.answer_files.untrusted import printable_lines
-from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, SENT, Sent
+from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE, RESULT_FILE, RUN_FILE, SUBMITTED_FILES, SubmittedFiles
 from eval_harness.records.limits import MAX_FILE_BYTES, MAX_RUN_JSON_BYTES
 from eval_harness.records.result import DERIVE_VERSION
 from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, WITHDRAWN, Acceptance, now
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 ADDED = re.compile(
     r"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/"
-    rf"({'|'.join(re.escape(name) for name in SENT)})",
+    rf"({'|'.join(re.escape(name) for name in SUBMITTED_FILES)})",
     re.ASCII,
 )
 CLOSED = ("closed", "merged")
@@ -195,15 +195,17 @@ class PullRequests:
         ]
         folders = sorted({match[1] for match in matches.values() if match})
         if problems:
-            raise Refused(*problems, f"a pull request may only add results/BENCHMARK/MODEL/RUN_ID/{{{','.join(SENT)}}}")
+            raise Refused(
+                *problems, f"a pull request may only add results/BENCHMARK/MODEL/RUN_ID/{{{','.join(SUBMITTED_FILES)}}}"
+            )
         if not new:
             raise Refused("adds nothing")
         if len(folders) > 1:
             raise Refused(f"adds {len(folders)} results: give each its own pull request ({', '.join(folders[:3])} ...)")
         folder = folders[0]
-        for name, most in ((RUN, MAX_RUN_JSON_BYTES), (ANSWERS, MAX_FILE_BYTES), (JUDGE, MAX_FILE_BYTES)):
+        for name, most in ((RUN_FILE, MAX_RUN_JSON_BYTES), (ANSWERS_FILE, MAX_FILE_BYTES), (JUDGE_FILE, MAX_FILE_BYTES)):
             entry = new.get(f"{folder}/{name}")
-            if entry is None and name != JUDGE:
+            if entry is None and name != JUDGE_FILE:
                 raise Refused(f"lacks {folder}/{name}")
             if entry is not None and entry.size > most:
                 raise Refused(f"{folder}/{name} has {entry.size:,} bytes, at most {most:,} are read")
@@ -220,7 +222,9 @@ class PullRequests:
 
     def _examined(self, added: Added, patience: float) -> Submission:
         files = self._files(added)
-        sent = Sent(*(files.get(f"{added.folder}/{name}", b"" if name != JUDGE else None) for name in SENT))  # type: ignore[arg-type]
+        sent = SubmittedFiles(
+            *(files.get(f"{added.folder}/{name}", b"" if name != JUDGE_FILE else None) for name in SUBMITTED_FILES)  # type: ignore[arg-type]
+        )
         try:
             with within(patience):
                 submission = examined(sent, partial(dataset_for, data=self.data, owner=self.repo.split("/")[0]))
@@ -275,7 +279,7 @@ class PullRequests:
         content = self._files(added)
         if with_retries(lambda: files_at(self.api, self.repo, main, [path])):
             return self._close(details, added.head, VerifyResult(what, "added", notes=("it was on main already",)))
-        run = f"{added.folder}/{RUN}"
+        run = f"{added.folder}/{RUN_FILE}"
         if run not in with_retries(lambda: files_at(self.api, self.repo, main, [run])):
             raise Refused(f"{clip(added.folder, 200)}: the store holds no such result")
         first = with_retries(lambda: acceptance_at(self.api, self.repo, main, added.folder))
@@ -297,7 +301,7 @@ class PullRequests:
     def _duplicates(self, submission: Submission, author: str, older: dict[str, tuple[str, Digests]]) -> list[str]:
         """Flags for results on main and older open pull requests that give nearly the same answers, and for names that look the same."""
         inside, main = f"results/{submission.result.benchmark.name}", self._head()
-        patterns = [f"{inside}/*/*/{name}" for name in (RESULT, ACCEPTANCE, WITHDRAWN)]
+        patterns = [f"{inside}/*/*/{name}" for name in (RESULT_FILE, ACCEPTANCE, WITHDRAWN)]
         folder = Path("no such store")  # where nothing was ever committed
         if main is not None:
             download = partial(self.api.snapshot_download, self.repo, repo_type="dataset", revision=main)

@@ -1,6 +1,7 @@
 """`medprobe rescore STORE`: derive the outdated results of a store again, and list the changes.
 
-A result is out of date where the key that it names (`derivation.key_of`) is not that of its files, its questions and this version: another
+A result is out of date where the key that it names (`derivation.compute_derivation_key`) is not that of its files,
+its questions and this version: another
 `DERIVE_VERSION`, or a dataset whose answer key or labels were corrected. Where the questions cannot be had, the numbers stay as they are.
 What was sent, run ids, accounts and dates stay. What is interrupted goes on with the next call: `result.json`, which names the key, is
 written last.
@@ -20,10 +21,10 @@ import pandas as pd
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.files import replace_file
 from eval_harness.answer_files.untrusted import parquet_rows
-from eval_harness.benchmarks import spec
-from eval_harness.derive.answer_table import frame_of
-from eval_harness.derive.derivation import key_of
-from eval_harness.derive.files import READINGS, RESULT
+from eval_harness.benchmarks import eval_spec
+from eval_harness.derive.answer_table import table_to_frame
+from eval_harness.derive.derivation import compute_derivation_key
+from eval_harness.derive.run_files import READINGS_FILE, RESULT_FILE
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Result, read_result
 from eval_harness.store.acceptance import read_acceptance
 from eval_harness.store.datasets import Dataset, dataset_for
@@ -84,13 +85,15 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
     name = folder.relative_to(root).as_posix()
     try:
         before = read_result(path)
-        headline = spec(before.benchmark.family).headline
+        headline = eval_spec(before.benchmark.family).headline
         if before.kind != "measured":
             return Rescored(name, headline, skipped=f"it is {before.kind}, no measured result")
         if read_acceptance(folder) is None:  # beside it lie a stranger's files, which only the sandbox reads
             return Rescored(name, headline, skipped="it is not verified; a board derives its numbers itself")
         sent = read_sent(folder)
-        if not data and before.key == key_of(sent, before.benchmark.fingerprint, before.benchmark.facets):
+        if not data and before.key == compute_derivation_key(
+            sent, before.benchmark.fingerprint, before.benchmark.facets
+        ):
             return Rescored(name, headline)
         submission = examined(sent, partial(questions_of, root, tuple(data), before.benchmark.fingerprint))
         if submission.problems:
@@ -102,10 +105,10 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
     except (BadInput, OSError, ValueError, KeyError) as error:
         return Rescored(name, headline, skipped=str(error))
     after = submission.result.model_copy(update={"provenance": before.provenance})
-    changed, answers = _changed(folder, submission.derived[READINGS])
+    changed, answers = _changed(folder, submission.derived[READINGS_FILE])
     # What was sent is written as it was written anew, so that the key is of these files; result.json last.
     for file, content in (
-        submission.sent.named() | dict(submission.derived) | {RESULT: after.to_json().encode()}
+        submission.sent.content_by_name() | dict(submission.derived) | {RESULT_FILE: after.to_json().encode()}
     ).items():
         replace_file(folder / file, content)
     for path_, content in submission.questions_file().items():
@@ -135,9 +138,9 @@ def _number(value: float | None) -> str:
 def _changed(folder: Path, readings: bytes) -> tuple[int, int]:
     """The number of answers that are read differently (another choice or status), and their total."""
     names = ["question_id", "sample", "choice", "status"]
-    after = frame_of(readings)[names]
+    after = table_to_frame(readings)[names]
     try:
-        before = frame_of((folder / READINGS).read_bytes())[names]
+        before = table_to_frame((folder / READINGS_FILE).read_bytes())[names]
     except (OSError, ValueError, KeyError):
         return len(after), len(after)
     both = after.merge(before, on=names[:2], suffixes=("", "_before"))

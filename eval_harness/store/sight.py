@@ -14,13 +14,13 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.benchmarks import spec
+from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.spec import MetricInfo
-from eval_harness.derive.files import RESULT, RUN
-from eval_harness.derive.metrics import HEADLINE, cause
+from eval_harness.derive.metrics import HEADLINE_METRICS, nonresponse_cause
+from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE
 from eval_harness.records.result import ARMS, Images, Result
 from eval_harness.records.run import read_run
-from eval_harness.scores.sight import sight
+from eval_harness.scores.sight import compute_sight
 from eval_harness.store.acceptance import read_acceptance
 from eval_harness.store.comparison import Side, load_side
 from eval_harness.store.printed import decimals, needs_the_image
@@ -56,9 +56,9 @@ def arms_of_runs(folders: Sequence[Path]) -> list[Arms]:
     """
     named = {folder.resolve(): folder for folder in folders}
     known: dict[Path, ShownAndRequest] = {}
-    for path in sorted({path.parent for folder in named for path in folder.parent.glob(f"*/{RUN}")}):
+    for path in sorted({path.parent for folder in named for path in folder.parent.glob(f"*/{RUN_FILE}")}):
         with suppress(BadInput):  # a damaged neighbour is left out
-            if (path / RESULT).is_file():
+            if (path / RESULT_FILE).is_file():
                 known[path.resolve()] = shown_and_request(path)
     known |= {path: shown_and_request(folder) for path, folder in named.items()}
     found: dict[Path, Arms] = {}
@@ -112,7 +112,7 @@ def sight_table(arms: Arms) -> pd.DataFrame:
     tables = {image: found for image, side in arms.sides.items() if (found := side.units()) is not None}
     rows = [
         _row(arms, name, info, tables)
-        for name, info in spec(arms.real.benchmark.family).metrics.items()
+        for name, info in eval_spec(arms.real.benchmark.family).metrics.items()
         if (info.compared or info.no_arm) and name in arms.real.scores and arms.real.scores[name].value is not None
     ]
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
@@ -126,7 +126,7 @@ def _row(arms: Arms, name: str, info: MetricInfo, tables: Mapping[Images, pd.Dat
     if any(image not in tables for image in ("real", *info.compared)):
         return row | {"note": "a run lies there without its answers"}
     try:
-        found = sight(tables["real"], {image: tables[image] for image in info.compared}, name)
+        found = compute_sight(tables["real"], {image: tables[image] for image in info.compared}, name)
     except BadInput as error:
         return row | {"note": str(error)}
     return row | {
@@ -154,7 +154,9 @@ def why_none(arms: Arms, name: str, info: MetricInfo) -> str | None:
         score = result.scores.get(name)
         if score is None or score.value is None or score.nonresponse is not None:
             silent = (
-                cause(score.nonresponse, result) if score is not None and score.nonresponse is not None else "no score"
+                nonresponse_cause(score.nonresponse, result)
+                if score is not None and score.nonresponse is not None
+                else "no score"
             )
             return f"{image}: {silent}"
     return None
@@ -180,6 +182,6 @@ def printed(arms: Arms) -> str:
         share = "" if row["share_without"] is None else f"{row['share_without']:.0f} %"
         share += "" if row["share_low"] is None else f" ({row['share_low']:.0f} to {row['share_high']:.0f})"
         lines.append(f"{said}{points:<25}{share:<19}{'sees' if row['sees'] else 'not shown to see'}")
-        if row["metric"] == HEADLINE[result.benchmark.family]:
+        if row["metric"] == HEADLINE_METRICS[result.benchmark.family]:
             headline = needs_the_image(row["real"], row["from_image"], row["low"], row["high"])
     return "\n".join([*lines, *([headline] if headline else [])])

@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import SHOWN, BadInput
-from eval_harness.derive.answer_table import frame_of
-from eval_harness.derive.files import DERIVED, READINGS, RESULT, Sent
+from eval_harness.derive.answer_table import table_to_frame
+from eval_harness.derive.run_files import DERIVED_FILES, READINGS_FILE, RESULT_FILE, SubmittedFiles
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord
@@ -36,7 +36,7 @@ class Submission:
     """
 
     run_id: str
-    sent: Sent
+    sent: SubmittedFiles
     result: Result
     derived: Mapping[str, bytes]
     digests: Digests
@@ -52,15 +52,15 @@ class Submission:
 
     def readings(self) -> pd.DataFrame:
         """The reading of each answer (`readings.parquet`)."""
-        return frame_of(self.derived[READINGS])
+        return table_to_frame(self.derived[READINGS_FILE])
 
     def files(self) -> dict[str, bytes]:
         """The files that are sent, by their paths in a store."""
-        return {f"{self.folder}/{name}": content for name, content in self.sent.named().items()}
+        return {f"{self.folder}/{name}": content for name, content in self.sent.content_by_name().items()}
 
     def derived_files(self) -> dict[str, bytes]:
         """Files that a store keeps beside them, by path; `result.json` last."""
-        return {f"{self.folder}/{name}": self.derived[name] for name in DERIVED}
+        return {f"{self.folder}/{name}": self.derived[name] for name in DERIVED_FILES}
 
     def questions_file(self) -> dict[str, bytes]:
         """The questions by their path in a store; nothing where the store's owner does not vouch for them."""
@@ -70,7 +70,7 @@ class Submission:
     def reproduced(self) -> Submission:
         """The same as the result of the store's owner, who ran the model: under an id of its own."""
         result = self.result.model_copy(update={"provenance": "reproduced"})
-        derived = {**self.derived, RESULT: result.to_json().encode()}
+        derived = {**self.derived, RESULT_FILE: result.to_json().encode()}
         return replace(self, run_id=self.run_id.removesuffix(REPRODUCED) + REPRODUCED, result=result, derived=derived)
 
     def check(self, what: Path, remedy: str = "Nothing was submitted.") -> None:

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from dataset_builders.errors import BadInput, Unavailable, clip
 from eval_harness.answer_files.predictions import read_predictions
 from eval_harness.answer_files.untrusted import COLUMNS, check_file, parquet_rows, printable_line, printable_lines
-from eval_harness.derive.answer_table import USAGE, answer_frame, answers_bytes
-from eval_harness.derive.files import ANSWERS, JUDGE, RESULT, RUN, Sent
+from eval_harness.derive.answer_table import USAGE_FIELDS, answer_frame, encode_answers
+from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE, RESULT_FILE, RUN_FILE, SubmittedFiles
 from eval_harness.derive.reading import without_judge
 from eval_harness.records.limits import (
     MAX_ANSWERS,
@@ -44,7 +44,7 @@ from eval_harness.store.scan import is_hub_store
 from eval_harness.store.submission import Submission
 
 JOURNAL = "answers.jsonl"
-FOLDER_FILES = (RUN, "questions.parquet", RESULT, ANSWERS, JUDGE)
+FOLDER_FILES = (RUN_FILE, "questions.parquet", RESULT_FILE, ANSWERS_FILE, JUDGE_FILE)
 """Files taken from a run folder or a submission; its questions are not read."""
 KINDS = ("open", "proprietary", "medical")
 """Valid kinds of the model of a file of answers. Baselines are run by medprobe, and reproduced."""
@@ -147,7 +147,7 @@ def _dataset(data: str | None, owner: str | None, benchmark: Benchmark) -> Datas
 def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submission:
     """The verdict on a run folder, or on a folder of `run.json` and `answers.parquet`. `find`: the dataset that it says it is about;
     `reproduced`: the store's owner ran it. Raises BadInput for a folder that is neither, and where nothing can be derived."""
-    size = sum(path.stat().st_size for path in (folder / ANSWERS, folder / JUDGE) if path.is_file())
+    size = sum(path.stat().st_size for path in (folder / ANSWERS_FILE, folder / JUDGE_FILE) if path.is_file())
     return call(run_json_limits(size), _examined_folder, folder, find, reproduced)
 
 
@@ -173,7 +173,7 @@ def _file_limits(path: Path, dataset: Dataset) -> Limits:
 
 
 def _examined_folder(folder: Path, find: Find, reproduced: bool) -> Submission:
-    if not (folder / RUN).is_file():
+    if not (folder / RUN_FILE).is_file():
         raise BadInput(_not_a_run(folder))
     run = _own_run(folder)
     found = _examined(_sent(folder, run), find(run.benchmark))
@@ -215,27 +215,27 @@ def _examined_answers(path: Path, dataset: Dataset, model: str, kind: str | None
         # When the file was written: the same file is the same submission whenever it is submitted.
         created_at=datetime.fromtimestamp(int(path.stat().st_mtime), UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
-    sent = Sent(_content(_as_sent(run)), answers_bytes(answer_frame(read.rows)))
+    sent = SubmittedFiles(_content(_as_sent(run)), encode_answers(answer_frame(read.rows)))
     return _examined(sent, dataset, read.problems)
 
 
-def _sent(folder: Path, run: RunRecord) -> Sent:
+def _sent(folder: Path, run: RunRecord) -> SubmittedFiles:
     """The files sent of a run folder or a submission: its answers and replies byte for byte, and its run as it is published."""
-    judged = (folder / JUDGE).exists()
-    if not (folder / ANSWERS).exists():
+    judged = (folder / JUDGE_FILE).exists()
+    if not (folder / ANSWERS_FILE).exists():
         raise BadInput(
-            f"{folder}: has no {ANSWERS}, which `medprobe eval` writes when every question was asked. Give the same command again to go "
-            "on, or `medprobe score RUN_DIR --asked-only` to submit what was asked."
+            f"{folder}: has no {ANSWERS_FILE}, which `medprobe eval` writes when every question was asked. Give the same command again to "
+            "go on, or `medprobe score RUN_DIR --asked-only` to submit what was asked."
         )
     if run.method.judge is not None and not judged:
         raise BadInput(
-            f"{folder}: has no {JUDGE}. `medprobe score RUN_DIR` asks the judge; with --no-judge it reads by rules only."
+            f"{folder}: has no {JUDGE_FILE}. `medprobe score RUN_DIR` asks the judge; with --no-judge it reads by rules only."
         )
     sent = read_sent(folder)
-    return Sent(_content(_as_sent(run)), sent.answers, sent.judge if run.method.judge else None)
+    return SubmittedFiles(_content(_as_sent(run)), sent.answers, sent.judge if run.method.judge else None)
 
 
-def _examined(sent: Sent, dataset: Dataset, problems: Sequence[str] = ()) -> Submission:
+def _examined(sent: SubmittedFiles, dataset: Dataset, problems: Sequence[str] = ()) -> Submission:
     """The verdict on exactly these bytes, with the problems of what they were made from. Raises BadInput if nothing can be derived."""
     try:
         found = examine(sent, lambda said: dataset)
@@ -266,15 +266,15 @@ def _as_sent(run: RunRecord) -> RunRecord:
 def _own_run(folder: Path) -> RunRecord:
     """The run of a folder, read as its result was: with its extraction, without its judge where that was left out, and with the tokens
     that were counted."""
-    check_file(folder / RUN, MAX_RUN_JSON_BYTES)
-    run = parsed_run((folder / RUN).read_bytes())
-    if (folder / RESULT).exists():
-        check_file(folder / RESULT, MAX_RESULT)
+    check_file(folder / RUN_FILE, MAX_RUN_JSON_BYTES)
+    run = parsed_run((folder / RUN_FILE).read_bytes())
+    if (folder / RESULT_FILE).exists():
+        check_file(folder / RESULT_FILE, MAX_RESULT)
         try:
-            scored = read_result(folder / RESULT)
+            scored = read_result(folder / RESULT_FILE)
         except BadInput as error:
             raise BadInput(printable_line(str(error))) from None
-        usage = {name: scored.environment[name] for name in USAGE if name in scored.environment}
+        usage = {name: scored.environment[name] for name in USAGE_FIELDS if name in scored.environment}
         method = run.method.model_copy(update={"extraction": scored.method.extraction})
         run = run.model_copy(update={"method": method, "environment": run.environment | usage})
         run = run if scored.method.judge is not None else without_judge(run)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from eval_harness.derive.metrics import HEADLINE, untested
+from eval_harness.derive.metrics import HEADLINE_METRICS, untested_reason
 from eval_harness.records.names import single_line
 from eval_harness.records.result import Result, Score
 
@@ -88,7 +88,7 @@ def _rows(result: Result) -> Iterator[dict[str, Any]]:
         "table": source.table if source else None,
         "note": (source.note if source else None) or "; ".join(result.deviations) or None,
     }
-    first = HEADLINE[result.benchmark.family]
+    first = HEADLINE_METRICS[result.benchmark.family]
     cells = {(None, None): result.scores} | {
         (facet, value): scores for facet, values in result.breakdown.items() for value, scores in values.items()
     }
@@ -112,7 +112,7 @@ def _numbers(score: Score, result: Result) -> dict[str, Any]:
         "n": None if unknown else score.n,
         "n_cases": None if unknown else score.n_cases,
         "n_effective": score.n_effective,
-        "no_score": untested(score, result) or None,
+        "no_score": untested_reason(score, result) or None,
     }
 
 

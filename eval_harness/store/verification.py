@@ -17,8 +17,8 @@ from typing import TypeVar
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.hub.client import check_repo_id, hub_errors, sign_in, with_retries
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.derivation import key_of
-from eval_harness.derive.files import RESULT, RUN
+from eval_harness.derive.derivation import compute_derivation_key
+from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE
 from eval_harness.records.result import Result, read_result
 from eval_harness.store.acceptance import read_acceptance
 from eval_harness.store.checks import Published
@@ -146,7 +146,7 @@ def _folder(
     """Examine every result of a folder store; changes nothing."""
     results = []
     for path in sorted((store / "results").glob("*/*/*")):
-        if not (path / RUN).is_file() and not (path / RESULT).is_file():
+        if not (path / RUN_FILE).is_file() and not (path / RESULT_FILE).is_file():
             continue
         name = path.relative_to(store).as_posix()
         result = _answered(name, "refused", partial(_stored, store, name, data, published))
@@ -159,13 +159,13 @@ def _folder(
 def _stored(store: Path, name: str, data: Sequence[str], published: Published | None) -> VerifyResult | None:
     """The outcome for one result of a folder store; None for one without answers."""
     path = store / name
-    stored = read_result(path / RESULT)
+    stored = read_result(path / RESULT_FILE)
     if stored.kind != "measured":
         return None
     sent = read_sent(path)
     submission = examined(sent, partial(questions_of, store, tuple(data), stored.benchmark.fingerprint))
     scored = submission.result.benchmark
-    key = key_of(sent, scored.fingerprint, scored.facets)  # of the files as they lie here
+    key = compute_derivation_key(sent, scored.fingerprint, scored.facets)  # of the files as they lie here
     acceptance = read_acceptance(path)
     account = acceptance.account if acceptance else None
     flags = [*submission.flags, *duplicate_submissions(store, submission, account, published=published)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from dataset_builders.files import replace_file
-from eval_harness.derive.metrics import HEADLINE, NoScore, headline
+from eval_harness.derive.metrics import HEADLINE_METRICS, NoScore, headline_score
 from eval_harness.records.result import UNDELIVERED, Result
 from eval_harness.store.printed import interval, shown
 from eval_harness.store.table import tidy
@@ -53,8 +53,8 @@ def _listed(group: Sequence[SweepTask]) -> str:
 
 
 def _row(task: SweepTask, result: Result) -> tuple[str, ...]:
-    metric = HEADLINE[result.benchmark.family]
-    score, found = result.scores[metric], headline(result)
+    metric = HEADLINE_METRICS[result.benchmark.family]
+    score, found = result.scores[metric], headline_score(result)
     return (
         str(task.number),
         task.label,

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.errors import BadInput
 from dataset_builders.lexical_tree import UNLABELLED
-from eval_harness.derive.files import read_readings
-from eval_harness.derive.metrics import OVER_ALL
-from eval_harness.scores.grading import shown_images
+from eval_harness.derive.metrics import OVERALL_METRICS
+from eval_harness.derive.run_files import read_readings
+from eval_harness.scores.grading import question_image_ids
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.scoring import Bools, Floats, Ints
 from leaderboard_space.data.store.sections import Entry
@@ -26,7 +26,7 @@ MOST_LABELS = 60
 
 def headline_of(outcomes: Outcomes) -> str | None:
     """The score that defines correctness: over every question, not one aspect or scenario. None if every key is hidden."""
-    name = OVER_ALL.get(outcomes.family)
+    name = OVERALL_METRICS.get(outcomes.family)
     return name if name in outcomes.metrics else next(iter(outcomes.metrics), None)
 
 
@@ -103,7 +103,7 @@ def sharing_images(outcomes: Outcomes, case: int) -> Ints:
     """The other cases that hold an image of this one."""
     if "image_id" not in outcomes.questions.columns:
         return np.zeros(0, np.int64)
-    images = shown_images(outcomes.questions)
+    images = question_image_ids(outcomes.questions)
     of_case = outcomes.case_of_question[images.index]
     found = np.unique(of_case[images.isin(images[of_case == case].dropna()).to_numpy(dtype=bool)])
     return found[found != case]

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.lexical_tree import rows_by
-from eval_harness.derive.derivation import UNIT_NAMES, UNIT_NUMBERS
-from eval_harness.derive.metrics import BALANCED, METRICS
+from eval_harness.derive.derivation import UNIT_ID_COLUMNS, UNIT_NUMBER_COLUMNS
+from eval_harness.derive.metrics import BALANCED_METRICS, METRICS
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.scoring import Bools, Ints, MetricUnits
 
@@ -100,10 +100,10 @@ Numbers = NDArray[Any]
 def read_outcomes(
     family: str, questions: pd.DataFrame, paths: Mapping[str, Path], official: Collection[str] = ()
 ) -> tuple[Outcomes | None, dict[str, str]]:
-    """The runs of `paths` (entry key -> file of its units, see `derive/files.py`), None where none can be read; and what is wrong with each
-    that cannot. `official`: those that a paper's own reader read."""
+    """The runs of `paths` (entry key -> file of its units, see `derive/run_files.py`), None where none can be read; and what is wrong with
+    each that cannot. `official`: those that a paper's own reader read."""
     names: pa.Table | None = None
-    columns: dict[str, list[Numbers]] = {name: [] for name in UNIT_NUMBERS}
+    columns: dict[str, list[Numbers]] = {name: [] for name in UNIT_NUMBER_COLUMNS}
     runs, problems = list[str](), dict[str, str]()
     for key, path in paths.items():
         try:
@@ -125,9 +125,9 @@ def _read_units(path: Path) -> tuple[pa.Table, dict[str, Numbers]]:
     """A run's units and their numbers. Raises BadInput if they cannot be read."""
     try:
         table = pq.read_table(path)
-        table.select(UNIT_NAMES)
-        numbers = {name: table[name].to_numpy() for name in UNIT_NUMBERS}
-        return table.drop_columns(list(UNIT_NUMBERS)), numbers
+        table.select(UNIT_ID_COLUMNS)
+        numbers = {name: table[name].to_numpy() for name in UNIT_NUMBER_COLUMNS}
+        return table.drop_columns(list(UNIT_NUMBER_COLUMNS)), numbers
     except FileNotFoundError:
         raise BadInput("what was derived from its answers is not in the store.") from None
     except Exception as error:  # whatever is wrong with one file, the board stays up and says so
@@ -153,9 +153,9 @@ def _aligned(
     unit_index: dict[str, UnitIndex] = {}
     for at, name in enumerate(map(str, found)):
         rows = slice(bounds[at], bounds[at + 1])
-        part, facet = table.iloc[rows], BALANCED.get(name)
+        part, facet = table.iloc[rows], BALANCED_METRICS.get(name)
         top, base, expected, count, *ends, unsettled = (
-            _stacked([run[rows] for run in columns[one]]) for one in UNIT_NUMBERS
+            _stacked([run[rows] for run in columns[one]]) for one in UNIT_NUMBER_COLUMNS
         )
         metrics[name] = MetricUnits(
             np.broadcast_to(top, (len(runs), top.shape[1])).astype(float),

@@ -35,8 +35,9 @@ from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Benchmark, Breakdown, Method, Model, Result, Score, Scores, Source, Verdict
-from eval_harness.scores.intervals import LEVEL, METHOD, printed_interval, verdict
-from eval_harness.scores.unpaired import unpaired_difference
+from eval_harness.scores.clustered import CONFIDENCE_LEVEL
+from eval_harness.scores.intervals import INTERVAL_METHOD, printed_interval, verdict_against_chance
+from eval_harness.scores.unpaired import compute_unpaired_difference
 from leaderboard_space.benchmarks import spec
 
 FOLDER = Path(__file__).parents[1] / "published"
@@ -354,8 +355,8 @@ def score_of(cell: Cell, group: Group) -> Score:
         n_cases=n_cases,
         n_effective=worth,
         chance=exact,
-        verdict=verdict(low, high, worth, exact, info.higher_is_better),
-        interval_method=METHOD,
+        verdict=verdict_against_chance(low, high, worth, exact, info.higher_is_better),
+        interval_method=INTERVAL_METHOD,
     )
 
 
@@ -435,7 +436,7 @@ def tested(score: Score, run: Score | None, metric: str) -> Score:
     if score.value is None or score.low is None or info.higher_is_better is None or score.is_small or run.is_small:
         return score
     verdict: Verdict = "no different"
-    if unpaired_difference(score, run)[2] < 1 - LEVEL:
+    if compute_unpaired_difference(score, run)[2] < 1 - CONFIDENCE_LEVEL:
         verdict = "better" if (score.value > run.value) == info.higher_is_better else "worse"
     return score.model_copy(update={"chance": run.value, "chance_interval": (run.low, run.high), "verdict": verdict})
 

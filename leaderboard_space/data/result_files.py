@@ -17,7 +17,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from eval_harness.answer_files.untrusted import parquet_rows
-from eval_harness.derive.files import RESULT, RUN, Sent
+from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE, SubmittedFiles
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, read_result
 from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, read_provenance
 from eval_harness.store.datasets import Dataset, vouched_dataset
@@ -38,20 +38,20 @@ def kept() -> Path:
 def derived_folder(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
     """The folder that holds a result's answers as they were written anew, and what was derived from them, under the names that a store
     has. `trusted`: datasets that the board's owner named. Raises BadInput if its questions cannot be had, or its files are wrong."""
-    if not (folder / RUN).is_file():
-        raise BadInput(f"{folder / RESULT}: was not verified, and holds no run whose scores could be derived.")
-    sent = Sent.read(folder)
+    if not (folder / RUN_FILE).is_file():
+        raise BadInput(f"{folder / RESULT_FILE}: was not verified, and holds no run whose scores could be derived.")
+    sent = SubmittedFiles.from_folder(folder)
     parts = [str(DERIVE_VERSION), *(hashlib.sha256(each or b"").hexdigest() for each in sent)]
     target = kept() / hashlib.sha256("".join(parts).encode()).hexdigest()
-    if not (target / RESULT).is_file():
+    if not (target / RESULT_FILE).is_file():
         try:
             found = examined(sent, partial(_dataset, store, tuple(trusted)))
         except BadInput as error:
-            raise BadInput(f"{folder / RUN}: was not verified, and cannot be: {error}") from None
+            raise BadInput(f"{folder / RUN_FILE}: was not verified, and cannot be: {error}") from None
         if found.problems:
-            raise BadInput(f"{folder / RUN}: was not verified, and is refused: {found.problems[0]}")
+            raise BadInput(f"{folder / RUN_FILE}: was not verified, and is refused: {found.problems[0]}")
         target.mkdir(parents=True, exist_ok=True)
-        for name, content in (found.sent.named() | dict(found.derived)).items():  # result.json last
+        for name, content in (found.sent.content_by_name() | dict(found.derived)).items():  # result.json last
             replace_file(target / name, content)
     return target
 
@@ -82,9 +82,11 @@ class ResultFiles:
         """All results, and one line per file that cannot be used. An entry whose files are unchanged is the same object as before.
         `trusted`: datasets that the board's owner named."""
         seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
-        folders = {path.parent for name in (RESULT, RUN) for path in (store / "results").glob(f"*/*/*/{name}")}
+        folders = {
+            path.parent for name in (RESULT_FILE, RUN_FILE) for path in (store / "results").glob(f"*/*/*/{name}")
+        }
         for folder in sorted(folders):
-            path = folder / RESULT if (folder / RESULT).exists() else folder / RUN
+            path = folder / RESULT_FILE if (folder / RESULT_FILE).exists() else folder / RUN_FILE
             try:
                 status = path.stat()
                 # What the store says of a result lies beside it; notes are new files, which the folder's own time tells.
@@ -111,9 +113,9 @@ def _entry(store: Path, folder: Path, trusted: Sequence[str]) -> Entry:
     provenance = read_provenance(folder)
     is_verified = provenance.acceptance is not None or not _is_measured(folder)
     derived = folder if is_verified else derived_folder(store, folder, trusted)
-    result, notes = read_result(derived / RESULT), list[str]()
+    result, notes = read_result(derived / RESULT_FILE), list[str]()
     if not visible(result.model.name).strip():
-        raise BadInput(f"{folder / RESULT}: its model has no name.")
+        raise BadInput(f"{folder / RESULT_FILE}: its model has no name.")
     if not is_verified:
         notes = [*notes, UNVERIFIED]
     if result.kind == "measured" and result.derive_version != DERIVE_VERSION:
@@ -124,9 +126,9 @@ def _entry(store: Path, folder: Path, trusted: Sequence[str]) -> Entry:
 
 def _is_measured(folder: Path) -> bool:
     """True if a folder holds answers, or says so; an aggregate has none."""
-    if (folder / RUN).exists():
+    if (folder / RUN_FILE).exists():
         return True
-    return read_result(folder / RESULT).kind == "measured"
+    return read_result(folder / RESULT_FILE).kind == "measured"
 
 
 def stamp_of(path: Path | None) -> Stamp:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from eval_harness.records.result import Score
 from eval_harness.scores import intervals
-from eval_harness.scores.comparisons import pairwise
-from eval_harness.scores.intervals import METHOD, clustered_intervals
-from eval_harness.scores.nonresponse import if_right, nonresponse, withheld
-from eval_harness.scores.outcomes import OutcomeMatrix
+from eval_harness.scores.comparisons import compare_pairwise
+from eval_harness.scores.intervals import INTERVAL_METHOD, clustered_intervals
+from eval_harness.scores.nonresponse import apply_nonresponse, decisive_nonresponse, numerator_if_lost_right
+from eval_harness.scores.outcome_matrix import OutcomeMatrix
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -113,17 +113,19 @@ class MetricUnits:
 
 
 def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[Score]:
-    """The score of every run on all of `units`, as `eval_harness.scores.summarise` gives it.
+    """The score of every run on all of `units`, as `derive.summary.summarise_units` gives it.
 
     `higher_is_better` None: neither end is good, so no verdict.
     """
     found = _scores(units, higher_is_better)
     best = found
     if units.unsettled is not None:
-        best = _scores(replace(units, top=if_right(units.top, units.base, units.unsettled)), higher_is_better)
+        best = _scores(
+            replace(units, top=numerator_if_lost_right(units.top, units.base, units.unsettled)), higher_is_better
+        )
     for run, (score, other) in enumerate(zip(found, best, strict=True)):
-        silent = nonresponse(units.ended[run], score.verdict == other.verdict)
-        found[run] = withheld(score, silent, bool(units.shown[run]))
+        silent = decisive_nonresponse(units.ended[run], score.verdict == other.verdict)
+        found[run] = apply_nonresponse(score, silent, bool(units.shown[run]))
     return found
 
 
@@ -158,8 +160,8 @@ def _scores(units: MetricUnits, higher_is_better: bool | None) -> list[Score]:
             n_cases=cases,
             n_effective=worth,
             chance=level,
-            verdict=intervals.verdict(low, high, worth, level, higher_is_better),
-            interval_method=METHOD,
+            verdict=intervals.verdict_against_chance(low, high, worth, level, higher_is_better),
+            interval_method=INTERVAL_METHOD,
         )
         if of > 0
         else NOTHING
@@ -209,7 +211,7 @@ def _rounded(values: Floats) -> Floats:
 
 
 def p_values(units: MetricUnits) -> Floats:
-    """Uncorrected p-values (R, R) of "these two runs do as well on these questions": the test of `comparisons.pairwise`."""
+    """Uncorrected p-values (R, R) of "these two runs do as well on these questions": the test of `comparisons.compare_pairwise`."""
     runs = units.top.shape[0]
     outcomes = OutcomeMatrix(
         models=tuple(str(run) for run in range(runs)),
@@ -220,4 +222,4 @@ def p_values(units: MetricUnits) -> Floats:
         units=np.empty(0, dtype=object),
         paired=len(units.base) == 1,
     )
-    return pairwise(outcomes).p
+    return compare_pairwise(outcomes).p

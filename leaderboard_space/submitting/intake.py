@@ -19,7 +19,7 @@ from pathlib import Path
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from eval_harness.answer_files.untrusted import check_file
-from eval_harness.derive.files import RUN, SENT
+from eval_harness.derive.run_files import RUN_FILE, SUBMITTED_FILES
 from eval_harness.records.limits import MAX_FILE_BYTES
 from eval_harness.records.result import Benchmark
 from eval_harness.store.datasets import Dataset, chosen_dataset, dataset_of
@@ -105,7 +105,7 @@ def receive(
 
 def _examined(named: dict[str, Path], folder: Path, dataset: Dataset, model: str, kind: str | None) -> Submission:
     """The verdict on what was given, each file under the name that it has. `folder`: where the files of a folder are put."""
-    if RUN not in named:
+    if RUN_FILE not in named:
         if len(named) > 1:
             raise BadInput(f"{len(named)} files, but no run.json among them. {SHAPES}")
         if not model:
@@ -138,6 +138,6 @@ def bundle_archive(submission: Submission) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in sorted(submission.files().items()):
-            assert path.rsplit("/", 1)[-1] in SENT
+            assert path.rsplit("/", 1)[-1] in SUBMITTED_FILES
             archive.writestr(zipfile.ZipInfo(path, (1980, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.metrics import HEADLINE_METRICS
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import LABELS, spec
 from leaderboard_space.data.ranks.standings import Row, Standings, info_of
@@ -181,8 +181,8 @@ def _table(shown: LabelSummary, every: bool) -> str:
     heads = "".join(_head(shown, aspect) for aspect in shown.aspects)
     told = f"Ranked by “{text(shown.ranking[0].does)}”. " if len(shown.ranking) > 1 and others >= 0 else ""
     family, aspects = shown.section.family, [one.metric for one in shown.aspects]
-    if ranks and HEADLINE[family] not in aspects:
-        told += f"{text(sentences.shown_instead(shown.section, HEADLINE[family], aspects[0]), 300)} "
+    if ranks and HEADLINE_METRICS[family] not in aspects:
+        told += f"{text(sentences.shown_instead(shown.section, HEADLINE_METRICS[family], aspects[0]), 300)} "
     told += sentences.each_alone(shown.tested)
     return (
         f'<table class="matrix topic" data-table="topic" aria-label="{text(label_name(shown.label))}"><thead><tr>'

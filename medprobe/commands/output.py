@@ -78,7 +78,7 @@ def parse_score_limits(given: Sequence[str]) -> dict[str, float]:
 def check_limits(results: Sequence[Result], limits: Mapping[str, float]) -> None:
     """Exit with code 1 and a line for each limit that is not met. A result without a headline score meets none; with several results,
     benchmarks without the metric are skipped."""
-    from eval_harness.derive.metrics import NoScore, headline
+    from eval_harness.derive.metrics import NoScore, headline_score
     from eval_harness.store.printed import shown
 
     failed = []
@@ -86,7 +86,7 @@ def check_limits(results: Sequence[Result], limits: Mapping[str, float]) -> None
         if results and not any(metric in result.scores for result in results):
             failed.append(f"{metric}: no result has this metric; there are {', '.join(results[0].scores)}")
         for result in results:
-            what, found = f"{metric} of {result.model.name} on {result.benchmark.name}", headline(result)
+            what, found = f"{metric} of {result.model.name} on {result.benchmark.name}", headline_score(result)
             score = result.scores.get(metric)
             if isinstance(found, NoScore):
                 failed.append(f"{what}: {found}")

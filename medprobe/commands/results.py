@@ -113,14 +113,14 @@ METHOD_DESCRIPTIONS = {
 def _benchmarks() -> list[dict[str, str]]:
     """A row per benchmark."""
     from dataset_builders.benchmarks import BENCHMARKS, spec
-    from eval_harness.derive.metrics import HEADLINE
+    from eval_harness.derive.metrics import HEADLINE_METRICS
 
     return [
         {
             "benchmark": name,
             "title": spec(name).facts.title,
             "split": spec(name).default_split,
-            "headline metric": HEADLINE[name],
+            "headline metric": HEADLINE_METRICS[name],
             "facets": ", ".join(spec(name).facets),
         }
         for name in BENCHMARKS
@@ -129,7 +129,7 @@ def _benchmarks() -> list[dict[str, str]]:
 
 def _prompts() -> list[dict[str, str]]:
     """A row per prompt; `default`: the methods or question types that use it by default."""
-    from eval_harness.benchmarks import spec
+    from eval_harness.benchmarks import eval_spec
     from eval_harness.prompts import PROMPTS
 
     return [
@@ -137,7 +137,7 @@ def _prompts() -> list[dict[str, str]]:
             "benchmark": family,
             "prompt": name,
             "methods": ", ".join(prompt.methods),
-            "default": ", ".join(kind for kind, held in spec(family).default_prompts.items() if held == name),
+            "default": ", ".join(kind for kind, held in eval_spec(family).default_prompts.items() if held == name),
             "source": prompt.source,
         }
         for (family, name), prompt in PROMPTS.items()

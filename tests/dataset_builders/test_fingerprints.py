@@ -16,7 +16,7 @@ from dataset_builders.fingerprints import (
     is_released_set,
 )
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.scoring import score
+from eval_harness.derive.scoring import compute_scores
 from tests.eval_harness.scores.guessing import constant_answers
 from tests.sampling import few
 
@@ -73,14 +73,14 @@ def test_what_neither_digest_covers_changes_no_score(repository):
     """Changing a column that is in neither changes no number: otherwise the fingerprint lacks it."""
     questions = whole(repository)
     answers = constant_answers(questions, 0)
-    before = score(repository.family, questions, answers)
+    before = compute_scores(repository.family, questions, answers)
     for name in set(questions.columns) - {*READ_BY_SCORING, *FACETS_READ}:
         other = questions.copy()
         other[name] = pd.Series(["x" if n % 2 else "y" for n in range(len(other))], index=other.index, dtype=object)
-        assert score(repository.family, other, answers) == before, name
+        assert compute_scores(repository.family, other, answers) == before, name
     for name in {*FACETS_READ} & {*questions.columns} - {*SCORED, "categories"}:
         other = questions.assign(**{name: "one label"})
-        assert score(repository.family, other, answers).scores == before.scores, name
+        assert compute_scores(repository.family, other, answers).scores == before.scores, name
 
 
 @pytest.mark.parametrize("family", few(BENCHMARKS))

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
-from eval_harness.derive.files import read_question_file, read_readings
-from eval_harness.derive.metrics import HEADLINE
-from eval_harness.derive.scoring import score, units
-from eval_harness.derive.summary import summarise
+from eval_harness.derive.metrics import HEADLINE_METRICS
+from eval_harness.derive.run_files import read_question_file, read_readings
+from eval_harness.derive.scoring import compute_scores, compute_units
+from eval_harness.derive.summary import summarise_units
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Method, Model, Result, Score, Source, read_result
 from leaderboard_space.data.store.sections import Section
 from tests.leaderboard_space.stores import MADE_AT, add_run, answers, change, land, questions, remark, withdraw
@@ -104,7 +104,7 @@ def _said(folder: Path, rng: np.random.Generator) -> None:
 def printed(family: str, seed: int) -> list[Result]:
     """What a paper might print: rows with and without chance, with cells of some categories, with and without counts."""
     rng = np.random.default_rng(seed + 1)
-    metric = HEADLINE[family]
+    metric = HEADLINE_METRICS[family]
     facets = [FACET[family]] if family in FACET else []
 
     def cell() -> dict[str, Score]:
@@ -160,13 +160,13 @@ def raw(store: Path, section: Section) -> dict[str, Raw]:
             found[entry.key] = Raw(result, result.scores, result.breakdown, None, *said)
             continue
         asked = read_question_file(store / "questions" / f"{section.fingerprint}.parquet")
-        scored = score(section.family, asked, given, result.method.extraction or "ours")
+        scored = compute_scores(section.family, asked, given, result.method.extraction or "ours")
         cells = scored.breakdown
         # MediConfusion's categories count image labels; elsewhere a cell is its questions, scored alone.
         if section.family != "mediconfusion" and section.family in FACET:
             facets = [FACET[section.family], *(["image_type"] if section.family == "probmed" else [])]
             cells = cells | {facet: _alone(section.family, facet, asked, given, result) for facet in facets}
-        found[entry.key] = Raw(result, scored.scores, cells, units(section.family, asked, given), *said)
+        found[entry.key] = Raw(result, scored.scores, cells, compute_units(section.family, asked, given), *said)
     return found
 
 
@@ -174,7 +174,7 @@ def _alone(family: str, facet: str, asked: pd.DataFrame, given: pd.DataFrame, re
     found, official = {}, result.method.extraction == "official"
     for label, part in asked.groupby(facet):
         said = given[given["question_id"].isin(part["question_id"])]
-        found[str(label)] = summarise(units(family, part.reset_index(drop=True), said), official)
+        found[str(label)] = summarise_units(compute_units(family, part.reset_index(drop=True), said), official)
     return found
 
 

@@ -15,9 +15,9 @@ import pandas as pd
 from dataset_builders.benchmarks import FACETS
 from dataset_builders.fingerprints import fingerprint_of
 from dataset_builders.schema import ASPECTS
-from eval_harness.derive.answer_table import COLUMNS, answers_bytes
-from eval_harness.derive.derivation import Derived, kept_units, write_derived
-from eval_harness.derive.scoring import score
+from eval_harness.derive.answer_table import ANSWER_COLUMNS, encode_answers
+from eval_harness.derive.derivation import Derived, select_board_units, write_derived
+from eval_harness.derive.scoring import compute_scores
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Benchmark, Method, Model, Result
 from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, Acceptance, Note, Withdrawal
@@ -144,7 +144,7 @@ def add_run(
     """Write a result with its answers and questions into the store; returns its folder. `changes` go to the Benchmark; `run` tells
     results of one model apart."""
     mark = fingerprint_of(asked)
-    scored = score(family, asked, given, extraction)
+    scored = compute_scores(family, asked, given, extraction)
     benchmark: dict[str, Any] = {
         "name": family, "format": family, "split": "validation" if family == "gmai-mmbench" else "test",
         "questions": len(asked), "fingerprint": mark, "origin": "phantom",
@@ -156,9 +156,9 @@ def add_run(
     )  # fmt: skip
     folder = store / "results" / benchmark["name"] / model_slug(model) / f"{run}-{mark[:6]}"
     folder.mkdir(parents=True, exist_ok=True)
-    rows = given.assign(delivery="answered").reindex(columns=[*COLUMNS, "choice", "status", "rule"])
-    (folder / "answers.parquet").write_bytes(answers_bytes(rows))
-    write_derived(folder, Derived(result, rows, kept_units(scored.units)))
+    rows = given.assign(delivery="answered").reindex(columns=[*ANSWER_COLUMNS, "choice", "status", "rule"])
+    (folder / "answers.parquet").write_bytes(encode_answers(rows))
+    write_derived(folder, Derived(result, rows, select_board_units(scored.units)))
     land(folder, "owner")
     kept = store / "questions" / f"{mark}.parquet"
     kept.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
-from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.store.comparison import compare_results, load_side
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
@@ -144,9 +144,15 @@ def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
     table = load_results(store, published=True)
     whole = table[table["facet"].isna() & table["headline"]]
     for family in BENCHMARKS:
-        assert set(whole.loc[whole["benchmark"] == family, "metric"]) == {HEADLINE[family]}
+        assert set(whole.loc[whole["benchmark"] == family, "metric"]) == {HEADLINE_METRICS[family]}
         for section in service.board.snapshot.sections[family]:
-            asked = {"format": family, "section": section.key, "metric": HEADLINE[family], "shown": "all", "as": "json"}
+            asked = {
+                "format": family,
+                "section": section.key,
+                "metric": HEADLINE_METRICS[family],
+                "shown": "all",
+                "as": "json",
+            }
             for row in json.loads(service.export(asked)["text"]) if section.kind in ("complete", "phantom") else ():
                 mine = whole[(whole["benchmark"] == row["benchmark"]) & (whole["split"] == row["split"])]
                 mine = mine[(mine["model"] == row["model"]) & (mine["method"] == row["method"])]

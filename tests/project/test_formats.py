@@ -14,8 +14,8 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import ANSWER_COLUMNS, COMMON, SEVERAL_IMAGES, TREE_COLUMNS, case_columns
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA
-from eval_harness.derive.derivation import UNIT_NAMES, UNIT_NUMBERS
-from eval_harness.derive.files import READINGS_SCHEMA
+from eval_harness.derive.derivation import UNIT_ID_COLUMNS, UNIT_NUMBER_COLUMNS
+from eval_harness.derive.run_files import READINGS_SCHEMA
 from eval_harness.records.request import Response
 from eval_harness.records.result import (
     DELIVERIES,
@@ -121,7 +121,7 @@ def test_a_table_has_the_columns_and_types_of_the_page(heading, schema):
 
 
 def test_the_units_have_the_columns_of_the_page():
-    assert [*named("units.parquet", "column")] == [*UNIT_NAMES, *UNIT_NUMBERS]
+    assert [*named("units.parquet", "column")] == [*UNIT_ID_COLUMNS, *UNIT_NUMBER_COLUMNS]
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.benchmarks import spec
+from eval_harness.benchmarks import eval_spec
 from eval_harness.records.result import Images
-from eval_harness.scores.outcomes import pack
-from eval_harness.scores.sight import Sight, sight_of
+from eval_harness.scores.outcome_matrix import pack_outcomes
+from eval_harness.scores.sight import Sight, compute_sight_of_outcomes
 from eval_harness.store.sight import shown_and_request
 from leaderboard_space.data.store.sections import Entry, Section
 
@@ -57,7 +57,9 @@ def _identity(folder: Path) -> tuple[str | None, ...] | None:
 def _sights(section: Section, entry: Entry) -> dict[str, Sight]:
     """Metric -> what of an entry's score comes from the images; nothing where its arms are not there or cannot be read."""
     arms = {"real": entry, **arms_of(section, entry)}
-    wanted = {name: ("real", *info.compared) for name, info in spec(section.family).metrics.items() if info.compared}
+    wanted = {
+        name: ("real", *info.compared) for name, info in eval_spec(section.family).metrics.items() if info.compared
+    }
     wanted = {name: images for name, images in wanted.items() if all(image in arms for image in images)}
     try:
         tables = {image: pd.read_parquet(str(each.units), columns=COLUMNS) for image, each in arms.items() if wanted}
@@ -68,5 +70,7 @@ def _sights(section: Section, entry: Entry) -> dict[str, Sight]:
         scores = [arms[image].result.scores.get(metric) for image in images]
         if all(each is not None and each.value is not None and not each.nonresponse for each in scores):
             with suppress(BadInput):  # an arm that did not answer the same questions
-                found[metric] = sight_of(pack({image: tables[image] for image in images}, metric), with_share=False)
+                found[metric] = compute_sight_of_outcomes(
+                    pack_outcomes({image: tables[image] for image in images}, metric), with_share=False
+                )
     return found

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dataset_builders.benchmarks import BENCHMARKS
-from eval_harness.benchmarks import spec
+from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.spec import MetricInfo
-from eval_harness.derive.metrics import HEADLINE, METRICS
+from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.records.result import Result, Score, Scores
-from eval_harness.scores.intervals import METHOD, printed_interval
-from eval_harness.scores.ranks import rank_ranges
-from eval_harness.scores.unpaired import unpaired_differences
+from eval_harness.scores.intervals import INTERVAL_METHOD, printed_interval
+from eval_harness.scores.ranks import compute_rank_ranges
+from eval_harness.scores.unpaired import compute_unpaired_differences
 from leaderboard_space.benchmarks import spec as board_spec
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.published_results import ONLY_PRINTED, errors_named
@@ -134,7 +134,7 @@ def shown_method(name: str) -> str:
 
 def info_of(metric: str, family: str = "") -> MetricInfo:
     """Description of a metric (of a format); a metric unknown to this board is shown by its name."""
-    own = spec(family).metrics.get(metric) if family in BENCHMARKS else None
+    own = eval_spec(family).metrics.get(metric) if family in BENCHMARKS else None
     return own or METRICS.get(metric) or ONLY_PRINTED.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
 
 
@@ -148,7 +148,7 @@ def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
         section.memory["scores"] = whole.union(*cells)
     there = section.memory["scores"] | (set(outcomes.metrics) if outcomes else set())
     there = {name for name in there if not name.startswith("share_")}
-    headline = HEADLINE[section.family]
+    headline = HEADLINE_METRICS[section.family]
     order = dict.fromkeys((headline, *board_spec(section.family).aspects, *METRICS))
     known = [name for name in order if name in there]
     return known + sorted(there - set(known)) or [headline]
@@ -312,7 +312,7 @@ def _with_interval(score: Score, metric: str) -> Score:
         return score
     found = printed_interval(score.value, score.n_cases)
     ends = {"low": 100 * found.low, "high": 100 * found.high, "n_effective": found.n_effective}
-    return score.model_copy(update=ends | {"interval_method": METHOD})
+    return score.model_copy(update=ends | {"interval_method": INTERVAL_METHOD})
 
 
 def _ranked(
@@ -326,21 +326,25 @@ def _ranked(
         here = [number for number, row in enumerate(models) if row.recomputed]
     p: Floats = np.ones((len(models), len(models)))
     if len(here) < len(models):
-        p = unpaired_differences([row.score for row in models], are_counts)[2]
+        p = compute_unpaired_differences([row.score for row in models], are_counts)[2]
     if here and units is not None and outcomes is not None:
         runs = [outcomes.row_of[models[number].entry.key] for number in here]
         block = np.ix_(here, here)
         p[block] = p_values(units.part(runs=np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)
-    found = rank_ranges(values, p, higher)
+    found = compute_rank_ranges(values, p, higher)
     above = values[None, :] > values[:, None] if higher else values[None, :] < values[:, None]
-    ahead = (found.apart & above).sum(axis=1)
-    behind = found.apart.sum(axis=1) - ahead
+    ahead = (found.differs & above).sum(axis=1)
+    behind = found.differs.sum(axis=1) - ahead
     number = {row.entry.key: at for at, row in enumerate(models)}
 
     def ranked(row: Row, at: int) -> Row:
         return replace(
-            row, first=int(found.first[at]), last=int(found.last[at]), ahead=int(ahead[at]), behind=int(behind[at])
+            row,
+            first=int(found.best_rank[at]),
+            last=int(found.worst_rank[at]),
+            ahead=int(ahead[at]),
+            behind=int(behind[at]),
         )
 
     ordered = [ranked(row, number[row.entry.key]) if row.entry.key in number else row for row in rows]

@@ -14,7 +14,7 @@ from typing import Any
 from dataset_builders import benchmarks
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
 from dataset_builders.fingerprints import is_released_set
-from eval_harness.derive.files import ANSWERS, UNITS
+from eval_harness.derive.run_files import ANSWERS_FILE, UNITS_FILE
 from eval_harness.records.result import Result
 from eval_harness.store.acceptance import Provenance
 from leaderboard_space.data.outcomes import Outcomes
@@ -50,11 +50,11 @@ class Entry:
 
     @property
     def answers(self) -> Path | None:
-        return self.derived / ANSWERS if self.derived is not None else None
+        return self.derived / ANSWERS_FILE if self.derived is not None else None
 
     @property
     def units(self) -> Path | None:
-        return self.derived / UNITS if self.derived is not None else None
+        return self.derived / UNITS_FILE if self.derived is not None else None
 
 
 @dataclass

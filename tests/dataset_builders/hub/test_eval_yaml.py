@@ -14,7 +14,7 @@ from dataset_builders.contents.eval_yaml import metric_of_task
 from dataset_builders.hub.dataset_files import dataset_files
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import LETTERS
-from eval_harness.benchmarks import spec as eval_spec
+from eval_harness.benchmarks import eval_spec
 
 SOLVERS = {
     *("prompt_template", "system_message", "user_message", "chain_of_thought", "use_tools", "generate"),

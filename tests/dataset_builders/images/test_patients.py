@@ -18,7 +18,7 @@ from dataset_builders.contents.pseudonyms import key_file, pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import Case, CaseImage, Question
-from eval_harness.scores.grading import clusters
+from eval_harness.scores.grading import image_clusters
 from tests.planting import KINDS, found_below, found_in, image_file, planted
 from tests.sampling import few
 
@@ -135,12 +135,12 @@ def test_clusters_are_the_components_of_images_and_patients(seed):
         [(q.question_id, q.case_id, q.image_id, group[q.image_id]) for case in cases for q in case.questions],
         columns=["question_id", "case_id", "image_id", "group"],
     )
-    label = dict(zip(table["case_id"], clusters(table), strict=True))
+    label = dict(zip(table["case_id"], image_clusters(table), strict=True))
     parts = [{case.case_id for case in part} for part in sharing(cases, images=True, groups=True)]
     assert sorted(map(sorted, parts)) == sorted(
         sorted(case for case in label if label[case] == number) for number in set(label.values())
     )
-    assert len(set(clusters(table.drop(columns="group")))) >= len(parts)
+    assert len(set(image_clusters(table.drop(columns="group")))) >= len(parts)
 
 
 def test_a_patient_in_validation_and_test_is_refused(tmp_path):

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.answer_table import answer_frame, answers_bytes, frame_of
-from eval_harness.derive.derivation import derive, derived_files, key_of
-from eval_harness.derive.files import Sent
+from eval_harness.derive.answer_table import answer_frame, encode_answers, table_to_frame
+from eval_harness.derive.derivation import compute_derivation_key, derive, derived_files
+from eval_harness.derive.run_files import SubmittedFiles
 from eval_harness.records.result import DELIVERIES, DERIVE_VERSION, Method, Model
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.records.selection import Selection
@@ -112,10 +112,10 @@ def test_the_same_answers_in_another_order_and_through_a_file_give_the_same_file
     found = derived_files(derive(run, answer_frame(rows), chosen.questions))
     shuffled = random.Random(seed).sample(rows, len(rows))
     assert derived_files(derive(run, answer_frame(shuffled), chosen.questions)) == found
-    through = frame_of(answers_bytes(answer_frame(rows))).astype({"sample": "int64"})
+    through = table_to_frame(encode_answers(answer_frame(rows))).astype({"sample": "int64"})
     assert derived_files(derive(run, through, chosen.questions)) == found
     due = len(chosen.questions) * samples
-    assert len(frame_of(found["readings.parquet"])) == due
+    assert len(table_to_frame(found["readings.parquet"])) == due
 
 
 @settings(max_examples=30, deadline=None)
@@ -123,7 +123,7 @@ def test_the_same_answers_in_another_order_and_through_a_file_give_the_same_file
 def test_the_key_follows_from_every_part(parts, which):
     def key(changed: list[bytes]) -> str:
         run, answers, judge, fingerprint, facets, *_ = changed
-        return key_of(Sent(run, answers, judge), fingerprint.hex(), facets.hex())
+        return compute_derivation_key(SubmittedFiles(run, answers, judge), fingerprint.hex(), facets.hex())
 
     other = [*parts]
     other[which] += b"x"

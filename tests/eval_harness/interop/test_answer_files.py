@@ -14,8 +14,8 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import as_png
-from eval_harness.derive.answer_table import frame_of
-from eval_harness.derive.files import ANSWERS
+from eval_harness.derive.answer_table import table_to_frame
+from eval_harness.derive.run_files import ANSWERS_FILE
 from eval_harness.interop.convert import prepare_submission
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
@@ -82,8 +82,8 @@ def by_both(file, data, folder):
     result, run = run_evaluation(EvalConfig(data.name, f"recorded:{file}", data=str(data), out=folder))
     columns = ["question_id", "sample", "response", "delivery", "finish_reason", "reasoning", "seconds"]
     found = []
-    for content, derived in (((run / ANSWERS).read_bytes(), result), (submitted.sent.answers, submitted.result)):
-        answers = frame_of(content)[columns]
+    for content, derived in (((run / ANSWERS_FILE).read_bytes(), result), (submitted.sent.answers, submitted.result)):
+        answers = table_to_frame(content)[columns]
         answers = answers[answers["delivery"] != "missing"]
         scores = {name: score.model_dump() for name, score in derived.scores.items()}
         found.append((answers.to_dict("records"), derived.statuses, scores))

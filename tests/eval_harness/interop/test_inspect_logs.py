@@ -13,7 +13,7 @@ from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalSample, EvalSpe
 from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, ContentReasoning, ContentText, ModelOutput
 
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.answer_table import frame_of
+from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.interop.convert import submit
 from eval_harness.interop.harness_file import letters_of
 from tests.helpers import refused
@@ -66,7 +66,7 @@ def test_a_log_names_model_and_benchmark_itself_and_lands(phantoms, tmp_path):
     file = log(tmp_path / "log.eval", [sample(*each) for each in drawn(data, 3)], metadata=ours)
     done = submit(file, tmp_path / "store")
     assert done.submission.result.model.name == "openai/m" and done.new
-    assert set(frame_of(done.submission.sent.answers)["reasoning"].dropna()) == {"B? No."}
+    assert set(table_to_frame(done.submission.sent.answers)["reasoning"].dropna()) == {"B? No."}
     assert not submit(file, tmp_path / "store").new
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
-from eval_harness.derive.answer_table import frame_of
+from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.interop.convert import prepare_submission
 from tests import commands
 from tests.chaos.server import ChaosServer
@@ -59,4 +59,4 @@ def test_a_dead_server_gives_failed_answers(lmms_python, tmp_path):
     _, samples = lmms_eval(lmms_python, tmp_path, "mediconfusion", "http://127.0.0.1:9/v1")
     found = prepare_submission(samples, "mediconfusion", "M", str(data))
     assert found.result.statuses["failed"] == 28
-    assert set(frame_of(found.sent.answers)["response"]) == {""}
+    assert set(table_to_frame(found.sent.answers)["response"]) == {""}

@@ -24,7 +24,7 @@ from eval_harness.models.interface import Settings
 from eval_harness.records.request import Request, Response
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
-from eval_harness.scores.grading import clusters
+from eval_harness.scores.grading import image_clusters
 
 
 def picture(number, size=(40, 32)):
@@ -183,7 +183,7 @@ def test_questions_that_share_any_image_are_one_cluster():
         rng = random.Random(seed)
         shown = [[f"i{rng.randrange(25)}" for _ in range(rng.randint(1, 3))] for _ in range(12)]
         frame = pd.DataFrame({"case_id": [f"c{n}" for n in range(12)], "image_id": [names[0] for names in shown]})
-        found = clusters(frame.assign(more_image_ids=[names[1:] or None for names in shown]))
+        found = image_clusters(frame.assign(more_image_ids=[names[1:] or None for names in shown]))
         graph = networkx.Graph((f"c{n}", name) for n, names in enumerate(shown) for name in names)
         expected = {frozenset(n for n in range(12) if f"c{n}" in part) for part in networkx.connected_components(graph)}
         assert {frozenset(np.flatnonzero(found == number).tolist()) for number in found} == expected

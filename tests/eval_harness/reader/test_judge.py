@@ -12,12 +12,12 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.answer_table import answer_frame
-from eval_harness.derive.reading import judge_queries, read_run
+from eval_harness.derive.reading import judge_queries, read_due_answers
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.reader import Reading
 from eval_harness.reader.judge import (
-    NOT_UNDERSTOOD,
-    Query,
+    NOT_UNDERSTOOD_RULE,
+    JudgeRequest,
     closeness_prompt,
     extraction_prompt,
     read_closeness,
@@ -111,7 +111,9 @@ def read(judge: Judge, given: pd.DataFrame, run: RunRecord) -> tuple[pd.DataFram
     asked = judge_queries(run, given, questions())
     replies = judge.replies([each.query for each in asked])
     rows = [(each.question_id, each.sample, reply) for each, reply in zip(asked, replies, strict=True)]
-    done, report = read_run(run, given, questions(), pd.DataFrame(rows, columns=["question_id", "sample", "reply"]))
+    done, report = read_due_answers(
+        run, given, questions(), pd.DataFrame(rows, columns=["question_id", "sample", "reply"])
+    )
     assert report is not None
     return done, report
 
@@ -131,9 +133,9 @@ def test_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path: Path
         assert judge.replies([asked, asked])[1] == "A"
     again = Judge("judge", tmp_path / "cache", server.url)
     assert again.replies([asked]) == ["A"] and len(server.asked) == 1
-    assert again.replies([Query(asked.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 2
-    assert again.replies([Query(asked.prompt, turn=2, temperature=1.0)]) == ["A"] and len(server.asked) == 3
-    assert again.replies([Query(asked.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 3
+    assert again.replies([JudgeRequest(asked.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 2
+    assert again.replies([JudgeRequest(asked.prompt, turn=2, temperature=1.0)]) == ["A"] and len(server.asked) == 3
+    assert again.replies([JudgeRequest(asked.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 3
     for path in (tmp_path / "cache").rglob("*.json"):
         path.write_text("{torn")
     assert again.replies([asked]) == ["A"] and len(server.asked) == 4
@@ -155,7 +157,7 @@ def test_the_reply_is_read_as_a_response_is(kind: str) -> None:
         for reply in NONE_FORMS:
             assert read_extraction(reply, options, kind) == Reading((), "irrelevant", "judge: none"), reply
         for reply in ("", "D", "A or B", "I cannot tell"):
-            assert read_extraction(reply, options, kind) == Reading((), "irrelevant", NOT_UNDERSTOOD), reply
+            assert read_extraction(reply, options, kind) == Reading((), "irrelevant", NOT_UNDERSTOOD_RULE), reply
         assert read_extraction("none of the options", options, kind).choice == ()
         assert read_extraction("A, B", options, kind).choice == ((0, 1) if kind == "multiple" else ())
 
@@ -221,10 +223,10 @@ def test_a_permuted_answer_is_judged_in_the_order_it_was_shown(server: Server, j
 
 def test_a_server_that_is_not_there_is_bad_input(server: Server, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no server can be reached"):
-        Judge("judge", tmp_path, "http://127.0.0.1:9/v1").replies([Query("x")])
+        Judge("judge", tmp_path, "http://127.0.0.1:9/v1").replies([JudgeRequest("x")])
     server.replies = [401]
     with pytest.raises(BadInput, match="--judge judge: the server refuses the key"):
-        Judge("judge", tmp_path, server.url).replies([Query("x")])
+        Judge("judge", tmp_path, server.url).replies([JudgeRequest("x")])
 
 
 def test_a_judge_that_errs_changes_only_what_it_was_shown() -> None:
@@ -237,11 +239,13 @@ def test_a_judge_that_errs_changes_only_what_it_was_shown() -> None:
     )
     run, alone = judged_run(samples=200), judged_run(samples=200)
     alone.method.judge = None
-    before, _ = read_run(alone, given, questions())
+    before, _ = read_due_answers(alone, given, questions())
     asked = judge_queries(run, given, questions())
     assert not any("The answer is B." in each.query.prompt for each in asked)
     rows = [(each.question_id, each.sample, draw.choice(["A"] * 19 + ["B"])) for each in asked]
-    after, report = read_run(run, given, questions(), pd.DataFrame(rows, columns=["question_id", "sample", "reply"]))
+    after, report = read_due_answers(
+        run, given, questions(), pd.DataFrame(rows, columns=["question_id", "sample", "reply"])
+    )
     rules = before["status"] != "irrelevant"
     pd.testing.assert_frame_equal(after[rules], before[rules], check_dtype=False)
     assert report is not None and report["asked"] == len(asked) == (~rules).sum()

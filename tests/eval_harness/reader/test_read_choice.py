@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.reading import read_answers
+from eval_harness.derive.reading import read_responses
 from eval_harness.reader import RULES, read_choice
 from eval_harness.reader.rules import Rule
 from eval_harness.records.result import STATUSES
@@ -208,7 +208,7 @@ def test_read_answers_keeps_rows_and_statuses() -> None:
         },
         index=[7, 3, 9, 1],
     )
-    done = read_answers(answers, _questions(), "gmai-mmbench")
+    done = read_responses(answers, _questions(), "gmai-mmbench")
     assert done["choice"].tolist() == [[1], [], [], []]
     assert done["status"].tolist() == ["answered", "failed", "refused", "failed"]
     assert done.index.tolist() == [7, 3, 9, 1]
@@ -225,7 +225,7 @@ def test_option_scores_decide_unless_they_tie() -> None:
             "scores": [[0.1, 0.2, 0.6, 0.1], [0.4, 0.4, 0.1, 0.1], [float("nan")] * 4, None],
         }
     )
-    done = read_answers(answers, _questions(), "gmai-mmbench")
+    done = read_responses(answers, _questions(), "gmai-mmbench")
     assert done["choice"].tolist() == [[2], [], [], [1]]
     assert done["rule"].tolist()[0] == "option scores"
 
@@ -233,11 +233,11 @@ def test_option_scores_decide_unless_they_tie() -> None:
 def test_read_answers_refuses_what_it_does_not_know() -> None:
     answers = pd.DataFrame({"question_id": ["q9"], "sample": [0], "response": ["B"], "status": ["answered"]})
     with pytest.raises(BadInput, match="q9"):
-        read_answers(answers, _questions(), "gmai-mmbench")
+        read_responses(answers, _questions(), "gmai-mmbench")
     with pytest.raises(BadInput, match="extraction"):
-        read_answers(answers, _questions(), "gmai-mmbench", "theirs")
+        read_responses(answers, _questions(), "gmai-mmbench", "theirs")
     with pytest.raises(BadInput, match="format"):
-        read_answers(answers, _questions(), "vqa")
+        read_responses(answers, _questions(), "vqa")
 
 
 OFFICIAL = [
@@ -262,7 +262,7 @@ OFFICIAL = [
 @pytest.mark.parametrize(("family", "response", "expected"), OFFICIAL)
 def test_official_readers_keep_their_defects(family: str, response: str, expected: str) -> None:
     answers = pd.DataFrame({"question_id": ["q1"], "sample": [0], "response": [response], "status": ["answered"]})
-    done = read_answers(answers, _questions(), family, "official")
+    done = read_responses(answers, _questions(), family, "official")
     assert "".join(LETTERS[position] for position in done["choice"][0]) == expected
 
 
@@ -274,7 +274,7 @@ def test_official_readers_keep_their_defects(family: str, response: str, expecte
 def test_the_official_probmed_reader_looks_for_a_substring(response: str, expected: list[int]) -> None:
     questions = pd.DataFrame({"question_id": ["q"], "options": [["yes", "no"]], "question_type": ["yes_no"]})
     answers = pd.DataFrame({"question_id": ["q"], "sample": [0], "response": [response], "status": ["answered"]})
-    assert read_answers(answers, questions, "probmed", "official")["choice"][0] == expected
+    assert read_responses(answers, questions, "probmed", "official")["choice"][0] == expected
 
 
 def test_what_the_output_limit_cut_is_read_only_where_it_states_an_answer() -> None:
@@ -288,5 +288,5 @@ def test_what_the_output_limit_cut_is_read_only_where_it_states_an_answer() -> N
     }
     for text, wanted in cases.items():
         row = {"question_id": ["1"], "sample": 0, "response": text, "status": "answered", "finish_reason": "length"}
-        read = read_answers(pd.DataFrame(row), questions, "mediconfusion").iloc[0]
+        read = read_responses(pd.DataFrame(row), questions, "mediconfusion").iloc[0]
         assert (read["status"], read["choice"]) == wanted, text

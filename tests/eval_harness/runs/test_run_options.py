@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.benchmarks import spec
+from eval_harness.benchmarks import eval_spec
 from eval_harness.models.interface import Settings
 from eval_harness.records.conversation import FORMS
 from eval_harness.records.run import RunRequest
@@ -82,7 +82,7 @@ def test_a_form_puts_image_and_system_message_where_it_says(data):
         for benchmark in ("mediconfusion", "probmed", "halt-medvqa"):
             requests = requests_of(data, benchmark=benchmark, generation=generation(form=form.name))
             assert {r.image_first for r in requests} == {form.image_first}
-            assert {r.system for r in requests} == {spec(benchmark).system if form.system else None}
+            assert {r.system for r in requests} == {eval_spec(benchmark).system if form.system else None}
 
 
 def test_a_system_message_of_the_users_own_goes_before_what_introduces_the_examples(data):

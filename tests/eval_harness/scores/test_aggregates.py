@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.scoring import score
+from eval_harness.derive.scoring import compute_scores
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
-from eval_harness.scores.calibration import calibration, confidence_of
+from eval_harness.scores.calibration import compute_calibration, top_option_confidence
 from eval_harness.scores.grading import grade
 from eval_harness.scores.pairs import pair_units
 from eval_harness.store import aggregate as aggregates
@@ -65,7 +65,7 @@ def test_majority_counts_only_choices_and_the_first_samples() -> None:
     answers = samples("ABA-", "ABB-", "BBB-", "BAB-")
     assert aggregates.majority(answers)["choice"].tolist() == [[0], [1], [1], []]
     assert aggregates.majority(answers, 1)["choice"].tolist() == [[0], [1], [0], []]
-    scored = score("mediconfusion", questions(), aggregates.majority(answers))
+    scored = compute_scores("mediconfusion", questions(), aggregates.majority(answers))
     assert scored.scores["set_accuracy"].value == 50 and scored.scores["invalid"].value == 25
 
 
@@ -76,7 +76,7 @@ def test_a_question_without_a_vote_is_what_most_of_its_samples_were() -> None:
         *("refused", "failed", "truncated", "refused"),
         *("irrelevant", "irrelevant", "truncated", "refused"),
     ]
-    said = score("mediconfusion", questions(), aggregates.majority(answers)).scores
+    said = compute_scores("mediconfusion", questions(), aggregates.majority(answers)).scores
     assert (said["refused"].value, said["abstained"].value, said["irrelevant"].value) == (25, 75, 0)
 
 
@@ -85,26 +85,26 @@ def test_the_oracle_accepts_what_is_right_often_enough(threshold: float, individ
     # right in 3, 2, 1, 0 of 4 samples
     answers = samples("AAAA", "ABBA", "ABBA", "B--A")
     accepted = aggregates.oracle("mediconfusion", questions(), answers, threshold)
-    assert score("mediconfusion", questions(), accepted).scores["individual_accuracy"].value == individual
+    assert compute_scores("mediconfusion", questions(), accepted).scores["individual_accuracy"].value == individual
 
 
 def test_calibration_by_hand() -> None:
     answers = samples("ABBA")
     answers["scores"] = [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.6, 0.4]]
-    found = calibration("mediconfusion", questions(), answers)
+    found = compute_calibration("mediconfusion", questions(), answers)
     assert found is not None and found.n == 4
     # bins: .6 twice (wrong), .8 right, .9 right
     assert found.ece == pytest.approx((2 * 60 + 20 + 10) / 4)
     assert found.risk_coverage["coverage"].tolist() == [25, 50, 100]
     assert found.risk_coverage["risk"].tolist() == [0, 0, 50]
     assert found.aurc == pytest.approx(25)
-    assert calibration("mediconfusion", questions(), samples("ABBA")) is None
+    assert compute_calibration("mediconfusion", questions(), samples("ABBA")) is None
 
 
 def test_confidence_of_log_scores_is_their_softmax() -> None:
-    assert confidence_of(np.log([0.7, 0.2, 0.1])) == pytest.approx(0.7)
-    assert confidence_of([0.7, 0.2, 0.1]) == pytest.approx(0.7)
-    assert confidence_of([-1000.0, -1001.0]) == pytest.approx(1 / (1 + math.exp(-1)))
+    assert top_option_confidence(np.log([0.7, 0.2, 0.1])) == pytest.approx(0.7)
+    assert top_option_confidence([0.7, 0.2, 0.1]) == pytest.approx(0.7)
+    assert top_option_confidence([-1000.0, -1001.0]) == pytest.approx(1 / (1 + math.exp(-1)))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -169,7 +169,7 @@ def test_adversarial_pairs_count_both_questions(seed: int) -> None:
             for sample in (0, 1):
                 without.append(right.get((true, sample), False))
                 both.append(without[-1] and right.get((other, sample), False))
-    found = score("probmed-vqa-rad", questions, answers).scores
+    found = compute_scores("probmed-vqa-rad", questions, answers).scores
     assert found["accuracy_without_adversarial"].value == pytest.approx(100 * np.mean(without))
     assert found["accuracy"].value == pytest.approx(100 * np.mean(both))
     assert found["accuracy"].n == len(both) / 2

@@ -13,9 +13,9 @@ from statsmodels.stats.proportion import proportion_confint
 
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.derive.metrics import METRICS
-from eval_harness.derive.scoring import score, units
+from eval_harness.derive.scoring import compute_scores, compute_units
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
-from eval_harness.scores.clustered import student
+from eval_harness.scores.clustered import student_quantile
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.comparison import Side, compare_results
 from eval_harness.store.printed import summary
@@ -35,7 +35,7 @@ def result(family: str, asked, given, number: int) -> Result:  # type: ignore[no
         benchmark=Benchmark(name=family, format=family, split="test", questions=len(asked), fingerprint="v1-x"),
         model=Model(name=f"Model {number}"),
         method=Method(name="mc"),
-        scores=score(family, asked, given).scores,
+        scores=compute_scores(family, asked, given).scores,
         created_at="2026-11-21T07:00:00+00:00",
     )
 
@@ -78,7 +78,7 @@ def test_lines_of_commands_agree_with_themselves(seed: int) -> None:
     results = [result(family, asked, each, at) for at, each in enumerate(given)]
     for one in results:
         assert check_scores(one.scores) >= check_summary(summary(one))
-    of = [units(family, asked, each) for each in given]
+    of = [compute_units(family, asked, each) for each in given]
     paired = compare_results(*(Side("", one, each, asked) for one, each in zip(results, given, strict=True)))
     alone = compare_results(*(Side("", one) for one in results))  # as where only the numbers are known
     for words in (paired, alone):
@@ -120,7 +120,7 @@ def test_sentences_of_a_difference_agree_with_themselves(
 ) -> None:
     from scipy import stats
 
-    half = float(student(df)) * error
+    half = float(student_quantile(df)) * error
     p = 2 * float(stats.t.sf(abs(difference) / error, df))
     assume(abs(p - 0.05) > 1e-7 and abs(difference) > 1e-6)
     above = sentences.compared("A", "B", "Accuracy", up, difference, p, p)

@@ -8,8 +8,8 @@ import pytest
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.derive.metrics import HEADLINE, METRICS
-from eval_harness.derive.scoring import score, units
+from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
+from eval_harness.derive.scoring import compute_scores, compute_units
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import Benchmark, Method, Model, Result
 from eval_harness.runs.config import EvalConfig
@@ -73,12 +73,12 @@ def test_every_score_is_said_with_its_difference_and_test(family, cases, skills)
     sides, of = [], []
     for seed, skill in enumerate(skills):
         given = answers(asked, skill, seed=seed)
-        scored = score(family, asked, given)
+        scored = compute_scores(family, asked, given)
         result = Result(kind="measured", provenance="submitted", benchmark=benchmark, model=Model(name=f"Model {seed}"),
                         method=Method(name="mc"), scores=scored.scores, created_at="2026-11-21T07:00:00+00:00",
                         deviations=["images cut"] * seed)  # fmt: skip
         sides.append(Side(f"{seed}", result, given, asked))
-        of.append(units(family, asked, given))
+        of.append(compute_units(family, asked, given))
     words = compare_results(*sides, all_metrics=True)
     assert re.search(r"^  deviations: none \| images cut$", words, re.MULTILINE)
     table = words.partition("scores (percent, or a count)\n")[2].partition("\n\n")[0]
@@ -87,7 +87,7 @@ def test_every_score_is_said_with_its_difference_and_test(family, cases, skills)
     known = [name for name in one if one[name].value is not None and other[name].value is not None]
     p_values = []
     listed = [name.partition(" ")[0] for name in found if name != "metric"]
-    assert (sorted(listed), listed[0]) == (sorted(known), HEADLINE[family])
+    assert (sorted(listed), listed[0]) == (sorted(known), HEADLINE_METRICS[family])
     for name, line in found.items():
         metric = name.partition(" ")[0]
         if metric == "metric":

@@ -8,11 +8,11 @@ import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS, FACETS
 from dataset_builders.errors import BadInput
-from eval_harness.derive.metrics import HEADLINE, METRICS, NoScore, headline
-from eval_harness.derive.scoring import score, units
-from eval_harness.derive.summary import summarise
+from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS, NoScore, headline_score
+from eval_harness.derive.scoring import compute_scores, compute_units
+from eval_harness.derive.summary import summarise_units
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
-from eval_harness.scores.nonresponse import LOST
+from eval_harness.scores.nonresponse import LOST_STATUSES
 from eval_harness.store.comparison import Side, compare_results
 from eval_harness.store.printed import summary
 from eval_harness.store.publish_score import eval_result_entries
@@ -26,7 +26,7 @@ JUDGING = ("better than", "worse than", "no different", "significant", "p =", "p
 
 
 def result_of(family: str, asked: pd.DataFrame, answers: Mixture, extraction: str = "ours") -> Result:
-    scored = score(family, asked, answers.given, extraction)
+    scored = compute_scores(family, asked, answers.given, extraction)
     return Result(
         kind="measured", provenance="submitted", created_at="2026-11-21T07:00:00+00:00", model=Model(name="M"),
         benchmark=Benchmark(name=family, format=family, split="test", questions=len(asked), fingerprint="f", origin="official"),
@@ -39,7 +39,7 @@ def is_consistent(found: Score, counts: dict[str, int], shown: bool) -> None:
     silent = {status: counts[status] for status in SILENT}
     if 2 * sum(silent.values()) <= sum(counts.values()):
         # A verdict may be missing, where it depends on answers that are not there; the value stays.
-        depends = found.nonresponse is not None and any(silent[status] for status in LOST)
+        depends = found.nonresponse is not None and any(silent[status] for status in LOST_STATUSES)
         assert found.verdict is None if depends else found.nonresponse is None
         return
     assert found.nonresponse is not None and found.verdict is None
@@ -73,7 +73,7 @@ def test_no_output_judges_answers_that_mostly_say_nothing(family: str, extractio
     abstained = sum(count for status, count in result.statuses.items() if status != "answered")
     assert abstained + result.statuses["answered"] == len(answers.every)
     assert result.scores["abstained"].value == pytest.approx(100 * abstained / len(answers.every))
-    metric = HEADLINE[family]
+    metric = HEADLINE_METRICS[family]
     for facet in FACETS[family]:
         column = "categories" if facet == "category" else facet
         for label, cell in result.breakdown.get(facet, {}).items():
@@ -85,7 +85,7 @@ def test_no_output_judges_answers_that_mostly_say_nothing(family: str, extractio
             is_consistent(cell[metric], answers.counts(part), official)
 
     first, *others = summary(result).splitlines()
-    found = headline(result)
+    found = headline_score(result)
     counts = answers.counts(scope(family, metric, asked[asked["question_type"] != "multiple"]))
     names_causes = [words for status, words in SILENT.items() if counts[status]]
     if isinstance(found, NoScore):
@@ -131,25 +131,26 @@ def test_a_verdict_stands_only_where_lost_answers_cannot_change_it(family: str, 
     asked = questions(family, 24, seed=seed)
     every = given(asked, float(rng.random()), seed=seed).assign(status="answered")
     lost = rng.random(len(every)) < rng.choice([0.02, 0.1, 0.3])
-    ends = np.where(lost, rng.choice(np.array(LOST, dtype=object), len(every)), "answered")
+    ends = np.where(lost, rng.choice(np.array(LOST_STATUSES, dtype=object), len(every)), "answered")
     silent = every.assign(
         status=ends, choice=[[] if gone else held for gone, held in zip(lost, every["choice"], strict=True)]
     )
-    metric = HEADLINE[family]
-    found = score(family, asked, silent).scores[metric]
-    table = units(family, asked, silent)
+    metric = HEADLINE_METRICS[family]
+    found = compute_scores(family, asked, silent).scores[metric]
+    table = compute_units(family, asked, silent)
     table = table[table["metric"] == metric]
-    has_lost = table[list(LOST)].sum(axis=1) > 0
+    has_lost = table[list(LOST_STATUSES)].sum(axis=1) > 0
     verdicts = set()
     for right in (True, False):
         numerator = table["denominator"] if right else table["numerator"]
         best = table.assign(
-            numerator=table["numerator"].where(~has_lost, numerator), **dict.fromkeys((*LOST, "unsettled"), 0.0)
+            numerator=table["numerator"].where(~has_lost, numerator),
+            **dict.fromkeys((*LOST_STATUSES, "unsettled"), 0.0),
         )
-        verdicts.add(summarise(best)[metric].verdict)
+        verdicts.add(summarise_units(best)[metric].verdict)
     # The headline of a few of the questions may rest on responses of which most are lost: then there is no value either.
     said = ends[every["question_id"].isin(scope(family, metric, asked))]
-    is_majority = 2 * np.isin(said, LOST).sum() > len(said)
+    is_majority = 2 * np.isin(said, LOST_STATUSES).sum() > len(said)
     stands = len(verdicts) == 1 and not is_majority
     assert (found.nonresponse is None) == stands and (found.value is None) == is_majority
     assert {found.verdict} == (verdicts if stands else {None})
@@ -160,7 +161,7 @@ def test_refusing_is_behaviour() -> None:
     every = pd.DataFrame(
         {"question_id": asked["question_id"], "sample": 0, "choice": [[]] * len(asked), "status": "refused"}
     )
-    found = score("mediconfusion", asked, every).scores["set_accuracy"]
+    found = compute_scores("mediconfusion", asked, every).scores["set_accuracy"]
     assert found.value == 0 and found.verdict is not None and found.nonresponse is None
 
 

@@ -8,10 +8,10 @@ from dataset_builders.benchmarks import BENCHMARKS, FACETS
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import ASPECTS
 from eval_harness.benchmarks.probmed import conditional_errors
-from eval_harness.derive.derivation import UNIT_NAMES, UNIT_NUMBERS
-from eval_harness.derive.metrics import BALANCED, HEADLINE, METRICS
-from eval_harness.derive.scoring import score, units
-from eval_harness.derive.summary import breakdown, explode, summarise
+from eval_harness.derive.derivation import UNIT_ID_COLUMNS, UNIT_NUMBER_COLUMNS
+from eval_harness.derive.metrics import BALANCED_METRICS, HEADLINE_METRICS, METRICS
+from eval_harness.derive.scoring import compute_scores, compute_units
+from eval_harness.derive.summary import break_down_by_facet, explode_facet, summarise_units
 from eval_harness.records.result import Nonresponse
 from eval_harness.scores.grading import grade
 from tests.eval_harness.scores.guessing import constant_answers
@@ -53,7 +53,7 @@ def pairs() -> pd.DataFrame:
 
 def test_mediconfusion_by_hand() -> None:
     said = {"0-1": [0], "0-2": [1], "1-1": [0], "1-2": [0], "2-1": [1], "2-2": [0], "3-1": [0], "3-2": []}
-    scored = score("mediconfusion", pairs(), answers(said))
+    scored = compute_scores("mediconfusion", pairs(), answers(said))
     value = {name: got.value for name, got in scored.scores.items()}
     assert value["set_accuracy"] == 25 and scored.scores["set_accuracy"].n == 4
     assert value["individual_accuracy"] == 50 and value["invalid"] == 12.5
@@ -70,21 +70,23 @@ def test_mediconfusion_by_hand() -> None:
 
 
 def test_missing_answers_count_as_wrong_until_most_are_missing() -> None:
-    half = score("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1], "1-1": [0], "1-2": [1]}))
+    half = compute_scores("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1], "1-1": [0], "1-2": [1]}))
     assert half.scores["set_accuracy"].value is not None and half.scores["invalid"].value == 50
     assert half.statuses["missing"] == 4
-    most = score("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1]})).scores
+    most = compute_scores("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1]})).scores
     assert most["set_accuracy"].value is None and most["invalid"].value == 75
     assert most["set_accuracy"].nonresponse == Nonresponse(responses=8, missing=6)
-    official = score("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1]}), "official").scores["set_accuracy"]
+    official = compute_scores("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1]}), "official").scores[
+        "set_accuracy"
+    ]
     assert official.value == 25 and official.verdict is None and official.nonresponse is not None
 
 
 @pytest.mark.parametrize("status", ["failed", "refused", "irrelevant", "truncated", "missing"])
 def test_a_choice_counts_only_where_an_answer_was_read(status: str) -> None:
     right = {row.question_id: list(row.answer) for row in halt().itertuples()}
-    assert score("halt-medvqa", halt(), answers(right)).scores["average"].value == 100
-    without = score("halt-medvqa", halt(), answers(right).assign(status=status)).scores
+    assert compute_scores("halt-medvqa", halt(), answers(right)).scores["average"].value == 100
+    without = compute_scores("halt-medvqa", halt(), answers(right).assign(status=status)).scores
     assert without["average"].value == (0 if status == "refused" else None)
     assert without["abstained"].value == 100
 
@@ -105,7 +107,7 @@ def test_samples_are_averaged() -> None:
     right = {question: [int(question[-1]) - 1] for question in pairs()["question_id"]}
     wrong = {question: [2 - int(question[-1])] for question in pairs()["question_id"]}
     both = pd.concat([answers(right, 0), answers(wrong, 1)])
-    scored = score("mediconfusion", pairs(), both)
+    scored = compute_scores("mediconfusion", pairs(), both)
     assert scored.scores["set_accuracy"].value == 50 and scored.scores["confusion"].value == 0
     assert scored.scores["set_accuracy"].n == 4
 
@@ -113,20 +115,20 @@ def test_samples_are_averaged() -> None:
 def test_hidden_answers_are_not_scored() -> None:
     hidden = pairs()
     hidden["answer"] = pd.Series([[] for _ in range(len(hidden))], dtype=object)
-    scored = score("mediconfusion", hidden, answers({"0-1": [0]}))
+    scored = compute_scores("mediconfusion", hidden, answers({"0-1": [0]}))
     assert scored.scores["set_accuracy"].value is None and scored.scores["set_accuracy"].n == 0
     partly = pairs()
     partly["answer"] = pd.Series(
         [[] if index >= 4 else key for index, key in enumerate(partly["answer"])], dtype=object
     )
-    assert score("mediconfusion", partly, answers({"0-1": [0], "0-2": [1]})).scores["set_accuracy"].value == 50
+    assert compute_scores("mediconfusion", partly, answers({"0-1": [0], "0-2": [1]})).scores["set_accuracy"].value == 50
 
 
 def test_clusters_are_components_of_cases_that_share_images() -> None:
     shared = pairs()
     shared.loc[shared["question_id"] == "1-1", "image_id"] = "i01"
     shared.loc[shared["question_id"] == "2-2", "image_id"] = "i12"
-    table = units("mediconfusion", shared, constant_answers(shared, 0))
+    table = compute_units("mediconfusion", shared, constant_answers(shared, 0))
     cluster = table[table["metric"] == "set_accuracy"].set_index("case_id")["cluster"]
     assert cluster["0"] == cluster["1"] == cluster["2"] != cluster["3"]
 
@@ -135,14 +137,14 @@ def test_clusters_are_components_of_cases_that_share_images() -> None:
 def test_a_cell_of_a_breakdown_is_the_score_of_its_units(family: str) -> None:
     """Also where others hold the same units, or units that differ in their clusters alone."""
     asked = stores.questions(family, 12)
-    table = units(family, asked, stores.answers(asked, 0.6))
+    table = compute_units(family, asked, stores.answers(asked, 0.6))
     halved = table.assign(cluster=table["cluster"] // 2)
     for each in (table, halved):
-        for facet, cells in breakdown(each, FACETS[family]).items():
-            by_label = explode(each, facet)
+        for facet, cells in break_down_by_facet(each, FACETS[family]).items():
+            by_label = explode_facet(each, facet)
             for label, scores in cells.items():
-                alone = summarise(by_label[by_label[facet].astype(str) == label])
-                assert {**scores, **{name: alone[name] for name in BALANCED.keys() & alone.keys()}} == alone
+                alone = summarise_units(by_label[by_label[facet].astype(str) == label])
+                assert {**scores, **{name: alone[name] for name in BALANCED_METRICS.keys() & alone.keys()}} == alone
 
 
 def images() -> pd.DataFrame:
@@ -181,7 +183,7 @@ def oracle(questions: pd.DataFrame) -> dict[str, list[int]]:
 def test_probmed_by_hand() -> None:
     questions = images()
     said = oracle(questions) | {"b-condition_hallu": [0], "a-organ_hallu": [0], "c-condition_gt_1": [1]}
-    scored = score("probmed", questions, answers(said))
+    scored = compute_scores("probmed", questions, answers(said))
     value = {name: got.value for name, got in scored.scores.items()}
     assert (
         value["modality"] == 100
@@ -205,7 +207,7 @@ def test_probmed_by_hand() -> None:
 def test_probmed_errors_follow_the_diagnosis_step_by_step() -> None:
     questions = images()
     said = oracle(questions) | {"a-condition_gt_0": [1], "a-condition_hallu_0": [0], "b-condition_hallu": []}
-    errors = score("probmed", questions, answers(said)).breakdown["aspect"]
+    errors = compute_scores("probmed", questions, answers(said)).breakdown["aspect"]
     assert errors["abnormality"]["accuracy_given_earlier"].value == 100
     assert errors["abnormality"]["wrong_answer"].value is None
     assert (
@@ -215,10 +217,14 @@ def test_probmed_errors_follow_the_diagnosis_step_by_step() -> None:
     shares = {name: errors["condition"][name].value for name in ("denies_truth", "accepts_hallucination", "refused")}
     assert shares == pytest.approx({"denies_truth": 100 / 3, "accepts_hallucination": 100 / 3, "refused": 100 / 3})
     assert errors["position"]["accuracy_given_earlier"].value is None
-    wrong = score("probmed", questions, answers(oracle(questions) | {"a-abnormality_gt": [1], "b-abnormality_gt": []}))
+    wrong = compute_scores(
+        "probmed", questions, answers(oracle(questions) | {"a-abnormality_gt": [1], "b-abnormality_gt": []})
+    )
     step = wrong.breakdown["aspect"]["abnormality"]
     assert (step["wrong_answer"].value, step["refused"].value, step["wrong_answer"].n) == (50, 50, 2)
-    earlier = score("probmed", questions, answers(oracle(questions) | {"a-organ_hallu": [0]})).breakdown["aspect"]
+    earlier = compute_scores("probmed", questions, answers(oracle(questions) | {"a-organ_hallu": [0]})).breakdown[
+        "aspect"
+    ]
     assert earlier["condition"]["accuracy_given_earlier"].n == 1
 
 
@@ -267,13 +273,15 @@ def test_probmed_errors_need_the_earlier_steps_and_nothing_else() -> None:
 def test_probmed_pairs_by_hand() -> None:
     asked = stores.questions("probmed-vqa-rad", 4)
     right = {row.question_id: list(row.answer) for row in asked.itertuples()}
-    scores = score("probmed-vqa-rad", asked, answers(right | {"2-True": [0], "3-False": [1], "3-True": [0]})).scores
+    scores = compute_scores(
+        "probmed-vqa-rad", asked, answers(right | {"2-True": [0], "3-False": [1], "3-True": [0]})
+    ).scores
     found = {name: (got.value, got.chance, got.n) for name, got in scores.items() if name.startswith("accuracy")}
     assert found == {"accuracy": (50.0, 25.0, 4), "accuracy_without_adversarial": (75.0, 50.0, 4)}
 
 
 def test_gmai_by_hand() -> None:
-    scored = score("gmai-mmbench", gmai(), answers({"s1": [2], "s2": [1], "s3": [1], "m1": [0, 2], "m2": [3]}))
+    scored = compute_scores("gmai-mmbench", gmai(), answers({"s1": [2], "s2": [1], "s3": [1], "m1": [0, 2], "m2": [3]}))
     value = {name: got.value for name, got in scored.scores.items()}
     assert value["accuracy"] == pytest.approx(200 / 3) and value["accuracy_macro_task"] == 75
     assert value["mcq_accuracy"] == pytest.approx(200 / 3) and value["mcq_recall"] == pytest.approx(200 / 3)
@@ -289,11 +297,11 @@ def test_gmai_by_hand() -> None:
 def test_a_mean_over_a_facet_is_of_a_part_what_the_part_alone_gives(family: str, facet: str) -> None:
     asked = stores.questions(family, 40).drop(index=[0, 2, 5, 6])  # unequal tasks
     given = stores.answers(asked, 0.4)
-    found = score(family, asked, given).breakdown[facet]
+    found = compute_scores(family, asked, given).breakdown[facet]
     for label, part in asked.groupby(facet):
         said = given[given["question_id"].isin(part["question_id"])]
-        alone = score(family, part.reset_index(drop=True), said).scores
-        for metric in BALANCED.keys() & alone.keys():
+        alone = compute_scores(family, part.reset_index(drop=True), said).scores
+        for metric in BALANCED_METRICS.keys() & alone.keys():
             assert found[label][metric].model_dump() == pytest.approx(alone[metric].model_dump()), (label, metric)
 
 
@@ -318,7 +326,7 @@ def halt() -> pd.DataFrame:
 
 def test_halt_by_hand() -> None:
     said = {"fake-0": [1], "fake-1": [0], "fake-2": [], "fake-3": [], "none-4": [1], "none-5": [1], "swap-6": [0]}
-    scored = score("halt-medvqa", halt(), answers(said, fake_2="refused"))
+    scored = compute_scores("halt-medvqa", halt(), answers(said, fake_2="refused"))
     value = {name: got.value for name, got in scored.scores.items()}
     assert (value["fake"], value["none"], value["swap"], value["average"]) == (25, 100, 0, pytest.approx(125 / 3))
     assert (
@@ -332,32 +340,32 @@ def test_halt_by_hand() -> None:
 def test_every_metric_is_explained() -> None:
     frames = {"mediconfusion": pairs(), "probmed": images(), "gmai-mmbench": gmai(), "halt-medvqa": halt()}
     for family, questions in frames.items():
-        scored = score(family, questions, constant_answers(questions, 0))
-        assert HEADLINE[family] in scored.scores
+        scored = compute_scores(family, questions, constant_answers(questions, 0))
+        assert HEADLINE_METRICS[family] in scored.scores
         for name, got in scored.scores.items():
             assert METRICS[name].label and METRICS[name].description
             assert got.value is None or METRICS[name].unit == "count" or 0 <= got.low <= got.value <= got.high <= 100
         assert set(scored.breakdown) <= {*FACETS[family], "aspect"}
-        table = units(family, questions, constant_answers(questions, 0))
-        assert {*UNIT_NAMES, *UNIT_NUMBERS, *FACETS[family]} <= set(table)
+        table = compute_units(family, questions, constant_answers(questions, 0))
+        assert {*UNIT_ID_COLUMNS, *UNIT_NUMBER_COLUMNS, *FACETS[family]} <= set(table)
         assert not table.duplicated(["metric", "unit"]).any()
 
 
 def test_what_does_not_fit_is_refused_in_one_line() -> None:
     with pytest.raises(BadInput, match="not a question of this benchmark"):
-        score("halt-medvqa", halt(), answers({"fake-99": [1]}))
+        compute_scores("halt-medvqa", halt(), answers({"fake-99": [1]}))
     with pytest.raises(BadInput, match="twice"):
-        score("halt-medvqa", halt(), pd.concat([answers({"fake-0": [1]}), answers({"fake-0": [0]})]))
+        compute_scores("halt-medvqa", halt(), pd.concat([answers({"fake-0": [1]}), answers({"fake-0": [0]})]))
     with pytest.raises(BadInput, match="format"):
-        score("vqa", halt(), answers({"fake-0": [1]}))
+        compute_scores("vqa", halt(), answers({"fake-0": [1]}))
     with pytest.raises(BadInput, match="'fake-0' has no sample number"):
-        score("halt-medvqa", halt(), answers({"fake-0": [1], "fake-1": [1]}).assign(sample=[np.nan, 1]))
+        compute_scores("halt-medvqa", halt(), answers({"fake-0": [1], "fake-1": [1]}).assign(sample=[np.nan, 1]))
     with pytest.raises(BadInput, match="status 'perhaps' of 'fake-0' is unknown"):
-        score("halt-medvqa", halt(), answers({"fake-0": [1]}).assign(status="perhaps"))
+        compute_scores("halt-medvqa", halt(), answers({"fake-0": [1]}).assign(status="perhaps"))
     with pytest.raises(BadInput, match="choice for 'fake-0' is not one of its options"):
-        score("halt-medvqa", halt(), answers({"fake-0": [99]}))
+        compute_scores("halt-medvqa", halt(), answers({"fake-0": [99]}))
     with pytest.raises(BadInput, match="scenario"):
-        score("halt-medvqa", halt().drop(columns="scenario"), answers({"fake-0": [1]}))
+        compute_scores("halt-medvqa", halt().drop(columns="scenario"), answers({"fake-0": [1]}))
 
 
 def test_an_abstention_is_neither_right_nor_wrong_where_answered() -> None:
@@ -376,11 +384,11 @@ def test_an_abstention_is_neither_right_nor_wrong_where_answered() -> None:
         ["answered", "answered", "answered", "refused", "irrelevant", "truncated"],
     )
     answers = pd.DataFrame({"question_id": questions["question_id"], "sample": 0, "choice": choice, "status": status})
-    scores = score("gmai-mmbench", questions, answers).scores
+    scores = compute_scores("gmai-mmbench", questions, answers).scores
     assert scores["abstained"].value == 50 and scores["abstained"].n == 6
     assert scores["answered_accuracy"].value == pytest.approx(200 / 3)
     assert scores["answered_accuracy"].chance == pytest.approx(50)
     assert scores["answered_accuracy"].low < scores["answered_accuracy"].value < scores["answered_accuracy"].high
     silent = answers.assign(choice=[[]] * 6, status="refused")
-    nothing = score("gmai-mmbench", questions, silent).scores
+    nothing = compute_scores("gmai-mmbench", questions, silent).scores
     assert nothing["abstained"].value == 100 and nothing["answered_accuracy"].value is None

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from eval_harness.derive.reading import read_answers
-from eval_harness.derive.scoring import score
+from eval_harness.derive.reading import read_responses
+from eval_harness.derive.scoring import compute_scores
 
 pytestmark = pytest.mark.sources
 
@@ -74,10 +74,10 @@ def test_mediconfusion_agrees_with_the_authors_scorer(sources: Path, official_sc
         for pair, said in record["responses"].items()
         for side in (1, 2)
     )
-    read = read_answers(answers, questions, "mediconfusion", "official")
+    read = read_responses(answers, questions, "mediconfusion", "official")
     letters = ["AB"[choice[0]] if choice else None for choice in read["choice"]]
     assert letters == [said[f"parsed_{side}"] for said in record["responses"].values() for side in (1, 2)]
-    scored = score("mediconfusion", questions, read, "official")
+    scored = compute_scores("mediconfusion", questions, read, "official")
     for name, expected in record["expected"].items():
         got = scored.scores if name == "all" else scored.breakdown["category"][name]
         for metric in ("set_accuracy", "individual_accuracy", "confusion", "invalid"):
@@ -90,7 +90,7 @@ def test_mediconfusion_agrees_with_the_authors_scorer(sources: Path, official_sc
 def test_probmed_agrees_with_the_authors_scorer(official_scores: Path, number: int) -> None:
     record = json.loads((official_scores / "probmed_official_scores.json").read_text())[number]
     questions, answers = probmed_questions(record["rows"])
-    scored = score("probmed", questions, read_answers(answers, questions, "probmed", "official"), "official")
+    scored = compute_scores("probmed", questions, read_responses(answers, questions, "probmed", "official"), "official")
     expected = record["expected"]
     for image_type, per_aspect in expected["per_image_type"].items():
         got = scored.breakdown["image_type"][image_type]

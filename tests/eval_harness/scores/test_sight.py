@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_harness.derive.metrics import HEADLINE, METRICS
+from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.records.result import ARMS
 from eval_harness.scores.comparisons import paired_test
-from eval_harness.scores.sight import sight
+from eval_harness.scores.sight import compute_sight
 
 
 def frame(right: np.ndarray, cluster: np.ndarray) -> pd.DataFrame:
@@ -38,7 +38,7 @@ def runs(draw: st.DrawFn) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
 @given(runs())
 def test_every_number_agrees_with_the_paired_test(given: tuple[pd.DataFrame, dict[str, pd.DataFrame]]) -> None:
     real, arms = given
-    found = sight(real, arms, "m")
+    found = compute_sight(real, arms, "m")
     tests = {name: paired_test(real, arm, "m") for name, arm in arms.items()}
     for name, test in tests.items():
         arm = found.arms[name]
@@ -61,14 +61,14 @@ def test_the_share_ends_where_the_paired_test_begins_to_reject(
     given: tuple[pd.DataFrame, dict[str, pd.DataFrame]],
 ) -> None:
     real, arms = given
-    ends = [sight(real, {name: arm}, "m") for name, arm in arms.items()]
+    ends = [compute_sight(real, {name: arm}, "m") for name, arm in arms.items()]
     for (_, arm), found in zip(arms.items(), ends, strict=True):
         for end in (found.share_low, found.share_high):
             if end:  # 0 is the least there is
                 scaled = real.assign(numerator=real["numerator"] * end / 100)
                 assert paired_test(scaled, arm, "m").p == pytest.approx(0.05, abs=1e-4)
     if all(found.share_high is not None for found in ends):
-        whole = sight(real, arms, "m")
+        whole = compute_sight(real, arms, "m")
         assert whole.share_high == pytest.approx(max(found.share_high for found in ends))
         assert whole.share_low <= max(found.share_low for found in ends) + 1e-9  # each lower end is corrected
         assert whole.high >= min(found.high for found in ends) - 1e-9
@@ -79,4 +79,4 @@ def test_a_metric_without_arms_says_why() -> None:
     for name, info in METRICS.items():
         counts_right = info.higher_is_better and info.unit == "percent" and not info.of_ends
         assert not counts_right or set(info.compared) == set(ARMS) or info.no_arm, name
-    assert all(METRICS[name].compared or METRICS[name].no_arm for name in HEADLINE.values())
+    assert all(METRICS[name].compared or METRICS[name].no_arm for name in HEADLINE_METRICS.values())

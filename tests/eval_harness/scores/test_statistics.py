@@ -14,7 +14,7 @@ from benchmarks.leaderboard_space import ranks_simulation
 from benchmarks.scoring import interval_coverage
 from dataset_builders.errors import BadInput
 from eval_harness.scores import comparisons, intervals, ranks
-from eval_harness.scores.outcomes import OutcomeMatrix, pack
+from eval_harness.scores.outcome_matrix import OutcomeMatrix, pack_outcomes
 from tests.sampling import few
 
 UNEQUAL = np.repeat(np.arange(60), interval_coverage.MEDICONFUSION)
@@ -181,7 +181,7 @@ def test_without_clusters_the_test_keeps_its_level(n: int) -> None:
 def _two(a: np.ndarray, b: np.ndarray) -> comparisons.PairwiseComparisons:
     n = len(a)
     units = np.arange(n).astype(object)
-    return comparisons.pairwise(
+    return comparisons.compare_pairwise(
         OutcomeMatrix(("a", "b"), "m", np.stack([a, b]), np.ones((2, n)), np.arange(n), units, True)
     )
 
@@ -244,8 +244,8 @@ def test_holm_agrees_with_statsmodels() -> None:
     upper = np.triu_indices(6, 1)
     table[upper] = rng.random(15) ** 3
     table = np.minimum(table, table.T)
-    assert ranks.holm(table)[upper] == pytest.approx(multipletests(table[upper], method="holm")[1])
-    assert np.allclose(ranks.holm(table), ranks.holm(table).T)
+    assert ranks.holm_adjust_pairs(table)[upper] == pytest.approx(multipletests(table[upper], method="holm")[1])
+    assert np.allclose(ranks.holm_adjust_pairs(table), ranks.holm_adjust_pairs(table).T)
 
 
 @settings(max_examples=150, deadline=None)
@@ -258,23 +258,23 @@ def test_what_ranks_say_of_each_other(models: int, seed: int, up: bool) -> None:
     gap = np.abs(value[:, None] - value[None, :])
     p = np.clip(np.exp(-3 * rng.random() * gap) * rng.uniform(0.01, 1), 0, 1)
     p = np.where(gap == 0, 1.0, np.minimum(p, p.T))
-    found = ranks.rank_ranges(value, p, up)
+    found = ranks.compute_rank_ranges(value, p, up)
     ahead = value[None, :] > value[:, None] if up else value[None, :] < value[:, None]
-    assert (found.first <= found.last).all() and (found.last <= models).all()
+    assert (found.best_rank <= found.worst_rank).all() and (found.worst_rank <= models).all()
     level = min(
         0.05, 2 * 0.05 / (models - 1)
     )  # of the best with each: one-sided p under .05 / (M - 1), never from .05 on
     best = value == (value.max() if up else value.min())
-    assert (found.apart == ((ranks.holm(p) < 0.05) | ((best[:, None] != best) & (p < level)))).all()
-    assert ((found.first == 1) == ~(ahead & found.apart).any(axis=1)).all()  # ranks and pairs say the same
-    assert found.first[np.argmax(value if up else -value)] == 1
+    assert (found.differs == ((ranks.holm_adjust_pairs(p) < 0.05) | ((best[:, None] != best) & (p < level)))).all()
+    assert ((found.best_rank == 1) == ~(ahead & found.differs).any(axis=1)).all()  # ranks and pairs say the same
+    assert found.best_rank[np.argmax(value if up else -value)] == 1
     if models == 2:
-        assert found.apart[0, 1] == ((found.first == 1).sum() == 1) == (p[0, 1] < 0.05)
+        assert found.differs[0, 1] == ((found.best_rank == 1).sum() == 1) == (p[0, 1] < 0.05)
 
 
 def test_models_with_other_questions_are_not_compared() -> None:
     with pytest.raises(BadInput, match="same questions"):
-        pack({"a": frame(np.ones(3)), "b": frame(np.ones(4))}, "m")
+        pack_outcomes({"a": frame(np.ones(3)), "b": frame(np.ones(4))}, "m")
 
 
 def test_ranks_separate_what_can_be_separated_and_no_more() -> None:
@@ -301,7 +301,7 @@ def test_a_pairs_test_is_the_same_in_any_company(seed: int) -> None:
     models = {str(at): frame((rng.random(n) < rng.random()).astype(float), cluster) for at in range(3)}
     models |= {str(at): frame((rng.random(n) < rng.random()) * answered, cluster, answered) for at in (3, 4)}
     models |= {"sampled": frame(rng.integers(0, 4, n) / 3, cluster)}
-    found = comparisons.pairwise(pack(models, "m"))
+    found = comparisons.compare_pairwise(pack_outcomes(models, "m"))
     for a, b in itertools.combinations(range(len(models)), 2):
         alone = comparisons.paired_test(*(models[found.models[at]] for at in (a, b)), "m")
         assert (found.p[a, b], found.low[a, b], found.high[a, b]) == pytest.approx((alone.p, alone.low, alone.high))

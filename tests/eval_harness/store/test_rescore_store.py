@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.files import DERIVED
+from eval_harness.derive.run_files import DERIVED_FILES
 from eval_harness.interop.convert import submit
 from eval_harness.records.result import read_result
 from eval_harness.store import rescoring
@@ -40,7 +40,7 @@ def store(run, tmp_path):
 
 
 def same(one, other):
-    return all((one / name).read_bytes() == (other / name).read_bytes() for name in DERIVED)
+    return all((one / name).read_bytes() == (other / name).read_bytes() for name in DERIVED_FILES)
 
 
 def test_what_another_version_derived_is_derived_again(store, tmp_path):
@@ -59,7 +59,7 @@ def test_a_crash_is_made_good_by_the_next_call(store, monkeypatch, tmp_path):
     real, count = rescoring.replace_file, iter(range(9))
 
     def crash(path, content):
-        if path.name in DERIVED and next(count) == 2:
+        if path.name in DERIVED_FILES and next(count) == 2:
             raise KeyboardInterrupt
         real(path, content)
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from eval_harness.derive.files import DERIVED, SENT
+from eval_harness.derive.run_files import DERIVED_FILES, SUBMITTED_FILES
 from eval_harness.interop.convert import submit
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import read_result
@@ -38,7 +38,7 @@ def test_it_is_added_byte_for_byte_in_the_same_place(stored, ready, data, tmp_pa
     assert first.new and first.submission.problems == []
     added = Path(first.location)
     assert added.relative_to(tmp_path / "store") == stored.relative_to(stored.parents[3])
-    for name in (*SENT, *DERIVED):
+    for name in (*SUBMITTED_FILES, *DERIVED_FILES):
         assert (stored / name).exists() == (added / name).exists()
         assert not (stored / name).exists() or (added / name).read_bytes() == (stored / name).read_bytes()
     assert not submit(ready, tmp_path / "store", data=str(data)).new

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from eval_harness.scores.comparisons import paired_test, pairwise
-from eval_harness.scores.outcomes import pack
-from eval_harness.scores.ranks import corrected_for_ranks, holm_adjusted
+from eval_harness.scores.comparisons import compare_pairwise, paired_test
+from eval_harness.scores.outcome_matrix import pack_outcomes
+from eval_harness.scores.ranks import correct_for_ranks, holm_adjust
 from leaderboard_space import comparing, sentences
 from leaderboard_space.comparing import SLOTS, Comparison
 from leaderboard_space.data.board import Board
@@ -133,14 +133,14 @@ def check_corrected(
             assert row["p_corrected"] >= 0.05 or behind > 1, (row, one, other)
         if all(truth[run].units is not None for run in ranked):
             names = list(ranked)
-            matrix = pairwise(pack({run: truth[run].units for run in names}, metric))  # type: ignore[misc]
+            matrix = compare_pairwise(pack_outcomes({run: truth[run].units for run in names}, metric))  # type: ignore[misc]
             up = info_of(metric, family).higher_is_better is not False
-            expected = corrected_for_ranks(matrix.value, matrix.p, up)
+            expected = correct_for_ranks(matrix.value, matrix.p, up)
             for row in pairs:
                 at = names.index(row["first_run"]), names.index(row["second_run"])
                 assert abs(row["p_corrected"] - expected[at]) < 1e-4, (row, expected[at])
         return
-    adjusted = holm_adjusted(np.array([row["p"] for row in pairs]))
+    adjusted = holm_adjust(np.array([row["p"] for row in pairs]))
     assert all(any(abs(row["p_corrected"] - p) < 1e-9 for p in adjusted) for row in pairs) or len(pairs) < 1
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from eval_harness.derive.metrics import HEADLINE, METRICS
+from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.records.result import Result, Score
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.submission import Submission
@@ -150,7 +150,7 @@ def check_panel(
     up = info.higher_is_better is not False
     ranked.sort(key=lambda row: -row.value if up else row.value)
     headline, about = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1]), f"{info_of(metric, family).label}. "  # type: ignore[index]
-    assert headline.startswith(about) == (metric != HEADLINE[family]), headline
+    assert headline.startswith(about) == (metric != HEADLINE_METRICS[family]), headline
     valued = [key for key, score in main.items() if score.value is not None]
     check_headline(
         headline.removeprefix(about), ranked, baselines=len(valued) - len(models),
@@ -255,7 +255,7 @@ def check_submitted(found: Raw, family: str) -> None:
 
 def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -> None:
     """The first screen's matrix and sentence, and the first sentence and lines of models' own pages, by what the store holds."""
-    metric, rows = HEADLINE[family], [found for truth in sections for found in truth.values()]
+    metric, rows = HEADLINE_METRICS[family], [found for truth in sections for found in truth.values()]
     page = check_words(OverviewPages(service).page({"all": "yes"}))
     marks: Counter[str] = Counter()
     for key, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', page, re.DOTALL):

@@ -11,7 +11,7 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import fingerprint_of
-from eval_harness.derive.files import read_readings
+from eval_harness.derive.run_files import read_readings
 from eval_harness.records.result import read_result
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cases import answers_to

@@ -13,8 +13,8 @@ from statsmodels.stats.proportion import proportion_confint
 
 from benchmarks.scoring.interval_coverage import MEDICONFUSION
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
-from eval_harness.scores.grading import clusters
-from eval_harness.scores.intervals import METHOD
+from eval_harness.scores.grading import image_clusters
+from eval_harness.scores.intervals import INTERVAL_METHOD
 from eval_harness.store.table import COLUMNS, tidy, variant
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.published_results import (
@@ -176,7 +176,7 @@ def test_intervals():
                     assert score.low is None and score.verdict is None
                     continue
                 assert 0 <= score.low <= score.value <= score.high <= 100
-                assert score.interval_method == METHOD and 0 < score.n_effective <= score.n_cases
+                assert score.interval_method == INTERVAL_METHOD and 0 < score.n_effective <= score.n_cases
                 expected = proportion_confint(score.value * score.n_effective / 100, score.n_effective, method="beta")
                 assert (score.low, score.high) == pytest.approx([100 * end for end in expected], abs=1e-6)
                 if (band := score.chance_interval) is not None:  # the difference to the random run is tested
@@ -194,7 +194,7 @@ def test_intervals():
 def test_components_are_those_of_the_dataset(sources: Path):
     path = sources / "mediconfusion" / "dataset.json"
     pairs = list(json.loads(path.read_text(encoding="utf-8")).values())
-    cluster = clusters(
+    cluster = image_clusters(
         pd.DataFrame(
             {
                 "case_id": np.repeat(np.arange(len(pairs)), 2),

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from eval_harness.derive.files import read_readings
 from eval_harness.derive.metrics import METRICS
-from eval_harness.derive.scoring import units
+from eval_harness.derive.run_files import read_readings
+from eval_harness.derive.scoring import compute_units
 from eval_harness.records.result import Score
-from eval_harness.scores.comparisons import paired_test, pairwise
-from eval_harness.scores.intervals import clustered_interval, verdict
-from eval_harness.scores.outcomes import pack
-from eval_harness.scores.ranks import rank_ranges
-from eval_harness.scores.unpaired import unpaired_differences
+from eval_harness.scores.comparisons import compare_pairwise, paired_test
+from eval_harness.scores.intervals import clustered_interval, verdict_against_chance
+from eval_harness.scores.outcome_matrix import pack_outcomes
+from eval_harness.scores.ranks import compute_rank_ranges
+from eval_harness.scores.unpaired import compute_unpaired_differences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import Outcomes, read_outcomes
 from leaderboard_space.data.ranks.standings import standings
@@ -48,8 +48,8 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
     assert outcomes is not None and tree is not None
     rows = standings(section, outcomes, tree, metric).models
     measured = {row.entry.key: read_readings(row.entry.folder) for row in rows if row.recomputed and row.entry.folder}
-    by_key = {key: units("mediconfusion", outcomes.questions, given) for key, given in measured.items()}
-    pairs = pairwise(pack(by_key, metric))
+    by_key = {key: compute_units("mediconfusion", outcomes.questions, given) for key, given in measured.items()}
+    pairs = compare_pairwise(pack_outcomes(by_key, metric))
     board_p = p_values(outcomes.metrics[metric].part(runs=np.array([outcomes.runs.index(key) for key in pairs.models])))
     assert len(pairs.models) > 2
     for i, one in enumerate(pairs.models):
@@ -57,11 +57,11 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
             expected = paired_test(by_key[one], by_key[other], metric).p
             assert board_p[i, j] == pytest.approx(expected, rel=1e-6), (one, other)
     if len(rows) == len(measured):
-        found = rank_ranges(pairs.value, pairs.p, METRICS[metric].higher_is_better is not False)
+        found = compute_rank_ranges(pairs.value, pairs.p, METRICS[metric].higher_is_better is not False)
         for row in rows:
             index = pairs.models.index(row.entry.key)
-            assert (row.first, row.last) == (found.first[index], found.last[index])
-            apart, value = np.flatnonzero(found.apart[index]), pairs.value
+            assert (row.first, row.last) == (found.best_rank[index], found.worst_rank[index])
+            apart, value = np.flatnonzero(found.differs[index]), pairs.value
             up = METRICS[metric].higher_is_better is not False
             ahead = sum((value[other] > value[index]) == up and value[other] != value[index] for other in apart)
             assert (row.ahead, row.behind) == (ahead, len(apart) - ahead)
@@ -70,7 +70,7 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
 def test_counts_are_compared_as_shares_of_what_they_count() -> None:
     """Table 1 of HALT: of 543, 538 irrelevant is significantly more than 138, and 43 not more than 40; as percent both were over 100."""
     some = [Score(value=value, n=543, n_cases=543) for value in (538.0, 138.0, 43.0, 40.0)]
-    p = unpaired_differences(some, are_counts=True)[2]
+    p = compute_unpaired_differences(some, are_counts=True)[2]
     assert p[0, 1] < 1e-6 and p[1, 2] < 1e-6 and p[2, 3] > 0.5
 
 
@@ -104,7 +104,7 @@ def test_intervals_and_verdicts_of_many_runs_are_those_of_each(
         assert found.low == pytest.approx(100 * expected.low, abs=1e-7)
         assert found.high == pytest.approx(100 * expected.high, abs=1e-7)
         assert found.n_effective == pytest.approx(expected.n_effective, rel=1e-6)
-        assert found.verdict == verdict(found.low, found.high, found.n_effective, found.chance, up)
+        assert found.verdict == verdict_against_chance(found.low, found.high, found.n_effective, found.chance, up)
 
 
 def test_runs_with_no_selection_in_common_are_undefined(store: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_harness.derive.scoring import units
+from eval_harness.derive.scoring import compute_units
 from eval_harness.records.result import Score
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.scores.intervals import printed_interval
-from eval_harness.scores.unpaired import unpaired_difference
+from eval_harness.scores.unpaired import compute_unpaired_difference
 from leaderboard_space import sentences
 from leaderboard_space.comparing import compared
 from leaderboard_space.data import published_results
@@ -45,7 +45,7 @@ def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: 
     """Each keeps its own interval; where the two do not overlap, the verdict is never "no different"."""
     found, p = (
         published_results.tested(score, run, "accuracy" if up else "confusion"),
-        unpaired_difference(score, run)[2],
+        compute_unpaired_difference(score, run)[2],
     )
     own = ("value", "low", "high", "n", "n_effective", "interval_method")
     assert all(getattr(found, name) == getattr(score, name) for name in own)
@@ -109,7 +109,9 @@ def test_a_mixed_comparison_is_paired_only_where_answers_are(tmp_path: Path) -> 
     pairs = {(pair.one.result.model.name, pair.other.result.model.name): pair for pair in found.differences("average")}
     assert pairs["One", "Two"].is_paired and not pairs["One", "Three"].is_paired and not pairs["Two", "Three"].is_paired
     alone = paired_test(
-        units("halt-medvqa", asked, given_["One"]), units("halt-medvqa", asked, given_["Two"]), "average"
+        compute_units("halt-medvqa", asked, given_["One"]),
+        compute_units("halt-medvqa", asked, given_["Two"]),
+        "average",
     )
     assert math.isclose(pairs["One", "Two"].value, alone.difference, abs_tol=1e-6) and math.isclose(
         pairs["One", "Two"].p, alone.p, rel_tol=1e-6

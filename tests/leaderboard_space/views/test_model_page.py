@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.scoring import units
+from eval_harness.derive.scoring import compute_units
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import identity_of
 from leaderboard_space.data.published_results import board_results, models, read_table
@@ -131,7 +131,7 @@ def test_the_weakest_spot_is_shown_by_cases_of_it_that_were_got_wrong(tmp_path: 
     assert plain(re.search(r'aria-label="Weakest spots"><tbody><tr[^>]*><th[^>]*>(.*?)</a>', page)[1]) == spot.name  # type: ignore[index]
     assert f"What it got wrong in {spot.line.questions}: {spot.name}" in plain(page)
     shown = re.findall(r">Case (\d+)</a>", page)
-    of = units(family, asked, given_.assign(sample=0))
+    of = compute_units(family, asked, given_.assign(sample=0))
     of = of[(of["metric"] == spot.metric) & (of["denominator"] > 0)]
     full = of["numerator"].ge(of["denominator"]).groupby(of["case_id"]).all()
     column = "categories" if spot.facet == "category" else spot.facet

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.metrics import HEADLINE
+from eval_harness.derive.metrics import HEADLINE_METRICS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import info_of
@@ -56,7 +56,7 @@ def test_the_matrix_shows_the_papers_numbers_and_no_average(front: OverviewPages
     for result in PUBLISHED:
         if result.model.kind == "baseline" or result.benchmark.name not in FORMATS or result.benchmark.split != "test":
             continue
-        score = result.scores.get(HEADLINE[result.benchmark.name])
+        score = result.scores.get(HEADLINE_METRICS[result.benchmark.name])
         if score is not None and score.value is not None:
             wanted.setdefault(result.model.name, {}).setdefault(result.benchmark.name, []).append(score.value)
     assert set(shown) == set(wanted) and "average" not in plain(page)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS, FACETS
-from eval_harness.derive.metrics import HEADLINE, METRICS
+from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.records.result import Benchmark, Method, Model, Nonresponse, Result, Score
 from leaderboard_space import sentences
 from leaderboard_space.api import tools
@@ -72,7 +72,7 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
     loaded = board.outcomes(section)
     assert loaded is not None and loaded[0] is not None
     asked = loaded[0].questions
-    metric = HEADLINE[family]
+    metric = HEADLINE_METRICS[family]
     for name in (metric, "abstained", "answered_accuracy"):
         silent = {
             who: one.counts(scope(family, name, asked))

@@ -17,8 +17,8 @@ from huggingface_hub import HfApi
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.reading import read_answers
-from eval_harness.derive.scoring import score
+from eval_harness.derive.reading import read_responses
+from eval_harness.derive.scoring import compute_scores
 from eval_harness.store import hidden_test
 from eval_harness.store.hidden_test import HiddenScore, HiddenTest
 from tests.eval_harness.store.checks.hidden import MULTIPLE, SINGLE, build_test, key, upload, wrong
@@ -71,7 +71,7 @@ def test_the_score_is_the_papers_metric_with_one_decimal(test, made, tmp_path):
     frame = questions[["question_id"]].assign(
         response=[json.loads(line)["response"] for line in path.read_text().splitlines()], status="answered", sample=0
     )
-    whole = score("gmai-mmbench", questions, read_answers(frame, questions, "gmai-mmbench"))
+    whole = compute_scores("gmai-mmbench", questions, read_responses(frame, questions, "gmai-mmbench"))
     assert round(whole.scores["accuracy"].value, 1) == found.value
 
 

@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.answer_table import answer_frame, answers_bytes, replies_bytes
-from eval_harness.derive.files import Sent
-from eval_harness.reader.judge import prompt_of
+from eval_harness.derive.answer_table import answer_frame, encode_answers, encode_judge_replies
+from eval_harness.derive.run_files import SubmittedFiles
+from eval_harness.reader.judge import judge_prompt_record
 from eval_harness.records.baseline_rules import make_baseline
 from eval_harness.records.names import normalize_name
 from eval_harness.records.permutations import rotate_options, rotation
@@ -119,8 +119,8 @@ class World:
 
     def judged(self, attempt: Attempt) -> Submission:
         """The verdict of a store on what was handed in. Raises BadInput."""
-        replies = None if attempt.replies is None else replies_bytes(pd.DataFrame(attempt.replies))
-        sent = Sent(attempt.run.to_json().encode(), answers_bytes(answer_frame(attempt.rows)), replies)
+        replies = None if attempt.replies is None else encode_judge_replies(pd.DataFrame(attempt.replies))
+        sent = SubmittedFiles(attempt.run.to_json().encode(), encode_answers(answer_frame(attempt.rows)), replies)
         found = examine(sent, lambda said: self.dataset)
         found.flags.extend(folder.duplicate_submissions(self.store, found, attempt.account, published=PUBLISHED))
         return found
@@ -288,7 +288,7 @@ def copies(world: World, draw: random.Random) -> Iterator[Attempt]:
 
 def read_by_a_judge(world: World, draw: random.Random) -> Iterator[Attempt]:
     """Answers that say nothing, and a judge's replies that hold the key or Ann's choices; the judge may have been asked something else."""
-    said, run = prompt_of("mc"), world.run(name="Model E")
+    said, run = judge_prompt_record("mc"), world.run(name="Model E")
     what = draw.choice(["the key", "Ann's choices", "another prompt"])
     if what == "another prompt":
         said |= {"prompt_hash": "0" * 16}
@@ -578,7 +578,7 @@ def test_a_baseline_of_ours_and_a_models_own_arm_are_not_flagged(worlds):
 def test_readings_and_scores_cannot_be_sent(worlds):
     """There is no column and no field for what is derived."""
     world = worlds["probmed"]
-    sent = Sent(world.victim.run.to_json().encode(), answers_bytes(answer_frame(world.victim.rows)))
+    sent = SubmittedFiles(world.victim.run.to_json().encode(), encode_answers(answer_frame(world.victim.rows)))
     table = pq.read_table(pa.BufferReader(sent.answers))
     pq.write_table(table.append_column("choice", pa.array(["answered"] * len(table))), sink := pa.BufferOutputStream())
     with pytest.raises(BadInput, match="has the columns"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
-from eval_harness.derive.files import DERIVED
+from eval_harness.derive.run_files import DERIVED_FILES
 from eval_harness.interop.convert import submit
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
@@ -76,7 +76,8 @@ def test_on_the_hub_it_goes_straight_to_main(run, api, data):
     done = submit(run, STORE, reproduced=True, with_questions=True)
     assert done.new and done.location == f"{api.endpoint}/datasets/{STORE}/tree/main/{done.submission.folder}"
     expected = {
-        f"{done.submission.folder}/{name}" for name in ("answers.parquet", "run.json", "acceptance.json", *DERIVED)
+        f"{done.submission.folder}/{name}"
+        for name in ("answers.parquet", "run.json", "acceptance.json", *DERIVED_FILES)
     }
     questions = f"questions/{done.submission.result.benchmark.fingerprint}.parquet"
     assert files(api) == expected | {"notes.txt", questions}

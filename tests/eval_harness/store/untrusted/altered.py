@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.answer_table import frame_of
-from eval_harness.derive.files import Sent
+from eval_harness.derive.answer_table import table_to_frame
+from eval_harness.derive.run_files import SubmittedFiles
 from eval_harness.store.examine import examine
 from tests.eval_harness.store.submitting import restate
 
@@ -33,14 +33,14 @@ def altered(content: bytes, rng: random.Random, start: int = 0) -> bytes:
     return bytes(made)
 
 
-def accepted(sent: Sent, dataset, seeds: range) -> list[bytes]:
+def accepted(sent: SubmittedFiles, dataset, seeds: range) -> list[bytes]:
     """The different answers.parquet that are kept of so many that were altered: in their footers, one in ten anywhere."""
     kept = {}
     for seed in seeds:
         start = 0 if seed % 10 == 0 else footer_of(sent.answers)
         try:
             found = examine(
-                Sent(sent.run, altered(sent.answers, random.Random(seed), start)), lambda benchmark: dataset
+                SubmittedFiles(sent.run, altered(sent.answers, random.Random(seed), start)), lambda benchmark: dataset
             )
         except BadInput:
             continue
@@ -49,7 +49,7 @@ def accepted(sent: Sent, dataset, seeds: range) -> list[bytes]:
             assert (again.sent, again.run_id, again.result) == (found.sent, found.run_id, found.result), seed
             kept[found.sent.answers] = found.readings()
     for content, readings in kept.items():
-        rows = frame_of(content).set_index(["question_id", "sample"])["response"].to_dict()
+        rows = table_to_frame(content).set_index(["question_id", "sample"])["response"].to_dict()
         names = list(zip(readings["question_id"], readings["sample"], strict=True))
         assert set(rows) <= set(names)
         for name in {name for name, _ in names}:

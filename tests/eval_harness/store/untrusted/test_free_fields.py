@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dataset_builders.errors import BadInput
 from eval_harness.answer_files.untrusted import parquet_rows
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA
-from eval_harness.derive.files import Sent
+from eval_harness.derive.run_files import SubmittedFiles
 from eval_harness.interop.convert import submit
 from eval_harness.records.limits import MAX_ANSWERS, MAX_FIELD_BYTES, limits_for
 from eval_harness.records.names import text_problem
@@ -67,7 +67,7 @@ def verdict(honest, data):
             pq.write_table(pa.Table.from_pylist(answers, schema=schema), buffer := io.BytesIO())
         content = json.dumps(run).encode() if run else honest.sent.run
         try:
-            found = examined(Sent(content, buffer.getvalue()), partial(named_dataset, data=str(data)))
+            found = examined(SubmittedFiles(content, buffer.getvalue()), partial(named_dataset, data=str(data)))
         except BadInput as error:
             return [str(error)], []
         return found.problems, found.flags
@@ -182,7 +182,7 @@ def test_what_a_part_is_follows_from_what_was_asked(data, verdict, said, tmp_pat
         lie = changed(content, "benchmark.selection", "the hardest questions, all of them")
         lie["request"] |= request
         found = examined(
-            Sent(json.dumps(lie).encode(), submission.sent.answers), partial(named_dataset, data=str(data))
+            SubmittedFiles(json.dumps(lie).encode(), submission.sent.answers), partial(named_dataset, data=str(data))
         )
         assert (found.problems, found.result.benchmark.selection) == ([], words)
         assert json.loads(found.sent.run)["benchmark"]["selection"] == words

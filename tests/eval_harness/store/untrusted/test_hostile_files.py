@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from eval_harness.answer_files.untrusted import check_file
-from eval_harness.derive.files import Sent
+from eval_harness.derive.run_files import SubmittedFiles
 from eval_harness.store.datasets import dataset_of
 from eval_harness.store.examine import examined as examined_here
 from eval_harness.store.sandbox import SandboxError
@@ -69,7 +69,7 @@ def examined(workdir, folder, dataset) -> str:
     try:
         for name in ("answers.parquet", "run.json"):
             check_file(workdir / name)
-        found = examined_here(Sent.read(workdir), partial(the_dataset, dataset))
+        found = examined_here(SubmittedFiles.from_folder(workdir), partial(the_dataset, dataset))
         return "; ".join([*found.problems, *([] if found.folder == folder else ["lies elsewhere"])])
     except SandboxError:
         raise  # refused as well, but nobody foresaw it

@@ -31,7 +31,7 @@ class OutcomeMatrix:
     paired: bool
 
 
-def pack(units: Mapping[str, pd.DataFrame], metric: str) -> OutcomeMatrix:
+def pack_outcomes(units: Mapping[str, pd.DataFrame], metric: str) -> OutcomeMatrix:
     """Pack the units of several models (`derive.scoring.units` of each) for one metric.
 
     Raises BadInput if a model lacks units that another has: models are compared on the same questions only.

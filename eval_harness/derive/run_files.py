@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from eval_harness.derive.answer_table import frame_of
+from eval_harness.derive.answer_table import table_to_frame
 
-RUN, ANSWERS, JUDGE = "run.json", "answers.parquet", "judge.parquet"
-RESULT, READINGS, UNITS = "result.json", "readings.parquet", "units.parquet"
-SENT, DERIVED = (RUN, ANSWERS, JUDGE), (READINGS, UNITS, RESULT)
+RUN_FILE, ANSWERS_FILE, JUDGE_FILE = "run.json", "answers.parquet", "judge.parquet"
+RESULT_FILE, READINGS_FILE, UNITS_FILE = "result.json", "readings.parquet", "units.parquet"
+SUBMITTED_FILES, DERIVED_FILES = (RUN_FILE, ANSWERS_FILE, JUDGE_FILE), (READINGS_FILE, UNITS_FILE, RESULT_FILE)
 READINGS_SCHEMA = pa.schema(
     [
         ("question_id", pa.string()),
@@ -33,7 +33,7 @@ READINGS_SCHEMA = pa.schema(
 """Columns of `readings.parquet`, one row for each answer that was due, missing ones included."""
 
 
-class Sent(NamedTuple):
+class SubmittedFiles(NamedTuple):
     """The files of a submission, byte for byte."""
 
     run: bytes
@@ -41,18 +41,18 @@ class Sent(NamedTuple):
     judge: bytes | None = None
 
     @classmethod
-    def read(cls, folder: Path) -> Sent:
+    def from_folder(cls, folder: Path) -> SubmittedFiles:
         """Those of a folder. Raises OSError."""
-        judge = folder / JUDGE
+        judge = folder / JUDGE_FILE
         return cls(
-            (folder / RUN).read_bytes(),
-            (folder / ANSWERS).read_bytes(),
+            (folder / RUN_FILE).read_bytes(),
+            (folder / ANSWERS_FILE).read_bytes(),
             judge.read_bytes() if judge.is_file() else None,
         )
 
-    def named(self) -> dict[str, bytes]:
+    def content_by_name(self) -> dict[str, bytes]:
         """Content by file name; without `judge.parquet` where there is none."""
-        return {name: content for name, content in zip(SENT, self, strict=True) if content is not None}
+        return {name: content for name, content in zip(SUBMITTED_FILES, self, strict=True) if content is not None}
 
 
 def read_readings(
@@ -67,8 +67,8 @@ def read_readings(
     """
     keys = ["question_id", "sample"]
     wanted = None if question_ids is None else pc.field("question_id").isin(list(question_ids))
-    readings = frame_of(pq.read_table(folder / READINGS, filters=wanted))
-    answers = frame_of(pq.read_table(folder / ANSWERS, columns=[*keys, *columns], filters=wanted))
+    readings = table_to_frame(pq.read_table(folder / READINGS_FILE, filters=wanted))
+    answers = table_to_frame(pq.read_table(folder / ANSWERS_FILE, columns=[*keys, *columns], filters=wanted))
     joined = readings.merge(answers, on=keys, how="left", sort=False)
     for name in columns:
         joined[name] = joined[name].astype(object).where(joined[name].notna(), None)
