@@ -15,8 +15,8 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from eval_harness.derive.run_files import READINGS_FILE, read_question_file, read_readings
 from eval_harness.derive.metrics import nonresponse_cause
+from eval_harness.derive.run_files import READINGS_FILE, read_question_file, read_readings
 from eval_harness.derive.scoring import compute_units
 from eval_harness.records.names import single_line
 from eval_harness.records.result import Result, Score, read_result

@@ -31,9 +31,9 @@ from eval_harness.answer_files.untrusted import (
     printable_line,
 )
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA, answer_frame, rewrite_rows
-from eval_harness.derive.derivation import derive, derived_files, compute_derivation_key
-from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE, RUN_FILE, SubmittedFiles
+from eval_harness.derive.derivation import compute_derivation_key, derive, derived_files
 from eval_harness.derive.metrics import NoScore, headline_score
+from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE, RUN_FILE, SubmittedFiles
 from eval_harness.records.limits import MAX_FILE_BYTES, MAX_RUN_JSON_BYTES, Limits, limits_for, run_json_limits
 from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.run import RunRecord

@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING, Literal
 from dataset_builders.errors import BadInput, Unavailable, clip
 from dataset_builders.hub.client import hub_errors, quiet, with_retries
 from eval_harness.answer_files.untrusted import printable_lines
-from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE, RESULT_FILE, RUN_FILE, SUBMITTED_FILES, SubmittedFiles
+from eval_harness.derive.run_files import (
+    ANSWERS_FILE,
+    JUDGE_FILE,
+    RESULT_FILE,
+    RUN_FILE,
+    SUBMITTED_FILES,
+    SubmittedFiles,
+)
 from eval_harness.records.limits import MAX_FILE_BYTES, MAX_RUN_JSON_BYTES
 from eval_harness.records.result import DERIVE_VERSION
 from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, WITHDRAWN, Acceptance, now
@@ -203,7 +210,11 @@ class PullRequests:
         if len(folders) > 1:
             raise Refused(f"adds {len(folders)} results: give each its own pull request ({', '.join(folders[:3])} ...)")
         folder = folders[0]
-        for name, most in ((RUN_FILE, MAX_RUN_JSON_BYTES), (ANSWERS_FILE, MAX_FILE_BYTES), (JUDGE_FILE, MAX_FILE_BYTES)):
+        for name, most in (
+            (RUN_FILE, MAX_RUN_JSON_BYTES),
+            (ANSWERS_FILE, MAX_FILE_BYTES),
+            (JUDGE_FILE, MAX_FILE_BYTES),
+        ):
             entry = new.get(f"{folder}/{name}")
             if entry is None and name != JUDGE_FILE:
                 raise Refused(f"lacks {folder}/{name}")

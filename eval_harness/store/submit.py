@@ -19,8 +19,8 @@ from dataset_builders.errors import BadInput, Unavailable, clip
 from eval_harness.answer_files.predictions import read_predictions
 from eval_harness.answer_files.untrusted import COLUMNS, check_file, parquet_rows, printable_line, printable_lines
 from eval_harness.derive.answer_table import USAGE_FIELDS, answer_frame, encode_answers
-from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE, RESULT_FILE, RUN_FILE, SubmittedFiles
 from eval_harness.derive.reading import without_judge
+from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE, RESULT_FILE, RUN_FILE, SubmittedFiles
 from eval_harness.records.limits import (
     MAX_ANSWERS,
     MAX_RUN_JSON_BYTES,
