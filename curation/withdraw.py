@@ -31,8 +31,8 @@ from dataset_builders.files import replace_file, write_json
 from dataset_builders.journal import read_journal
 from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import keep_cases
-from eval_harness.store.folder import holds_any
-from eval_harness.store.scan import StoredResult, result_files
+from eval_harness.store.folder_store import has_groups
+from eval_harness.store.scan import StoredResult, result_paths
 
 MEASURED_NOTE_STARTS = (TEXT_ONLY_NOTE_START, CONTROLS_NOTE_START)
 """How notes begin that are measured on the set, and are anew."""
@@ -90,8 +90,8 @@ def withdraw_from_store(store: Path, ids: Set[str]) -> list[str]:
 
     Returns the folders of the results. Raises BadInput for a folder that is no store, before anything is changed.
     """
-    results = [StoredResult.read(path) for path in result_files(store)]
-    questions = [path for path in store.glob("questions/*.parquet") if holds_any(path.read_bytes(), ids)]
+    results = [StoredResult.read(path) for path in result_paths(store)]
+    questions = [path for path in store.glob("questions/*.parquet") if has_groups(path.read_bytes(), ids)]
     gone = [stored.folder for stored in results if stored.result.benchmark.fingerprint in {p.stem for p in questions}]
     note_withdrawn(store, ids)
     # The questions go last: as long as they are there, an interrupted call can be made again.

@@ -108,7 +108,7 @@ def build_app(
 
     def begin() -> None:
         board.watch()
-        sandbox.start("eval_harness.store.submit")
+        sandbox.start_forker("eval_harness.store.submit")
 
     return app, Middleware(Endpoint, functions=functions, files={"cases/image": partial(case.picture, board)}), begin
 

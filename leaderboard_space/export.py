@@ -15,7 +15,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result, Score
-from eval_harness.store.table import harmless
+from eval_harness.store.results_table import escape_formula
 from leaderboard_space import sentences
 from leaderboard_space.data.published_results import table_of
 from leaderboard_space.data.ranks.groups import judge_of
@@ -158,7 +158,7 @@ def as_csv(table: Table) -> str:
         out, fieldnames=list(dict.fromkeys(name for row in table for name in row)), lineterminator="\r\n"
     )
     writer.writeheader()
-    writer.writerows([{name: harmless(value) for name, value in row.items()} for row in table])
+    writer.writerows([{name: escape_formula(value) for name, value in row.items()} for row in table])
     return out.getvalue()
 
 

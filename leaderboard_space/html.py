@@ -7,8 +7,8 @@ import math
 import re
 
 from eval_harness.records.result import Score
-from eval_harness.store import printed
-from eval_harness.store.printed import shown
+from eval_harness.store import formatting
+from eval_harness.store.formatting import format_score
 
 LONGEST = 120
 """Characters of a name or a note that are shown; the rest is behind an ellipsis."""
@@ -70,18 +70,18 @@ def number(value: float | None, digits: int = 1) -> str:
 
 
 def score_text(value: float | None, unit: str = "percent") -> str:
-    """A score as its unit is shown, rounded as on the command line (`printed.shown`); a dash where there is none.
+    """A score as its unit is shown, rounded as on the command line (`formatting.format_score`); a dash where there is none.
 
     >>> score_text(99.97), score_text(12.0, "count"), score_text(None)
     ('>99.9', '12', '–')
     """
-    said = shown(value, unit)
+    said = format_score(value, unit)
     return "–" if said == "-" else said.replace("-", "\N{MINUS SIGN}")
 
 
 def interval(score: Score) -> str:
     """The 95 % interval of a score; a dash where there is none."""
-    return printed.interval(score).replace(" - ", "–") or "–"
+    return formatting.format_interval(score).replace(" - ", "–") or "–"
 
 
 def count(value: int) -> str:

@@ -13,7 +13,7 @@ from eval_harness.derive.metrics import untested_reason
 from eval_harness.records.result import Result, Score, Verdict
 from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
 from eval_harness.scores.sight import Sight
-from eval_harness.store.printed import decimals, needs_the_image
+from eval_harness.store.formatting import format_image_points, interval_decimals
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
@@ -172,13 +172,13 @@ def shown_instead(section: Section, wanted: str, metric: str) -> str:
 
 def points(found: Sight) -> str:
     """The points of a score that come from the image, with their interval, which is never rounded across 0."""
-    digits = decimals(found.low, found.high, 0.0, 0)
+    digits = interval_decimals(found.low, found.high, 0.0, 0)
     return f"{found.value:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
 
 
 def from_the_image(questions: str, found: Sight) -> str:
     """What a model's score on a set of questions owes to the image."""
-    return f"{questions}: {needs_the_image(found.score, found.value, found.low, found.high)}"
+    return f"{questions}: {format_image_points(found.score, found.value, found.low, found.high)}"
 
 
 def beside(abstained: float | None, answered_accuracy: float | None, ends: Sequence[int] = ()) -> str:
@@ -283,7 +283,7 @@ def difference_interval(low: float, high: float) -> str:
     >>> difference_interval(-0.3, 5.14), difference_interval(0.03, 5.14)
     ('−0.3 to 5.1', '0.03 to 5.14')
     """
-    digits = decimals(low, high, 0.0)
+    digits = interval_decimals(low, high, 0.0)
     return f"{number(low, digits)} to {number(high, digits)}"
 
 

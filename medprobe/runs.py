@@ -24,7 +24,7 @@ from eval_harness.records.result import Model, Result, read_result
 from eval_harness.runs.config import build_config, validate_options
 from eval_harness.scores.grading import grade
 from eval_harness.store.comparison import Side, load_side
-from eval_harness.store.printed import run_table, summary
+from eval_harness.store.formatting import format_run, format_summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -99,10 +99,10 @@ class Run:
         the 95 % interval `low` to `high`; `sees`; `best_arm`; `share_without`, the percent of the score that remains without the image,
         with `share_low` to `share_high`; `n`; `note`, why there is no number. Raises BadInput if this is not a run folder.
         """
-        from eval_harness.store.sight import arms_of_runs, sight_table
+        from eval_harness.store.sight_report import load_arms, sight_table
 
         _finished(self)
-        return sight_table(arms_of_runs([self.folder])[0])
+        return sight_table(load_arms([self.folder])[0])
 
     def plot(self) -> Figure:
         """Plot the percent metrics with 95 % intervals and chance, as a matplotlib figure (extra `plot`); save it with `.savefig(FILE)`."""
@@ -116,7 +116,11 @@ class Run:
         if self.result is None:
             return f"{self.folder}: this process has finished its share; the last one to finish writes the result"
         has_answers = self.result.kind == "measured" and (self.folder / READINGS_FILE).is_file()
-        return run_table(self.folder, self.result, all_metrics) if has_answers else summary(self.result, all_metrics)
+        return (
+            format_run(self.folder, self.result, all_metrics)
+            if has_answers
+            else format_summary(self.result, all_metrics)
+        )
 
     def __repr__(self) -> str:
         return self.table()

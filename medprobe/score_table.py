@@ -11,7 +11,7 @@ import pandas as pd
 from dataset_builders.benchmark_names import BENCHMARKS
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.names import printable_line, single_line
-from eval_harness.store.printed import bounds, shown, unit_of
+from eval_harness.store.formatting import format_bounds, format_score, metric_unit
 
 GUESSING = "guessing"
 PHANTOMS = r"(?:^|; )phantoms$"
@@ -160,9 +160,9 @@ def _cell(row: Mapping[Any, Any]) -> str:
         None if pd.isna(row[name]) else float(row[name])
         for name in ("low", "high", "chance", "chance_low", "chance_high")
     )
-    between = bounds(low, high, levels).replace(" ", "")
-    of = " (count)" if unit_of(row["metric"]) == "count" else ""
-    return f"{shown(float(row['value']), unit_of(row['metric']))}{f' ({between})' if between else ''}{of}"
+    between = format_bounds(low, high, levels).replace(" ", "")
+    of = " (count)" if metric_unit(row["metric"]) == "count" else ""
+    return f"{format_score(float(row['value']), metric_unit(row['metric']))}{f' ({between})' if between else ''}{of}"
 
 
 def _chance(chances: pd.Series) -> str:
@@ -170,4 +170,4 @@ def _chance(chances: pd.Series) -> str:
     known = chances.dropna().astype(float)
     if known.empty:
         return ""
-    return "-".join(dict.fromkeys([shown(known.min()), shown(known.max())]))
+    return "-".join(dict.fromkeys([format_score(known.min()), format_score(known.max())]))

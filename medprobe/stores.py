@@ -15,9 +15,9 @@ from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE
 from eval_harness.interop import convert
 from eval_harness.records.result import Result
 from eval_harness.store.comparison import Side, load_side, score_differences
+from eval_harness.store.results_table import tidy_table
 from eval_harness.store.scan import StoredResult, scan_store
 from eval_harness.store.submit import Submitted
-from eval_harness.store.table import tidy
 
 Source = str | os.PathLike[str]
 
@@ -100,8 +100,8 @@ def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
     if published:
         from leaderboard_space.data.published_results import published_results
 
-        return tidy([*results.values(), *published_results()], reasons)
-    return tidy(results.values(), reasons)
+        return tidy_table([*results.values(), *published_results()], reasons)
+    return tidy_table(results.values(), reasons)
 
 
 def _results_of(source: str) -> tuple[list[StoredResult], list[str]]:

@@ -14,7 +14,7 @@ from typer.main import get_command
 from dataset_builders.benchmarks import BENCHMARKS
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.records.run_checks import METHOD_NAMES
-from eval_harness.store.printed import shown
+from eval_harness.store.formatting import format_score
 from medprobe.command_line import app
 from tests.commands import medprobe
 from tests.helpers import write_lines
@@ -192,13 +192,13 @@ def test_results_are_models_by_benchmarks_and_every_number_is_that_of_the_run(wo
             for (model, benchmark), document in runs.items():
                 name = {"probmed": "organ" if metric else "overall", "gmai-mmbench": "accuracy"}[benchmark]
                 score = document["scores"][name]
-                assert cells[model, f"{benchmark} {name}"].split(" ")[0] == shown(score["value"])
+                assert cells[model, f"{benchmark} {name}"].split(" ")[0] == format_score(score["value"])
                 low, high = map(float, cells[model, f"{benchmark} {name}"].split(" ")[1].strip("()").split("-"))
                 assert (low, high) == pytest.approx((score["low"], score["high"]), abs=0.051)
-                assert cells["guessing", f"{benchmark} {name}"] == shown(score["chance"])
+                assert cells["guessing", f"{benchmark} {name}"] == format_score(score["chance"])
     cell = runs["Chance", "gmai-mmbench"]["breakdown"]["modality"]["CT"]["accuracy"]["value"]
     told = ("results", "runs", "--facet", "Modality=ct", "--benchmark", "gmai_mmbench", "--model", "CHANCE")
-    assert shown(cell) in medprobe(*told, cwd=tmp_path).stdout
+    assert format_score(cell) in medprobe(*told, cwd=tmp_path).stdout
     table = json.loads(medprobe(*told, "--format", "json", cwd=tmp_path).stdout)
     assert {(row["model"], row["facet"], row["facet_value"]) for row in table} == {("Chance", "modality", "CT")}
     assert medprobe("results", cwd=tmp_path).stdout == medprobe("results", "runs", cwd=tmp_path).stdout

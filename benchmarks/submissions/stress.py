@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from eval_harness.interop.convert import submit
 from eval_harness.store.scan import scan_store
-from eval_harness.store.submit import prepare
+from eval_harness.store.submit import build_submission
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import phantom, questions_of, run_folder, said
 from tests.eval_harness.store.untrusted.hostile import FILES, run_jsons
@@ -145,7 +145,7 @@ def resident(root: int) -> int:
 
 
 def memory(folder: Path, data: Path) -> str:
-    ready = prepare(run_folder(data, folder / "run"))
+    ready = build_submission(run_folder(data, folder / "run"))
     place, (valid_run, answers) = folder / "hostile" / ready.folder, (ready.sent.run, ready.sent.answers)
     place.mkdir(parents=True)
     (place / "result.json").write_bytes(ready.derived["result.json"])

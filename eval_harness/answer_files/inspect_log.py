@@ -15,7 +15,7 @@ import pandas as pd
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.extras import require
 from dataset_builders.fingerprints import fingerprint_of
-from eval_harness.answer_files.predictions import Described
+from eval_harness.answer_files.predictions import FileDescription
 from eval_harness.answer_files.untrusted import ProblemList
 from eval_harness.records.finish_reasons import normalize_finish_reason
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
     from inspect_ai.model import ModelOutput
 
-NOT_READ = {"messages", "events", "store"}
+SKIPPED_SAMPLE_FIELDS = {"messages", "events", "store"}
 """Fields of a sample that are not loaded."""
 
 
@@ -53,11 +53,11 @@ def read_header(path: Path) -> EvalLog:
     return log
 
 
-def samples_of(path: Path) -> Iterator[EvalSample]:
+def iter_samples(path: Path) -> Iterator[EvalSample]:
     """The samples of a log. Raises BadInput for a damaged one."""
     from inspect_ai.log import read_eval_log_samples
 
-    samples = read_eval_log_samples(path, resolve_attachments=True, exclude_fields=NOT_READ)
+    samples = read_eval_log_samples(path, resolve_attachments=True, exclude_fields=SKIPPED_SAMPLE_FIELDS)
     try:
         yield from samples
     except Exception as error:  # as above
@@ -71,34 +71,34 @@ def _damaged(path: Path, error: Exception) -> BadInput:
     )
 
 
-def describe(path: Path) -> Described:
+def describe(path: Path) -> FileDescription:
     """The log's description; our tasks name benchmark, dataset and split. Raises BadInput as `read_header` does, and for a partial log."""
     log = read_header(path)
-    ours = _ours(log)
+    ours = _task_metadata(log)
     left_out = ours.get("left_out") or ("inspect's --limit" if log.eval.config.limit is not None else None)
     if left_out:
         raise BadInput(
             f"{path}: this evaluation asked a part ({clip(left_out)}). Only a run of the whole split can be scored."
         )
-    return Described(ours.get("benchmark"), log.eval.model or None, ours.get("data"), ours.get("split"))
+    return FileDescription(ours.get("benchmark"), log.eval.model or None, ours.get("data"), ours.get("split"))
 
 
-def _ours(log: EvalLog) -> dict[str, Any]:
+def _task_metadata(log: EvalLog) -> dict[str, Any]:
     """The metadata that our tasks write."""
     found = (log.eval.metadata or {}).get("medprobe")
     return found if isinstance(found, dict) else {}
 
 
-def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+def iter_answers(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """(where, question id, journal record) of every sample. A log of another version of the dataset is noted in `found`."""
-    mark = _ours(read_header(path)).get("fingerprint")
+    mark = _task_metadata(read_header(path)).get("fingerprint")
     if mark is not None and mark != fingerprint_of(questions):
         found.add(
             str(path), f"asked other questions than this dataset has (fingerprint {clip(mark)}): another version of it"
         )
         return
     options_of = dict(zip(questions["question_id"].astype(str), questions["options"], strict=True))
-    for number, sample in enumerate(samples_of(path), 1):
+    for number, sample in enumerate(iter_samples(path), 1):
         where, identity = f"{path}, sample {number}", sample.metadata.get("question_id", sample.id)
         known = options_of.get(str(identity))
         if known is not None and sample.choices is not None and sample.choices != list(known):
@@ -108,10 +108,10 @@ def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tu
             )
             continue
         record = {"sample": sample.epoch - 1, "target": sample.target}
-        yield where, identity, record | delivered(sample.output, sample.error is not None)
+        yield where, identity, record | parse_output(sample.output, sample.error is not None)
 
 
-def delivered(output: ModelOutput, failed: bool) -> dict[str, Any]:
+def parse_output(output: ModelOutput, failed: bool) -> dict[str, Any]:
     """Parse a model's output: response, status (failed, refused, answered), finish_reason, reasoning, seconds."""
     first = output.choices[0] if output.choices else None
     if failed or output.error is not None or first is None:

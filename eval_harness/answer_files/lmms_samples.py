@@ -13,10 +13,10 @@ from typing import Any
 
 import pandas as pd
 
-from eval_harness.answer_files.predictions import record_of
-from eval_harness.answer_files.untrusted import ProblemList, json_lines, parse_object
+from eval_harness.answer_files.predictions import journal_record
+from eval_harness.answer_files.untrusted import ProblemList, iter_json_lines, parse_object
 
-IDS = "medprobe_answer"
+TASK_IDS_KEY = "medprobe_answer"
 """The key of our task's ids in a line."""
 
 
@@ -30,15 +30,16 @@ def recognises(path: Path) -> bool:
     return {"doc_id", "target", "filtered_resps"} <= set(first)
 
 
-def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+def iter_answers(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """(where, question id, journal record) of every line."""
-    for where, line in json_lines(path, found):
-        ids = line.get(IDS)
+    for where, line in iter_json_lines(path, found):
+        ids = line.get(TASK_IDS_KEY)
         identity = ids.get("question_id") if isinstance(ids, dict) else None
         if identity is None:
             found.add(
-                where, f"has no {IDS}.question_id: it was not asked with the tasks of `medprobe export-lmms-eval`"
+                where,
+                f"has no {TASK_IDS_KEY}.question_id: it was not asked with the tasks of `medprobe export-lmms-eval`",
             )
             continue
-        record = record_of(line.get("resps") or line.get("filtered_resps"))
+        record = journal_record(line.get("resps") or line.get("filtered_resps"))
         yield where, identity, record | {"target": line.get("target")}

@@ -17,14 +17,14 @@ from dataset_builders.schema import LETTERS
 from eval_harness.answer_files.untrusted import (
     ProblemList,
     Record,
-    fields_of,
-    json_lines,
+    iter_json_lines,
     open_text,
     parse_json,
     parse_object,
+    select_answer_fields,
 )
 
-Entry = tuple[str, Any, Record]
+LocatedAnswer = tuple[str, Any, Record]
 """Location in the file, question id, record of the answer."""
 IS_WHOLE = False
 """A file may answer a part of the questions: what is missing counts as wrong."""
@@ -45,7 +45,7 @@ def recognises(path: Path) -> bool:
     return ("qa_type" in first and "question_id" not in first) or _is_pairs(first)
 
 
-def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[Entry]:
+def iter_answers(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[LocatedAnswer]:
     """(where, question id, record) of every answer. Raises BadInput for a file that is no JSON."""
     options_of = dict(zip(questions["question_id"].astype(str), questions["options"], strict=True))
     for where, name, record in _records(path, found):
@@ -57,7 +57,7 @@ def read(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[En
             yield from _probing(where, record, options_of, found)
         elif "response" in record and (record.get("question_id") is not None or record.get("index") is not None):
             identity = record.get("question_id")
-            yield where, record.get("index") if identity is None else identity, fields_of(record)
+            yield where, record.get("index") if identity is None else identity, select_answer_fields(record)
         else:
             found.add(where, "is no answer: it needs question_id and response, or what a paper's script writes")
 
@@ -71,7 +71,7 @@ def _records(path: Path, found: ProblemList) -> Iterator[tuple[str, str | None, 
     except ValueError as error:
         if "\n{" not in text:
             raise BadInput(f"{path}: cannot be read as JSON ({str(error)[:200]}). Write it again.") from None
-        yield from ((where, None, record) for where, record in json_lines(path, found))
+        yield from ((where, None, record) for where, record in iter_json_lines(path, found))
         return
     if isinstance(value, dict) and not _is_pairs(value):
         value = [value]
@@ -85,7 +85,7 @@ def _is_pairs(value: Any) -> bool:
     return isinstance(value, dict) and bool(value) and all(isinstance(part, dict) for part in value.values())
 
 
-def _probing(where: str, record: Record, options_of: dict[str, Any], found: ProblemList) -> Iterator[Entry]:
+def _probing(where: str, record: Record, options_of: dict[str, Any], found: ProblemList) -> Iterator[LocatedAnswer]:
     parts = [record.get("image_type"), record["id"], record["qa_type"]]
     if not all(isinstance(part, (str, int)) and not isinstance(part, bool) for part in parts[1:]):
         found.add(where, "its id or qa_type is no text")
@@ -97,10 +97,10 @@ def _probing(where: str, record: Record, options_of: dict[str, Any], found: Prob
     truth = record.get("gt_ans")
     said = str(truth).strip().lower().rstrip(".")
     target = LETTERS[options.index(said)] if said in options else truth
-    yield where, name, fields_of(record) | {"target": target}
+    yield where, name, select_answer_fields(record) | {"target": target}
 
 
-def _pair(where: str, pair: str, record: Record, found: ProblemList) -> Iterator[Entry]:
+def _pair(where: str, pair: str, record: Record, found: ProblemList) -> Iterator[LocatedAnswer]:
     """MediConfusion's two images of a pair; question ids are `<pair>-1` and `<pair>-2`."""
     answer = record.get("answer")
     for side in (1, 2):
@@ -111,4 +111,4 @@ def _pair(where: str, pair: str, record: Record, found: ProblemList) -> Iterator
         if not isinstance(said, dict) or name not in said:
             found.add(where, f"has no answer to image {side} (answer.im{side}.full_answer, or image_{side})")
         else:
-            yield where, f"{pair}-{side}", fields_of(said) | {"response": said[name]}
+            yield where, f"{pair}-{side}", select_answer_fields(said) | {"response": said[name]}

@@ -2,7 +2,8 @@
 `answers.parquet`.
 
 A record of a file is `{question_id | index, response[, sample, status, seconds, reasoning, finish_reason]}`. What other harnesses and the
-papers' own scripts write is converted to such a file first (`formats.py`). Unknown questions, duplicate answers, wrong types and invalid
+papers' own scripts write is converted to such a file first (`harness_formats.py`).
+Unknown questions, duplicate answers, wrong types and invalid
 numbers are refused; all problems are reported at once, each with its location. See also: reading the files within limits
 (`untrusted.py`).
 """
@@ -20,16 +21,23 @@ from pydantic import BaseModel, Field, ValidationError
 
 from dataset_builders.errors import clip, first_misfit
 from dataset_builders.schema import LETTERS
-from eval_harness.answer_files.untrusted import FINISH_FIELDS, Placed, ProblemList, Record, listed, read_records
+from eval_harness.answer_files.untrusted import (
+    FINISH_FIELDS,
+    LocatedRecord,
+    ProblemList,
+    Record,
+    format_names,
+    iter_records,
+)
 from eval_harness.records.finish_reasons import STATUS_BY_FINISH_REASON, normalize_finish_reason
 from eval_harness.records.limits import MAX_SAMPLES
 from eval_harness.records.result import DELIVERIES
 
-FAILED = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")
+FAILURE_PLACEHOLDERS = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")
 """Placeholder that is stored for an answer that never came."""
 
 
-class Described(NamedTuple):
+class FileDescription(NamedTuple):
     """Benchmark, model, dataset and split of a file of answers, as `store.submit.prepare` takes them; None where unknown."""
 
     benchmark: str | None = None
@@ -38,16 +46,16 @@ class Described(NamedTuple):
     split: str | None = None
 
 
-def letters_of(answer: Sequence[int]) -> str:
+def format_letters(answer: Sequence[int]) -> str:
     """The key of a question as harnesses write it: "B", "BC"."""
     return "".join(LETTERS[int(index)] for index in answer)
 
 
-def record_of(text: Any) -> dict[str, Any]:
+def journal_record(text: Any) -> dict[str, Any]:
     """The journal record of an answer as a file has it; of lists in one another, their first text."""
     while isinstance(text, list) and text:
         text = text[0]
-    failed = not isinstance(text, str) or text.startswith(FAILED)
+    failed = not isinstance(text, str) or text.startswith(FAILURE_PLACEHOLDERS)
     status = "failed" if failed else "answered"
     return {"response": None if failed else text, "status": status, "sample": 0, "seconds": None}
 
@@ -72,8 +80,8 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
     Raises BadInput for a file that cannot be read at all.
     """
     found = ProblemList()
-    rows = _rows(read_records(path, found), found)
-    kept = checked_rows(rows, questions, MAX_SAMPLES, "mc", found)
+    rows = _answer_rows(iter_records(path, found), found)
+    kept = check_rows(rows, questions, MAX_SAMPLES, "mc", found)
     if kept and all(row["sample"] > 0 for row in kept):
         found.add(str(path), f"its samples begin with {min(row['sample'] for row in kept)}. Number them from 0.")
     if not kept and not found.problems:
@@ -81,7 +89,7 @@ def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
     return Predictions(kept, found.problems)
 
 
-def _rows(records: Iterable[Placed], found: ProblemList) -> Iterator[Placed]:
+def _answer_rows(records: Iterable[LocatedRecord], found: ProblemList) -> Iterator[LocatedRecord]:
     """Convert a file's records to rows of answers: ids as text, gaps of a table as None, statuses in our terms. Records that answer no
     question are noted in `found`."""
     for where, record in records:
@@ -90,13 +98,15 @@ def _rows(records: Iterable[Placed], found: ProblemList) -> Iterator[Placed]:
         if identity is None or "response" not in record:
             lacks = "`response`" if identity is not None else "`question_id` (or `index`)"
             remedy = "Give the model's text, or null" if identity is not None else "Name the question that was answered"
-            found.add(where, f"has no {lacks}; it has {listed(list(record)) or 'no fields'}. {remedy}.")
+            found.add(where, f"has no {lacks}; it has {format_names(list(record)) or 'no fields'}. {remedy}.")
             continue
         if isinstance(identity, float) and identity.is_integer():
             identity = int(identity)  # a column of numbers with a gap in it
         is_id = isinstance(identity, (str, int)) and not isinstance(identity, bool)
         numbers = {name: record.get(name) for name in ("sample", "seconds")}
-        kept = {"response": record["response"]} | {name: value for name, value in numbers.items() if not is_gap(value)}
+        kept = {"response": record["response"]} | {
+            name: value for name, value in numbers.items() if not is_missing(value)
+        }
         finish_reason = next(filter(None, (normalize_finish_reason(record.get(name)) for name in FINISH_FIELDS)), None)
         reasoning = record.get("reasoning")
         kept |= {"reasoning": reasoning if isinstance(reasoning, str) else None, "finish_reason": finish_reason}
@@ -110,7 +120,7 @@ def _rows(records: Iterable[Placed], found: ProblemList) -> Iterator[Placed]:
         yield where, {"question_id": str(identity).strip() if is_id else None} | kept
 
 
-def is_gap(value: object) -> bool:
+def is_missing(value: object) -> bool:
     """True for the values with which tables mark a missing value."""
     return isinstance(value, float) and math.isnan(value)
 
@@ -131,8 +141,8 @@ class AnswerRow(BaseModel):
     shown: list[str | None] | None = None
 
 
-def checked_rows(
-    rows: Iterable[Placed], questions: pd.DataFrame, samples: int, method: str, problems: ProblemList
+def check_rows(
+    rows: Iterable[LocatedRecord], questions: pd.DataFrame, samples: int, method: str, problems: ProblemList
 ) -> list[Record]:
     """Check rows (location, row) of answers to `questions`, with this number of samples and this method, and return them in the columns of
     `answers.parquet`. Problems are added to `problems`; when it is full, the rest is not read."""

@@ -25,31 +25,31 @@ from eval_harness.records.names import printable_line
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MAX_UNPACKED = 512 << 20
+MAX_UNPACKED_BYTES = 512 << 20
 """Maximum unpacked bytes of a Parquet file if the number of expected answers is unknown."""
-SHOWN = 30
+MAX_LISTED_LINES = 30
 """Maximum number of problems or flags that are listed; the rest are counted."""
 MAX_PROBLEMS = 1_000
 """Number of problems after which reading stops: it is another kind of file."""
-MOST_LISTED = 8
+MAX_LISTED_NAMES = 8
 """Maximum number of columns or fields listed in a message."""
-BATCH = 256
+PARQUET_BATCH_ROWS = 256
 """Rows of a Parquet file in memory at a time."""
 Record = dict[str, Any]
-Placed = tuple[str, Record]
+LocatedRecord = tuple[str, Record]
 """(location in the file, record)."""
 FINISH_FIELDS = ("finish_reason", "stop_reason", "finishReason")
 """Fields for why a response ended: of OpenAI's, Anthropic's and Gemini's APIs."""
-COLUMNS = ("question_id", "index", "response", "sample", "status", "seconds", "reasoning", *FINISH_FIELDS)
+ANSWER_FILE_COLUMNS = ("question_id", "index", "response", "sample", "status", "seconds", "reasoning", *FINISH_FIELDS)
 """Columns that are read from a Parquet file of answers (see `predictions.py`). Other columns often hold images, or invalid numbers."""
-IDENTITIES = frozenset({"question_id", "index"})
-FORMS = "Give JSON Lines, CSV or Parquet."
+QUESTION_ID_COLUMNS = frozenset({"question_id", "index"})
+ACCEPTED_FORMATS = "Give JSON Lines, CSV or Parquet."
 
 
 def printable_lines(lines: Sequence[str], longest: int = 600) -> list[str]:
     """Make untrusted lines safe to print and store, and limit their number."""
-    safe = [printable_line(line, longest) for line in lines[:SHOWN]]
-    return safe if len(lines) <= SHOWN else [*safe, f"and {len(lines) - SHOWN:,} more"]
+    safe = [printable_line(line, longest) for line in lines[:MAX_LISTED_LINES]]
+    return safe if len(lines) <= MAX_LISTED_LINES else [*safe, f"and {len(lines) - MAX_LISTED_LINES:,} more"]
 
 
 class ProblemList:
@@ -75,12 +75,12 @@ class ProblemList:
             raise BadInput(f"{problems}{more}. Correct the file.")
 
 
-def read_records(path: Path, problems: ProblemList) -> Iterator[Placed]:
+def iter_records(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
     """(where, record) of a file, in order. The nameless first column that pandas writes is left out.
 
     Lines and entries that are no records are noted in `problems`. Raises BadInput for a file that cannot be one at all.
     """
-    for count, (where, record) in enumerate(_reader_of(path, check_file(path))(path, problems)):
+    for count, (where, record) in enumerate(_choose_reader(path, check_file(path))(path, problems)):
         if count >= MAX_ANSWERS:
             raise BadInput(f"{path}: holds more than {MAX_ANSWERS:,} answers. No benchmark has so many questions.")
         record.pop("", None)
@@ -101,28 +101,28 @@ def check_file(path: Path, largest: int = MAX_FILE_BYTES) -> bytes:
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None
     if not stat.S_ISREG(about.st_mode):
-        raise BadInput(f"{path}: is not a regular file. {FORMS}")
+        raise BadInput(f"{path}: is not a regular file. {ACCEPTED_FORMATS}")
     if about.st_size == 0:
-        raise BadInput(f"{path}: is empty. {FORMS}")
+        raise BadInput(f"{path}: is empty. {ACCEPTED_FORMATS}")
     if about.st_size > largest:
         raise BadInput(
             f"{path}: has {about.st_size:,} bytes; at most {largest:,} are read. Leave out what is no answer."
         )
     if b"\0" in head and not head.startswith(b"PAR1"):
         raise BadInput(
-            f"{path}: is neither UTF-8 text nor a Parquet file; archives and pickles are never opened. {FORMS}"
+            f"{path}: is neither UTF-8 text nor a Parquet file; archives and pickles are never opened. {ACCEPTED_FORMATS}"
         )
     return head
 
 
-def _reader_of(path: Path, head: bytes) -> Callable[[Path, ProblemList], Iterator[Placed]]:
+def _choose_reader(path: Path, head: bytes) -> Callable[[Path, ProblemList], Iterator[LocatedRecord]]:
     """The reader for a file: Parquet, JSON Lines, or CSV. Raises BadInput for a JSON document."""
     if head.startswith(b"PAR1"):
-        return _parquet
+        return _iter_parquet
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"["):
-        raise BadInput(f"{path}: is a JSON document. {FORMS} `medprobe submit` converts it on your machine.")
-    return json_lines if text.startswith(b"{") else _csv
+        raise BadInput(f"{path}: is a JSON document. {ACCEPTED_FORMATS} `medprobe submit` converts it on your machine.")
+    return iter_json_lines if text.startswith(b"{") else _iter_csv
 
 
 def parse_object(text: str | bytes, constants: bool = False) -> Record:
@@ -146,14 +146,14 @@ def parse_json(text: str | bytes, constants: bool = False) -> Any:
 
     hooks: dict[str, Any] = {} if constants else {"parse_constant": no_constant, "parse_float": finite}
     try:
-        return json.loads(text, object_pairs_hook=_object, **hooks)
+        return json.loads(text, object_pairs_hook=_unique_keys, **hooks)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON ({error.msg} at character {error.pos + 1})") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> Record:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> Record:
     made = dict(pairs)
     if len(made) != len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
@@ -171,7 +171,7 @@ def open_text(path: Path, newline: str) -> Iterator[TextIO]:
         raise BadInput(f"{path}: is not UTF-8 text ({error.reason}). Save it as UTF-8.") from None
 
 
-def json_lines(path: Path, problems: ProblemList) -> Iterator[Placed]:
+def iter_json_lines(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
     """(where, record) of each line of a JSON Lines file; lines that are none are noted in `problems`. NaN and infinity are read, as Python
     writes them; where a field is used, they are refused."""
     with open_text(path, "\n") as file:
@@ -187,7 +187,7 @@ def json_lines(path: Path, problems: ProblemList) -> Iterator[Placed]:
                 return
 
 
-def _csv(path: Path, problems: ProblemList) -> Iterator[Placed]:
+def _iter_csv(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
     csv.field_size_limit(MAX_FILE_BYTES)
     with open_text(path, "") as file:
         header, before = file.readline(), 1
@@ -195,11 +195,11 @@ def _csv(path: Path, problems: ProblemList) -> Iterator[Placed]:
             header, before = file.readline(), 2
         # What divides the columns makes names that we know of most of them.
         divided = {each: [name.strip() for name in next(csv.reader([header], delimiter=each), [])] for each in ",\t;"}
-        delimiter, names = max(divided.items(), key=lambda each: len({*COLUMNS} & {*each[1]}))
-        if not IDENTITIES & {*names}:
+        delimiter, names = max(divided.items(), key=lambda each: len({*ANSWER_FILE_COLUMNS} & {*each[1]}))
+        if not QUESTION_ID_COLUMNS & {*names}:
             raise BadInput(
-                f"{path}: is a table without a column question_id; its columns are {listed(names)}. Name the columns "
-                f"question_id and response. {FORMS}"
+                f"{path}: is a table without a column question_id; its columns are {format_names(names)}. Name the columns "
+                f"question_id and response. {ACCEPTED_FORMATS}"
             )
         known = [name for name in names if name]
         if len(set(known)) < len(known):
@@ -219,26 +219,26 @@ def _csv(path: Path, problems: ProblemList) -> Iterator[Placed]:
             raise BadInput(f"{where}: not CSV ({error}). Quote texts that hold quotes.") from None
 
 
-def fields_of(record: Mapping[Any, Any]) -> Record:
+def select_answer_fields(record: Mapping[Any, Any]) -> Record:
     """The fields of a record that a file of answers may have."""
-    return {name: record[name] for name in COLUMNS if name in record}
+    return {name: record[name] for name in ANSWER_FILE_COLUMNS if name in record}
 
 
-def listed(names: Sequence[object]) -> str:
+def format_names(names: Sequence[object]) -> str:
     """The first fields of a record, or columns of a table, as a sentence lists them."""
-    more = len(names) - MOST_LISTED
-    return ", ".join(clip(name, 40) for name in names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - MAX_LISTED_NAMES
+    return ", ".join(clip(name, 40) for name in names[:MAX_LISTED_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _parquet(path: Path, problems: ProblemList) -> Iterator[Placed]:
-    for number, record in enumerate(parquet_rows(path, COLUMNS), 1):
+def _iter_parquet(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
+    for number, record in enumerate(iter_parquet_rows(path, ANSWER_FILE_COLUMNS), 1):
         yield f"{path}, row {number}", record
 
 
-def parquet_rows(
+def iter_parquet_rows(
     source: Path | bytes,
     columns: Sequence[str] = (),
-    most_bytes: int = MAX_UNPACKED,
+    most_bytes: int = MAX_UNPACKED_BYTES,
     most_rows: int = MAX_ANSWERS,
     name: str = "answers.parquet",
     schema: pa.Schema | None = None,
@@ -267,7 +267,7 @@ def parquet_rows(
                 raise wrong(f"has {about.num_rows:,} rows, and at most {most_rows:,} are due")
             if len(set(names)) < len(names):
                 raise wrong("has two columns of one name")
-            if schema is not None and (there := _types(file.schema_arrow)) != (due := _types(schema)):
+            if schema is not None and (there := _column_types(file.schema_arrow)) != (due := _column_types(schema)):
                 raise BadInput(f"{name} has the columns {clip(there, 300)}, not {due}")
             chunks = [
                 about.row_group(group).column(number)
@@ -275,10 +275,10 @@ def parquet_rows(
                 for number in range(about.num_columns)
             ]
             wanted = [name for name in names if name in columns] or names
-            if columns and not (IDENTITIES & set(names) and "response" in names):
+            if columns and not (QUESTION_ID_COLUMNS & set(names) and "response" in names):
                 raise BadInput(
                     printable_line(
-                        f"{name}: is a table without the columns question_id and response; its columns are {listed(names)}."
+                        f"{name}: is a table without the columns question_id and response; its columns are {format_names(names)}."
                         " Rename them."
                     )
                 )
@@ -288,12 +288,12 @@ def parquet_rows(
             if unpacked > most_bytes:
                 raise wrong(f"unpacks to {unpacked:,} bytes, at most {most_bytes:,} are read")
             unpacked = 0  # what the footer says is of pages, in which a value that is repeated stands once
-            for batch in file.iter_batches(batch_size=BATCH, columns=wanted, use_threads=False):
+            for batch in file.iter_batches(batch_size=PARQUET_BATCH_ROWS, columns=wanted, use_threads=False):
                 unpacked += batch.nbytes
                 if unpacked > most_bytes:
                     raise wrong(f"unpacks to over {most_bytes:,} bytes")
                 for row in batch.to_pylist():
-                    yield {name: _plain(value) for name, value in row.items()}
+                    yield {name: _to_json_value(value) for name, value in row.items()}
     except (BadInput, MemoryError):
         raise
     except RecursionError:
@@ -302,17 +302,17 @@ def parquet_rows(
         raise wrong(str(error) or type(error).__name__) from None
 
 
-def _types(schema: pa.Schema) -> dict[str, str]:
+def _column_types(schema: pa.Schema) -> dict[str, str]:
     """Column -> type; what a list calls its values (item, element) is no difference."""
     return {field.name: re.sub(r"<\w+: ", "<", str(field.type)).replace(" not null", "") for field in schema}
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """Values that JSON does not know: those that are no answers are no reason to stop, they are refused where they are used."""
     if isinstance(value, list):
-        return [_plain(inner) for inner in value]
+        return [_to_json_value(inner) for inner in value]
     if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items()}
+        return {name: _to_json_value(inner) for name, inner in value.items()}
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, bytes):

@@ -17,7 +17,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import FACETS_READ, READ_BY_SCORING
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.picture import picture_of
-from eval_harness.answer_files.predictions import letters_of  # noqa: F401  # the exported tasks find it here
+from eval_harness.answer_files.predictions import format_letters  # noqa: F401  # the exported tasks find it here
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.reading import read_responses

@@ -31,9 +31,9 @@ from inspect_ai.solver import TaskState, generate
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.images.picture import data_uri
-from eval_harness.answer_files.inspect_log import delivered
+from eval_harness.answer_files.inspect_log import parse_output
 from eval_harness.benchmarks import eval_spec
-from eval_harness.interop.harness_file import kept_columns, letters_of, read_answer, scores_of
+from eval_harness.interop.harness_file import format_letters, kept_columns, read_answer, scores_of
 from eval_harness.prompts import get_prompt
 from eval_harness.records.conversation import DEFAULT_FORM
 from eval_harness.records.run import RunRequest
@@ -87,10 +87,10 @@ def _scorer_of(family: str) -> Callable[..., Scorer]:
         async def read(state: TaskState, target: Target) -> Score:
             question = state.metadata
             line = {"question_id": str(question["question_id"]), "sample": state.epoch - 1}
-            found = read_answer(family, question, line | delivered(state.output, failed=False))
+            found = read_answer(family, question, line | parse_output(state.output, failed=False))
             return Score(
                 value=CORRECT if found["right"] else INCORRECT,
-                answer=letters_of(found["choice"]),
+                answer=format_letters(found["choice"]),
                 explanation=f"{found['status']} ({found['rule']})",
                 metadata={"medprobe": [line | found]},
             )
@@ -152,7 +152,7 @@ def _task_of(benchmark: str) -> Callable[..., Task]:
                 samples[ours.question_id] = Sample(
                     id=ours.question_id,
                     input=messages,
-                    target=letters_of(row["answer"]),
+                    target=format_letters(row["answer"]),
                     choices=[str(option) for option in row["options"]],
                     metadata=kept_columns(row) | {"prompt": get_prompt(family, prompt, kind).name, "asked": about},
                 )

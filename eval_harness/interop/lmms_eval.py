@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 
 from dataset_builders.files import replace_file
-from eval_harness.answer_files.lmms_samples import IDS
-from eval_harness.answer_files.predictions import record_of
+from eval_harness.answer_files.lmms_samples import TASK_IDS_KEY
+from eval_harness.answer_files.predictions import journal_record
 from eval_harness.benchmarks import eval_spec
 from eval_harness.interop.harness_file import (
     images_of,
@@ -44,10 +44,10 @@ def messages(family: str, doc: Mapping[str, Any]) -> list[dict[str, Any]]:
 def process(family: str, doc: Mapping[str, Any], results: list[Any]) -> dict[str, Any]:
     """The record that lmms-eval keeps of a sample, from which every metric is aggregated. `score`: 1 if it is correct."""
     row = question_of(family, doc)
-    found = read_answer(family, kept_columns(row), record_of(results))
+    found = read_answer(family, kept_columns(row), journal_record(results))
     record = kept_columns(row) | found | {"score": int(found["right"]), "sample": 0}
     ids = {name: record[name] for name in ("question_id", "score", "case_id")}
-    return {IDS: ids} | dict.fromkeys(eval_spec(family).metrics, record)
+    return {TASK_IDS_KEY: ids} | dict.fromkeys(eval_spec(family).metrics, record)
 
 
 def aggregate(family: str, metric: str, records: Iterable[Mapping[str, Any]]) -> float | None:
@@ -91,7 +91,7 @@ def doc_to_text(doc, lmms_eval_specific_kwargs=None):
 
 
 def doc_to_target(doc):
-    return harness_file.letters_of(doc["answer"])
+    return harness_file.format_letters(doc["answer"])
 
 
 def process_results(doc, results):
@@ -113,7 +113,10 @@ def _yaml(task: str, chosen: Selection) -> str:
     repository = chosen.repository
     folder = Path(str(repository.data))
     known = eval_spec(repository.family).metrics
-    listed = [(IDS, "right", True), *((name, name, info.higher_is_better is not False) for name, info in known.items())]
+    listed = [
+        (TASK_IDS_KEY, "right", True),
+        *((name, name, info.higher_is_better is not False) for name, info in known.items()),
+    ]
     document = {
         "dataset_path": str(folder.resolve() if folder.is_dir() else repository.data),
         "dataset_name": "questions",

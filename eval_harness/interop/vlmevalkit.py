@@ -1,4 +1,4 @@
-"""The benchmarks as TSV files of multiple choice for VLMEvalKit; its predictions are read by `answer_files/tables.py`.
+"""The benchmarks as TSV files of multiple choice for VLMEvalKit; its predictions are read by `answer_files/vlmevalkit_tables.py`.
 
 Format: VLMEvalKit e8e78f0, `vlmeval/dataset/image_mcq.py` (`CustomMCQDataset`): index *integer*, image (base64, or the index of another
 row), question, A, B, ..., answer, category, split. Its own scorer knows no pairs and no probes, and no answer of several letters; the ids
@@ -17,7 +17,7 @@ from typing import Any
 from dataset_builders.files import replace_file
 from dataset_builders.images.picture import shown_file
 from dataset_builders.schema import LETTERS, image_ids
-from eval_harness.interop.harness_file import letters_of, to_export
+from eval_harness.interop.harness_file import format_letters, to_export
 
 NOTHING = {
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
@@ -75,7 +75,7 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
                         *paths,
                         _visible(str(row["question"])),
                         *options,
-                        letters_of(row["answer"]),
+                        format_letters(row["answer"]),
                     ]
                     table.writerow([*labels, _category(row), chosen.split, row["question_id"], row["case_id"]])
 

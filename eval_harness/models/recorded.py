@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from eval_harness.answer_files.formats import read_answers
+from eval_harness.answer_files.harness_formats import read_answer_file
 from eval_harness.answer_files.untrusted import Record
 from eval_harness.derive.reading import STATUS_BY_DELIVERY
 from eval_harness.models.interface import Backend
@@ -42,7 +42,7 @@ class Recorded(Backend):
         Raises:
             BadInput: With everything that is wrong with the file, such as a question that the split does not have.
         """
-        predictions = read_answers(self.path, questions)
+        predictions = read_answer_file(self.path, questions)
         self.answers = {(row["question_id"], row["sample"]): row for row in predictions.rows}
         return predictions.samples
 

@@ -2,7 +2,7 @@
 
 `acceptance.json`: who submitted the result, when it was added and who verified it. `withdrawn.json`: who withdrew it, and why.
 `note-*.json`: notes on it. A result without an acceptance was not verified: a board derives its numbers itself and marks it unverified.
-See also: who may write these files (`folder.py`, `pull_requests.py`, `notes.py`).
+See also: who may write these files (`folder_store.py`, `pull_requests.py`, `notes.py`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ MAX_BYTES = 64 << 10
 """Maximum bytes of one of these files."""
 
 
-def _plain(text: str) -> str:
+def _check_plain_text(text: str) -> str:
     """One line of printable text, which the board and comments show verbatim."""
     if not 1 <= len(text) <= MAX_TEXT or not text.isprintable() or text != " ".join(text.split()):
         raise ValueError(f"give one line of 1 to {MAX_TEXT:,} characters of plain text, with single spaces")
     return text
 
 
-PlainText = Annotated[str, AfterValidator(_plain)]
+PlainText = Annotated[str, AfterValidator(_check_plain_text)]
 
 
 class _Record(BaseModel):
@@ -48,7 +48,7 @@ class _Record(BaseModel):
         return (self.model_dump_json(indent=1) + "\n").encode()
 
 
-R = TypeVar("R", bound=_Record)
+RecordT = TypeVar("RecordT", bound=_Record)
 
 
 class Acceptance(_Record):
@@ -95,17 +95,17 @@ class Provenance:
 
 def read_acceptance(folder: Path) -> Acceptance | None:
     """The acceptance of the result in `folder`; None if the store has none. Raises BadInput for a damaged file."""
-    return _read(folder / ACCEPTANCE, Acceptance)
+    return _read_record(folder / ACCEPTANCE, Acceptance)
 
 
 def read_withdrawal(folder: Path) -> Withdrawal | None:
     """The withdrawal of the result in `folder`; None if it stands. Raises BadInput for a damaged file."""
-    return _read(folder / WITHDRAWN, Withdrawal)
+    return _read_record(folder / WITHDRAWN, Withdrawal)
 
 
 def read_provenance(folder: Path) -> Provenance:
     """The store's acceptance record of the result in `folder`; notes in the order they were written. Raises BadInput for a damaged file."""
-    notes = [note for path in sorted(folder.glob("note-*.json")) if (note := _read(path, Note))]
+    notes = [note for path in sorted(folder.glob("note-*.json")) if (note := _read_record(path, Note))]
     return Provenance(
         acceptance=read_acceptance(folder),
         withdrawal=read_withdrawal(folder),
@@ -113,7 +113,7 @@ def read_provenance(folder: Path) -> Provenance:
     )
 
 
-def parse_record(content: bytes, kind: type[R], where: str) -> R:
+def parse_record(content: bytes, kind: type[RecordT], where: str) -> RecordT:
     """Parse one of these files. Raises BadInput if it is invalid."""
     try:
         if len(content) > MAX_BYTES:
@@ -123,7 +123,7 @@ def parse_record(content: bytes, kind: type[R], where: str) -> R:
         raise BadInput(f"{where}: {first_misfit(error)}. Restore the file, or ask the store's owner.") from None
 
 
-def now() -> str:
+def utc_now() -> str:
     """The current time in the format of these files."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -136,7 +136,7 @@ def local_account() -> str:
         return "unknown"
 
 
-def _read(path: Path, kind: type[R]) -> R | None:
+def _read_record(path: Path, kind: type[RecordT]) -> RecordT | None:
     try:
         content = path.read_bytes()
     except FileNotFoundError:

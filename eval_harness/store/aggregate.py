@@ -28,7 +28,7 @@ from eval_harness.scores.grading import grade
 from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
 from eval_harness.scores.pairs import pair_units
 
-KINDS = ("best", "mean", "majority", "oracle")
+AGGREGATE_KINDS = ("best", "mean", "majority", "oracle")
 
 
 def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: Path | None = None) -> Result:
@@ -40,34 +40,34 @@ def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: 
     a run's samples (Table 10). `oracle`: correct if more than `threshold` percent of a run's samples are (Table 8).
     Raises BadInput for an unknown kind, folders that are not runs, runs of different models or questions, and too few runs or samples.
     """
-    if kind not in KINDS:
-        raise BadInput(f"aggregate {kind}: no such aggregate. Available: {', '.join(KINDS)}.")
+    if kind not in AGGREGATE_KINDS:
+        raise BadInput(f"aggregate {kind}: no such aggregate. Available: {', '.join(AGGREGATE_KINDS)}.")
     if not 0 <= threshold < 100:
         raise BadInput(f"--threshold {threshold}: give a percentage from 0 to below 100.")
-    read = {read_run(folder).run_id: (folder, *_scored(folder)) for folder in folders}
+    read = {read_run(folder).run_id: (folder, *_score_run(folder)) for folder in folders}
     if len(read) < len(folders):
         raise BadInput("aggregate: the same run was given twice.")
     results = {run_id: result for run_id, (_, result, _) in read.items()}
-    empty = aggregate_result(kind, results, {})  # refuses runs that do not belong together
+    empty = build_aggregate(kind, results, {})  # refuses runs that do not belong together
     cells: Breakdown = {}
     if kind == "best":
         scores, cells = best_over_methods(list(results.values()))
     elif kind == "mean":
-        scores = _mean(empty.benchmark.family, read)
+        scores = _mean_over_prompts(empty.benchmark.family, read)
     else:
-        scores = _of_samples(kind, empty.benchmark.family, read, threshold)
-    result = aggregate_result(f"oracle {threshold:g}%" if kind == "oracle" else kind, results, scores, cells)
+        scores = _combine_samples(kind, empty.benchmark.family, read, threshold)
+    result = build_aggregate(f"oracle {threshold:g}%" if kind == "oracle" else kind, results, scores, cells)
     if out is not None:
         replace_file(out, result.to_json().encode())
     return result
 
 
-def _scored(folder: Path) -> tuple[Result, pd.DataFrame]:
+def _score_run(folder: Path) -> tuple[Result, pd.DataFrame]:
     derived = load_run_contents(folder).derived()
     return derived.result, derived.readings
 
 
-def _mean(family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Scores:
+def _mean_over_prompts(family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Scores:
     """The headline metric's mean over all samples of all runs, and as `<metric>_std` their standard deviation."""
     prompts = [result.method.prompt or run_id for run_id, (_, result, _) in read.items()]
     if len(set(prompts)) < len(prompts):
@@ -93,7 +93,9 @@ def _mean(family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Sc
     }
 
 
-def _of_samples(kind: str, family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]], threshold: float) -> Scores:
+def _combine_samples(
+    kind: str, family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]], threshold: float
+) -> Scores:
     """Scores of one run's samples taken together."""
     if len(read) != 1:
         raise BadInput(f"aggregate {kind}: takes one run folder, made with --samples N.")
@@ -102,28 +104,28 @@ def _of_samples(kind: str, family: str, read: dict[str, tuple[Path, Result, pd.D
         raise BadInput(f"{folder}: holds one sample per question. `medprobe eval --samples N` draws several.")
     questions = read_run_questions(folder)
     if kind == "majority":
-        return compute_scores(family, questions, majority(answers)).scores
+        return compute_scores(family, questions, majority_vote(answers)).scores
     # The oracle only knows whether a question is correct, not which wrong option was chosen or whether the model abstained.
-    scores = compute_scores(family, questions, oracle(family, questions, answers, threshold)).scores
-    return {name: scores[name] for name in accuracies(scores)}
+    scores = compute_scores(family, questions, best_of_n_oracle(family, questions, answers, threshold)).scores
+    return {name: scores[name] for name in accuracy_metrics(scores)}
 
 
-def calibration_of(folder: Path) -> Calibration:
+def run_calibration(folder: Path) -> Calibration:
     """How far the confidence of a run with option scores (`gd`, `ps`) can be trusted. Raises BadInput if it has none."""
-    result, answers = _scored(folder)
+    result, answers = _score_run(folder)
     found = compute_calibration(result.benchmark.family, read_run_questions(folder), answers)
     if found is None:
         raise BadInput(f"{folder}: holds no option scores. Run `medprobe eval --method gd` (or ps).")
     return found
 
 
-def adversarial_pairs_of(folder: Path) -> dict[str, Scores]:
+def adversarial_pair_scores(folder: Path) -> dict[str, Scores]:
     """Accuracy with and without adversarial questions (ProbMed section 4, Table 3): aspect -> `accuracy_without_adversarial` (the true
     question of a pair correct), `accuracy_with_adversarial` (both correct); `all` covers every pair and comes first. `n` counts pairs.
 
     Raises BadInput for a run of another format, or one whose questions hold no pairs.
     """
-    result, answers = _scored(folder)
+    result, answers = _score_run(folder)
     questions = read_run_questions(folder)
     if not {"pair_id", "adversarial"} <= set(questions.columns):
         raise BadInput(f"{folder}: a run on {result.benchmark.name}, whose questions do not form adversarial pairs.")
@@ -146,17 +148,17 @@ def best_over_methods(results: Sequence[Result]) -> tuple[Scores, Breakdown]:
     its best individual accuracy may come from different methods. A cell carries the interval and verdict of the run it comes from; these
     do not account for the selection, so they are optimistic.
     """
-    best = _best([result.scores for result in results])
+    best = _best_scores([result.scores for result in results])
     cells: Breakdown = {}
     for facet in dict.fromkeys(facet for result in results for facet in result.breakdown):
         found = [result.breakdown.get(facet, {}) for result in results]
         labels = dict.fromkeys(label for values in found for label in values)
-        picked = {label: _best([values.get(label, {}) for values in found]) for label in labels}
+        picked = {label: _best_scores([values.get(label, {}) for values in found]) for label in labels}
         cells[facet] = {label: scores for label, scores in picked.items() if scores}
     return best, {facet: values for facet, values in cells.items() if values}
 
 
-def accuracies(names: Iterable[str]) -> list[str]:
+def accuracy_metrics(names: Iterable[str]) -> list[str]:
     """The metrics that are accuracies, as opposed to rates of confusion, refusal and the like.
 
     `answered_accuracy` is not among them: it ignores unanswered questions, so that a responder that answers few would be best.
@@ -165,10 +167,10 @@ def accuracies(names: Iterable[str]) -> list[str]:
     return [name for name, info in known if info and info.higher_is_better and not name.startswith("answered_")]
 
 
-def _best(found: Sequence[Scores]) -> Scores:
+def _best_scores(found: Sequence[Scores]) -> Scores:
     """The highest score of each accuracy, the first in a tie. If no run has one, the first run's score gives the reason."""
     best: Scores = {}
-    for metric in accuracies(dict.fromkeys(name for scores in found for name in scores)):
+    for metric in accuracy_metrics(dict.fromkeys(name for scores in found for name in scores)):
         known = [scores[metric] for scores in found if metric in scores and scores[metric].value is not None]
         without = [scores[metric] for scores in found if metric in scores and scores[metric].nonresponse is not None]
         if known or without:
@@ -183,7 +185,7 @@ def sample_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, m
     return [summarise_units(table[(table["metric"] == metric).to_numpy()]).get(metric) for table in tables]
 
 
-def majority(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
+def majority_vote(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
     """The most frequent choice among the first n samples of every question, as the answers of one sample (appendix H.2.3, Table 10).
 
     Answers without a choice do not vote. Ties go to the choice that occurred first; a question without votes gets the most frequent
@@ -198,7 +200,7 @@ def majority(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["question_id", "sample", "choice", "status"])
 
 
-def oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame, threshold: float) -> pd.DataFrame:
+def best_of_n_oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame, threshold: float) -> pd.DataFrame:
     """Best of N with an oracle: a question counts as correct if more than `threshold` percent of its samples are (H.2.1, Table 8).
 
     `answers` of the free-form method, judged with a score gap of 2 (3 elsewhere). Gives answers of one sample: the key
@@ -223,7 +225,7 @@ def oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame, threshol
     )
 
 
-def aggregate_result(
+def build_aggregate(
     name: str, runs: Mapping[str, Result], scores: Scores, breakdown: Breakdown | None = None
 ) -> Result:
     """A result of the kind `aggregate`, called `name` (its method), computed from the measured results `runs` (run id -> result).

@@ -2,7 +2,7 @@
 
 `submit`, the Submit page and `verify` all call it before anything is proposed or added, and `verify` also on stored results. A submission
 contains no numbers that could be wrong: all are derived here. See also: the source of the bytes (`submit.py`), the questions
-(`datasets.py`), the consequences (`verification.py`).
+(`dataset_lookup.py`), the consequences (`verification.py`).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dataset_builders.errors import BadInput, Unavailable, clip, first_misfit
 from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of, is_released_set
 from dataset_builders.hub.client import is_repo_id
 from dataset_builders.hub.commits import is_released
-from eval_harness.answer_files.predictions import checked_rows
+from eval_harness.answer_files.predictions import check_rows
 from eval_harness.answer_files.untrusted import (
-    Placed,
+    LocatedRecord,
     ProblemList,
     Record,
     check_file,
-    parquet_rows,
+    iter_parquet_rows,
     parse_object,
     printable_line,
 )
@@ -40,24 +40,24 @@ from eval_harness.records.run import RunRecord
 from eval_harness.records.run_checks import run_problems
 from eval_harness.records.selection import describe_asked_part
 from eval_harness.store import sandbox
-from eval_harness.store.checks import asked_in_part, doubts, not_reproduced
-from eval_harness.store.datasets import Dataset, Find
-from eval_harness.store.likeness import digests_of
-from eval_harness.store.submission import SAID, Submission, row_digest, submission_id
+from eval_harness.store.checks import baseline_mismatches, plausibility_flags, split_case_flags
+from eval_harness.store.dataset_lookup import Dataset, DatasetLookup
+from eval_harness.store.similarity import compute_digests
+from eval_harness.store.submission import ANSWER_CONTENT_COLUMNS, Submission, row_digest, submission_id
 
-JUDGE_ROW = ("question_id", "sample", "reply")
+JUDGE_COLUMNS = ("question_id", "sample", "reply")
 
 
-def examined(sent: SubmittedFiles, find: Find) -> Submission:
+def examine_in_sandbox(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
     """Run `examine` in a process of its own, within the limits for answers to these questions. Raises BadInput as `examine` does."""
-    return sandbox.call(run_json_limits(_size(sent)), examine, sent, find)
+    return sandbox.run_sandboxed(run_json_limits(_total_bytes(sent)), examine, sent, find)
 
 
-def _size(sent: SubmittedFiles) -> int:
+def _total_bytes(sent: SubmittedFiles) -> int:
     return sum(len(content) for content in sent.content_by_name().values())
 
 
-def examine(sent: SubmittedFiles, find: Find) -> Submission:
+def examine(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
     """Examine a submission: read its files, derive every number, and flag what a person should look at. All problems are in `problems`.
 
     What was read is written anew: `sent` of the submission holds our own bytes with the same rows, and is all that a store keeps.
@@ -65,7 +65,7 @@ def examine(sent: SubmittedFiles, find: Find) -> Submission:
 
     Reads untrusted files: call it only in the sandbox (`examined`). Raises BadInput if nothing can be derived.
     """
-    run = parsed_run(sent.run)
+    run = parse_run(sent.run)
     kept_run, wrong = run, list(run_problems(run))
     if run.benchmark.repo is not None and not is_repo_id(run.benchmark.repo):
         wrong.append(f"benchmark.repo {clip(run.benchmark.repo)} is not a repository of the Hub (ORG/NAME)")
@@ -73,35 +73,40 @@ def examine(sent: SubmittedFiles, find: Find) -> Submission:
         dataset = find(run.benchmark)
         run = run.model_copy(update={"benchmark": run.benchmark.model_copy(update={"validated": dataset.validated})})
         # Limits follow from the dataset that run.json names, not from any size that a file claims.
-        limits, problems = limits_for(len(dataset.questions), run.request.samples, _size(sent)), ProblemList()
-        sandbox.go_on_within(limits)
-        rows = _Rows(ANSWERS_FILE, sent.answers, ANSWERS_SCHEMA, limits)
+        limits, problems = limits_for(len(dataset.questions), run.request.samples, _total_bytes(sent)), ProblemList()
+        sandbox.tighten_limits(limits)
+        rows = _UntrustedRows(ANSWERS_FILE, sent.answers, ANSWERS_SCHEMA, limits)
         # Nothing is derived from reasoning, which may be most of a file.
         scored = ((where, {**row, "reasoning": None}) for where, row in rows)
-        checked = checked_rows(scored, dataset.questions, run.request.samples, run.method.name, problems)
-        questions = _questions(run.benchmark, rows.asked, dataset)
+        checked = check_rows(scored, dataset.questions, run.request.samples, run.method.name, problems)
+        questions = _run_questions(run.benchmark, rows.asked, dataset)
         # `run.json` is not believed about what it asked of the dataset, and kept with our words.
         part = describe_asked_part(set(questions["question_id"]), dataset.questions, dataset.partial, run.request)
-        run, kept_run = _with_part(run, part), _with_part(kept_run, part)
+        run, kept_run = _with_selection(run, part), _with_selection(kept_run, part)
         answers = answer_frame(checked)
-        judged = None if sent.judge is None else _Rows(JUDGE_FILE, sent.judge, JUDGE_SCHEMA, limits, JUDGE_ROW)
-        replies = _replies(run, judged, answers, problems)
+        judged = (
+            None if sent.judge is None else _UntrustedRows(JUDGE_FILE, sent.judge, JUDGE_SCHEMA, limits, JUDGE_COLUMNS)
+        )
+        replies = _judge_replies(run, judged, answers, problems)
         # Other readers may make something else of a stranger's bytes (they hang, or lose rows): none of them is kept.
         kept = SubmittedFiles(kept_run.to_json().encode(), rows.written(), None if judged is None else judged.written())
         key = compute_derivation_key(kept, fingerprint_of(questions), facets_digest(questions))
         derived = derive(run, answers, questions, replies, key)
-        wrong += not_reproduced(run, questions, answers)
+        wrong += baseline_mismatches(run, questions, answers)
     except Unavailable:
         raise
     except BadInput as error:
         raise BadInput("; ".join([*wrong, str(error)])) from None
-    flags = [*_dataset_flags(run.benchmark, dataset, questions), *doubts(derived.result, questions, derived.readings)]
+    flags = [
+        *_dataset_flags(run.benchmark, dataset, questions),
+        *plausibility_flags(derived.result, questions, derived.readings),
+    ]
     return Submission(
-        run_id=submission_id(run, _digest_of(rows, judged)),
+        run_id=submission_id(run, _answers_digest(rows, judged)),
         sent=kept,
         result=derived.result,
         derived=derived_files(derived),
-        digests=digests_of(derived.readings, questions),
+        digests=compute_digests(derived.readings, questions),
         questions=questions.to_parquet(index=False) if dataset.ours else None,
         problems=[printable_line(line) for line in (*wrong, *problems.problems)],
         flags=[printable_line(line) for line in flags],
@@ -117,7 +122,7 @@ def read_sent(folder: Path) -> SubmittedFiles:
     return SubmittedFiles.from_folder(folder)
 
 
-def parsed_run(content: bytes) -> RunRecord:
+def parse_run(content: bytes) -> RunRecord:
     """Parse a run.json strictly: no duplicate keys, within the size limit. Raises BadInput if it is invalid."""
     if len(content) > MAX_RUN_JSON_BYTES:
         raise BadInput(f"run.json has {len(content):,} bytes, at most {MAX_RUN_JSON_BYTES:,} are read")
@@ -130,25 +135,25 @@ def parsed_run(content: bytes) -> RunRecord:
         raise BadInput(printable_line(f"run.json: {error}")) from None
 
 
-class _Rows:
+class _UntrustedRows:
     """The rows of an untrusted Parquet file with exactly the columns of `schema`, read once: each is digested and written anew on the way.
 
     `said`: the columns that the digest covers. `asked`: the questions of the rows that were read.
     """
 
     def __init__(
-        self, name: str, content: bytes, schema: pa.Schema, limits: Limits, said: Sequence[str] = SAID
+        self, name: str, content: bytes, schema: pa.Schema, limits: Limits, said: Sequence[str] = ANSWER_CONTENT_COLUMNS
     ) -> None:
         self.name, self.content, self.schema, self.limits, self.said = name, content, schema, limits, said
         self.asked: set[str] = set()
         self._digests: list[bytes] = []
         self._sink = io.BytesIO()
 
-    def __iter__(self) -> Iterator[Placed]:
+    def __iter__(self) -> Iterator[LocatedRecord]:
         """(where, row) in the file's order. Raises BadInput if the file exceeds the limits."""
         self._check_size(self.content)
         limits = self.limits
-        rows = parquet_rows(
+        rows = iter_parquet_rows(
             self.content, most_bytes=limits.unpacked, most_rows=limits.rows, name=self.name, schema=self.schema
         )
         for number, row in enumerate(rewrite_rows(map(self._as_kept, rows), self.schema, self._sink), 1):
@@ -180,7 +185,9 @@ class _Rows:
             )
 
 
-def _replies(run: RunRecord, judged: _Rows | None, answers: pd.DataFrame, problems: ProblemList) -> pd.DataFrame | None:
+def _judge_replies(
+    run: RunRecord, judged: _UntrustedRows | None, answers: pd.DataFrame, problems: ProblemList
+) -> pd.DataFrame | None:
     """The judge's replies; a reply about an unknown answer is a problem."""
     if judged is None:
         return None
@@ -193,30 +200,30 @@ def _replies(run: RunRecord, judged: _Rows | None, answers: pd.DataFrame, proble
         if key not in asked or key in replies:
             problems.add(where, "is about no answer of the run, or about one that has a reply")
         replies[key] = row
-    return pd.DataFrame(list(replies.values()), columns=list(JUDGE_ROW))
+    return pd.DataFrame(list(replies.values()), columns=list(JUDGE_COLUMNS))
 
 
-def _digest_of(rows: _Rows, judged: _Rows | None) -> str:
+def _answers_digest(rows: _UntrustedRows, judged: _UntrustedRows | None) -> str:
     """The digest of what was answered and replied."""
     return hashlib.sha256((rows.digest() + (judged.digest() if judged else "")).encode()).hexdigest()
 
 
-def _questions(said: Benchmark, asked: set[str], dataset: Dataset) -> pd.DataFrame:
+def _run_questions(said: Benchmark, asked: set[str], dataset: Dataset) -> pd.DataFrame:
     """The questions of a run. Raises BadInput if its statements about them are wrong."""
     questions = dataset.questions
     if said.selection is not None:
         questions = questions[questions["question_id"].isin(asked)].reset_index(drop=True)
-    problems = list(_wrong_benchmark(said, dataset, questions))
+    problems = list(_benchmark_problems(said, dataset, questions))
     if problems:
         raise BadInput("; ".join(problems))
     return questions
 
 
-def _with_part(run: RunRecord, part: str | None) -> RunRecord:
+def _with_selection(run: RunRecord, part: str | None) -> RunRecord:
     return run.model_copy(update={"benchmark": run.benchmark.model_copy(update={"selection": part})})
 
 
-def _wrong_benchmark(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
+def _benchmark_problems(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
     if questions.empty:
         yield "answers no question of the dataset"
         return
@@ -246,7 +253,7 @@ def _dataset_flags(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -
             f"says that it was asked from {clip(said.repo)} at {clip(said.revision)}, which the store's owner does not vouch for: its "
             "questions are the same, its images were not compared"
         )
-    yield from asked_in_part(questions, dataset.questions)
+    yield from split_case_flags(questions, dataset.questions)
 
 
 def _is_other_release(said: Benchmark, dataset: Dataset) -> bool:

@@ -30,23 +30,23 @@ from dataset_builders.hub.client import connect_with_token, hub_errors, quiet, w
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import SCHEMA_VERSION
 from eval_harness.answer_files.predictions import Predictions, read_predictions
-from eval_harness.answer_files.untrusted import MAX_PROBLEMS, listed, printable_line
+from eval_harness.answer_files.untrusted import MAX_PROBLEMS, format_names, printable_line
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.answer_table import answer_frame
 from eval_harness.derive.reading import complete_answers, read_responses
 from eval_harness.derive.scoring import compute_units
 from eval_harness.records.limits import limits_for
 from eval_harness.records.names import model_name_problem, normalize_name
-from eval_harness.store.ledger import Document, open_ledger, private_head
-from eval_harness.store.sandbox import call, in_turn
+from eval_harness.store.ledger import Document, open_ledger, require_private_head
+from eval_harness.store.sandbox import run_in_turn, run_sandboxed
 from eval_harness.store.scan import is_hub_store
 
-FORMAT = next(name for name in BENCHMARKS if eval_spec(name).hidden_split is not None)
-SPLIT, METRICS = str(eval_spec(FORMAT).hidden_split), eval_spec(FORMAT).hidden_metrics
+HIDDEN_FORMAT = next(name for name in BENCHMARKS if eval_spec(name).hidden_split is not None)
+HIDDEN_SPLIT, HIDDEN_METRICS = str(eval_spec(HIDDEN_FORMAT).hidden_split), eval_spec(HIDDEN_FORMAT).hidden_metrics
 """The benchmark with a hidden split, and metric -> question type."""
-DECIMALS = 1
+SCORE_DECIMALS = 1
 """Decimals of the score. One gives 1,001 values: at most 10 bits per scoring (the exact score of 21,281 questions would have 14.4)."""
-SHOWN = 20
+MAX_LISTED_PROBLEMS = 20
 """Maximum number of problems listed in a message."""
 
 log = logging.getLogger(__name__)
@@ -83,8 +83,8 @@ class HiddenTest:
     ) -> None:
         if per_day < 1:
             raise BadInput(f"hidden test: {per_day} scorings a day: give at least 1.")
-        if metric is not None and metric not in METRICS:
-            raise BadInput(f"hidden test: the metric {clip(metric)} is not one of {', '.join(METRICS)}.")
+        if metric is not None and metric not in HIDDEN_METRICS:
+            raise BadInput(f"hidden test: the metric {clip(metric)} is not one of {', '.join(HIDDEN_METRICS)}.")
         self.per_day = per_day
         self._sources = (questions, answers)
         self._token, self._metric = token, metric
@@ -103,8 +103,8 @@ class HiddenTest:
 
     def remaining(self, user: str) -> int:
         """Scorings that a user has left today. Raises BadInput for an invalid user name, and if the ledger cannot be read."""
-        name = user_name(user)
-        return self._left(scorings_of(self._ledger.look(path_of(name))), today())
+        name = normalize_user(user)
+        return self._left(past_scorings(self._ledger.look(ledger_path(name))), today())
 
     def score(self, upload: Path, model: str, user: str) -> HiddenScore:
         """The score of a file that answers every question of the test. Scoring the same answers again is free.
@@ -112,20 +112,22 @@ class HiddenTest:
         Raises BadInput: not signed in, a name that cannot stand, problems of the file, the day's scorings used up, a ledger or a key that
         cannot be reached. Unless it says otherwise, nothing was counted.
         """
-        name = user_name(user)
+        name = normalize_user(user)
         model = normalize_name(model)
         if wrong := model_name_problem(model):
             raise BadInput(wrong)
         read, problems = self._read(upload, name)
         if problems:
-            more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-            raise BadInput(f"{'; '.join(problems[:SHOWN])}{more}. Nothing was scored or counted.")
+            more = f"; and {len(problems) - MAX_LISTED_PROBLEMS} more" if len(problems) > MAX_LISTED_PROBLEMS else ""
+            raise BadInput(f"{'; '.join(problems[:MAX_LISTED_PROBLEMS])}{more}. Nothing was scored or counted.")
         test, key = self._test, self._key
-        answers = read_responses(complete_answers(answer_frame(read.rows), test.questions, 1), test.questions, FORMAT)
-        value, count = _score(test, key, answers)
+        answers = read_responses(
+            complete_answers(answer_frame(read.rows), test.questions, 1), test.questions, HIDDEN_FORMAT
+        )
+        value, count = _compute_score(test, key, answers)
         scoring: Document = {
             "model": model,
-            "sha256": _digest(upload),
+            "sha256": _file_digest(upload),
             "choices": _choices_digest(answers),
             "test": {"name": test.name, "questions": test.fingerprint, "key": key.version, "metric": key.metric},
             "questions": count,
@@ -134,8 +136,8 @@ class HiddenTest:
 
         def change(document: Document | None) -> tuple[HiddenScore, Document | None]:
             """The score from the ledger, or the one to be written there."""
-            day, scorings = today(), scorings_of(document)
-            known = next((each for each in scorings if _is_of(each, scoring)), None)
+            day, scorings = today(), past_scorings(document)
+            known = next((each for each in scorings if _is_same_scoring(each, scoring)), None)
             if known is not None:
                 return HiddenScore(known["score"], known["questions"], self._left(scorings, day), day, key.metric), None
             if not self._left(scorings, day):
@@ -150,71 +152,71 @@ class HiddenTest:
                 "scorings": scorings,
             }
 
-        return self._ledger.change(path_of(name), change, f"A scoring of {name}")
+        return self._ledger.change(ledger_path(name), change, f"A scoring of {name}")
 
     def _left(self, scorings: list[Document], day: str) -> int:
         return max(0, self.per_day - sum(each["day"] == day for each in scorings))
 
     @cached_property
-    def _test(self) -> Test:
+    def _test(self) -> HiddenQuestions:
         return open_test(self._sources[0])
 
     @cached_property
-    def _key(self) -> Key:
-        return read_key(self._sources[1], self._test, self._token, self._metric)
+    def _key(self) -> HiddenKey:
+        return load_key(self._sources[1], self._test, self._token, self._metric)
 
     def _read(self, upload: Path, client: str) -> tuple[Predictions, list[str]]:
         test = self._test
         try:
             limits = limits_for(len(test.questions))
-            read = in_turn(client, call, limits, read_predictions, upload, test.questions)
+            read = run_in_turn(client, run_sandboxed, limits, read_predictions, upload, test.questions)
         except (BadInput, OSError) as error:
-            return Predictions(), [_named(str(error), upload)]
-        problems = [_named(line, upload) for line in read.problems]
+            return Predictions(), [_hide_path(str(error), upload)]
+        problems = [_hide_path(line, upload) for line in read.problems]
         if read.samples > 1:
             problems.append(f"{upload.name}: holds {read.samples} samples for a question. Give one answer for each.")
         silent = [row["question_id"] for row in read.rows if row["delivery"] != "answered"]
         if silent:
             problems.append(
-                f"{upload.name}: {_count(silent, test)} without a response ({listed(silent)}). Ask the model again; where it "
+                f"{upload.name}: {_format_count(silent, test)} without a response ({format_names(silent)}). Ask the model again; where it "
                 "gives none, write so in words."
             )
         answered = {row["question_id"] for row in read.rows}
         missing = [name for name in test.questions["question_id"].astype(str) if name not in answered]
         if missing and read.rows and len(read.problems) < MAX_PROBLEMS:
             problems.append(
-                f"{upload.name}: {_count(missing, test)} not answered ({listed(missing)}). A file must answer every question of "
-                "the test."
+                f"{upload.name}: {_format_count(missing, test)} not answered ({format_names(missing)}). A file must answer every "
+                "question of the test."
             )
         return read, [printable_line(line) for line in problems]
 
 
-def _count(names: list[str], test: Test) -> str:
+def _format_count(names: list[str], test: HiddenQuestions) -> str:
     return f"{len(names):,} of {len(test.questions):,} questions {'is' if len(names) == 1 else 'are'}"
 
 
-def _named(line: str, upload: Path) -> str:
+def _hide_path(line: str, upload: Path) -> str:
     """A problem by the file's name: the upload's path on the server is not shown."""
     return line.replace(str(upload), upload.name).rstrip(".")
 
 
-def _score(test: Test, key: Key, answers: pd.DataFrame) -> tuple[float, int]:
+def _compute_score(test: HiddenQuestions, key: HiddenKey, answers: pd.DataFrame) -> tuple[float, int]:
     """The metric over all its questions, rounded; and how many they are. No pick at all in multiple choice is 0."""
     keyed = test.questions.copy()
     found = [key.answers.get(str(name), []) for name in keyed["question_id"]]
     keyed["answer"] = pd.Series(found, index=keyed.index, dtype=object)
     try:
-        counted = compute_units(FORMAT, keyed, answers)
+        counted = compute_units(HIDDEN_FORMAT, keyed, answers)
         counted = counted[counted["metric"] == key.metric]
         there = float(counted["denominator"].sum())
         value = 100 * float(counted["numerator"].sum()) / there if there else 0.0
     except Exception as error:  # its message may contain part of the key
         log.error("hidden test: scoring failed with %s", type(error).__name__)
         raise BadInput("hidden test: the scoring failed, and nothing was counted. Tell the board's owner.") from None
-    return round(value, DECIMALS), len(counted)
+    return round(value, SCORE_DECIMALS), len(counted)
 
 
-def _digest(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -232,7 +234,7 @@ USER_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,95}", re.ASCII)
 """Superset of the user names that the Hub allows; they become file names, so no slash and no leading dot."""
 
 
-def user_name(user: str) -> str:
+def normalize_user(user: str) -> str:
     """A user's name in the ledger. Raises BadInput for an empty name, and for one that could be a path."""
     if not isinstance(user, str) or not user.strip():
         raise BadInput("not signed in: sign in with your Hugging Face account, then ask again.")
@@ -241,11 +243,11 @@ def user_name(user: str) -> str:
     return user.lower()  # user names of the Hub are case-insensitive
 
 
-def path_of(user: str) -> str:
+def ledger_path(user: str) -> str:
     return f"users/{user}.json"
 
 
-def scorings_of(document: Document | None) -> list[Document]:
+def past_scorings(document: Document | None) -> list[Document]:
     """The scorings of a user, oldest first. Raises BadInput for a damaged document: it is not taken for an empty one."""
     if document is None:
         return []
@@ -256,7 +258,7 @@ def scorings_of(document: Document | None) -> list[Document]:
     return list(scorings)
 
 
-def _is_of(known: Document, scoring: Document) -> bool:
+def _is_same_scoring(known: Document, scoring: Document) -> bool:
     """True for a scoring of the same file, or of one with the same choices, by the same test and key."""
     same_file = known["sha256"] == scoring["sha256"] or known["choices"] == scoring["choices"]
     return same_file and known["test"] == scoring["test"]
@@ -267,7 +269,7 @@ def today() -> str:
 
 
 @dataclass(frozen=True)
-class Test:
+class HiddenQuestions:
     """The public side of the test: every question that a file must answer, without answers."""
 
     name: str
@@ -276,7 +278,7 @@ class Test:
 
 
 @dataclass(frozen=True)
-class Key:
+class HiddenKey:
     """The private side. `version` identifies a key without revealing anything about it."""
 
     answers: Mapping[str, list[int]]
@@ -284,18 +286,18 @@ class Key:
     version: str
 
 
-def open_test(folder: str) -> Test:
+def open_test(folder: str) -> HiddenQuestions:
     """The public side of a test (a folder, or ORG/NAME on the Hub). Raises BadInput if it has no split with hidden answers."""
     repository = open_repository(folder)
-    if repository.family != FORMAT or SPLIT not in repository.splits:
-        raise BadInput(f"{folder}: has no split {SPLIT} of {FORMAT}, the one test with hidden answers.")
-    questions = repository.questions(SPLIT)
+    if repository.family != HIDDEN_FORMAT or HIDDEN_SPLIT not in repository.splits:
+        raise BadInput(f"{folder}: has no split {HIDDEN_SPLIT} of {HIDDEN_FORMAT}, the one test with hidden answers.")
+    questions = repository.questions(HIDDEN_SPLIT)
     # Drop any answers in the public rows: code that reads a file must not know one.
     questions["answer"] = pd.Series([[] for _ in range(len(questions))], index=questions.index, dtype=object)
-    return Test(repository.name, questions, fingerprint_of(questions))
+    return HiddenQuestions(repository.name, questions, fingerprint_of(questions))
 
 
-def read_key(where: str, test: Test, token: str | None, metric: str | None) -> Key:
+def load_key(where: str, test: HiddenQuestions, token: str | None, metric: str | None) -> HiddenKey:
     """The private answers. Error messages about them do not quote them."""
     if is_hub_store(where):
         api = connect_with_token(token)
@@ -304,7 +306,7 @@ def read_key(where: str, test: Test, token: str | None, metric: str | None) -> K
             quiet(),
             hub_errors(where, "read the answers"),
         ):
-            head = with_retries(lambda: private_head(api, where, "the answers of a test"))
+            head = with_retries(lambda: require_private_head(api, where, "the answers of a test"))
             names = ["manifest.json", "answers/*.parquet"]
             # Into a temporary folder: the key must not stay in the cache of a public board.
             with_retries(
@@ -312,13 +314,13 @@ def read_key(where: str, test: Test, token: str | None, metric: str | None) -> K
                     where, repo_type="dataset", revision=head, allow_patterns=names, local_dir=folder
                 )
             )
-            return _key_of(folder, where, head, test, metric)
+            return _parse_key(folder, where, head, test, metric)
     files = sorted(Path(where).glob("answers/*.parquet"))
     version = ",".join(str(file.stat().st_mtime_ns) for file in files)
-    return _key_of(Path(where), where, version, test, metric)
+    return _parse_key(Path(where), where, version, test, metric)
 
 
-def _key_of(folder: Path, where: str, version: str, test: Test, metric: str | None) -> Key:
+def _parse_key(folder: Path, where: str, version: str, test: HiddenQuestions, metric: str | None) -> HiddenKey:
     def wrong(what: str) -> BadInput:
         return BadInput(f"{where}: {what}. Build the dataset and its answers again.")
 
@@ -350,6 +352,8 @@ def _key_of(folder: Path, where: str, version: str, test: Test, metric: str | No
             raise wrong("holds an answer that is no option of its question")
     types = {public[question].question_type for question in answers}
     metric = metric or ("accuracy" if "single" in types else "mcq_accuracy")
-    if METRICS[metric] not in types:
-        raise BadInput(f"hidden test: {where} holds no answer to a question of type {METRICS[metric]} ({metric}).")
-    return Key(answers, metric, version)
+    if HIDDEN_METRICS[metric] not in types:
+        raise BadInput(
+            f"hidden test: {where} holds no answer to a question of type {HIDDEN_METRICS[metric]} ({metric})."
+        )
+    return HiddenKey(answers, metric, version)

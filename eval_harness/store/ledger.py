@@ -19,7 +19,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.hub.client import connect_with_token, hub_errors, quiet, with_retries
 from dataset_builders.hub.commits import commit_files
-from eval_harness.store.hub import fetched, files_at
+from eval_harness.store.hub_store import fetch_file, find_files
 from eval_harness.store.scan import is_hub_store
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ Change = Callable[[Document | None], tuple[T, Document | None]]
 """Maps the current document (None if there is none) to the caller's result and the document to write (None: no change). May be called
 several times."""
 
-TRIES = 8
-_TURN = threading.Lock()
+MAX_COMMIT_TRIES = 8
+_CHANGE_LOCK = threading.Lock()
 """Serializes changes within this process, so that conflicts on the Hub arise only between processes."""
 
 
@@ -41,7 +41,7 @@ def open_ledger(where: str, token: str | None = None) -> HubLedger | FolderLedge
     return HubLedger(where, token) if is_hub_store(where) else FolderLedger(Path(where))
 
 
-def private_head(api: HfApi, repo_id: str, what: str) -> str:
+def require_private_head(api: HfApi, repo_id: str, what: str) -> str:
     """The newest commit of a dataset repository. Raises BadInput unless it is private."""
     info = api.repo_info(repo_id, repo_type="dataset")
     if not info.private:
@@ -68,19 +68,19 @@ class HubLedger:
             head, before = self._read(api, path)
             meaning, document = change(before)
             if document is not None:
-                commit_files(api, self.repo_id, {path: _content(document)}, message, parent=head)
+                commit_files(api, self.repo_id, {path: _to_bytes(document)}, message, parent=head)
             return meaning
 
-        with _TURN, self._hub("write the ledger") as api:
-            return with_retries(once, tries=TRIES)
+        with _CHANGE_LOCK, self._hub("write the ledger") as api:
+            return with_retries(once, tries=MAX_COMMIT_TRIES)
 
     def _read(self, api: HfApi, path: str) -> tuple[str, Document | None]:
         """The newest commit, and the document in it."""
-        head = private_head(api, self.repo_id, "the ledger")
+        head = require_private_head(api, self.repo_id, "the ledger")
         # Check that the path exists first: a download that fails without a network looks much like one of a missing file.
-        if path not in files_at(api, self.repo_id, head, [path]):
+        if path not in find_files(api, self.repo_id, head, [path]):
             return head, None
-        return head, _document(fetched(api, self.repo_id, head, path), f"{self.repo_id}, {path}")
+        return head, _parse_document(fetch_file(api, self.repo_id, head, path), f"{self.repo_id}, {path}")
 
     @contextmanager
     def _hub(self, doing: str) -> Iterator[HfApi]:
@@ -98,7 +98,7 @@ class FolderLedger:
     def look(self, path: str) -> Document | None:
         file = self.folder / path
         with self._disk():
-            return _document(file.read_bytes(), str(file)) if file.exists() else None
+            return _parse_document(file.read_bytes(), str(file)) if file.exists() else None
 
     def change(self, path: str, change: Change[T], message: str) -> T:
         file = self.folder / path
@@ -108,7 +108,7 @@ class FolderLedger:
             with FileLock(self.folder / ".lock"):
                 meaning, document = change(self.look(path))
                 if document is not None:
-                    replace_file(file, _content(document))
+                    replace_file(file, _to_bytes(document))
                 return meaning
 
     @contextmanager
@@ -121,11 +121,11 @@ class FolderLedger:
             ) from None
 
 
-def _content(document: Document) -> bytes:
+def _to_bytes(document: Document) -> bytes:
     return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _document(content: bytes, where: str) -> Document:
+def _parse_document(content: bytes, where: str) -> Document:
     """Parse a document. A damaged one is an error and never treated as absent, which would reset its counts."""
     try:
         document = json.loads(content)

@@ -23,20 +23,20 @@ from eval_harness.store.acceptance import (
     WITHDRAWN,
     Acceptance,
     Note,
-    R,
+    RecordT,
     Withdrawal,
     local_account,
-    now,
     parse_record,
+    utc_now,
 )
-from eval_harness.store.hub import COMMIT_TRIES, acceptance_at
+from eval_harness.store.hub_store import COMMIT_TRIES, fetch_acceptance
 from eval_harness.store.scan import is_hub_store
 
-NOTE = re.compile(
+NOTE_PATH = re.compile(
     r"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/(withdrawn|note-[0-9a-f]{16})\.json", re.ASCII
 )
 """Path of a note: the result's folder and the file name."""
-Make = Callable[[str], tuple[str, Withdrawal | Note]]
+RecordFactory = Callable[[str], tuple[str, Withdrawal | Note]]
 """The name and content of a note's file, by the account that makes it."""
 
 
@@ -46,11 +46,14 @@ def withdraw(store: str | Path, result: str, reason: str, account: str | None = 
     `account`: who says so in a folder store, this machine's user if not said.
     Raises BadInput: no such result, no reason, no right to, a store that cannot be written or reached.
     """
-    return _add(
+    return _add_record(
         store,
         result,
         account,
-        lambda who: (WITHDRAWN, _made(Withdrawal, "--reason", account=who, withdrawn_at=now(), reason=_line(reason))),
+        lambda who: (
+            WITHDRAWN,
+            _make_record(Withdrawal, "--reason", account=who, withdrawn_at=utc_now(), reason=_to_one_line(reason)),
+        ),
     )
 
 
@@ -58,13 +61,13 @@ def annotate(store: str | Path, result: str, text: str, account: str | None = No
     """Attach a note to a result; returns its location, and whether it is new. Raises BadInput as `withdraw` does."""
 
     def note(who: str) -> tuple[str, Note]:
-        made = _made(Note, "--note", account=who, written_at=now(), text=_line(text))
+        made = _make_record(Note, "--note", account=who, written_at=utc_now(), text=_to_one_line(text))
         return made.file_name, made
 
-    return _add(store, result, account, note)
+    return _add_record(store, result, account, note)
 
 
-def wrong_note(path: str, content: bytes, author: str, owner: str, acceptance: Acceptance | None) -> str | None:
+def note_problem(path: str, content: bytes, author: str, owner: str, acceptance: Acceptance | None) -> str | None:
     """Why a pull request's note is not acceptable; None if it is. `acceptance`: of the result that it is about."""
     kind = Withdrawal if path.endswith(f"/{WITHDRAWN}") else Note
     try:
@@ -79,11 +82,11 @@ def wrong_note(path: str, content: bytes, author: str, owner: str, acceptance: A
     return None
 
 
-def _line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _made(kind: type[R], option: str, **fields: Any) -> R:
+def _make_record(kind: type[RecordT], option: str, **fields: Any) -> RecordT:
     """One of these files. Raises BadInput if the text of an option cannot stand in it."""
     try:
         return kind(**fields)
@@ -91,12 +94,12 @@ def _made(kind: type[R], option: str, **fields: Any) -> R:
         raise BadInput(f"{option}: give from 1 to {MAX_TEXT:,} characters of plain text.") from None
 
 
-def _add(store: str | Path, result: str, account: str | None, make: Make) -> tuple[str, bool]:
+def _add_record(store: str | Path, result: str, account: str | None, make: RecordFactory) -> tuple[str, bool]:
     if is_hub_store(store):
         return _add_on_hub(str(store), result, make)
     root = Path(store)
     paths = [path.parent.relative_to(root).as_posix() for path in root.glob("results/*/*/*/result.json")]
-    folder = root / _found(result, paths, str(store))
+    folder = root / _find_result(result, paths, str(store))
     name, record = make(account or local_account())
     incoming = root / ".incoming"
     try:
@@ -111,7 +114,7 @@ def _add(store: str | Path, result: str, account: str | None, make: Make) -> tup
     return str(folder / name), True
 
 
-def _found(result: str, folders: list[str], store: str) -> str:
+def _find_result(result: str, folders: list[str], store: str) -> str:
     """The one result of an id, or of a folder in the store."""
     wanted = result.strip("/")
     found = sorted({folder for folder in folders if folder == wanted or folder.rsplit("/", 1)[-1] == wanted})
@@ -123,12 +126,12 @@ def _found(result: str, folders: list[str], store: str) -> str:
     return found[0]
 
 
-def _add_on_hub(repo_id: str, result: str, make: Make) -> tuple[str, bool]:
+def _add_on_hub(repo_id: str, result: str, make: RecordFactory) -> tuple[str, bool]:
     api, who = sign_in(repo_id)
     with quiet(), hub_errors(repo_id, "add a note"):
         head = str(with_retries(lambda: api.repo_info(repo_id, repo_type="dataset").sha))
         names = with_retries(lambda: api.list_repo_files(repo_id, revision=head, repo_type="dataset"))
-        folder = _found(result, [n.rsplit("/", 1)[0] for n in names if n.endswith("/result.json")], repo_id)
+        folder = _find_result(result, [n.rsplit("/", 1)[0] for n in names if n.endswith("/result.json")], repo_id)
         name, record = make(who)
         path = f"{folder}/{name}"
         if path in names:
@@ -144,7 +147,7 @@ def _add_on_hub(repo_id: str, result: str, make: Make) -> tuple[str, bool]:
         except Exception as error:
             if status_of(error) != 403:
                 raise
-        acceptance = acceptance_at(api, repo_id, head, folder)
+        acceptance = fetch_acceptance(api, repo_id, head, folder)
         if acceptance is None or acceptance.account.lower() != who.lower():
             by = acceptance.account if acceptance else "an account that the store does not know"
             raise BadInput(

@@ -22,10 +22,10 @@ from dataset_builders.hub.commits import commit_files
 from eval_harness.derive.metrics import NoScore, headline_score, nonresponse_cause
 from eval_harness.records.result import UNDELIVERED, Result, Score
 from eval_harness.records.run import read_run
-from eval_harness.store.datasets import named_dataset
-from eval_harness.store.hub import fetched, files_at, open_pulls
-from eval_harness.store.printed import interval, shown
-from eval_harness.store.submit import prepare
+from eval_harness.store.dataset_lookup import require_dataset
+from eval_harness.store.formatting import format_interval, format_score
+from eval_harness.store.hub_store import fetch_file, find_files, list_open_pulls
+from eval_harness.store.submit import build_submission
 
 if TYPE_CHECKING:
     from huggingface_hub import Discussion, HfApi
@@ -97,10 +97,10 @@ def _notes(metric: str, score: Score, result: Result) -> str:
     method = result.method
     words = [f"{metric}, percent", f"n = {score.n} ({score.n_cases} cases)"]
     if score.low is not None and score.high is not None:
-        words.append(f"95% interval {interval(score)}")
+        words.append(f"95% interval {format_interval(score)}")
     if score.chance is not None:
         words.append(
-            f"chance {shown(score.chance)}"
+            f"chance {format_score(score.chance)}"
             + (f", {score.verdict} than chance" if score.verdict in ("better", "worse") else "")
         )
     words += [
@@ -116,7 +116,7 @@ def _notes(metric: str, score: Score, result: Result) -> str:
     return "; ".join(words + [f"deviation: {deviation}" for deviation in result.deviations])
 
 
-def to_yaml(entries: list[dict[str, Any]]) -> bytes:
+def entries_to_yaml(entries: list[dict[str, Any]]) -> bytes:
     """The text of a file of entries."""
     return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=1000).encode()
 
@@ -130,7 +130,7 @@ class ScoreFile:
     entries: list[dict[str, Any]]
 
 
-def score_file(run: Path, dataset: str, store: str | None = None) -> ScoreFile:
+def build_score_file(run: Path, dataset: str, store: str | None = None) -> ScoreFile:
     """The file for a run folder (or a result as a store holds it), by the tasks of the dataset `dataset` on the Hub.
 
     `store`: the results store on the Hub that has the answers; the entry's source points there. Raises BadInput for answers that are not to
@@ -141,30 +141,32 @@ def score_file(run: Path, dataset: str, store: str | None = None) -> ScoreFile:
         raise BadInput(
             f"--dataset {dataset}: there is a folder of that name; run this elsewhere: scores name a dataset on the Hub."
         )
-    submission = prepare(run, data=dataset)
+    submission = build_submission(run, data=dataset)
     submission.check(run, "Nothing was published.")
-    scored = named_dataset(submission.result.benchmark, dataset)
+    scored = require_dataset(submission.result.benchmark, dataset)
     about: dict[str, Any] = {"repo": scored.repo, "revision": scored.revision}
     if read_run(run).benchmark.origin == "phantom":  # whatever the dataset of the same questions calls itself
         about["origin"] = "phantom"
     result = submission.result.model_copy(update={"benchmark": submission.result.benchmark.model_copy(update=about)})
-    tasks = _tasks(dataset, scored.revision)
-    source = _source(store, submission.folder) if store else None
+    tasks = _task_ids(dataset, scored.revision)
+    source = _stored_url(store, submission.folder) if store else None
     entries = eval_result_entries(result, dataset, tasks, source)
-    return ScoreFile(f".eval_results/{_name(result)}.yaml", to_yaml(entries), entries)
+    return ScoreFile(f".eval_results/{_file_stem(result)}.yaml", entries_to_yaml(entries), entries)
 
 
-def _name(result: Result) -> str:
+def _file_stem(result: Result) -> str:
     """The file's name: a variant (another method, worked examples) has a file of its own, as the Hub asks."""
     method = result.method
     variant = "" if method.name == "mc" else f"-{method.name}"
     return f"{result.benchmark.name}{variant}{f'-{method.shots}-shot' if method.shots else ''}"
 
 
-def _tasks(dataset: str, revision: str | None) -> list[str]:
+def _task_ids(dataset: str, revision: str | None) -> list[str]:
     """The ids of the tasks of a dataset's eval.yaml. Raises BadInput if it has none that can be read."""
     with quiet(), hub_errors(dataset, "read its eval.yaml"):
-        content = with_retries(lambda: _content(connect(), dataset, revision or "main", "eval.yaml", "dataset"))
+        content = with_retries(
+            lambda: _fetch_if_present(connect(), dataset, revision or "main", "eval.yaml", "dataset")
+        )
     try:
         return [str(task["id"]) for task in yaml.safe_load(content or b"")["tasks"]]
     except (ValueError, TypeError, KeyError, yaml.YAMLError):
@@ -174,13 +176,13 @@ def _tasks(dataset: str, revision: str | None) -> list[str]:
         ) from None
 
 
-def _source(store: str, folder: str) -> str:
+def _stored_url(store: str, folder: str) -> str:
     """The address of a result in a store. Raises BadInput if the store does not have it."""
     check_repo_id(store)
     api = connect()
     with hub_errors(store, "look for the result"):
         head = with_retries(lambda: api.repo_info(store, repo_type="dataset").sha)
-        there = with_retries(lambda: files_at(api, store, head or "main", [f"{folder}/result.json"]))
+        there = with_retries(lambda: find_files(api, store, head or "main", [f"{folder}/result.json"]))
     if not there:
         raise BadInput(
             f"--store {store}: does not hold {folder} on main. Submit the run there first, and wait until it is verified."
@@ -199,13 +201,13 @@ def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
     files = {file.path: file.content}
 
     def own_pulls() -> Iterator[Discussion]:
-        return (pull for pull in open_pulls(api, model, who, "model") if pull.title == title)
+        return (pull for pull in list_open_pulls(api, model, who, "model") if pull.title == title)
 
     def look() -> tuple[str, str] | None:
-        if _content(api, model, "main", file.path) == file.content:
+        if _fetch_if_present(api, model, "main", file.path) == file.content:
             return f"{api.endpoint}/{model}/blob/main/{file.path}", "there"
         for pull in own_pulls():
-            if _content(api, model, f"refs/pr/{pull.num}", file.path) == file.content:
+            if _fetch_if_present(api, model, f"refs/pr/{pull.num}", file.path) == file.content:
                 return pull.url, "there"
         return None
 
@@ -220,12 +222,12 @@ def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
         return with_retries(propose, look=look)
 
 
-def _content(api: HfApi, repo_id: str, revision: str, path: str, kind: str = "model") -> bytes | None:
+def _fetch_if_present(api: HfApi, repo_id: str, revision: str, path: str, kind: str = "model") -> bytes | None:
     """The file at a revision; None where there is none."""
     from huggingface_hub.errors import EntryNotFoundError
 
     try:
-        return fetched(api, repo_id, revision, path, kind)
+        return fetch_file(api, repo_id, revision, path, kind)
     except EntryNotFoundError:
         return None
 

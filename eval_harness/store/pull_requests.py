@@ -33,15 +33,22 @@ from eval_harness.derive.run_files import (
 )
 from eval_harness.records.limits import MAX_FILE_BYTES, MAX_RUN_JSON_BYTES
 from eval_harness.records.result import DERIVE_VERSION
-from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, WITHDRAWN, Acceptance, now
-from eval_harness.store.checks import Published
-from eval_harness.store.datasets import dataset_for
-from eval_harness.store.examine import examined
-from eval_harness.store.folder import duplicate_submissions
-from eval_harness.store.hub import acceptance_at, commit_to_main, fetched, files_at, is_there, open_pulls
-from eval_harness.store.likeness import Digests
-from eval_harness.store.notes import NOTE, wrong_note
-from eval_harness.store.sandbox import within
+from eval_harness.store.acceptance import ACCEPTANCE, MAX_BYTES, WITHDRAWN, Acceptance, utc_now
+from eval_harness.store.checks import PublishedNames
+from eval_harness.store.dataset_lookup import find_dataset
+from eval_harness.store.examine import examine_in_sandbox
+from eval_harness.store.folder_store import duplicate_flags
+from eval_harness.store.hub_store import (
+    commit_to_main,
+    fetch_acceptance,
+    fetch_file,
+    find_files,
+    has_submission,
+    list_open_pulls,
+)
+from eval_harness.store.notes import NOTE_PATH, note_problem
+from eval_harness.store.sandbox import time_limit
+from eval_harness.store.similarity import Digests
 from eval_harness.store.submission import Submission
 
 if TYPE_CHECKING:
@@ -49,17 +56,17 @@ if TYPE_CHECKING:
     from huggingface_hub.community import DiscussionWithDetails
     from huggingface_hub.hf_api import RepoFile
 
-ADDED = re.compile(
+SUBMISSION_PATH = re.compile(
     r"(results/[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*/[A-Za-z0-9][\w.-]*)/"
     rf"({'|'.join(re.escape(name) for name in SUBMITTED_FILES)})",
     re.ASCII,
 )
-CLOSED = ("closed", "merged")
-PATIENCE = (2.0, 25.0, math.inf)
+CLOSED_STATUSES = ("closed", "merged")
+READ_SECONDS_BY_ROUND = (2.0, 25.0, math.inf)
 """Seconds for reading one submission in the rounds of `verify --all`: what takes long keeps none waiting that does not."""
-COMPARING = 30.0
+MIN_COMPARE_SECONDS = 30.0
 """Seconds at least for reading the older submissions that one is compared with."""
-Word = Literal["added", "verified", "refused", "for a person", "closed already", "later", "failed"]
+Outcome = Literal["added", "verified", "refused", "for a person", "closed already", "later", "failed"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,7 @@ class VerifyResult:
     """Outcome for a pull request, or for a result in a folder store."""
 
     what: str
-    word: Word
+    word: Outcome
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -79,7 +86,7 @@ class VerifyResult:
 
 
 @dataclass(frozen=True)
-class Added:
+class AddedFiles:
     """The files that a pull request adds, as they are in its commit `head`."""
 
     head: str
@@ -89,7 +96,7 @@ class Added:
     entries: dict[str, RepoFile] = field(default_factory=dict)
 
 
-class Refused(Exception):
+class SubmissionRefused(Exception):
     """A pull request that is refused, with every problem found."""
 
     def __init__(self, *problems: str) -> None:
@@ -107,7 +114,7 @@ class PullRequests:
     who: str
     data: tuple[str, ...]
     with_questions: bool = False
-    published: Published | None = None
+    published: PublishedNames | None = None
     patience: float = math.inf
     """Seconds for reading one submission; what takes longer raises Unavailable, and nothing was found out about it."""
     remembers: bool = False
@@ -130,7 +137,7 @@ class PullRequests:
         what = f"{self.repo}@{number}"
         with quiet(), hub_errors(self.repo, f"verify pull request {number}", self.who):
             details = self._details(number)
-            if details.status in CLOSED:
+            if details.status in CLOSED_STATUSES:
                 return VerifyResult(what, "closed already", (f"it is {details.status}",))
             head = str(self._head(f"refs/pr/{number}"))
             if accepted is not None and head != accepted:
@@ -144,7 +151,7 @@ class PullRequests:
                 if added.note:
                     return self._note(what, details, added)
                 return self._result(what, details, added, accepted is not None)
-            except Refused as refused:
+            except SubmissionRefused as refused:
                 result = VerifyResult(what, "refused", refused.problems)
                 return result if accepted else self._comment(details, head, result)
 
@@ -153,7 +160,7 @@ class PullRequests:
         what = f"{self.repo}@{number}"
         with quiet(), hub_errors(self.repo, f"refuse pull request {number}", self.who):
             details = self._details(number)
-            if details.status in CLOSED:
+            if details.status in CLOSED_STATUSES:
                 return VerifyResult(what, "closed already", (f"it is {details.status}",))
             head = str(self._head(f"refs/pr/{number}"))
             return self._close(details, head, VerifyResult(what, "refused", (reason,)), f"Refused by {self.who}")
@@ -168,7 +175,7 @@ class PullRequests:
         """The newest commit of main, or of another revision; None if there is none."""
         return with_retries(lambda: self.api.repo_info(self.repo, revision=revision, repo_type="dataset")).sha
 
-    def _added(self, head: str) -> Added:
+    def _added(self, head: str) -> AddedFiles:
         """The files that the pull request adds to the commit of main that it is based on. Refused if it changes or deletes anything."""
         from huggingface_hub.hf_api import RepoFile
 
@@ -187,28 +194,30 @@ class PullRequests:
             if path in after and after[path].blob_id != entry.blob_id
         ]
         new = {path: entry for path, entry in after.items() if path not in before}
-        if len(new) == 1 and not problems and (note := NOTE.fullmatch(next(iter(new)))):
+        if len(new) == 1 and not problems and (note := NOTE_PATH.fullmatch(next(iter(new)))):
             if (size := next(iter(new.values())).size) > MAX_BYTES:
-                raise Refused(f"{note[0]} has {size:,} bytes, at most {MAX_BYTES:,} are read")
-            return Added(head, note[1], note[0], new)
-        return Added(head, self._folder_of(new, problems), None, new)
+                raise SubmissionRefused(f"{note[0]} has {size:,} bytes, at most {MAX_BYTES:,} are read")
+            return AddedFiles(head, note[1], note[0], new)
+        return AddedFiles(head, self._folder_of(new, problems), None, new)
 
     @staticmethod
     def _folder_of(new: dict[str, RepoFile], problems: list[str]) -> str:
         """The folder of the one result that these files make; refused when they make none, or more. `problems`: what is wrong already."""
-        matches = {path: ADDED.fullmatch(path) for path in new}
+        matches = {path: SUBMISSION_PATH.fullmatch(path) for path in new}
         problems = problems + [
             f"adds {clip(path, 200)}, which is no part of a submission" for path, match in matches.items() if not match
         ]
         folders = sorted({match[1] for match in matches.values() if match})
         if problems:
-            raise Refused(
+            raise SubmissionRefused(
                 *problems, f"a pull request may only add results/BENCHMARK/MODEL/RUN_ID/{{{','.join(SUBMITTED_FILES)}}}"
             )
         if not new:
-            raise Refused("adds nothing")
+            raise SubmissionRefused("adds nothing")
         if len(folders) > 1:
-            raise Refused(f"adds {len(folders)} results: give each its own pull request ({', '.join(folders[:3])} ...)")
+            raise SubmissionRefused(
+                f"adds {len(folders)} results: give each its own pull request ({', '.join(folders[:3])} ...)"
+            )
         folder = folders[0]
         for name, most in (
             (RUN_FILE, MAX_RUN_JSON_BYTES),
@@ -217,50 +226,54 @@ class PullRequests:
         ):
             entry = new.get(f"{folder}/{name}")
             if entry is None and name != JUDGE_FILE:
-                raise Refused(f"lacks {folder}/{name}")
+                raise SubmissionRefused(f"lacks {folder}/{name}")
             if entry is not None and entry.size > most:
-                raise Refused(f"{folder}/{name} has {entry.size:,} bytes, at most {most:,} are read")
+                raise SubmissionRefused(f"{folder}/{name} has {entry.size:,} bytes, at most {most:,} are read")
         return folder
 
-    def _files(self, added: Added) -> dict[str, bytes]:
+    def _files(self, added: AddedFiles) -> dict[str, bytes]:
         """The bytes that a pull request adds, as the Hub lists them."""
         files = {}
         for path, entry in added.entries.items():
-            files[path] = with_retries(partial(fetched, self.api, self.repo, added.head, path))
+            files[path] = with_retries(partial(fetch_file, self.api, self.repo, added.head, path))
             if entry.size != len(files[path]):
                 raise BadInput(f"{self.repo}: the Hub sent another {path} than it lists. Run this again.")
         return files
 
-    def _examined(self, added: Added, patience: float) -> Submission:
+    def _examined(self, added: AddedFiles, patience: float) -> Submission:
         files = self._files(added)
         sent = SubmittedFiles(
             *(files.get(f"{added.folder}/{name}", b"" if name != JUDGE_FILE else None) for name in SUBMITTED_FILES)  # type: ignore[arg-type]
         )
         try:
-            with within(patience):
-                submission = examined(sent, partial(dataset_for, data=self.data, owner=self.repo.split("/")[0]))
+            with time_limit(patience):
+                submission = examine_in_sandbox(
+                    sent, partial(find_dataset, data=self.data, owner=self.repo.split("/")[0])
+                )
         except Unavailable:
             self._slow.add(added.head)
             raise  # nothing was found out about the submission
         except BadInput as error:
-            raise Refused(str(error)) from None
+            raise SubmissionRefused(str(error)) from None
         self._slow.discard(added.head)
         return submission
 
-    def _result(self, what: str, details: DiscussionWithDetails, added: Added, accept_flagged: bool) -> VerifyResult:
+    def _result(
+        self, what: str, details: DiscussionWithDetails, added: AddedFiles, accept_flagged: bool
+    ) -> VerifyResult:
         began, author = time.monotonic(), str(details.author)
         submission = self._examined(added, self.patience)
         # A copy takes about as long to read as what it is a copy of; older submissions that take much longer are not waited for.
-        patience = max(COMPARING, 5 * (time.monotonic() - began))
+        patience = max(MIN_COMPARE_SECONDS, 5 * (time.monotonic() - began))
         self._seen[added.head] = submission.digests
         if submission.folder != added.folder:
             submission.problems.append(
                 f"lies in {clip(added.folder, 200)}, but what its run.json and answers say belongs in {clip(submission.folder, 200)}"
             )
         if submission.problems:
-            raise Refused(*submission.problems)
+            raise SubmissionRefused(*submission.problems)
         main = self._head()
-        if main and with_retries(lambda: is_there(self.api, self.repo, main, submission.files())):
+        if main and with_retries(lambda: has_submission(self.api, self.repo, main, submission.files())):
             return self._close(details, added.head, VerifyResult(what, "added", notes=("it was on main already",)))
         older, unread = self._older(f"results/{submission.result.benchmark.name}", details.num, author, patience)
         flags = [*submission.flags, *self._duplicates(submission, author, older)]
@@ -272,7 +285,7 @@ class PullRequests:
             return self._comment(details, added.head, result)
         acceptance = Acceptance(
             account=author,
-            accepted_at=now(),
+            accepted_at=utc_now(),
             verified_by=self.who,
             pull_request=details.num,
             flags=printable_lines(flags),
@@ -284,19 +297,19 @@ class PullRequests:
         notes = notes if new else (*notes, "it was on main already")
         return self._close(details, added.head, VerifyResult(what, "added", notes=(*notes, *flags)))
 
-    def _note(self, what: str, details: DiscussionWithDetails, added: Added) -> VerifyResult:
+    def _note(self, what: str, details: DiscussionWithDetails, added: AddedFiles) -> VerifyResult:
         """Add a withdrawal or a note of who submitted the result, or of the owner."""
         path, main = str(added.note), str(self._head())
         content = self._files(added)
-        if with_retries(lambda: files_at(self.api, self.repo, main, [path])):
+        if with_retries(lambda: find_files(self.api, self.repo, main, [path])):
             return self._close(details, added.head, VerifyResult(what, "added", notes=("it was on main already",)))
         run = f"{added.folder}/{RUN_FILE}"
-        if run not in with_retries(lambda: files_at(self.api, self.repo, main, [run])):
-            raise Refused(f"{clip(added.folder, 200)}: the store holds no such result")
-        first = with_retries(lambda: acceptance_at(self.api, self.repo, main, added.folder))
-        wrong = wrong_note(path, content[path], str(details.author), self.repo.split("/")[0], first)
+        if run not in with_retries(lambda: find_files(self.api, self.repo, main, [run])):
+            raise SubmissionRefused(f"{clip(added.folder, 200)}: the store holds no such result")
+        first = with_retries(lambda: fetch_acceptance(self.api, self.repo, main, added.folder))
+        wrong = note_problem(path, content[path], str(details.author), self.repo.split("/")[0], first)
         if wrong:
-            raise Refused(wrong)
+            raise SubmissionRefused(wrong)
         self._add(details, added.folder, content, {})
         return self._close(details, added.head, VerifyResult(what, "added", notes=(f"added {path}",)))
 
@@ -322,7 +335,7 @@ class PullRequests:
             path = file.relative_to(folder).as_posix()
             with_retries(partial(self.api.hf_hub_download, self.repo, path, revision=main, repo_type="dataset"))
 
-        return duplicate_submissions(folder, submission, author, fetch, older, self.published)
+        return duplicate_flags(folder, submission, author, fetch, older, self.published)
 
     def _older(
         self, inside: str, number: int, author: str, patience: float
@@ -332,7 +345,7 @@ class PullRequests:
         verdict."""
         found: dict[str, tuple[str, Digests]] = {}
         unread, until = list[int](), time.monotonic() + patience
-        for each in sorted(with_retries(lambda: list(open_pulls(self.api, self.repo))), key=lambda pull: pull.num):
+        for each in sorted(with_retries(lambda: list(list_open_pulls(self.api, self.repo))), key=lambda pull: pull.num):
             if each.status == "draft" or each.num > number or each.author == author:
                 continue
             head = str(self._head(f"refs/pr/{each.num}"))
@@ -348,7 +361,7 @@ class PullRequests:
         """What another pull request answers; None where that is refused, slow, or of another benchmark."""
         if self.remembers and self._refusal(self._details(number), head) is not None:
             return None
-        with suppress(Refused, BadInput):
+        with suppress(SubmissionRefused, BadInput):
             added = with_retries(partial(self._added, head))
             if not added.note and added.folder.startswith(f"{inside}/"):
                 other = self._examined(added, patience)
@@ -371,7 +384,7 @@ class PullRequests:
         from huggingface_hub.errors import HfHubHTTPError
 
         def is_closed() -> bool:
-            return self._details(details.num).status in CLOSED
+            return self._details(details.num).status in CLOSED_STATUSES
 
         def close() -> bool:
             try:
@@ -387,7 +400,7 @@ class PullRequests:
 
     def _refusal(self, details: DiscussionWithDetails, head: str) -> tuple[str, ...] | None:
         """The problems for which this account refused a commit under the same circumstances; None if it did not."""
-        began = _text(head, VerifyResult("", "refused"), None, self._circumstances())
+        began = _comment_text(head, VerifyResult("", "refused"), None, self._circumstances())
         for event in details.events:
             content = str(getattr(event, "content", ""))
             if event.author == self.who and content.startswith(began):
@@ -403,7 +416,7 @@ class PullRequests:
         self, details: DiscussionWithDetails, head: str, result: VerifyResult, headline: str | None = None
     ) -> VerifyResult:
         """Comment, but do not repeat the same text about the same commit."""
-        text = _text(head, result, headline, self._circumstances())
+        text = _comment_text(head, result, headline, self._circumstances())
         # The verifier that added it and one that finds it on main use other words; once is enough.
         known = text.split("\n")[0] if result.word == "added" else text
 
@@ -420,15 +433,15 @@ class PullRequests:
         return result
 
 
-HEADLINES = {
+OUTCOME_HEADLINES = {
     "added": "Verified: exactly these answers were added to main, with the scores derived from them, so this pull request is closed.",
     "refused": "Refused: nothing was added. Fix it and push to this pull request, or open another.",
     "for a person": "Its scores were derived, but the store's owner should look at this before it is added:",
 }
 
 
-def _text(head: str, result: VerifyResult, headline: str | None, circumstances: str) -> str:
+def _comment_text(head: str, result: VerifyResult, headline: str | None, circumstances: str) -> str:
     """The comment: untrusted text is put in a code block, in which there is no markup and no account is mentioned."""
     lines = printable_lines([line.replace("`", "'") for line in (*result.reasons, *result.notes)], 500)
     block = "\n\n```\n" + "\n".join(lines) + "\n```" if lines else ""
-    return f"{headline or HEADLINES[result.word]} (medprobe verify {circumstances}, commit {head[:12]}){block}"
+    return f"{headline or OUTCOME_HEADLINES[result.word]} (medprobe verify {circumstances}, commit {head[:12]}){block}"

@@ -20,21 +20,21 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, Unavailable
 from dataset_builders.files import replace_file
-from eval_harness.answer_files.untrusted import parquet_rows
+from eval_harness.answer_files.untrusted import iter_parquet_rows
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.derivation import compute_derivation_key
 from eval_harness.derive.run_files import READINGS_FILE, RESULT_FILE
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, Result, read_result
 from eval_harness.store.acceptance import read_acceptance
-from eval_harness.store.datasets import Dataset, dataset_for
-from eval_harness.store.examine import examined, read_sent
-from eval_harness.store.printed import shown
-from eval_harness.store.scan import is_hub_store, result_files
+from eval_harness.store.dataset_lookup import Dataset, find_dataset
+from eval_harness.store.examine import examine_in_sandbox, read_sent
+from eval_harness.store.formatting import format_score
+from eval_harness.store.scan import is_hub_store, result_paths
 
 
 @dataclass(frozen=True)
-class Rescored:
+class RescoreOutcome:
     """Outcome for one result. `changed` of `answers` readings differ now; `moved`: metric -> (before, after), for each that changed.
     `skipped`: why it was left as it is, None where it was derived again or is up to date."""
 
@@ -53,14 +53,17 @@ class Rescored:
             return f"{self.folder}: up to date"
         told = f"{self.folder}: {self.changed:,} of {self.answers:,} answers are read differently"
         order = sorted(self.moved, key=lambda name: name != self.headline)
-        most = [f"{name} {_number(self.moved[name][0])} -> {_number(self.moved[name][1])}" for name in order[:4]]
+        most = [
+            f"{name} {_format_number(self.moved[name][0])} -> {_format_number(self.moved[name][1])}"
+            for name in order[:4]
+        ]
         more = f" and {len(order) - 4} more" if len(order) > 4 else ""
         return f"{told}; {', '.join(most) + more if most else 'no score moved'}"
 
 
 def rescore_store(
-    store: str | Path, data: Sequence[str] = (), tell: Callable[[Rescored], None] = lambda result: None
-) -> list[Rescored]:
+    store: str | Path, data: Sequence[str] = (), tell: Callable[[RescoreOutcome], None] = lambda result: None
+) -> list[RescoreOutcome]:
     """Derive every result of a store again that is out of date, in the order of their folders.
 
     `store`: a folder, or ORG/NAME on the Hub, which only its owner can: everything is one commit to main. `data`: datasets (folders or
@@ -71,7 +74,7 @@ def rescore_store(
         return _rescore_on_hub(str(store), data, tell)
     root = Path(store)
     found = []
-    for path in result_files(root):
+    for path in result_paths(root):
         try:
             found.append(_rescore(root, path, data))
         except OSError as error:
@@ -80,32 +83,34 @@ def rescore_store(
     return found
 
 
-def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
+def _rescore(root: Path, path: Path, data: Sequence[str]) -> RescoreOutcome:
     folder, headline = path.parent, ""
     name = folder.relative_to(root).as_posix()
     try:
         before = read_result(path)
         headline = eval_spec(before.benchmark.family).headline
         if before.kind != "measured":
-            return Rescored(name, headline, skipped=f"it is {before.kind}, no measured result")
+            return RescoreOutcome(name, headline, skipped=f"it is {before.kind}, no measured result")
         if read_acceptance(folder) is None:  # beside it lie a stranger's files, which only the sandbox reads
-            return Rescored(name, headline, skipped="it is not verified; a board derives its numbers itself")
+            return RescoreOutcome(name, headline, skipped="it is not verified; a board derives its numbers itself")
         sent = read_sent(folder)
         if not data and before.key == compute_derivation_key(
             sent, before.benchmark.fingerprint, before.benchmark.facets
         ):
-            return Rescored(name, headline)
-        submission = examined(sent, partial(questions_of, root, tuple(data), before.benchmark.fingerprint))
+            return RescoreOutcome(name, headline)
+        submission = examine_in_sandbox(
+            sent, partial(find_stored_dataset, root, tuple(data), before.benchmark.fingerprint)
+        )
         if submission.problems:
             raise BadInput(submission.problems[0])
         if submission.result.key == before.key:
-            return Rescored(name, headline)
+            return RescoreOutcome(name, headline)
     except Unavailable:
         raise
     except (BadInput, OSError, ValueError, KeyError) as error:
-        return Rescored(name, headline, skipped=str(error))
+        return RescoreOutcome(name, headline, skipped=str(error))
     after = submission.result.model_copy(update={"provenance": before.provenance})
-    changed, answers = _changed(folder, submission.derived[READINGS_FILE])
+    changed, answers = _count_changed(folder, submission.derived[READINGS_FILE])
     # What was sent is written as it was written anew, so that the key is of these files; result.json last.
     for file, content in (
         submission.sent.content_by_name() | dict(submission.derived) | {RESULT_FILE: after.to_json().encode()}
@@ -115,27 +120,27 @@ def _rescore(root: Path, path: Path, data: Sequence[str]) -> Rescored:
         if not (root / path_).exists():
             (root / path_).parent.mkdir(parents=True, exist_ok=True)
             replace_file(root / path_, content)
-    return Rescored(name, headline, changed, answers, _moved(before, after), written=True)
+    return RescoreOutcome(name, headline, changed, answers, _moved_scores(before, after), written=True)
 
 
-def questions_of(root: Path, data: Sequence[str], fingerprint: str | None, benchmark: Benchmark) -> Dataset:
+def find_stored_dataset(root: Path, data: Sequence[str], fingerprint: str | None, benchmark: Benchmark) -> Dataset:
     """The dataset of a stored result: one of `data`, else the questions of this fingerprint that the store keeps, else the revision that
     its run names."""
     path = root / "questions" / f"{fingerprint}.parquet"
     if data or not path.is_file():
-        return dataset_for(benchmark, data)
-    questions = pd.DataFrame(list(parquet_rows(path)))
+        return find_dataset(benchmark, data)
+    questions = pd.DataFrame(list(iter_parquet_rows(path)))
     said = benchmark
     return Dataset(
         said.name, said.split, said.family, questions, said.origin, said.selection, ours=True, validated=said.validated,
     )  # fmt: skip
 
 
-def _number(value: float | None) -> str:
-    return "none" if value is None else shown(value)
+def _format_number(value: float | None) -> str:
+    return "none" if value is None else format_score(value)
 
 
-def _changed(folder: Path, readings: bytes) -> tuple[int, int]:
+def _count_changed(folder: Path, readings: bytes) -> tuple[int, int]:
     """The number of answers that are read differently (another choice or status), and their total."""
     names = ["question_id", "sample", "choice", "status"]
     after = table_to_frame(readings)[names]
@@ -149,14 +154,14 @@ def _changed(folder: Path, readings: bytes) -> tuple[int, int]:
     return len(after) - int(same.sum()), len(after)
 
 
-def _moved(before: Result, after: Result) -> dict[str, tuple[float | None, float | None]]:
+def _moved_scores(before: Result, after: Result) -> dict[str, tuple[float | None, float | None]]:
     """The metrics of the previous result whose values have changed or disappeared."""
     now = {name: score.value for name, score in after.scores.items()}
     values = {name: (score.value, now.get(name)) for name, score in before.scores.items()}
     return {name: pair for name, pair in values.items() if pair[0] != pair[1]}
 
 
-def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[Rescored], None]) -> list[Rescored]:
+def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[RescoreOutcome], None]) -> list[RescoreOutcome]:
     """The same for a store on the Hub: a copy is derived again, and what changed is one commit on top of exactly what was read."""
     from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, status_of
     from dataset_builders.hub.commits import commit_files

@@ -32,21 +32,21 @@ from eval_harness.records.limits import LARGE_MEMORY_BYTES, MEMORY_BYTES, Limits
 
 P = ParamSpec("P")
 T = TypeVar("T")
-QUICK_AT_ONCE, MOST_WAITING = 2, 50
+QUICK_SLOTS, MAX_WAITING = 2, 50
 """Maximum number of submissions read concurrently for their first QUICK_SECONDS, beside one that takes longer; and waiting."""
 QUICK_SECONDS = 5.0
-HOUR, SECONDS_AN_HOUR = 3600.0, 600.0
+BUDGET_PERIOD_SECONDS, CLIENT_BUDGET_SECONDS = 3600.0, 600.0
 """Seconds for which the submissions of one client that take longer are read in an hour."""
-PER_CLIENT = 2
+MAX_PER_CLIENT = 2
 """Submissions per client: one being read and one waiting. More would block other clients."""
 CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
 
 
-class OverLimit(BadInput):
+class LimitExceeded(BadInput):
     """Reading exceeded its limits."""
 
 
-class PutOff(Unavailable):
+class Postponed(Unavailable):
     """Reading takes longer than it was given at first (`within`)."""
 
 
@@ -55,7 +55,7 @@ class SandboxError(BadInput):
     name paths, goes to standard error."""
 
 
-def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+def run_sandboxed(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Call `function` (of a module, so that the child can import it) with these arguments within `limits`, and return its result.
 
     Arguments and result travel as pickles between our own processes; strangers' bytes are only ever read in the child. Raises what the
@@ -65,7 +65,7 @@ def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: 
     if not CAN_FORK:
         return function(*arguments, **named)
     ours, theirs = Pipe()
-    deadline = time.monotonic() + _PATIENCE.get()
+    deadline = time.monotonic() + _TIME_LIMIT.get()
     with ours, contextlib.ExitStack() as held:
         with theirs:
             _FORKER.fork(theirs, function.__module__)
@@ -74,99 +74,99 @@ def call(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: 
         except EOFError:
             raise Unavailable("the process that reads was ended from outside. Try again later.") from None
         try:
-            _grant(ours, limits, 0, deadline, held)
+            _grant_limits(ours, limits, 0, deadline, held)
             ours.send((dict(os.environ), str(Path.cwd()), function, arguments, named))
             while True:
                 # Most of this time is spent waiting for the Hub or for this machine.
                 if not ours.poll(min(limits.wall_seconds, max(deadline - time.monotonic(), 0))):
-                    raise _too_slow(limits, deadline)
+                    raise _timeout_error(limits, deadline)
                 word, value = ours.recv()
                 if word != "limits":
                     break
                 before, limits = limits.memory, value
-                _grant(ours, limits, before, deadline, held)
+                _grant_limits(ours, limits, before, deadline, held)
         except (EOFError, OSError):
-            raise OverLimit(_over(limits)) from None
+            raise LimitExceeded(_over_limit_message(limits)) from None
         finally:
-            _kill(child)  # with all its child processes; its result has been received
+            _kill_group(child)  # with all its child processes; its result has been received
     if word == "returned":
         return value
     if word == "refused":
         raise value
     if word == "over":
-        raise OverLimit(_over(limits))
+        raise LimitExceeded(_over_limit_message(limits))
     kind, text = value
     print(text, file=sys.stderr)
     raise SandboxError(f"cannot be read ({kind}). Make its files and its dataset again with medprobe, or report this.")
 
 
-def _grant(child: Connection, limits: Limits, before: int, deadline: float, held: contextlib.ExitStack) -> None:
+def _grant_limits(child: Connection, limits: Limits, before: int, deadline: float, held: contextlib.ExitStack) -> None:
     """Let the child go on within these limits: of those that take much memory, one at a time, until `held` ends. `before`: the memory that
     it was granted before."""
     if limits.memory > MEMORY_BYTES >= before:
-        if not _LARGE.acquire(timeout=min(max(deadline - time.monotonic(), 0), threading.TIMEOUT_MAX)):
-            raise _too_slow(limits, deadline)
-        held.callback(_LARGE.release)
+        if not _LARGE_READ_LOCK.acquire(timeout=min(max(deadline - time.monotonic(), 0), threading.TIMEOUT_MAX)):
+            raise _timeout_error(limits, deadline)
+        held.callback(_LARGE_READ_LOCK.release)
     child.send(limits)
 
 
-_LARGE = threading.Lock()
+_LARGE_READ_LOCK = threading.Lock()
 
 
-def _too_slow(limits: Limits, deadline: float) -> BadInput:
+def _timeout_error(limits: Limits, deadline: float) -> BadInput:
     if time.monotonic() >= deadline:
-        return PutOff("it takes long to be read. Try again later.")
-    return OverLimit(f"was not read within {limits.wall_seconds:,} s. Send it again later, or a smaller one.")
+        return Postponed("it takes long to be read. Try again later.")
+    return LimitExceeded(f"was not read within {limits.wall_seconds:,} s. Send it again later, or a smaller one.")
 
 
 @contextlib.contextmanager
-def within(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
     """What is called here raises PutOff after so many seconds, with nothing found out about what was to be read."""
-    before = _PATIENCE.set(seconds)
+    before = _TIME_LIMIT.set(seconds)
     try:
         yield
     finally:
-        _PATIENCE.reset(before)
+        _TIME_LIMIT.reset(before)
 
 
-_PATIENCE: ContextVar[float] = ContextVar("patience", default=math.inf)
+_TIME_LIMIT: ContextVar[float] = ContextVar("patience", default=math.inf)
 
 
-def go_on_within(limits: Limits) -> None:
+def tighten_limits(limits: Limits) -> None:
     """Called by the function in the child: what the rest of it may take, known once the questions are. In no child it means nothing."""
     if _TO_PARENT:
         _TO_PARENT[0].send(("limits", limits))
-        _limit(_TO_PARENT[0].recv(), is_last=True)
+        _set_limits(_TO_PARENT[0].recv(), is_last=True)
 
 
 _TO_PARENT: list[Connection] = []
 """In a child its end of the connection."""
-_STARTED_WITH: list[int] = []
+_INITIAL_BYTES: list[int] = []
 """In a child the bytes that it had at its start."""
 
 
-def in_turn(client: str, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+def run_in_turn(client: str, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Call `function` when it is the client's turn, and return its result; per client, one submission is read at a time and one may wait.
 
     What takes longer than QUICK_SECONDS is begun again behind the others that do, one at a time, so that those that take none wait for none
     that does. (`function` calls `call`; this bounds how often that happens at once.) Raises Unavailable where more wait already, and for a
     client whose submissions took SECONDS_AN_HOUR.
     """
-    with _COUNTING:
+    with _CLIENTS_LOCK:
         own, users = _CLIENTS.get(client, (threading.Lock(), 0))
-        if users >= PER_CLIENT:
+        if users >= MAX_PER_CLIENT:
             raise Unavailable("your earlier submissions are still being read. Send this one when they are done.")
-        if sum(count for _, count in _CLIENTS.values()) > QUICK_AT_ONCE + MOST_WAITING:
+        if sum(count for _, count in _CLIENTS.values()) > QUICK_SLOTS + MAX_WAITING:
             raise Unavailable("too many submissions are being read. Come back in a few minutes.")
         _CLIENTS[client] = own, users + 1
     try:
         with own:
-            with contextlib.suppress(PutOff), _QUICK, within(QUICK_SECONDS):
+            with contextlib.suppress(Postponed), _QUICK_SEMAPHORE, time_limit(QUICK_SECONDS):
                 return function(*arguments, **named)
-            with _SLOW, _charged(client):
+            with _SLOW_LOCK, _charge_time(client):
                 return function(*arguments, **named)
     finally:
-        with _COUNTING:
+        with _CLIENTS_LOCK:
             users = _CLIENTS[client][1] - 1
             if users:
                 _CLIENTS[client] = own, users
@@ -175,11 +175,11 @@ def in_turn(client: str, function: Callable[P, T], *arguments: P.args, **named: 
 
 
 @contextlib.contextmanager
-def _charged(client: str) -> Iterator[None]:
+def _charge_time(client: str) -> Iterator[None]:
     """Note how long a client's submission is read. Raises Unavailable where this hour has none left for it."""
     began = time.monotonic()
-    _SPENT[:] = [spent for spent in _SPENT if spent[0] > began - HOUR]
-    if sum(seconds for _, who, seconds in _SPENT if who == client) >= SECONDS_AN_HOUR:
+    _SLOW_READS[:] = [spent for spent in _SLOW_READS if spent[0] > began - BUDGET_PERIOD_SECONDS]
+    if sum(seconds for _, who, seconds in _SLOW_READS if who == client) >= CLIENT_BUDGET_SECONDS:
         raise Unavailable(
             "your submissions took all the time that they have in an hour. Come back in an hour, or check this one on your machine with "
             "`medprobe submit --dry-run`."
@@ -187,28 +187,28 @@ def _charged(client: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _SPENT.append((began, client, time.monotonic() - began))
+        _SLOW_READS.append((began, client, time.monotonic() - began))
 
 
-_QUICK, _SLOW = threading.Semaphore(QUICK_AT_ONCE), threading.Lock()
-_SPENT: list[tuple[float, str, float]] = []
+_QUICK_SEMAPHORE, _SLOW_LOCK = threading.Semaphore(QUICK_SLOTS), threading.Lock()
+_SLOW_READS: list[tuple[float, str, float]] = []
 """(when, client, seconds) of the readings of the last hour that took long."""
 _CLIENTS: dict[str, tuple[threading.Lock, int]] = {}
 """Client -> its turn, and how many submissions of it are read or wait."""
-_COUNTING = threading.Lock()
+_CLIENTS_LOCK = threading.Lock()
 
 
-def start(*modules: str) -> None:
+def start_forker(*modules: str) -> None:
     """Start the process that forks and load these modules in it, so that the first call need not wait for them."""
     if CAN_FORK:
         _FORKER.start(*modules)
 
 
-def _over(limits: Limits) -> str:
+def _over_limit_message(limits: Limits) -> str:
     return f"is damaged, or needs more to be read than its size allows ({limits}). Leave out what is no answer to these questions."
 
 
-def _kill(child: int) -> None:
+def _kill_group(child: int) -> None:
     """End a child and all it started: it leads a group of its own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
@@ -241,7 +241,11 @@ class _Forker:
             ours, theirs = socket.socketpair()
             with theirs:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", f"from {__name__} import forker; forker({theirs.fileno()}, *{modules!r})"],
+                    [
+                        sys.executable,
+                        "-c",
+                        f"from {__name__} import fork_children; fork_children({theirs.fileno()}, *{modules!r})",
+                    ],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     env=os.environ
@@ -261,7 +265,7 @@ class _Forker:
 _FORKER = _Forker()
 
 
-def forker(descriptor: int, *preload: str) -> None:
+def fork_children(descriptor: int, *preload: str) -> None:
     """Main loop of the forking process: load the libraries, then fork a child for each incoming connection."""
     for name in preload:
         importlib.import_module(name)
@@ -275,20 +279,20 @@ def forker(descriptor: int, *preload: str) -> None:
             connection.close()
             status = 1
             try:
-                _child(Connection(descriptors[0]))
+                _run_child(Connection(descriptors[0]))
                 status = 0
             finally:
                 os._exit(status)
         os.close(descriptors[0])
 
 
-def _child(connection: Connection) -> None:
+def _run_child(connection: Connection) -> None:
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _die_with_parent()
     connection.send(os.getpid())
     try:
-        _limit(connection.recv())  # before the files are received, which count as well
+        _set_limits(connection.recv())  # before the files are received, which count as well
         environment, folder, function, arguments, named = connection.recv()
         os.environ.clear()
         os.environ.update(environment)
@@ -310,7 +314,7 @@ class _OutOfTime(BaseException):
     """The processor time is used up; no handler of ordinary errors may take it for one."""
 
 
-def _limit(limits: Limits, is_last: bool = False) -> None:
+def _set_limits(limits: Limits, is_last: bool = False) -> None:
     """Take on limits; the last are for good, also for what handles every error itself."""
     import resource
 
@@ -318,10 +322,10 @@ def _limit(limits: Limits, is_last: bool = False) -> None:
         raise _OutOfTime
 
     signal.signal(signal.SIGXCPU, out_of_time)
-    if not _STARTED_WITH:
+    if not _INITIAL_BYTES:
         with contextlib.suppress(OSError), open("/proc/self/statm") as file:  # noqa: PTH123
-            _STARTED_WITH.append(int(file.read().split()[0]) * resource.getpagesize())
-    started_with, seconds = sum(_STARTED_WITH), int(time.process_time()) + limits.cpu_seconds
+            _INITIAL_BYTES.append(int(file.read().split()[0]) * resource.getpagesize())
+    started_with, seconds = sum(_INITIAL_BYTES), int(time.process_time()) + limits.cpu_seconds
     for what, soft, hard in (
         (resource.RLIMIT_AS, started_with + limits.memory, started_with + LARGE_MEMORY_BYTES),
         (resource.RLIMIT_CPU, seconds, seconds + 5 if is_last else resource.RLIM_INFINITY),

@@ -14,11 +14,11 @@ from dataset_builders.hub.client import is_repo_id
 from eval_harness.records.result import Result, read_result
 from eval_harness.store.acceptance import Withdrawal, read_withdrawal
 
-RECHECK_SECONDS = 30.0
+HUB_RECHECK_SECONDS = 30.0
 """Seconds between checks whether the repository on the Hub has changed."""
 
 
-class Store:
+class StoreReader:
     """A store: a folder, or a dataset repository on the Hub, of which only changes are fetched; while the Hub is unreachable, the last
     copy is used."""
 
@@ -38,7 +38,7 @@ class Store:
 
         from dataset_builders.hub.client import connect
 
-        if self._path is not None and time.monotonic() - self._checked_at < RECHECK_SECONDS:
+        if self._path is not None and time.monotonic() - self._checked_at < HUB_RECHECK_SECONDS:
             return self._path
         self._checked_at = time.monotonic()
         try:
@@ -80,7 +80,7 @@ class StoredResult:
         return cls(read_result(path), path.parent, path.parent.name, read_withdrawal(path.parent))
 
 
-def result_files(root: Path) -> list[Path]:
+def result_paths(root: Path) -> list[Path]:
     """Every result.json of a folder store, in order. Raises BadInput for a folder without `results/`."""
     if not (root / "results").is_dir():
         hint = " Did you mean its parent folder?" if root.name == "results" else ""
@@ -97,13 +97,13 @@ def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:
     Returns the results, sorted by path, and one line per file set aside; nothing of a repository that holds no `results/` yet.
     Raises BadInput if `store` is a folder without a `results/` folder, or neither a folder nor a repository that can be read.
     """
-    source = Store(store)
+    source = StoreReader(store)
     root = source.folder()
     if source.is_on_hub and not (root / "results").is_dir():
         return [], []
     found: list[StoredResult] = []
     problems: list[str] = []
-    for path in result_files(root):
+    for path in result_paths(root):
         try:
             found.append(StoredResult.read(path))
         except (BadInput, OSError) as error:

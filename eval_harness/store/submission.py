@@ -1,7 +1,7 @@
 """A submission: the files that were sent as exact bytes, what was derived from them, and what was found out about them.
 
 What is examined is what a store adds: nothing writes these files again on the way. See also: making them (`submit.py`), examining them
-(`examine.py`), stores (`folder.py`, `hub.py`).
+(`examine.py`), stores (`folder_store.py`, `hub_store.py`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from eval_harness.derive.run_files import DERIVED_FILES, READINGS_FILE, RESULT_F
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord
-from eval_harness.store.likeness import Digests
+from eval_harness.store.similarity import Digests
 
-REPRODUCED = "-reproduced"
+REPRODUCED_SUFFIX = "-reproduced"
 """How the id of a result that the store's owner ran ends, and no other's."""
 
 
@@ -48,7 +48,7 @@ class Submission:
     @property
     def folder(self) -> str:
         """Its folder in a store."""
-        return folder_of(self.result, self.run_id)
+        return result_folder(self.result, self.run_id)
 
     def readings(self) -> pd.DataFrame:
         """The reading of each answer (`readings.parquet`)."""
@@ -71,7 +71,9 @@ class Submission:
         """The same as the result of the store's owner, who ran the model: under an id of its own."""
         result = self.result.model_copy(update={"provenance": "reproduced"})
         derived = {**self.derived, RESULT_FILE: result.to_json().encode()}
-        return replace(self, run_id=self.run_id.removesuffix(REPRODUCED) + REPRODUCED, result=result, derived=derived)
+        return replace(
+            self, run_id=self.run_id.removesuffix(REPRODUCED_SUFFIX) + REPRODUCED_SUFFIX, result=result, derived=derived
+        )
 
     def check(self, what: Path, remedy: str = "Nothing was submitted.") -> None:
         """Raise BadInput with all problems in one line, or return if there are none."""
@@ -85,7 +87,7 @@ class Submission:
             raise BadInput(f"{what}: {count}{'; '.join(inside)}{rest}. {remedy}")
 
 
-def folder_of(result: Result, run_id: str) -> str:
+def result_folder(result: Result, run_id: str) -> str:
     """Folder of a result in a store: `results/<benchmark>/<model>/<id>`."""
     return f"results/{result.benchmark.name}/{model_slug(result.model.name)}/{run_id}"
 
@@ -109,11 +111,11 @@ def submission_id(run: RunRecord, digest: str) -> str:
     return "-".join(parts)
 
 
-SAID = ("question_id", "sample", "response", "delivery", "reasoning", "scores")
+ANSWER_CONTENT_COLUMNS = ("question_id", "sample", "response", "delivery", "reasoning", "scores")
 """The columns of answers that say what was answered; times and token counts may differ."""
 
 
-def row_digest(row: Mapping[str, Any], columns: Sequence[str] = SAID) -> bytes:
+def row_digest(row: Mapping[str, Any], columns: Sequence[str] = ANSWER_CONTENT_COLUMNS) -> bytes:
     """A digest of what one row of answers says."""
     said = [row.get(name) for name in columns]
     return hashlib.sha256(json.dumps(said).encode()).digest()

@@ -1,6 +1,7 @@
 """Submit: turn an input (a run folder, the files of a submission, a file of answers) into the files that are added to a store.
 
-The files are made here, exactly these bytes are examined (`examine.py`), and exactly these bytes are added (`folder.py`, `hub.py`).
+The files are made here, exactly these bytes are examined (`examine.py`), and exactly these bytes are added
+(`folder_store.py`, `hub_store.py`).
 Untrusted files are read in the sandbox. See also: verifying the submissions of others (`verification.py`).
 """
 
@@ -17,7 +18,13 @@ import pyarrow.parquet as pq
 
 from dataset_builders.errors import BadInput, Unavailable, clip
 from eval_harness.answer_files.predictions import read_predictions
-from eval_harness.answer_files.untrusted import COLUMNS, check_file, parquet_rows, printable_line, printable_lines
+from eval_harness.answer_files.untrusted import (
+    ANSWER_FILE_COLUMNS,
+    check_file,
+    iter_parquet_rows,
+    printable_line,
+    printable_lines,
+)
 from eval_harness.derive.answer_table import USAGE_FIELDS, answer_frame, encode_answers
 from eval_harness.derive.reading import without_judge
 from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE, RESULT_FILE, RUN_FILE, SubmittedFiles
@@ -33,27 +40,26 @@ from eval_harness.records.names import normalize_name
 from eval_harness.records.result import Benchmark, Method, Model, read_result
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.records.selection import select_questions
-from eval_harness.store import folder as folder_store
-from eval_harness.store import hub
-from eval_harness.store.acceptance import Acceptance, local_account, now
-from eval_harness.store.checks import Published
-from eval_harness.store.datasets import Dataset, Find, dataset_for, dataset_of, named_dataset
-from eval_harness.store.examine import examine, parsed_run, read_sent
-from eval_harness.store.sandbox import call, go_on_within
+from eval_harness.store import folder_store, hub_store
+from eval_harness.store.acceptance import Acceptance, local_account, utc_now
+from eval_harness.store.checks import PublishedNames
+from eval_harness.store.dataset_lookup import Dataset, DatasetLookup, find_dataset, load_split, require_dataset
+from eval_harness.store.examine import examine, parse_run, read_sent
+from eval_harness.store.sandbox import run_sandboxed, tighten_limits
 from eval_harness.store.scan import is_hub_store
 from eval_harness.store.submission import Submission
 
-JOURNAL = "answers.jsonl"
+JOURNAL_NAME = "answers.jsonl"
 FOLDER_FILES = (RUN_FILE, "questions.parquet", RESULT_FILE, ANSWERS_FILE, JUDGE_FILE)
 """Files taken from a run folder or a submission; its questions are not read."""
-KINDS = ("open", "proprietary", "medical")
+MODEL_KINDS = ("open", "proprietary", "medical")
 """Valid kinds of the model of a file of answers. Baselines are run by medprobe, and reproduced."""
-ELSEWHERE = "another harness"
+OTHER_HARNESS = "another harness"
 """`model` in the request of a run that is known only by a file of answers."""
-UNKNOWN = "answers were given by another harness; its prompt and generation settings are not known"
-LEAST_ROW = 16
+UNKNOWN_SETTINGS = "answers were given by another harness; its prompt and generation settings are not known"
+MIN_ANSWER_BYTES = 16
 """Minimum bytes of an answer in any file."""
-MAX_RESULT = 8 << 20
+MAX_RESULT_BYTES = 8 << 20
 """Maximum bytes of a result.json; GMAI-MMBench's with all its facets has under one million."""
 
 
@@ -66,12 +72,12 @@ class Submitted:
     new: bool
 
 
-def deliver(
+def add_to_store(
     submission: Submission,
     to: str | Path,
     token: str | None = None,
     account: str | None = None,
-    published: Published | None = None,
+    published: PublishedNames | None = None,
     with_questions: bool = False,
 ) -> Submitted:
     """Add a submission without problems to a store: a folder, or ORG/NAME on the Hub (a folder wins). Adding it twice is no error.
@@ -80,22 +86,24 @@ def deliver(
     name of the token's owner (None: this machine's); what the store's owner reproduced is committed to main, `with_questions` with the
     questions. It is in the store when this returns: the folder is written and flushed, or the commit made.
     `account`: who submits to a folder, this machine's user if not said. `published`: names in papers, with which the model's is compared.
-    Raises BadInput as `folder.add`, `hub.propose` and `hub.add` do.
+    Raises BadInput as `add_to_folder`, `open_submission_pull` and `commit_submission` do.
     """
     if is_hub_store(to) and submission.result.provenance == "reproduced":
-        return Submitted(submission, *hub.add(str(to), submission, with_questions))
+        return Submitted(submission, *hub_store.commit_submission(str(to), submission, with_questions))
     if is_hub_store(to):
         if not submission.result.benchmark.revision:
             submission.notes.append("its dataset is a folder: the store's owner must name theirs to verify (--data)")
-        return Submitted(submission, *hub.propose(str(to), submission, token))
+        return Submitted(submission, *hub_store.open_submission_pull(str(to), submission, token))
     who = account or local_account()
-    found = folder_store.duplicate_submissions(Path(to), submission, who, published=published)
+    found = folder_store.duplicate_flags(Path(to), submission, who, published=published)
     submission.flags.extend(flag for flag in found if flag not in submission.flags)
-    acceptance = Acceptance(account=who, accepted_at=now(), verified_by=who, flags=printable_lines(submission.flags))
-    return Submitted(submission, *folder_store.add(Path(to), submission, acceptance))
+    acceptance = Acceptance(
+        account=who, accepted_at=utc_now(), verified_by=who, flags=printable_lines(submission.flags)
+    )
+    return Submitted(submission, *folder_store.add_to_folder(Path(to), submission, acceptance))
 
 
-def prepare(
+def build_submission(
     what: Path,
     benchmark: str | None = None,
     model: str | None = None,
@@ -128,58 +136,60 @@ def prepare(
                 "BENCHMARK --model MODEL`) and give that run folder."
             )
         selection = select_questions(benchmark, data, split)
-        dataset = dataset_of(selection.repository, selection.split, ours=True)
-        return examined_answers(what, dataset, model, kind, extraction)
-    find = partial(_dataset, data, owner)
+        dataset = load_split(selection.repository, selection.split, ours=True)
+        return examine_answer_file(what, dataset, model, kind, extraction)
+    find = partial(_find_folder_dataset, data, owner)
     try:
-        return examined_folder(what, find, reproduced)
+        return examine_folder(what, find, reproduced)
     except BadInput as error:
         told = str(error).removeprefix(f"{what}/").removeprefix(f"{what}: ").rstrip(".")
         told = told.removesuffix(". Nothing was submitted")
         raise type(error)(printable_line(f"{what}: {told}. Nothing was submitted.", 2_000)) from error
 
 
-def _dataset(data: str | None, owner: str | None, benchmark: Benchmark) -> Dataset:
+def _find_folder_dataset(data: str | None, owner: str | None, benchmark: Benchmark) -> Dataset:
     """The questions for a folder's `benchmark` record."""
-    return named_dataset(benchmark, data) if data else dataset_for(benchmark, owner=owner, of_this_machine=True)
+    return require_dataset(benchmark, data) if data else find_dataset(benchmark, owner=owner, of_this_machine=True)
 
 
-def examined_folder(folder: Path, find: Find, reproduced: bool = False) -> Submission:
+def examine_folder(folder: Path, find: DatasetLookup, reproduced: bool = False) -> Submission:
     """The verdict on a run folder, or on a folder of `run.json` and `answers.parquet`. `find`: the dataset that it says it is about;
     `reproduced`: the store's owner ran it. Raises BadInput for a folder that is neither, and where nothing can be derived."""
     size = sum(path.stat().st_size for path in (folder / ANSWERS_FILE, folder / JUDGE_FILE) if path.is_file())
-    return call(run_json_limits(size), _examined_folder, folder, find, reproduced)
+    return run_sandboxed(run_json_limits(size), _examine_folder, folder, find, reproduced)
 
 
-def examined_answers(
+def examine_answer_file(
     path: Path, dataset: Dataset, model: str, kind: str | None = None, extraction: str = "ours"
 ) -> Submission:
     """The verdict on a file of another harness's answers. `kind`: open, proprietary, medical.
 
     Raises BadInput for a file that cannot be read, and a kind that is none of these.
     """
-    return call(run_json_limits(path.stat().st_size), _examined_answers, path, dataset, model, kind, extraction)
+    return run_sandboxed(
+        run_json_limits(path.stat().st_size), _examine_answer_file, path, dataset, model, kind, extraction
+    )
 
 
-def _file_limits(path: Path, dataset: Dataset) -> Limits:
+def _answer_file_limits(path: Path, dataset: Dataset) -> Limits:
     """Limits for reading a file of answers: by the number of rows in a Parquet file's footer, which is refused where a store takes
     fewer, or by the bytes that an answer has at least in any other file."""
     asked = max(1, len(dataset.questions))
-    rows = path.stat().st_size // LEAST_ROW
+    rows = path.stat().st_size // MIN_ANSWER_BYTES
     if check_file(path).startswith(b"PAR1"):
-        next(parquet_rows(path, COLUMNS, most_rows=min(asked * MAX_SAMPLES, MAX_ANSWERS)), None)
+        next(iter_parquet_rows(path, ANSWER_FILE_COLUMNS, most_rows=min(asked * MAX_SAMPLES, MAX_ANSWERS)), None)
         rows = pq.read_metadata(path).num_rows
     return limits_for(asked, max(1, min(-(-rows // asked), MAX_SAMPLES, MAX_ANSWERS // asked)), path.stat().st_size)
 
 
-def _examined_folder(folder: Path, find: Find, reproduced: bool) -> Submission:
+def _examine_folder(folder: Path, find: DatasetLookup, reproduced: bool) -> Submission:
     if not (folder / RUN_FILE).is_file():
-        raise BadInput(_not_a_run(folder))
-    run = _own_run(folder)
-    found = _examined(_sent(folder, run), find(run.benchmark))
+        raise BadInput(_not_a_run_message(folder))
+    run = _read_run(folder)
+    found = _examine(_read_submission(folder, run), find(run.benchmark))
     if reproduced:
         model = run.request.model
-        if model.startswith("recorded:") or model == ELSEWHERE or not (folder / JOURNAL).exists():
+        if model.startswith("recorded:") or model == OTHER_HARNESS or not (folder / JOURNAL_NAME).exists():
             found.problems.append(
                 f"--reproduced: its answers come from a file ({printable_line(model, 200)}). Run the model here (`medprobe eval "
                 "BENCHMARK --model MODEL`) and give that run folder, or leave --reproduced out"
@@ -188,10 +198,10 @@ def _examined_folder(folder: Path, find: Find, reproduced: bool) -> Submission:
     return found
 
 
-def _examined_answers(path: Path, dataset: Dataset, model: str, kind: str | None, extraction: str) -> Submission:
-    if kind is not None and kind not in KINDS:
-        raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(KINDS)}, or leave it out.")
-    go_on_within(_file_limits(path, dataset))
+def _examine_answer_file(path: Path, dataset: Dataset, model: str, kind: str | None, extraction: str) -> Submission:
+    if kind is not None and kind not in MODEL_KINDS:
+        raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(MODEL_KINDS)}, or leave it out.")
+    tighten_limits(_answer_file_limits(path, dataset))
     read = read_predictions(path, dataset.questions)
     most = limits_for(len(dataset.questions), read.samples).unpacked
     size = sum(len(str(value)) for row in read.rows for value in row.values())
@@ -204,22 +214,22 @@ def _examined_answers(path: Path, dataset: Dataset, model: str, kind: str | None
     run = RunRecord(
         run_id="another-harness",
         request=RunRequest(
-            benchmark=said.name, data="", split=said.split, fingerprint=said.fingerprint or "", model=ELSEWHERE, method="mc",
+            benchmark=said.name, data="", split=said.split, fingerprint=said.fingerprint or "", model=OTHER_HARNESS, method="mc",
             prompt=None, samples=read.samples, generation={},
         ),
         benchmark=said,
         model=Model(name=normalize_name(model), kind=kind),  # type: ignore[arg-type]  # checked above
         method=Method(name="mc", samples=read.samples, extraction=extraction),
-        deviations=[UNKNOWN],
+        deviations=[UNKNOWN_SETTINGS],
         environment={"python": platform.python_version()},
         # When the file was written: the same file is the same submission whenever it is submitted.
         created_at=datetime.fromtimestamp(int(path.stat().st_mtime), UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
-    sent = SubmittedFiles(_content(_as_sent(run)), encode_answers(answer_frame(read.rows)))
-    return _examined(sent, dataset, read.problems)
+    sent = SubmittedFiles(_run_bytes(_publishable_run(run)), encode_answers(answer_frame(read.rows)))
+    return _examine(sent, dataset, read.problems)
 
 
-def _sent(folder: Path, run: RunRecord) -> SubmittedFiles:
+def _read_submission(folder: Path, run: RunRecord) -> SubmittedFiles:
     """The files sent of a run folder or a submission: its answers and replies byte for byte, and its run as it is published."""
     judged = (folder / JUDGE_FILE).exists()
     if not (folder / ANSWERS_FILE).exists():
@@ -232,10 +242,10 @@ def _sent(folder: Path, run: RunRecord) -> SubmittedFiles:
             f"{folder}: has no {JUDGE_FILE}. `medprobe score RUN_DIR` asks the judge; with --no-judge it reads by rules only."
         )
     sent = read_sent(folder)
-    return SubmittedFiles(_content(_as_sent(run)), sent.answers, sent.judge if run.method.judge else None)
+    return SubmittedFiles(_run_bytes(_publishable_run(run)), sent.answers, sent.judge if run.method.judge else None)
 
 
-def _examined(sent: SubmittedFiles, dataset: Dataset, problems: Sequence[str] = ()) -> Submission:
+def _examine(sent: SubmittedFiles, dataset: Dataset, problems: Sequence[str] = ()) -> Submission:
     """The verdict on exactly these bytes, with the problems of what they were made from. Raises BadInput if nothing can be derived."""
     try:
         found = examine(sent, lambda said: dataset)
@@ -247,7 +257,7 @@ def _examined(sent: SubmittedFiles, dataset: Dataset, problems: Sequence[str] = 
     return found
 
 
-def _as_sent(run: RunRecord) -> RunRecord:
+def _publishable_run(run: RunRecord) -> RunRecord:
     """The run as it is published: with a normalized name, and without local dataset paths and judge addresses."""
     judge = run.method.judge and {name: value for name, value in run.method.judge.items() if name != "base_url"}
     benchmark = run.benchmark
@@ -263,13 +273,13 @@ def _as_sent(run: RunRecord) -> RunRecord:
     )
 
 
-def _own_run(folder: Path) -> RunRecord:
+def _read_run(folder: Path) -> RunRecord:
     """The run of a folder, read as its result was: with its extraction, without its judge where that was left out, and with the tokens
     that were counted."""
     check_file(folder / RUN_FILE, MAX_RUN_JSON_BYTES)
-    run = parsed_run((folder / RUN_FILE).read_bytes())
+    run = parse_run((folder / RUN_FILE).read_bytes())
     if (folder / RESULT_FILE).exists():
-        check_file(folder / RESULT_FILE, MAX_RESULT)
+        check_file(folder / RESULT_FILE, MAX_RESULT_BYTES)
         try:
             scored = read_result(folder / RESULT_FILE)
         except BadInput as error:
@@ -281,11 +291,11 @@ def _own_run(folder: Path) -> RunRecord:
     return run
 
 
-def _content(run: RunRecord) -> bytes:
+def _run_bytes(run: RunRecord) -> bytes:
     return (run.model_dump_json(indent=1) + "\n").encode()
 
 
-def _not_a_run(folder: Path) -> str:
+def _not_a_run_message(folder: Path) -> str:
     inside = sorted(path.parent for path in folder.glob("results/*/*/*/run.json"))
     if inside:
         return f"is a results store. Give the folder of one result, e.g. {inside[0]}"

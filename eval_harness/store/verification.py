@@ -21,13 +21,13 @@ from eval_harness.derive.derivation import compute_derivation_key
 from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE
 from eval_harness.records.result import Result, read_result
 from eval_harness.store.acceptance import read_acceptance
-from eval_harness.store.checks import Published
-from eval_harness.store.examine import examined, read_sent
-from eval_harness.store.folder import duplicate_submissions
-from eval_harness.store.hub import open_pulls
-from eval_harness.store.pull_requests import PATIENCE, PullRequests, VerifyResult, Word
-from eval_harness.store.rescoring import questions_of
-from eval_harness.store.submission import REPRODUCED, Submission
+from eval_harness.store.checks import PublishedNames
+from eval_harness.store.examine import examine_in_sandbox, read_sent
+from eval_harness.store.folder_store import duplicate_flags
+from eval_harness.store.hub_store import list_open_pulls
+from eval_harness.store.pull_requests import READ_SECONDS_BY_ROUND, Outcome, PullRequests, VerifyResult
+from eval_harness.store.rescoring import find_stored_dataset
+from eval_harness.store.submission import REPRODUCED_SUFFIX, Submission
 
 
 def verify(
@@ -36,7 +36,7 @@ def verify(
     data: Sequence[str] = (),
     with_questions: bool = False,
     tell: Callable[[VerifyResult], None] = lambda result: None,
-    published: Published | None = None,
+    published: PublishedNames | None = None,
 ) -> list[VerifyResult]:
     """Verify `ORG/NAME@PR`, or with `everything` all open pull requests of `ORG/NAME`, or every result of a folder.
 
@@ -47,18 +47,22 @@ def verify(
     for where in data:
         open_repository(where)  # a dataset of ours that cannot be read is no fault of those who submit
     if Path(store).is_dir():
-        return _folder(Path(store), data, tell, published)
+        return _verify_folder(Path(store), data, tell, published)
     if everything:
         check_repo_id(store)
-        return _all(_pull_requests(store, data, with_questions, published), tell)
-    name, number = pull_of(store)
+        return _verify_open_pulls(_pull_requests(store, data, with_questions, published), tell)
+    name, number = parse_pull_request(store)
     result = _pull_requests(name, data, with_questions, published).pull(number)
     tell(result)
     return [result]
 
 
 def accept(
-    pull: str, commit: str, data: Sequence[str] = (), with_questions: bool = False, published: Published | None = None
+    pull: str,
+    commit: str,
+    data: Sequence[str] = (),
+    with_questions: bool = False,
+    published: PublishedNames | None = None,
 ) -> VerifyResult:
     """Add what a pull request adds although it is flagged: a person has looked at the flags. What is refused stays so.
 
@@ -70,24 +74,26 @@ def accept(
     Raises:
         BadInput: as `verify` does, and where something was pushed after that commit.
     """
-    name, number = pull_of(pull)
+    name, number = parse_pull_request(pull)
     return _pull_requests(name, data, with_questions, published).pull(number, commit)
 
 
 def refuse(pull: str, reason: str) -> VerifyResult:
     """Close a pull request (ORG/NAME@3) with the reason as a comment."""
-    name, number = pull_of(pull)
+    name, number = parse_pull_request(pull)
     if not reason.strip():
         raise BadInput("--reason: say why, in plain text; it is shown on the pull request.")
     return _pull_requests(name, (), False, None).refuse(number, " ".join(reason.split()))
 
 
-def _pull_requests(name: str, data: Sequence[str], with_questions: bool, published: Published | None) -> PullRequests:
+def _pull_requests(
+    name: str, data: Sequence[str], with_questions: bool, published: PublishedNames | None
+) -> PullRequests:
     api, who = sign_in(name)
     return PullRequests(api, name, who, tuple(data), with_questions, published)
 
 
-def pull_of(pull: str) -> tuple[str, int]:
+def parse_pull_request(pull: str) -> tuple[str, int]:
     """The repository and the number of a pull request (`ORG/NAME@3`). Raises BadInput if it names none."""
     name, _, number = pull.rpartition("@")
     match = re.fullmatch(r"(?:refs/)?(?:pr/|#)?([0-9]{1,9})", number, re.ASCII)
@@ -99,11 +105,11 @@ def pull_of(pull: str) -> tuple[str, int]:
     return name, int(match[1])
 
 
-def _all(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[VerifyResult]:
+def _verify_open_pulls(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[VerifyResult]:
     """Verify all open pull requests: the first of each account, then the second of each, the oldest first. What takes long to read is put
     off for those that do not."""
     with hub_errors(check.repo, "list its pull requests", check.who):
-        listed = with_retries(lambda: list(open_pulls(check.api, check.repo)))
+        listed = with_retries(lambda: list(list_open_pulls(check.api, check.repo)))
     turns: Counter[str] = Counter()
     places = []
     for pull in sorted(listed, key=lambda pull: pull.num):
@@ -112,11 +118,11 @@ def _all(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[Veri
             turns[pull.author] += 1
     waiting = [number for _, number in sorted(places)]
     results: dict[int, VerifyResult] = {}
-    for patience in PATIENCE:
+    for patience in READ_SECONDS_BY_ROUND:
         hurried, late = replace(check, patience=patience, remembers=True), []
         for number in waiting:
-            result = _answered(f"{check.repo}@{number}", "failed", partial(hurried.pull, number))
-            if result.word == "later" and patience < PATIENCE[-1]:
+            result = _catch_failures(f"{check.repo}@{number}", "failed", partial(hurried.pull, number))
+            if result.word == "later" and patience < READ_SECONDS_BY_ROUND[-1]:
                 late.append(number)
                 continue
             results[number] = result
@@ -128,7 +134,7 @@ def _all(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[Veri
 T = TypeVar("T")
 
 
-def _answered(what: str, unreadable: Word, check: Callable[[], T]) -> T | VerifyResult:
+def _catch_failures(what: str, unreadable: Outcome, check: Callable[[], T]) -> T | VerifyResult:
     """The outcome of `check`; whatever one submission does, the others get their turn. `unreadable`: what becomes of one whose files
     cannot be read."""
     try:
@@ -140,8 +146,8 @@ def _answered(what: str, unreadable: Word, check: Callable[[], T]) -> T | Verify
         return VerifyResult(what, "failed", (f"{type(error).__name__}: {error}",))
 
 
-def _folder(
-    store: Path, data: Sequence[str], tell: Callable[[VerifyResult], None], published: Published | None
+def _verify_folder(
+    store: Path, data: Sequence[str], tell: Callable[[VerifyResult], None], published: PublishedNames | None
 ) -> list[VerifyResult]:
     """Examine every result of a folder store; changes nothing."""
     results = []
@@ -149,39 +155,43 @@ def _folder(
         if not (path / RUN_FILE).is_file() and not (path / RESULT_FILE).is_file():
             continue
         name = path.relative_to(store).as_posix()
-        result = _answered(name, "refused", partial(_stored, store, name, data, published))
+        result = _catch_failures(name, "refused", partial(_verify_stored, store, name, data, published))
         if result is not None:
             tell(result)
             results.append(result)
     return results
 
 
-def _stored(store: Path, name: str, data: Sequence[str], published: Published | None) -> VerifyResult | None:
+def _verify_stored(
+    store: Path, name: str, data: Sequence[str], published: PublishedNames | None
+) -> VerifyResult | None:
     """The outcome for one result of a folder store; None for one without answers."""
     path = store / name
     stored = read_result(path / RESULT_FILE)
     if stored.kind != "measured":
         return None
     sent = read_sent(path)
-    submission = examined(sent, partial(questions_of, store, tuple(data), stored.benchmark.fingerprint))
+    submission = examine_in_sandbox(
+        sent, partial(find_stored_dataset, store, tuple(data), stored.benchmark.fingerprint)
+    )
     scored = submission.result.benchmark
     key = compute_derivation_key(sent, scored.fingerprint, scored.facets)  # of the files as they lie here
     acceptance = read_acceptance(path)
     account = acceptance.account if acceptance else None
-    flags = [*submission.flags, *duplicate_submissions(store, submission, account, published=published)]
-    problems = [*submission.problems, *_wrongly_stored(name, stored, submission, key)]
+    flags = [*submission.flags, *duplicate_flags(store, submission, account, published=published)]
+    problems = [*submission.problems, *_storage_problems(name, stored, submission, key)]
     notes = [*submission.notes]
     if stored.key != key:
         notes.append("what is derived from it is out of date: `medprobe rescore` derives it again")
-    word: Word = "refused" if problems else "for a person" if flags else "verified"
+    word: Outcome = "refused" if problems else "for a person" if flags else "verified"
     return VerifyResult(name, word, (*problems, *flags), tuple(notes))
 
 
-def _wrongly_stored(name: str, stored: Result, submission: Submission, key: str) -> Iterator[str]:
+def _storage_problems(name: str, stored: Result, submission: Submission, key: str) -> Iterator[str]:
     """Inconsistencies of a stored result that none of our commands produces."""
-    if name.removesuffix(REPRODUCED) != submission.folder:
+    if name.removesuffix(REPRODUCED_SUFFIX) != submission.folder:
         yield f"its run.json and answers belong in {submission.folder}"
-    if (stored.provenance == "reproduced") != name.endswith(REPRODUCED):
+    if (stored.provenance == "reproduced") != name.endswith(REPRODUCED_SUFFIX):
         yield f"provenance {stored.provenance!r}, and its id says otherwise"
     if stored.key == key:
         derived = submission.result.model_copy(update={"provenance": stored.provenance, "key": key})

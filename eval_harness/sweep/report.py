@@ -9,8 +9,8 @@ from pathlib import Path
 from dataset_builders.files import replace_file
 from eval_harness.derive.metrics import HEADLINE_METRICS, NoScore, headline_score
 from eval_harness.records.result import UNDELIVERED, Result
-from eval_harness.store.printed import interval, shown
-from eval_harness.store.table import tidy
+from eval_harness.store.formatting import format_interval, format_score
+from eval_harness.store.results_table import tidy_table
 from eval_harness.sweep.forecast import aligned
 from eval_harness.sweep.tasks import SweepTask
 
@@ -61,8 +61,8 @@ def _row(task: SweepTask, result: Result) -> tuple[str, ...]:
         result.benchmark.name,
         task.how,
         metric,
-        str(found) if isinstance(found, NoScore) else shown(found.value),
-        interval(score),
+        str(found) if isinstance(found, NoScore) else format_score(found.value),
+        format_interval(score),
         str(score.n),
         str(_undelivered(result)),
     )
@@ -77,5 +77,5 @@ def write_table(results: Iterable[Result], out: Path) -> Path | None:
     found = list(results)
     if not found:
         return None
-    replace_file(out / TABLE, tidy(found).to_csv(index=False).encode())
+    replace_file(out / TABLE, tidy_table(found).to_csv(index=False).encode())
     return out / TABLE

@@ -16,7 +16,7 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result
-from eval_harness.store.scan import Store, scan_store
+from eval_harness.store.scan import StoreReader, scan_store
 from leaderboard_space.data.outcomes import read_outcomes, read_questions
 from leaderboard_space.data.ranks.sight import read_sights
 from leaderboard_space.data.ranks.standings import for_board
@@ -36,7 +36,7 @@ class Board:
         self, store: str | Path | None, published: Sequence[Result] = (), trusted: TrustedData | None = None
     ) -> None:
         self.trusted = trusted or TrustedData()
-        self._source = Store(store) if store is not None else None
+        self._source = StoreReader(store) if store is not None else None
         self.store: Path | None = None
         self._published = [Entry(f"published/{number}", for_board(result)) for number, result in enumerate(published)]
         self._files = ResultFiles()

@@ -16,12 +16,12 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from eval_harness.answer_files.untrusted import parquet_rows
+from eval_harness.answer_files.untrusted import iter_parquet_rows
 from eval_harness.derive.run_files import RESULT_FILE, RUN_FILE, SubmittedFiles
 from eval_harness.records.result import DERIVE_VERSION, Benchmark, read_result
 from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, read_provenance
-from eval_harness.store.datasets import Dataset, vouched_dataset
-from eval_harness.store.examine import examined
+from eval_harness.store.dataset_lookup import Dataset, find_vouched_dataset
+from eval_harness.store.examine import examine_in_sandbox
 from leaderboard_space.data.ranks.standings import for_board
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.html import visible
@@ -45,7 +45,7 @@ def derived_folder(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
     target = kept() / hashlib.sha256("".join(parts).encode()).hexdigest()
     if not (target / RESULT_FILE).is_file():
         try:
-            found = examined(sent, partial(_dataset, store, tuple(trusted)))
+            found = examine_in_sandbox(sent, partial(_dataset, store, tuple(trusted)))
         except BadInput as error:
             raise BadInput(f"{folder / RUN_FILE}: was not verified, and cannot be: {error}") from None
         if found.problems:
@@ -60,9 +60,9 @@ def _dataset(store: Path, trusted: Sequence[str], benchmark: Benchmark) -> Datas
     """The questions of the store or of a trusted dataset; nothing is fetched for an untrusted one."""
     path = store / "questions" / f"{benchmark.fingerprint}.parquet"
     if path.is_file():
-        questions = pd.DataFrame(list(parquet_rows(path)))
+        questions = pd.DataFrame(list(iter_parquet_rows(path)))
         return Dataset(benchmark.name, benchmark.split, benchmark.family, questions, benchmark.origin, None, ours=True)
-    dataset = vouched_dataset(benchmark, trusted)
+    dataset = find_vouched_dataset(benchmark, trusted)
     if dataset is None:
         raise BadInput("its questions are neither in the store nor in a dataset that the board's owner named")
     return dataset

@@ -22,10 +22,10 @@ from eval_harness.answer_files.untrusted import check_file
 from eval_harness.derive.run_files import RUN_FILE, SUBMITTED_FILES
 from eval_harness.records.limits import MAX_FILE_BYTES
 from eval_harness.records.result import Benchmark
-from eval_harness.store.datasets import Dataset, chosen_dataset, dataset_of
-from eval_harness.store.sandbox import in_turn
+from eval_harness.store.dataset_lookup import Dataset, check_chosen_dataset, load_split
+from eval_harness.store.sandbox import run_in_turn
 from eval_harness.store.submission import Submission
-from eval_harness.store.submit import FOLDER_FILES, JOURNAL, MAX_RESULT, examined_answers, examined_folder
+from eval_harness.store.submit import FOLDER_FILES, JOURNAL_NAME, MAX_RESULT_BYTES, examine_answer_file, examine_folder
 from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import read_questions
@@ -58,7 +58,7 @@ def targets(board: Board, trusted: TrustedData) -> dict[str, Target]:
     for split in trusted.splits:
         if split.has_answers:
             of = split.benchmark
-            found[f"{of.repo}@{of.split}"] = Target(of, partial(dataset_of, split.repository, of.split, ours=True))
+            found[f"{of.repo}@{of.split}"] = Target(of, partial(load_split, split.repository, of.split, ours=True))
             seen.add(of.fingerprint)
     for sections in board.snapshot.sections.values():
         for section in sections:
@@ -95,7 +95,7 @@ def receive(
         raise BadInput(f"no file was given. {SHAPES}")
     with temporary_folder(Path(tempfile.gettempdir()), "submission-") as folder:
         try:
-            submission = in_turn(client, _examined, named, folder, target.dataset(), model.strip(), kind)
+            submission = run_in_turn(client, _examined, named, folder, target.dataset(), model.strip(), kind)
         except BadInput as error:
             raise type(error)(_without(str(error), [folder, *given])) from None
     submission.problems[:] = [_without(line, [folder, *given]) for line in submission.problems]
@@ -111,16 +111,16 @@ def _examined(named: dict[str, Path], folder: Path, dataset: Dataset, model: str
         if not model:
             raise BadInput("no model name was given. Say which model gave these answers.")
         (path,) = named.values()
-        return examined_answers(path, dataset, model, kind)
-    unknown = sorted(set(named) - {*FOLDER_FILES, JOURNAL})
+        return examine_answer_file(path, dataset, model, kind)
+    unknown = sorted(set(named) - {*FOLDER_FILES, JOURNAL_NAME})
     if unknown:
         raise BadInput(f"{unknown[0]}: not a file of a run folder. {SHAPES}")
     for name, path in named.items():
-        if name == JOURNAL:  # a run's answers are in answers.parquet as well
+        if name == JOURNAL_NAME:  # a run's answers are in answers.parquet as well
             continue
-        check_file(path, MAX_RESULT if name.endswith(".json") else MAX_FILE_BYTES)
+        check_file(path, MAX_RESULT_BYTES if name.endswith(".json") else MAX_FILE_BYTES)
         shutil.copyfile(path, folder / name)
-    return examined_folder(folder, partial(chosen_dataset, dataset))
+    return examine_folder(folder, partial(check_chosen_dataset, dataset))
 
 
 def _without(line: str, paths: Sequence[Path]) -> str:

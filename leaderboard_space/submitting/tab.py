@@ -19,11 +19,11 @@ from gradio.utils import get_upload_folder
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from eval_harness.store.folder import duplicate_submissions
+from eval_harness.store.folder_store import duplicate_flags
 from eval_harness.store.hidden_test import HiddenTest
 from eval_harness.store.scan import is_hub_store
 from eval_harness.store.submission import Submission
-from eval_harness.store.submit import deliver
+from eval_harness.store.submit import add_to_store
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import identity_of
 from leaderboard_space.data.published_results import models
@@ -113,7 +113,7 @@ class SubmitTab:
             raise BadInput(f"{said}. There are: {'; '.join(known) or 'none yet'}.")
         found = receive(files or [], known[key], str(model or ""), kind or None, self._slot(client))
         if self.board.store is not None:
-            found.flags.extend(duplicate_submissions(self.board.store, found, published=self.published))
+            found.flags.extend(duplicate_flags(self.board.store, found, published=self.published))
         return found
 
     def _slot(self, client: str) -> str:
@@ -177,7 +177,7 @@ class SubmitTab:
             found = self.received(key, files, model, kind, client)
             if found.problems:
                 return words.refused(found.problems, "Not submitted."), gr.skip(), outcome(found, found.problems)
-            done = deliver(found, self.store, token, published=self.published)
+            done = add_to_store(found, self.store, token, published=self.published)
         except BadInput as error:
             return words.refused([str(error)], "Not submitted."), gr.skip(), outcome(None, [str(error)])
         where = done.location if self.on_hub else found.folder

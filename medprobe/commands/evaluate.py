@@ -241,7 +241,7 @@ def score(
     from dataset_builders.errors import BadInput
     from eval_harness.runs.run_scoring import judge_run, score_run
     from eval_harness.runs.runner import keep_answered_cases
-    from eval_harness.store.printed import run_table
+    from eval_harness.store.formatting import format_run
 
     limits = parse_score_limits(fail_under or ())
     if judge and (no_judge or extraction):
@@ -255,5 +255,5 @@ def score(
     if form == "json":
         print_json([result])
     else:
-        typer.echo(quiet_line(result) if quiet else f"{run_table(run, result, all_metrics)}\nwrote {run}/result.json")
+        typer.echo(quiet_line(result) if quiet else f"{format_run(run, result, all_metrics)}\nwrote {run}/result.json")
     check_limits([result], limits)

@@ -27,7 +27,7 @@ def publish_score(
     from eval_harness.store import publish_score as publishing
 
     check_repo_id(model)
-    file = publishing.score_file(run, dataset, store)
+    file = publishing.build_score_file(run, dataset, store)
     if dry_run:
         typer.echo(f"{model}: would propose {file.path}\n{file.content.decode()}", nl=False)
         return

@@ -43,9 +43,9 @@ def print_json(results: Sequence[Result]) -> None:
 
 def quiet_line(result: Result) -> str:
     """The line that `--quiet` prints: the benchmark and its headline score, or why there is none."""
-    from eval_harness.store.printed import headline_line
+    from eval_harness.store.formatting import format_headline
 
-    return f"{result.benchmark.name}: {headline_line(result)}"
+    return f"{result.benchmark.name}: {format_headline(result)}"
 
 
 def parse_score_limits(given: Sequence[str]) -> dict[str, float]:
@@ -79,7 +79,7 @@ def check_limits(results: Sequence[Result], limits: Mapping[str, float]) -> None
     """Exit with code 1 and a line for each limit that is not met. A result without a headline score meets none; with several results,
     benchmarks without the metric are skipped."""
     from eval_harness.derive.metrics import NoScore, headline_score
-    from eval_harness.store.printed import shown
+    from eval_harness.store.formatting import format_score
 
     failed = []
     for metric, limit in limits.items():
@@ -92,7 +92,7 @@ def check_limits(results: Sequence[Result], limits: Mapping[str, float]) -> None
                 failed.append(f"{what}: {found}")
             elif score is not None and (score.value is None or score.value < limit):
                 failed.append(
-                    f"{what}: {'no score' if score.value is None else f'{shown(score.value)} is under {limit:g}'}"
+                    f"{what}: {'no score' if score.value is None else f'{format_score(score.value)} is under {limit:g}'}"
                 )
     for line in failed:
         print(f"medprobe: --fail-under {line}", file=sys.stderr)

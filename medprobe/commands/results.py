@@ -47,7 +47,7 @@ def results(
 ) -> None:
     """Print what models scored: a table of models x benchmarks with 95 % intervals, the best first; or every number (csv, json)."""
     from dataset_builders.errors import BadInput
-    from eval_harness.store.table import harmless_table
+    from eval_harness.store.results_table import escape_formulas
     from leaderboard_space.data.tree import of_facets
     from medprobe.score_table import FORMATTERS
     from medprobe.stores import load_results
@@ -66,7 +66,7 @@ def results(
             table = _only(table, column, wanted)
     table = of_facets(table, facet or ())
     if form == "csv":
-        typer.echo(harmless_table(table).to_csv(index=False), nl=False)
+        typer.echo(escape_formulas(table).to_csv(index=False), nl=False)
     elif form == "json":
         typer.echo(table.to_json(orient="records", indent=1))
     else:

@@ -42,7 +42,7 @@ def submit(
 ) -> None:
     """Add a result to a store, with its scores recomputed from its answers. On the Hub this opens one pull request."""
     from eval_harness.interop.convert import prepare_submission
-    from eval_harness.store.printed import headline_line
+    from eval_harness.store.formatting import format_headline
     from medprobe.stores import submit as add
 
     done = None
@@ -59,7 +59,7 @@ def submit(
         )  # fmt: skip
         found = done.submission
     found.check(answers)
-    typer.echo(f"{found.result.model.name} on {found.result.benchmark.name}: {headline_line(found.result)}")
+    typer.echo(f"{found.result.model.name} on {found.result.benchmark.name}: {format_headline(found.result)}")
     for line in (*found.notes, *(f"for a person to look at: {flag}" for flag in found.flags)):
         typer.echo(f"note: {line}")
     if done is None:

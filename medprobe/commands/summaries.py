@@ -24,13 +24,13 @@ def aggregate(
 ) -> None:
     """Compute an aggregate over runs: best over methods, mean over prompts and samples, majority or oracle over samples."""
     from eval_harness.store.aggregate import aggregate as sum_up
-    from eval_harness.store.printed import summary
+    from eval_harness.store.formatting import format_summary
 
     result = sum_up(kind, runs, threshold, out)
     if form == "json":
         print_json([result])
     else:
-        typer.echo(summary(result, all_metrics=True))
+        typer.echo(format_summary(result, all_metrics=True))
     if out is not None and form != "json":
         typer.echo(f"wrote {out}")
 
@@ -43,17 +43,17 @@ def adversarial_pairs(
     form: OutputFormat = "table",
 ) -> None:
     """Print accuracy on the true questions alone and on pairs of a true and an adversarial question (ProbMed Table 3), in percent."""
-    from eval_harness.store.aggregate import adversarial_pairs_of
-    from eval_harness.store.printed import pairs_summary
+    from eval_harness.store.aggregate import adversarial_pair_scores
+    from eval_harness.store.formatting import format_pairs
 
-    found = adversarial_pairs_of(run)
+    found = adversarial_pair_scores(run)
     if form == "json":
         told = {
             name: {metric: score.model_dump() for metric, score in scores.items()} for name, scores in found.items()
         }
         typer.echo(json.dumps(told, indent=1))
     else:
-        typer.echo(pairs_summary(found))
+        typer.echo(format_pairs(found))
 
 
 @app.command(short_help="Print the calibration of a run.", rich_help_panel="Results")
@@ -62,9 +62,9 @@ def calibration(
     form: OutputFormat = "table",
 ) -> None:
     """Print calibration (confidence against accuracy) and the risk-coverage curve, in percent (with json every point of it)."""
-    from eval_harness.store.aggregate import calibration_of
+    from eval_harness.store.aggregate import run_calibration
 
-    found = calibration_of(run)
+    found = run_calibration(run)
     if form == "json":
         tables = {
             name: json.loads(getattr(found, name).to_json(orient="records")) for name in ("bins", "risk_coverage")
@@ -83,6 +83,6 @@ def sight(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders; arms are found beside their run")],
 ) -> None:
     """Compare runs with those of the same model without the right images (`medprobe eval --arms`)."""
-    from eval_harness.store.sight import arms_of_runs, printed
+    from eval_harness.store.sight_report import format_sight, load_arms
 
-    typer.echo("\n\n".join(map(printed, arms_of_runs(runs))))
+    typer.echo("\n\n".join(map(format_sight, load_arms(runs))))

@@ -28,7 +28,7 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.run_folder import answer_id, read_answer_journal
 from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import run_evaluation
-from eval_harness.store.submit import prepare
+from eval_harness.store.submit import build_submission
 from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import request
 from tests.helpers import refused
@@ -307,7 +307,7 @@ def test_every_run_ends_with_a_score_or_one_line_and_goes_on(phantoms, tmp_path,
             assert not (drawn.out / "result.json").exists(), "what was never asked is not scored"
             if len(kept) < drawn.limit:
                 assert "never asked" in refused(score_run, drawn.out)
-                assert "Nothing was submitted" in refused(prepare, drawn.out, data=drawn.data)
+                assert "Nothing was submitted" in refused(build_submission, drawn.out, data=drawn.data)
         drawn.mended = True
         drawn.served.clear()
         assert drawn.run().statuses["failed"] == 0

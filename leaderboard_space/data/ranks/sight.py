@@ -16,7 +16,7 @@ from eval_harness.benchmarks import eval_spec
 from eval_harness.records.result import Images
 from eval_harness.scores.outcome_matrix import pack_outcomes
 from eval_harness.scores.sight import Sight, compute_sight_of_outcomes
-from eval_harness.store.sight import shown_and_request
+from eval_harness.store.sight_report import read_arm_identity
 from leaderboard_space.data.store.sections import Entry, Section
 
 COLUMNS = ["metric", "unit", "cluster", "numerator", "denominator"]
@@ -49,7 +49,7 @@ def read_sights(section: Section) -> None:
 
 def _identity(folder: Path) -> tuple[str | None, ...] | None:
     try:
-        return shown_and_request(folder)[1]
+        return read_arm_identity(folder)[1]
     except BadInput:
         return None
 

@@ -23,7 +23,7 @@ from dataset_builders.contents.pseudonyms import pseudonyms_of
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from eval_harness.store.scan import scan_store
-from eval_harness.store.submit import deliver, prepare
+from eval_harness.store.submit import add_to_store, build_submission
 from medprobe import evaluate, load_run
 from tests.curation.commands import curate
 from tests.curation.gmai.phantoms import write_all
@@ -151,12 +151,12 @@ def test_nobody_who_withdrew_comes_back_and_runs_lose_them(a_set, tmp_path):
     run = evaluate("my-set", "baseline:chance", data=tmp_path / "data", out=tmp_path / "runs" / "chance")
     store, whole = tmp_path / "store", tmp_path / "whole"
     shutil.copytree(run.folder, whole)
-    stored = deliver(prepare(whole, data=str(place)), store).location
+    stored = add_to_store(build_submission(whole, data=str(place)), store).location
     said = curate("withdraw", out, "--group", "Patient 3", "--runs", tmp_path / "runs", "--stores", store)
     assert "not reached" in said and Path(stored).name in said
     assert not scan_store(store)[0] and not [path for path in store.rglob("*") if path.is_file()]
     with pytest.raises(BadInput, match="has withdrawn"):
-        deliver(prepare(whole, data=str(place)), store)
+        add_to_store(build_submission(whole, data=str(place)), store)
     patient = curate("id", "Patient 3", out).split()[-1]
     assert patient == pseudonyms_of(out).group("Patient 3")
     held = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
@@ -176,7 +176,7 @@ def test_nobody_who_withdrew_comes_back_and_runs_lose_them(a_set, tmp_path):
     shutil.copytree(tmp_path / "copy", out)
     assert any("have withdrawn" in line for line in build(family, name="my-set", source=out, out=place).lines)
     assert patient not in loaded_groups(place)
-    deliver(prepare(run.folder, data=str(place)), store)
+    add_to_store(build_submission(run.folder, data=str(place)), store)
     assert [r.result.scores for r in scan_store(store)[0]] == [after.result.scores]
     assert patient.encode() not in b"".join(path.read_bytes() for path in store.rglob("*.parquet"))
     shutil.rmtree(out)

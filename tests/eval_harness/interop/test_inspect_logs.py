@@ -15,7 +15,7 @@ from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, Content
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.interop.convert import submit
-from eval_harness.interop.harness_file import letters_of
+from eval_harness.interop.harness_file import format_letters
 from tests.helpers import refused
 
 TEXTS = ("{letter}", "The answer is {letter}.", "I cannot tell.", "", "{letter}) {text}")
@@ -40,7 +40,7 @@ def sample(question, said, epoch=1):
         epoch=epoch,
         input="?",
         choices=list(question.options),
-        target=letters_of(question.answer),
+        target=format_letters(question.answer),
         metadata={"question_id": question.question_id},
         output=ModelOutput(model="m", choices=[] if said is None else [choice], time=0.5),
     )

@@ -12,7 +12,7 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.run_folder import read_answer_journal
 from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import keep_answered_cases, run_evaluation
-from eval_harness.store.submit import prepare
+from eval_harness.store.submit import build_submission
 from medprobe.stores import load_results
 from tests.eval_harness.models.http.asking import picture
 from tests.eval_harness.models.tiny_families import make
@@ -37,7 +37,7 @@ def test_an_interrupted_run_becomes_one_of_the_cases_that_were_asked(config):
     assert result.benchmark.selection == "only the 8 of 28 questions that were asked"
     assert result.statuses == {"answered": 8} | {name: 0 for name in result.statuses if name != "answered"}
     assert len(read_answer_journal(next(config.out.glob(".before-*")) / "answers.jsonl")) == 9
-    submission = prepare(config.out, data=config.data)
+    submission = build_submission(config.out, data=config.data)
     assert not submission.problems
 
 

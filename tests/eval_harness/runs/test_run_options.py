@@ -18,7 +18,7 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.plan import make_plan
 from eval_harness.runs.requests import RequestMaker, example_rows, make_requests, with_example_images
 from eval_harness.runs.runner import run_evaluation
-from eval_harness.store.printed import summary
+from eval_harness.store.formatting import format_summary
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "docs/examples/my_model.py"
 
@@ -48,7 +48,7 @@ def test_a_model_that_sticks_to_a_letter_is_found_out(data, tmp_path):
     result, _ = run_evaluation(asked(data, model="baseline:always-A", permute=True, out=tmp_path / "run"))
     assert result.environment["permuted"] == {"same_option": 0, "same_letter": 100, "questions": 28}
     assert result.scores["share_A"].value == 100  # the letter as it was shown
-    assert "28 questions: the same option throughout 0.0 %, the same letter 100.0 %" in summary(result)
+    assert "28 questions: the same option throughout 0.0 %, the same letter 100.0 %" in format_summary(result)
     assert result.scores["individual_accuracy"].value == 50
 
 

@@ -9,8 +9,8 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
-from eval_harness.store.aggregate import adversarial_pairs_of, aggregate, calibration_of
-from eval_harness.store.printed import pairs_summary
+from eval_harness.store.aggregate import adversarial_pair_scores, aggregate, run_calibration
+from eval_harness.store.formatting import format_pairs
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +43,14 @@ def test_adversarial_pairs_of_a_run(tmp_path):
     run_evaluation(
         EvalConfig(benchmark="probmed", model="baseline:always-A", data=str(tmp_path / "data"), out=tmp_path / "yes")
     )
-    found = adversarial_pairs_of(tmp_path / "yes")
+    found = adversarial_pair_scores(tmp_path / "yes")
     assert list(found) == ["all", "modality", "organ", "condition", "position"]
     for scores in found.values():  # who says yes to everything has every true question, and no pair
         assert scores["accuracy_without_adversarial"].value == 100 and scores["accuracy_with_adversarial"].value == 0
     assert found["all"]["accuracy_with_adversarial"].n == sum(
         found[name]["accuracy_with_adversarial"].n for name in found if name != "all"
     )
-    assert "-100.0" in pairs_summary(found)
+    assert "-100.0" in format_pairs(found)
 
 
 def test_majority_and_oracle_take_one_run_with_samples(workdir):
@@ -79,4 +79,4 @@ def test_runs_that_do_not_belong_together_are_refused(workdir):
     with pytest.raises(BadInput, match="no such aggregate"):
         aggregate("worst", [workdir / "a"])
     with pytest.raises(BadInput, match="no option scores"):
-        calibration_of(workdir / "a")
+        run_calibration(workdir / "a")

@@ -63,9 +63,9 @@ def result(model: str, value: float | None, fingerprint: str = "f") -> Result:
 
 def test_majority_counts_only_choices_and_the_first_samples() -> None:
     answers = samples("ABA-", "ABB-", "BBB-", "BAB-")
-    assert aggregates.majority(answers)["choice"].tolist() == [[0], [1], [1], []]
-    assert aggregates.majority(answers, 1)["choice"].tolist() == [[0], [1], [0], []]
-    scored = compute_scores("mediconfusion", questions(), aggregates.majority(answers))
+    assert aggregates.majority_vote(answers)["choice"].tolist() == [[0], [1], [1], []]
+    assert aggregates.majority_vote(answers, 1)["choice"].tolist() == [[0], [1], [0], []]
+    scored = compute_scores("mediconfusion", questions(), aggregates.majority_vote(answers))
     assert scored.scores["set_accuracy"].value == 50 and scored.scores["invalid"].value == 25
 
 
@@ -76,7 +76,7 @@ def test_a_question_without_a_vote_is_what_most_of_its_samples_were() -> None:
         *("refused", "failed", "truncated", "refused"),
         *("irrelevant", "irrelevant", "truncated", "refused"),
     ]
-    said = compute_scores("mediconfusion", questions(), aggregates.majority(answers)).scores
+    said = compute_scores("mediconfusion", questions(), aggregates.majority_vote(answers)).scores
     assert (said["refused"].value, said["abstained"].value, said["irrelevant"].value) == (25, 75, 0)
 
 
@@ -84,7 +84,7 @@ def test_a_question_without_a_vote_is_what_most_of_its_samples_were() -> None:
 def test_the_oracle_accepts_what_is_right_often_enough(threshold: float, individual: float) -> None:
     # right in 3, 2, 1, 0 of 4 samples
     answers = samples("AAAA", "ABBA", "ABBA", "B--A")
-    accepted = aggregates.oracle("mediconfusion", questions(), answers, threshold)
+    accepted = aggregates.best_of_n_oracle("mediconfusion", questions(), answers, threshold)
     assert compute_scores("mediconfusion", questions(), accepted).scores["individual_accuracy"].value == individual
 
 

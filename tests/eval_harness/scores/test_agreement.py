@@ -18,7 +18,7 @@ from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.scores.clustered import student_quantile
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.comparison import Side, compare_results
-from eval_harness.store.printed import summary
+from eval_harness.store.formatting import format_summary
 from leaderboard_space import sentences
 from leaderboard_space.data.scoring import MetricUnits, scores_of
 from tests.leaderboard_space.stores import answers, questions
@@ -77,7 +77,7 @@ def test_lines_of_commands_agree_with_themselves(seed: int) -> None:
     given = [answers(asked, float(rng.choice([0.0, 0.2, 0.5, 0.8, 1.0])), seed=seed + at) for at in range(2)]
     results = [result(family, asked, each, at) for at, each in enumerate(given)]
     for one in results:
-        assert check_scores(one.scores) >= check_summary(summary(one))
+        assert check_scores(one.scores) >= check_summary(format_summary(one))
     of = [compute_units(family, asked, each) for each in given]
     paired = compare_results(*(Side("", one, each, asked) for one, each in zip(results, given, strict=True)))
     alone = compare_results(*(Side("", one) for one in results))  # as where only the numbers are known

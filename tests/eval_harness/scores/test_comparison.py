@@ -16,7 +16,7 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.comparison import Side, compare_results, load_side
-from eval_harness.store.printed import shown, unit_of
+from eval_harness.store.formatting import format_score, metric_unit
 from tests.chaos.server import ChaosServer
 from tests.leaderboard_space.stores import answers, questions
 
@@ -93,7 +93,7 @@ def test_every_score_is_said_with_its_difference_and_test(family, cases, skills)
         if metric == "metric":
             continue
         left, right, difference, said = (*line.split(maxsplit=3), "")[:4]
-        assert (left, right) == tuple(shown(side[metric].value, unit_of(metric)) for side in (one, other))
+        assert (left, right) == tuple(format_score(side[metric].value, metric_unit(metric)) for side in (one, other))
         assert abs(float(difference) - (one[metric].value - other[metric].value)) <= 0.0501
         test = paired_test(*of, metric)
         ends = re.search(r"interval (\S+) to (\S+), p", said)

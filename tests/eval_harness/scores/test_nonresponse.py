@@ -14,9 +14,9 @@ from eval_harness.derive.summary import summarise_units
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.scores.nonresponse import LOST_STATUSES
 from eval_harness.store.comparison import Side, compare_results
-from eval_harness.store.printed import summary
+from eval_harness.store.formatting import format_summary
 from eval_harness.store.publish_score import eval_result_entries
-from eval_harness.store.table import tidy
+from eval_harness.store.results_table import tidy_table
 from tests.leaderboard_space.stores import answers as given
 from tests.leaderboard_space.stores import questions
 from tests.sampling import few
@@ -84,7 +84,7 @@ def test_no_output_judges_answers_that_mostly_say_nothing(family: str, extractio
             part = asked.loc[(asked[column] == label) & (asked["question_type"] != "multiple"), "question_id"]
             is_consistent(cell[metric], answers.counts(part), official)
 
-    first, *others = summary(result).splitlines()
+    first, *others = format_summary(result).splitlines()
     found = headline_score(result)
     counts = answers.counts(scope(family, metric, asked[asked["question_type"] != "multiple"]))
     names_causes = [words for status, words in SILENT.items() if counts[status]]
@@ -101,7 +101,7 @@ def test_no_output_judges_answers_that_mostly_say_nothing(family: str, extractio
         assert first.startswith(f"{metric} ")
         assert not (found.nonresponse and "chance (" in first)
 
-    for row in tidy([result]).to_dict("records"):
+    for row in tidy_table([result]).to_dict("records"):
         here = result.scores if pd.isna(row["facet"]) else result.breakdown[row["facet"]][row["facet_value"]]
         score = here[row["metric"]]
         silent = score.nonresponse
@@ -189,4 +189,4 @@ def test_the_first_line_says_the_cause_and_what_helps(ends: dict[str, int], said
     every = pd.DataFrame(
         {"question_id": asked["question_id"], "sample": 0, "choice": choice, "status": status, "response": "The im"}
     )
-    assert summary(result_of("mediconfusion", asked, Mixture(every, every))).splitlines()[0] == said
+    assert format_summary(result_of("mediconfusion", asked, Mixture(every, every))).splitlines()[0] == said

@@ -17,11 +17,11 @@ from dataset_builders.hub.repository import open_repository
 from eval_harness.interop.convert import submit
 from eval_harness.records.limits import Limits
 from eval_harness.store import pull_requests, sandbox
-from eval_harness.store.datasets import dataset_of, named_dataset
-from eval_harness.store.examine import examined
+from eval_harness.store.dataset_lookup import load_split, require_dataset
+from eval_harness.store.examine import examine_in_sandbox
 from eval_harness.store.rescoring import rescore_store
-from eval_harness.store.sandbox import OverLimit
-from eval_harness.store.submit import prepare
+from eval_harness.store.sandbox import LimitExceeded
+from eval_harness.store.submit import build_submission
 from eval_harness.store.verification import verify
 from tests import commands
 from tests.eval_harness.store.submitting import edit_answers, phantom, questions_of, run_folder, said
@@ -37,16 +37,16 @@ DEADLOCK = Path(__file__).resolve().parents[4] / "shared/sources/gate/deadlock.p
 
 @pytest.mark.parametrize("batch", few(range(0, 1_000, 50)))
 def test_a_file_with_an_altered_footer_is_refused_or_every_later_read_returns_the_rows_scored(run, data, batch):
-    sent, repository = prepare(run, data=str(data)).sent, open_repository(data)
-    dataset = dataset_of(repository, repository.splits[0], ours=True)
+    sent, repository = build_submission(run, data=str(data)).sent, open_repository(data)
+    dataset = load_split(repository, repository.splits[0], ours=True)
     assert sent.answers in survivors(sent, dataset, range(batch, batch + 50))
 
 
 def survivors(sent, dataset, seeds: range) -> list[bytes]:
     """What is kept of files altered so. A file that ends the process which reads it is refused; the others are read again without it."""
     try:
-        return sandbox.call(Limits(1, 1, 1, 60), altered.accepted, sent, dataset, seeds)
-    except OverLimit:
+        return sandbox.run_sandboxed(Limits(1, 1, 1, 60), altered.accepted, sent, dataset, seeds)
+    except LimitExceeded:
         middle = len(seeds) // 2
         return [each for half in (seeds[:middle], seeds[middle:]) if middle for each in survivors(sent, dataset, half)]
 
@@ -55,8 +55,8 @@ def survivors(sent, dataset, seeds: range) -> list[bytes]:
 @pytest.mark.skipif(not DEADLOCK.is_file(), reason="../shared/sources is not here")
 def test_the_file_on_which_every_filtered_read_hangs_is_kept_in_bytes_of_ours(tmp_path):
     data, content = phantom("probmed", tmp_path / "data"), DEADLOCK.read_bytes()
-    sent = prepare(run_folder(data, tmp_path / "run"), data=str(data)).sent
-    found = examined(sent._replace(answers=content), partial(named_dataset, data=str(data)))
+    sent = build_submission(run_folder(data, tmp_path / "run"), data=str(data)).sent
+    found = examine_in_sandbox(sent._replace(answers=content), partial(require_dataset, data=str(data)))
     assert found.problems == [] and found.sent.answers != content
     (tmp_path / "kept.parquet").write_bytes(found.sent.answers)
     for name in questions_of(data)["question_id"]:
@@ -137,19 +137,19 @@ def test_slow_ones_are_put_off_and_a_refusal_is_remembered(owner, run, data, hon
     number, told, examined_here = honest(), [], pull_requests.examined
 
     def slow(sent, find):
-        if b"Slow" in sent.run and sandbox._PATIENCE.get() < 100:
-            raise sandbox.PutOff("it takes long to be read")
+        if b"Slow" in sent.run and sandbox._TIME_LIMIT.get() < 100:
+            raise sandbox.Postponed("it takes long to be read")
         return examined_here(sent, find)
 
-    monkeypatch.setattr(pull_requests, "examined", slow)
+    monkeypatch.setattr(pull_requests, "examine_in_sandbox", slow)
     outcomes = verify(STORE, everything=True, tell=told.append)
     assert (told[0].what, told[0].word) == (f"{STORE}@{number}", "added")
     assert [outcome.word for outcome in outcomes[:2]] == ["refused", "refused"]
-    monkeypatch.setattr(pull_requests, "examined", None)  # nothing is examined again
+    monkeypatch.setattr(pull_requests, "examine_in_sandbox", None)  # nothing is examined again
     assert [outcome.reasons for outcome in verify(STORE, everything=True)] == [
         outcome.reasons for outcome in outcomes[:2]
     ]
-    monkeypatch.setattr(pull_requests, "examined", examined_here)
+    monkeypatch.setattr(pull_requests, "examine_in_sandbox", examined_here)
     again = verify(STORE, everything=True, data=[str(data)])  # the owner names another dataset: another question
     assert [outcome.word for outcome in again] == ["refused", "refused"]
 

@@ -6,7 +6,7 @@ from huggingface_hub import HfApi
 from eval_harness.interop.convert import submit
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
-from eval_harness.store.submit import prepare
+from eval_harness.store.submit import build_submission
 from eval_harness.store.verification import accept, verify
 from tests.eval_harness.store.honest import FORMATS, NAMES, Case, cases, differences, run
 from tests.eval_harness.store.submitting import edit_answers
@@ -32,7 +32,7 @@ def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
     assert done.submission.problems == [] and differences(folder, tmp_path / done.location) == []
     (outcome,) = verify(str(tmp_path / "store"), data=[str(dataset)])
     assert outcome.word in ("verified", "for a person"), outcome
-    again = prepare(tmp_path / done.location, data=str(dataset))
+    again = build_submission(tmp_path / done.location, data=str(dataset))
     assert again.problems == [] and again.files() == done.submission.files(), "the same bytes from there on"
 
 
@@ -62,9 +62,9 @@ def test_a_baseline_is_reproduced_and_one_with_a_changed_answer_is_not(data, tmp
     run_evaluation(
         EvalConfig("mediconfusion", f"baseline:{name}", dataset, out=folder, samples=samples, permute=permute)
     )
-    assert prepare(folder).problems == []
+    assert build_submission(folder).problems == []
     edit_answers(folder, lambda rows: rows[-1].update(response=rows[-1]["response"] + "!"))
-    assert any("1 of" in line and "are not those of" in line for line in prepare(folder).problems)
+    assert any("1 of" in line and "are not those of" in line for line in build_submission(folder).problems)
 
 
 def test_no_result_takes_the_place_of_another(data, tmp_path):

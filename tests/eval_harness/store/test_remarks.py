@@ -8,7 +8,7 @@ from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.errors import BadInput
 from eval_harness.interop.convert import submit
-from eval_harness.store.acceptance import Note, Withdrawal, now, parse_record, read_provenance
+from eval_harness.store.acceptance import Note, Withdrawal, parse_record, read_provenance, utc_now
 from eval_harness.store.notes import annotate, withdraw
 from eval_harness.store.verification import verify
 from tests.localhub.accounts import CURATOR, READER
@@ -40,7 +40,7 @@ def test_on_the_hub_only_who_submitted_it_or_the_owner(owner, run, data, monkeyp
     monkeypatch.setenv("HF_TOKEN", READER)
     location, new = withdraw("ORG/results", folder, "wrong prompt")
     assert new and "discussions" in location
-    lie = Withdrawal(account="curator", withdrawn_at=now(), reason="a rival").to_bytes()
+    lie = Withdrawal(account="curator", withdrawn_at=utc_now(), reason="a rival").to_bytes()
     HfApi(endpoint=owner.endpoint, token=READER).create_commit(
         operations=[CommitOperationAdd(f"{folder}/withdrawn.json", lie)], commit_message="x", create_pr=True, **REPO
     )
@@ -52,7 +52,7 @@ def test_on_the_hub_only_who_submitted_it_or_the_owner(owner, run, data, monkeyp
 
 
 def test_a_text_with_lines_or_controls_is_no_note():
-    note = json.loads(Note(account="reader", written_at=now(), text="fine").to_bytes())
+    note = json.loads(Note(account="reader", written_at=utc_now(), text="fine").to_bytes())
     for text in ("one\ntwo", "\x1b[31mred", "", "x" * 3_000):
         with pytest.raises(BadInput, match="text: "):
             parse_record(json.dumps(note | {"text": text}).encode(), Note, "x.json")

@@ -14,7 +14,7 @@ from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import run_evaluation
-from eval_harness.store.submit import prepare
+from eval_harness.store.submit import build_submission
 from eval_harness.store.verification import verify
 from tests.eval_harness.reader.test_judge import Server
 from tests.eval_harness.store.submitting import questions_of, run_folder
@@ -47,11 +47,11 @@ def test_it_is_added_byte_for_byte_in_the_same_place(stored, ready, data, tmp_pa
 
 def test_whatever_is_derived_beside_it_is_not_read(ready, data, tmp_path):
     """The scores of a folder that is handed in are not looked at: there is no claim to compare."""
-    before = prepare(ready, data=str(data))
+    before = build_submission(ready, data=str(data))
     edit_json(ready / "result.json", lambda d: d["scores"]["confusion"].update(value=99.25))
     (ready / "readings.parquet").write_bytes(b"junk")
     (ready / "units.parquet").unlink()
-    found = prepare(ready, data=str(data))
+    found = build_submission(ready, data=str(data))
     assert found.problems == [] and found.derived == before.derived
 
 
@@ -83,7 +83,7 @@ def test_a_judged_run_is_added_with_its_replies(judged, data, tmp_path):
     assert any("judge model" in note for note in done.submission.notes) and done.submission.flags == []
     assert [result.word for result in verify(str(tmp_path / "store"))] == ["verified"]
     edit_json(there / "run.json", lambda d: d["method"]["judge"].update(prompt_hash="0" * 16))
-    assert any("another prompt" in flag for flag in prepare(there, data=str(data)).flags)
+    assert any("another prompt" in flag for flag in build_submission(there, data=str(data)).flags)
 
 
 def test_without_its_judge_it_is_another_submission(judged, data, tmp_path):
@@ -102,6 +102,6 @@ def test_a_reply_that_is_missing_leaves_its_answer_unread(judged, data, tmp_path
     replies = pd.read_parquet(folder / "judge.parquet")
     schema = pq.read_schema(folder / "judge.parquet")
     replies.iloc[4:].to_parquet(folder / "judge.parquet", index=False, schema=schema)
-    found = prepare(folder, data=str(data))
+    found = build_submission(folder, data=str(data))
     assert found.problems == [] and found.result.method.judge["failed"] == 4
     assert found.result.statuses["answered"] < read_result(whole / "result.json").statuses["answered"]

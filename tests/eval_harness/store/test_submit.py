@@ -12,7 +12,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.interop.convert import prepare_submission, submit
 from eval_harness.records.result import read_result
 from eval_harness.store.scan import is_hub_store, scan_store
-from eval_harness.store.submit import prepare
+from eval_harness.store.submit import build_submission
 from tests import helpers
 from tests.eval_harness.store.submitting import edit_answers, phantom, questions_of, responses, run_folder, said
 from tests.helpers import edit_json, write_lines
@@ -51,16 +51,16 @@ def test_the_same_run_twice_is_stored_once(run, tmp_path):
 def test_every_problem_is_told_at_once(run, tmp_path):
     edit_json(run / "run.json", lambda d: d["model"].update(name="<b>Model"))
     edit_answers(run, lambda rows: rows.__setitem__(slice(-2, None), [rows[0] | {"question_id": "nobody"}, rows[1]]))
-    told = "; ".join(prepare(run).problems)
+    told = "; ".join(build_submission(run).problems)
     for word in ("<b>Model", "nobody", "answered twice", "row 27", "row 28"):
         assert word in told
     assert "3 problems" in refused(run, tmp_path / "store")
 
 
 def test_missing_answers_are_wrong_and_shown(run):
-    whole = prepare(run)
+    whole = build_submission(run)
     edit_answers(run, lambda rows: rows.__delitem__(slice(-2, None)))
-    found = prepare(run)
+    found = build_submission(run)
     assert found.problems == [] and any("2 of" in note and "wrong" in note for note in found.notes)
     assert found.result.statuses["missing"] == whole.result.statuses["missing"] + 2
     assert found.result.scores["individual_accuracy"].n == whole.result.scores["individual_accuracy"].n
@@ -71,32 +71,32 @@ def test_an_edited_key_is_another_dataset(run, data):
     questions["answer"] = questions["answer"].map(lambda key: [1 - key[0]])
     questions.to_parquet(run / "questions.parquet", index=False)
     (run / "result.json").unlink()
-    assert prepare(run).problems == []  # the dataset is at hand: the run's own copy is not asked
+    assert build_submission(run).problems == []  # the dataset is at hand: the run's own copy is not asked
     edit_json(run / "run.json", lambda d: d["benchmark"].update(repo="data/elsewhere"))
     with pytest.raises(BadInput, match="--data"):
-        prepare(run)
-    found = prepare(run, data=str(data))
+        build_submission(run)
+    found = build_submission(run, data=str(data))
     assert (found.problems, found.flags) == ([], [])
 
 
 def test_a_part_and_a_baseline_land_only_as_such(data, tmp_path):
     limited = run_folder(data, tmp_path / "limited", limit=4)
-    found = prepare(limited)
+    found = build_submission(limited)
     assert found.problems == [] and found.result.benchmark.selection == "only the first 4 questions"
     edit_json(limited / "run.json", lambda d: d["benchmark"].update(selection=None))
     with pytest.raises(BadInput, match="its questions are not those of the dataset"):
-        prepare(limited)
+        build_submission(limited)
     oracle = run_folder(data, tmp_path / "oracle")
     edit_json(oracle / "run.json", lambda d: d["request"].update(model="baseline:oracle"))
-    assert any("baseline" in problem for problem in prepare(oracle).problems)
+    assert any("baseline" in problem for problem in build_submission(oracle).problems)
 
 
 def test_what_a_run_calls_itself_is_no_path(run):
     """The id in a store is made of what was asked and answered; what run.json says is not asked."""
-    before = prepare(run).folder
+    before = build_submission(run).folder
     for run_id in ("../../up", "a/b", "", "a\0b"):
         edit_json(run / "run.json", lambda d, run_id=run_id: d.update(run_id=run_id))
-        assert prepare(run).folder == before
+        assert build_submission(run).folder == before
 
 
 def test_a_model_name_without_markup_and_controls_alone_lands(data, tmp_path):

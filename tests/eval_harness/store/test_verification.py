@@ -10,7 +10,7 @@ from eval_harness.answer_files.untrusted import printable_lines
 from eval_harness.interop.convert import submit
 from eval_harness.records.result import read_result
 from eval_harness.store import pull_requests
-from eval_harness.store.acceptance import MAX_BYTES, Acceptance, now, parse_record
+from eval_harness.store.acceptance import MAX_BYTES, Acceptance, parse_record, utc_now
 from eval_harness.store.pull_requests import VerifyResult
 from eval_harness.store.verification import accept, refuse, verify
 from tests import commands
@@ -84,7 +84,7 @@ def test_a_later_push_is_not_taken(owner, run, data, as_owner, monkeypatch):
         api.upload_file(path_or_fileobj=b"evil", path_in_repo=path, revision="refs/pr/1", **REPO)
         return examined(*arguments, **options)
 
-    monkeypatch.setattr(pull_requests, "examined", push_meanwhile)
+    monkeypatch.setattr(pull_requests, "examine_in_sandbox", push_meanwhile)
     assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
     path = f"{done.submission.folder}/answers.parquet"
     assert Path(owner.hf_hub_download(**REPO, filename=path)).read_bytes() == done.submission.files()[path]
@@ -212,7 +212,7 @@ def test_what_is_told_and_kept_of_strangers_words_is_bounded():
     lines = [f"problem {number}\x1b" * 100 for number in range(5_000)]
     told = str(VerifyResult("ORG/results@1", "refused", tuple(lines)))
     assert len(told) < 30_000 and "and 4,970 more" in told and "\x1b" not in told
-    landing = Acceptance(account="a", accepted_at=now(), verified_by="b", flags=printable_lines(lines)).to_bytes()
+    landing = Acceptance(account="a", accepted_at=utc_now(), verified_by="b", flags=printable_lines(lines)).to_bytes()
     assert len(landing) < MAX_BYTES and parse_record(landing, Acceptance, "x").flags[-1] == "and 4,970 more"
 
 

@@ -61,6 +61,6 @@ def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_own
             raise ZeroDivisionError
         return examined(*arguments)
 
-    monkeypatch.setattr(pull_requests, "examined", breaks_once)
+    monkeypatch.setattr(pull_requests, "examine_in_sandbox", breaks_once)
     words = [outcome.word for outcome in verify(STORE, everything=True, data=[str(data)])]
     assert words == ["failed", "added"] and "ZeroDivisionError" in capsys.readouterr().err

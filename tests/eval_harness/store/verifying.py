@@ -6,7 +6,7 @@ from functools import cache
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
 from eval_harness.records.run import RunRecord
-from eval_harness.store.submit import prepare
+from eval_harness.store.submit import build_submission
 from tests.localhub.accounts import READER
 
 STORE = "ORG/results"
@@ -40,7 +40,7 @@ def propose(api, files: dict[str, bytes], delete=(), token=READER) -> int:
 
 @cache
 def _submission(run):
-    return prepare(run)
+    return build_submission(run)
 
 
 def files_of(run, change=lambda said: None) -> dict[str, bytes]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import select_by_facets
 from dataset_builders.lexical_tree import UNLABELLED
-from eval_harness.store.table import tidy
+from eval_harness.store.results_table import tidy_table
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results, published_results
 from leaderboard_space.data.ranks.standings import own_score
@@ -114,7 +114,7 @@ def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_
 
 
 def test_results_by_facets() -> None:
-    table = tidy(published_results())
+    table = tidy_table(published_results())
     assert len(of_facets(table, [])) == len(table)
     eyes = of_facets(table, ["department=ophthalmology"])
     assert len(eyes) > 50 and set(eyes["facet_value"]) == {"Ophthalmology"}

@@ -20,7 +20,7 @@ REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 def api(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> HfApi:
     """The owner of an empty store, at whose news the board looks each time."""
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    monkeypatch.setattr("eval_harness.store.scan.RECHECK_SECONDS", 0)
+    monkeypatch.setattr("eval_harness.store.scan.HUB_RECHECK_SECONDS", 0)
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     api.create_repo(**REPO)
     return api

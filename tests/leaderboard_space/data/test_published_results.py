@@ -15,7 +15,7 @@ from benchmarks.scoring.interval_coverage import MEDICONFUSION
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.scores.grading import image_clusters
 from eval_harness.scores.intervals import INTERVAL_METHOD
-from eval_harness.store.table import COLUMNS, tidy, variant
+from eval_harness.store.results_table import RESULT_COLUMNS, tidy_table, variant
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.published_results import (
     FOLDER,
@@ -39,7 +39,7 @@ ABOUT = (
     "model_facts",
     "model_names",
 )  # no printed tables
-TABLE = tidy(RESULTS)
+TABLE = tidy_table(RESULTS)
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -307,13 +307,13 @@ def _measured(**changes: object) -> Result:
 
 
 def test_tidy_of_measured_results():
-    table = tidy([_measured()])
-    assert list(table.columns) == list(COLUMNS)
+    table = tidy_table([_measured()])
+    assert list(table.columns) == list(RESULT_COLUMNS)
     whole, part = table.to_dict("records")
     assert pd.isna(whole["value"]) and whole["n"] == 0
     numbers = [part[name] for name in ("facet", "facet_value", "value", "low", "high", "n", "n_cases")]
     assert numbers == ["organ", "chest", 50.0, 1.0, 99.0, 2, 1]
-    assert list(tidy([_measured(deviations=["one", "two"])])["note"]) == ["one; two"] * 2
+    assert list(tidy_table([_measured(deviations=["one", "two"])])["note"]) == ["one; two"] * 2
     assert part["variant"] == "3 samples; extraction official; --limit 2"
     assert part["source"] == "reproduced" and part["model"] == 'mine, or "yours"'
     assert variant(_measured(method=Method(name="mc"), benchmark=RESULTS[0].benchmark)) is None

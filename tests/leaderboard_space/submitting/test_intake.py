@@ -9,7 +9,7 @@ import pytest
 from dataset_builders.errors import BadInput
 from eval_harness.interop.convert import submit
 from eval_harness.store.hidden_test import HiddenTest
-from eval_harness.store.submit import prepare
+from eval_harness.store.submit import build_submission
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.submitting.intake import Target, bundle_archive, receive, targets
@@ -56,14 +56,14 @@ def test_only_splits_with_answers_are_targets(data: Path, store: Path) -> None:
 def test_a_file_gives_what_the_command_line_gives(data: Path, store: Path, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "answers.jsonl", responses(data))
     here = receive([file], target_of(data, store), "Model A", "medical")
-    there = prepare(file, "gmai-mmbench", "Model A", str(data), kind="medical")
+    there = build_submission(file, "gmai-mmbench", "Model A", str(data), kind="medical")
     assert not here.problems and here.result.model.kind == "medical"
     assert here.files() == there.files()
 
 
 def test_a_run_folder_keeps_its_settings(data: Path, store: Path, tmp_path: Path) -> None:
     folder = run_folder(data, tmp_path / "run")
-    wanted = prepare(folder, data=str(data))
+    wanted = build_submission(folder, data=str(data))
     for names in (("run.json", "answers.parquet"), ("run.json", "answers.parquet", "answers.jsonl", "result.json")):
         found = receive([folder / name for name in names], target_of(data, store))
         assert not found.problems

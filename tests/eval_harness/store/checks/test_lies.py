@@ -32,11 +32,11 @@ from eval_harness.records.names import normalize_name
 from eval_harness.records.permutations import rotate_options, rotation
 from eval_harness.records.result import DELIVERIES, Method, Model
 from eval_harness.records.run import RunRecord, RunRequest
-from eval_harness.store import checks, folder
+from eval_harness.store import checks, folder_store
 from eval_harness.store import examine as examining
-from eval_harness.store.acceptance import Acceptance, now
-from eval_harness.store.checks import OWN
-from eval_harness.store.datasets import Dataset, dataset_of
+from eval_harness.store.acceptance import Acceptance, utc_now
+from eval_harness.store.checks import BASELINE_NAMES
+from eval_harness.store.dataset_lookup import Dataset, load_split
 from eval_harness.store.examine import examine
 from eval_harness.store.notes import withdraw
 from eval_harness.store.submission import Submission
@@ -122,17 +122,17 @@ class World:
         replies = None if attempt.replies is None else encode_judge_replies(pd.DataFrame(attempt.replies))
         sent = SubmittedFiles(attempt.run.to_json().encode(), encode_answers(answer_frame(attempt.rows)), replies)
         found = examine(sent, lambda said: self.dataset)
-        found.flags.extend(folder.duplicate_submissions(self.store, found, attempt.account, published=PUBLISHED))
+        found.flags.extend(folder_store.duplicate_flags(self.store, found, attempt.account, published=PUBLISHED))
         return found
 
     def add(self, attempt: Attempt) -> str:
         """Its folder in the store, where an honest result lands unflagged."""
         found = self.judged(attempt)
         assert found.problems == [] and found.flags == [], found.flags
-        folder.add(
+        folder_store.add_to_folder(
             self.store,
             found,
-            Acceptance(account=attempt.account, accepted_at=now(), verified_by=attempt.account),
+            Acceptance(account=attempt.account, accepted_at=utc_now(), verified_by=attempt.account),
         )
         return found.folder
 
@@ -158,7 +158,7 @@ def world_of(data: Path, store: Path, least: int = 150) -> World:
     """Phantoms, repeated to at least so many questions; a store with Ann's result, four of other models, and one that Eve withdrew."""
     family = data.name
     repository = open_repository(data)
-    dataset = dataset_of(repository, repository.splits[0], ours=True)
+    dataset = load_split(repository, repository.splits[0], ours=True)
     parts = [
         dataset.questions.assign(
             **{name: dataset.questions[name].astype(str) + f"x{part}" for name in ("question_id", "case_id")}
@@ -326,7 +326,7 @@ def a_baseline(world: World, rule: str, name: str, method: str = "mc", judge: di
     responder = "oracle" if rule == "oracle" else "guessing"
     run = changed(world.run(method=method, name=name), model={"kind": "baseline", "responder": responder})
     run = changed(run, request={"model": f"baseline:{rule}"}, method={"judge": judge})
-    answers = map(make_baseline(rule)[1], checks._requests(run, world.dataset.questions))
+    answers = map(make_baseline(rule)[1], checks._baseline_requests(run, world.dataset.questions))
     rows = [
         {"question_id": a.question_id, "sample": a.sample, "response": a.text, "delivery": DELIVERIES[a.status]}
         for a in answers
@@ -342,7 +342,7 @@ def dressed_baseline(world: World, draw: random.Random) -> Iterator[Attempt]:
     if what == "a model's name":
         yield a_baseline(world, rule, draw.choice([each for each, kind in PUBLISHED.items() if kind != "baseline"]))
     elif what == "another's name":
-        yield a_baseline(world, rule, draw.choice([each for each in OWN if each != own]))
+        yield a_baseline(world, rule, draw.choice([each for each in BASELINE_NAMES if each != own]))
     elif what == "judge":
         said = {"model": "GPT-4o", "prompt": "extract-option", "prompt_hash": "0" * 16}
         yield a_baseline(world, rule, own, draw.choice(["mc", "ff"]), said)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eval_harness.interop.convert import submit
-from eval_harness.store.likeness import digests_of, likeness
+from eval_harness.store.similarity import compute_digests, describe_similarity
 from tests.eval_harness.store.submitting import phantom, responses
 from tests.helpers import write_lines
 
@@ -42,7 +42,7 @@ def alike(one, other, withdrawn=False):
     columns = list(row(0, 0, ""))
     one, other = (pd.DataFrame(rows, columns=columns) for rows in (one, other))
     questions = one.drop_duplicates("question_id")
-    return likeness(digests_of(one, questions), digests_of(other), None, withdrawn)
+    return describe_similarity(compute_digests(one, questions), compute_digests(other), None, withdrawn)
 
 
 @settings(max_examples=8, deadline=None)

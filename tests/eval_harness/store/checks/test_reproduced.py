@@ -12,7 +12,7 @@ from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.scan import scan_store
-from eval_harness.store.submit import prepare
+from eval_harness.store.submit import build_submission
 from eval_harness.store.verification import verify
 from tests import helpers
 from tests.eval_harness.store.submitting import responses, run_folder
@@ -68,7 +68,7 @@ def test_answers_from_a_file_are_nothing_we_ran(data, tmp_path):
         line = refused(what, store, **options)
         assert "--reproduced" in line and "medprobe eval" in line
     assert not store.exists()
-    assert any("medprobe eval" in problem for problem in prepare(recorded, reproduced=True).problems)
+    assert any("medprobe eval" in problem for problem in build_submission(recorded, reproduced=True).problems)
 
 
 def test_on_the_hub_it_goes_straight_to_main(run, api, data):
@@ -98,7 +98,7 @@ def test_who_may_not_write_is_told_in_one_line(run, api, monkeypatch):
 
 
 def test_no_other_may_take_its_name(run, api, data, tmp_path, monkeypatch):
-    reproduced = prepare(run, reproduced=True)
+    reproduced = build_submission(run, reproduced=True)
     monkeypatch.setenv("HF_TOKEN", READER)
     operations = [CommitOperationAdd(path, content) for path, content in reproduced.files().items()]
     HfApi(endpoint=api.endpoint, token=READER).create_commit(
@@ -108,4 +108,4 @@ def test_no_other_may_take_its_name(run, api, data, tmp_path, monkeypatch):
     (outcome,) = verify(f"{STORE}@1", data=[str(data)])
     assert outcome.word == "refused" and "belongs in" in outcome.reasons[0]
     stored = Path(submit(run, tmp_path / "store", reproduced=True).location)
-    assert prepare(stored, data=str(data)).folder == prepare(run).folder
+    assert build_submission(stored, data=str(data)).folder == build_submission(run).folder

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eval_harness.store.submit import prepare
+from eval_harness.store.submit import build_submission
 from tests.eval_harness.store.submitting import responses
 from tests.helpers import write_lines
 
@@ -65,34 +65,36 @@ SHAPES = {
 
 @pytest.mark.exhaustive
 def test_every_shape_gives_the_same_scores(data, frame, tmp_path):
-    plain = prepare(write_lines(tmp_path / "plain.jsonl", responses(data)), "mediconfusion", "Model", str(data))
+    plain = build_submission(
+        write_lines(tmp_path / "plain.jsonl", responses(data)), "mediconfusion", "Model", str(data)
+    )
     for shape, make in SHAPES.items():
         made, path = make(frame), tmp_path / "answers"
         path.write_bytes(made if isinstance(made, bytes) else made.encode())
-        found = prepare(path, "mediconfusion", "Model", str(data))
+        found = build_submission(path, "mediconfusion", "Model", str(data))
         assert found.problems == [] and found.notes == [], shape
         assert found.result.scores == plain.result.scores, shape
 
 
 def test_samples_that_begin_with_1_are_told_and_not_counted_as_missing(data, frame, tmp_path):
     path = write_lines(tmp_path / "a.jsonl", [row | {"sample": n} for row in frame.to_dict("records") for n in (1, 2)])
-    (problem,) = prepare(path, "mediconfusion", "Model", str(data)).problems
+    (problem,) = build_submission(path, "mediconfusion", "Model", str(data)).problems
     assert "samples begin with 1. Number them from 0" in problem
 
 
 def test_numbers_are_ids_also_where_a_column_made_them_fractions(data, frame, tmp_path):
     path = tmp_path / "answers.parquet"
     path.write_bytes(parquet(frame.assign(question_id=[7.0, 7.5, *range(len(frame) - 2)])))
-    problems = prepare(path, "mediconfusion", "Model", str(data)).problems
+    problems = build_submission(path, "mediconfusion", "Model", str(data)).problems
     assert "question '7' is not in this split" in problems[0] and "question_id: " in problems[1]
 
 
 def test_a_number_that_is_none_is_named_and_a_gap_is_a_gap(data, frame, tmp_path):
     path = tmp_path / "answers.parquet"
     path.write_bytes(parquet(frame.assign(seconds=[1.5, float("nan")] * (len(frame) // 2))))
-    assert prepare(path, "mediconfusion", "Model", str(data)).problems == []
+    assert build_submission(path, "mediconfusion", "Model", str(data)).problems == []
     path.write_bytes(parquet(frame.assign(seconds=[1.5, float("inf")] * (len(frame) // 2))))
-    problems = prepare(path, "mediconfusion", "Model", str(data)).problems
+    problems = build_submission(path, "mediconfusion", "Model", str(data)).problems
     assert "row 2: seconds: " in problems[0]
 
 
@@ -100,5 +102,7 @@ def test_an_empty_field_of_a_table_is_an_empty_response(data, frame, tmp_path):
     empty = frame.assign(response=["", *frame["response"][1:]])
     (tmp_path / "a.csv").write_text(empty.to_csv(index=False))
     write_lines(tmp_path / "a.jsonl", empty.to_dict("records"))
-    one, other = (prepare(tmp_path / name, "mediconfusion", "Model", str(data)) for name in ("a.csv", "a.jsonl"))
+    one, other = (
+        build_submission(tmp_path / name, "mediconfusion", "Model", str(data)) for name in ("a.csv", "a.jsonl")
+    )
     assert one.files().keys() == other.files().keys() and one.result.statuses == other.result.statuses

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
-from eval_harness.answer_files.untrusted import parquet_rows
+from eval_harness.answer_files.untrusted import iter_parquet_rows
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA
 from eval_harness.derive.run_files import SubmittedFiles
 from eval_harness.interop.convert import submit
@@ -29,10 +29,10 @@ from eval_harness.records.run_checks import run_problems
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.comparison import Side, compare_results
-from eval_harness.store.datasets import named_dataset
-from eval_harness.store.examine import examined
-from eval_harness.store.submit import prepare
-from eval_harness.store.table import harmless_table, tidy
+from eval_harness.store.dataset_lookup import require_dataset
+from eval_harness.store.examine import examine_in_sandbox
+from eval_harness.store.results_table import escape_formulas, tidy_table
+from eval_harness.store.submit import build_submission
 from medprobe.score_table import FORMATTERS
 from tests.eval_harness.store.honest import differences
 from tests.eval_harness.store.submitting import run_folder
@@ -42,7 +42,7 @@ NOW = datetime.now(UTC)
 
 @pytest.fixture(scope="module")
 def honest(run, data):
-    return prepare(run, data=str(data))
+    return build_submission(run, data=str(data))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,9 @@ def verdict(honest, data):
             pq.write_table(pa.Table.from_pylist(answers, schema=schema), buffer := io.BytesIO())
         content = json.dumps(run).encode() if run else honest.sent.run
         try:
-            found = examined(SubmittedFiles(content, buffer.getvalue()), partial(named_dataset, data=str(data)))
+            found = examine_in_sandbox(
+                SubmittedFiles(content, buffer.getvalue()), partial(require_dataset, data=str(data))
+            )
         except BadInput as error:
             return [str(error)], []
         return found.problems, found.flags
@@ -134,7 +136,7 @@ def test_no_free_field_makes_another_row_on_any_way_to_print_it(honest, said, ki
     """Whether a store accepts it or not: results that no gate has seen are printed, too."""
     scores = {"set_accuracy": honest.result.scores["set_accuracy"]}
     plain = honest.result.model_copy(update={"breakdown": {}, "scores": scores})
-    usual = tidy([plain])
+    usual = tidy_table([plain])
     lines = {form: table(usual[usual["headline"]]).count("\n") for form, table in FORMATTERS.items()}
     for path in FREE:
         run = with_text(said, path, EVIL[kind])
@@ -147,7 +149,7 @@ def test_no_free_field_makes_another_row_on_any_way_to_print_it(honest, said, ki
         if path.startswith(("request", "run_id")):
             continue  # no part of a result
         result = Result.model_validate(with_text(json.loads(plain.to_json()), path, EVIL[kind]))
-        rows = tidy([result])
+        rows = tidy_table([result])
         rows = rows[rows["headline"]]
         for form, table in FORMATTERS.items():
             printed = table(rows)
@@ -157,7 +159,7 @@ def test_no_free_field_makes_another_row_on_any_way_to_print_it(honest, said, ki
                 printed,
             )
             assert form != "table" or max(map(len, printed.splitlines())) < 2_000
-        cells = list(csv.reader(io.StringIO(harmless_table(rows).to_csv(index=False))))
+        cells = list(csv.reader(io.StringIO(escape_formulas(rows).to_csv(index=False))))
         assert len(cells) == len(rows) + 1 and all(shows_nothing_else(cell) for row in cells for cell in row), path
         assert not any(cell.startswith("=") for row in cells for cell in row)
         if path != "benchmark.name":
@@ -172,7 +174,7 @@ def shows_nothing_else(printed):
 def test_what_a_part_is_follows_from_what_was_asked(data, verdict, said, tmp_path):
     """The words of `run.json` are not believed: they are those of the request, or how many questions were asked."""
     folder = run_folder(data, tmp_path / "run", limit=8)
-    submission = prepare(folder, data=str(data))
+    submission = build_submission(folder, data=str(data))
     assert submission.result.benchmark.selection == "only the first 8 questions" and submission.problems == []
     content = json.loads(submission.sent.run)
     for request, words in (
@@ -181,8 +183,8 @@ def test_what_a_part_is_follows_from_what_was_asked(data, verdict, said, tmp_pat
     ):
         lie = changed(content, "benchmark.selection", "the hardest questions, all of them")
         lie["request"] |= request
-        found = examined(
-            SubmittedFiles(json.dumps(lie).encode(), submission.sent.answers), partial(named_dataset, data=str(data))
+        found = examine_in_sandbox(
+            SubmittedFiles(json.dumps(lie).encode(), submission.sent.answers), partial(require_dataset, data=str(data))
         )
         assert (found.problems, found.result.benchmark.selection) == ([], words)
         assert json.loads(found.sent.run)["benchmark"]["selection"] == words
@@ -226,8 +228,8 @@ def test_values_that_are_repeated_count_as_often_as_they_are_read(column, many, 
     pq.write_table(table, buffer := io.BytesIO(), compression="zstd", row_group_size=1 if grouped else None)
     assert len(buffer.getvalue()) < 8 << 10
     with pytest.raises(BadInput, match="unpacks to"):
-        list(parquet_rows(buffer.getvalue(), most_bytes=(many << 16) - 1))
-    assert len(list(parquet_rows(buffer.getvalue(), most_bytes=2 * many << 16))) == many
+        list(iter_parquet_rows(buffer.getvalue(), most_bytes=(many << 16) - 1))
+    assert len(list(iter_parquet_rows(buffer.getvalue(), most_bytes=2 * many << 16))) == many
 
 
 PLUG_IN = """

@@ -13,10 +13,10 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from eval_harness.answer_files.untrusted import check_file
 from eval_harness.derive.run_files import SubmittedFiles
-from eval_harness.store.datasets import dataset_of
-from eval_harness.store.examine import examined as examined_here
+from eval_harness.store.dataset_lookup import load_split
+from eval_harness.store.examine import examine_in_sandbox as examined_here
 from eval_harness.store.sandbox import SandboxError
-from eval_harness.store.submit import prepare
+from eval_harness.store.submit import build_submission
 from tests.eval_harness.store.submitting import questions_of, responses, run_folder
 from tests.eval_harness.store.untrusted.hostile import FILES, run_jsons
 from tests.eval_harness.store.untrusted.sandboxed import the_dataset
@@ -27,7 +27,7 @@ from tests.sampling import few
 def told(path, data) -> str:
     """What is said of a file; it must be refused."""
     try:
-        found = prepare(path, "mediconfusion", "Model", str(data))
+        found = build_submission(path, "mediconfusion", "Model", str(data))
         assert found.problems
         found.check(path)
     except BadInput as error:
@@ -53,7 +53,7 @@ def test_a_hostile_file_is_refused_in_one_line(data, tmp_path, monkeypatch, name
 def stored(data, tmp_path_factory):
     """A valid submission's files in a folder, and where it belongs."""
     workdir = tmp_path_factory.mktemp("stored")
-    submission = prepare(run_folder(data, workdir / "run"))
+    submission = build_submission(run_folder(data, workdir / "run"))
     for path, content in submission.files().items():
         (workdir / Path(path).name).write_bytes(content)
     return workdir, submission.folder
@@ -62,7 +62,7 @@ def stored(data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def dataset(data):
     repository = open_repository(data)
-    return dataset_of(repository, repository.splits[0], ours=True)
+    return load_split(repository, repository.splits[0], ours=True)
 
 
 def examined(workdir, folder, dataset) -> str:
@@ -138,7 +138,7 @@ def test_wild_records_are_read_or_refused(data, tmp_path, records, form):
     else:
         path.write_text(json.dumps(records, indent=2 if form == "indented" else None))
     try:
-        found = prepare(path, "mediconfusion", "Model", str(data))
+        found = build_submission(path, "mediconfusion", "Model", str(data))
     except BadInput as error:
         assert harmless(str(error)) and not isinstance(error, SandboxError)
     else:
@@ -153,6 +153,6 @@ def test_wild_bytes_are_read_or_refused(data, tmp_path, noise, where):
     whole = write_lines(path, responses(data)).read_bytes()
     path.write_bytes(whole[:where] + noise + whole[where + len(noise) :])
     try:
-        prepare(path, "mediconfusion", "Model", str(data))
+        build_submission(path, "mediconfusion", "Model", str(data))
     except BadInput as error:
         assert harmless(str(error)) and not isinstance(error, SandboxError)

@@ -16,7 +16,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from eval_harness.interop.convert import prepare_submission, submit
-from eval_harness.interop.harness_file import letters_of
+from eval_harness.interop.harness_file import format_letters
 from eval_harness.interop.vlmevalkit import export_tsv
 from tests import commands
 from tests.eval_harness.store.submitting import questions_of
@@ -62,7 +62,7 @@ def lmms(path, answers):
         ids = {"question_id": question.question_id}
         return {
             "doc_id": number,
-            "target": letters_of(question.answer),
+            "target": format_letters(question.answer),
             "filtered_resps": [text],
             "medprobe_answer": ids,
         }
@@ -184,7 +184,7 @@ def test_the_tsv_is_read_back_whole(data, tmp_path):
     full = set(table.loc[table["image"].str.len() > 64, "index"].astype(str))
     for row in table.to_dict("records"):
         question = questions.loc[row["question_id"]]
-        assert row["answer"] == letters_of(question["answer"])
+        assert row["answer"] == format_letters(question["answer"])
         shown = [row[letter].strip() for letter in "ABCDEFGHIJ"[: len(question["options"])]]
         assert shown == [str(option).strip() for option in question["options"]]
         assert len(row["image"]) > 64 or row["image"] in full

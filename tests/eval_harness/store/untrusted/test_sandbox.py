@@ -13,9 +13,9 @@ from huggingface_hub import CommitOperationAdd, HfApi
 from dataset_builders.errors import BadInput, Unavailable
 from eval_harness.records.limits import MAX_ANSWERS, Limits, limits_for
 from eval_harness.records.result import Benchmark
-from eval_harness.store import datasets, sandbox
-from eval_harness.store.datasets import dataset_for
-from eval_harness.store.sandbox import OverLimit, PutOff, SandboxError, call
+from eval_harness.store import dataset_lookup, sandbox
+from eval_harness.store.dataset_lookup import find_dataset
+from eval_harness.store.sandbox import LimitExceeded, Postponed, SandboxError, run_sandboxed
 from tests.eval_harness.store.untrusted import sandboxed
 from tests.localhub.accounts import READER
 from tests.sampling import few
@@ -41,31 +41,31 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="rl
 
 
 def test_what_is_honest_returns_and_what_is_wrong_is_told(monkeypatch, tmp_path):
-    assert call(SMALL, sandboxed.add, 1, two=[2][0]) == 3
+    assert run_sandboxed(SMALL, sandboxed.add, 1, two=[2][0]) == 3
     with pytest.raises(Unavailable, match="come back later"):
-        call(SMALL, sandboxed.refuses)
+        run_sandboxed(SMALL, sandboxed.refuses)
     with pytest.raises(SandboxError, match="KeyError"):
-        call(SMALL, sandboxed.defect)
+        run_sandboxed(SMALL, sandboxed.defect)
     monkeypatch.setenv("MARK", "here")
     monkeypatch.chdir(tmp_path)
-    mark, folder, process = call(SMALL, sandboxed.environment)
+    mark, folder, process = run_sandboxed(SMALL, sandboxed.environment)
     assert (mark, folder) == ("here", tmp_path) and process != os.getpid()
 
 
 @pytest.mark.parametrize("hostile", few([sandboxed.memory, sandboxed.swallow, sandboxed.exits, sandboxed.spin], 2))
 def test_what_takes_too_much_is_ended(hostile):
-    with pytest.raises(OverLimit, match="384 MB of memory and 2 s of computing"):
-        call(SMALL, hostile)
-    assert call(SMALL, sandboxed.add, 1, 1) == 2
+    with pytest.raises(LimitExceeded, match="384 MB of memory and 2 s of computing"):
+        run_sandboxed(SMALL, hostile)
+    assert run_sandboxed(SMALL, sandboxed.add, 1, 1) == 2
 
 
 def test_the_clock_ends_what_only_waits_and_all_it_started(tmp_path):
     quick = within(10, 1)
-    with pytest.raises(OverLimit, match="later"):
-        call(quick, sandboxed.sleep_in_a_child)
-    with pytest.raises(PutOff, match="later"), sandbox.within(1):  # that says nothing about what was to be read
-        call(SMALL, sandboxed.sleep_in_a_child)
-    assert call(SMALL, sandboxed.marks, tmp_path / "mark") == 1
+    with pytest.raises(LimitExceeded, match="later"):
+        run_sandboxed(quick, sandboxed.sleep_in_a_child)
+    with pytest.raises(Postponed, match="later"), sandbox.time_limit(1):  # that says nothing about what was to be read
+        run_sandboxed(SMALL, sandboxed.sleep_in_a_child)
+    assert run_sandboxed(SMALL, sandboxed.marks, tmp_path / "mark") == 1
     time.sleep(3)
     assert not (tmp_path / "mark").exists()
 
@@ -74,7 +74,7 @@ def test_many_threads_at_once_each_get_their_own_answer():
     found = {}
 
     def one(number):
-        found[number] = call(SMALL, sandboxed.add, number, number)
+        found[number] = run_sandboxed(SMALL, sandboxed.add, number, number)
 
     threads = [threading.Thread(target=one, args=[number]) for number in range(5)]
     for thread in threads:
@@ -86,20 +86,20 @@ def test_many_threads_at_once_each_get_their_own_answer():
 
 def test_of_one_client_one_is_read_at_a_time(tmp_path):
     end, begun = tmp_path / "end", []
-    slow = threading.Thread(target=sandbox.in_turn, args=["eve", call, SMALL, sandboxed.wait_for, end])
+    slow = threading.Thread(target=sandbox.run_in_turn, args=["eve", run_sandboxed, SMALL, sandboxed.wait_for, end])
     slow.start()
-    waiting = threading.Thread(target=lambda: begun.append(sandbox.in_turn("eve", sandboxed.add, 1, 2)))
+    waiting = threading.Thread(target=lambda: begun.append(sandbox.run_in_turn("eve", sandboxed.add, 1, 2)))
     waiting.start()
-    assert sandbox.in_turn("ann", sandboxed.add, 1, 2) == 3, "others are read meanwhile"
+    assert sandbox.run_in_turn("ann", sandboxed.add, 1, 2) == 3, "others are read meanwhile"
     while sandbox._CLIENTS["eve"][1] < 2:
         time.sleep(0.01)
     with pytest.raises(Unavailable, match="earlier submissions"):  # they would fill the queues
-        sandbox.in_turn("eve", sandboxed.add, 1, 2)
+        sandbox.run_in_turn("eve", sandboxed.add, 1, 2)
     assert begun == []
     with pytest.MonkeyPatch.context() as full:
-        full.setattr(sandbox, "MOST_WAITING", -1)
+        full.setattr(sandbox, "MAX_WAITING", -1)
         with pytest.raises(Unavailable, match="Come back"):
-            sandbox.in_turn("ann", sandboxed.add, 1, 2)
+            sandbox.run_in_turn("ann", sandboxed.add, 1, 2)
     end.touch()
     waiting.join(60)
     slow.join(60)
@@ -115,17 +115,17 @@ def test_the_largest_honest_runs_fit_and_absurd_ones_are_told():
 
 
 def test_the_process_that_forks_is_replaced_when_it_is_ended():
-    call(SMALL, sandboxed.add, 1, 1)
+    run_sandboxed(SMALL, sandboxed.add, 1, 1)
     process = sandbox._FORKER._process
     assert process is not None
     process.kill()
     process.wait()
-    assert call(SMALL, sandboxed.add, 2, 2) == 4
+    assert run_sandboxed(SMALL, sandboxed.add, 2, 2) == 4
 
 
 def test_large_arguments_and_results_arrive_whole():
     data = random.Random(1).randbytes(12_000_000)
-    assert call(within(20, 60), sandboxed.add, data, b"!") == data + b"!"
+    assert run_sandboxed(within(20, 60), sandboxed.add, data, b"!") == data + b"!"
 
 
 def test_a_dataset_without_texts_or_with_too_large_ones_is_refused_before_anything_is_fetched(
@@ -142,7 +142,7 @@ def test_a_dataset_without_texts_or_with_too_large_ones_is_refused_before_anythi
         added = [CommitOperationAdd(path, b"PAR1" * 1000)]
         commit = stranger.create_commit(repo, added, commit_message="x", repo_type="dataset").oid
         local_hub.record.clear()
-        monkeypatch.setattr(datasets, "MAX_DATASET", 1000)
+        monkeypatch.setattr(dataset_lookup, "MAX_DATASET_BYTES", 1000)
         with pytest.raises(BadInput, match=words):
-            dataset_for(benchmark.model_copy(update={"revision": commit}), owner="ORG")
+            find_dataset(benchmark.model_copy(update={"revision": commit}), owner="ORG")
         assert not local_hub.record.of(path="/resolve/")

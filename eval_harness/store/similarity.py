@@ -3,7 +3,7 @@
 Two honest models agree, too: both know some answers, and both favour the same wrong ones. So agreement is
 measured beyond what two models of these accuracies share anyway, with the uncertainty that the number of
 questions leaves. It is only reported, never a reason to refuse. See also: where it is reported
-(`folder.py`), and what a result's errors say beside those of others (`checks.py`).
+(`folder_store.py`), and what a result's errors say beside those of others (`checks.py`).
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.run_files import READINGS_FILE, read_readings
 from eval_harness.records.result import UNDELIVERED
 
-ALIKE = 0.75
+SIMILAR_AGREEMENT = 0.75
 """Agreement beyond chance, at the lower end of its interval, from which answers are flagged as alike: 1 is a copy, 0 what two unrelated
 models of these accuracies share. Of five real models on 4,550 questions a model and its fine-tune reach .39, a copy of which 10 % (20 %)
 was changed .89 (.79)."""
-IDENTICAL = 0.5
+IDENTICAL_TEXT_AGREEMENT = 0.5
 """The same where every response is the same: below, so few questions have errors that two good models may well make the same ones."""
-Z = 1.645
+Z_ONE_SIDED_95 = 1.645
 """Standard normal quantile of one-sided 95 % bounds."""
-NEAR = 0.8
+TEXT_COMPARISON_SHARE = 0.8
 """Share of equal choices from which the texts are compared as well."""
-LONG = 150
+LONG_RESPONSE_CHARS = 150
 """Characters (letters and digits) from which a response is a text of its own and no option's: two models never write the same one."""
-LONG_SHARED, LEAST_SHARED = 0.1, 5
+MIN_SHARED_LONG_SHARE, MIN_SHARED_LONG_TEXTS = 0.1, 5
 """Share and minimum number of different long responses that two results must have in common to be flagged."""
-BUCKETS = 509
+HASH_BUCKETS = 509
 """Hash buckets in which the values of a sample are counted."""
-SIGNS = re.compile(r"[\W_]+")
+NON_ALPHANUMERIC = re.compile(r"[\W_]+")
 
 Numbers = npt.NDArray[Any]
 Table = npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ read, `texts` over its letters and digits in lower case and its option scores, a
 `key` over the right options (0 where unknown) and their number of `options`. `sample`: its number."""
 
 
-def digests_of(readings: pd.DataFrame, questions: pd.DataFrame | None = None) -> Digests:
+def compute_digests(readings: pd.DataFrame, questions: pd.DataFrame | None = None) -> Digests:
     """The digests of what a model answered; what never came is no answer that two may share.
 
     Args:
@@ -61,49 +61,56 @@ def digests_of(readings: pd.DataFrame, questions: pd.DataFrame | None = None) ->
     """
     readings = readings[~readings["status"].isin(UNDELIVERED)].reset_index(drop=True)
     columns: dict[str, Any] = {
-        "question": _hashes(readings["question_id"].astype(str)),
-        "choices": _options(readings["choice"]),
+        "question": _hash_values(readings["question_id"].astype(str)),
+        "choices": _hash_choices(readings["choice"]),
     }
     if "response" in readings:
-        plain = readings["response"].fillna("").astype(object).map(lambda text: SIGNS.sub("", text.casefold()))
-        scores = readings["scores"].map(lambda row: repr(list(map(_float, row))) if isinstance(row, list) else "")
-        columns |= {"texts": _hashes(plain + "\0" + scores), "long": (plain + scores).str.len() >= LONG}
+        plain = (
+            readings["response"].fillna("").astype(object).map(lambda text: NON_ALPHANUMERIC.sub("", text.casefold()))
+        )
+        scores = readings["scores"].map(
+            lambda row: repr(list(map(_score_or_nan, row))) if isinstance(row, list) else ""
+        )
+        columns |= {
+            "texts": _hash_values(plain + "\0" + scores),
+            "long": (plain + scores).str.len() >= LONG_RESPONSE_CHARS,
+        }
     digests = pd.DataFrame(columns | {"sample": readings["sample"].to_numpy(np.int64)})
     if questions is None:
         return digests
     known = questions["answer"].map(len).to_numpy() > 0
     key = {
-        "question": _hashes(questions["question_id"].astype(str)),
-        "key": np.where(known, _options(questions["answer"]), 0),
+        "question": _hash_values(questions["question_id"].astype(str)),
+        "key": np.where(known, _hash_choices(questions["answer"]), 0),
         "options": questions["options"].map(len).to_numpy(),
     }
     return digests.merge(pd.DataFrame(key), on="question")
 
 
-def stored_choices(folder: Path) -> Digests:
+def load_choice_digests(folder: Path) -> Digests:
     """The digests of a stored result without its texts. Raises OSError, ValueError and others where its file is not there or none."""
     about = (folder / READINGS_FILE).stat()
-    return _stored_choices(folder.resolve(), about.st_mtime_ns, about.st_size)
+    return _load_choice_digests(folder.resolve(), about.st_mtime_ns, about.st_size)
 
 
-def stored_digests(folder: Path) -> Digests:
+def load_text_digests(folder: Path) -> Digests:
     """The digests of a stored result with its texts. Raises as `stored_choices` does."""
-    return digests_of(read_readings(folder, ("response", "scores")))
+    return compute_digests(read_readings(folder, ("response", "scores")))
 
 
 @lru_cache(maxsize=256)
-def _stored_choices(folder: Path, changed: int, size: int) -> Digests:
-    return digests_of(table_to_frame(pq.read_table(folder / READINGS_FILE)))
+def _load_choice_digests(folder: Path, changed: int, size: int) -> Digests:
+    return compute_digests(table_to_frame(pq.read_table(folder / READINGS_FILE)))
 
 
-def right_answers(digests: Digests, ours: Digests) -> pd.Series:
+def correct_shares(digests: Digests, ours: Digests) -> pd.Series:
     """Question -> the share of right answers by the key of `ours`; without refusals, and questions whose key is unknown."""
     key = ours.loc[ours["key"] != 0, ["question", "key"]].drop_duplicates()
     answers = digests.loc[digests["choices"] != NO_CHOICE, ["question", "choices"]].merge(key, on="question")
     return (answers["choices"] == answers["key"]).groupby(answers["question"]).mean()
 
 
-def likeness(
+def describe_similarity(
     ours: Digests, theirs: Digests, with_texts: Callable[[], Digests] | None = None, withdrawn: bool = False
 ) -> str | None:
     """Description of how alike two results' answers are, to be followed by the name of the other; None if they are not.
@@ -120,19 +127,19 @@ def likeness(
     common = np.intersect1d(ours["question"], theirs["question"])
     if not len(common) or 2 * len(common) < min(asked):
         return None
-    same, beyond = _nearest_samples(ours, theirs, common)
-    if same >= NEAR * len(common):
+    same, beyond = _most_similar_samples(ours, theirs, common)
+    if same >= TEXT_COMPARISON_SHARE * len(common):
         theirs = with_texts() if with_texts is not None else theirs
         texts = [digests[["question", "texts", "long"]].drop_duplicates() for digests in (ours, theirs)]
         shared = texts[0].merge(texts[1])
         whole = len(common) == max(asked) and len(shared) == len(texts[0]) == len(texts[1])
         # A constant text, such as a refusal, is not specific to a model.
-        if whole and ours["texts"].nunique() > 1 and (withdrawn or beyond >= IDENTICAL):
+        if whole and ours["texts"].nunique() > 1 and (withdrawn or beyond >= IDENTICAL_TEXT_AGREEMENT):
             return "every response, but for case and punctuation, is identical to that of"
         long = shared[shared["long"]]
-        if long["texts"].nunique() >= max(LEAST_SHARED, LONG_SHARED * len(common)):
+        if long["texts"].nunique() >= max(MIN_SHARED_LONG_TEXTS, MIN_SHARED_LONG_SHARE * len(common)):
             return f"{len(long):,} long responses, but for case and punctuation, are the same as those of"
-    if beyond < ALIKE:
+    if beyond < SIMILAR_AGREEMENT:
         return None
     return (
         f"to {same:,} of {len(common):,} questions the chosen options are the same (at least {100 * beyond:.0f} % of the agreement that "
@@ -140,7 +147,7 @@ def likeness(
     )
 
 
-def _nearest_samples(ours: Digests, theirs: Digests, common: Numbers) -> tuple[int, float]:
+def _most_similar_samples(ours: Digests, theirs: Digests, common: Numbers) -> tuple[int, float]:
     """In how many of the `common` questions the two samples that agree best choose the same, and the agreement beyond chance."""
     asked = ours.drop_duplicates("question").set_index("question").loc[common]
     wrong = (1 / np.maximum(asked["options"] - 1, 1)).mean()
@@ -154,9 +161,9 @@ def _nearest_samples(ours: Digests, theirs: Digests, common: Numbers) -> tuple[i
         .to_numpy(np.int64)
         for digests, code in ((ours, codes[: len(ours)]), (theirs, codes[len(ours) : len(ours) + len(theirs)]))
     )
-    shares = _frequencies(other)
+    shares = _choice_frequencies(other)
     best = (0, -math.inf)
-    for sample, frequencies in zip(one, _frequencies(one), strict=True):
+    for sample, frequencies in zip(one, _choice_frequencies(one), strict=True):
         answered = (other >= 0) & (sample >= 0)
         both = answered.sum(axis=1)
         same = ((other == sample) & answered).sum(axis=1)
@@ -165,44 +172,44 @@ def _nearest_samples(ours: Digests, theirs: Digests, common: Numbers) -> tuple[i
         )
         # What unrelated models share: the right answers, wrong ones by chance; or the options that both favour.
         by_key = ours_right * theirs_right + (1 - ours_right) * (1 - theirs_right) * wrong
-        beyond = _beyond(same, both, np.maximum(by_key, shares @ frequencies))
+        beyond = _excess_agreement(same, both, np.maximum(by_key, shares @ frequencies))
         at = int(np.where(2 * both >= len(common), beyond, -1).argmax())
         if 2 * both[at] >= len(common) and beyond[at] > best[1]:
             best = int(same[at]), float(beyond[at])
     return best
 
 
-def _frequencies(table: Table) -> Numbers:
+def _choice_frequencies(table: Table) -> Numbers:
     """(samples, BUCKETS): how often a sample has each value, of its answers; many values share a bucket."""
-    counts = np.zeros((len(table), BUCKETS))
+    counts = np.zeros((len(table), HASH_BUCKETS))
     rows, columns = np.nonzero(table >= 0)
-    np.add.at(counts, (rows, table[rows, columns] % BUCKETS), 1)
+    np.add.at(counts, (rows, table[rows, columns] % HASH_BUCKETS), 1)
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
-def _beyond(same: Numbers, of: Numbers, expected: Numbers) -> Numbers:
+def _excess_agreement(same: Numbers, of: Numbers, expected: Numbers) -> Numbers:
     """Agreement beyond what is expected, (observed - expected) / (1 - expected), at the lower bound of what was observed."""
-    beyond = (wilson_low(same, np.maximum(of, 1)) - expected) / np.maximum(1 - expected, 1e-9)
+    beyond = (wilson_lower_bound(same, np.maximum(of, 1)) - expected) / np.maximum(1 - expected, 1e-9)
     return np.where(expected < 1, beyond, -1)
 
 
-def wilson_low(count: Any, of: Any) -> Any:
+def wilson_lower_bound(count: Any, of: Any) -> Any:
     """Lower bound (one-sided 95 %) of a share, of numbers or arrays (Wilson 1927)."""
-    half = Z * np.sqrt(count * (of - count) / of + Z**2 / 4)
-    return (count + Z**2 / 2 - half) / (of + Z**2)
+    half = Z_ONE_SIDED_95 * np.sqrt(count * (of - count) / of + Z_ONE_SIDED_95**2 / 4)
+    return (count + Z_ONE_SIDED_95**2 / 2 - half) / (of + Z_ONE_SIDED_95**2)
 
 
-def _hashes(values: pd.Series) -> Numbers:
+def _hash_values(values: pd.Series) -> Numbers:
     return pd.util.hash_array(values.to_numpy(dtype=object))
 
 
-def _options(choices: pd.Series) -> Numbers:
-    return _hashes(choices.map(lambda choice: repr(sorted(map(int, choice)))))
+def _hash_choices(choices: pd.Series) -> Numbers:
+    return _hash_values(choices.map(lambda choice: repr(sorted(map(int, choice)))))
 
 
-NO_CHOICE = _options(pd.Series([()]))[0]
+NO_CHOICE = _hash_choices(pd.Series([()]))[0]
 """What `choices` holds of an answer that chose no option, such as a refusal."""
 
 
-def _float(score: float | None) -> float:
+def _score_or_nan(score: float | None) -> float:
     return math.nan if score is None else float(score)

@@ -23,9 +23,9 @@ from eval_harness.records.run import read_run
 from eval_harness.scores.sight import compute_sight
 from eval_harness.store.acceptance import read_acceptance
 from eval_harness.store.comparison import Side, load_side
-from eval_harness.store.printed import decimals, needs_the_image
+from eval_harness.store.formatting import format_image_points, interval_decimals
 
-COLUMNS = {
+SIGHT_COLUMN_TYPES = {
     "metric": "str",
     **dict.fromkeys(("real", *ARMS, "from_image", "low", "high"), "float64"),
     "sees": "boolean",
@@ -47,7 +47,7 @@ class Arms:
         return self.sides["real"].result
 
 
-def arms_of_runs(folders: Sequence[Path]) -> list[Arms]:
+def load_arms(folders: Sequence[Path]) -> list[Arms]:
     """The runs of these folders, each with its arms: runs of the same model and request but for what they showed, in these folders or
     beside them. Of several, those that are named count first, then those that `--arms` put beside their run (RUN-blank). An arm beside
     another run is not taken: a plug-in model may have changed between two runs of one request.
@@ -55,38 +55,38 @@ def arms_of_runs(folders: Sequence[Path]) -> list[Arms]:
     Raises BadInput for what is no run folder, and for an arm of which the run with the right images is not there.
     """
     named = {folder.resolve(): folder for folder in folders}
-    known: dict[Path, ShownAndRequest] = {}
+    known: dict[Path, ArmIdentity] = {}
     for path in sorted({path.parent for folder in named for path in folder.parent.glob(f"*/{RUN_FILE}")}):
         with suppress(BadInput):  # a damaged neighbour is left out
             if (path / RESULT_FILE).is_file():
-                known[path.resolve()] = shown_and_request(path)
-    known |= {path: shown_and_request(folder) for path, folder in named.items()}
+                known[path.resolve()] = read_arm_identity(path)
+    known |= {path: read_arm_identity(folder) for path, folder in named.items()}
     found: dict[Path, Arms] = {}
     for path, folder in named.items():
-        real = _together(path, known, named).get("real")
+        real = _match_arms(path, known, named).get("real")
         if real is None:
             raise BadInput(
                 f"{folder}: shows {known[path][0]} images, and the run with the right ones is not beside it. Name it too."
             )
         if real not in found:
-            there = _together(real, known, named)
+            there = _match_arms(real, known, named)
             found[real] = Arms({image: load_side(str(named.get(each, each)), list) for image, each in there.items()})
     return list(found.values())
 
 
-ShownAndRequest = tuple[Images, tuple[str | None, ...]]
+ArmIdentity = tuple[Images, tuple[str | None, ...]]
 """The images a run showed, and what it shares with its arms: the account (in a store), the model, its revision, and the request apart
 from the images."""
 
 
-def shown_and_request(folder: Path) -> ShownAndRequest:
+def read_arm_identity(folder: Path) -> ArmIdentity:
     """The images a run showed, and what identifies its arms. Raises BadInput if its files cannot be read."""
     run, accepted = read_run(folder), read_acceptance(folder)
     account = accepted.account if accepted else None
     return run.request.image, (account, run.model.name, run.model.revision, run.request.of_arms.model_dump_json())
 
 
-def _together(path: Path, known: Mapping[Path, ShownAndRequest], named: Mapping[Path, Path]) -> dict[Images, Path]:
+def _match_arms(path: Path, known: Mapping[Path, ArmIdentity], named: Mapping[Path, Path]) -> dict[Images, Path]:
     """Images shown -> folder, for a run and its arms or for an arm and the others."""
 
     def run_of(other: Path) -> Path:
@@ -111,17 +111,17 @@ def sight_table(arms: Arms) -> pd.DataFrame:
     """
     tables = {image: found for image, side in arms.sides.items() if (found := side.units()) is not None}
     rows = [
-        _row(arms, name, info, tables)
+        _sight_row(arms, name, info, tables)
         for name, info in eval_spec(arms.real.benchmark.family).metrics.items()
         if (info.compared or info.no_arm) and name in arms.real.scores and arms.real.scores[name].value is not None
     ]
-    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+    return pd.DataFrame(rows, columns=list(SIGHT_COLUMN_TYPES)).astype(SIGHT_COLUMN_TYPES)
 
 
-def _row(arms: Arms, name: str, info: MetricInfo, tables: Mapping[Images, pd.DataFrame]) -> dict[str, Any]:
+def _sight_row(arms: Arms, name: str, info: MetricInfo, tables: Mapping[Images, pd.DataFrame]) -> dict[str, Any]:
     values = {image: side.result.scores[name].value for image, side in arms.sides.items() if name in side.result.scores}
     row: dict[str, Any] = {"metric": name, **{image: value for image, value in values.items() if value is not None}}
-    if why := why_none(arms, name, info):
+    if why := missing_reason(arms, name, info):
         return row | {"note": why}
     if any(image not in tables for image in ("real", *info.compared)):
         return row | {"note": "a run lies there without its answers"}
@@ -143,7 +143,7 @@ def _row(arms: Arms, name: str, info: MetricInfo, tables: Mapping[Images, pd.Dat
     }
 
 
-def why_none(arms: Arms, name: str, info: MetricInfo) -> str | None:
+def missing_reason(arms: Arms, name: str, info: MetricInfo) -> str | None:
     """Why a metric has no part that comes from the image; None where it has one."""
     if not info.compared:
         return info.no_arm
@@ -162,7 +162,7 @@ def why_none(arms: Arms, name: str, info: MetricInfo) -> str | None:
     return None
 
 
-def printed(arms: Arms) -> str:
+def format_sight(arms: Arms) -> str:
     """The table as text, and the sentence of the benchmark's main score."""
     result, table = arms.real, sight_table(arms)
     about = f"{result.model.name} on {result.benchmark.name} · {result.benchmark.split} · {result.benchmark.questions} questions"
@@ -177,11 +177,11 @@ def printed(arms: Arms) -> str:
         if row["from_image"] is None:
             lines.append(f"{said}none: {row['note']}")
             continue
-        digits = decimals(row["low"], row["high"], 0.0)
+        digits = interval_decimals(row["low"], row["high"], 0.0)
         points = f"{row['from_image']:.{digits}f} ({row['low']:.{digits}f} to {row['high']:.{digits}f})"
         share = "" if row["share_without"] is None else f"{row['share_without']:.0f} %"
         share += "" if row["share_low"] is None else f" ({row['share_low']:.0f} to {row['share_high']:.0f})"
         lines.append(f"{said}{points:<25}{share:<19}{'sees' if row['sees'] else 'not shown to see'}")
         if row["metric"] == HEADLINE_METRICS[result.benchmark.family]:
-            headline = needs_the_image(row["real"], row["from_image"], row["low"], row["high"])
+            headline = format_image_points(row["real"], row["from_image"], row["low"], row["high"])
     return "\n".join([*lines, *([headline] if headline else [])])

@@ -20,8 +20,8 @@ from dataset_builders.hub.commits import is_released
 from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.records.result import Benchmark
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
-MAX_DATASET = 64 << 20
+COMMIT_HASH = re.compile(r"[0-9a-f]{40}")
+MAX_DATASET_BYTES = 64 << 20
 """Maximum bytes of text in a dataset that a submission names; ProbMed has about 3 MB."""
 
 
@@ -62,11 +62,11 @@ class Dataset:
         )
 
 
-Find = Callable[[Benchmark], Dataset]
+DatasetLookup = Callable[[Benchmark], Dataset]
 """Looks up the dataset of a submission's `benchmark` record. Raises BadInput if there is none."""
 
 
-def dataset_for(
+def find_dataset(
     benchmark: Benchmark, data: Sequence[str] = (), owner: str | None = None, of_this_machine: bool = False
 ) -> Dataset:
     """The dataset that a result names: one of `data` (folders or Hub repositories) of that name, else the named revision on the Hub.
@@ -74,13 +74,13 @@ def dataset_for(
     `owner`: of the store. `of_this_machine`: a folder that the result names counts, too (who submits is at this machine).
     Raises BadInput if there is none, or it cannot be read within limits.
     """
-    dataset = vouched_dataset(benchmark, data)
+    dataset = find_vouched_dataset(benchmark, data)
     if dataset is None and of_this_machine and benchmark.repo and Path(benchmark.repo).is_dir():
-        dataset = vouched_dataset(benchmark, [benchmark.repo])
+        dataset = find_vouched_dataset(benchmark, [benchmark.repo])
     if dataset is not None:
         return dataset
     repo, revision = benchmark.repo or "", benchmark.revision or ""
-    if not is_repo_id(repo) or not COMMIT.fullmatch(revision):
+    if not is_repo_id(repo) or not COMMIT_HASH.fullmatch(revision):
         raise BadInput(
             f"names no dataset revision on the Hub (repo {clip(repo)}, revision {clip(revision)}); evaluate on a published dataset, or "
             "name the dataset with --data"
@@ -96,7 +96,7 @@ def dataset_for(
                 raise BadInput(
                     f"{repo} holds {clip(repository.name)} ({splits}), not {benchmark.name} {benchmark.split}"
                 )
-            return dataset_of(repository, benchmark.split, ours)
+            return load_split(repository, benchmark.split, ours)
     except Unavailable as error:
         if (
             of_this_machine or status_of(error) != 401
@@ -108,28 +108,28 @@ def dataset_for(
         ) from None
 
 
-def vouched_dataset(benchmark: Benchmark, data: Sequence[str]) -> Dataset | None:
+def find_vouched_dataset(benchmark: Benchmark, data: Sequence[str]) -> Dataset | None:
     """The first of `data` (folders or Hub repositories, all of them trusted) that has the benchmark's split, or None. Raises Unavailable
     where one cannot be read, which is no fault of who submits."""
     try:
         for where in data:
             repository = open_repository(where)
             if repository.name == benchmark.name and benchmark.split in repository.splits:
-                return dataset_of(repository, benchmark.split, ours=True)
+                return load_split(repository, benchmark.split, ours=True)
     except BadInput as error:
         raise Unavailable(str(error)) from error
     return None
 
 
-def named_dataset(benchmark: Benchmark, data: str) -> Dataset:
+def require_dataset(benchmark: Benchmark, data: str) -> Dataset:
     """The dataset of --data. Raises BadInput if it is not the one that the submission is about."""
-    dataset = vouched_dataset(benchmark, [data])
+    dataset = find_vouched_dataset(benchmark, [data])
     if dataset is None:
         raise BadInput(f"--data {data}: has no {benchmark.name}, split {benchmark.split}, which the result is about")
     return dataset
 
 
-def chosen_dataset(dataset: Dataset, benchmark: Benchmark) -> Dataset:
+def check_chosen_dataset(dataset: Dataset, benchmark: Benchmark) -> Dataset:
     """The dataset that a submitter names for their answers. Raises BadInput if a result or run is about another one."""
     if (benchmark.name, benchmark.split) != (dataset.name, dataset.split):
         raise BadInput(
@@ -139,7 +139,7 @@ def chosen_dataset(dataset: Dataset, benchmark: Benchmark) -> Dataset:
     return dataset
 
 
-def dataset_of(repository: Repository, split: str, ours: bool) -> Dataset:
+def load_split(repository: Repository, split: str, ours: bool) -> Dataset:
     return Dataset(
         name=repository.name,
         split=split,
@@ -171,7 +171,7 @@ def _check_sizes(repo: str, revision: str) -> None:
     with hub_errors(repo, "read the dataset"):
         sizes = with_retries(tree)
     size = sum(sizes.values())
-    if size > MAX_DATASET:
+    if size > MAX_DATASET_BYTES:
         raise BadInput(f"the dataset {repo} is too large to be read ({size:,} bytes of text)")
     if not any(path.startswith("questions_text/") for path in sizes):
         raise BadInput(f"the dataset {repo} has no config questions_text in a folder of that name")

@@ -21,13 +21,19 @@ from dataset_builders.hub.client import is_unavailable
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.run_files import ANSWERS_FILE, READINGS_FILE
 from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, read_acceptance
-from eval_harness.store.checks import Published, look_alike, remarkable, skeleton
-from eval_harness.store.likeness import Digests, likeness, right_answers, stored_choices, stored_digests
+from eval_harness.store.checks import PublishedNames, similar_name_flags, skeleton, unusual_score_flags
 from eval_harness.store.scan import StoredResult
+from eval_harness.store.similarity import (
+    Digests,
+    correct_shares,
+    describe_similarity,
+    load_choice_digests,
+    load_text_digests,
+)
 from eval_harness.store.submission import Submission
 
 
-def add(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[str, bool]:
+def add_to_folder(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[str, bool]:
     """Add a submission with everything derived from it; returns its location, and whether it is new (adding it twice is not an error).
 
     Its questions are stored as well if the store's owner vouches for them.
@@ -35,7 +41,7 @@ def add(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[st
     questions about somebody on the list beside the store (`curate withdraw --stores`).
     """
     target = store / submission.folder
-    if any(holds_any(content, withdrawn_of(store)) for content in submission.questions_file().values()):
+    if any(has_groups(content, withdrawn_of(store)) for content in submission.questions_file().values()):
         raise BadInput(
             f"--to {store}: a patient of these questions has withdrawn. Reduce the run with `medprobe curate withdraw SET --group "
             "GROUP --runs RUNS`, or run the dataset as it is now."
@@ -49,27 +55,27 @@ def add(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[st
             for path, content in submission.questions_file().items():
                 _add_once(store / path, content, staging)
             for path, content in (submission.files() | submission.derived_files()).items():
-                _write(staging / Path(path).name, content)
-            _write(staging / ACCEPTANCE, acceptance.to_bytes())
+                _write_synced(staging / Path(path).name, content)
+            _write_synced(staging / ACCEPTANCE, acceptance.to_bytes())
             target.parent.mkdir(parents=True, exist_ok=True)
-            return str(target), _move(staging, target)
+            return str(target), _move_into_place(staging, target)
     except OSError as error:
         raise BadInput(f"--to {store}: cannot be written ({error.strerror}). Give a folder you may write to.") from None
 
 
-def holds_any(questions: bytes, groups: Set[str]) -> bool:
+def has_groups(questions: bytes, groups: Set[str]) -> bool:
     """True if a file of questions has one about any of these groups."""
     frame = table_to_frame(questions)
     return "group" in frame and bool(frame["group"].isin(groups).any())
 
 
-def duplicate_submissions(
+def duplicate_flags(
     store: Path,
     submission: Submission,
     account: str | None = None,
     fetch: Callable[[Path], object] = lambda file: None,
     others: Mapping[str, tuple[str, Digests]] | None = None,
-    published: Published | None = None,
+    published: PublishedNames | None = None,
 ) -> list[str]:
     """Flags for what a submission looks like beside the stored results: (nearly) the answers of another one, errors or a score unlike those
     of all others, a confusingly similar name.
@@ -109,60 +115,60 @@ def duplicate_submissions(
             if is_own and not withdrawn and (other_look == look or other.method.image != result.method.image):
                 continue
             fetch(path.parent / READINGS_FILE)
-            theirs = stored_choices(path.parent)
-            alike = likeness(ours, theirs, partial(_texts, path.parent, fetch), withdrawn)
+            theirs = load_choice_digests(path.parent)
+            alike = describe_similarity(ours, theirs, partial(_fetch_text_digests, path.parent, fetch), withdrawn)
             # Checkpoints of one account may agree in most answers, not in the words of all.
             if alike and (not is_own or withdrawn or "every response" in alike):
                 flags.append(f"{alike} {name}{', which was withdrawn' if withdrawn else ''}")
             if not is_own and not withdrawn and other.method.image == "real":
-                peers[name] = right_answers(theirs, ours)
+                peers[name] = correct_shares(theirs, ours)
         except (BadInput, KeyError, OSError, ValueError, TypeError) as error:
             if is_unavailable(error):
                 raise
             continue  # a result that cannot be read is set aside by the board as well
     for name, (author, digests) in (others or {}).items():
-        if is_model and author != account and (alike := likeness(ours, digests)):
+        if is_model and author != account and (alike := describe_similarity(ours, digests)):
             flags.append(f"{alike} {name} of {author}, which was opened before")
     if is_model and result.method.image == "real":
-        flags += _beside(submission, peers)
+        flags += _peer_flags(submission, peers)
     if look not in own_looks:  # a spelling of a name that the account uses is that name
-        flags += look_alike(result.model.name, sorted(names), published, result.model.kind)
+        flags += similar_name_flags(result.model.name, sorted(names), published, result.model.kind)
     return [line for line in flags if line not in submission.flags]
 
 
-def _beside(submission: Submission, peers: Mapping[str, pd.Series]) -> Iterator[str]:
+def _peer_flags(submission: Submission, peers: Mapping[str, pd.Series]) -> Iterator[str]:
     """Flags for the scores and errors of a submission beside those of others on most of its questions."""
     ours, result = submission.digests, submission.result
-    right = right_answers(ours, ours)
+    right = correct_shares(ours, ours)
     if right.empty:  # nothing was delivered, or no key is known
         return iter(())
     table = pd.DataFrame({name: share.reindex(right.index) for name, share in peers.items()}, index=right.index)
     table = table.loc[:, table.notna().mean() > 0.5]
     due = result.benchmark.questions * (result.method.samples or 1)
     correct = int((ours["choices"] == ours["key"]).sum())
-    return remarkable(right, correct, due, table, float((1 / ours["options"]).mean()))
+    return unusual_score_flags(right, correct, due, table, float((1 / ours["options"]).mean()))
 
 
-def _texts(folder: Path, fetch: Callable[[Path], object]) -> Digests:
+def _fetch_text_digests(folder: Path, fetch: Callable[[Path], object]) -> Digests:
     fetch(folder / ANSWERS_FILE)
-    return stored_digests(folder)
+    return load_text_digests(folder)
 
 
 def _add_once(path: Path, content: bytes, staging: Path) -> None:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(staging / path.name, content)
+        _write_synced(staging / path.name, content)
         (staging / path.name).replace(path)
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write_synced(path: Path, content: bytes) -> None:
     with path.open("wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _move(staging: Path, target: Path) -> bool:
+def _move_into_place(staging: Path, target: Path) -> bool:
     """Rename the staged folder into place; False when the same submission is there already."""
     try:
         staging.rename(target)

@@ -14,7 +14,7 @@ from eval_harness.derive.metrics import HEADLINE_METRICS, untested_reason
 from eval_harness.records.names import single_line
 from eval_harness.records.result import Result, Score
 
-COLUMNS: tuple[str, ...] = (
+RESULT_COLUMNS: tuple[str, ...] = (
     "benchmark", "split", "model", "kind", "method", "prompt", "variant", "metric", "headline", "facet", "facet_value",
     "value", "low", "high", "chance", "chance_low", "chance_high", "verdict", "n", "n_cases", "n_effective",
     "no_score", "part", "withdrawn", "source", "table", "note",
@@ -22,7 +22,7 @@ COLUMNS: tuple[str, ...] = (
 """The columns of `medprobe results`, in order."""
 
 
-def tidy(results: Iterable[Result], withdrawn: Mapping[int, str] | None = None) -> pd.DataFrame:
+def tidy_table(results: Iterable[Result], withdrawn: Mapping[int, str] | None = None) -> pd.DataFrame:
     """One row per score: the overall ones of a result first (facet and facet_value empty), then its breakdown.
 
     Columns: COLUMNS. `kind` is measured, published or aggregate; `variant` is whatever sets a row apart beside method and prompt;
@@ -37,8 +37,8 @@ def tidy(results: Iterable[Result], withdrawn: Mapping[int, str] | None = None) 
         withdrawn: position in `results` -> why that one was withdrawn, the column `withdrawn`.
     """
     reasons = withdrawn or {}
-    rows = [row | {"withdrawn": reasons.get(at)} for at, result in enumerate(results) for row in _rows(result)]
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    rows = [row | {"withdrawn": reasons.get(at)} for at, result in enumerate(results) for row in _result_rows(result)]
+    table = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))
     table["headline"] = table["headline"].astype("bool")
     for name in ("value", "low", "high", "chance", "chance_low", "chance_high", "n_effective"):
         table[name] = table[name].astype("Float64")
@@ -73,7 +73,7 @@ def variant(result: Result) -> str | None:
     return "; ".join(parts) or None
 
 
-def _rows(result: Result) -> Iterator[dict[str, Any]]:
+def _result_rows(result: Result) -> Iterator[dict[str, Any]]:
     source = result.source
     shared = {
         "benchmark": result.benchmark.name,
@@ -95,10 +95,10 @@ def _rows(result: Result) -> Iterator[dict[str, Any]]:
     for (facet, value), scores in cells.items():
         for metric, score in scores.items():
             named = {"metric": metric, "headline": metric == first, "facet": facet, "facet_value": value}
-            yield shared | named | _numbers(score, result)
+            yield shared | named | _score_columns(score, result)
 
 
-def _numbers(score: Score, result: Result) -> dict[str, Any]:
+def _score_columns(score: Score, result: Result) -> dict[str, Any]:
     """A value without a count is one whose count was not printed: the count is empty, not 0."""
     unknown = score.value is not None and score.n == 0
     return {
@@ -116,19 +116,19 @@ def _numbers(score: Score, result: Result) -> dict[str, Any]:
     }
 
 
-STARTS = tuple("=+-@|%")
+FORMULA_STARTS = tuple("=+-@|%")
 """Characters that begin a formula in Excel, LibreOffice and Sheets (OWASP: CSV Injection), and the full-width forms of them by NFKC."""
-NEXT_CELL = re.compile('([;\t\r\n]["\\s]*)(?=[=+\\-@|%\uff1d\uff0b\uff0d\uff20\uff5c\uff05])')
+FORMULA_CELL_START = re.compile('([;\t\r\n]["\\s]*)(?=[=+\\-@|%\uff1d\uff0b\uff0d\uff20\uff5c\uff05])')
 """The separator before a cell that begins with a formula, for spreadsheets that split at semicolons or tabs, as in many locales."""
 
 
 def is_formula(text: str) -> bool:
     """True if a spreadsheet would take a text for a formula."""
     seen = "".join(sign for sign in unicodedata.normalize("NFKC", text[:200]) if sign.isprintable()).lstrip()
-    return seen.startswith(STARTS) or text[:1] in ("\t", "\r", "\n")
+    return seen.startswith(FORMULA_STARTS) or text[:1] in ("\t", "\r", "\n")
 
 
-def harmless(value: Any) -> Any:
+def escape_formula(value: Any) -> Any:
     """The value of a cell; before what a spreadsheet would take for a formula stands an apostrophe, also where one that divides by other
     signs would see a cell begin.
 
@@ -137,12 +137,12 @@ def harmless(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    text = NEXT_CELL.sub(r"\1'", value)
+    text = FORMULA_CELL_START.sub(r"\1'", value)
     return "'" + text if is_formula(value) else text
 
 
-def harmless_table(table: pd.DataFrame) -> pd.DataFrame:
+def escape_formulas(table: pd.DataFrame) -> pd.DataFrame:
     """A table whose texts are harmless, each in one line; numbers stay numbers."""
     texts = [name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name])]
     lines = {name: table[name].map(lambda text: single_line(text) if isinstance(text, str) else text) for name in texts}
-    return table.assign(**{name: column.map(harmless) for name, column in lines.items()})
+    return table.assign(**{name: column.map(escape_formula) for name, column in lines.items()})

@@ -20,19 +20,19 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.files import temporary_folder
-from eval_harness.answer_files import inspect_log, lmms_samples, paper_outputs, tables
-from eval_harness.answer_files.predictions import Predictions, letters_of, read_predictions
+from eval_harness.answer_files import inspect_log, lmms_samples, paper_outputs, vlmevalkit_tables
+from eval_harness.answer_files.predictions import Predictions, format_letters, read_predictions
 from eval_harness.answer_files.untrusted import ProblemList, Record
 
-_READERS: tuple[ModuleType, ...] = (inspect_log, lmms_samples, tables, paper_outputs)
+_READERS: tuple[ModuleType, ...] = (inspect_log, lmms_samples, vlmevalkit_tables, paper_outputs)
 
 
-def reader_for(path: Path) -> ModuleType | None:
+def find_reader(path: Path) -> ModuleType | None:
     """The reader of the harness that wrote a file; None for a plain file of answers, and what is no file."""
     return next((reader for reader in _READERS if path.is_file() and reader.recognises(path)), None)
 
 
-def read_answers(path: Path, questions: pd.DataFrame) -> Predictions:
+def read_answer_file(path: Path, questions: pd.DataFrame) -> Predictions:
     """Read the answers of a file of any format to the questions of a split.
 
     Raises:
@@ -53,7 +53,7 @@ def as_plain_file(path: Path, questions: pd.DataFrame) -> Iterator[Path]:
     Raises:
         BadInput: With everything that is wrong with the file.
     """
-    reader = reader_for(path)
+    reader = find_reader(path)
     if reader is None:
         yield path
         return
@@ -78,7 +78,7 @@ def _answers(reader: ModuleType, path: Path, questions: pd.DataFrame, problems: 
     so that what is absent was left out and not failed; a file of plain answers may be a part).
     """
     seen: set[str] = set()
-    keys = dict(zip(questions["question_id"].astype(str), questions["answer"].map(letters_of), strict=True))
+    keys = dict(zip(questions["question_id"].astype(str), questions["answer"].map(format_letters), strict=True))
     is_whole = getattr(reader, "IS_WHOLE", True)
     for where, identity, record in reader.read(path, questions, problems):
         is_whole = is_whole and "target" in record

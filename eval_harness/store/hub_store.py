@@ -17,7 +17,7 @@ from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import hub_errors, quiet, sign_in, status_of, with_retries
 from dataset_builders.hub.commits import commit_files
 from eval_harness.derive.run_files import ANSWERS_FILE, RUN_FILE
-from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, now, parse_record
+from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, parse_record, utc_now
 
 if TYPE_CHECKING:
     from huggingface_hub import Discussion, HfApi
@@ -29,7 +29,7 @@ COMMIT_TRIES = 12
 """Attempts: others commit to the same branch, so a commit to main is retried on top of theirs."""
 
 
-def propose(repo_id: str, submission: Submission, token: str | None = None) -> tuple[str, bool]:
+def open_submission_pull(repo_id: str, submission: Submission, token: str | None = None) -> tuple[str, bool]:
     """Open a pull request that adds the files of a submission; returns its address, and whether it is new. `token`: None is this machine's.
 
     What is in the store already, or in an open pull request of this account, is not proposed again. Each try looks again first, so that
@@ -38,10 +38,10 @@ def propose(repo_id: str, submission: Submission, token: str | None = None) -> t
     """
     api, who = sign_in(repo_id, token)
     files = submission.files()
-    title = title_of(submission.folder)
+    title = pull_title(submission.folder)
 
     def look() -> tuple[str, bool] | None:
-        url = _proposed(api, repo_id, who, submission.folder, files)
+        url = _existing_location(api, repo_id, who, submission.folder, files)
         return (url, False) if url else None
 
     def propose_it() -> tuple[str, bool]:
@@ -52,31 +52,31 @@ def propose(repo_id: str, submission: Submission, token: str | None = None) -> t
         return with_retries(propose_it, look=look)
 
 
-def _proposed(api: HfApi, repo_id: str, who: str, folder: str, files: dict[str, bytes]) -> str | None:
+def _existing_location(api: HfApi, repo_id: str, who: str, folder: str, files: dict[str, bytes]) -> str | None:
     """Address of these files if the Hub has them already: on main, or in an open pull request of this account."""
     head = api.repo_info(repo_id, repo_type="dataset").sha
-    if head and is_there(api, repo_id, head, files):
+    if head and has_submission(api, repo_id, head, files):
         return f"{api.endpoint}/datasets/{repo_id}/tree/main/{folder}"
-    for pull in open_pulls(api, repo_id, who):
-        if pull.title == title_of(folder) and is_there(api, repo_id, f"refs/pr/{pull.num}", files):
+    for pull in list_open_pulls(api, repo_id, who):
+        if pull.title == pull_title(folder) and has_submission(api, repo_id, f"refs/pr/{pull.num}", files):
             return pull.url
     return None
 
 
-def add(repo_id: str, submission: Submission, with_questions: bool = False) -> tuple[str, bool]:
+def commit_submission(repo_id: str, submission: Submission, with_questions: bool = False) -> tuple[str, bool]:
     """Commit a submission to main, which only those who may write to the store can; returns its address, and whether it is new.
 
     Raises BadInput: no token, no such store, no right to write, another result of this run there, a Hub that refuses.
     """
     api, who = sign_in(repo_id)
-    acceptance = Acceptance(account=who, accepted_at=now(), verified_by=who)
+    acceptance = Acceptance(account=who, accepted_at=utc_now(), verified_by=who)
     more = submission.derived_files() | {f"{submission.folder}/{ACCEPTANCE}": acceptance.to_bytes()}
     if with_questions:
         more |= submission.questions_file()
     with quiet(), hub_errors(repo_id, "add a reproduced result", who):
         try:
             about = _description(submission)
-            new = commit_to_main(api, repo_id, submission.files(), more, title_of(submission.folder), about)
+            new = commit_to_main(api, repo_id, submission.files(), more, pull_title(submission.folder), about)
         except Exception as error:
             if status_of(error) != 403:
                 raise
@@ -101,9 +101,9 @@ def commit_to_main(
     def look() -> bool | None:
         nonlocal head, content
         head = api.repo_info(repo_id, repo_type="dataset").sha  # None where nothing was ever committed
-        if head and is_there(api, repo_id, head, files):
+        if head and has_submission(api, repo_id, head, files):
             return False
-        known = files_at(api, repo_id, head, sorted(more)) if more and head else {}
+        known = find_files(api, repo_id, head, sorted(more)) if more and head else {}
         content = files | {path: data for path, data in more.items() if path not in known}
         return None
 
@@ -114,7 +114,7 @@ def commit_to_main(
     return with_retries(commit, look, tries=COMMIT_TRIES)
 
 
-def open_pulls(api: HfApi, repo_id: str, author: str | None = None, kind: str = "dataset") -> Iterator[Discussion]:
+def list_open_pulls(api: HfApi, repo_id: str, author: str | None = None, kind: str = "dataset") -> Iterator[Discussion]:
     """The open pull requests of a repository (of one author), the newest first. The Hub's filters are applied again here: a closed pull
     request mistaken for an open one would lose a submission."""
     listed = api.get_repo_discussions(
@@ -125,7 +125,7 @@ def open_pulls(api: HfApi, repo_id: str, author: str | None = None, kind: str = 
             yield each
 
 
-def title_of(folder: str) -> str:
+def pull_title(folder: str) -> str:
     """The title of the pull request that adds a folder; at most the Hub's 200 characters, and one title per folder."""
     title = f"Add {folder}"
     return title if len(title) <= 200 else f"{title[:180]} {hashlib.sha256(folder.encode()).hexdigest()[:12]}"
@@ -143,13 +143,13 @@ def _description(submission: Submission) -> str:
     return "\n".join(lines)
 
 
-def is_there(api: HfApi, repo_id: str, revision: str, files: Iterable[str]) -> bool:
+def has_submission(api: HfApi, repo_id: str, revision: str, files: Iterable[str]) -> bool:
     """True if a revision holds a submission, whose folder's name is a digest of what was asked and answered. `files`: its paths."""
     wanted = [path for path in files if path.endswith((f"/{RUN_FILE}", f"/{ANSWERS_FILE}"))]
-    return len(files_at(api, repo_id, revision, wanted)) == len(wanted) > 0
+    return len(find_files(api, repo_id, revision, wanted)) == len(wanted) > 0
 
 
-def files_at(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[str, RepoFile]:
+def find_files(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[str, RepoFile]:
     """The paths that exist in a revision."""
     from huggingface_hub.hf_api import RepoFile
 
@@ -157,16 +157,16 @@ def files_at(api: HfApi, repo_id: str, revision: str, paths: list[str]) -> dict[
     return {entry.path: entry for entry in found if isinstance(entry, RepoFile)}
 
 
-def fetched(api: HfApi, repo_id: str, revision: str, path: str, kind: str = "dataset") -> bytes:
+def fetch_file(api: HfApi, repo_id: str, revision: str, path: str, kind: str = "dataset") -> bytes:
     """A file of a revision, bypassing the cache."""
     with temporary_folder(Path(tempfile.gettempdir()), "medprobe-fetched-") as folder:
         file = api.hf_hub_download(repo_id, path, revision=revision, repo_type=kind, local_dir=folder)
         return Path(file).read_bytes()
 
 
-def acceptance_at(api: HfApi, repo_id: str, revision: str, folder: str) -> Acceptance | None:
+def fetch_acceptance(api: HfApi, repo_id: str, revision: str, folder: str) -> Acceptance | None:
     """The acceptance of the result in a folder of a store on the Hub; None if there is none. Raises BadInput for a damaged file."""
     path = f"{folder}/{ACCEPTANCE}"
-    if path not in files_at(api, repo_id, revision, [path]):
+    if path not in find_files(api, repo_id, revision, [path]):
         return None
-    return parse_record(fetched(api, repo_id, revision, path), Acceptance, path)
+    return parse_record(fetch_file(api, repo_id, revision, path), Acceptance, path)
