@@ -23,11 +23,11 @@ import pandas as pd
 from curation.images.set_images import withdrawn_images, write_custom_set
 from curation.review.review_log import Pair, ReviewLog, compute_agreement
 from curation.writing.question_writing import FUNNEL_FILE, REVIEWS_FILE
-from dataset_builders.contents.pseudonyms import pseudonyms_of
+from dataset_builders.contents.pseudonyms import load_pseudonyms
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
-from dataset_builders.images.licences import allows_copies
-from dataset_builders.journal import line_of, read_journal
+from dataset_builders.images.licences import allows_redistribution
+from dataset_builders.journal import encode_entry, read_journal
 
 DEFAULT_CATEGORY = "Other"
 """Category of an image that has none: the official layout wants one, and `Other` is the paper's own (appendix A.2)."""
@@ -70,9 +70,9 @@ def export_pairs(
 
     def write(work: Path, names: dict[str, str], origins: dict[str, dict[str, str]]) -> dict[str, Any]:
         origins |= {name: {"local": Path(name).stem, **origin} for name, origin in origins.items()}
-        pseudonyms = pseudonyms_of(out)
+        pseudonyms = load_pseudonyms(out)
         ids = {
-            pair_id: pseudonyms.of("p", f"{pair.draft['image_1']}\0{pair.draft['image_2']}")
+            pair_id: pseudonyms.id_for("p", f"{pair.draft['image_1']}\0{pair.draft['image_2']}")
             for pair_id, pair in kept.items()
         }
         dataset = {ids[pair_id]: _pair_entry(pair, names) for pair_id, pair in kept.items()}
@@ -82,7 +82,7 @@ def export_pairs(
         changes = [
             each | {"item": ids[each["item"]]} for each in read_journal(questions / REVIEWS_FILE) if each["item"] in ids
         ]
-        (work / REVIEWS_FILE).write_bytes(b"".join(map(line_of, changes)))
+        (work / REVIEWS_FILE).write_bytes(b"".join(map(encode_entry, changes)))
         return {"pairs": len(dataset), "reviewers": reviewers, "agreement": asdict(compute_agreement(log.scores()))}
 
     write_custom_set(out, "mediconfusion", images, used, known, write, name, not unreviewed, text_search)
@@ -123,7 +123,7 @@ def _pair_entry(pair: Pair, names: dict[str, str]) -> dict[str, Any]:
 def images_without_licence(folder: Path) -> list[str]:
     """The images of an exported folder whose licence is unknown or does not permit redistribution."""
     document = json.loads((folder / "image_dict.json").read_text(encoding="utf-8"))
-    return [image for image, origin in document.items() if not allows_copies(origin.get("license"))]
+    return [image for image, origin in document.items() if not allows_redistribution(origin.get("license"))]
 
 
 def _collect_funnel(log: ReviewLog, questions: Path, search: Path | None, exported: int) -> dict[str, Any]:

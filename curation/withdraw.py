@@ -23,9 +23,9 @@ from curation.gmai.items import UNIT_JOURNAL, keyed_patient_id
 from curation.images.file_names import DEIDENTIFICATION_REPORT, DEIDENTIFIED_TABLE, load_patient_groups, name_list_path
 from curation.mediconfusion_export import category_counts
 from curation.writing.question_writing import REVIEWS_FILE
-from dataset_builders.benchmarks.halt_medvqa.reader import FILES
-from dataset_builders.build import replacing
-from dataset_builders.contents.pseudonyms import KEYED, key_file, note_withdrawn, pseudonyms_of
+from dataset_builders.benchmarks.halt_medvqa.reader import SCENARIO_FILES
+from dataset_builders.build import replace_folder
+from dataset_builders.contents.pseudonyms import KEYED_IDS, key_path, load_pseudonyms, record_withdrawn_ids
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file, write_json
 from dataset_builders.journal import read_journal
@@ -55,9 +55,9 @@ def keyed_group_ids(folder: Path, group: str) -> set[str]:
     is_gmai = (private / UNIT_JOURNAL).is_file()
     if is_gmai:
         beside = folder / "dataset"
-    if not key_file(beside).is_file():
-        raise BadInput(f"{folder}: there is no key {key_file(beside)}. Only its owner can compute an id.")
-    pseudonyms = pseudonyms_of(beside)
+    if not key_path(beside).is_file():
+        raise BadInput(f"{folder}: there is no key {key_path(beside)}. Only its owner can compute an id.")
+    pseudonyms = load_pseudonyms(beside)
     if not is_gmai:
         return {pseudonyms.group(group)}
     entries = read_journal(private / UNIT_JOURNAL)
@@ -93,7 +93,7 @@ def withdraw_from_store(store: Path, ids: Set[str]) -> list[str]:
     results = [StoredResult.read(path) for path in result_paths(store)]
     questions = [path for path in store.glob("questions/*.parquet") if has_groups(path.read_bytes(), ids)]
     gone = [stored.folder for stored in results if stored.result.benchmark.fingerprint in {p.stem for p in questions}]
-    note_withdrawn(store, ids)
+    record_withdrawn_ids(store, ids)
     # The questions go last: as long as they are there, an interrupted call can be made again.
     for folder in gone:
         shutil.rmtree(folder)
@@ -109,7 +109,7 @@ def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
     gone = {name for name, its_group in groups.items() if its_group in ids}
     if not gone:
         raise BadInput(f"{folder}: no image is of that group. Give its name, or its id (g-...).")
-    note_withdrawn(folder, {*(groups[name] for name in gone), *(name.partition(".")[0] for name in gone)})
+    record_withdrawn_ids(folder, {*(groups[name] for name in gone), *(name.partition(".")[0] for name in gone)})
     counts = Counter(images=len(gone))
     for name in gone:
         (folder / "images" / name).unlink(missing_ok=True)
@@ -134,20 +134,20 @@ def withdraw_group(folder: Path, group: str) -> dict[str, int]:
         return _withdraw_images(folder, group)
     manifest = _read_json(folder / "manifest.json")
     images = _read_json(folder / "image_dict.json")
-    if not isinstance(manifest, dict) or manifest.get("ids") != KEYED or not isinstance(images, dict):
+    if not isinstance(manifest, dict) or manifest.get("ids") != KEYED_IDS or not isinstance(images, dict):
         raise BadInput(
             f"{folder}: is not a set that `medprobe curate` wrote with keyed ids. Give such a folder (not the built one)."
         )
-    names = {group} | (keyed_group_ids(folder, group) if key_file(folder).is_file() else set())
+    names = {group} | (keyed_group_ids(folder, group) if key_path(folder).is_file() else set())
     gone = {name for name, about in images.items() if about.get("group") in names}
     if not gone:
         raise BadInput(f"{folder}: no image is of that group. Give its name as in the table, or its id (g-...).")
     if len(gone) == len(images):
         raise BadInput(
-            f"{folder}: all {len(images)} images are of that group. Delete the folder and {key_file(folder)}."
+            f"{folder}: all {len(images)} images are of that group. Delete the folder and {key_path(folder)}."
         )
     taken: Counter[str] = Counter(images=len(gone))
-    with replacing(folder) as fresh:
+    with replace_folder(folder) as fresh:
         shutil.copytree(folder, fresh, dirs_exist_ok=True)
         for name in gone:
             (fresh / "images" / name).unlink(missing_ok=True)
@@ -164,7 +164,7 @@ def withdraw_group(folder: Path, group: str) -> dict[str, int]:
             left += len(cleaned)
             write_json(file, cleaned)
         if not left:
-            raise BadInput(f"{folder}: no question would be left. Delete the folder and {key_file(folder)}.")
+            raise BadInput(f"{folder}: no question would be left. Delete the folder and {key_path(folder)}.")
         if (fresh / REVIEWS_FILE).is_file():
             lines = (fresh / REVIEWS_FILE).read_text(encoding="utf-8").splitlines()
             kept = [line for line in lines if json.loads(line).get("item") not in pairs]
@@ -175,7 +175,7 @@ def withdraw_group(folder: Path, group: str) -> dict[str, int]:
         if (fresh / "statistics.json").is_file():
             write_json(fresh / "statistics.json", category_counts(_read_json(fresh / "dataset.json")))
         # Noted last, but before the set is replaced: what a later command makes of the same images is without them, too.
-        note_withdrawn(folder, {*(images[name]["group"] for name in gone), *(Path(name).stem for name in gone)})
+        record_withdrawn_ids(folder, {*(images[name]["group"] for name in gone), *(Path(name).stem for name in gone)})
     return {what: count for what, count in taken.items() if count}
 
 
@@ -206,8 +206,10 @@ def _update_manifest(manifest: dict[str, Any], fresh: Path) -> dict[str, Any]:
         made["questions"] = len(rows)
         made["text_only_majority"], note = measure_text_only(rows)
         notes = [note]
-    elif (fresh / FILES["none"]).is_file():
-        entries = {scenario: _read_json(fresh / file) for scenario, file in FILES.items() if (fresh / file).is_file()}
+    elif (fresh / SCENARIO_FILES["none"]).is_file():
+        entries = {
+            scenario: _read_json(fresh / file) for scenario, file in SCENARIO_FILES.items() if (fresh / file).is_file()
+        }
         made["questions"] = {scenario: len(found) for scenario, found in entries.items()}
         notes = [describe_controls(entries)]
     if notes:

@@ -11,20 +11,20 @@ BENCHMARKS: tuple[str, ...] = ("mediconfusion", "probmed", "gmai-mmbench", "halt
 """The official benchmarks. A custom set has a name of its own and the family of one of these."""
 
 
-def known_name(said: str, names: Iterable[str], what: str) -> str:
+def resolve_name(said: str, names: Iterable[str], what: str) -> str:
     """The one of `names` that is meant, in upper or lower case, with `-`, `_` or a space between words.
 
     `what`: how the error begins, such as "benchmark" or "--metric". Raises BadInput that lists near misses, else every name.
 
-    >>> known_name("GMAI_MMBench", BENCHMARKS, "benchmark")
+    >>> resolve_name("GMAI_MMBench", BENCHMARKS, "benchmark")
     'gmai-mmbench'
     """
     known: dict[str, str] = {}
     for name in (listed := list(dict.fromkeys(names))):
-        known.setdefault(folded(name), name)
+        known.setdefault(normalize_name(name), name)
     if said in listed:
         return said
-    if (wanted := folded(said)) in known:
+    if (wanted := normalize_name(said)) in known:
         return known[wanted]
     near = get_close_matches(wanted, known, n=3, cutoff=0.6)
     near += sorted(name for name in known if wanted and wanted in name and name not in near)[:5]
@@ -33,15 +33,15 @@ def known_name(said: str, names: Iterable[str], what: str) -> str:
     raise BadInput(f"{what} {said[:80]!r}: unknown. {hint}Available: {', '.join(listed[:24]) or 'none'}{more}.")
 
 
-def folded(name: str) -> str:
+def normalize_name(name: str) -> str:
     """The form of a name in which names are compared."""
     return "-".join(name.casefold().replace("_", " ").replace("-", " ").split())
 
 
-def benchmarks_named(said: str) -> tuple[str, ...]:
+def parse_benchmarks(said: str) -> tuple[str, ...]:
     """The names in a list with commas, official ones as they are spelled; `all`: every official one. Raises BadInput for an empty list."""
-    official = {folded(name): name for name in BENCHMARKS}
-    found = [official.get(folded(name), name) for part in said.split(",") if (name := part.strip())]
+    official = {normalize_name(name): name for name in BENCHMARKS}
+    found = [official.get(normalize_name(name), name) for part in said.split(",") if (name := part.strip())]
     if not found:
         raise BadInput(f"benchmark {said!r}: name one, several with commas, or all. Official: {', '.join(BENCHMARKS)}.")
-    return BENCHMARKS if [folded(name) for name in found] == ["all"] else tuple(dict.fromkeys(found))
+    return BENCHMARKS if [normalize_name(name) for name in found] == ["all"] else tuple(dict.fromkeys(found))

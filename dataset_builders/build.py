@@ -14,22 +14,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.benchmark_names import known_name
-from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, part, spec
-from dataset_builders.case_groups import in_several_splits, split_counts
+from dataset_builders.benchmark_names import resolve_name
+from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, load_benchmark_module, spec
+from dataset_builders.case_groups import find_split_overlaps, format_overlaps
 from dataset_builders.contents.about import read_about
 from dataset_builders.contents.card import Description
-from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of, with_keyed_ids, withdrawn_of
+from dataset_builders.contents.pseudonyms import KEYED_IDS, load_pseudonyms, pseudonymize_content, read_withdrawn_ids
 from dataset_builders.contents.repository_files import write_hidden_answers, write_repository
 from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.files import temporary_folder
-from dataset_builders.fingerprints import fingerprint_of_cases
-from dataset_builders.images.download import download_missing, is_template
+from dataset_builders.fingerprints import fingerprint_cases
+from dataset_builders.images.download import download_missing, is_url_template
 from dataset_builders.images.lookup import ImageFolders
-from dataset_builders.schema import Case, Content
-from dataset_builders.source_files import is_phantom, read_json, source_folder, stays_inside
+from dataset_builders.schema import Case, SourceContent
+from dataset_builders.source_files import check_source_folder, is_phantom_source, is_safe_relative_path, read_json
 
-MANIFEST = "manifest.json"
+MANIFEST_FILE = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def build(
     the Hub's tasks, and the copy of the images that they need. An existing dataset in `out` is replaced once the new one is
     whole. Raises BadInput for anything the user can fix; then nothing is written.
     """
-    family = known_name(benchmark, BENCHMARKS, "benchmark")
+    family = resolve_name(benchmark, BENCHMARKS, "benchmark")
     name = name or family
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", name) or ".." in name or name.endswith((".git", ".ipynb")):
         raise BadInput(
@@ -75,18 +75,18 @@ def build(
     with ExitStack() as stack:
         if source is None:
             folder = stack.enter_context(temporary_folder(Path(tempfile.gettempdir()), "medprobe-phantoms-"))
-            from dataset_builders.phantoms import write_sources
+            from dataset_builders.phantom_sources import write_sources
 
             write_sources(family, folder)
         else:
-            folder = source_folder(Path(source))
-        content = _read(family, folder, images, target, text_only)
-        _check_names(content)
-        phantom = is_phantom(folder)
+            folder = check_source_folder(Path(source))
+        content = _read_source(family, folder, images, target, text_only)
+        _check_file_names(content)
+        phantom = is_phantom_source(folder)
         if phantom:
             _mark_phantoms(content)
         # Told from the whole source, before cases without images are left out: a part of the official set is still official.
-        origin = _origin(family, name, content, phantom)
+        origin = _determine_origin(family, name, content, phantom)
         is_custom = name != family and not phantom
         if is_custom:  # not held against the paper's counts
             content.counts = [
@@ -94,44 +94,46 @@ def build(
                 for c in content.counts
                 if c.found or c.paper is None
             ]
-        partial = None if text_only else _complete(content, spec(family).get_images, allow_missing)
+        partial = None if text_only else _drop_incomplete_cases(content, spec(family).get_images, allow_missing)
         if is_custom:
-            _check_groups(content)
-            content.patients = read_about(folder, source_manifest(folder))
-            validated = source_manifest(folder).get("validated")
+            _check_group_splits(content)
+            content.patients = read_about(folder, read_source_manifest(folder))
+            validated = read_source_manifest(folder).get("validated")
             content.validated = validated if isinstance(validated, bool) else None
-            notes = source_manifest(folder).get("notes")
+            notes = read_source_manifest(folder).get("notes")
             content.notes += [str(note) for note in notes] if isinstance(notes, list) else []
-            if source_manifest(folder).get("ids") != KEYED:
-                content = with_keyed_ids(content, pseudonyms_of(target, also=folder))
-            _leave_out_withdrawn(content, withdrawn_of(folder, target))
+            if read_source_manifest(folder).get("ids") != KEYED_IDS:
+                content = pseudonymize_content(content, load_pseudonyms(target, also=folder))
+            _drop_withdrawn_cases(content, read_withdrawn_ids(folder, target))
         description = Description(name, family, origin, partial, text_only, eval_yaml)
         answers = target.with_name(f"{target.name}-answers")
         if content.hidden:
             _check_target(answers)
-        with replacing(target) as fresh:
+        with replace_folder(target) as fresh:
             lines = write_repository(fresh, description, content)
             if content.hidden:
-                with replacing(answers) as private:
+                with replace_folder(answers) as private:
                     write_hidden_answers(private, name, content)
                 lines = (*lines, f"hidden test answers went to {answers}: keep that folder private.")
         return BuildReport(target, name, family, origin, partial, lines)
 
 
-def _read(family: str, folder: Path, images: Sequence[str | Path], target: Path, text_only: bool) -> Content:
+def _read_source(
+    family: str, folder: Path, images: Sequence[str | Path], target: Path, text_only: bool
+) -> SourceContent:
     """The content that the format's builder reads from the source, with the images that can be found or downloaded."""
-    builder = part(family, "reader")
-    addresses = [str(source) for source in images if is_template(str(source))]
-    given = [Path(source) for source in images if not is_template(str(source))]
+    builder = load_benchmark_module(family, "reader")
+    addresses = [str(source) for source in images if is_url_template(str(source))]
+    given = [Path(source) for source in images if not is_url_template(str(source))]
     if text_only and images:
         raise BadInput("--text-only: builds no images, so it takes no --images.")
     cache = target.with_name(f"{target.name}-images")
     folders = [*given, folder, *([cache] if addresses and cache.is_dir() else [])]
-    content: Content = builder.read(folder, None if text_only else ImageFolders(folders))
-    if addresses and missing_images(content):
-        if not hasattr(builder, "wanted_fields"):
+    content: SourceContent = builder.read(folder, None if text_only else ImageFolders(folders))
+    if addresses and find_missing_images(content):
+        if not hasattr(builder, "download_fields"):
             raise BadInput(f"--images {addresses[0]}: images of {family} cannot be downloaded; give folders.")
-        failed = download_missing(addresses, builder.wanted_fields(folder), missing_images(content), cache)
+        failed = download_missing(addresses, builder.download_fields(folder), find_missing_images(content), cache)
         content = builder.read(folder, ImageFolders([*folders, cache]))
         if failed:
             image, why = next(iter(failed.items()))
@@ -141,14 +143,14 @@ def _read(family: str, folder: Path, images: Sequence[str | Path], target: Path,
     return content
 
 
-def _check_names(content: Content) -> None:
+def _check_file_names(content: SourceContent) -> None:
     """Raise BadInput for ids and image names that are no file names: readers of the dataset save its images under them."""
     problems = Problems()
     seen: set[str] = set()
     for case in content.all_cases(more=True):
         for image in case.images:
             for what, name in (("case id", case.case_id), ("image id", image.image_id), ("image name", image.name)):
-                is_file_name = not name or (stays_inside(name) and name.isprintable() and len(name) < 256)
+                is_file_name = not name or (is_safe_relative_path(name) and name.isprintable() and len(name) < 256)
                 if name not in seen and not is_file_name:
                     where = image.where or f"case {clip(case.case_id)}"
                     problems.add(where, None, f"the {what} {clip(name)} is no file name")
@@ -158,25 +160,25 @@ def _check_names(content: Content) -> None:
     )
 
 
-def source_manifest(folder: Path) -> dict[str, Any]:
+def read_source_manifest(folder: Path) -> dict[str, Any]:
     """manifest.json of a source that `medprobe curate` wrote; empty for any other."""
-    file = folder / MANIFEST
+    file = folder / MANIFEST_FILE
     manifest = read_json(file) if file.is_file() else None
     return manifest if isinstance(manifest, dict) else {}
 
 
-def _check_groups(content: Content) -> None:
+def _check_group_splits(content: SourceContent) -> None:
     """Raise BadInput where a patient (study, article) is in several splits: what is learned on one side would help on the other."""
     groups = {split: [image.group for case in cases for image in case.images] for split, cases in content.cases.items()}
-    shared = in_several_splits(groups)
+    shared = find_split_overlaps(groups)
     if shared:
         raise BadInput(
             f"{len(shared)} groups (patients, studies or articles) are in more than one split "
-            f"({split_counts(shared)}). Put all questions of a group into one split."
+            f"({format_overlaps(shared)}). Put all questions of a group into one split."
         )
 
 
-def _mark_phantoms(content: Content) -> None:
+def _mark_phantoms(content: SourceContent) -> None:
     """Say of every image that we drew it and give it away."""
     for splits in (content.cases, *content.more.values()):
         for split, cases in splits.items():
@@ -189,7 +191,7 @@ def _mark_phantoms(content: Content) -> None:
             ]
 
 
-def missing_images(content: Content) -> dict[str, str]:
+def find_missing_images(content: SourceContent) -> dict[str, str]:
     """Image id -> what the image is called, of all images that were not found, in order of the cases."""
     found: dict[str, str] = {}
     for image in (image for case in content.all_cases(more=True) for image in case.images):
@@ -198,12 +200,12 @@ def missing_images(content: Content) -> dict[str, str]:
     return found
 
 
-def _complete(content: Content, get_images: str, allow_missing: bool) -> str | None:
+def _drop_incomplete_cases(content: SourceContent, get_images: str, allow_missing: bool) -> str | None:
     """Drop the cases whose images are missing, and say so in words; None where nothing is missing.
 
     Raises BadInput listing all missing images, unless they are allowed to miss.
     """
-    missing = missing_images(content)
+    missing = find_missing_images(content)
     if not missing:
         return None
     everything = list(content.all_cases())
@@ -218,14 +220,16 @@ def _complete(content: Content, get_images: str, allow_missing: bool) -> str | N
         )
     if not whole:
         raise BadInput(f"all {total} images are missing, so no case can be built. {get_images}")
-    _keep(content, lambda case: not _lacks_image(case))
+    _filter_cases(content, lambda case: not _lacks_image(case))
     return f"{whole} of {len(everything)} cases: {len(missing)} of {total} images were missing"
 
 
-def _leave_out_withdrawn(content: Content, withdrawn: Set[str]) -> None:
+def _drop_withdrawn_cases(content: SourceContent, withdrawn: Set[str]) -> None:
     """Drop the cases that show an image of somebody who has withdrawn."""
     before = len(list(content.all_cases()))
-    _keep(content, lambda case: not any(withdrawn & {image.group, Path(image.image_id).stem} for image in case.images))
+    _filter_cases(
+        content, lambda case: not any(withdrawn & {image.group, Path(image.image_id).stem} for image in case.images)
+    )
     if left_out := before - len(list(content.all_cases())):
         content.notes.append(f"{left_out} of {before} cases were left out: their patients have withdrawn.")
     if before and not any(content.cases.values()):
@@ -236,7 +240,7 @@ def _lacks_image(case: Case) -> bool:
     return any(image.read is None for image in case.images)
 
 
-def _keep(content: Content, is_kept: Callable[[Case], bool]) -> None:
+def _filter_cases(content: SourceContent, is_kept: Callable[[Case], bool]) -> None:
     """Keep these cases alone, with their hidden answers; a further config that loses a whole split goes."""
 
     def of(splits: dict[str, list[Case]]) -> dict[str, list[Case]]:
@@ -249,7 +253,7 @@ def _keep(content: Content, is_kept: Callable[[Case], bool]) -> None:
     content.hidden = {key: answer for key, answer in content.hidden.items() if key in ids}
 
 
-def _origin(family: str, name: str, content: Content, phantom: bool) -> str:
+def _determine_origin(family: str, name: str, content: SourceContent, phantom: bool) -> str:
     """official where the whole released set was read, phantom where we drew it, custom otherwise.
 
     Where the fingerprint of the released set is not known, a set is taken for the official one when its counts equal the paper's.
@@ -260,9 +264,7 @@ def _origin(family: str, name: str, content: Content, phantom: bool) -> str:
         return "custom"
     known = {split: RELEASED_FINGERPRINTS.get((family, split)) for split in content.cases}
     if any(known.values()):
-        return (
-            "official" if all(known[s] == fingerprint_of_cases(content.cases[s]) for s in content.cases) else "custom"
-        )
+        return "official" if all(known[s] == fingerprint_cases(content.cases[s]) for s in content.cases) else "custom"
     return "official" if spec(family).is_whole(content) else "custom"
 
 
@@ -270,7 +272,7 @@ def _check_target(target: Path) -> None:
     """Raise BadInput where writing to `target` would destroy something that is not a dataset of ours."""
     if target.exists() and not target.is_dir():
         raise BadInput(f"--out {target}: is a file. Name a folder that does not exist yet.")
-    if target.is_dir() and not (target / MANIFEST).is_file():
+    if target.is_dir() and not (target / MANIFEST_FILE).is_file():
         first = next(iter(sorted(path.name for path in target.iterdir())), None)
         if first is not None:
             raise BadInput(
@@ -279,7 +281,7 @@ def _check_target(target: Path) -> None:
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[Path]:
+def replace_folder(target: Path) -> Iterator[Path]:
     """A fresh folder beside `target` to write in; it takes the place of `target` when the block ends well, and
     vanishes when not."""
     old = target.with_name(f".{target.name}.replaced")

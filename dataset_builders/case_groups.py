@@ -13,7 +13,7 @@ from dataset_builders.schema import Case
 T = TypeVar("T")
 
 
-def sharing(cases: Sequence[Case], *, images: bool, groups: bool) -> list[list[Case]]:
+def group_linked_cases(cases: Sequence[Case], *, images: bool, groups: bool) -> list[list[Case]]:
     """The connected components of cases that share images, or whose images share a group (patient, study, article), in order of their
     first case; an image without a group is alone."""
 
@@ -21,10 +21,10 @@ def sharing(cases: Sequence[Case], *, images: bool, groups: bool) -> list[list[C
         shown = [("image", image.image_id) for image in case.images if images]
         return shown + [("group", image.group) for image in case.images if groups and image.group]
 
-    return connected(cases, held)
+    return connected_components(cases, held)
 
 
-def in_several_splits(splits: Mapping[str, Iterable[str | None]]) -> dict[str, list[str]]:
+def find_split_overlaps(splits: Mapping[str, Iterable[str | None]]) -> dict[str, list[str]]:
     """Value -> the splits it is in, of values (groups, pictures) that are in more than one. Empty values count as none."""
     where: dict[str, list[str]] = {}
     for split, values in splits.items():
@@ -33,13 +33,13 @@ def in_several_splits(splits: Mapping[str, Iterable[str | None]]) -> dict[str, l
     return {value: names for value, names in where.items() if len(names) > 1}
 
 
-def split_counts(values: Mapping[str, Sequence[str]]) -> str:
-    """How many values of `in_several_splits` are in which splits, in words."""
+def format_overlaps(values: Mapping[str, Sequence[str]]) -> str:
+    """How many values of `find_split_overlaps` are in which splits, in words."""
     counts = Counter(" and ".join(splits) for splits in values.values())
     return "; ".join(f"{count} in {names}" for names, count in counts.items())
 
 
-def connected(cases: Sequence[T], held: Callable[[T], Iterable[Hashable]]) -> list[list[T]]:
+def connected_components(cases: Sequence[T], held: Callable[[T], Iterable[Hashable]]) -> list[list[T]]:
     """The connected components of what holds something in common, in order of their first member."""
     sets, first = DisjointSet(range(len(cases))), dict[Hashable, int]()
     for number, case in enumerate(cases):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-LONGEST = 3_000
+MAX_MESSAGE_LENGTH = 3_000
 """Characters of a message."""
 
 
@@ -24,9 +24,9 @@ class BadInput(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        left_out = len(message) - LONGEST
+        left_out = len(message) - MAX_MESSAGE_LENGTH
         if left_out > 0:
-            head, tail = LONGEST * 2 // 3, LONGEST // 3
+            head, tail = MAX_MESSAGE_LENGTH * 2 // 3, MAX_MESSAGE_LENGTH // 3
             message = f"{message[:head]} ... ({left_out:,} more characters) ... {message[-tail:]}"
         super().__init__(message)
 
@@ -38,13 +38,13 @@ class Unavailable(BadInput):
     """
 
 
-def first_misfit(error: ValidationError) -> str:
+def first_validation_error(error: ValidationError) -> str:
     """The first value of a document that does not fit its schema: where it stands, and why."""
     first = error.errors()[0]
     return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
 
 
-SHOWN = 20
+MAX_LISTED_PROBLEMS = 20
 """How many problems a report spells out; the rest are counted."""
 
 
@@ -66,7 +66,7 @@ class Problems:
         """Raise BadInput with all problems found so far (one line), or return if there are none."""
         if not self._found:
             return
-        shown = [" ".join(line.split()) for line in self._found[:SHOWN]]
+        shown = [" ".join(line.split()) for line in self._found[:MAX_LISTED_PROBLEMS]]
         more = len(self._found) - len(shown)
         count = "" if len(self._found) == 1 else f"{len(self._found)} problems: "
         rest = f"; and {more} more" if more else ""
@@ -84,6 +84,6 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:300]
 
 
-def with_type(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The same after the name of its class, for errors of other people's code."""
     return f"{type(error).__name__}: {first_line(error)}"

@@ -23,10 +23,10 @@ from filelock import FileLock, Timeout
 
 from dataset_builders.errors import BadInput
 
-TEMPORARY = ".part"
+TEMP_SUFFIX = ".part"
 """How the name of an unfinished file ends; it starts with a dot, so that no listing takes it for a result."""
 
-DISK_ERRORS = (
+DISK_ERRNOS = (
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EFBIG,
@@ -43,7 +43,7 @@ def replace_file(path: Path, write: Callable[[Path], object] | bytes) -> None:
 
     `write` gets the sibling's path, or is the content; threads may write the same file. Raises OSError where the folder cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}{TEMPORARY}")
+    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}{TEMP_SUFFIX}")
     try:
         if path.is_file():  # the new file has the same readers as the old one
             temporary.touch()
@@ -66,7 +66,7 @@ def write_json(path: Path, document: Any, **options: Any) -> None:
 
 
 @contextmanager
-def lock(folder: Path, task: str) -> Iterator[None]:
+def lock_folder(folder: Path, task: str) -> Iterator[None]:
     """Keep other processes out of one task in a folder (embed, search, write ...), which is made where absent.
 
     Raises BadInput if another process holds the lock, or a file lies there. A killed process holds none.
@@ -85,8 +85,8 @@ def lock(folder: Path, task: str) -> Iterator[None]:
 
 
 def remove_temp_files(folder: Path) -> None:
-    """Remove the unfinished files that killed processes left in a folder. Only a process that holds the folder's `lock` may."""
-    for temporary in folder.glob(f".*{TEMPORARY}"):
+    """Remove the unfinished files that killed processes left in a folder. Only a process that holds the folder's `lock_folder` may."""
+    for temporary in folder.glob(f".*{TEMP_SUFFIX}"):
         temporary.unlink(missing_ok=True)
 
 
@@ -98,11 +98,11 @@ def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
     Raises OSError where `parent` cannot be written.
     """
-    remove_abandoned(parent, prefix)
+    remove_abandoned_folders(parent, prefix)
     folder = parent / f"{prefix}{secrets.token_hex(4)}"
     try:
         # The name is new, so that no other process holds it: where no file can be made, as in /proc, FileLock would try for ever.
-        held = FileLock(_lock_of(folder)).acquire(timeout=5)
+        held = FileLock(_lock_path(folder)).acquire(timeout=5)
     except Timeout:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(parent)) from None
     with held:
@@ -111,10 +111,10 @@ def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-            _lock_of(folder).unlink(missing_ok=True)
+            _lock_path(folder).unlink(missing_ok=True)
 
 
-def remove_abandoned(parent: Path, prefix: str) -> list[Path]:
+def remove_abandoned_folders(parent: Path, prefix: str) -> list[Path]:
     """Remove the temporary folders of this prefix that no living process holds; returns them. What cannot be removed stays."""
     ours = re.compile(re.escape(prefix) + r"[0-9a-f]{8}")
     removed = []
@@ -124,12 +124,12 @@ def remove_abandoned(parent: Path, prefix: str) -> list[Path]:
             folder = path.with_name(path.name.removesuffix(".lock"))
             if path == folder or not ours.fullmatch(folder.name):
                 continue
-            with contextlib.suppress(OSError, RuntimeError, Timeout), FileLock(_lock_of(folder), timeout=0):
+            with contextlib.suppress(OSError, RuntimeError, Timeout), FileLock(_lock_path(folder), timeout=0):
                 shutil.rmtree(folder, ignore_errors=True)
-                _lock_of(folder).unlink(missing_ok=True)
+                _lock_path(folder).unlink(missing_ok=True)
                 removed.append(folder)
     return removed
 
 
-def _lock_of(folder: Path) -> Path:
+def _lock_path(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.lock")

@@ -16,13 +16,13 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.benchmarks import BENCHMARKS, FACETS, RELEASED_FINGERPRINTS, spec
+from dataset_builders.benchmarks import BENCHMARKS, FACETS_BY_BENCHMARK, RELEASED_FINGERPRINTS, spec
 from dataset_builders.schema import Case, Question
 
-PREFIX = "v1-"
+FINGERPRINT_PREFIX = "v1-"
 QUESTION_COLUMNS = ("question_id", "question", "options", "question_type", "answer")
 """Columns that every set of questions has."""
-SCORED = tuple(
+SCORED_COLUMNS = tuple(
     dict.fromkeys(
         (
             *("case_id", "image_id", "group", "more_image_ids"),
@@ -33,36 +33,40 @@ SCORED = tuple(
 )
 """Further columns that the metrics are computed from: cases are scored together, shared images and patients form clusters, the others
 weight or select."""
-ASKED = ("question_id", "question", "options", "question_type", "image_id", "more_image_ids")
-READ_BY_SCORING = (*QUESTION_COLUMNS, *SCORED)
-FACETS_READ = tuple(
-    dict.fromkeys(("categories", *(name for facets in FACETS.values() for name in facets if name != "category")))
+PROMPT_COLUMNS = ("question_id", "question", "options", "question_type", "image_id", "more_image_ids")
+FINGERPRINT_COLUMNS = (*QUESTION_COLUMNS, *SCORED_COLUMNS)
+FACET_COLUMNS = tuple(
+    dict.fromkeys(
+        ("categories", *(name for facets in FACETS_BY_BENCHMARK.values() for name in facets if name != "category"))
+    )
 )
 """The columns that scores are broken down by; no metric of the whole depends on them."""
 
 
-def fingerprint_of(questions: pd.DataFrame) -> str:
+def fingerprint_questions(questions: pd.DataFrame) -> str:
     """The fingerprint of a frame of questions: in any row order, with and without images.
 
     Raises KeyError where a column that every benchmark has is absent.
     """
-    return PREFIX + _digest(_rows(questions, READ_BY_SCORING))
+    return FINGERPRINT_PREFIX + _digest(_canonical_rows(questions, FINGERPRINT_COLUMNS))
 
 
-def asked_digest(questions: pd.DataFrame) -> str:
+def digest_prompts(questions: pd.DataFrame) -> str:
     """A digest of what was put to a model (texts, options, types, images): the same after the answer key was corrected."""
-    return PREFIX + _digest(_rows(questions, ASKED))
+    return FINGERPRINT_PREFIX + _digest(_canonical_rows(questions, PROMPT_COLUMNS))
 
 
-def facets_digest(questions: pd.DataFrame) -> str:
-    """A digest of the labels that scores are broken down by (`FACETS_READ`), question by question; `v1-` and a sha256."""
-    return PREFIX + _digest(_rows(questions, ("question_id", *FACETS_READ)))
+def digest_facets(questions: pd.DataFrame) -> str:
+    """A digest of the labels that scores are broken down by (`FACET_COLUMNS`), question by question; `v1-` and a sha256."""
+    return FINGERPRINT_PREFIX + _digest(_canonical_rows(questions, ("question_id", *FACET_COLUMNS)))
 
 
-def fingerprint_of_cases(cases: Iterable[Case]) -> str:
+def fingerprint_cases(cases: Iterable[Case]) -> str:
     """The fingerprint of the questions of `cases`, the same as that of the frame they are stored as."""
-    return PREFIX + _digest(
-        _canonical(_record(case, question), READ_BY_SCORING) for case in cases for question in case.questions
+    return FINGERPRINT_PREFIX + _digest(
+        _canonical(_question_record(case, question), FINGERPRINT_COLUMNS)
+        for case in cases
+        for question in case.questions
     )
 
 
@@ -71,13 +75,13 @@ def is_released_set(family: str, split: str, fingerprint: str | None) -> bool:
     return fingerprint is not None and fingerprint == RELEASED_FINGERPRINTS.get((family, split))
 
 
-def _record(case: Case, question: Question) -> Mapping[str, Any]:
+def _question_record(case: Case, question: Question) -> Mapping[str, Any]:
     group = next((image.group for image in case.images if image.image_id == question.image_id), None)
     values = {field.name: getattr(question, field.name) for field in fields(question)}
     return values | dict(question.extra) | {"group": group}
 
 
-def _rows(questions: pd.DataFrame, names: Sequence[str]) -> Iterator[str]:
+def _canonical_rows(questions: pd.DataFrame, names: Sequence[str]) -> Iterator[str]:
     there = [name for name in names if name in questions.columns or name in QUESTION_COLUMNS]
     columns = (questions[name].tolist() for name in there)
     for values in zip(*columns, strict=True):
@@ -86,11 +90,11 @@ def _rows(questions: pd.DataFrame, names: Sequence[str]) -> Iterator[str]:
 
 def _canonical(record: Mapping[str, Any], names: Sequence[str]) -> str:
     """A row's values in these columns, as JSON."""
-    held = {name: value for name in names if (value := _plain(record.get(name), name)) is not None}
+    held = {name: value for name in names if (value := _json_value(record.get(name), name)) is not None}
     return json.dumps(held, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _plain(value: Any, name: str) -> Any:
+def _json_value(value: Any, name: str) -> Any:
     """A value as JSON has it: positions as int, other lists as texts, nothing (None, NaN, an empty list of labels) as null."""
     if name == "answer":
         return [int(position) for position in value]

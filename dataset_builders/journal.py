@@ -13,17 +13,19 @@ from typing import Any
 
 from dataset_builders.errors import BadInput
 
-Entry = dict[str, Any]
-EXPECTED = "an entry of this journal. Take the line out, or restore the file from a copy"
+JournalEntry = dict[str, Any]
+DEFAULT_EXPECTATION = "an entry of this journal. Take the line out, or restore the file from a copy"
 
 
-def read_journal(path: Path, check: Callable[[Entry], object] = bool, expected: str = EXPECTED) -> list[Entry]:
+def read_journal(
+    path: Path, check: Callable[[JournalEntry], object] = bool, expected: str = DEFAULT_EXPECTATION
+) -> list[JournalEntry]:
     """The entries of a journal; none where there is no file. Reading changes nothing: another process may be writing.
 
     A torn last line (its writer was killed) is left out. `check` raises KeyError, TypeError, AttributeError or ValueError for what is no
     entry. Raises BadInput naming any other line that is none, with what was `expected`.
     """
-    return _read(path, check, expected)[0]
+    return _read_entries(path, check, expected)[0]
 
 
 class Journal:
@@ -32,14 +34,16 @@ class Journal:
     `entries` is what it held. Raises BadInput as `read_journal` does.
     """
 
-    def __init__(self, path: Path, check: Callable[[Entry], object] = bool, expected: str = EXPECTED) -> None:
-        self.entries, whole = _read(path, check, expected)
+    def __init__(
+        self, path: Path, check: Callable[[JournalEntry], object] = bool, expected: str = DEFAULT_EXPECTATION
+    ) -> None:
+        self.entries, whole = _read_entries(path, check, expected)
         self._file = path.open("ab")
         self._file.truncate(whole)
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: JournalEntry) -> None:
         """Write one entry and hand it to the operating system."""
-        self._file.write(line_of(entry))
+        self._file.write(encode_entry(entry))
         self._file.flush()
 
     def sync(self) -> None:
@@ -58,12 +62,12 @@ class Journal:
             self._file.close()
 
 
-def line_of(entry: Entry) -> bytes:
+def encode_entry(entry: JournalEntry) -> bytes:
     """An entry as it stands in the file: ASCII, so that no sign in a text can be taken for the end of a line, or fail to be written."""
     return json.dumps(entry).encode() + b"\n"
 
 
-def _read(path: Path, check: Callable[[Entry], object], expected: str) -> tuple[list[Entry], int]:
+def _read_entries(path: Path, check: Callable[[JournalEntry], object], expected: str) -> tuple[list[JournalEntry], int]:
     """The entries, and the number of bytes up to the end of the last whole line."""
     try:
         lines = path.read_bytes().split(b"\n")  # at line feeds only: a text may hold other signs that end a line

@@ -22,21 +22,21 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from dataset_builders.benchmarks import question_columns
-from dataset_builders.case_groups import sharing
+from dataset_builders.case_groups import group_linked_cases
 from dataset_builders.errors import Problems
 from dataset_builders.images.lookup import ImageError
-from dataset_builders.images.metadata import file_name, strip_metadata
-from dataset_builders.images.picture import data_uri, picture_of
-from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Kind, Question, text_columns
+from dataset_builders.images.metadata import image_file_name, strip_metadata
+from dataset_builders.images.picture import encode_data_uri, make_picture
+from dataset_builders.schema import LETTERS, Case, CaseImage, ColumnType, Question, SourceContent, text_columns
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Distinct image bytes per row group: the most that a reader streaming `cases` has to fetch for its first row."""
 SHARD_BYTES = 480 * 1024 * 1024
-DECODERS = min(8, os.cpu_count() or 1)
-ROWS_OF_TEXT = 20_000
+DECODER_THREADS = min(8, os.cpu_count() or 1)
+MAX_GROUP_ROWS = 20_000
 """Questions per row group where there are no images, or only small ones."""
 
-Plan = list[list[list[Case]]]
+ShardPlan = list[list[list[Case]]]
 """Shards of row groups of cases."""
 
 
@@ -66,7 +66,7 @@ class ImageFacts:
     def fetch(self, images: Iterable[CaseImage]) -> Iterator[tuple[CaseImage, bytes]]:
         """Each image with its bytes, checked, several decoded at a time; empty bytes where they are wrong (which is noted)."""
         wanted = list(images)
-        with ThreadPoolExecutor(DECODERS, thread_name_prefix="decode") as pool:
+        with ThreadPoolExecutor(DECODER_THREADS, thread_name_prefix="decode") as pool:
             for image, (data, pixels, traits, wrong) in zip(wanted, pool.map(self._read, wanted), strict=True):
                 if wrong is not None:
                     self.wrong.add(image.image_id)
@@ -92,13 +92,13 @@ class ImageFacts:
         if image.image_id in self.wrong:
             return b"", "", (), None
         try:
-            picture = picture_of(image.read(), self.whites)
+            picture = make_picture(image.read(), self.whites)
             return strip_metadata(picture.encoded()), picture.digest(), picture.traits, None
         except (ImageError, OSError) as error:
             return b"", "", (), str(error)
 
 
-def image_contents(cases: Iterable[Case]) -> Iterator[bytes]:
+def iter_image_files(cases: Iterable[Case]) -> Iterator[bytes]:
     """The files of all images, each once; those that cannot be read are left out."""
     for image in {image.image_id: image for case in cases for image in case.images}.values():
         if image.read is not None:
@@ -106,7 +106,7 @@ def image_contents(cases: Iterable[Case]) -> Iterator[bytes]:
                 yield image.read()
 
 
-def plan(cases: Sequence[Case], *, images: bool) -> Plan:
+def plan_shards(cases: Sequence[Case], *, images: bool) -> ShardPlan:
     """Assignment of cases to row groups and shards.
 
     Cases keep their order. Only where the images do not fit in one row group, cases that share an image are moved beside each
@@ -116,14 +116,14 @@ def plan(cases: Sequence[Case], *, images: bool) -> Plan:
     if images:
         sizes = {image.image_id: image.size for case in cases for image in case.images}
         if sum(sizes.values()) > ROW_GROUP_BYTES:
-            groups = sharing(cases, images=True, groups=False)
-    shards: Plan = [[[]]]
+            groups = group_linked_cases(cases, images=True, groups=False)
+    shards: ShardPlan = [[[]]]
     held: set[str] = set()
     in_group = in_shard = rows = 0
     for case in (case for group in groups for case in group):
         new = [image for image in case.images if image.image_id not in held] if images else []
         size = sum(image.size for image in new)
-        full = rows + len(case.questions) > ROWS_OF_TEXT or in_group + size > ROW_GROUP_BYTES
+        full = rows + len(case.questions) > MAX_GROUP_ROWS or in_group + size > ROW_GROUP_BYTES
         if full and shards[-1][-1]:
             new = list(case.images) if images else []
             size = sum(image.size for image in new)
@@ -139,23 +139,23 @@ def plan(cases: Sequence[Case], *, images: bool) -> Plan:
     return shards
 
 
-def held_columns(family: str, content: Content) -> dict[str, Kind]:
+def used_columns(family: str, content: SourceContent) -> dict[str, ColumnType]:
     """The columns of a repository's questions: of those that the benchmark declares, the ones in which some question has a value, and
     `image` and `answer`, which may be empty."""
     declared = question_columns(family)
     held = {"image", "answer"}
     for case in content.all_cases(more=True):
         for question in case.questions:
-            shown = _shown(question, case.images)
+            shown = _question_images(question, case.images)
             waiting = declared.keys() - held - {"more_images"}
-            held |= {name for name in waiting if _value(name, question, shown) not in (None, ())}
+            held |= {name for name in waiting if _column_value(name, question, shown) not in (None, ())}
     held |= {"more_images"} if "more_image_ids" in held else set()
     return {name: kind for name, kind in declared.items() if name in held}
 
 
 def write_cases(
     folder: Path,
-    configs: Mapping[str, dict[str, Kind]],
+    configs: Mapping[str, dict[str, ColumnType]],
     split: str,
     cases: Sequence[Case],
     known: ImageFacts,
@@ -169,9 +169,9 @@ def write_cases(
     for config in configs:
         written.setdefault(config, ConfigSizes()).rows[split] = 0
     with_images = [config for config, columns in configs.items() if text_columns(columns) != columns]
-    held = {name: kind for columns in configs.values() for name, kind in _of_questions(columns).items()}
+    held = {name: kind for columns in configs.values() for name, kind in _question_columns(columns).items()}
     texts: list[pa.Table] = []
-    shards = plan(cases, images=bool(with_images))
+    shards = plan_shards(cases, images=bool(with_images))
     with tqdm(total=len(cases), desc=f"writing {', '.join(configs)}", unit=" cases", disable=None) as bar:
         for number, shard in enumerate(shards):
             name = f"{split}-{number:05d}-of-{len(shards):05d}.parquet"
@@ -180,7 +180,7 @@ def write_cases(
                 shown = {image.image_id: image for case in group for image in case.images} if with_images else {}
                 bank = ImageBank(known.fetch(shown.values()))
                 if not known.problems:
-                    rows = Rows(group, held)
+                    rows = RowGroup(group, held)
                     texts.append(rows.text)
                     for config, file in files.items():
                         table = rows.cases(file, bank) if "questions" in file.columns else rows.questions(file, bank)
@@ -192,24 +192,24 @@ def write_cases(
                 written[config].parquet_bytes += file.path.stat().st_size
     for config in configs.keys() - set(with_images):
         path = folder / config / f"{split}-00000-of-00001.parquet"
-        write_table(
+        write_split_table(
             path, configs[config], split, [text.select(list(configs[config])) for text in texts], written[config]
         )
 
 
-def _of_questions(columns: Mapping[str, Kind]) -> dict[str, Kind]:
+def _question_columns(columns: Mapping[str, ColumnType]) -> dict[str, ColumnType]:
     """The columns of the questions of a config, less their images."""
     return dict(columns["questions"].fields) if "questions" in columns else text_columns(columns)
 
 
-def write_table(
-    path: Path, columns: dict[str, Kind], split: str, tables: Sequence[pa.Table], written: ConfigSizes
+def write_split_table(
+    path: Path, columns: dict[str, ColumnType], split: str, tables: Sequence[pa.Table], written: ConfigSizes
 ) -> None:
     """Write tables without images as the one file of a split."""
     file = ParquetFile(path, columns)
     table = pa.concat_tables(tables) if tables else file.schema.empty_table()
-    for start in range(0, table.num_rows, ROWS_OF_TEXT):
-        file.write(table.slice(start, ROWS_OF_TEXT))
+    for start in range(0, table.num_rows, MAX_GROUP_ROWS):
+        file.write(table.slice(start, MAX_GROUP_ROWS))
     file.close()
     written.rows[split] = table.num_rows
     written.parquet_bytes += path.stat().st_size
@@ -218,11 +218,11 @@ def write_table(
 class ParquetFile:
     """A Parquet file being written, a row group per `write`."""
 
-    def __init__(self, path: Path, columns: dict[str, Kind]) -> None:
+    def __init__(self, path: Path, columns: dict[str, ColumnType]) -> None:
         self.path, self.columns = path, columns
         self.schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
         path.parent.mkdir(parents=True, exist_ok=True)
-        leaves = [leaf for column in self.schema for leaf in _leaves(column.name, column.type)]
+        leaves = [leaf for column in self.schema for leaf in _leaf_paths(column.name, column.type)]
         large = {leaf for leaf in leaves if leaf.endswith(".bytes")}
         large |= {name for name, kind in columns.items() if kind.name == "uri"}
         self.writer = pq.ParquetWriter(
@@ -250,28 +250,30 @@ class ParquetFile:
         self.writer.close()
 
 
-def _leaves(name: str, type_: pa.DataType) -> Iterator[str]:
+def _leaf_paths(name: str, type_: pa.DataType) -> Iterator[str]:
     """Paths of the Parquet columns that an Arrow column becomes."""
     if pa.types.is_list(type_):
-        yield from _leaves(f"{name}.list.element", type_.value_type)
+        yield from _leaf_paths(f"{name}.list.element", type_.value_type)
     elif pa.types.is_struct(type_):
         for part in type_:
-            yield from _leaves(f"{name}.{part.name}", part.type)
+            yield from _leaf_paths(f"{name}.{part.name}", part.type)
     else:
         yield name
 
 
-class Rows:
+class RowGroup:
     """The questions of a row group as Arrow columns, made once for all configs."""
 
-    def __init__(self, group: Sequence[Case], columns: Mapping[str, Kind]) -> None:
+    def __init__(self, group: Sequence[Case], columns: Mapping[str, ColumnType]) -> None:
         self.group = group
-        questions = [(question, _shown(question, case.images)) for case in group for question in case.questions]
+        questions = [
+            (question, _question_images(question, case.images)) for case in group for question in case.questions
+        ]
         self.image_ids = [question.image_id for question, _ in questions]
         self.more_image_ids = [question.more_image_ids for question, _ in questions]
         arrays = []
         for name, kind in columns.items():
-            values = [_value(name, question, shown) for question, shown in questions]
+            values = [_column_value(name, question, shown) for question, shown in questions]
             if kind.names:
                 codes = {label: number for number, label in enumerate(kind.names)}
                 values = [codes.get(value) for value in values]
@@ -286,9 +288,9 @@ class Rows:
                 arrays.append(bank.array(self.image_ids))
             elif kind.name == "list of image":
                 more = [name for names in self.more_image_ids for name in names]
-                arrays.append(pa.ListArray.from_arrays(_offsets(map(len, self.more_image_ids)), bank.array(more)))
+                arrays.append(pa.ListArray.from_arrays(_list_offsets(map(len, self.more_image_ids)), bank.array(more)))
             elif kind.name == "uri":
-                uris = [data_uri(data) for data in bank.values.to_pylist()]
+                uris = [encode_data_uri(data) for data in bank.values.to_pylist()]
                 arrays.append(bank.coded(self.image_ids, pa.array(uris, pa.string())))
             else:
                 arrays.append(self.text[name].chunk(0))
@@ -299,28 +301,28 @@ class Rows:
         ids = [image.image_id for case in self.group for image in case.images]
         names = [name for name, _ in file.columns["questions"].fields]
         questions = pa.StructArray.from_arrays([self.text[name].chunk(0) for name in names], names=names)
-        of_images = _offsets(len(case.images) for case in self.group)
+        of_images = _list_offsets(len(case.images) for case in self.group)
         arrays = [
             pa.array([case.case_id for case in self.group], pa.string()),
             pa.ListArray.from_arrays(of_images, bank.array(ids)),
             pa.ListArray.from_arrays(of_images, pa.array(ids, pa.string())),
-            pa.ListArray.from_arrays(_offsets(len(case.questions) for case in self.group), questions),
+            pa.ListArray.from_arrays(_list_offsets(len(case.questions) for case in self.group), questions),
         ]
         return pa.Table.from_arrays(arrays, schema=file.schema)
 
 
-def _offsets(lengths: Iterable[int]) -> pa.Array:
+def _list_offsets(lengths: Iterable[int]) -> pa.Array:
     return pa.array([0, *accumulate(lengths)], pa.int32())
 
 
-def _shown(question: Question, images: Sequence[CaseImage]) -> Sequence[CaseImage]:
+def _question_images(question: Question, images: Sequence[CaseImage]) -> Sequence[CaseImage]:
     """The images that a question shows, of those of its case."""
     if len(images) == 1:
         return images
     return [next(image for image in images if image.image_id == name) for name in question.image_ids]
 
 
-def _value(name: str, question: Question, shown: Sequence[CaseImage]) -> Any:
+def _column_value(name: str, question: Question, shown: Sequence[CaseImage]) -> Any:
     """What a question that shows these images has in a column. What is said of several images are the different values, apart by
     semicolons (`images/licences.py` asks for all of them)."""
     if name in ("image_license", "image_source"):
@@ -341,7 +343,7 @@ class ImageBank:
         self.codes: dict[str, int] = {}
         distinct: dict[bytes, int] = {}
         for image, data in images:
-            self.names[image.image_id] = file_name(image.name or image.image_id, data)
+            self.names[image.image_id] = image_file_name(image.name or image.image_id, data)
             self.codes[image.image_id] = distinct.setdefault(data, len(distinct))
         self.values = pa.array(list(distinct), pa.binary())
 
@@ -355,7 +357,7 @@ class ImageBank:
         return pa.DictionaryArray.from_arrays(pa.array([self.codes[i] for i in ids], pa.int32()), values)
 
 
-def arrow_type(kind: Kind) -> pa.DataType:
+def arrow_type(kind: ColumnType) -> pa.DataType:
     """The Arrow type of a column. Image bytes are dictionary-coded, so that Parquet stores a repeated image once."""
     image = pa.struct([("bytes", pa.dictionary(pa.int32(), pa.binary())), ("path", pa.string())])
     plain = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int32": pa.int32(), "image": image}
@@ -369,13 +371,13 @@ def arrow_type(kind: Kind) -> pa.DataType:
     return plain[kind.name]
 
 
-def features_metadata(columns: dict[str, Kind]) -> dict[bytes, bytes]:
+def features_metadata(columns: dict[str, ColumnType]) -> dict[bytes, bytes]:
     """The key that `datasets` looks for in a Parquet file, for those who open a single file without the card."""
     features = {name: _feature(kind) for name, kind in columns.items()}
     return {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
 
 
-def _feature(kind: Kind) -> Any:
+def _feature(kind: ColumnType) -> Any:
     if kind.name == "image":
         return {"_type": "Image"}
     if kind.name == "label":
@@ -383,5 +385,5 @@ def _feature(kind: Kind) -> Any:
     if kind.name == "list of struct":
         return [{name: _feature(field) for name, field in kind.fields}]
     if kind.name.startswith("list of "):
-        return {"feature": _feature(Kind(kind.name.removeprefix("list of "))), "_type": "Sequence"}
+        return {"feature": _feature(ColumnType(kind.name.removeprefix("list of "))), "_type": "Sequence"}
     return {"dtype": "string" if kind.name == "uri" else kind.name, "_type": "Value"}

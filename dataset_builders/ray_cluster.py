@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dataset_builders.errors import BadInput, first_line, with_type
+from dataset_builders.errors import BadInput, describe_error, first_line
 from dataset_builders.extras import require
 
 
 @dataclass(frozen=True)
-class Cluster:
+class RayCluster:
     """`address`: of a running cluster (`auto`: the one of this machine), or `local`: one is started here and ends with the work.
 
     `workers` at a time, each with so many `gpus` and `cpus`.
@@ -36,11 +36,11 @@ class Cluster:
         return {"num_cpus": self.cpus, "num_gpus": self.gpus}
 
 
-CHECK_AFTER = 10.0
+NODE_CHECK_INTERVAL_S = 10.0
 """Seconds without news from the workers after which `check_nodes` is called: Ray waits for a node that is gone as long as it takes."""
 
 
-def check_nodes(ray: Any, cluster: Cluster) -> None:
+def check_nodes(ray: Any, cluster: RayCluster) -> None:
     """Raise BadInput where no living node has what a worker needs."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if not any(node.get("CPU", 0) >= cluster.cpus and node.get("GPU", 0) >= cluster.gpus for node in nodes):
@@ -51,7 +51,7 @@ def check_nodes(ray: Any, cluster: Cluster) -> None:
 
 
 @contextmanager
-def connected(cluster: Cluster) -> Iterator[Any]:
+def ray_connection(cluster: RayCluster) -> Iterator[Any]:
     """The module `ray`, connected. Raises BadInput if there is no cluster, or no node of it has what a worker needs."""
     require("ray")
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # else Ray writes a token into the home folder
@@ -81,7 +81,7 @@ def connected(cluster: Cluster) -> Iterator[Any]:
         raise
     except ray.exceptions.RayError as error:
         raise BadInput(
-            f"--ray {cluster.address}: the cluster failed ({with_type(error)}). What was "
+            f"--ray {cluster.address}: the cluster failed ({describe_error(error)}). What was "
             "done is kept; repeat the command to resume."
         ) from None
     finally:

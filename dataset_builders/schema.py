@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, get_type_hints
 
-SCHEMA_VERSION = 1
+DATASET_SCHEMA_VERSION = 1
 """Of a dataset's `manifest.json`."""
 QUESTION_TYPES: tuple[str, ...] = ("single", "multiple", "yes_no")
 ASPECTS: tuple[str, ...] = ("modality", "organ", "abnormality", "condition", "position")
@@ -19,22 +19,22 @@ LETTERS: str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ColumnType:
     """The type of a column. `label` columns hold positions in `names`; `struct` columns hold `fields`; `uri` is a text as long as an image,
     which Parquet stores once however many rows have it. `meaning`: what it holds, for the card's table of columns."""
 
     name: str
     names: tuple[str, ...] = ()
-    fields: tuple[tuple[str, Kind], ...] = ()
+    fields: tuple[tuple[str, ColumnType], ...] = ()
     meaning: str = ""
 
-    def of(self, meaning: str) -> Kind:
+    def described(self, meaning: str) -> ColumnType:
         """The same type with a meaning."""
         return replace(self, meaning=meaning)
 
 
-TEXT, BOOL, NUMBER, IMAGE = Kind("string"), Kind("bool"), Kind("float64"), Kind("image")
-TEXTS, INTS, IMAGES = Kind("list of string"), Kind("list of int32"), Kind("list of image")
+TEXT, BOOL, NUMBER, IMAGE = ColumnType("string"), ColumnType("bool"), ColumnType("float64"), ColumnType("image")
+TEXTS, INTS, IMAGES = ColumnType("list of string"), ColumnType("list of int32"), ColumnType("list of image")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +44,27 @@ class Question:
     `answer` is empty where the source hides it.
     """
 
-    question_id: Annotated[str, TEXT.of("unique within the dataset")]
-    case_id: Annotated[str, TEXT.of("questions of one case are scored together")]
-    image_id: Annotated[str, TEXT.of("id of the image")]
-    question: Annotated[str, TEXT.of("text of the question")]
-    options: Annotated[tuple[str, ...], TEXTS.of("the options, without letters; letters follow the position")]
+    question_id: Annotated[str, TEXT.described("unique within the dataset")]
+    case_id: Annotated[str, TEXT.described("questions of one case are scored together")]
+    image_id: Annotated[str, TEXT.described("id of the image")]
+    question: Annotated[str, TEXT.described("text of the question")]
+    options: Annotated[tuple[str, ...], TEXTS.described("the options, without letters; letters follow the position")]
     answer: Annotated[
-        tuple[int, ...], INTS.of("positions (from 0) of the correct options; empty where the answer is hidden")
+        tuple[int, ...], INTS.described("positions (from 0) of the correct options; empty where the answer is hidden")
     ]
-    question_type: Annotated[str, Kind("label", QUESTION_TYPES).of("`single`, `multiple` or `yes_no`")] = "single"
-    task: Annotated[str | None, TEXT.of("what is asked (GMAI-MMBench: clinical task)")] = None
-    modality: Annotated[str | None, TEXT.of("imaging modality")] = None
-    department: Annotated[str | None, TEXT.of("clinical department")] = None
-    granularity: Annotated[str | None, TEXT.of("what the question points at: image, box, mask or contour")] = None
-    keyword: Annotated[str | None, TEXT.of("the finding or label asked about")] = None
-    categories: Annotated[tuple[str, ...], TEXTS.of("categories of the question; it counts once in each of them")] = ()
+    question_type: Annotated[str, ColumnType("label", QUESTION_TYPES).described("`single`, `multiple` or `yes_no`")] = (
+        "single"
+    )
+    task: Annotated[str | None, TEXT.described("what is asked (GMAI-MMBench: clinical task)")] = None
+    modality: Annotated[str | None, TEXT.described("imaging modality")] = None
+    department: Annotated[str | None, TEXT.described("clinical department")] = None
+    granularity: Annotated[str | None, TEXT.described("what the question points at: image, box, mask or contour")] = (
+        None
+    )
+    keyword: Annotated[str | None, TEXT.described("the finding or label asked about")] = None
+    categories: Annotated[
+        tuple[str, ...], TEXTS.described("categories of the question; it counts once in each of them")
+    ] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     """The benchmark's own columns, as its `DatasetSpec.columns` names them (`aspect`, `scenario`, `sim_med` ...)."""
     more_image_ids: tuple[str, ...] = ()
@@ -70,41 +76,43 @@ class Question:
         return (self.image_id, *self.more_image_ids)
 
 
-def _columns_of_questions() -> dict[str, Kind]:
+def _question_columns() -> dict[str, ColumnType]:
     hints = get_type_hints(Question, include_extras=True)
     columns = {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
     first = {name: columns[name] for name in ("question_id", "case_id")}
-    return {**first, "image": IMAGE.of("the image shown"), **columns}
+    return {**first, "image": IMAGE.described("the image shown"), **columns}
 
 
-COMMON: dict[str, Kind] = {
-    **_columns_of_questions(),
-    "image_license": TEXT.of("licence of the image"),
-    "image_source": TEXT.of("where the image comes from"),
-    "group": TEXT.of("patient, study or article of the image: never in two splits, and a cluster of the intervals"),
+COMMON_COLUMNS: dict[str, ColumnType] = {
+    **_question_columns(),
+    "image_license": TEXT.described("licence of the image"),
+    "image_source": TEXT.described("where the image comes from"),
+    "group": TEXT.described(
+        "patient, study or article of the image: never in two splits, and a cluster of the intervals"
+    ),
 }
 """The columns of all benchmarks, in the order in which they are stored."""
-SEVERAL_IMAGES: dict[str, Kind] = {
-    "more_images": IMAGES.of("images after the first, in order"),
-    "more_image_ids": TEXTS.of("their ids"),
+EXTRA_IMAGE_COLUMNS: dict[str, ColumnType] = {
+    "more_images": IMAGES.described("images after the first, in order"),
+    "more_image_ids": TEXTS.described("their ids"),
 }
 """The images after the first."""
-TREE_COLUMNS: dict[str, Kind] = dict.fromkeys(("subject", "category", "modality", "keyword"), TEXT)
-ANSWER_COLUMNS: dict[str, Kind] = {"question_id": TEXT, "answer": INTS}
+TREE_COLUMNS: dict[str, ColumnType] = dict.fromkeys(("subject", "category", "modality", "keyword"), TEXT)
+ANSWER_COLUMNS: dict[str, ColumnType] = {"question_id": TEXT, "answer": INTS}
 
 
-def text_columns(columns: Mapping[str, Kind]) -> dict[str, Kind]:
+def text_columns(columns: Mapping[str, ColumnType]) -> dict[str, ColumnType]:
     """The columns that hold no image."""
     return {name: kind for name, kind in columns.items() if kind.name not in ("image", "list of image", "uri")}
 
 
-def case_columns(columns: Mapping[str, Kind]) -> dict[str, Kind]:
+def case_columns(columns: Mapping[str, ColumnType]) -> dict[str, ColumnType]:
     """The columns of the config `cases`, for questions that have `columns`."""
-    questions = Kind("list of struct", fields=tuple(text_columns(columns).items()))
+    questions = ColumnType("list of struct", fields=tuple(text_columns(columns).items()))
     return {"case_id": TEXT, "images": IMAGES, "image_ids": TEXTS, "questions": questions}
 
 
-def image_ids(row: Mapping[Any, Any]) -> tuple[str, ...]:
+def row_image_ids(row: Mapping[Any, Any]) -> tuple[str, ...]:
     """The ids of the images that a stored question (a row of a repository) shows, in order."""
     more = row.get("more_image_ids")
     return (row["image_id"], *(more if more is not None and not isinstance(more, float) else ()))
@@ -140,7 +148,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class CountComparison:
     """A line of the count report: what a source holds beside what its paper says (None where it says nothing)."""
 
     what: str
@@ -150,7 +158,7 @@ class Count:
 
 
 @dataclass(slots=True)
-class Content:
+class SourceContent:
     """Everything that a builder read from a source: the cases of each split, in the source's order, and notes about them.
 
     `more` holds further configs (`finetune`) as config -> split -> cases. `hidden` are test answers that must not be
@@ -158,7 +166,7 @@ class Content:
     """
 
     cases: dict[str, list[Case]]
-    counts: list[Count] = field(default_factory=list)
+    counts: list[CountComparison] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     more: dict[str, dict[str, list[Case]]] = field(default_factory=dict)
     hidden: dict[str, tuple[int, ...]] = field(default_factory=dict)

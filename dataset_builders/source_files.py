@@ -20,7 +20,7 @@ ORIGIN_MARKER = "medprobe-origin.json"
 """A file in a source folder that says what it is: phantoms write `{"origin": "phantom"}`. Without it a source is real."""
 
 
-def source_folder(source: Path) -> Path:
+def check_source_folder(source: Path) -> Path:
     """The folder of a source. Raises BadInput if it is not one."""
     if not source.is_dir():
         what = "is a file, not a folder" if source.exists() else "there is no such folder"
@@ -28,7 +28,7 @@ def source_folder(source: Path) -> Path:
     return source
 
 
-def needed_file(folder: Path, name: str, what: str) -> Path:
+def required_file(folder: Path, name: str, what: str) -> Path:
     """`folder/name`; BadInput naming what the file is where it is absent."""
     path = folder / name
     if not path.is_file():
@@ -36,7 +36,7 @@ def needed_file(folder: Path, name: str, what: str) -> Path:
     return path
 
 
-def is_phantom(folder: Path) -> bool:
+def is_phantom_source(folder: Path) -> bool:
     """True if the source folder was drawn by us."""
     marker = folder / ORIGIN_MARKER
     return marker.is_file() and read_json(marker) == {"origin": "phantom"}
@@ -64,7 +64,7 @@ def read_text(path: Path) -> str:
 def read_json(path: Path) -> Any:
     """The JSON document in a file. Raises BadInput for bad JSON (with its line) and for an object that names a key twice."""
     try:
-        return json.loads(read_text(path), object_pairs_hook=_object(path), parse_constant=_no_constant)
+        return json.loads(read_text(path), object_pairs_hook=_unique_keys_hook(path), parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         raise BadInput(f"{path}, line {error.lineno}: not valid JSON ({error.msg}). Is the file complete?") from None
     except RecursionError:
@@ -86,24 +86,26 @@ def read_yaml(path: Path) -> Any:
     return yaml.load(read_text(path), _UniqueKeys)
 
 
-def read_records(path: Path) -> list[Any]:
+def read_json_records(path: Path) -> list[Any]:
     """The records of a JSON list or of a JSONL file (one object per line)."""
     if path.suffix.lower() != ".jsonl":
         document = read_json(path)
         if not isinstance(document, list):
-            raise BadInput(f"{path}: holds {_kind(document)} where a list of questions was expected.")
+            raise BadInput(f"{path}: holds {_describe_type(document)} where a list of questions was expected.")
         return document
     records = []
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             try:
-                records.append(json.loads(line, object_pairs_hook=_object(path), parse_constant=_no_constant))
+                records.append(
+                    json.loads(line, object_pairs_hook=_unique_keys_hook(path), parse_constant=_reject_constant)
+                )
             except json.JSONDecodeError as error:
                 raise BadInput(f"{path}, line {number}: not valid JSON ({error.msg}). Is the file complete?") from None
     return records
 
 
-def _object(path: Path) -> Any:
+def _unique_keys_hook(path: Path) -> Any:
     def hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
         if len(made) != len(pairs):
@@ -115,11 +117,11 @@ def _object(path: Path) -> Any:
     return hook
 
 
-def _no_constant(name: str) -> float:
+def _reject_constant(name: str) -> float:
     raise json.JSONDecodeError(f"{name} is not a JSON number", name, 0)
 
 
-def _kind(value: object) -> str:
+def _describe_type(value: object) -> str:
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
 
@@ -132,7 +134,7 @@ class SourceEntry:
         self.ok = isinstance(value, dict)
         self.value: dict[str, Any] = value if self.ok else {}
         if not self.ok:
-            problems.add(file, name, f"is {_kind(value)} where an object was expected")
+            problems.add(file, name, f"is {_describe_type(value)} where an object was expected")
 
     def wrong(self, what: str) -> None:
         """Note a problem with this entry."""
@@ -145,7 +147,7 @@ class SourceEntry:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             value = str(value)
         if value is not None and not isinstance(value, str):
-            self.wrong(f'field "{field}" is {_kind(value)} where a text was expected')
+            self.wrong(f'field "{field}" is {_describe_type(value)} where a text was expected')
         elif value is not None and not value.strip():
             self.wrong(f'field "{field}" is empty')
         elif value is not None:
@@ -183,37 +185,37 @@ class SourceEntry:
         return value
 
 
-_BROKEN = re.compile("[\ud800-\udfff\x00]")
+_UNSTORABLE = re.compile("[\ud800-\udfff\x00]")
 
 
 def check_text(text: str, entry: SourceEntry, field: str) -> str:
     """The text, if it can be stored; a lone surrogate (a broken \\ud800 escape) cannot, and a NUL must not."""
-    if _BROKEN.search(text):
+    if _UNSTORABLE.search(text):
         entry.wrong(f'field "{field}" holds a broken character')
         return ""
     return text
 
 
-MARK = r"\s*[(\[]?{}\s*(?:[).:\]]|[-–](?=\s))\s*"
+OPTION_MARK = r"\s*[(\[]?{}\s*(?:[).:\]]|[-–](?=\s))\s*"
 """The mark of an option before its text: `A:`, `(A)`, `a.`, `A - `."""
 
 
-def without_letters(options: Sequence[str]) -> tuple[str, ...]:
+def strip_option_letters(options: Sequence[str]) -> tuple[str, ...]:
     """The options without the letters that some sources write before each (` A:glioma`); letters follow the position.
 
     A capital and a colon are always a mark. Any other is one where every option has its own: `A. fumigatus` is a name.
 
-    >>> without_letters([" A:glioma", "B: cyst"]), without_letters(["A. fumigatus", "C. albicans"])
+    >>> strip_option_letters([" A:glioma", "B: cyst"]), strip_option_letters(["A. fumigatus", "C. albicans"])
     (('glioma', 'cyst'), ('A. fumigatus', 'C. albicans'))
     """
     lettered = list(zip(LETTERS, options, strict=False))
-    marks = [re.match(MARK.format(letter), option, re.IGNORECASE) for letter, option in lettered]
+    marks = [re.match(OPTION_MARK.format(letter), option, re.IGNORECASE) for letter, option in lettered]
     if all(marks):
         return tuple(option[mark.end() :] for mark, option in zip(marks, options, strict=False) if mark)
     return tuple(re.sub(rf"^\s*\(?{letter}\s*:\s*", "", option) for letter, option in lettered)
 
 
-def stays_inside(name: str) -> bool:
+def is_safe_relative_path(name: str) -> bool:
     """True if a file name given by a source stays in the folder it is looked up in (no `..`, no absolute path, no drive)."""
     parts = name.replace("\\", "/").split("/")
     return bool(parts[0]) and ".." not in parts and not re.match("[A-Za-z]:", name) and "\x00" not in name

@@ -4,8 +4,8 @@ Kinds of rows: `region` of the body (`related`: regions of which one picture may
 (words that tell only a region: its parts, adjectives), `modality`, `technique` (words that tell only a modality: its kinds),
 `department`, `task`, `position` (`parents`: the axis on which positions exclude one another) and `cue` (words that make a label no plain
 positive finding). Synonyms may stand for one another in a question; what is a kind or a part is a row of its own. A `bare` word names its
-concept only where everything known of the data set (`Place`) is among the regions and modalities in `needs`: "mass" is a breast mass in
-mammography and a pulmonary mass on a chest film. `excludes` states the only findings that rule one another out. An id of MeSH or RadLex
+concept only where everything known of the data set (`ImageContext`) is among the regions and modalities in `needs`: "mass" is a breast mass
+in mammography and a pulmonary mass on a chest film. `excludes` states the only findings that rule one another out. An id of MeSH or RadLex
 stands only where it was read from the file that `vocabulary` names.
 
 See also: what a label says (`label_reading.py`).
@@ -21,11 +21,11 @@ from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
-FILE = Path(__file__).with_name("terms.csv")
-ANY = "any"
+TERMS_FILE = Path(__file__).with_name("terms.csv")
+ANY_REGION = "any"
 """The region of what can be anywhere, and the neighbour of a region that borders on every other."""
-SEPARATOR = re.compile(r"\s*;\s*")
-CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{2})|(?<=[A-Z]{2})(?=[A-Z][a-z]{3})")
+LIST_SEPARATOR = re.compile(r"\s*;\s*")
+CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{2})|(?<=[A-Z]{2})(?=[A-Z][a-z]{3})")
 
 
 @dataclass(frozen=True)
@@ -53,45 +53,45 @@ class Term:
     @property
     def names(self) -> tuple[str, ...]:
         """The folded concept and synonyms, which hold in every data set."""
-        return tuple(dict.fromkeys((folded(self.concept), *map(folded, self.synonyms))))
+        return tuple(dict.fromkeys((normalize_term(self.concept), *map(normalize_term, self.synonyms))))
 
 
-LISTS = {field.name for field in fields(Term) if str(field.type).startswith("tuple")}
+LIST_FIELDS = {field.name for field in fields(Term) if str(field.type).startswith("tuple")}
 
 
 @dataclass(frozen=True)
-class Place:
+class ImageContext:
     """The known origin of an image: canonical body regions and modalities, empty if unknown."""
 
     regions: frozenset[str] = frozenset()
     modalities: frozenset[str] = frozenset()
 
 
-NOWHERE = Place()
+UNKNOWN_CONTEXT = ImageContext()
 
 
 @cache
-def terms(*kinds: str) -> tuple[Term, ...]:
+def load_terms(*kinds: str) -> tuple[Term, ...]:
     """The rows of the given kinds, of all kinds without any, in the table's order."""
-    with FILE.open(encoding="utf-8", newline="") as file:
+    with TERMS_FILE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     made = (
-        Term(**{name: _listed(text) if name in LISTS else text for name, text in row.items()})  # type: ignore[arg-type]
+        Term(**{name: _split_list(text) if name in LIST_FIELDS else text for name, text in row.items()})  # type: ignore[arg-type]
         for row in rows
         if not kinds or row["kind"] in kinds
     )
     return tuple(made)
 
 
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(part for part in SEPARATOR.split(text.strip()) if part)
+def _split_list(text: str) -> tuple[str, ...]:
+    return tuple(part for part in LIST_SEPARATOR.split(text.strip()) if part)
 
 
 @cache
-def folded(text: str) -> str:
+def normalize_term(text: str) -> str:
     """Terms are compared like this: small letters without accents, words divided by one space, no apostrophes.
 
-    >>> folded("Ménière's disease"), folded("kidney_left"), folded("X-Ray")
+    >>> normalize_term("Ménière's disease"), normalize_term("kidney_left"), normalize_term("X-Ray")
     ('menieres disease', 'kidney left', 'x ray')
     """
     plain = unicodedata.normalize("NFKD", text.casefold())
@@ -101,7 +101,7 @@ def folded(text: str) -> str:
 
 def split_camel_case(text: str) -> str:
     """Words that a folder's name joins, apart: `NoPneumothorax` -> `No Pneumothorax`."""
-    return CAMEL.sub(" ", text)
+    return CAMEL_CASE_BOUNDARY.sub(" ", text)
 
 
 def singular(word: str) -> str:
@@ -112,10 +112,10 @@ def singular(word: str) -> str:
 
 
 @cache
-def by_name(*kinds: str) -> Mapping[str, Term]:
+def terms_by_name(*kinds: str) -> Mapping[str, Term]:
     """Folded concept or synonym -> row, of the given kinds."""
     found: dict[str, Term] = {}
-    for term in terms(*kinds):
+    for term in load_terms(*kinds):
         for name in term.names:
             found.setdefault(name, term)
     return found
@@ -127,7 +127,7 @@ def ancestors(kind: str, concept: str) -> frozenset[str]:
     found: set[str] = set()
     waiting = [concept]
     while waiting:
-        term = by_name(kind).get(folded(waiting.pop()))
+        term = terms_by_name(kind).get(normalize_term(waiting.pop()))
         for parent in term.parents if term else ():
             if parent not in found:
                 found.add(parent)
@@ -138,17 +138,17 @@ def ancestors(kind: str, concept: str) -> frozenset[str]:
 # Regions of the body ---------------------------------------------------------------------------------------------------------------
 
 
-def words_within(text: str, *kinds: str) -> list[Term]:
+def find_terms(text: str, *kinds: str) -> list[Term]:
     """The rows of the given kinds whose names stand in a text as whole words, longest first; a word belongs to one name."""
-    return list(dict.fromkeys(term for held in _within(folded(text), kinds) for term in held))
+    return list(dict.fromkeys(term for held in _find_term_groups(normalize_term(text), kinds) for term in held))
 
 
 @cache
-def _within(text: str, kinds: tuple[str, ...]) -> tuple[tuple[Term, ...], ...]:
+def _find_term_groups(text: str, kinds: tuple[str, ...]) -> tuple[tuple[Term, ...], ...]:
     """The rows of each name in a text."""
     words = text.split()
     known: dict[str, list[Term]] = {}
-    for term in terms(*kinds):
+    for term in load_terms(*kinds):
         for name in term.names:
             known.setdefault(name, []).append(term)
     taken = [False] * len(words)
@@ -164,28 +164,28 @@ def _within(text: str, kinds: tuple[str, ...]) -> tuple[tuple[Term, ...], ...]:
 
 
 @cache
-def regions_in(text: str) -> frozenset[str]:
+def find_regions(text: str) -> frozenset[str]:
     """The regions of the body that a text names, itself or by an organ; of the words of several regions, each. Empty where unknown.
 
-    >>> sorted(regions_in("left knee")), sorted(regions_in("aorta")), sorted(regions_in("thorax"))
+    >>> sorted(find_regions("left knee")), sorted(find_regions("aorta")), sorted(find_regions("thorax"))
     (['knee'], ['abdomen', 'chest'], ['chest'])
     """
     found: set[str] = set()
-    for held in _within(folded(text), ("region", "organ", "site")):
+    for held in _find_term_groups(normalize_term(text), ("region", "organ", "site")):
         own = {term.concept for term in held if term.kind == "region"}
-        found |= own or {region for term in held for region in term.regions if region != ANY}
+        found |= own or {region for term in held for region in term.regions if region != ANY_REGION}
     return frozenset(found)
 
 
-def _top(region: str) -> str:
-    above = [name for name in ancestors("region", region) if not by_name("region")[folded(name)].parents]
+def _top_region(region: str) -> str:
+    above = [name for name in ancestors("region", region) if not terms_by_name("region")[normalize_term(name)].parents]
     return above[0] if above else region
 
 
-def regions_meet(some: Iterable[str], others: Iterable[str]) -> bool:
+def regions_overlap(some: Iterable[str], others: Iterable[str]) -> bool:
     """True where a region of the one is, or lies in, a region of the other, or `any` is among them."""
     first, second = set(some), set(others)
-    if ANY in first or ANY in second:
+    if ANY_REGION in first or ANY_REGION in second:
         return True
     return any(
         one == other or one in ancestors("region", other) or other in ancestors("region", one)
@@ -194,65 +194,65 @@ def regions_meet(some: Iterable[str], others: Iterable[str]) -> bool:
     )
 
 
-def regions_apart(some: Iterable[str], others: Iterable[str]) -> bool:
+def regions_disjoint(some: Iterable[str], others: Iterable[str]) -> bool:
     """True where a picture of the one shows nothing of the other: all regions are known, none borders on any of the other."""
     first, second = set(some), set(others)
-    if not first or not second or ANY in first or ANY in second:
+    if not first or not second or ANY_REGION in first or ANY_REGION in second:
         return False
-    return not any(_near(_top(one), _top(other)) for one in first for other in second)
+    return not any(_are_adjacent(_top_region(one), _top_region(other)) for one in first for other in second)
 
 
 @cache
-def _near(one: str, other: str) -> bool:
-    known = by_name("region")
-    if folded(one) not in known or folded(other) not in known:
+def _are_adjacent(one: str, other: str) -> bool:
+    known = terms_by_name("region")
+    if normalize_term(one) not in known or normalize_term(other) not in known:
         return True
-    first, second = known[folded(one)].related, known[folded(other)].related
-    return one == other or ANY in first or ANY in second or other in first or one in second
+    first, second = known[normalize_term(one)].related, known[normalize_term(other)].related
+    return one == other or ANY_REGION in first or ANY_REGION in second or other in first or one in second
 
 
 # Modalities ------------------------------------------------------------------------------------------------------------------------
 
 
 @cache
-def modalities_in(text: str) -> frozenset[str]:
+def find_modalities(text: str) -> frozenset[str]:
     """The modalities that a text names, empty where unknown.
 
-    >>> sorted(modalities_in("contrast-enhanced CT")), sorted(modalities_in("PET/CT")), sorted(modalities_in("angiography"))
+    >>> sorted(find_modalities("contrast-enhanced CT")), sorted(find_modalities("PET/CT")), sorted(find_modalities("angiography"))
     (['CT'], ['PET/CT'], [])
     """
-    found = words_within(text, "modality", "technique")
+    found = find_terms(text, "modality", "technique")
     return frozenset(
         name for term in found for name in ([term.concept] if term.kind == "modality" else term.modalities)
     )
 
 
-def modalities_apart(some: Iterable[str], others: Iterable[str]) -> bool:
+def modalities_disjoint(some: Iterable[str], others: Iterable[str]) -> bool:
     """True where images of the one are not images of the other: both are known, with no modality or kind of modality in common."""
     first, second = (set(each) | {up for name in each for up in ancestors("modality", name)} for each in (some, others))
     return bool(first) and bool(second) and not first & second
 
 
-def place_of(regions: Iterable[str], modality: str | None) -> Place:
+def parse_image_context(regions: Iterable[str], modality: str | None) -> ImageContext:
     """Body region and modality of images, from a data set's own words. A modality that shows only one region (mammography) implies it."""
-    modalities = modalities_in(modality or "")
-    shown = {region for name in modalities for region in by_name("modality")[folded(name)].regions}
-    named = {region for text in regions for region in regions_in(text)}
-    if shown and not (named and all(_below(each, shown) for each in named)):
+    modalities = find_modalities(modality or "")
+    shown = {region for name in modalities for region in terms_by_name("modality")[normalize_term(name)].regions}
+    named = {region for text in regions for region in find_regions(text)}
+    if shown and not (named and all(_lies_within(each, shown) for each in named)):
         named = shown
-    return Place(frozenset(named), modalities)
+    return ImageContext(frozenset(named), modalities)
 
 
-def _below(region: str, regions: set[str]) -> bool:
+def _lies_within(region: str, regions: set[str]) -> bool:
     return region in regions or bool(ancestors("region", region) & regions)
 
 
 # Findings --------------------------------------------------------------------------------------------------------------------------
 
 
-def holds_at(term: Term, place: Place) -> bool:
+def applies_in_context(term: Term, place: ImageContext) -> bool:
     """True where the bare words of a term mean it: all regions and modalities of a place are known and among those the words need."""
-    regions = {need for need in term.needs if folded(need) in by_name("region")}
+    regions = {need for need in term.needs if normalize_term(need) in terms_by_name("region")}
     modalities = set(term.needs) - regions
     return (
         (not regions or (bool(place.regions) and place.regions <= regions))
@@ -260,29 +260,31 @@ def holds_at(term: Term, place: Place) -> bool:
     )  # fmt: skip
 
 
-def exclude_one_another(one: str, other: str) -> bool:
+def mutually_exclusive(one: str, other: str) -> bool:
     """True where the table states that two findings rule one another out, themselves or by what they are kinds of."""
-    known = by_name("finding")
+    known = terms_by_name("finding")
     first, second = ({name, *ancestors("finding", name)} for name in (one, other))
 
     def states(some: set[str], others: set[str]) -> bool:
-        return any(folded(name) in known and set(known[folded(name)].excludes) & others for name in some)
+        return any(
+            normalize_term(name) in known and set(known[normalize_term(name)].excludes) & others for name in some
+        )
 
     return states(first, second) or states(second, first)
 
 
-def cannot_show(place: Place, term: Term) -> bool:
+def cannot_show(place: ImageContext, term: Term) -> bool:
     """True where no image of a place shows an organ or finding, since it lies in no region near (ProbMed's adversarial organs)."""
-    return regions_apart(place.regions, term.regions)
+    return regions_disjoint(place.regions, term.regions)
 
 
-def window_of(text: str) -> str:
+def find_ct_window(text: str) -> str:
     """The window under which a label is shown on CT: that of the longest organ or finding named in it, else `soft tissue`."""
-    found = words_within(split_camel_case(text), "finding", "organ")
+    found = find_terms(split_camel_case(text), "finding", "organ")
     return next((term.window for term in found if term.window), "soft tissue")
 
 
-def noun_of(task: str) -> str:
+def find_task_noun(task: str) -> str:
     """Description of what a task asks for."""
-    known = by_name("task").get(folded(task))
+    known = terms_by_name("task").get(normalize_term(task))
     return known.noun if known else task[:1].lower() + task[1:]

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError, validate_call
 
-from dataset_builders.benchmark_names import BENCHMARKS, known_name
+from dataset_builders.benchmark_names import BENCHMARKS, resolve_name
 from dataset_builders.errors import BadInput
-from dataset_builders.facets import read_facets
-from dataset_builders.lexical_tree import branch_paths, check_apart
+from dataset_builders.facets import parse_facets
+from dataset_builders.lexical_tree import check_facet_conflicts, resolve_branch
 from leaderboard_space.benchmarks import chains_of
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cells import METRICS_FACET, Cells, cells_of, facets_of
@@ -147,10 +147,10 @@ def _understood(
     section = _section(board, benchmark, question_set)
     _, tree = board.outcomes(section)
     chains = chains_of(section.family)
-    paths = [path for branch in branches or () for path in branch_paths(tree.rows, chains, branch, shown=shown_label)]
+    paths = [path for branch in branches or () for path in resolve_branch(tree.rows, chains, branch, shown=shown_label)]
     known = {facet: [node.label for node in nodes] for facet, nodes in tree.facets}
-    labels = read_facets(facets or [], known)
-    check_apart(paths, [facet for facet, _ in labels])
+    labels = parse_facets(facets or [], known)
+    check_facet_conflicts(paths, [facet for facet, _ in labels])
     query = service.memory.query(
         {
             "format": section.family,
@@ -169,7 +169,7 @@ def _understood(
 
 def _section(board: Board, benchmark: str, question_set: str) -> Section:
     """Look up a set of questions."""
-    family = known_name(benchmark, BENCHMARKS, "benchmark")
+    family = resolve_name(benchmark, BENCHMARKS, "benchmark")
     section = board.snapshot.section(family, question_set or None)
     if section is None and not question_set:
         raise BadInput(f"benchmark {family!r}: this board has no results for it.")

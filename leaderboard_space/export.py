@@ -222,7 +222,7 @@ def plot_note(section: Section, found: Standings, branches: Sequence[TreePath]) 
 def bibtex_of(family: str, citation: str) -> str:
     """The BibTeX entry of a benchmark's paper, with its authors; else its citation as a note."""
     if family in BENCHMARKS:
-        return dataset_spec(family).facts.citation
+        return dataset_spec(family).card.citation
     return f"@misc{{source,\n  note = {{{_plain(citation)}}}\n}}"
 
 

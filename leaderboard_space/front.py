@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
-from dataset_builders.terms import terms
+from dataset_builders.terms import load_terms
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
 from leaderboard_space.data.ranks.standings import ONE, Standings, info_of, metrics_of
 from leaderboard_space.data.search import Hit, search
@@ -99,7 +99,7 @@ class OverviewPages:
         shown = self.shown(topic, labels, str(request.get("label")), str(request.get("set")))
         known = {label.family for label, _ in held}
         silent = _why_nothing(topic, [family for family in BENCHMARKS if family not in known], labels)
-        term = next((one.concept for one in terms(*SEARCHED) if one.concept == request.get("term")), "")
+        term = next((one.concept for one in load_terms(*SEARCHED) if one.concept == request.get("term")), "")
         return topic_view.page(topic, held, shown, silent, str(request.get("all") or ""), term)
 
     def topic_file(self, request: Mapping[str, Any]) -> dict[str, str]:
@@ -282,7 +282,7 @@ def _vocabulary(known: set[str]) -> list[Hit]:
     the body is shown under. `known`: the words of all other hits."""
     slugs = {word: slug for slug, topic in known_topics().items() for word in topic.same}
     hits = []
-    for term in terms(*SEARCHED):
+    for term in load_terms(*SEARCHED):
         regions = (term.concept, *term.regions, *term.parents)
         places = (term.department, *term.modalities, *(REGIONS.get(region, "") for region in regions))
         place = next((fold(word) for word in places if fold(word) in slugs), None)

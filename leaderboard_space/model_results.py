@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dataset_builders.benchmarks import BENCHMARKS, FACETS
+from dataset_builders.benchmarks import BENCHMARKS, FACETS_BY_BENCHMARK
 from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
@@ -145,7 +145,7 @@ def ends_of(line: Line) -> list[Ends]:
     """The ends of each facet of which at least two values are known; by the line's metric, else by the first that is known there."""
     found = []
     first = spec(line.section.family).first_facet
-    for facet in sorted(FACETS.get(line.section.family, ()), key=lambda facet: facet != first):
+    for facet in sorted(FACETS_BY_BENCHMARK.get(line.section.family, ()), key=lambda facet: facet != first):
         for metric in dict.fromkeys((line.metric, *metrics_of(line.section, line.outcomes))):
             if gives_away(line.section.family, metric, (facet,)):
                 continue

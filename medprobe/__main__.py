@@ -37,7 +37,7 @@ def main() -> NoReturn:
 
         from dataset_builders.errors import BadInput
         from dataset_builders.extras import missing_extra
-        from dataset_builders.files import DISK_ERRORS
+        from dataset_builders.files import DISK_ERRNOS
 
         if _was_interrupted(end):
             _stop(STOPPED_MESSAGE, EXIT_INTERRUPTED)
@@ -45,7 +45,7 @@ def main() -> NoReturn:
             _stop(str(end))
         if isinstance(end, TyperException):
             _stop_usage(end)
-        if isinstance(end, OSError) and end.errno in DISK_ERRORS:
+        if isinstance(end, OSError) and end.errno in DISK_ERRNOS:
             where = f"{file}: " if (file := end.filename2 or end.filename) else ""
             _stop(f"{where}{end.strerror}. Free disk space or fix the permissions, and run the same command again.")
         if missing := missing_extra(end):

@@ -19,7 +19,7 @@ from datasets import ClassLabel, DatasetDict, Image, List, Value, get_dataset_co
 from matplotlib.figure import Figure
 
 import medprobe
-from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
+from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLITS
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import option_types
 from eval_harness.store.notes import withdraw
@@ -87,7 +87,7 @@ def test_a_run_says_what_its_files_say(phantoms, tmp_path, family, options):
         }
     pd.testing.assert_frame_equal(run.answers, again.answers)
     pd.testing.assert_frame_equal(run.answers, typed.answers)
-    questions = medprobe.open_dataset(phantoms / family).questions(options.get("split") or DEFAULT_SPLIT[family])
+    questions = medprobe.open_dataset(phantoms / family).questions(options.get("split") or DEFAULT_SPLITS[family])
     check_answers(run.answers, run, questions.set_index("question_id", drop=False))
     assert str(run).splitlines()[0] == str(typed).splitlines()[0]
     assert isinstance(run.plot(), Figure)

@@ -34,8 +34,8 @@ from curation.custom_sets.hallucination import (
 from curation.custom_sets.probe_table import Finding, ProbedImage, box_position, part_shares
 from curation.custom_sets.probing import build_probes, text_only_accuracy
 from curation.images.image_table import read_image_table
-from dataset_builders.label_reading import read_label
-from dataset_builders.terms import place_of
+from dataset_builders.label_reading import parse_label
+from dataset_builders.terms import parse_image_context
 
 SIDE = (1024, 1024)
 ORGANS = {
@@ -64,13 +64,13 @@ def probed(
 ) -> ProbedImage:  # fmt: skip
     """An image as a table would say it that names all of `known` which it does not show in its column `absent`: what is measured is how the
     questions are balanced. findings None: nothing is known of them."""
-    place = place_of([organ], modality)
-    labels = [read_label(text, place) for text in findings or ()]
+    place = parse_image_context([organ], modality)
+    labels = [parse_label(text, place) for text in findings or ()]
     given = [*zip_longest(labels, positions, touched)]
     made = tuple(
         Finding(label, position or "", parts or frozenset()) for label, position, parts in given if not label.problem
     )
-    absent = tuple(read_label(text, place) for text in known if findings is not None and text not in findings)
+    absent = tuple(parse_label(text, place) for text in known if findings is not None and text not in findings)
     is_normal = findings is not None and not labels
     return ProbedImage(name, organ, modality, made, () if is_normal else absent, is_normal, place)
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import pandas as pd
 
-from dataset_builders.benchmarks import DEFAULT_SPLIT
+from dataset_builders.benchmarks import DEFAULT_SPLITS
 from dataset_builders.build import build
 from eval_harness.interop.convert import submit
 from eval_harness.runs.config import EvalConfig
@@ -58,14 +58,14 @@ class Thinker:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--benchmark", default="probmed", choices=sorted(DEFAULT_SPLIT))
+    parser.add_argument("--benchmark", default="probmed", choices=sorted(DEFAULT_SPLITS))
     parser.add_argument("--questions", type=int, default=57_132)
     parser.add_argument("--reasoning", type=int, default=4_000, help="characters for each question")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         build(args.benchmark, out=folder / "data", text_only=True)
-        _enlarge(folder / "data", DEFAULT_SPLIT[args.benchmark], args.questions)
+        _enlarge(folder / "data", DEFAULT_SPLITS[args.benchmark], args.questions)
         (folder / "plug_in.py").write_text(PLUG_IN.format(words=args.reasoning // 7))
         data, store, run = str(folder / "data"), folder / "store", folder / "run"
         config = EvalConfig(args.benchmark, f"{folder}/plug_in.py:Thinker", data, out=run)

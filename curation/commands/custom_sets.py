@@ -138,7 +138,7 @@ def hallucinate(
     from curation.images.set_images import withdrawn_images, write_custom_set
     from curation.report.blind_baseline import measure_text_alone
     from curation.writing.asking import AskSettings
-    from dataset_builders.benchmarks.halt_medvqa.reader import FILES
+    from dataset_builders.benchmarks.halt_medvqa.reader import SCENARIO_FILES
     from dataset_builders.errors import BadInput
     from dataset_builders.files import write_json
 
@@ -192,7 +192,7 @@ def hallucinate(
     def write_files(folder: Path, names: dict[str, str], _: object) -> dict[str, object]:
         for scenario, made in entries.items():
             hallucination.rename_entry_images(made.values() if isinstance(made, dict) else made, names)
-            write_json(folder / FILES[scenario], made)
+            write_json(folder / SCENARIO_FILES[scenario], made)
         return {
             "questions": {scenario: len(made) for scenario, made in entries.items()},
             "not_swapped": dict(left_out), "without_none": dict(without_none),

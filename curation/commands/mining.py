@@ -48,9 +48,9 @@ def embed(
     encode = None
     if ray is not None:
         from curation.mining.on_ray import encode_on_ray
-        from dataset_builders.ray_cluster import Cluster
+        from dataset_builders.ray_cluster import RayCluster
 
-        encode = encode_on_ray(Cluster(ray, workers, gpus_per_worker), device)
+        encode = encode_on_ray(RayCluster(ray, workers, gpus_per_worker), device)
         device = "cpu"  # here it only says which weights it is
     loaded = load_encoder(spec, pick_device(device))
     path = embed_images(images, out, loaded, batch_size, encode)
@@ -148,14 +148,14 @@ def pairs(
     run: BlockRunner = search_in_process
     if ray is not None:
         from curation.mining.on_ray import search_on_ray
-        from dataset_builders.ray_cluster import Cluster
+        from dataset_builders.ray_cluster import RayCluster
 
         if sample is not None:
             raise BadInput(
                 "--ray: a sample is drawn in one process. Leave out --ray, or add --all in the modes easy and reversed."
             )
         arrays = [Path(str(each.filename)).absolute() for each in (vectors, others)]
-        run = search_on_ray(arrays, device, Cluster(ray, workers, gpus_per_worker))
+        run = search_on_ray(arrays, device, RayCluster(ray, workers, gpus_per_worker))
     search = PairSearch(vectors, others, thresholds, "cpu" if ray else device)
     report = mine_pairs(search, images, out, PairFilter(near_duplicate, top, cap_per_image), sample, seed, run=run)
     share_name_list(embeddings, out)

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from curation.images.image_table import cell_text, read_dataframe, require_columns
-from dataset_builders.contents.pseudonyms import one_spelling
+from dataset_builders.contents.pseudonyms import normalize_group_name
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.schema import LETTERS
-from dataset_builders.source_files import stays_inside, without_letters
+from dataset_builders.source_files import is_safe_relative_path, strip_option_letters
 
 ParsedRow = TypeVar("ParsedRow")
 QUESTION_REMEDY = (
@@ -67,7 +67,10 @@ def read_custom_questions(path: Path, kind_column: str | None = None) -> list[Cu
             return wrong
         if (index := _answer_index(answer, options)) is None:
             return f"its answer {answer!r} is neither the letter nor the text of one option, or means two"
-        kind, group = cell_text(row[kind_column]) if kind_column else "", one_spelling(cell_text(row.get("group")))
+        kind, group = (
+            cell_text(row[kind_column]) if kind_column else "",
+            normalize_group_name(cell_text(row.get("group"))),
+        )
         return CustomQuestion(image, question, options, index, kind, group)
 
     return _read_rows(path, read, needed, QUESTION_REMEDY)
@@ -134,13 +137,13 @@ def _row_options(row: dict[str, Any]) -> tuple[str, ...] | str:
         if sorted(texts) != list(LETTERS[: len(texts)]):
             return f"has options {', '.join(sorted(texts))}, not A, B, C ... in a row"
         given = [texts[letter] for letter in sorted(texts)]
-    return without_letters([cell_text(option) for option in given])
+    return strip_option_letters([cell_text(option) for option in given])
 
 
 def _question_problem(image: str, question: str, options: tuple[str, ...] | str) -> str:
     if not image or not question:
         return "has no image or no question"
-    if not stays_inside(image):
+    if not is_safe_relative_path(image):
         return f"the image name {image!r} leaves its folder"
     if isinstance(options, str):
         return options

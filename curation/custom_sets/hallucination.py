@@ -32,7 +32,7 @@ from curation.custom_sets.probing import seeded_hash
 from curation.writing.asking import AskSettings, Writer, ask_until_valid
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS
-from dataset_builders.terms import folded, regions_apart, regions_in, singular
+from dataset_builders.terms import find_regions, normalize_term, regions_disjoint, singular
 
 NONE_OPTION, UNKNOWN_OPTION = "None of the above", "I do not know"
 CONTROL_SUFFIX = "c"
@@ -129,10 +129,10 @@ def build_swap_entries(
         texts.setdefault(question.image, set()).add(question.question.casefold())
 
     def fits(question: CustomQuestion, image: str) -> bool:
-        there = [regions_in(kind) for kind in kinds[image]]
+        there = [find_regions(kind) for kind in kinds[image]]
         return (
-            all(regions_apart(regions_in(question.kind), shown) for shown in there)
-            and all(regions_apart(regions_in(question.question), shown) for shown in there)
+            all(regions_disjoint(find_regions(question.kind), shown) for shown in there)
+            and all(regions_disjoint(find_regions(question.question), shown) for shown in there)
             and not any(_may_show(kind, option) for kind in kinds[image] for option in question.options)
             and question.question.casefold() not in texts[image]
             and not about.same(question.image, image)
@@ -169,10 +169,10 @@ def build_swap_entries(
 def _swap_exclusion_reason(question: CustomQuestion) -> str:
     if why := _exclusion_reason(question):
         return why
-    if not regions_in(question.kind):
+    if not find_regions(question.kind):
         return "what its image shows is not known"
-    named = regions_in(question.question)
-    if not named or regions_apart(named, regions_in(question.kind)):
+    named = find_regions(question.question)
+    if not named or regions_disjoint(named, find_regions(question.kind)):
         return "it names no organ of its image, so another image may answer it"
     if fits_any_image(question.options):
         return "an option is right of any image"
@@ -183,9 +183,9 @@ def _swap_exclusion_reason(question: CustomQuestion) -> str:
 
 def _may_show(there: str, option: str) -> bool:
     """True where an option names what a picture of `there` may show: an organ of its region or beside it."""
-    named = regions_in(option)
-    is_near = bool(named) and not regions_apart(regions_in(there), named)
-    words, others = (set(map(singular, folded(text).split())) for text in (there, option))
+    named = find_regions(option)
+    is_near = bool(named) and not regions_disjoint(find_regions(there), named)
+    words, others = (set(map(singular, normalize_term(text).split())) for text in (there, option))
     return is_near or bool(words & others)
 
 

@@ -13,8 +13,8 @@ from functools import cache
 
 from curation.custom_sets.custom_questions import CustomQuestion
 from curation.custom_sets.probe_table import labels_may_coincide
-from dataset_builders.label_reading import Label, cues_in, read_label, without_side
-from dataset_builders.terms import ancestors, by_name, folded, singular, words_within
+from dataset_builders.label_reading import ParsedLabel, find_cues, parse_label, split_side
+from dataset_builders.terms import ancestors, find_terms, normalize_term, singular, terms_by_name
 
 REFERENCE_WORDS = (
     "above|below|both|all|either|neither|any|each|some|none|options?|choices?|answers?|these|those|them|listed|mentioned|following|preceding|"
@@ -67,7 +67,7 @@ def refers_to_options(option: str) -> bool:
 
     Such a question has no meaning left once an option is replaced or moved.
     """
-    text = folded(re.sub(r"[&+]", " and ", option))
+    text = normalize_term(re.sub(r"[&+]", " and ", option))
     words = text.split()
     if OPTION_REFERENCE.search(text) or not words:
         return bool(words)
@@ -89,17 +89,17 @@ def refers_to_options(option: str) -> bool:
 
 def has_abstention(options: Sequence[str]) -> bool:
     """True where an option declines or fits what the others leave: `I do not know`, `Cannot be determined`, `Other`, `Not listed`."""
-    return any(ABSTENTION.search(folded(option)) for option in options)
+    return any(ABSTENTION.search(normalize_term(option)) for option in options)
 
 
 def fits_any_image(options: Sequence[str]) -> bool:
     """True where an option is right of an image that has nothing to do with the question: no, none, normal, intact, grade 0."""
-    return any(kind in ("negated", "normal") for option in options for kind, _ in cues_in(option))
+    return any(kind in ("negated", "normal") for option in options for kind, _ in find_cues(option))
 
 
 def asks_for_absence(question: str) -> bool:
     """True where a question asks for what is not there or not affected: any of its options is right of an unrelated image."""
-    return any(kind in ("negated", "normal") and not words.isdigit() for kind, words in cues_in(question))
+    return any(kind in ("negated", "normal") and not words.isdigit() for kind, words in find_cues(question))
 
 
 def has_single_answer(question: CustomQuestion) -> bool:
@@ -113,17 +113,18 @@ def _may_coincide(right: str, other: str) -> bool:
         return not _numbers_differ(right, other)
     if any(numbers) and any(map(SPELLED_NUMBER.search, (right, other))):
         return True
-    labels = [read_label(option) for option in (right, other)]
+    labels = [parse_label(option) for option in (right, other)]
     one, two = (
-        Label(_americanize(option), label.term, label.side)
+        ParsedLabel(_americanize(option), label.term, label.side)
         for option, label in zip((right, other), labels, strict=True)
     )
-    own = set(folded(right).split())
+    own = set(normalize_term(right).split())
     return (
         labels_may_coincide(one, two)
-        or labels_may_coincide(Label(one.text), Label(two.text))
+        or labels_may_coincide(ParsedLabel(one.text), ParsedLabel(two.text))
         or bool(
-            own & {"bilateral", "bilaterally", "both", "all", "diffuse"} and set(folded(other).split()) & SIDE_WORDS
+            own & {"bilateral", "bilaterally", "both", "all", "diffuse"}
+            and set(normalize_term(other).split()) & SIDE_WORDS
         )
         or (
             _sides_overlap(right, other)
@@ -148,7 +149,7 @@ def _numbers_differ(one: str, other: str) -> bool:
 
 
 def _sides_overlap(one: str, other: str) -> bool:
-    sides = [{"left", "right"} & set(folded(text).split()) for text in (one, other)]
+    sides = [{"left", "right"} & set(normalize_term(text).split()) for text in (one, other)]
     return not all(sides) or bool(sides[0] & sides[1])
 
 
@@ -157,12 +158,12 @@ TERM_KINDS = ("region", "organ", "finding", "modality", "site", "technique")
 
 def _whole_concepts(option: str) -> set[str]:
     """The concepts of which an option is the whole name, but for its side."""
-    plain = folded(option)
+    plain = normalize_term(option)
     sideless = " ".join(word for word in plain.split() if word not in ("left", "right", "the", "a", "an"))
     found = [
-        by_name(kind).get(name)
+        terms_by_name(kind).get(name)
         for kind in TERM_KINDS[:4]
-        for name in (plain, sideless, singular(sideless), without_side(option)[0])
+        for name in (plain, sideless, singular(sideless), split_side(option)[0])
     ]
     return {term.concept for term in found if term}
 
@@ -170,7 +171,7 @@ def _whole_concepts(option: str) -> set[str]:
 def _mentioned_concepts(option: str) -> set[str]:
     """The concepts of everything that an option names, and those above: a liver cyst's liver and abdomen."""
     found: set[str] = set()
-    for term in words_within(option, *TERM_KINDS):
+    for term in find_terms(option, *TERM_KINDS):
         found |= {term.concept, *ancestors(term.kind, term.concept), *term.modalities, *term.regions}
         found |= {above for region in term.regions for above in ancestors("region", region)}
         found |= {above for name in term.modalities for above in ancestors("modality", name)}
@@ -179,5 +180,5 @@ def _mentioned_concepts(option: str) -> set[str]:
 
 def _americanize(option: str) -> str:
     """The folded words in American spelling: `oedema` -> edema."""
-    american = re.sub(r"ae|oe", "e", folded(option))
+    american = re.sub(r"ae|oe", "e", normalize_term(option))
     return re.sub(r"our(?=\b|s\b)", "or", american)

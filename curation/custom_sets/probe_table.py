@@ -23,9 +23,19 @@ from PIL import Image
 from curation.images.image_table import cell_text, read_dataframe, require_columns
 from curation.images.pairing import pair_names
 from dataset_builders.errors import BadInput, Problems
-from dataset_builders.label_reading import Label, cues_in, key_of, read_finding
-from dataset_builders.source_files import stays_inside
-from dataset_builders.terms import NOWHERE, Place, ancestors, by_name, cannot_show, folded, place_of, singular, terms
+from dataset_builders.label_reading import ParsedLabel, find_cues, label_key, parse_finding
+from dataset_builders.source_files import is_safe_relative_path
+from dataset_builders.terms import (
+    UNKNOWN_CONTEXT,
+    ImageContext,
+    ancestors,
+    cannot_show,
+    load_terms,
+    normalize_term,
+    parse_image_context,
+    singular,
+    terms_by_name,
+)
 
 NORMAL_CELLS = ("no finding", "no findings", "normal")
 """Cells that say that an image is normal."""
@@ -42,7 +52,7 @@ OTHER_COLUMNS = ("caption", "group", "license", "source", "reviewed")
 class Finding:
     """A finding that an image shows, as the table says it. `touched`: the parts of the image that its boxes touch."""
 
-    label: Label
+    label: ParsedLabel
     position: str = ""
     touched: frozenset[str] = frozenset()
 
@@ -59,9 +69,9 @@ class ProbedImage:
     organ: str
     modality: str
     findings: tuple[Finding, ...] = ()
-    absent: tuple[Label, ...] = ()
+    absent: tuple[ParsedLabel, ...] = ()
     is_normal: bool = False
-    place: Place = NOWHERE
+    place: ImageContext = UNKNOWN_CONTEXT
 
     @cached_property
     def image_type(self) -> str:
@@ -78,7 +88,7 @@ class ProbeTable:
     unused: list[str] = field(default_factory=list)
 
 
-def labels_may_coincide(one: Label, other: Label) -> bool:
+def labels_may_coincide(one: ParsedLabel, other: ParsedLabel) -> bool:
     """True where one label may mean what the other does, or a part or kind of it; labels of different sides do not."""
     if one.side and other.side and one.side != other.side and "bilateral" not in (one.side, other.side):
         return False
@@ -86,7 +96,7 @@ def labels_may_coincide(one: Label, other: Label) -> bool:
         first, second = ({term.concept, *ancestors("finding", term.concept)} for term in (one.term, other.term))
         if one.term.concept in second or other.term.concept in first:
             return True
-    words, others = (set(map(singular, folded(label.text).split())) for label in (one, other))
+    words, others = (set(map(singular, normalize_term(label.text).split())) for label in (one, other))
     return words <= others or others <= words
 
 
@@ -124,7 +134,7 @@ def read_probe_table(
         probed = ProbedImage(image, organ or cell_text(row["organ"]), modality or cell_text(row["modality"]))
         wrong = _row_problem(probed, seen)
         if wrong is None:
-            probed = replace(probed, place=place_of([probed.organ], probed.modality))
+            probed = replace(probed, place=parse_image_context([probed.organ], probed.modality))
             labels, positions = _split_cell(row[findings_column]), _split_cell(row.get("positions"), blanks=True)
             probed, wrong = _add_findings(probed, labels, positions, read.skipped)
         if wrong is None:
@@ -148,11 +158,11 @@ def _split_cell(value: Any, blanks: bool = False) -> tuple[str, ...]:
 def _row_problem(probed: ProbedImage, seen: set[str]) -> str | None:
     if not probed.image or not probed.organ or not probed.modality:
         return "has no image, organ or modality"
-    if not stays_inside(probed.image):
+    if not is_safe_relative_path(probed.image):
         return f"the image name {probed.image!r} leaves its folder"
     if probed.image in seen:
         return f"image {probed.image!r} has a row already"
-    if not folded(probed.organ) or not re.search(r"[a-z0-9]", probed.image_type.split("_")[1]):
+    if not normalize_term(probed.organ) or not re.search(r"[a-z0-9]", probed.image_type.split("_")[1]):
         return "has an organ or modality without letters"
     for text in (probed.organ, probed.modality):
         if _is_doubtful(text):
@@ -162,7 +172,7 @@ def _row_problem(probed: ProbedImage, seen: set[str]) -> str | None:
 
 def _is_doubtful(text: str) -> bool:
     return bool(NON_NAME_CHARACTER.search(text)) or any(
-        kind in ("negated", "uncertain", "not current") for kind, _ in cues_in(text)
+        kind in ("negated", "uncertain", "not current") for kind, _ in find_cues(text)
     )
 
 
@@ -177,10 +187,10 @@ def _add_findings(
         return probed, f"has {len(labels)} findings and {len(positions)} positions"
     found: dict[str, Finding] = {}
     for at, text in enumerate(labels):
-        label = read_finding(text, probed.place)
+        label = parse_finding(text, probed.place)
         if not label.problem and label.term and cannot_show(probed.place, label.term):
             label = replace(label, problem=f"cannot be on an image of the {probed.organ}")
-            probed = replace(probed, place=NOWHERE)  # one of the two is wrong, so neither rules anything out
+            probed = replace(probed, place=UNKNOWN_CONTEXT)  # one of the two is wrong, so neither rules anything out
         if label.problem:
             skipped[text, label.problem] += 1
             continue
@@ -188,7 +198,7 @@ def _add_findings(
         if _is_doubtful(position):
             skipped[position, "is no plain position"] += 1
             position = ""
-        key = key_of(text, probed.place)
+        key = label_key(text, probed.place)
         if key in found and found[key].position != position:
             position = ""  # in two places
         found[key] = Finding(found[key].label if key in found else label, position)
@@ -198,16 +208,16 @@ def _add_findings(
 
 
 def _add_absent(probed: ProbedImage, labels: Sequence[str], skipped: Counter[tuple[str, str]]) -> ProbedImage:
-    absent: dict[str, Label] = {}
+    absent: dict[str, ParsedLabel] = {}
     for text in labels:
-        label = read_finding(text, probed.place)
+        label = parse_finding(text, probed.place)
         problem = label.problem
         if not problem and any(labels_may_coincide(label, finding.label) for finding in probed.findings):
             problem = "is absent, and a finding of its row may be the same or a kind of it"
         if problem:
             skipped[text, problem] += 1
         else:
-            absent[key_of(text, probed.place)] = label
+            absent[label_key(text, probed.place)] = label
     return replace(probed, absent=tuple(absent.values()))
 
 
@@ -238,7 +248,7 @@ STOP_WORDS = frozenset(re.findall(r"\w+", "a an the of in and with to at is side
 def _position_axes() -> dict[str, dict[str, str]]:
     """Axis -> word -> position."""
     found: dict[str, dict[str, str]] = {}
-    for term in terms("position"):
+    for term in load_terms("position"):
         for axis in term.parents:
             found.setdefault(axis, {}).update(dict.fromkeys(term.names, term.concept))
     return found
@@ -249,7 +259,7 @@ def excludes_position(there: str, candidate: str) -> bool:
     """True where what lies at `there` does not lie at `candidate`: they read the same but for words of one direction (left and right, upper
     and lower ...), neither is everywhere, and nothing is said that is no place ("mostly left", "crossing to the right")."""
     axes = _position_axes()
-    first, second = set(folded(there).split()), set(folded(candidate).split())
+    first, second = set(normalize_term(there).split()), set(normalize_term(candidate).split())
     directions = {word for name, axis in axes.items() if name not in NON_DIRECTION_AXES for word in axis}
     part, other = ({singular(word) for word in words - directions - STOP_WORDS} for words in (first, second))
     if part != other or not all(map(_is_place_word, first | second)) or (first | second) & axes[EXTENT_AXIS].keys():
@@ -265,7 +275,7 @@ def excludes_position(there: str, candidate: str) -> bool:
 
 
 def _is_place_word(word: str) -> bool:
-    named = by_name("organ", "region", "site")
+    named = terms_by_name("organ", "region", "site")
     return (
         word in STOP_WORDS
         or any(word in axis for axis in _position_axes().values())
@@ -339,8 +349,8 @@ def _place_findings(
                 f"{boxes}: row {row + 1} has a box that leaves its image of {size[0]} x {size[1]} pixels. "
                 "Give boxes in the pixels of the images as they are."
             )
-        key = key_of(str(table.at[row, "finding"]), image.place)
-        at = next((k for k, each in enumerate(image.findings) if key_of(each.text, image.place) == key), None)
+        key = label_key(str(table.at[row, "finding"]), image.place)
+        at = next((k for k, each in enumerate(image.findings) if label_key(each.text, image.place) == key), None)
         if at is None:
             counts["unmatched"] += 1
         else:

@@ -27,18 +27,18 @@ import numpy as np
 
 from curation.custom_sets.probe_table import IMAGE_PARTS, Finding, ProbedImage, excludes_position, labels_may_coincide
 from dataset_builders.errors import BadInput
-from dataset_builders.label_reading import Label, key_of, read_finding
+from dataset_builders.label_reading import ParsedLabel, label_key, parse_finding
 from dataset_builders.terms import (
-    Place,
-    by_name,
+    ImageContext,
     cannot_show,
-    exclude_one_another,
-    folded,
-    modalities_apart,
-    modalities_in,
-    regions_apart,
-    regions_in,
+    find_modalities,
+    find_regions,
+    modalities_disjoint,
+    mutually_exclusive,
+    normalize_term,
+    regions_disjoint,
     singular,
+    terms_by_name,
 )
 
 MAX_CANDIDATES = 24
@@ -257,12 +257,12 @@ def standardize_terms(images: Sequence[ProbedImage]) -> list[ProbedImage]:
     finding = {
         place: _frequent_spellings(
             (label.text for image in images if image.place == place for label in _image_labels(image)),
-            partial(key_of, place=place),
+            partial(label_key, place=place),
         )
         for place in places
     }
 
-    def renamed(label: Label, place: Place) -> Label:
+    def renamed(label: ParsedLabel, place: ImageContext) -> ParsedLabel:
         return replace(label, text=finding[place][label.text])
 
     return [
@@ -277,7 +277,7 @@ def standardize_terms(images: Sequence[ProbedImage]) -> list[ProbedImage]:
     ]
 
 
-def _image_labels(image: ProbedImage) -> list[Label]:
+def _image_labels(image: ProbedImage) -> list[ParsedLabel]:
     return [*(finding.label for finding in image.findings), *image.absent]
 
 
@@ -292,8 +292,8 @@ def _frequent_spellings(texts: Iterable[str], key: Callable[[str], str]) -> dict
 
 def _spelling_key(text: str, *kinds: str) -> str:
     """Spellings of one organ or modality have one key: the concept where it is known, else the folded words in the singular."""
-    known = by_name(*kinds).get(folded(text))
-    return known.concept if known else " ".join(map(singular, folded(text).split()))
+    known = terms_by_name(*kinds).get(normalize_term(text))
+    return known.concept if known else " ".join(map(singular, normalize_term(text).split()))
 
 
 def _collect_facts(images: Sequence[ProbedImage]) -> dict[tuple[str, str], list[Fact]]:
@@ -308,10 +308,10 @@ def _collect_facts(images: Sequence[ProbedImage]) -> dict[tuple[str, str], list[
                 positions[image.image_type, finding.text.casefold()].add(finding.position)
     facts: dict[tuple[str, str], list[Fact]] = defaultdict(list)
     for image in images:
-        made_by, shown = modalities_in(image.modality), regions_in(image.organ)
-        others = tuple(other for other in modalities if modalities_apart(made_by, modalities_in(other)))
+        made_by, shown = find_modalities(image.modality), find_regions(image.organ)
+        others = tuple(other for other in modalities if modalities_disjoint(made_by, find_modalities(other)))
         facts["modality", ""].append(Fact(image.image, "", image.modality, others, question=MODALITY_QUESTION))
-        apart = tuple(other for other in organs if regions_apart(shown, regions_in(other)))
+        apart = tuple(other for other in organs if regions_disjoint(shown, find_regions(other)))
         facts["body_part", ""].append(Fact(image.image, "", image.organ, apart, question=ORGAN_QUESTION))
         absent = (
             tuple(text for text, label in sorted(findings.items()) if is_known_absent(image, label))
@@ -332,20 +332,20 @@ def _collect_facts(images: Sequence[ProbedImage]) -> dict[tuple[str, str], list[
     return facts
 
 
-def is_known_absent(image: ProbedImage, asked: Label) -> bool:
+def is_known_absent(image: ProbedImage, asked: ParsedLabel) -> bool:
     """True where it is known that an image does not show a finding: its row says so, a finding of it rules that out (`terms.csv`), or it
     is a finding of an organ that the image does not have."""
     if any(labels_may_coincide(finding.label, asked) for finding in image.findings):
         return False
     if asked.text in {label.text for label in image.absent}:
         return True
-    if asked.term is None or read_finding(asked.text).term != asked.term:
+    if asked.term is None or parse_finding(asked.text).term != asked.term:
         return False  # a bare word ("mass") would mean something else on another image
     if cannot_show(image.place, asked.term):
         return True
     return any(
         finding.label.term and not finding.label.side and not asked.side
-        and exclude_one_another(finding.label.term.concept, asked.term.concept)
+        and mutually_exclusive(finding.label.term.concept, asked.term.concept)
         for finding in image.findings
     )  # fmt: skip
 

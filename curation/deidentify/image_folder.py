@@ -36,11 +36,11 @@ from curation.images.image_index import decode_rgb, list_files
 from curation.readers.consistency import Skip, refuse_contradictions, skip_from_error
 from curation.readers.pictures import is_dicom, is_exif_rotated
 from curation.readers.pixels import UNUSABLE_HEADER, Skipped, read_header, render_frame, skip_on_error
-from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of, withdrawn_of
+from dataset_builders.contents.pseudonyms import KEYED_IDS, load_pseudonyms, read_withdrawn_ids
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
-from dataset_builders.images.lookup import SUFFIXES, ImageError, as_png, check_image
-from dataset_builders.images.metadata import file_name, strip_metadata
+from dataset_builders.files import lock_folder, remove_temp_files, replace_file, write_json
+from dataset_builders.images.lookup import IMAGE_SUFFIXES, ImageError, check_image, encode_png
+from dataset_builders.images.metadata import image_file_name, strip_metadata
 from dataset_builders.journal import Journal
 
 PENDING_FOLDER = "pending"
@@ -75,7 +75,7 @@ def deidentify_folder(
     folder = folder.absolute()
     paths = find_images(folder, labels)
     volumes = sorted({image for each in labels for image in each.volumes})
-    pseudonyms, withdrawn = pseudonyms_of(out), withdrawn_of(out)
+    pseudonyms, withdrawn = load_pseudonyms(out), read_withdrawn_ids(out)
     counts = {
         what: Counter[str]() for what in ("files", "not_taken", "ignored_in_headers", "labels", "labels_left_out")
     }
@@ -97,7 +97,7 @@ def deidentify_folder(
     def check_stays(path: Path, patient: str = "") -> None:
         name = path.relative_to(folder).as_posix()
         group = pseudonyms.group((known.group_of(name) if known else "") or patient)
-        if withdrawn & {pseudonyms.of("i", name), group}:
+        if withdrawn & {pseudonyms.id_for("i", name), group}:
             raise Skipped("its patient has withdrawn")
 
     work = out.with_name(f".{out.name}.partial")
@@ -105,7 +105,7 @@ def deidentify_folder(
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"--out {out}: cannot be written ({error.strerror}). Name another folder.") from None
-    with lock(work, "deidentify"):
+    with lock_folder(work, "deidentify"):
         remove_temp_files(work)
         for part in ("images", PENDING_FOLDER):
             (work / part).mkdir(exist_ok=True)
@@ -113,12 +113,12 @@ def deidentify_folder(
         with Journal(work / FINISHED_JOURNAL) as journal:
             finished = {entry["id"]: entry for entry in journal.entries}
             for path in tqdm(paths, desc="de-identifying", unit="file", disable=None):
-                key, ignored = pseudonyms.of("i", path.relative_to(folder).as_posix()), list[str]()
+                key, ignored = pseudonyms.id_for("i", path.relative_to(folder).as_posix()), list[str]()
                 try:
                     changed = path.stat()
                     state = [changed.st_size, changed.st_mtime_ns, search_text]
                     # The header is read again by a call that continues: the names in it are stored nowhere.
-                    is_header = path.suffix.lower() not in SUFFIXES or is_dicom(path)
+                    is_header = path.suffix.lower() not in IMAGE_SUFFIXES or is_dicom(path)
                     data = read_header(path, ignored) if is_header else None
                     with skip_on_error(UNUSABLE_HEADER):
                         patient = "" if data is None else str(data.get("PatientID", "") or "")
@@ -144,7 +144,7 @@ def deidentify_folder(
         replace_file(work / TEXT_BOXES_FILE, "".join(lines).encode())
         volume_skips: list[Skip] = []
         for path in volumes:
-            new = f"{pseudonyms.of('i', path.relative_to(folder).as_posix())}.nii.gz"
+            new = f"{pseudonyms.id_for('i', path.relative_to(folder).as_posix())}.nii.gz"
             try:
                 check_stays(path)
                 write_volume(path, work / "images" / new)
@@ -184,8 +184,8 @@ def deidentify_folder(
         if not skip_contradictions:
             refuse_contradictions([*volume_skips, *(skip for each in labels for skip in each.skips)])
         report = {
-            "made_by": "medprobe curate deidentify", "at": datetime.now(UTC).isoformat(timespec="seconds"), "ids": KEYED,
-            "key": pseudonyms.of("k", ""), "method": DEIDENTIFICATION_METHOD,
+            "made_by": "medprobe curate deidentify", "at": datetime.now(UTC).isoformat(timespec="seconds"), "ids": KEYED_IDS,
+            "key": pseudonyms.id_for("k", ""), "method": DEIDENTIFICATION_METHOD,
             **{what: dict(sorted(found.items())) for what, found in counts.items()},
             "groups": len({*groups.values()} - {""}),
             "patient_ids_in_several_groups": sum(len(found) > 1 for patient, found in groups_of.items() if patient),
@@ -211,7 +211,7 @@ def find_images(folder: Path, labels: Sequence[ImageLabels] = ()) -> list[Path]:
     found = [
         path
         for path in map(folder.joinpath, list_files(folder))
-        if path.is_file() and path not in taken and (path.suffix.lower() in SUFFIXES or is_dicom(path))
+        if path.is_file() and path not in taken and (path.suffix.lower() in IMAGE_SUFFIXES or is_dicom(path))
     ]
     if not found and not any(each.volumes for each in labels):
         raise BadInput(f"{folder}: holds no images and no DICOM files. --labels takes NIfTI with its labels.")
@@ -228,10 +228,10 @@ def _write_picture(
         check_image(stored)
         is_upright, stored = not is_exif_rotated(stored), strip_metadata(stored)
     else:
-        is_upright, stored = True, strip_metadata(as_png(Image.fromarray(render_frame(data, None, ignored))))
+        is_upright, stored = True, strip_metadata(encode_png(Image.fromarray(render_frame(data, None, ignored))))
     picture = decode_rgb(stored)
     boxes = find_text(picture) if search_text else []
-    image = file_name(key, stored)
+    image = image_file_name(key, stored)
     replace_file(work / (PENDING_FOLDER if boxes else "images") / image, stored)
     size = [picture.height, picture.width] if is_upright else None
     return {"image": image, "size": size, "boxes": [list(box) for box in boxes], "ignored": ignored}

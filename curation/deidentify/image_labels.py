@@ -29,8 +29,8 @@ from curation.readers.shapes import is_class_list
 from curation.readers.volumes import open_volume, read_volume_classes
 from dataset_builders.errors import BadInput
 from dataset_builders.files import write_json
-from dataset_builders.images.lookup import SUFFIXES
-from dataset_builders.label_reading import needs_of, read_label
+from dataset_builders.images.lookup import IMAGE_SUFFIXES
+from dataset_builders.label_reading import describe_requirements, parse_label
 
 LABELS_FOLDER = "labels"
 DEFAULT_CLASS_NAMES = {number: f"class {number}" for number in range(256)}
@@ -73,7 +73,9 @@ def load_image_labels(path: Path, folder: Path) -> ImageLabels:
         "coco": path.is_file() and path.suffix.lower() == ".json",
         "nifti": any(map(is_volume, files.marks)),
         "voc": any(name.endswith(".xml") for name in names),
-        "masks": path.is_dir() and path.absolute() != dataset.path and any(name.endswith(SUFFIXES) for name in names),
+        "masks": path.is_dir()
+        and path.absolute() != dataset.path
+        and any(name.endswith(IMAGE_SUFFIXES) for name in names),
         "yolo": path.is_dir() and any(name.endswith(".txt") and not is_class_list(Path(name)) for name in names),
     }
     found = [kind for kind, is_there in kinds.items() if is_there]
@@ -139,7 +141,7 @@ def _redact_class_names(raw: list[str], named: set[str]) -> dict[str, str]:
     names."""
     clean: dict[str, str] = {}
     for name in dict.fromkeys(raw):
-        is_term = read_label(name).term is not None or needs_of(name)
+        is_term = parse_label(name).term is not None or describe_requirements(name)
         text = name if is_term else redact_words(redact_birth_dates(name)[0], named)[0]
         clean[name] = text if text not in clean.values() else f"{text} {len(clean)}"
     return clean

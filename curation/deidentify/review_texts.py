@@ -26,7 +26,7 @@ from curation.review.page import Field, ItemView, ReviewTask, build_page, read_d
 from curation.review.review_server import serve_page
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file, write_json
-from dataset_builders.images.lookup import as_png
+from dataset_builders.images.lookup import encode_png
 
 TEXT_DECISION = Field(
     "decision",
@@ -79,7 +79,7 @@ def _apply_decision(out: Path, image: str, decision: str) -> None:
                 upright.convert("L" if opened.mode in ("L", "1") else "RGB"), read_boxes(out).get(image, [])
             )
         # The image keeps its name, whatever its suffix: what else was made of it goes by that.
-        replace_file(out / "images" / image, as_png(masked))
+        replace_file(out / "images" / image, encode_png(masked))
         waiting.unlink()
     elif decision == "keep":
         waiting.rename(out / "images" / image)
@@ -119,7 +119,7 @@ def build_text_review(out: Path) -> FastAPI:
         draw = ImageDraw.Draw(shown)
         for left, top, right, bottom in boxes.get(image, []):
             draw.rectangle((left, top, right - 1, bottom - 1), outline=(255, 40, 40), width=2)
-        return "image/png", as_png(shown)
+        return "image/png", encode_png(shown)
 
     return build_page(
         ReviewTask(

@@ -24,11 +24,11 @@ from curation.gmai.overlay import blacked_out_boxes, render_png
 from curation.gmai.question_templates import Branch
 from curation.gmai.selecting import WrittenQuestion
 from curation.gmai.sources import Sources
-from dataset_builders.build import MANIFEST, build, replacing
-from dataset_builders.contents.about import FILE as ABOUT
-from dataset_builders.contents.pseudonyms import KEYED
+from dataset_builders.build import MANIFEST_FILE, build, replace_folder
+from dataset_builders.contents.about import ABOUT_FILE as ABOUT
+from dataset_builders.contents.pseudonyms import KEYED_IDS
 from dataset_builders.files import temporary_folder, write_json
-from dataset_builders.lexical_tree import tree_page
+from dataset_builders.lexical_tree import render_tree_page
 
 TSV_COLUMNS = (
     "index", "image", "image_path", "question", "A", "B", "C", "D", "E", "answer", "category", "l2-category", "split",
@@ -131,19 +131,23 @@ def write_outputs(
         for e in written for label in e.case.answers
     ]  # fmt: skip
     cases = pd.DataFrame(rows)
-    with temporary_folder(out, ".source.") as source, replacing(out / "tsv") as tsv, replacing(out / "report") as page:
+    with (
+        temporary_folder(out, ".source.") as source,
+        replace_folder(out / "tsv") as tsv,
+        replace_folder(out / "report") as page,
+    ):
         keys = source / "keys"
         keys.mkdir()
         _write_tsvs(tsv, keys, name, sorted(written, key=lambda each: each.index), private, sources)
         tree = {(subject, *row) for subject in FACET_TABLES for row in cases[[subject, "modality", "label"]].to_numpy()}
-        (tsv / TREE_FILE).write_text(tree_page(sorted(tree), "Lexical tree"), encoding="utf-8")
+        (tsv / TREE_FILE).write_text(render_tree_page(sorted(tree), "Lexical tree"), encoding="utf-8")
         checked = _validation_fields(funnel, branches)
         mesh = "; ".join(
             f"{label} {table.label(label).mesh}" for label in sorted(set(cases["label"])) if table.label(label).mesh
         )
         checked["notes"].append(f"MeSH ids of the labels: {mesh or 'none given'}.")
-        manifest = {"name": name, "format": FORMAT, "made_by": "medprobe curate gmai", "ids": KEYED}
-        write_json(tsv / MANIFEST, manifest | checked)
+        manifest = {"name": name, "format": FORMAT, "made_by": "medprobe curate gmai", "ids": KEYED_IDS}
+        write_json(tsv / MANIFEST_FILE, manifest | checked)
         if about:
             (tsv / ABOUT).write_text(yaml.safe_dump(dict(about), allow_unicode=True), encoding="utf-8")
         _write_report(page, cases, table, branches, funnel)

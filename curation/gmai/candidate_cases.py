@@ -11,7 +11,7 @@ from curation.gmai.items import Item
 from curation.gmai.label_table import LabelTable, Tags, parse_regions
 from curation.gmai.sources import IMAGE_LEVEL, KIND_GRANULARITIES, Sources
 from dataset_builders.errors import BadInput
-from dataset_builders.terms import Place, place_of
+from dataset_builders.terms import ImageContext, parse_image_context
 
 Cell = tuple[str, str, str]
 """(modality, task, granularity): what shares questions and, at region level, options."""
@@ -121,8 +121,8 @@ class _CaseBuilder:
         self.datasets = {dataset.name: dataset for dataset in sources.datasets}
         self.known: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
 
-    def place(self, item: Item) -> Place:
-        return place_of(self.datasets[item.dataset].region, item.modality)
+    def place(self, item: Item) -> ImageContext:
+        return parse_image_context(self.datasets[item.dataset].region, item.modality)
 
     def names(self, raw: Iterable[str], item: Item) -> frozenset[str]:
         place = self.place(item)

@@ -28,10 +28,16 @@ from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import Picture, PictureLabel, Unit
 from curation.readers.pixels import Skipped, encode_mask, error_cause, resize_plane
 from curation.readers.registry import list_units
-from dataset_builders.contents.pseudonyms import Pseudonyms, note_withdrawn, one_spelling, pseudonyms_of, withdrawn_of
+from dataset_builders.contents.pseudonyms import (
+    Pseudonyms,
+    load_pseudonyms,
+    normalize_group_name,
+    read_withdrawn_ids,
+    record_withdrawn_ids,
+)
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, replace_file
-from dataset_builders.journal import Journal, line_of, read_journal
+from dataset_builders.files import lock_folder, replace_file
+from dataset_builders.journal import Journal, encode_entry, read_journal
 from eval_harness.records.names import replace_surrogates
 
 UNIT_JOURNAL = "journal.jsonl"
@@ -82,8 +88,8 @@ class Item:
 def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip], dict[str, Any]]:
     """Every item of every dataset, what was skipped, and counts per dataset (units, pictures, targets)."""
     (private / PICTURES_FOLDER).mkdir(parents=True, exist_ok=True)
-    ids = pseudonyms_of(private.with_name("dataset"))
-    gone = withdrawn_of(private.with_name("dataset"))
+    ids = load_pseudonyms(private.with_name("dataset"))
+    gone = read_withdrawn_ids(private.with_name("dataset"))
     items: list[Item] = []
     skips: list[Skip] = []
     counts: dict[str, Any] = {}
@@ -95,7 +101,7 @@ def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip],
             read = _reading_settings(dataset, sources)
             found: list[Item] = []
             for unit in tqdm(units, desc=f"reading {dataset.name}", unit="unit", disable=None):
-                state, name = _unit_digest(unit, read), ids.of("f", f"{dataset.name}\0{unit.key}")
+                state, name = _unit_digest(unit, read), ids.id_for("f", f"{dataset.name}\0{unit.key}")
                 entry = done.get((dataset.name, name))
                 if entry is None or entry["state"] != state or not _has_pictures(entry, private):
                     entry = {"dataset": dataset.name, "registry": dataset.patients, "unit": name, "state": state}
@@ -146,7 +152,7 @@ def join_slices(items: list[Item]) -> list[Item]:
 
 def keyed_patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
     """The keyed id of a patient. What spreadsheets change in a number is no difference: zeros before it, `.0` after it, case, blanks."""
-    name = one_spelling(name).casefold()
+    name = normalize_group_name(name).casefold()
     if number := re.fullmatch(r"0*(\d+?)(\.0)?", name):
         name = number[1]
     return ids.group(f"{registry}\0{name}")
@@ -235,7 +241,7 @@ def _store_picture(
         items.append(
             shared
             | {
-                "item": ids.of("t", "\0".join((dataset.name, picture.key, sha, str(number), target.label))),
+                "item": ids.id_for("t", "\0".join((dataset.name, picture.key, sha, str(number), target.label))),
                 "label": target.label,
                 "kind": target.kind,
                 "box": None if target.box is None else [side * factor for side in target.box],
@@ -282,9 +288,9 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
 
     Raises BadInput for a patient of whom there is no item, and for a name that two registries give to different patients.
     """
-    with lock(private, "gmai"):
+    with lock_folder(private, "gmai"):
         entries = read_journal(private / UNIT_JOURNAL)
-        ids = pseudonyms_of(private.with_name("dataset"))
+        ids = load_pseudonyms(private.with_name("dataset"))
         meant = {group, *(keyed_patient_id(entry["registry"], group, ids) for entry in entries)}
         meant &= {item["patient"] for entry in entries for item in entry["items"]}
         if len(meant) != 1:
@@ -293,8 +299,8 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
             )
         theirs = [entry for entry in entries if any(item["patient"] in meant for item in entry["items"])]
         kept = [entry for entry in entries if entry not in theirs]
-        note_withdrawn(private.with_name("dataset"), meant)
-        replace_file(private / UNIT_JOURNAL, b"".join(map(line_of, kept)))
+        record_withdrawn_ids(private.with_name("dataset"), meant)
+        replace_file(private / UNIT_JOURNAL, b"".join(map(encode_entry, kept)))
         name_list_path(private.with_name("dataset")).unlink(missing_ok=True)
         shutil.rmtree(private / SHEETS_FOLDER, ignore_errors=True)
         used = {item["picture"] for entry in kept for item in entry["items"]}

@@ -23,18 +23,18 @@ import numpy as np
 
 from curation.images.image_table import cell_text, read_dataframe, require_columns
 from dataset_builders.errors import BadInput, Problems
-from dataset_builders.label_reading import needs_of, read_label, without_side
+from dataset_builders.label_reading import describe_requirements, parse_label, split_side
 from dataset_builders.terms import (
-    NOWHERE,
-    Place,
+    UNKNOWN_CONTEXT,
+    ImageContext,
     Term,
-    by_name,
     cannot_show,
-    folded,
-    modalities_in,
-    regions_in,
-    regions_meet,
-    terms,
+    find_modalities,
+    find_regions,
+    load_terms,
+    normalize_term,
+    regions_overlap,
+    terms_by_name,
 )
 
 LABEL_COLUMNS = ("name", "raw", "synonyms", "parents", "mesh", "task", "department", "region", "modalities")
@@ -64,7 +64,7 @@ class CanonicalLabel:
 
 def parse_regions(texts: Iterable[str]) -> set[str]:
     """Regions in the vocabulary's words where it knows them, else in small letters as they are."""
-    return {region for text in texts for region in (regions_in(text) or {text.casefold()})}
+    return {region for text in texts for region in (find_regions(text) or {text.casefold()})}
 
 
 def _fold_spaces(text: str) -> str:
@@ -85,31 +85,31 @@ class LabelTable:
         """The entry of a name, which may be empty."""
         return self.labels.get(name) or CanonicalLabel(name)
 
-    def _name_of(self, raw: str, place: Place = NOWHERE) -> str | None:
+    def _name_of(self, raw: str, place: ImageContext = UNKNOWN_CONTEXT) -> str | None:
         """The canonical name of a raw label of a data set (`place`: its region and modality); None where it has none, for the reason
         that `why_not` gives. Left and right are merged where the label is known without its side."""
         written = self.written.get(_fold_spaces(raw))
         if written is not None:
             return written
-        label = read_label(raw, place)
+        label = parse_label(raw, place)
         if label.problem:
             return None
-        for key in (folded(raw), without_side(raw)[0]):
+        for key in (normalize_term(raw), split_side(raw)[0]):
             if key in self.raw:
                 return self.raw[key]
         if label.term is None or cannot_show(place, label.term):  # the left ventricle of a brain is none of the heart
             return None
         name = label.term.concept
-        return self.raw.get(folded(name), name)
+        return self.raw.get(normalize_term(name), name)
 
-    def why_not(self, raw: str, place: Place = NOWHERE) -> str:
+    def why_not(self, raw: str, place: ImageContext = UNKNOWN_CONTEXT) -> str:
         """Why a raw label has no name."""
-        label = read_label(raw, place)
+        label = parse_label(raw, place)
         if label.problem:
             return label.problem
         if label.term is not None:
             return f"is a thing of another region ({label.term.concept}: {', '.join(label.term.regions)})"
-        needs = needs_of(raw)
+        needs = describe_requirements(raw)
         return f"means a thing only in some regions and modalities ({needs})" if needs else "is in no table"
 
     def _ancestors(self, name: str) -> set[str]:
@@ -131,26 +131,26 @@ class LabelTable:
     def can_be_shown(self, name: str, modality: str, regions: Set[str]) -> bool:
         """False where the table says that a label is not visible in a modality, or in none of an image's regions."""
         label = self.label(name)
-        shown = modalities_in(modality)
+        shown = find_modalities(modality)
         seen = not label.modalities or any(
-            each.casefold() == modality.casefold() or modalities_in(each) & shown for each in label.modalities
+            each.casefold() == modality.casefold() or find_modalities(each) & shown for each in label.modalities
         )
-        return seen and (not label.regions or not regions or regions_meet(label.regions, regions))
+        return seen and (not label.regions or not regions or regions_overlap(label.regions, regions))
 
     def words(self, name: str) -> set[str]:
         """The folded name and synonyms of a label."""
-        return {folded(name), *map(folded, self.label(name).synonyms)}
+        return {normalize_term(name), *map(normalize_term, self.label(name).synonyms)}
 
     def forbidden_words(self, name: str) -> set[str]:
         """Texts that must not occur in a question about this label: its names, synonyms, raw labels and those of its ancestors."""
         family = {name, *self.ancestors(name)}
         found = {word for each in family for word in self.words(each)}
-        found |= {folded(word) for each in family if (term := _vocabulary_term(each)) for word in term.bare}
+        found |= {normalize_term(word) for each in family if (term := _vocabulary_term(each)) for word in term.bare}
         return found | {raw for raw, canonical in self.raw.items() if canonical in family}
 
 
 def _vocabulary_term(name: str) -> Term | None:
-    return by_name("organ", "finding").get(folded(name))
+    return terms_by_name("organ", "finding").get(normalize_term(name))
 
 
 def read_label_table(path: Path | None) -> LabelTable:
@@ -168,12 +168,12 @@ def read_label_table(path: Path | None) -> LabelTable:
     own = _read_rows(path) if path is not None else []
     for row in own:
         _add_row(row, labels, raw, written, problems, str(path))
-    for term in terms("organ", "finding"):
-        mine = raw.get(folded(term.concept))
-        if mine is not None and folded(mine) != folded(term.concept):
+    for term in load_terms("organ", "finding"):
+        mine = raw.get(normalize_term(term.concept))
+        if mine is not None and normalize_term(mine) != normalize_term(term.concept):
             continue
         label = labels.setdefault(mine or term.concept, CanonicalLabel(mine or term.concept))
-        label.synonyms |= {each for each in term.synonyms if raw.get(folded(each), label.name) == label.name}
+        label.synonyms |= {each for each in term.synonyms if raw.get(normalize_term(each), label.name) == label.name}
         label.parents, label.regions = label.parents or set(term.parents), label.regions or set(term.regions)
         label.modalities, label.mesh = label.modalities or set(term.modalities), label.mesh or term.mesh
         label.task, label.department = label.task or term.task, label.department or term.department
@@ -206,18 +206,18 @@ def _add_row(
     file: str,
 ) -> None:
     name = row["name"]
-    if name.casefold() in NA_TEXTS or not folded(name):
+    if name.casefold() in NA_TEXTS or not normalize_term(name):
         problems.add(file, name, "is a name that spreadsheets and VLMEvalKit take for an empty cell")
         return
     label = labels.setdefault(name, CanonicalLabel(name))
     for variant in (name, *row["raw"], *row["synonyms"]):
         written.setdefault(_fold_spaces(variant), name)
-        if variant != name and read_label(variant).problem:
+        if variant != name and parse_label(variant).problem:
             continue  # it is known just as it is written: `Pneumonia?` says nothing of `Pneumonia`
-        before = raw.setdefault(folded(variant), name)
+        before = raw.setdefault(normalize_term(variant), name)
         if before != name:
             problems.add(file, name, f"{variant!r} stands for {before!r} already")
-    label.synonyms |= {each for each in (*row["raw"], *row["synonyms"]) if folded(each) != folded(name)}
+    label.synonyms |= {each for each in (*row["raw"], *row["synonyms"]) if normalize_term(each) != normalize_term(name)}
     label.parents |= set(row["parents"])
     label.regions |= parse_regions(row["region"])
     label.modalities |= set(row["modalities"])

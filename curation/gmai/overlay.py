@@ -28,7 +28,7 @@ from curation.images.file_names import privacy_manifest
 from curation.readers.dataset import SourceDataset
 from curation.readers.shapes import decode_segmentation
 from dataset_builders.files import replace_file
-from dataset_builders.images.lookup import as_png
+from dataset_builders.images.lookup import encode_png
 from dataset_builders.journal import Journal, read_journal
 
 
@@ -39,7 +39,7 @@ def render_png(
     with Image.open(folder / f"{picture}.png") as image:
         pixels = np.asarray(blacked_out(image.convert("RGB"), black))
     region = None if mask is None else decode_segmentation(mask, tuple(mask["size"]))
-    return as_png(Image.fromarray(burn_overlay(pixels, granularity, box, region, overlay)))
+    return encode_png(Image.fromarray(burn_overlay(pixels, granularity, box, region, overlay)))
 
 
 def burn_overlay(

@@ -39,10 +39,10 @@ from curation.review.page import read_decisions
 from curation.writing.asking import AskSettings, Writer
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.about import read_about
-from dataset_builders.contents.pseudonyms import withdrawn_of
+from dataset_builders.contents.pseudonyms import read_withdrawn_ids
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, remove_temp_files, replace_file
-from dataset_builders.terms import place_of
+from dataset_builders.files import lock_folder, remove_temp_files, replace_file
+from dataset_builders.terms import parse_image_context
 
 PRIVATE_FOLDER = "private"
 
@@ -78,7 +78,7 @@ def run_pipeline(
     _check_name(out)
     table = read_label_table(sources.labels)
     private = out / PRIVATE_FOLDER
-    with lock(private, "gmai"):
+    with lock_folder(private, "gmai"):
         private.chmod(0o700)  # it holds pictures that no person has looked at yet
         remove_temp_files(private)
         items, skips, read = read_items(sources, private)
@@ -169,7 +169,7 @@ def run_pipeline(
             "overlay": sources.overlay.model_dump(),
         }  # fmt: skip
         write_outputs(out, written, private, sources, table, about, branches, funnel)
-        write_questions_file(private, written, kept, sources, withdrawn_of(out / "dataset"))
+        write_questions_file(private, written, kept, sources, read_withdrawn_ids(out / "dataset"))
     return PipelineResult(out, written, funnel, notes)
 
 
@@ -232,7 +232,8 @@ def _label_rows(items: list[Item], sources: Sources, table: LabelTable, tagged: 
     """How every raw label was understood, in the columns of labels.csv."""
     regions = {dataset.name: dataset.region for dataset in sources.datasets}
     named = Counter(
-        (item.label, table.name_of(item.label, place_of(regions[item.dataset], item.modality)) or "") for item in items
+        (item.label, table.name_of(item.label, parse_image_context(regions[item.dataset], item.modality)) or "")
+        for item in items
     )
     for (raw, name), count in sorted(named.items()):
         if name:

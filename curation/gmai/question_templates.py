@@ -29,7 +29,7 @@ from curation.report.blind_baseline import SIGNIFICANCE_LEVEL, TextAlone, compar
 from curation.writing.asking import AskSettings, Writer, ask_once
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.files import replace_file
-from dataset_builders.terms import by_name, folded, noun_of
+from dataset_builders.terms import find_task_noun, normalize_term, terms_by_name
 from eval_harness.scores.ranks import holm_adjust
 
 PLACEHOLDER = "<modality>"
@@ -75,11 +75,15 @@ TEMPLATE_PROMPT = (
 
 def template_problem(question: str, task: str, granularity: str, forbidden: Iterable[str]) -> str:
     """The problem with a question whose modality is a placeholder; "" if there is none. forbidden: folded labels, synonyms, parents."""
-    text = f" {folded(question.replace(PLACEHOLDER, ' '))} "
+    text = f" {normalize_term(question.replace(PLACEHOLDER, ' '))} "
     if question.count(PLACEHOLDER) != 1:
         return "does not name the modality once"
-    known = by_name("task").get(folded(task))
-    stems = [word[:5] for word in (*folded(noun_of(task)).split(), *(known.related if known else ())) if len(word) > 3]
+    known = terms_by_name("task").get(normalize_term(task))
+    stems = [
+        word[:5]
+        for word in (*normalize_term(find_task_noun(task)).split(), *(known.related if known else ()))
+        if len(word) > 3
+    ]
     if not any(word.startswith(stem) for word in text.split() for stem in stems):
         return "does not say what is asked for"
     if not any(f" {word} " in text for word in GRANULARITY_WORDS[granularity]):
@@ -115,7 +119,7 @@ def usable_templates(
         _, task, granularity = cell
         forbidden = forbidden_words(cases, table)
         mine = given.get((task, granularity), [])
-        ours = [text.format(noun=noun_of(task)) for text in BUILTIN_TEMPLATES[granularity]]
+        ours = [text.format(noun=find_task_noun(task)) for text in BUILTIN_TEMPLATES[granularity]]
         wrong = {text: template_problem(text, task, granularity, forbidden) for text in mine or ours}
         for question in filter(wrong.get, mine):
             problems.add("questions", question, wrong[question])
@@ -158,7 +162,7 @@ def propose_templates(
             prompts[json.dumps([model.name, *cell, name], ensure_ascii=False)] = TEMPLATE_PROMPT.format(
                 each=CANDIDATES_PER_LABEL,
                 modality=cell[0],
-                noun=noun_of(cell[1]),
+                noun=find_task_noun(cell[1]),
                 task=cell[1],
                 about=REGION_PHRASES.get(cell[2], "the whole image"),
                 label=name,

@@ -18,10 +18,10 @@ import numpy as np
 from curation.gmai.candidate_cases import Candidate, Cell
 from curation.gmai.label_table import LabelTable
 from curation.gmai.sources import IMAGE_LEVEL, Sources
-from dataset_builders.case_groups import connected
+from dataset_builders.case_groups import connected_components
 from dataset_builders.files import replace_file
 from dataset_builders.schema import LETTERS
-from dataset_builders.terms import folded
+from dataset_builders.terms import normalize_term
 
 
 def select_cases(cases: list[Candidate], sources: Sources) -> tuple[list[Candidate], Counter[str]]:
@@ -102,7 +102,7 @@ def split_cases(cases: list[Candidate], sources: Sources, earlier: Mapping[str, 
         return "validation" if "validation" in before else "test" if "test" in before else ""
 
     wanted = round(sources.validation * len(cases))
-    parts = sorted(connected(cases, shown_by), key=lambda each: min(case.order for case in each))
+    parts = sorted(connected_components(cases, shown_by), key=lambda each: min(case.order for case in each))
     shown = sum(len(part) for part in parts if split_before(part) == "validation")
     splits: dict[str, str] = {}
     for part in parts:
@@ -240,7 +240,7 @@ class OptionPools:
 
 def _is_word_subset(one: str, other: str) -> bool:
     """True if all words of one label are among the other's: a marked kidney tumour lies in a kidney."""
-    first, second = set(folded(one).split()), set(folded(other).split())
+    first, second = set(normalize_term(one).split()), set(normalize_term(other).split())
     return first <= second or second <= first
 
 

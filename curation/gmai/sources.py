@@ -16,9 +16,9 @@ from curation.images.file_names import privacy_manifest
 from curation.readers.dataset import ExistingPath, SourceDataset, StrictModel
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_yaml
-from dataset_builders.terms import terms
+from dataset_builders.terms import load_terms
 
-CLINICAL_TASKS = tuple(term.concept for term in terms("task"))
+CLINICAL_TASKS = tuple(term.concept for term in load_terms("task"))
 """Table 5 has a nineteenth, Anatomical Structure Recognition, which the text and the public tree do not."""
 DEPARTMENTS = (
     "Cardiovascular Surgery", "Dermatology", "Endocrinology", "Gastroenterology and Hepatology", "General Surgery", "Hematology",

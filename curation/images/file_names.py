@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.contents.pseudonyms import KEYED, pseudonyms_of
+from dataset_builders.contents.pseudonyms import KEYED_IDS, load_pseudonyms
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 
@@ -29,7 +29,7 @@ def privacy_manifest(images: Path) -> dict[str, Any]:
     """Manifest entries of every custom set about its ids and the de-identification of its images."""
     report = images.absolute().parent / DEIDENTIFICATION_REPORT
     found = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
-    return {"ids": KEYED, **({"deidentification": found} if isinstance(found, dict) else {})}
+    return {"ids": KEYED_IDS, **({"deidentification": found} if isinstance(found, dict) else {})}
 
 
 def load_patient_groups(images: Path) -> dict[str, str]:
@@ -44,10 +44,10 @@ def load_patient_groups(images: Path) -> dict[str, str]:
 def assign_image_ids(images: Path | None, names: Iterable[str], out: Path) -> dict[str, str]:
     """File name -> id for the tables of `out`, whose list is written; the names themselves where `deidentify` made the images. `images`:
     their folder, None where they have an address."""
-    if images is not None and privacy_manifest(images).get("deidentification", {}).get("ids") == KEYED:
+    if images is not None and privacy_manifest(images).get("deidentification", {}).get("ids") == KEYED_IDS:
         return {name: name for name in names}
-    pseudonyms = pseudonyms_of(out)
-    ids = {name: pseudonyms.of("i", name) for name in names}
+    pseudonyms = load_pseudonyms(out)
+    ids = {name: pseudonyms.id_for("i", name) for name in names}
     write_private_csv(name_list_path(out), ((made, name) for name, made in ids.items()))
     return ids
 

@@ -29,8 +29,8 @@ from curation.images.file_names import assign_image_ids
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
 from dataset_builders.hub.client import endpoint
-from dataset_builders.images.lookup import SUFFIXES, ImageError
-from dataset_builders.images.picture import ShownPicture, picture_of, whites_of
+from dataset_builders.images.lookup import IMAGE_SUFFIXES, ImageError
+from dataset_builders.images.picture import ShownPicture, find_white_levels, make_picture
 from eval_harness.records.names import replace_surrogates
 
 VERSION_ATTRIBUTES = (
@@ -82,10 +82,10 @@ class ImageFolder:
         """Relative posix paths, sorted. Raises BadInput if there are none."""
         if not self.path.is_dir():
             raise BadInput(f"{self}: there is no such folder. Give the folder that holds the images.")
-        found = [name for name in list_files(self.path) if Path(name).suffix.lower() in SUFFIXES]
+        found = [name for name in list_files(self.path) if Path(name).suffix.lower() in IMAGE_SUFFIXES]
         if not found:
             raise BadInput(
-                f"{self}: holds no images ({', '.join(SUFFIXES)}). DICOM files become images by `medprobe curate deidentify`; "
+                f"{self}: holds no images ({', '.join(IMAGE_SUFFIXES)}). DICOM files become images by `medprobe curate deidentify`; "
                 "`medprobe curate gmai` reads NIfTI."
             )
         return found
@@ -138,13 +138,13 @@ class RemoteImages:
         found: list[str] = []
         for path in self._files:
             suffix = Path(path).suffix.lower()
-            if suffix in SUFFIXES:
+            if suffix in IMAGE_SUFFIXES:
                 found.append(path)
             elif suffix == ".parquet":
                 found += [f"{path}#{row:07}" for row in range(self._starts(path)[-1])]
         if not found:
             raise BadInput(
-                f"{self}: holds no images ({', '.join(SUFFIXES)}, .parquet with a column of images), or does not exist."
+                f"{self}: holds no images ({', '.join(IMAGE_SUFFIXES)}, .parquet with a column of images), or does not exist."
             )
         return sorted(found)
 
@@ -241,11 +241,11 @@ def prefetch(work: Callable[[InputT], OutputT], items: Iterable[InputT], window:
 
 
 def decode_image(data: bytes) -> ShownPicture:
-    """The picture that models are shown (`picture_of`), of a file alone: its greys have the fewest of 8, 12 and 16 bits that hold them.
+    """The picture that models are shown (`make_picture`), of a file alone: its greys have the fewest of 8, 12 and 16 bits that hold them.
 
     Raises ImageError where the bytes are no complete image, or hold greys that no fixed rule brings to 8 bits.
     """
-    return picture_of(data, whites_of([data]) or None)
+    return make_picture(data, find_white_levels([data]) or None)
 
 
 def decode_rgb(data: bytes) -> Image.Image:

@@ -16,9 +16,9 @@ from typing import Any
 import pandas as pd
 
 from curation.images.pairing import AMBIGUOUS_NAME, pair_names
-from dataset_builders.contents.pseudonyms import one_spelling
+from dataset_builders.contents.pseudonyms import normalize_group_name
 from dataset_builders.errors import BadInput
-from dataset_builders.source_files import read_records, read_text
+from dataset_builders.source_files import read_json_records, read_text
 
 MIN_CAPTION_CHARS = 100
 """Characters below which a caption says too little about its image (MediConfusion, section 2.2), counted after
@@ -47,7 +47,7 @@ def read_image_table(path: Path, **columns: str) -> pd.DataFrame:
         for name, column in wanted.items()
     }
     table = pd.DataFrame(texts, raw.index, dtype=object)
-    table["group"] = table["group"].map(one_spelling)
+    table["group"] = table["group"].map(normalize_group_name)
     table = table[table["image"] != ""].drop_duplicates().reset_index(drop=True)
     duplicates = table["image"][table["image"].duplicated()]
     if len(duplicates):
@@ -69,7 +69,7 @@ def read_dataframe(path: Path) -> pd.DataFrame:
             frame: pd.DataFrame = pq.read_table(path).to_pandas(integer_object_nulls=True)  # 1 stays 1 beside a blank
             return frame
         if kind == ".jsonl":
-            rows = read_records(path)
+            rows = read_json_records(path)
             if not all(isinstance(row, dict) for row in rows):
                 raise BadInput(
                     f"{path}: holds a line that is no JSON object. Write one object per line, or save it as CSV."

@@ -15,12 +15,12 @@ import pandas as pd
 
 from curation.images.burned_in_text import burned_in_note
 from curation.images.file_names import load_patient_groups, privacy_manifest
-from dataset_builders.build import replacing
-from dataset_builders.contents.pseudonyms import Pseudonyms, pseudonyms_of, withdrawn_of
+from dataset_builders.build import replace_folder
+from dataset_builders.contents.pseudonyms import Pseudonyms, load_pseudonyms, read_withdrawn_ids
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.files import write_json
 from dataset_builders.images.lookup import ImageError
-from dataset_builders.images.metadata import file_name, strip_metadata
+from dataset_builders.images.metadata import image_file_name, strip_metadata
 
 NOT_VALIDATED_NOTE = "Validation: no person has checked these questions."
 
@@ -50,7 +50,7 @@ def copy_images(
         except (ImageError, OSError) as error:
             problems.add(str(images / image), None, str(error))
             continue
-        name = file_name(pseudonyms.of("i", image), data)
+        name = image_file_name(pseudonyms.id_for("i", image), data)
         (work / "images" / name).write_bytes(data)
         names[image] = name
         row = about.get(image, {})
@@ -71,15 +71,15 @@ def withdrawn_images(names: Iterable[str], images: Path, known: pd.DataFrame | N
         known: the table of the images, for their groups.
         out: the set that is to be written.
     """
-    withdrawn = withdrawn_of(out, images.absolute().parent)
+    withdrawn = read_withdrawn_ids(out, images.absolute().parent)
     if not withdrawn:
         return set()
-    pseudonyms, groups = pseudonyms_of(out), load_patient_groups(images)
+    pseudonyms, groups = load_pseudonyms(out), load_patient_groups(images)
     groups |= {} if known is None else dict(zip(known["image"], known["group"], strict=True))
 
     def ids(name: str) -> set[str]:
         group = str(groups.get(name, ""))
-        return {Path(name).stem, pseudonyms.of("i", name), group, pseudonyms.group(group)}
+        return {Path(name).stem, pseudonyms.id_for("i", name), group, pseudonyms.group(group)}
 
     return {name for name in names if withdrawn & ids(name)}
 
@@ -105,8 +105,8 @@ def write_custom_set(
         raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
     used = set(used)
     searched = burned_in_note(images, used, text_search)
-    with replacing(out) as work:
-        names, origins = copy_images(work, images, used, known, pseudonyms_of(out))
+    with replace_folder(out) as work:
+        names, origins = copy_images(work, images, used, known, load_pseudonyms(out))
         made = write(work, names, origins)
         write_json(work / "image_dict.json", origins)
         about = {"name": name or out.name, "format": family, "made_by": "medprobe curate", "validated": validated}

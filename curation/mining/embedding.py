@@ -30,7 +30,7 @@ from curation.images.image_index import (
     prefetch,
 )
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
+from dataset_builders.files import lock_folder, remove_temp_files, replace_file, write_json
 
 if TYPE_CHECKING:
     from curation.mining.encoders import Encoder
@@ -72,7 +72,7 @@ def embed(
     """
     files = open_image_source(images)
     list_images(files)  # before anything is made: raises where there are none
-    with lock(out, "embed"):
+    with lock_folder(out, "embed"):
         remove_temp_files(out)
         index = index_images(files, out)
         key = encoder_key(encoder)

@@ -16,7 +16,7 @@ import pandas as pd
 from curation.mining.embedding import EncodingBackend, EncodingJob, encode_in_process
 from curation.mining.pair_mining import BlockRunner, write_block
 from curation.mining.pair_search import PairSearch, Thresholds
-from dataset_builders.ray_cluster import CHECK_AFTER, Cluster, check_nodes, connected
+from dataset_builders.ray_cluster import NODE_CHECK_INTERVAL_S, RayCluster, check_nodes, ray_connection
 
 EMBEDDING_TRIES = 5
 """How often a batch is tried whose worker died."""
@@ -40,13 +40,13 @@ class EncodingWorker:
         return {"done": np.array([done])}
 
 
-def encode_on_ray(cluster: Cluster, device: str) -> EncodingBackend:
+def encode_on_ray(cluster: RayCluster, device: str) -> EncodingBackend:
     """An encoder for `embed` that uses the workers of a Ray cluster."""
 
     def encode(work: EncodingJob) -> Iterator[int]:
         if work.todo.empty:
             return
-        with connected(cluster) as ray:
+        with ray_connection(cluster) as ray:
             import_module("ray.data")
             given = replace(
                 work,
@@ -96,11 +96,11 @@ class Searcher:
         return first
 
 
-def search_on_ray(arrays: Sequence[Path], device: str, cluster: Cluster) -> BlockRunner:
+def search_on_ray(arrays: Sequence[Path], device: str, cluster: RayCluster) -> BlockRunner:
     """A block writer for `mine` that uses workers."""
 
     def run(search: PairSearch, blocks: Path, todo: list[int]) -> Iterator[int]:
-        with connected(cluster) as ray:
+        with ray_connection(cluster) as ray:
             options = cluster.resources | {"max_restarts": -1, "max_task_retries": SEARCH_TRIES}
             remote = ray.remote(Searcher).options(**options)
             given = (arrays, search.thresholds, device, blocks.absolute(), max(1, int(cluster.cpus)))
@@ -109,7 +109,7 @@ def search_on_ray(arrays: Sequence[Path], device: str, cluster: Cluster) -> Bloc
                 pool.submit(lambda actor, first: actor.write.remote(first), first)
             while pool.has_next():
                 try:
-                    yield pool.get_next_unordered(timeout=CHECK_AFTER)
+                    yield pool.get_next_unordered(timeout=NODE_CHECK_INTERVAL_S)
                 except TimeoutError:
                     check_nodes(ray, cluster)
 

@@ -25,7 +25,7 @@ from tqdm import tqdm
 from curation.mining.embedding import open_embeddings
 from curation.mining.pair_search import EncoderVectors, PairSearch, sample_pairs
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, remove_temp_files, replace_file, write_json
+from dataset_builders.files import lock_folder, remove_temp_files, replace_file, write_json
 from eval_harness.scores.clustered import ClusterSizes
 from eval_harness.scores.grading import image_clusters
 
@@ -185,7 +185,7 @@ def mine_pairs(
         "seed": seed if sample else None,
         "embeddings": _fingerprint(search, images["image"]),
     }
-    with lock(out, "search"):
+    with lock_folder(out, "search"):
         _check(out, config)
         write_json(out / SEARCH_FILE, config)
         remove_temp_files(out)

@@ -24,7 +24,7 @@ from curation.images.pairing import pair_names
 from curation.readers.consistency import BoxXYWH, Skip
 from curation.readers.dataset import SourceDataset
 from curation.readers.pixels import Skipped, error_cause, read_frame
-from dataset_builders.images.lookup import SUFFIXES, ImageError
+from dataset_builders.images.lookup import IMAGE_SUFFIXES, ImageError
 from eval_harness.records.names import replace_surrogates
 
 DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
@@ -150,7 +150,7 @@ class DatasetFiles:
 
 def is_picture(path: Path) -> bool:
     """True if a file is called like a picture, or is DICOM without a suffix."""
-    return path.suffix.lower() in (*SUFFIXES, *DICOM_SUFFIXES) or (not path.suffix and is_dicom(path))
+    return path.suffix.lower() in (*IMAGE_SUFFIXES, *DICOM_SUFFIXES) or (not path.suffix and is_dicom(path))
 
 
 def is_volume(path: Path) -> bool:
@@ -182,7 +182,7 @@ def load_picture(path: Path, annotation: Annotation, dataset: SourceDataset, uni
     where the file is no complete picture, or has no target."""
     facts: dict[str, str] = {}
     try:
-        if path.suffix.lower() not in SUFFIXES and is_dicom(path):
+        if path.suffix.lower() not in IMAGE_SUFFIXES and is_dicom(path):
             pixels, facts = read_frame(path, dataset, unit.skips)
         else:
             data = path.read_bytes()

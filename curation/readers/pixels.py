@@ -15,7 +15,7 @@ from PIL import Image
 
 from curation.images.image_index import rescale_to_uint8
 from curation.readers.dataset import WINDOWS, SourceDataset, WindowName
-from dataset_builders.terms import window_of
+from dataset_builders.terms import find_ct_window
 
 PERCENTILES = (0.5, 99.5)
 
@@ -56,7 +56,7 @@ def display_window(label: str, given: WindowName | tuple[float, float] | None) -
     """The window in which a label is shown on CT: the dataset's own, or by what the label names (`terms.csv`)."""
     if isinstance(given, str):
         return WINDOWS[given]
-    return given if given is not None else WINDOWS[cast(WindowName, window_of(label))]
+    return given if given is not None else WINDOWS[cast(WindowName, find_ct_window(label))]
 
 
 def resize_plane(

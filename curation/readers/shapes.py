@@ -34,7 +34,7 @@ from curation.readers.dataset import SourceDataset
 from curation.readers.pictures import Annotation, DatasetFiles, PictureLabel, Targets, relative_name, unusable_targets
 from curation.readers.pixels import Skipped, error_cause, skip_on_error
 from dataset_builders.errors import BadInput
-from dataset_builders.images.lookup import SUFFIXES
+from dataset_builders.images.lookup import IMAGE_SUFFIXES
 from dataset_builders.source_files import read_json, read_text, read_yaml
 
 # COCO
@@ -293,7 +293,7 @@ def read_masks(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotati
     Raises BadInput if masks are called like their images, and `classes` does not say what their values mean.
     """
     is_apart = files.folder != dataset.path
-    masks = [path for path in files.marks if path.suffix.lower() in SUFFIXES]
+    masks = [path for path in files.marks if path.suffix.lower() in IMAGE_SUFFIXES]
     cases = {path: dataset.case_of(dataset.label, relative_name(path, files.folder)) for path in masks}
     masks = [path for path in masks if cases[path] and (dataset.label or is_apart or MASK_SUFFIX.search(path.stem))]
     taken = set(masks)

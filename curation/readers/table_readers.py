@@ -26,7 +26,7 @@ from curation.readers.pictures import (
     unusable_targets,
 )
 from curation.readers.pixels import Skipped
-from dataset_builders.benchmarks.gmai_mmbench.tsv import REFERENCE_LENGTH, image_of, records
+from dataset_builders.benchmarks.gmai_mmbench.tsv import MAX_REFERENCE_LENGTH, read_image, read_tsv
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.schema import LETTERS
@@ -146,7 +146,7 @@ def tsv_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
     if not files:
         raise BadInput(f"dataset {dataset.name}: there is no TSV in {dataset.path}.")
     for file in files:
-        for record in records(file):
+        for record in read_tsv(file):
             fields = {name: value.strip() for name, value in record.fields.items()}
             index = fields.get("index") or f"line {record.line}"
             answer = [letter for letter in LETTERS if letter in fields.get("answer", "")]
@@ -156,7 +156,7 @@ def tsv_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
                 yield Skip(dataset.name, index, "a question without an answer")
             elif fields["image"].startswith("["):
                 yield Skip(dataset.name, index, "a question about several images")
-            elif len(fields["image"]) <= REFERENCE_LENGTH:
+            elif len(fields["image"]) <= MAX_REFERENCE_LENGTH:
                 yield Skip(dataset.name, index, "shows the image of another question")
             else:
                 labels = [fields[letter] for letter in answer]
@@ -173,7 +173,7 @@ def _load_record(
     file: Path, start: int, labels: list[str], tags: dict[str, str], modality: str, unit: Unit
 ) -> list[Picture]:
     try:
-        pixels = np.asarray(decode_rgb(image_of(file, start)))
+        pixels = np.asarray(decode_rgb(read_image(file, start)))
     except ImageError as error:
         raise Skipped(str(error)) from None
     return [Picture(unit.key, pixels, [PictureLabel(label) for label in labels], modality=modality or None, tags=tags)]

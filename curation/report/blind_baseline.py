@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from curation.writing.asking import AskSettings, Writer, ask_once
-from dataset_builders.case_groups import connected
+from dataset_builders.case_groups import connected_components
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.reading import read_responses
 from eval_harness.derive.scoring import compute_scores
@@ -112,7 +112,7 @@ def measure_text_alone(
     """Questions of one right option each, answered by what the other folds say. held: image, patient ... of each question; what shares one
     is in one fold."""
     names = [[" ".join(option.casefold().split()) for option in shown] for shown in options]
-    parts = connected(range(len(names)), lambda at: held[at])
+    parts = connected_components(range(len(names)), lambda at: held[at])
     parts.sort(key=lambda part: hashlib.sha256(f"fold {min(part)}".encode()).digest())
     chance = sum(1 / len(shown) for shown in names)
     was_right = Counter(shown[at] for shown, at in zip(names, right, strict=True))

@@ -16,10 +16,10 @@ import pandas as pd
 from scipy.stats import binomtest, norm
 
 from curation.report.blind_baseline import BlindAsking, BlindModel, score_blind
-from dataset_builders.case_groups import in_several_splits, split_counts
+from dataset_builders.case_groups import find_split_overlaps, format_overlaps
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import Repository, open_repository
-from dataset_builders.images.picture import picture_of
+from dataset_builders.images.picture import make_picture
 from eval_harness.derive.metrics import OVERALL_METRICS
 from eval_harness.derive.scoring import compute_scores
 from eval_harness.scores.clustered import ClusterSizes
@@ -100,7 +100,7 @@ class QualityReport:
         if self.same_images:
             found.append(f"{len(self.same_images)} groups of images are the same picture.")
         if self.images_in_splits:
-            found.append(f"Images in more than one split: {split_counts(self.images_in_splits)}.")
+            found.append(f"Images in more than one split: {format_overlaps(self.images_in_splits)}.")
         if self.perfect["verdict"] != "better":
             found.append(
                 f"A perfect model cannot be told from guessing: 95% interval {self.perfect['low']:.1f} to 100 "
@@ -133,7 +133,7 @@ def measure_quality(data: str | Path, blind: BlindAsking | None = None) -> Quali
         return {metric: scores[metric].model_dump() for metric in blind_metrics(family)}
 
     pictures = {part: dict(_image_digests(repository, part)) for part in repository.splits if repository.has_images}
-    shared = in_several_splits({part: digests.values() for part, digests in pictures.items()})
+    shared = find_split_overlaps({part: digests.values() for part, digests in pictures.items()})
     seen = pictures.get(split, {})
     same: dict[str, list[str]] = defaultdict(list)
     for name, digest in seen.items():
@@ -162,7 +162,7 @@ def _image_digests(repository: Repository, split: str) -> Iterator[tuple[str, st
     """The name of each image of a split, with the digest of its pixels."""
     for case in repository.cases(split):
         for name, data in case.images.items():
-            yield name, picture_of(data).digest()
+            yield name, make_picture(data).digest()
 
 
 def _option_rule(pick: Callable[[list[str]], int]) -> Callable[[pd.DataFrame], list[int]]:

@@ -22,7 +22,7 @@ from curation.images.image_index import decode_image
 from curation.review.page_markup import render_page
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
-from dataset_builders.images.metadata import PNG_START, strip_metadata
+from dataset_builders.images.metadata import PNG_SIGNATURE, strip_metadata
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.records.names import replace_surrogates
 
@@ -174,4 +174,4 @@ def read_decisions(journal: Path) -> dict[tuple[str, str, str], Any]:
 def encode_for_browser(data: bytes) -> tuple[str, bytes]:
     """(media type, bytes) of the picture that models are shown, in full resolution and without metadata: reviewers may be elsewhere."""
     shown = decode_image(strip_metadata(data)).encoded()
-    return f"image/{'png' if shown.startswith(PNG_START) else 'jpeg'}", shown
+    return f"image/{'png' if shown.startswith(PNG_SIGNATURE) else 'jpeg'}", shown

@@ -18,7 +18,7 @@ from fastapi.responses import PlainTextResponse, RedirectResponse
 from starlette.middleware.base import RequestResponseEndpoint
 
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, replace_file
+from dataset_builders.files import lock_folder, replace_file
 
 LOOPBACK_HOST = "127.0.0.1"
 REVIEWERS_FILE = "reviewers.json"
@@ -118,7 +118,7 @@ def serve_page(
             probe.bind((host, port))
         except (OSError, OverflowError) as error:
             raise BadInput(f"--host {host} --port {port}: cannot be used ({error}). Give others.") from None
-    with lock(folder, task):
+    with lock_folder(folder, task):
         app = build(access)
         print(f"{doing} on {address} (stop with Ctrl-C; everything shown as saved is saved)", flush=True)
         if access:

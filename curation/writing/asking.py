@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from curation.images.image_table import MIN_CAPTION_CHARS
 from curation.writing.paper_prompts import SYSTEM_PROMPT
-from dataset_builders.files import lock
+from dataset_builders.files import lock_folder
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.models.http.client import PROVIDER, permit_sending
 from eval_harness.records.names import replace_surrogates
@@ -120,7 +120,7 @@ def _request_replies(
     requests = [
         Request(key, sample, text, None, (), "single", system=system, **settings) for key, text in prompts.items()
     ]
-    with lock(journal.parent, journal.name), Journal(journal) as replies:
+    with lock_folder(journal.parent, journal.name), Journal(journal) as replies:
         for response in tqdm(model.generate(requests), total=len(requests), desc=desc, unit="reply", disable=None):
             entry = {
                 "id": response.question_id,

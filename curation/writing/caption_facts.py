@@ -25,9 +25,16 @@ from curation.writing.asking import AskSettings, Writer, ask_until_valid
 from curation.writing.paper_prompts import fill_template, join_lines
 from curation.writing.question_writing import table_rows
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, replace_file
-from dataset_builders.label_reading import cues_in, read_finding
-from dataset_builders.terms import folded, modalities_apart, modalities_in, regions_apart, regions_in, singular
+from dataset_builders.files import lock_folder, replace_file
+from dataset_builders.label_reading import find_cues, parse_finding
+from dataset_builders.terms import (
+    find_modalities,
+    find_regions,
+    modalities_disjoint,
+    normalize_term,
+    regions_disjoint,
+    singular,
+)
 
 CAPTION_PROMPT = """Below is the caption of one medical image. Write down what it says of the image, and nothing that it does not say.
 
@@ -94,15 +101,15 @@ def parse_facts(reply: str, caption: str) -> dict[str, str] | None:
     names, positions = ([getattr(each, part) for each in facts.findings] for part in ("finding", "position"))
     if facts.normal == bool(names):
         return None
-    if facts.normal and not any(kind in ("normal", "negated") for kind, _ in cues_in(caption)):
+    if facts.normal and not any(kind in ("normal", "negated") for kind, _ in find_cues(caption)):
         return None
-    if modalities_apart(modalities_in(facts.modality), modalities_in(caption)) or regions_apart(
-        regions_in(facts.organ), regions_in(caption)
+    if modalities_disjoint(find_modalities(facts.modality), find_modalities(caption)) or regions_disjoint(
+        find_regions(facts.organ), find_regions(caption)
     ):
         return None
     if not _singular_words(" ".join((*names, *positions, *facts.absent))) <= _singular_words(caption):
         return None
-    if any(read_finding(text).problem for text in (*names, *facts.absent)):
+    if any(parse_finding(text).problem for text in (*names, *facts.absent)):
         return None
     if any(caption_stance(name, caption) not in ("stated", "") for name in names):
         return None
@@ -129,7 +136,7 @@ def parse_json_object(reply: str) -> dict[str, Any] | None:
 
 
 def _singular_words(text: str) -> set[str]:
-    return set(map(singular, folded(text).split()))
+    return set(map(singular, normalize_term(text).split()))
 
 
 def caption_stance(finding: str, caption: str) -> str:
@@ -157,9 +164,9 @@ UNCERTAIN_CUE = re.compile(r"\b(?:can ?not|can'?t|exclu\w+|rul\w+ out|unlikely|b
 
 
 def _context_stance(before: str, after: str) -> str:
-    cues = [cues_in(before), cues_in(after)]
+    cues = [find_cues(before), find_cues(after)]
     no = [any(kind in ("negated", "normal") for kind, _ in found) for found in cues]
-    denied = no[0] or bool(TRAILING_NEGATION.search(folded(after)))
+    denied = no[0] or bool(TRAILING_NEGATION.search(normalize_term(after)))
     others = {cue for found in cues for kind, cue in found if kind not in ("negated", "normal")} - (
         {"or"} if denied else set()
     )
@@ -183,7 +190,7 @@ def extract_captions(table: pd.DataFrame, model: Writer, out: Path, asking: AskS
     def facts_of(key: str, entry: dict[str, Any]) -> dict[str, str] | None:
         return parse_facts(str(entry["reply"]), json.loads(key))
 
-    with lock(out.parent, f"{out.name}.captions"):
+    with lock_folder(out.parent, f"{out.name}.captions"):
         replies = ask_until_valid(model, prompts, facts_of, asking, out.with_suffix(".jsonl"), "captions")
         read = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
         about = {row["image"]: row for row in table.to_dict("records")}

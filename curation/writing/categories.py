@@ -29,7 +29,7 @@ from curation.writing.paper_prompts import (
 )
 from curation.writing.question_writing import table_rows
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, replace_file, write_json
+from dataset_builders.files import lock_folder, replace_file, write_json
 
 CATEGORIES_FILE = "categories.json"
 
@@ -104,7 +104,7 @@ def categorize_images(
     def named(_: str, entry: dict[str, Any]) -> list[str] | None:
         return parse_categories(entry["reply"], known) or None
 
-    with lock(out, "categorize"):
+    with lock_folder(out, "categorize"):
         replies = ask_until_valid(model, prompts, named, asking, journal, "categorizing")
         given = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
         last = {image: replies.last[key] for image, key in ids.items() if key in replies.last}
@@ -159,7 +159,7 @@ def _ask_single_prompt(
     def good(_: str, entry: dict[str, Any]) -> Parsed | None:
         return read(entry["reply"]) if entry["status"] == "answered" and entry["reply"].strip() else None
 
-    with lock(out, task):
+    with lock_folder(out, task):
         replies = ask_until_valid(model, {key: prompt}, good, asking, out / "patterns.jsonl", task)
     if key in replies.good:
         return replies.good[key]

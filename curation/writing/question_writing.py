@@ -20,7 +20,7 @@ import pandas as pd
 from curation.writing.asking import AskSettings, Writer, ask_until_valid
 from curation.writing.paper_prompts import QUESTION_PROMPT, fill_template, join_lines
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock, replace_file, write_json
+from dataset_builders.files import lock_folder, replace_file, write_json
 from dataset_builders.journal import read_journal
 
 COPIED_IN_QUESTION, COPIED_IN_OPTION = 10, 15
@@ -178,7 +178,7 @@ def write_questions(
         table["caption_2"].str.len() >= asking.min_caption
     )
     wanted = {row["pair_id"]: row for row in table_rows(table[long_enough])}
-    with lock(out, "write"):
+    with lock_folder(out, "write"):
         held = {row["pair_id"]: row for row in table_rows(read_drafts(out))} if (out / DRAFTS_FILE).is_file() else {}
         if not (out / REVIEWS_FILE).is_file():
             held = {key: row for key, row in held.items() if row["model"] == model.name}

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from dataset_builders.benchmark_names import BENCHMARKS
 from dataset_builders.benchmarks.spec import DatasetSpec, load_spec, module_name
-from dataset_builders.schema import COMMON, SEVERAL_IMAGES, Kind
+from dataset_builders.schema import COMMON_COLUMNS, EXTRA_IMAGE_COLUMNS, ColumnType
 
 
 def spec(name: str) -> DatasetSpec:
@@ -21,15 +21,15 @@ def spec(name: str) -> DatasetSpec:
     return load_spec(__name__, name, DatasetSpec)
 
 
-def part(name: str, module: str) -> ModuleType:
+def load_benchmark_module(name: str, module: str) -> ModuleType:
     """A module of a benchmark's package: `reader` (with `read`), `phantoms` (with `write`)."""
     return importlib.import_module(f"{module_name(__name__, name)}.{module}")
 
 
-FACETS: dict[str, tuple[str, ...]] = {name: spec(name).facets for name in BENCHMARKS}
+FACETS_BY_BENCHMARK: dict[str, tuple[str, ...]] = {name: spec(name).facets for name in BENCHMARKS}
 """Benchmark -> `DatasetSpec.facets`."""
 
-DEFAULT_SPLIT: dict[str, str] = {name: spec(name).default_split for name in BENCHMARKS}
+DEFAULT_SPLITS: dict[str, str] = {name: spec(name).default_split for name in BENCHMARKS}
 
 RELEASED_FINGERPRINTS: dict[tuple[str, str], str] = {
     (name, split): mark for name in BENCHMARKS for split, mark in spec(name).released.items()
@@ -37,6 +37,6 @@ RELEASED_FINGERPRINTS: dict[tuple[str, str], str] = {
 """(benchmark, split) -> fingerprint of the complete released set."""
 
 
-def question_columns(name: str) -> dict[str, Kind]:
-    """Every column that a question of a benchmark may have; a repository has those of which it has values (`parquet.held_columns`)."""
-    return {**COMMON, **spec(name).columns, **SEVERAL_IMAGES}
+def question_columns(name: str) -> dict[str, ColumnType]:
+    """Every column that a question of a benchmark may have; a repository has those of which it has values (`parquet.used_columns`)."""
+    return {**COMMON_COLUMNS, **spec(name).columns, **EXTRA_IMAGE_COLUMNS}

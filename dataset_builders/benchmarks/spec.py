@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from dataset_builders.schema import Content, Kind, Question
+from dataset_builders.schema import ColumnType, Question, SourceContent
 
 Spec = TypeVar("Spec")
 
 
 @dataclass(frozen=True)
-class Facts:
+class CardText:
     """Words for the dataset card; Markdown. `what` and `metrics` hold for every set of the format, also a user's own; the rest is of the
     released benchmark alone. `made_of`: a sentence on where its questions and images come from."""
 
@@ -26,7 +26,7 @@ class Facts:
     made_of: str = ""
 
 
-def _never(content: Content) -> bool:
+def _never_complete(content: SourceContent) -> bool:
     return False
 
 
@@ -43,16 +43,16 @@ class DatasetSpec:
     `not_in_results`: columns of texts about the images that nothing reads of a run, so that runs and stores do not hold them.
     `configs`: further configs of the reader's `Content.more` -> what a row of each is. `get_images`: what to tell users who lack images.
 
-    The package also has `reader.py` with `read(source, images) -> Content` (and `wanted_fields(source)` where images can be downloaded)
+    The package also has `reader.py` with `read(source, images) -> Content` (and `download_fields(source)` where images can be downloaded)
     and `phantoms.py` with `write(folder)`.
     """
 
-    facts: Facts
+    card: CardText
     facets: tuple[str, ...] = ()
     default_split: str = "test"
-    columns: Mapping[str, Kind] = field(default_factory=dict)
+    columns: Mapping[str, ColumnType] = field(default_factory=dict)
     scored: tuple[str, ...] = ()
-    is_whole: Callable[[Content], bool] = _never
+    is_whole: Callable[[SourceContent], bool] = _never_complete
     released: Mapping[str, str] = field(default_factory=dict)
     tasks: Mapping[str, Callable[[Question], bool]] = field(default_factory=dict)
     not_in_results: tuple[str, ...] = ()

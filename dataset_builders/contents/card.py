@@ -12,14 +12,14 @@ from typing import Any
 import yaml
 
 from dataset_builders.benchmarks import spec
-from dataset_builders.benchmarks.spec import Facts
-from dataset_builders.contents.eval_yaml import CONFIG, PURPOSE
+from dataset_builders.benchmarks.spec import CardText
+from dataset_builders.contents.eval_yaml import TASK_CONFIG, TASK_ROW_MEANING
 from dataset_builders.parquet import ConfigSizes
-from dataset_builders.schema import Content, Kind
+from dataset_builders.schema import ColumnType, SourceContent
 
-LICENCE_FILE = "LICENSE.md"
+LICENSE_FILE = "LICENSE.md"
 """The licences of the images, by number. The Hub takes as `license_link` this name, `LICENSE`, or an address."""
-ORIGINS = {
+ORIGIN_TEXTS = {
     "official": "This is the complete benchmark, built from the authors' files.",
     "part": "**This is a part of the benchmark**, built from the authors' files. Scores on it are not comparable with published ones.",
     "phantom": (
@@ -35,14 +35,14 @@ ORIGINS = {
         "the same format). Scores on it are not comparable with published ones."
     ),
 }
-PUBLIC = (
+PUBLIC_DATA_WARNING = (
     "The images and texts this benchmark is made of have been public for years and may be in a model's training data. "
 )
-KEEP_OUT = (
+NO_TRAINING_NOTICE = (
     "Do not train on any of its splits (but a config made for fine-tuning), and keep this page out of text corpora."
 )
-OWN_LIMITS = "What was measured on this set, and what was not checked, stands above (How it was built)."
-OWN_LICENCE = (
+CUSTOM_LIMITS = "What was measured on this set, and what was not checked, stands above (How it was built)."
+CUSTOM_LICENCE = (
     "The licence of each image is the one that the makers of this set state for it (`image_license`; `unknown` where they state none); "
     "terms for the whole set, where they state any, stand under Patients."
 )
@@ -62,41 +62,41 @@ class Description:
 
     @property
     def kind(self) -> str:
-        """The key of its sentence in `ORIGINS`."""
+        """The key of its sentence in `ORIGIN_TEXTS`."""
         if self.origin == "custom" and self.name != self.family:
             return "own"
         return "part" if self.partial and self.origin == "official" else self.origin
 
     @property
-    def facts(self) -> Facts:
+    def card(self) -> CardText:
         """What its builder knows of it: of a set of somebody's own, what holds for its format."""
-        facts = spec(self.family).facts
+        facts = spec(self.family).card
         if self.kind == "own":
-            return replace(facts, limits=OWN_LIMITS, licence=OWN_LICENCE)
+            return replace(facts, limits=CUSTOM_LIMITS, licence=CUSTOM_LICENCE)
         return replace(facts, what=f"{facts.what} {facts.made_of}".strip())
 
 
-def card_text(
+def render_card(
     description: Description,
-    content: Content,
-    columns: dict[str, dict[str, Kind]],
+    content: SourceContent,
+    columns: dict[str, dict[str, ColumnType]],
     written: dict[str, ConfigSizes],
     entries: list[dict[str, Any]],
 ) -> str:
     """The whole README.md. `entries`: its `configs` (`data_files.config_entries`)."""
-    head = yaml.safe_dump(_head(description, entries), sort_keys=False, allow_unicode=True, width=1000)
-    return f"---\n{head}---\n\n{_body(description, content, columns, written)}"
+    head = yaml.safe_dump(_card_metadata(description, entries), sort_keys=False, allow_unicode=True, width=1000)
+    return f"---\n{head}---\n\n{_render_body(description, content, columns, written)}"
 
 
-def _head(description: Description, entries: list[dict[str, Any]]) -> dict[str, Any]:
+def _card_metadata(description: Description, entries: list[dict[str, Any]]) -> dict[str, Any]:
     phantom = description.origin == "phantom"
     head: dict[str, Any] = {
-        "pretty_name": title_of(description),
+        "pretty_name": repository_title(description),
         "language": ["en"],
         "license": "cc0-1.0" if phantom else "other",
     }
     if not phantom:
-        head |= {"license_name": "per-source", "license_link": LICENCE_FILE}
+        head |= {"license_name": "per-source", "license_link": LICENSE_FILE}
     return {
         **head,
         "task_categories": ["visual-question-answering"],
@@ -113,52 +113,52 @@ def _head(description: Description, entries: list[dict[str, Any]]) -> dict[str, 
     }
 
 
-def title_of(description: Description) -> str:
+def repository_title(description: Description) -> str:
     """Title of the repository."""
     own = description.name != description.family
-    title = description.name if own else spec(description.family).facts.title
+    title = description.name if own else spec(description.family).card.title
     return f"{title} (phantoms)" if description.origin == "phantom" else title
 
 
-def summary_of(description: Description) -> str:
+def summarize_repository(description: Description) -> str:
     """Description for eval.yaml, which shows no card: what may and may not be compared with published numbers."""
-    said = [description.facts.what, *([] if description.kind == "official" else [ORIGINS[description.kind]])]
+    said = [description.card.what, *([] if description.kind == "official" else [ORIGIN_TEXTS[description.kind]])]
     said += ["Text only: the questions without their images."] if description.text_only else []
     return " ".join(said).replace("**", "").replace("*", "")
 
 
-def _body(
+def _render_body(
     description: Description,
-    content: Content,
-    columns: dict[str, dict[str, Kind]],
+    content: SourceContent,
+    columns: dict[str, dict[str, ColumnType]],
     written: dict[str, ConfigSizes],
 ) -> str:
-    facts, is_own = description.facts, description.kind == "own"
+    facts, is_own = description.card, description.kind == "own"
     is_of_authors = description.kind not in ("own", "phantom")
     parts = [
-        f"# {title_of(description)}",
+        f"# {repository_title(description)}",
         facts.what,
-        ORIGINS[description.kind],
+        ORIGIN_TEXTS[description.kind],
     ]
     if description.partial:
         parts.append(f"**Partial:** {description.partial}.")
     if description.text_only:
         parts.append("**Text only:** this build has no images (only the config `questions_text`).")
     parts += [
-        _use(description, written),
-        _configs(description, written),
-        _columns(columns[next(iter(columns))]),
-        _built(content),
+        _usage_section(description, written),
+        _configs_section(description, written),
+        _columns_section(columns[next(iter(columns))]),
+        _provenance_section(content),
         f"## How answers are scored\n\n{facts.metrics}",
-        f"## Limits\n\n{facts.limits}\n\n**Contamination.** {PUBLIC if is_of_authors else ''}{KEEP_OUT}",
-        _patients(content),
-        _licences(description),
+        f"## Limits\n\n{facts.limits}\n\n**Contamination.** {PUBLIC_DATA_WARNING if is_of_authors else ''}{NO_TRAINING_NOTICE}",
+        _patients_section(content),
+        _licences_section(description),
         f"## {f'The format is that of {facts.title}' if is_own else 'Citation'}\n\n```bibtex\n{facts.citation}\n```",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _use(description: Description, written: dict[str, ConfigSizes]) -> str:
+def _usage_section(description: Description, written: dict[str, ConfigSizes]) -> str:
     config = "questions" if "questions" in written else "questions_text"
     split = next(iter(written[config].rows), "test")
     lines = ["from datasets import load_dataset", ""]
@@ -183,13 +183,13 @@ def _use(description: Description, written: dict[str, ConfigSizes]) -> str:
     )
 
 
-def _configs(description: Description, written: dict[str, ConfigSizes]) -> str:
+def _configs_section(description: Description, written: dict[str, ConfigSizes]) -> str:
     about = {
         "questions": "a question with its image",
         "cases": "the questions scored together, each of their images once",
         "questions_text": "a question without its image",
         "lexical_tree": "a leaf of the lexical tree",
-        **{config: PURPOSE for config in written if config.split("_")[0] == CONFIG},
+        **{config: TASK_ROW_MEANING for config in written if config.split("_")[0] == TASK_CONFIG},
         **spec(description.family).configs,
     }
     lines = ["## Configs", "", "| config | a row is | splits (rows) | MB |", "|---|---|---|---|"]
@@ -199,7 +199,7 @@ def _configs(description: Description, written: dict[str, ConfigSizes]) -> str:
     return "\n".join(lines)
 
 
-def _columns(columns: dict[str, Kind]) -> str:
+def _columns_section(columns: dict[str, ColumnType]) -> str:
     """The columns of a config; of a label its positions and names."""
     lines = ["## Columns", "", "| column | type | meaning |", "|---|---|---|"]
     for name, kind in columns.items():
@@ -211,11 +211,11 @@ def _columns(columns: dict[str, Kind]) -> str:
     )
 
 
-def _inline(text: str) -> str:
+def _escape_inline(text: str) -> str:
     return " ".join(text.split()).replace("<", "&lt;").replace("|", "\\|")
 
 
-def _built(content: Content) -> str:
+def _provenance_section(content: SourceContent) -> str:
     lines = [
         "## How it was built",
         "",
@@ -229,38 +229,38 @@ def _built(content: Content) -> str:
         paper = f"{count.paper:,}" if count.paper is not None else ""
         differs = count.paper is not None and count.paper != count.found
         lines.append(
-            f"| {_inline(count.what)} | {count.found:,} | {paper} | "
-            f"{_inline(count.note) if differs or not paper else ''} |"
+            f"| {_escape_inline(count.what)} | {count.found:,} | {paper} | "
+            f"{_escape_inline(count.note) if differs or not paper else ''} |"
         )
-    return "\n".join([*lines, "", *(f"- {_inline(note)}" for note in content.notes)]).rstrip()
+    return "\n".join([*lines, "", *(f"- {_escape_inline(note)}" for note in content.notes)]).rstrip()
 
 
-def _patients(content: Content) -> str:
+def _patients_section(content: SourceContent) -> str:
     """Statements of a custom set's makers about the people in it."""
     if not content.patients:
         return ""
-    said = [f"- **{what.capitalize()}:** {_inline(words)}" for what, words in content.patients.items()]
+    said = [f"- **{what.capitalize()}:** {_escape_inline(words)}" for what, words in content.patients.items()]
     return "\n".join(["## Patients", "", *said])
 
 
-def _licences(description: Description) -> str:
+def _licences_section(description: Description) -> str:
     if description.origin == "phantom":
         said = "Questions and images were made by medprobe and are given away under CC0-1.0."
     else:
-        said = f"{description.facts.licence} [How many images have which licence]({LICENCE_FILE})."
+        said = f"{description.card.licence} [How many images have which licence]({LICENSE_FILE})."
     return f"## Licences and image terms\n\n{said}"
 
 
-def licence_text(description: Description, content: Content) -> str:
+def render_licence_file(description: Description, content: SourceContent) -> str:
     """LICENSE.md: the terms of the questions, and how many images have which licence; empty for phantoms, which are CC0."""
     if description.origin == "phantom":
         return ""
-    lines = ["# Licences and image terms", "", description.facts.licence]
+    lines = ["# Licences and image terms", "", description.card.licence]
     found = {image.image_id: image for case in content.all_cases() for image in case.images}
     by_licence = Counter(image.license for image in found.values())
     if found:
         lines += ["", "| licence of the image | images |", "|---|---|"]
-        lines += [f"| {_inline(licence)} | {count:,} |" for licence, count in sorted(by_licence.items())]
+        lines += [f"| {_escape_inline(licence)} | {count:,} |" for licence, count in sorted(by_licence.items())]
         lines += [
             "",
             "`image_license` and `image_source` say it per question. An image of unknown licence must not be passed "

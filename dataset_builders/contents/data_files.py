@@ -18,14 +18,14 @@ import yaml
 
 from dataset_builders.errors import BadInput, first_line
 
-CARD = "README.md"
+CARD_FILE = "README.md"
 DATA_FILE = re.compile(r"(\w+)/(\w+)-\d{5}-of-\d{5}\.parquet")
 """Config and split of a data file by its path in the repository."""
-SPLITS = ("train", "validation", "test")
+SPLIT_ORDER = ("train", "validation", "test")
 """Their order."""
-STATED = "rows sha256:"
+DIGEST_PREFIX = "rows sha256:"
 """How the description of a config that is ours begins."""
-ALWAYS = ("questions", "cases", "questions_text")
+STANDARD_CONFIGS = ("questions", "cases", "questions_text")
 """Configs that are ours with or without a description."""
 FRONT_MATTER = re.compile(r"\s*---[ \t]*\r?\n(.*?)(?:\r?\n)?---[ \t]*(?:\r?\n|$)", re.DOTALL)
 
@@ -33,22 +33,24 @@ DataFiles = Mapping[str, Mapping[str, list[str]]]
 """Config -> split -> paths of its Parquet files in the repository."""
 
 
-def data_files(present: Collection[str]) -> dict[str, dict[str, list[str]]]:
+def group_data_files(present: Collection[str]) -> dict[str, dict[str, list[str]]]:
     """The data files among the paths in a repository."""
     files: dict[str, dict[str, list[str]]] = {}
     matches = [match for name in sorted(present) if (match := DATA_FILE.fullmatch(name))]
-    for match in sorted(matches, key=lambda match: SPLITS.index(match[2]) if match[2] in SPLITS else len(SPLITS)):
+    for match in sorted(
+        matches, key=lambda match: SPLIT_ORDER.index(match[2]) if match[2] in SPLIT_ORDER else len(SPLIT_ORDER)
+    ):
         files.setdefault(match[1], {}).setdefault(match[2], []).append(match[0])
     return files
 
 
-def sha256_of(paths: Sequence[Path]) -> list[str]:
+def hash_files(paths: Sequence[Path]) -> list[str]:
     """The SHA-256 of each file, several read at a time. A file of the same size and time is read once in a process."""
     with ThreadPoolExecutor(thread_name_prefix="sha256") as pool:
-        return list(pool.map(_sha256_of, paths))
+        return list(pool.map(_hash_file, paths))
 
 
-def _sha256_of(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     about = path.stat()
     return _read_sha256(path.absolute(), about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
 
@@ -74,29 +76,29 @@ def config_entries(files: DataFiles, sha256: Mapping[str, str]) -> list[dict[str
             {
                 "config_name": config,
                 **({"default": True} if config == default else {}),
-                "description": STATED + hashlib.sha256("".join(sorted(lines)).encode()).hexdigest(),
+                "description": DIGEST_PREFIX + hashlib.sha256("".join(sorted(lines)).encode()).hexdigest(),
                 "data_files": [{"split": split, "path": f"{config}/{split}-*"} for split in splits],
             }
         )
     return entries
 
 
-def entries_of(folder: Path) -> list[dict[str, Any]]:
+def folder_config_entries(folder: Path) -> list[dict[str, Any]]:
     """The entries for the data files that a folder holds."""
-    files = data_files([path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")])
+    files = group_data_files([path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")])
     names = [name for splits in files.values() for listed in splits.values() for name in listed]
-    return config_entries(files, dict(zip(names, sha256_of([folder / name for name in names]), strict=True)))
+    return config_entries(files, dict(zip(names, hash_files([folder / name for name in names]), strict=True)))
 
 
-def with_entries(card: str, entries: list[dict[str, Any]], where: object) -> str:
+def update_card_configs(card: str, entries: list[dict[str, Any]], where: object) -> str:
     """The text of a card whose `configs` hold these entries in place of all that are ours; the rest of it stays as it is.
 
     Raises BadInput for a card whose YAML cannot be read.
     """
-    head, body = _front_matter(card, where)
-    stated = {"configs": entries + _of_others(head.get("configs"), entries)}
+    head, body = _split_front_matter(card, where)
+    stated = {"configs": entries + _foreign_entries(head.get("configs"), entries)}
     # What `push_to_hub` once noted of our configs may describe other columns, and nothing would load.
-    info = _of_others(head.get("dataset_info"), entries)
+    info = _foreign_entries(head.get("dataset_info"), entries)
     if info:
         stated["dataset_info"] = info
     kept = {key: value for key, value in head.items() if key != "dataset_info"}
@@ -106,14 +108,16 @@ def with_entries(card: str, entries: list[dict[str, Any]], where: object) -> str
     return f"---\n{text}---\n{body}"
 
 
-def check_entries(card: str, entries: list[dict[str, Any]], where: object, remedy: str) -> None:
+def check_card_configs(card: str, entries: list[dict[str, Any]], where: object, remedy: str) -> None:
     """Raise BadInput where a card states other rows than those of `entries`: `load_dataset` might serve rows of another build."""
-    stated = {entry.get("config_name"): entry for entry in _entries(_front_matter(card, where)[0].get("configs"))}
+    stated = {
+        entry.get("config_name"): entry for entry in _list_entries(_split_front_matter(card, where)[0].get("configs"))
+    }
     differ = []
     for entry in entries:
         in_card = stated.get(entry["config_name"], {})
         # A config that somebody added beside ours need not say anything of its rows.
-        is_ours = entry["config_name"] in ALWAYS or str(in_card.get("description")).startswith(STATED)
+        is_ours = entry["config_name"] in STANDARD_CONFIGS or str(in_card.get("description")).startswith(DIGEST_PREFIX)
         if is_ours and any(in_card.get(field) != entry[field] for field in ("description", "data_files")):
             differ.append(entry["config_name"])
     if differ:
@@ -123,22 +127,24 @@ def check_entries(card: str, entries: list[dict[str, Any]], where: object, remed
         )
 
 
-def _of_others(listed: Any, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _foreign_entries(listed: Any, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The entries of a list in a card that speak of configs of others."""
-    return [entry for entry in _entries(listed) if not _is_ours(entry, entries)]
+    return [entry for entry in _list_entries(listed) if not _is_medprobe_entry(entry, entries)]
 
 
-def _is_ours(entry: Mapping[str, Any], entries: list[dict[str, Any]]) -> bool:
+def _is_medprobe_entry(entry: Mapping[str, Any], entries: list[dict[str, Any]]) -> bool:
     names = {entry["config_name"] for entry in entries}
-    return entry.get("config_name") in (names | set(ALWAYS)) or str(entry.get("description")).startswith(STATED)
+    return entry.get("config_name") in (names | set(STANDARD_CONFIGS)) or str(entry.get("description")).startswith(
+        DIGEST_PREFIX
+    )
 
 
-def _entries(listed: Any) -> list[dict[str, Any]]:
+def _list_entries(listed: Any) -> list[dict[str, Any]]:
     """The entries of a list in a card, which may hold its only one without a list."""
     return [entry for entry in (listed if isinstance(listed, list) else [listed]) if isinstance(entry, dict)]
 
 
-def _front_matter(card: str, where: object) -> tuple[dict[str, Any], str]:
+def _split_front_matter(card: str, where: object) -> tuple[dict[str, Any], str]:
     """The YAML at the top of a card, and the text below it."""
     match = FRONT_MATTER.match(card.removeprefix("\ufeff"))
     if match is None:

@@ -15,17 +15,17 @@ from typing import Any
 import yaml
 
 from dataset_builders.benchmarks import BENCHMARKS, spec
-from dataset_builders.schema import TEXT, TEXTS, Case, Content, Kind, text_columns
+from dataset_builders.schema import TEXT, TEXTS, Case, ColumnType, SourceContent, text_columns
 
-CONFIG = "inspect"
-PURPOSE = "a question as inspect-ai reads it (`eval.yaml`): the image as a data URI, the key as a letter"
+TASK_CONFIG = "inspect"
+TASK_ROW_MEANING = "a question as inspect-ai reads it (`eval.yaml`): the image as a data URI, the key as a letter"
 
 
-TASK_COLUMNS: dict[str, Kind] = {
+TASK_COLUMNS: dict[str, ColumnType] = {
     "question_id": TEXT,
     "case_id": TEXT,
     "image_id": TEXT,
-    "image_uri": Kind("uri"),
+    "image_uri": ColumnType("uri"),
     "question": TEXT,
     "options": TEXTS,
     "target": TEXT,
@@ -45,20 +45,20 @@ class HubTask:
         return f"{self.split}_{self.metric}"
 
 
-def tasks_of(family: str, content: Content) -> list[tuple[HubTask, list[Case]]]:
+def select_hub_tasks(family: str, content: SourceContent) -> list[tuple[HubTask, list[Case]]]:
     """The tasks of what a builder read, with the cases (and of these the questions) of each; a split without a key has none."""
     metrics = spec(family).tasks
     found = []
     for split, cases in content.cases.items():
         for metric, belongs in metrics.items():
-            chosen = list(_chosen(cases, belongs))
+            chosen = list(_select_cases(cases, belongs))
             if chosen:
-                config = CONFIG if len(metrics) == 1 else f"{CONFIG}_{metric}"
+                config = TASK_CONFIG if len(metrics) == 1 else f"{TASK_CONFIG}_{metric}"
                 found.append((HubTask(split, metric, config), chosen))
     return found
 
 
-def _chosen(cases: Iterable[Case], belongs: Any) -> Iterator[Case]:
+def _select_cases(cases: Iterable[Case], belongs: Any) -> Iterator[Case]:
     """The cases with those of their questions that have a key and belong to a task."""
     for case in cases:
         questions = tuple(q for q in case.questions if q.answer and belongs(q))
@@ -67,14 +67,14 @@ def _chosen(cases: Iterable[Case], belongs: Any) -> Iterator[Case]:
             yield replace(case, questions=questions, images=tuple(i for i in case.images if i.image_id in shown))
 
 
-def metric_of_task(task_id: str, split: str) -> str | None:
+def parse_task_metric(task_id: str, split: str) -> str | None:
     """The metric that a task of ours declares by its id; None for a task of another split, or of an eval.yaml that is not ours."""
     metric = task_id.removeprefix(f"{split}_")
     known = {metric for name in BENCHMARKS for metric in spec(name).tasks}
     return metric if task_id == f"{split}_{metric}" and metric in known else None
 
 
-def eval_yaml(title: str, about: str, tasks: Iterable[HubTask], *, images: bool) -> str:
+def render_eval_yaml(title: str, about: str, tasks: Iterable[HubTask], *, images: bool) -> str:
     """The text of eval.yaml."""
     tasks = list(tasks)
     said = "; ".join(f"{task.id}: accuracy, which medprobe calls {task.metric}" for task in tasks)
@@ -82,12 +82,12 @@ def eval_yaml(title: str, about: str, tasks: Iterable[HubTask], *, images: bool)
         "name": title,
         "description": f"{about} Each task declares one metric ({said}).",
         "evaluation_framework": "inspect-ai",
-        "tasks": [_task(task, images) for task in tasks],
+        "tasks": [_task_document(task, images) for task in tasks],
     }
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
 
 
-def _task(task: HubTask, images: bool) -> dict[str, Any]:
+def _task_document(task: HubTask, images: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {"input": "question", "target": "target", "choices": "options"}
     if images:
         fields["input_image"] = "image_uri"
@@ -101,6 +101,6 @@ def _task(task: HubTask, images: bool) -> dict[str, Any]:
     }
 
 
-def task_columns(*, images: bool) -> dict[str, Kind]:
+def task_columns(*, images: bool) -> dict[str, ColumnType]:
     """The columns of a task's config. `target`: the letters of the correct options, "B" or "BC"."""
     return TASK_COLUMNS if images else text_columns(TASK_COLUMNS)

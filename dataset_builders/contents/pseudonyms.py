@@ -18,11 +18,11 @@ from pathlib import Path
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.schema import Case, CaseImage, Content
+from dataset_builders.schema import Case, CaseImage, SourceContent
 
-KEYED = "keyed-1"
+KEYED_IDS = "keyed-1"
 """Value of `ids` in the manifest of a source whose ids, image names and groups are keyed hashes already."""
-DIGITS = 16
+HASH_HEX_DIGITS = 16
 """Hexadecimal digits of a hash that are kept: among a million names two share an id once in 37 million sets."""
 
 
@@ -32,60 +32,60 @@ class Pseudonyms:
 
     key: bytes
 
-    def of(self, kind: str, name: str) -> str:
+    def id_for(self, kind: str, name: str) -> str:
         """The id of a name: `kind` (a letter or word), a hyphen, 16 hexadecimal digits of HMAC-SHA256.
 
-        >>> Pseudonyms(b"0" * 32).of("i", "Miller_1961.png")
+        >>> Pseudonyms(b"0" * 32).id_for("i", "Miller_1961.png")
         'i-aa50b7128796c139'
         """
         digest = hmac.new(self.key, f"{kind}\0{name}".encode("utf-8", "surrogatepass"), hashlib.sha256)
-        return f"{kind}-{digest.hexdigest()[:DIGITS]}"
+        return f"{kind}-{digest.hexdigest()[:HASH_HEX_DIGITS]}"
 
     def group(self, name: str) -> str:
         """The id of a patient, study or article, however its accents are coded and its spaces set; "" stays ""."""
-        name = one_spelling(name)
-        return self.of("g", name) if name else ""
+        name = normalize_group_name(name)
+        return self.id_for("g", name) if name else ""
 
 
-def one_spelling(name: str) -> str:
+def normalize_group_name(name: str) -> str:
     """The name of a group with its accents and spaces coded in one way."""
     return " ".join(unicodedata.normalize("NFC", name).split())
 
 
-def key_file(folder: Path) -> Path:
+def key_path(folder: Path) -> Path:
     """Path of a set's key: beside its folder."""
     folder = folder.absolute()
     return folder.with_name(f"{folder.name}.key")
 
 
-def withdrawn_file(folder: Path) -> Path:
+def withdrawn_list_path(folder: Path) -> Path:
     """Path of the list of who has withdrawn from a set: beside its key, one keyed id a line, of groups (g-...) and of images (i-...)."""
-    return key_file(folder).with_suffix(".withdrawn")
+    return key_path(folder).with_suffix(".withdrawn")
 
 
-def withdrawn_of(*folders: Path) -> frozenset[str]:
+def read_withdrawn_ids(*folders: Path) -> frozenset[str]:
     """The keyed ids on the lists beside these folders."""
-    lists = [withdrawn_file(folder) for folder in folders]
+    lists = [withdrawn_list_path(folder) for folder in folders]
     return frozenset(word for path in lists if path.is_file() for word in path.read_text(encoding="ascii").split())
 
 
-def note_withdrawn(folder: Path, ids: Iterable[str]) -> None:
+def record_withdrawn_ids(folder: Path, ids: Iterable[str]) -> None:
     """Add keyed ids to a set's list, readable by its owner alone."""
-    path = withdrawn_file(folder)
-    lines = sorted({*withdrawn_of(folder), *ids})
+    path = withdrawn_list_path(folder)
+    lines = sorted({*read_withdrawn_ids(folder), *ids})
     replace_file(path, "".join(f"{line}\n" for line in lines).encode("ascii"))
     path.chmod(0o600)
 
 
-def pseudonyms_of(folder: Path, also: Path | None = None) -> Pseudonyms:
+def load_pseudonyms(folder: Path, also: Path | None = None) -> Pseudonyms:
     """The pseudonyms of a set by the key beside it (failing that, beside `also`); a key is made where there is none.
 
     Raises BadInput for a key that is damaged or cannot be written.
     """
     for candidate in (folder, *([also] if also else [])):
-        if key_file(candidate).is_file():
-            return Pseudonyms(_read_key(key_file(candidate)))
-    path = key_file(folder)
+        if key_path(candidate).is_file():
+            return Pseudonyms(_read_key(key_path(candidate)))
+    path = key_path(folder)
     key = secrets.token_bytes(32)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,14 +112,14 @@ def _read_key(path: Path) -> bytes:
     return bytes.fromhex(text)
 
 
-def with_keyed_ids(content: Content, pseudonyms: Pseudonyms) -> Content:
+def pseudonymize_content(content: SourceContent, pseudonyms: Pseudonyms) -> SourceContent:
     """The same content under keyed hashes: ids of questions, cases, images, pairs and groups, names of image files. Notes
     that hold a name are left out."""
     names: dict[str, str] = {}
 
     def keyed(kind: str) -> Callable[[str], str]:
         def new(name: str) -> str:
-            made = pseudonyms.of(kind, name)
+            made = pseudonyms.id_for(kind, name)
             names.setdefault(name, made)
             return made
 

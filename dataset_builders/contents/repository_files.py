@@ -11,50 +11,59 @@ from typing import Any
 
 import pyarrow as pa
 
-from dataset_builders.case_groups import in_several_splits, split_counts
-from dataset_builders.contents.card import LICENCE_FILE, Description, card_text, licence_text, summary_of, title_of
-from dataset_builders.contents.data_files import CARD, entries_of, with_entries
-from dataset_builders.contents.eval_yaml import eval_yaml, task_columns, tasks_of
+from dataset_builders.case_groups import find_split_overlaps, format_overlaps
+from dataset_builders.contents.card import (
+    LICENSE_FILE,
+    Description,
+    render_card,
+    render_licence_file,
+    repository_title,
+    summarize_repository,
+)
+from dataset_builders.contents.data_files import CARD_FILE, folder_config_entries, update_card_configs
+from dataset_builders.contents.eval_yaml import render_eval_yaml, select_hub_tasks, task_columns
 from dataset_builders.errors import clip
 from dataset_builders.files import write_json
-from dataset_builders.fingerprints import fingerprint_of_cases
-from dataset_builders.images.picture import whites_of
-from dataset_builders.lexical_tree import COLUMNS
+from dataset_builders.fingerprints import fingerprint_cases
+from dataset_builders.images.picture import find_white_levels
+from dataset_builders.lexical_tree import TREE_ROW_FIELDS
 from dataset_builders.parquet import (
     ConfigSizes,
     ImageFacts,
     arrow_type,
-    held_columns,
-    image_contents,
+    iter_image_files,
+    used_columns,
     write_cases,
-    write_table,
+    write_split_table,
 )
 from dataset_builders.schema import (
     ANSWER_COLUMNS,
-    SCHEMA_VERSION,
+    DATASET_SCHEMA_VERSION,
     TREE_COLUMNS,
     Case,
-    Content,
-    Count,
-    Kind,
+    ColumnType,
+    CountComparison,
+    SourceContent,
     case_columns,
     text_columns,
 )
 
 
-def write_repository(folder: Path, description: Description, content: Content) -> tuple[str, ...]:
+def write_repository(folder: Path, description: Description, content: SourceContent) -> tuple[str, ...]:
     """Write all files of a repository into the empty `folder`; returns lines that tell people what was counted.
 
     Raises BadInput naming every image that is none, too large or cut off.
     """
-    known = ImageFacts({} if description.text_only else whites_of(image_contents(content.all_cases(more=True))))
-    held = held_columns(description.family, content)
+    known = ImageFacts(
+        {} if description.text_only else find_white_levels(iter_image_files(content.all_cases(more=True)))
+    )
+    held = used_columns(description.family, content)
     columns = {"questions": held, "cases": case_columns(held), "questions_text": text_columns(held)}
     if description.text_only:
         columns = {"questions_text": text_columns(held)}
     written: dict[str, ConfigSizes] = {}
 
-    def write(configs: dict[str, dict[str, Kind]], splits: dict[str, list[Case]]) -> None:
+    def write(configs: dict[str, dict[str, ColumnType]], splits: dict[str, list[Case]]) -> None:
         for split, cases in splits.items():
             write_cases(folder, configs, split, cases, known, written)
 
@@ -64,11 +73,11 @@ def write_repository(folder: Path, description: Description, content: Content) -
         write({config: held}, splits)
     if content.tree is not None:
         columns["lexical_tree"] = TREE_COLUMNS
-        rows = {name: [row[column] for row in content.tree] for column, name in enumerate(COLUMNS)}
+        rows = {name: [row[column] for row in content.tree] for column, name in enumerate(TREE_ROW_FIELDS)}
         written["lexical_tree"] = ConfigSizes()
         _write_rows(folder, "lexical_tree", "train", rows, TREE_COLUMNS, written["lexical_tree"])
     several = "more_images" in held
-    tasks = tasks_of(description.family, content) if description.has_tasks and not several else []
+    tasks = select_hub_tasks(description.family, content) if description.has_tasks and not several else []
     if description.has_tasks and several:
         content.notes.append("no eval.yaml: inspect-ai's own reader of the Hub takes one image a question.")
     for task, cases in tasks:
@@ -77,49 +86,49 @@ def write_repository(folder: Path, description: Description, content: Content) -
     known.problems.check("Replace these images, or leave out their entries; nothing was written.")
     content.notes += known.notes()
     if description.origin == "custom":
-        content.notes += _shared_pictures(content.cases, known.pixels)
+        content.notes += _describe_shared_pictures(content.cases, known.pixels)
     if tasks:
-        text = eval_yaml(
-            title_of(description),
-            summary_of(description),
+        text = render_eval_yaml(
+            repository_title(description),
+            summarize_repository(description),
             [task for task, _ in tasks],
             images=not description.text_only,
         )
         (folder / "eval.yaml").write_text(text, encoding="utf-8")
-    manifest = _manifest(description, content, known)
+    manifest = _build_manifest(description, content, known)
     write_json(folder / "manifest.json", manifest)
-    card = card_text(description, content, columns, written, entries_of(folder))
-    (folder / CARD).write_text(card, encoding="utf-8")
-    if terms := licence_text(description, content):
-        (folder / LICENCE_FILE).write_text(terms, encoding="utf-8")
+    card = render_card(description, content, columns, written, folder_config_entries(folder))
+    (folder / CARD_FILE).write_text(card, encoding="utf-8")
+    if terms := render_licence_file(description, content):
+        (folder / LICENSE_FILE).write_text(terms, encoding="utf-8")
     return (
         *(
             f"{config}: {', '.join(f'{split} {rows}' for split, rows in done.rows.items())}"
             for config, done in written.items()
         ),
         *([f"partial: {description.partial}"] if description.partial else []),
-        *count_lines(content.counts, description.origin),
+        *format_counts(content.counts, description.origin),
         *(f"note: {note}" for note in content.notes),
     )
 
 
-def _shared_pictures(splits: dict[str, list[Case]], pixels: dict[str, str]) -> list[str]:
+def _describe_shared_pictures(splits: dict[str, list[Case]], pixels: dict[str, str]) -> list[str]:
     """A note on pictures that are in several splits, under whatever name and in whatever file."""
     shown = {
         split: [pixels.get(image.image_id, "") for case in cases for image in case.images]
         for split, cases in splits.items()
     }
-    shared = in_several_splits(shown)
+    shared = find_split_overlaps(shown)
     if not shared:
         return []
     names = [image for image, digest in pixels.items() if digest in shared]
     return [
-        f"pictures in more than one split: {split_counts(shared)}, such as {clip(', '.join(names[:4]))}. "
+        f"pictures in more than one split: {format_overlaps(shared)}, such as {clip(', '.join(names[:4]))}. "
         "A model that is trained on one split has seen them when it is tested on the other."
     ]
 
 
-def write_hidden_answers(folder: Path, name: str, content: Content) -> None:
+def write_hidden_answers(folder: Path, name: str, content: SourceContent) -> None:
     """Write the private answers into the empty `folder`: a dataset repository of its own (question_id, answer)."""
     questions = [q for case in content.all_cases() for q in case.questions if q.question_id in content.hidden]
     rows: dict[str, list[Any]] = {
@@ -128,15 +137,16 @@ def write_hidden_answers(folder: Path, name: str, content: Content) -> None:
     }
     _write_rows(folder, "answers", "test", rows, ANSWER_COLUMNS, ConfigSizes())
     write_json(
-        folder / "manifest.json", {"schema_version": SCHEMA_VERSION, "answers_of": name, "questions": len(questions)}
+        folder / "manifest.json",
+        {"schema_version": DATASET_SCHEMA_VERSION, "answers_of": name, "questions": len(questions)},
     )
     text = (
         f"# Hidden test answers of {name}\n\nPrivate: used only for scoring. Publishing this folder spoils the test.\n"
     )
-    (folder / CARD).write_text(with_entries(text, entries_of(folder), folder / CARD))
+    (folder / CARD_FILE).write_text(update_card_configs(text, folder_config_entries(folder), folder / CARD_FILE))
 
 
-def count_lines(counts: Sequence[Count], origin: str) -> list[str]:
+def format_counts(counts: Sequence[CountComparison], origin: str) -> list[str]:
     """The count report, a line each: what was found beside what the paper says (which phantoms are not held against)."""
     lines = []
     for count in counts:
@@ -152,26 +162,31 @@ def count_lines(counts: Sequence[Count], origin: str) -> list[str]:
 
 
 def _write_rows(
-    folder: Path, config: str, split: str, rows: dict[str, list[Any]], columns: dict[str, Kind], written: ConfigSizes
+    folder: Path,
+    config: str,
+    split: str,
+    rows: dict[str, list[Any]],
+    columns: dict[str, ColumnType],
+    written: ConfigSizes,
 ) -> None:
     schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
     path = folder / config / f"{split}-00000-of-00001.parquet"
-    write_table(path, columns, split, [pa.Table.from_pydict(rows, schema)], written)
+    write_split_table(path, columns, split, [pa.Table.from_pydict(rows, schema)], written)
 
 
-def _manifest(description: Description, content: Content, known: ImageFacts) -> dict[str, Any]:
+def _build_manifest(description: Description, content: SourceContent, known: ImageFacts) -> dict[str, Any]:
     def splits(of: dict[str, list[Case]]) -> dict[str, Any]:
         return {
             split: {
                 "questions": sum(len(case.questions) for case in cases),
                 "cases": len(cases),
-                "fingerprint": fingerprint_of_cases(cases),
+                "fingerprint": fingerprint_cases(cases),
             }
             for split, cases in of.items()
         }
 
     made: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": DATASET_SCHEMA_VERSION,
         "name": description.name,
         "format": description.family,
         "origin": description.origin,

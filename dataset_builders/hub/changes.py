@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput, clip
-from dataset_builders.fingerprints import READ_BY_SCORING
+from dataset_builders.fingerprints import FINGERPRINT_COLUMNS
 from dataset_builders.hub.repository import Repository, open_repository
-from dataset_builders.schema import image_ids
+from dataset_builders.schema import row_image_ids
 
-READ = frozenset(READ_BY_SCORING) - {"question_id"}
+COMPARED_COLUMNS = frozenset(FINGERPRINT_COLUMNS) - {"question_id"}
 """Columns that scores depend on."""
 
 
@@ -31,7 +31,10 @@ class SplitChanges:
     def scored(self) -> bool:
         """True if results on the two versions may not be compared; else only labels, captions and sources differ."""
         return bool(
-            self.added or self.removed or self.images or any(READ & each.keys() for each in self.changed.values())
+            self.added
+            or self.removed
+            or self.images
+            or any(COMPARED_COLUMNS & each.keys() for each in self.changed.values())
         )
 
     def __bool__(self) -> bool:
@@ -43,8 +46,8 @@ def open_versions(before: str, after: str) -> tuple[Repository, Repository]:
 
     Raises BadInput if one cannot be opened, or they are two benchmarks.
     """
-    first, old = _parsed(before)
-    second, new = _parsed(after)
+    first, old = _parse_version(before)
+    second, new = _parse_version(after)
     if not first:
         raise BadInput(f"{before}: names no dataset. Give ORG/NAME@TAG, or a folder.")
     versions = open_repository(first, old), open_repository(second or first, new)
@@ -55,7 +58,7 @@ def open_versions(before: str, after: str) -> tuple[Repository, Repository]:
     return versions
 
 
-def _parsed(name: str) -> tuple[str, str | None]:
+def _parse_version(name: str) -> tuple[str, str | None]:
     if Path(name).is_dir():
         return name, None
     repository, at, revision = name.partition("@")
@@ -64,13 +67,13 @@ def _parsed(name: str) -> tuple[str, str | None]:
     return repository, revision or None
 
 
-def changes(before: Repository, after: Repository) -> list[SplitChanges]:
+def compare_versions(before: Repository, after: Repository) -> list[SplitChanges]:
     """The differences, split by split, in the order of the new version (removed questions in their old order)."""
-    return [_of_split(split, before, after) for split in dict.fromkeys([*after.splits, *before.splits])]
+    return [_compare_split(split, before, after) for split in dict.fromkeys([*after.splits, *before.splits])]
 
 
-def _of_split(split: str, before: Repository, after: Repository) -> SplitChanges:
-    old, new = (_rows(repository, split) for repository in (before, after))
+def _compare_split(split: str, before: Repository, after: Repository) -> SplitChanges:
+    old, new = (_split_rows(repository, split) for repository in (before, after))
     found = SplitChanges(split, [name for name in new if name not in old], [name for name in old if name not in new])
     kept = {name: row for name, row in new.items() if name in old}
     for name, row in kept.items():
@@ -82,12 +85,12 @@ def _of_split(split: str, before: Repository, after: Repository) -> SplitChanges
         {image: facts.get("sha256") for image, facts in (repository.manifest.get("images") or {}).items()}
         for repository in (before, after)
     )
-    shown = {image for row in kept.values() for image in image_ids(row)}
+    shown = {image for row in kept.values() for image in row_image_ids(row)}
     found.images = sorted(image for image in shown & was.keys() & now.keys() if was[image] != now[image])
     return found
 
 
-def _rows(repository: Repository, split: str) -> dict[str, dict[str, Any]]:
+def _split_rows(repository: Repository, split: str) -> dict[str, dict[str, Any]]:
     """Question id -> column -> value, NaN as None."""
     if split not in repository.splits:
         return {}
@@ -98,7 +101,7 @@ def _rows(repository: Repository, split: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def report(found: list[SplitChanges], most: int = 20) -> str:
+def format_changes(found: list[SplitChanges], most: int = 20) -> str:
     """The changes in Markdown; at most so many questions of each kind are listed."""
     parts = []
     for split in found:

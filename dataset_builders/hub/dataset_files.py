@@ -13,52 +13,52 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.contents.about import check_said
-from dataset_builders.contents.data_files import CARD, data_files, entries_of, with_entries
+from dataset_builders.contents.about import check_deidentification_stated
+from dataset_builders.contents.data_files import CARD_FILE, folder_config_entries, group_data_files, update_card_configs
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import load_manifest
-from dataset_builders.images.licences import allows_copies
+from dataset_builders.images.licences import allows_redistribution
 
-BESIDE = ("manifest.json", "eval.yaml", "LICENSE*", "LICENCE*", "NOTICE*", "CITATION*")
-REBUILD = "Give a folder that `medprobe build` wrote."
+METADATA_PATTERNS = ("manifest.json", "eval.yaml", "LICENSE*", "LICENCE*", "NOTICE*", "CITATION*")
+BUILT_FOLDER_REMEDY = "Give a folder that `medprobe build` wrote."
 
 
-def dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dict[str, Path | bytes], list[str]]:
+def select_dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dict[str, Path | bytes], list[str]]:
     """(path in the repository -> file to publish, paths of the files that are left out).
 
     Raises BadInput if the folder is not a dataset repository or not whole, holds phantoms and `repo_id` has a benchmark's official
     name, holds test answers, or holds images whose licence does not allow passing them on (the last two: unless `private`).
     """
     present = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    data = data_files(present)
+    data = group_data_files(present)
     if not (folder / "README.md").is_file() or not data:
-        raise BadInput(f"{folder}: is not a dataset repository (a README.md and Parquet files). {REBUILD}")
+        raise BadInput(f"{folder}: is not a dataset repository (a README.md and Parquet files). {BUILT_FOLDER_REMEDY}")
     manifest = load_manifest(folder)
     if manifest.get("origin") == "phantom" and re.sub(r"[-_.]+", "-", repo_id.split("/")[1].lower()) in BENCHMARKS:
         raise BadInput(
             f"{repo_id}: is the official name of a benchmark, and this folder holds phantoms. "
             f"Choose another name, e.g. {repo_id}-phantoms."
         )
-    check_said(manifest)
+    check_deidentification_stated(manifest)
     if not private and ("answers_of" in manifest or "answers" in data):
         raise BadInput(f"{folder}: holds the hidden answers of a test, which must not become public. Add --private.")
     paths = [path for splits in data.values() for names in splits.values() for path in names]
-    refused = {licence for path in paths for licence in _refused_licences(folder / path)}
+    refused = {licence for path in paths for licence in _restricted_licences(folder / path)}
     if refused and "questions" in data and not private:
         raise BadInput(
             f"{folder}: it holds images without a licence that permits redistribution ({', '.join(sorted(refused))}). "
             "Publish them with --private, or build with --text-only."
         )
     files: dict[str, Path | bytes] = {path: folder / path for path in paths}
-    for pattern in BESIDE:
+    for pattern in METADATA_PATTERNS:
         files |= {path.name: path for path in folder.glob(pattern) if path.is_file()}
     # The card may have been edited: what it states of the rows is written anew.
-    text = (folder / CARD).read_text(encoding="utf-8", errors="replace")
-    files[CARD] = with_entries(text, entries_of(folder), folder / CARD).encode()
+    text = (folder / CARD_FILE).read_text(encoding="utf-8", errors="replace")
+    files[CARD_FILE] = update_card_configs(text, folder_config_entries(folder), folder / CARD_FILE).encode()
     return dict(sorted(files.items())), sorted(set(present) - files.keys())
 
 
-def _refused_licences(path: Path) -> set[str]:
+def _restricted_licences(path: Path) -> set[str]:
     """The licences of the images that the rows of a file show, of those that permit no redistribution."""
     try:
         with pq.ParquetFile(path) as file:
@@ -67,5 +67,5 @@ def _refused_licences(path: Path) -> set[str]:
                 return {"none stated"} if "image" in names else set()
             stated = file.read(columns=["image_license"])["image_license"].unique().to_pylist()
     except (pa.ArrowException, OSError):
-        raise BadInput(f"{path}: is damaged or no Parquet file. {REBUILD}") from None
-    return {str(licence or "none stated") for licence in stated if not allows_copies(licence)}
+        raise BadInput(f"{path}: is damaged or no Parquet file. {BUILT_FOLDER_REMEDY}") from None
+    return {str(licence or "none stated") for licence in stated if not allows_redistribution(licence)}

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.client import check_repo_id, hub_errors, quiet, sign_in, with_retries
+from dataset_builders.hub.client import check_repo_id, hide_progress_bars, hub_errors, sign_in, with_retries
 from dataset_builders.hub.commits import commit_files
-from dataset_builders.hub.dataset_files import dataset_files
-from dataset_builders.hub.merge import Changes, Content, merge
+from dataset_builders.hub.dataset_files import select_dataset_files
+from dataset_builders.hub.merge import FileContent, PublishChanges, merge_published
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-BELOW = ("dataset_builders", "eval_harness")
+SPACE_PACKAGES = ("dataset_builders", "eval_harness")
 """The layers below the board. A Space build sees only its own folder, so these packages are uploaded with it (about 2 MB of text).
 Libraries that a Space lacks (torch, transformers) are imported inside the functions that need them, which a test checks."""
-SKIPPED = frozenset({"__pycache__", ".git", ".ipynb_checkpoints"})
+IGNORED_NAMES = frozenset({"__pycache__", ".git", ".ipynb_checkpoints"})
 
 LAUNCHER = '''"""Starts the board, from the wheel beside this file where there is one. Written by `medprobe publish --space`."""
 
@@ -42,7 +42,7 @@ for wheel in Path(__file__).parent.glob("*.whl"):  # unpacked, a wheel without c
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [place, os.environ.get("PYTHONPATH")]))  # for processes that it starts
 runpy.run_module("{package}.app", run_name="__main__")
 '''
-READ_PRIVATE = "read-repos"
+READ_PRIVATE_SCOPE = "read-repos"
 """The OAuth scope with which a signed-in reader's token may read a private store, to open a pull request to it."""
 
 
@@ -122,32 +122,34 @@ def publish(
     for each in shown:
         check_repo_id(each)
     kind = "space" if space else "dataset"
-    files: Mapping[str, Content]
+    files: Mapping[str, FileContent]
     of_wheel = None if wheel is None else Path(wheel)
-    files, left_out = space_files(folder, shown, of_wheel) if space else dataset_files(folder, repo_id, private)
+    files, left_out = (
+        select_space_files(folder, shown, of_wheel) if space else select_dataset_files(folder, repo_id, private)
+    )
     api, who = sign_in(repo_id)
-    private_shown = _private_of(api, shown, who)
+    private_shown = _find_private(api, shown, who)
     if private_shown:
-        files, left_out = space_files(folder, shown, of_wheel, private=True)
-    with quiet(), hub_errors(repo_id, "publish it", who):
+        files, left_out = select_space_files(folder, shown, of_wheel, private=True)
+    with hide_progress_bars(), hub_errors(repo_id, "publish it", who):
         created = not with_retries(lambda: api.repo_exists(repo_id, repo_type=kind))
         if created:
             sdk = "gradio" if space else None
             hidden = private or None
             with_retries(lambda: api.create_repo(repo_id, repo_type=kind, private=hidden, exist_ok=True, space_sdk=sdk))
         # Read first, so that it is no newer than the commit.
-        tagged = with_retries(lambda: _target(api, repo_id, kind, tag))
+        tagged = with_retries(lambda: _tag_commit(api, repo_id, kind, tag))
         info = with_retries(lambda: api.repo_info(repo_id, repo_type=kind))
         if private and not info.private:
             raise BadInput(f"{repo_id}: exists and is public. Make it private on the Hub, or choose another name.")
         if tagged not in (None, info.sha):
-            raise _names_another(repo_id, tag, tagged)
-        configured = _gate(api, repo_id, gated) if gated else []
+            raise _tag_conflict(repo_id, tag, tagged)
+        configured = _set_gating(api, repo_id, gated) if gated else []
         configured += _set_variables(api, repo_id, results, data, private_shown) if shown else []
-        head, changes = _commit(api, repo_id, kind, files, notes)
+        head, changes = _commit_changes(api, repo_id, kind, files, notes)
     if tag:
         with hub_errors(repo_id, f"set the tag {tag} (the files are published; run this again for the tag)", who):
-            _tag(api, repo_id, kind, tag, head, notes)
+            _create_tag(api, repo_id, kind, tag, head, notes)
     return PublishReport(
         repo_id=repo_id,
         repo_type=kind,
@@ -165,7 +167,7 @@ def publish(
     )
 
 
-def _gate(api: HfApi, repo_id: str, gated: Literal["auto", "manual"]) -> list[str]:
+def _set_gating(api: HfApi, repo_id: str, gated: Literal["auto", "manual"]) -> list[str]:
     """Require readers to request access; set before any data is uploaded."""
     if with_retries(lambda: api.repo_info(repo_id, repo_type="dataset")).gated != gated:
         with_retries(lambda: api.update_repo_settings(repo_id, gated=gated, repo_type="dataset"))
@@ -186,12 +188,12 @@ def _set_variables(api: HfApi, repo_id: str, results: str | None, data: Sequence
     if private:
         done.append(f"still needed: the secret HF_TOKEN, a token that may read {' and '.join(private)} (private)")
         done.append(
-            f"the card asks readers who sign in for the scope {READ_PRIVATE}, too: without it they cannot submit there"
+            f"the card asks readers who sign in for the scope {READ_PRIVATE_SCOPE}, too: without it they cannot submit there"
         )
     return done
 
 
-def _private_of(api: HfApi, names: Sequence[str], who: str) -> list[str]:
+def _find_private(api: HfApi, names: Sequence[str], who: str) -> list[str]:
     """Those of the dataset repositories that are private. Raises BadInput for one that this account cannot see."""
     private = []
     for name in dict.fromkeys(names):
@@ -201,14 +203,14 @@ def _private_of(api: HfApi, names: Sequence[str], who: str) -> list[str]:
     return private
 
 
-def _commit(
-    api: HfApi, repo_id: str, kind: str, files: Mapping[str, Content], notes: str | None
-) -> tuple[str, Changes]:
+def _commit_changes(
+    api: HfApi, repo_id: str, kind: str, files: Mapping[str, FileContent], notes: str | None
+) -> tuple[str, PublishChanges]:
     """Bring main to `files`, in one commit or none; returns (a commit on main with these files, what the first try had to change).
 
     Each try looks again first: when an answer got lost on the way although the commit had landed, there is nothing left to do.
     """
-    tries: list[Changes] = []
+    tries: list[PublishChanges] = []
 
     def attempt() -> str:
         info = api.repo_info(repo_id, repo_type=kind, files_metadata=True)
@@ -218,7 +220,7 @@ def _commit(
         def read(path: str) -> bytes:
             return Path(api.hf_hub_download(repo_id, path, repo_type=kind, revision=info.sha)).read_bytes()
 
-        changes = merge(repo_id, files, stored, read)
+        changes = merge_published(repo_id, files, stored, read)
         tries.append(changes)
         if not changes.write:
             return str(info.sha)
@@ -227,30 +229,30 @@ def _commit(
     return with_retries(attempt), tries[0]
 
 
-def _target(api: HfApi, repo_id: str, kind: str, tag: str | None) -> str | None:
+def _tag_commit(api: HfApi, repo_id: str, kind: str, tag: str | None) -> str | None:
     """The commit that a tag names; None where there is no such tag."""
     tags = api.list_repo_refs(repo_id, repo_type=kind).tags if tag else []
     return next((ref.target_commit for ref in tags if ref.name == tag), None)
 
 
-def _tag(api: HfApi, repo_id: str, kind: str, tag: str, head: str, notes: str | None) -> None:
+def _create_tag(api: HfApi, repo_id: str, kind: str, tag: str, head: str, notes: str | None) -> None:
     """Make `tag` name the commit `head`. Raises BadInput if it names another: the version before, whose tag was given again."""
-    if with_retries(lambda: _target(api, repo_id, kind, tag)) is None:
+    if with_retries(lambda: _tag_commit(api, repo_id, kind, tag)) is None:
         with_retries(
             lambda: api.create_tag(repo_id, tag=tag, tag_message=notes, revision=head, repo_type=kind, exist_ok=True)
         )
-    now = with_retries(lambda: _target(api, repo_id, kind, tag))
+    now = with_retries(lambda: _tag_commit(api, repo_id, kind, tag))
     if now != head:
-        raise _names_another(repo_id, tag, now)
+        raise _tag_conflict(repo_id, tag, now)
 
 
-def _names_another(repo_id: str, tag: str | None, commit: str | None) -> BadInput:
+def _tag_conflict(repo_id: str, tag: str | None, commit: str | None) -> BadInput:
     return BadInput(
         f"{repo_id}: the tag {tag} names another version ({str(commit)[:12]}) and stays there. Give what main holds a new tag."
     )
 
 
-def space_files(
+def select_space_files(
     folder: Path, datasets: Sequence[str] = (), wheel: Path | None = None, private: bool = False
 ) -> tuple[dict[str, Path | bytes], list[str]]:
     """(path in the Space -> file or content, files left out).
@@ -272,20 +274,22 @@ def space_files(
         card = RepoCard.load(folder / "README.md")
         card.data["datasets"] = list(datasets)
         if private:
-            card.data["hf_oauth_scopes"] = list(dict.fromkeys([*card.data.get("hf_oauth_scopes", []), READ_PRIVATE]))
+            card.data["hf_oauth_scopes"] = list(
+                dict.fromkeys([*card.data.get("hf_oauth_scopes", []), READ_PRIVATE_SCOPE])
+            )
         files["README.md"] = str(card).encode()
     if wheel is not None:
         _check_wheel(wheel, folder.name)
         return {**files, wheel.name: wheel}, []
     left_out = []
-    for inside, path in _files_below(folder):
+    for inside, path in _iter_files(folder):
         if any(part.startswith(".") for part in Path(inside).parts):
             left_out.append(inside)
         elif inside not in files or inside == "app.py":
             files[f"{folder.name}/{inside}"] = path
     ours = Path(__file__).resolve().parents[2]
-    for package in BELOW:
-        files |= {f"{package}/{inside}": path for inside, path in _files_below(ours / package)}
+    for package in SPACE_PACKAGES:
+        files |= {f"{package}/{inside}": path for inside, path in _iter_files(ours / package)}
     return dict(sorted(files.items())), left_out
 
 
@@ -294,9 +298,9 @@ def _check_wheel(wheel: Path, package: str) -> None:
         raise BadInput(f"--wheel {wheel}: is no wheel of medprobe. Build one in its folder: `pip wheel --no-deps .`")
 
 
-def _files_below(folder: Path) -> Iterator[tuple[str, Path]]:
+def _iter_files(folder: Path) -> Iterator[tuple[str, Path]]:
     """(path below the folder, path) of every file but what Python and editors leave there."""
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
-        if path.is_file() and not SKIPPED & set(inside.parts):
+        if path.is_file() and not IGNORED_NAMES & set(inside.parts):
             yield inside.as_posix(), path

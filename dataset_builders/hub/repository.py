@@ -18,22 +18,22 @@ import pyarrow.parquet as pq
 
 from dataset_builders.benchmarks import BENCHMARKS, question_columns, spec
 from dataset_builders.contents.data_files import (
-    CARD,
+    CARD_FILE,
     DATA_FILE,
-    check_entries,
+    check_card_configs,
     config_entries,
-    data_files,
-    entries_of,
-    sha256_of,
+    folder_config_entries,
+    group_data_files,
+    hash_files,
 )
 from dataset_builders.errors import BadInput, clip
-from dataset_builders.schema import SCHEMA_VERSION, SEVERAL_IMAGES, text_columns
+from dataset_builders.schema import DATASET_SCHEMA_VERSION, EXTRA_IMAGE_COLUMNS, text_columns
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repository (ORG/NAME)."
-RESTATE = "Build the dataset again; of a repository on the Hub, `medprobe publish` its folder again."
+OPEN_REMEDY = "Build one with `medprobe build`, or name a dataset folder or Hub repository (ORG/NAME)."
+STALE_CARD_REMEDY = "Build the dataset again; of a repository on the Hub, `medprobe publish` its folder again."
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ class Repository:
         tables = [_read_table(path, name) for name, path in self._paths(config, split).items()]
         declared = question_columns(self.family)
         labels = {name: list(kind.names) for name, kind in declared.items()}
-        held = {name: _column(tables, name, labels.get(name)) for name in tables[0].column_names}
+        held = {name: _read_column(tables, name, labels.get(name)) for name in tables[0].column_names}
         nothing = pd.Series([None] * sum(table.num_rows for table in tables), dtype=object)
-        absent = [name for name in text_columns(declared) if name not in held and name not in SEVERAL_IMAGES]
+        absent = [name for name in text_columns(declared) if name not in held and name not in EXTRA_IMAGE_COLUMNS]
         return pd.DataFrame(held | dict.fromkeys(absent, nothing))
 
     def questions_of_runs(self, split: str) -> pd.DataFrame:
@@ -112,7 +112,7 @@ class Repository:
             raise BadInput(f"{self.data}: holds no images (a text-only build). Build it again without --text-only.")
         wanted = None if case_ids is None else set(case_ids)
         for name, path in self._paths("cases", split).items():
-            with _parquet(path, name) as file:
+            with _open_parquet(path, name) as file:
                 for group in range(file.num_row_groups):
                     ids = file.read_row_group(group, columns=["case_id"])["case_id"].to_pylist()
                     if wanted is not None and wanted.isdisjoint(ids):
@@ -153,7 +153,7 @@ class Repository:
         names, commit = self.file_names(config, split), self.revision
         if commit is None:
             return {str(self.folder / name): self.folder / name for name in names}
-        return {f"{self.data}/{name}": _downloaded(self.data, commit, name) for name in names}
+        return {f"{self.data}/{name}": _download(self.data, commit, name) for name in names}
 
 
 def open_repository(data: str | Path, revision: str | None = None) -> Repository:
@@ -164,14 +164,14 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
     folder = Path(data)
     if folder.is_dir() and revision is None:
         present = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
-        return _opened(str(data), folder, None, present, entries_of(folder))
+        return _open_checked(str(data), folder, None, present, folder_config_entries(folder))
     if folder.is_file():
-        raise BadInput(f"{data}: is a file, not a dataset folder. {REMEDY}")
+        raise BadInput(f"{data}: is a file, not a dataset folder. {OPEN_REMEDY}")
     from dataset_builders.hub.client import is_repo_id
 
     if not is_repo_id(str(data)):
-        raise BadInput(f"{data}: there is no such folder, and it is not a Hub repository's name. {REMEDY}")
-    return _from_hub(str(data), revision)
+        raise BadInput(f"{data}: there is no such folder, and it is not a Hub repository's name. {OPEN_REMEDY}")
+    return _open_from_hub(str(data), revision)
 
 
 def load_manifest(folder: Path, data: str | Path | None = None) -> dict[str, Any]:
@@ -181,53 +181,56 @@ def load_manifest(folder: Path, data: str | Path | None = None) -> dict[str, Any
         manifest = json.loads((folder / "manifest.json").read_bytes())
         version = manifest["schema_version"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise BadInput(f"{path}: is not a manifest of a dataset repository. {REMEDY}") from None
-    if version != SCHEMA_VERSION:
+        raise BadInput(f"{path}: is not a manifest of a dataset repository. {OPEN_REMEDY}") from None
+    if version != DATASET_SCHEMA_VERSION:
         raise BadInput(
-            f"{path}: the file has version {clip(version)}, and this medprobe reads version {SCHEMA_VERSION}. "
+            f"{path}: the file has version {clip(version)}, and this medprobe reads version {DATASET_SCHEMA_VERSION}. "
             "Build the dataset again with this medprobe, or use the one that wrote it."
         )
     return dict(manifest)
 
 
-def _from_hub(data: str, revision: str | None) -> Repository:
+def _open_from_hub(data: str, revision: str | None) -> Repository:
     """The repository as it is in one commit, looked up on the Hub: its texts are fetched, its images when they are asked for."""
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 
-    from dataset_builders.hub.client import connect, hub_errors, quiet, with_retries
+    from dataset_builders.hub.client import connect, hide_progress_bars, hub_errors, with_retries
 
     # `snapshot_download` answers from its cache where the Hub does not; this asks the Hub itself for the commit.
-    with hub_errors(data, "open it as a folder (there is none here) or as a repository of the Hub"), quiet():
+    with (
+        hub_errors(data, "open it as a folder (there is none here) or as a repository of the Hub"),
+        hide_progress_bars(),
+    ):
         info = with_retries(lambda: connect().dataset_info(data, revision=revision, files_metadata=True))
         commit, stored = str(info.sha), {file.rfilename: file.lfs for file in info.siblings or ()}
         for name in sorted(stored):
-            if name in (CARD, "manifest.json") or name.startswith("questions_text/"):
-                _downloaded(data, commit, name)
+            if name in (CARD_FILE, "manifest.json") or name.startswith("questions_text/"):
+                _download(data, commit, name)
         # The Hub knows the SHA-256 of a file by itself, unless it is small and in git.
         sha256 = {
-            name: lfs.sha256 if lfs else sha256_of([_downloaded(data, commit, name)])[0]
+            name: lfs.sha256 if lfs else hash_files([_download(data, commit, name)])[0]
             for name, lfs in stored.items()
             if DATA_FILE.fullmatch(name)
         }
         folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=data, repo_type="dataset") / "snapshots" / commit
-        return _opened(data, folder, commit, list(stored), config_entries(data_files(stored), sha256))
+        return _open_checked(data, folder, commit, list(stored), config_entries(group_data_files(stored), sha256))
 
 
-def _downloaded(data: str, revision: str, name: str) -> Path:
+def _download(data: str, revision: str, name: str) -> Path:
     from dataset_builders.hub.client import connect, hub_errors, with_retries
 
     with hub_errors(data, "read it"):
         return Path(with_retries(lambda: connect().hf_hub_download(data, name, repo_type="dataset", revision=revision)))
 
 
-def _opened(
+def _open_checked(
     data: str, folder: Path, revision: str | None, present: list[str], entries: list[dict[str, Any]]
 ) -> Repository:
     """`present`: the files of the repository (paths in it). `entries`: what its card has to state of them."""
-    files = data_files(present)
+    files = group_data_files(present)
     if not files.keys() & {"questions", "questions_text"}:
-        raise BadInput(f"{data}: is not a dataset folder (no Parquet files of a config `questions`). {REMEDY}")
+        raise BadInput(f"{data}: is not a dataset folder (no Parquet files of a config `questions`). {OPEN_REMEDY}")
     manifest = load_manifest(folder, data)
     if not (
         all(isinstance(manifest.get(key), str) for key in ("name", "format", "origin"))
@@ -235,13 +238,13 @@ def _opened(
         and manifest["format"] in BENCHMARKS
         and isinstance(manifest.get("splits"), dict)
     ):
-        raise BadInput(f"{data}/manifest.json: is not a manifest of a dataset repository. {REMEDY}")
-    card = (folder / CARD).read_text(encoding="utf-8", errors="replace") if (folder / CARD).is_file() else ""
-    check_entries(card, entries, f"{data}: {CARD}", RESTATE)
+        raise BadInput(f"{data}/manifest.json: is not a manifest of a dataset repository. {OPEN_REMEDY}")
+    card = (folder / CARD_FILE).read_text(encoding="utf-8", errors="replace") if (folder / CARD_FILE).is_file() else ""
+    check_card_configs(card, entries, f"{data}: {CARD_FILE}", STALE_CARD_REMEDY)
     return Repository(data, folder, revision, manifest, files)
 
 
-def _column(tables: list[pa.Table], name: str, labels: list[str] | None = None) -> pd.Series:
+def _read_column(tables: list[pa.Table], name: str, labels: list[str] | None = None) -> pd.Series:
     """A column as Python values: floats and booleans where all are, else objects; a label's position becomes its name."""
     values = [value for table in tables for value in table[name].to_pylist()]
     if labels and any(isinstance(value, int) for value in values):
@@ -251,7 +254,7 @@ def _column(tables: list[pa.Table], name: str, labels: list[str] | None = None) 
 
 
 @contextmanager
-def _parquet(path: Path, name: str) -> Iterator[pq.ParquetFile]:
+def _open_parquet(path: Path, name: str) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path) as file:
             yield file
@@ -262,5 +265,5 @@ def _parquet(path: Path, name: str) -> Iterator[pq.ParquetFile]:
 
 def _read_table(path: Path, name: str) -> pa.Table:
     """All columns but the images. `name`: what a message calls the file."""
-    with _parquet(path, name) as file:
+    with _open_parquet(path, name) as file:
         return file.read(columns=[name for name in file.schema_arrow.names if name not in ("image", "more_images")])

@@ -20,13 +20,13 @@ from dataset_builders.files import replace_file, write_json
 from dataset_builders.images.lookup import ImageError, check_image
 
 USER_AGENT = "medprobe dataset builder (one request at a time)"
-PAUSE = 0.34
+REQUEST_INTERVAL_S = 0.34
 """Seconds between requests: NCBI asks for at most three per second."""
-TRIES = 4
-TIMEOUT = 60.0
+DOWNLOAD_ATTEMPTS = 4
+REQUEST_TIMEOUT_S = 60.0
 
 
-def is_template(source: str) -> bool:
+def is_url_template(source: str) -> bool:
     """True if an `--images` argument is an address and not a folder."""
     return re.match(r"https?:/", source) is not None
 
@@ -43,7 +43,7 @@ def download_missing(
     already is kept.
     Raises BadInput for a template that names an unknown field.
     """
-    addresses = [_checked(template, fields) for template in templates]
+    addresses = [_check_template(template, fields) for template in templates]
     folder.mkdir(parents=True, exist_ok=True)
     failed = {image: "the source does not say where it is" for image in missing if image not in fields}
     wanted = sorted(missing.keys() - failed.keys())
@@ -70,7 +70,7 @@ class _NotThereError(Exception):
     """The server has no such file, or could not be asked; the message says why."""
 
 
-def _checked(template: str, fields: Mapping[str, Mapping[str, str]]) -> str:
+def _check_template(template: str, fields: Mapping[str, Mapping[str, str]]) -> str:
     template = re.sub(r"^(https?):/+", r"\1://", template)
     known = {name for each in fields.values() for name in each}
     try:
@@ -86,10 +86,15 @@ def _checked(template: str, fields: Mapping[str, Mapping[str, str]]) -> str:
 
 def _fetch(url: str) -> bytes:
     """The file at an address; huggingface_hub's client asks again while the server is busy and where the connection breaks."""
-    time.sleep(PAUSE)
+    time.sleep(REQUEST_INTERVAL_S)
     try:
         answer = http_backoff(
-            "GET", url, headers={"User-Agent": USER_AGENT}, timeout=TIMEOUT, max_retries=TRIES - 1, base_wait_time=PAUSE
+            "GET",
+            url,
+            headers={"User-Agent": USER_AGENT},
+            timeout=REQUEST_TIMEOUT_S,
+            max_retries=DOWNLOAD_ATTEMPTS - 1,
+            base_wait_time=REQUEST_INTERVAL_S,
         )
         answer.raise_for_status()
     except (httpx.HTTPError, OSError) as error:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 
 _CREATIVE_COMMONS = re.compile(r"cc by(?: nc)?(?: (?:sa|nd))?(?: [1-4] [05](?: [a-z]{2,3})?)?")
-_OPEN = frozenset(
+_OPEN_LICENCES = frozenset(
     {
         *("cc0", "cc0 1 0", "cc zero", "public domain", "us government work"),
         *("pdm", "pdm 1 0", "public domain mark", "public domain mark 1 0"),
@@ -25,21 +25,23 @@ _OPEN = frozenset(
         *("mit", "bsd 2 clause", "bsd 3 clause", "apache 2 0"),
     }
 )
-_URL = re.compile(r"https?://(?:www\.)?creativecommons\.org/(licenses|publicdomain)/([a-z-]+)/?([0-9.]*)/?\S*")
+_LICENCE_URL = re.compile(r"https?://(?:www\.)?creativecommons\.org/(licenses|publicdomain)/([a-z-]+)/?([0-9.]*)/?\S*")
 
 
-def allows_copies(licence: str | None) -> bool:
+def allows_redistribution(licence: str | None) -> bool:
     """True if `licence`, as a source writes it, permits redistribution of unmodified copies; of several (`A; B`), if each does.
 
-    >>> [allows_copies(x) for x in ("CC BY-NC-ND 4.0", "cc-by-4.0", "https://creativecommons.org/licenses/by/4.0/", "unknown", None)]
-    [True, True, True, False, False]
+    >>> [allows_redistribution(name) for name in ("CC BY-NC-ND 4.0", "cc-by-4.0", "unknown", None)]
+    [True, True, False, False]
+    >>> allows_redistribution("https://creativecommons.org/licenses/by/4.0/")
+    True
     """
     if not isinstance(licence, str):
         return False
     if ";" in licence:  # of a question about several images
-        return all(allows_copies(each) for each in licence.split(";"))
+        return all(allows_redistribution(each) for each in licence.split(";"))
     text = licence.strip().lower()
-    found = _URL.fullmatch(text)
+    found = _LICENCE_URL.fullmatch(text)
     if found:
         prefix = "cc " if found[1] == "licenses" else ""
         text = f"{prefix}{found[2].replace('zero', 'cc0').replace('mark', 'pdm')} {found[3]}"
@@ -48,6 +50,6 @@ def allows_copies(licence: str | None) -> bool:
     text = text.replace("non-commercial", "nc").replace("sharealike", "sa").replace("share-alike", "sa")
     text = text.replace("noderivatives", "nd").replace("noderivs", "nd").replace("no-derivatives", "nd")
     text = " ".join(re.split(r"[\s\-_./,()]+", text)).strip()
-    if text in _OPEN:
+    if text in _OPEN_LICENCES:
         return True
     return _CREATIVE_COMMONS.fullmatch(text) is not None

@@ -19,10 +19,10 @@ from PIL import Image, UnidentifiedImageError
 
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.schema import CaseImage
-from dataset_builders.source_files import SourceEntry, read_json, stays_inside
+from dataset_builders.source_files import SourceEntry, is_safe_relative_path, read_json
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000")
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
+PILLOW_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000")
 MAX_PIXELS = 178_956_970
 """Twice Pillow's own limit: beyond it Pillow, and so every reader of the dataset, refuses to open the image."""
 
@@ -58,7 +58,7 @@ class ImageFolders:
             seen.add(real)
             names.sort()
             for name in sorted(files):
-                if PurePosixPath(name).suffix.lower() not in SUFFIXES:
+                if PurePosixPath(name).suffix.lower() not in IMAGE_SUFFIXES:
                     continue
                 path = Path(root) / name
                 self._by_path[path.relative_to(folder).as_posix().lower()].append(path)
@@ -75,16 +75,18 @@ class ImageFolders:
         """
         others: list[Path] = []
         for name in names:
-            if not stays_inside(name):
+            if not is_safe_relative_path(name):
                 raise ImageError(f"the image name {name!r} leaves its folder")
         for name in names:
             parts = name.replace("\\", "/").lower().strip("/").split("/")
             last = PurePosixPath(parts[-1])
-            stem = last.stem if last.suffix in SUFFIXES else parts[-1]
-            found = self._by_path.get("/".join(parts)) or _below(parts[:-1], self._by_name.get(parts[-1], []))
-            found = found or _below(parts[:-1], self._by_stem.get(stem, []))
+            stem = last.stem if last.suffix in IMAGE_SUFFIXES else parts[-1]
+            found = self._by_path.get("/".join(parts)) or _paths_in_folders(
+                parts[:-1], self._by_name.get(parts[-1], [])
+            )
+            found = found or _paths_in_folders(parts[:-1], self._by_stem.get(stem, []))
             if found and sha256 is None:
-                return _only(name, found)
+                return _single_file(name, found)
             for path in found:
                 if hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
                     return path
@@ -94,14 +96,14 @@ class ImageFolders:
         return None
 
 
-def _below(folders: list[str], paths: list[Path]) -> list[Path]:
+def _paths_in_folders(folders: list[str], paths: list[Path]) -> list[Path]:
     """The paths that lie in these folders (outermost first)."""
     if not folders:
         return paths
     return [p for p in paths if [part.lower() for part in p.absolute().parts[-1 - len(folders) : -1]] == folders]
 
 
-def _only(name: str, paths: list[Path]) -> Path:
+def _single_file(name: str, paths: list[Path]) -> Path:
     first = paths[0]
     for other in paths[1:]:
         if not (first.samefile(other) or first.read_bytes() == other.read_bytes()):
@@ -115,7 +117,7 @@ def find_image(
     names: Sequence[str],
     *,
     image_id: str,
-    own: OwnImage,
+    own: ImageRecord,
     called: str | None = None,
     license: str = "unknown",
     source: str | None = None,
@@ -143,7 +145,7 @@ def find_image(
 
 
 @dataclass(frozen=True, slots=True)
-class OwnImage:
+class ImageRecord:
     """The entry of image_dict.json for an image of a custom set; None if there is none."""
 
     license: str | None = None
@@ -152,7 +154,7 @@ class OwnImage:
     group: str | None = None
 
 
-def own_images(source: Path, problems: Problems) -> dict[str, OwnImage]:
+def read_image_records(source: Path, problems: Problems) -> dict[str, ImageRecord]:
     """Image name -> what the source's image_dict.json says of it; empty where there is none."""
     file = source / "image_dict.json"
     document = read_json(file) if file.is_file() else {}
@@ -161,7 +163,7 @@ def own_images(source: Path, problems: Problems) -> dict[str, OwnImage]:
     own = {}
     for name, value in document.items():
         entry = SourceEntry(value, str(file), name, problems)
-        own[name] = OwnImage(
+        own[name] = ImageRecord(
             **{field: entry.text(field) for field in ("license", "source", "sha256", "group") if field in entry.value}
         )
     return own
@@ -170,38 +172,38 @@ def own_images(source: Path, problems: Problems) -> dict[str, OwnImage]:
 def check_image(data: bytes) -> str:
     """The format (Pillow's name for it) of an encoded image. Raises ImageError where it cannot be decoded whole: a file may begin and end
     as its format promises and be damaged between."""
-    with whole(data) as image:
+    with open_complete_image(data) as image:
         return str(image.format)
 
 
 def image_format(data: bytes) -> str:
     """The format that an image's header states (Pillow's name for it). Raises ImageError for what is no image; decodes nothing."""
-    with opened(data) as image:
+    with open_image(data) as image:
         return str(image.format)
 
 
 @contextmanager
-def whole(data: bytes) -> Iterator[Image.Image]:
+def open_complete_image(data: bytes) -> Iterator[Image.Image]:
     """An opened image, of which every byte is there when the block ends; else ImageError is raised."""
-    with opened(data) as image:
-        if image.format == "JPEG" and (lost := _lost_jpeg_data(data)):
+    with open_image(data) as image:
+        if image.format == "JPEG" and (lost := _find_jpeg_data_loss(data)):
             raise ImageError(f"the image is damaged or cut off ({lost})")
         yield image
         image.load()
     if image.format == "PNG":
-        with opened(data) as image:
+        with open_image(data) as image:
             image.verify()  # every chunk and its checksum up to the end, which decoding does not look at
 
 
 @contextmanager
-def opened(data: bytes) -> Iterator[Image.Image]:
+def open_image(data: bytes) -> Iterator[Image.Image]:
     """The image as Pillow opens it, without its warnings. Whatever Pillow raises of it inside is raised as ImageError."""
     if not data:
         raise ImageError("the image file is empty")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
                 if image.width * image.height > MAX_PIXELS:
                     raise ImageError(f"the image has {image.width} x {image.height} pixels, more than {MAX_PIXELS:,}")
                 yield image
@@ -210,23 +212,23 @@ def opened(data: bytes) -> Iterator[Image.Image]:
     except Image.DecompressionBombError:
         raise ImageError(f"the image has more than {MAX_PIXELS:,} pixels") from None
     except UnidentifiedImageError:
-        raise ImageError("not an image (" + ", ".join(FORMATS) + " can be read)") from None
+        raise ImageError("not an image (" + ", ".join(PILLOW_FORMATS) + " can be read)") from None
     except Exception as error:  # Pillow's decoders raise many kinds of error on broken files
         raise ImageError(f"the image is damaged or cut off ({' '.join(str(error).split())[:200]})") from None
 
 
-def as_png(image: Image.Image) -> bytes:
+def encode_png(image: Image.Image) -> bytes:
     """A picture as the content of a PNG file."""
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
 
 
-LOST_DATA = ("premature end", "instead of RST", "bad Huffman code")
+DATA_LOSS_WARNINGS = ("premature end", "instead of RST", "bad Huffman code")
 """Warnings of libjpeg that say that pixels are missing. Others, such as bytes between two markers, cost the picture nothing."""
 
 
-def _lost_jpeg_data(data: bytes) -> str | None:
+def _find_jpeg_data_loss(data: bytes) -> str | None:
     """libjpeg's warning if the data of a JPEG ends before the picture is complete (Pillow shows grey there), else None."""
     import simplejpeg
 
@@ -234,11 +236,11 @@ def _lost_jpeg_data(data: bytes) -> str | None:
         simplejpeg.decode_jpeg(data, "GRAY", fastdct=True, fastupsample=True, strict=True)
     except ValueError as error:
         told = " ".join(str(error).split())
-        return told if any(words in told for words in LOST_DATA) else None
+        return told if any(words in told for words in DATA_LOSS_WARNINGS) else None
     return None
 
 
-def unambiguous(names: Iterable[str]) -> set[str]:
+def unique_file_names(names: Iterable[str]) -> set[str]:
     """The file names (without folders) that only one of the paths `names` ends with: these may be looked up alone."""
     paths: dict[str, set[str]] = defaultdict(set)
     for name in names:

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-SIZE = 256
+SIZE_PX = 256
 """Pixels along each side."""
 
 Canvas = NDArray[np.float64]
 """(SIZE, SIZE) brightness from 0 to 1, or (SIZE, SIZE, 3)."""
 
-_AXIS = np.linspace(-1, 1, SIZE)
+_AXIS = np.linspace(-1, 1, SIZE_PX)
 X, Y = np.meshgrid(_AXIS, _AXIS)
 """Coordinates: x from -1 (left edge of the picture) to 1, y from -1 (top) to 1 (bottom)."""
 
@@ -57,7 +57,7 @@ def _ellipse(cx: float, cy: float, rx: float, ry: float, turn: float = 0.0) -> C
     a = np.deg2rad(turn)
     u, v = (X - cx) * np.cos(a) + (Y - cy) * np.sin(a), (Y - cy) * np.cos(a) - (X - cx) * np.sin(a)
     away = np.sqrt((u / rx) ** 2 + (v / ry) ** 2)
-    mask: Canvas = np.clip((1 - away) * min(rx, ry) * SIZE / 3 + 0.5, 0, 1)
+    mask: Canvas = np.clip((1 - away) * min(rx, ry) * SIZE_PX / 3 + 0.5, 0, 1)
     return mask
 
 
@@ -68,7 +68,7 @@ def _paint(canvas: Canvas, mask: Canvas, value: float) -> Canvas:
 def _head(drawing: Drawing) -> Canvas:
     """After Shepp and Logan: skull, brain, two ventricles; CT has a bright skull, MRI a dark one and a bright scalp."""
     ct = drawing.modality == "ct"
-    canvas = _paint(np.full((SIZE, SIZE), 0.02), _ellipse(0, 0, 0.72, 0.92), 0.95 if ct else 0.75)
+    canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.02), _ellipse(0, 0, 0.72, 0.92), 0.95 if ct else 0.75)
     canvas = _paint(canvas, _ellipse(0, 0, 0.68, 0.87), 0.95 if ct else 0.08)
     canvas = _paint(canvas, _ellipse(0, 0, 0.63, 0.82), 0.38 if ct else 0.5)
     for angle in range(0, 180, 20):
@@ -82,12 +82,12 @@ def _head(drawing: Drawing) -> Canvas:
 def _chest(drawing: Drawing) -> Canvas:
     """Body outline, two lungs, heart, spine, ribs (X-ray) or a cross-section (CT)."""
     if drawing.modality == "ct":
-        canvas = _paint(np.full((SIZE, SIZE), 0.02), _ellipse(0, 0.05, 0.92, 0.7), 0.55)
+        canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.02), _ellipse(0, 0.05, 0.92, 0.7), 0.55)
         for side in (-1, 1):
             canvas = _paint(canvas, _ellipse(side * 0.42, 0.0, 0.36, 0.52), 0.1)
         canvas = _paint(canvas, _ellipse(0.1, -0.08, 0.2, 0.25), 0.62)
         return _paint(canvas, _ellipse(0, 0.55, 0.1, 0.1), 0.95)
-    canvas = _paint(np.full((SIZE, SIZE), 0.04), _ellipse(0, 0.25, 0.88, 1.15), 0.6)
+    canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.04), _ellipse(0, 0.25, 0.88, 1.15), 0.6)
     for side in (-1, 1):
         canvas = _paint(canvas, _ellipse(side * 0.4, 0.05, 0.3, 0.68, -6 * side), 0.14)
         for rib in range(7):
@@ -98,7 +98,7 @@ def _chest(drawing: Drawing) -> Canvas:
 
 
 def _abdomen(drawing: Drawing) -> Canvas:
-    canvas = _paint(np.full((SIZE, SIZE), 0.02), _ellipse(0, 0, 0.92, 0.72), 0.42)
+    canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.02), _ellipse(0, 0, 0.92, 0.72), 0.42)
     canvas = _paint(canvas, _ellipse(-0.4, -0.1, 0.42, 0.45, 12), 0.58)
     canvas = _paint(canvas, _ellipse(0.48, 0.02, 0.22, 0.3), 0.52)
     for side in (-1, 1):
@@ -108,7 +108,7 @@ def _abdomen(drawing: Drawing) -> Canvas:
 
 def _spine(drawing: Drawing) -> Canvas:
     """A column of vertebrae, straight or bent."""
-    canvas = _paint(np.full((SIZE, SIZE), 0.05), _ellipse(0, 0, 0.75, 1.3), 0.35)
+    canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.05), _ellipse(0, 0, 0.75, 1.3), 0.35)
     bend = {"bent": 0.3}.get(drawing.variant, 0.0)
     for level in range(drawing.number or 7):
         y = -0.82 + level * 1.64 / max((drawing.number or 7) - 1, 1)
@@ -127,7 +127,7 @@ def _fundus(drawing: Drawing) -> Canvas:
     )
     layers = []
     for base, bright, centre, vessel in ((0.75, 0.98, 1.0, 0.5), (0.33, 0.8, 0.95, 0.1), (0.16, 0.45, 0.8, 0.08)):
-        layer = _paint(np.full((SIZE, SIZE), 0.02), shade, base)
+        layer = _paint(np.full((SIZE_PX, SIZE_PX), 0.02), shade, base)
         for bow in (-0.9, -0.45, 0.45, 0.9):
             line = np.abs(Y - bow * np.sqrt(np.clip(0.45 - X, 0, None)) * 0.6) < 0.012 + 0.004 * abs(bow)
             layer = _paint(layer, 0.8 * line * (X < 0.45) * shade, vessel)
@@ -140,7 +140,7 @@ def _cells(drawing: Drawing) -> Canvas:
     rng = np.random.Generator(np.random.PCG64(drawing.number * 7 + len(drawing.variant)))
     positions = [(x, y) for y in (-0.66, -0.22, 0.22, 0.66) for x in (-0.66, -0.22, 0.22, 0.66)]
     order = rng.permutation(len(positions))[: drawing.number]
-    layers = [np.full((SIZE, SIZE), value) for value in (0.95, 0.88, 0.93)]
+    layers = [np.full((SIZE_PX, SIZE_PX), value) for value in (0.95, 0.88, 0.93)]
     for index in order.tolist():
         x, y = positions[index][0] + rng.uniform(-0.05, 0.05), positions[index][1] + rng.uniform(-0.05, 0.05)
         radii = (0.17, 0.07) if drawing.variant == "long" else (0.14, 0.14)
@@ -150,7 +150,7 @@ def _cells(drawing: Drawing) -> Canvas:
     return np.stack(layers, axis=-1)
 
 
-_ORGANS: dict[str, Callable[[Drawing], Canvas]] = {
+_ORGAN_PAINTERS: dict[str, Callable[[Drawing], Canvas]] = {
     "brain": _head,
     "chest": _chest,
     "abdomen": _abdomen,
@@ -158,7 +158,7 @@ _ORGANS: dict[str, Callable[[Drawing], Canvas]] = {
     "retina": _fundus,
     "cells": _cells,
 }
-_SPOTS = {
+_LESION_OFFSETS = {
     "brain": (0.34, 0.45),
     "chest": (0.42, 0.3),
     "abdomen": (0.42, 0.28),
@@ -169,10 +169,10 @@ _SPOTS = {
 
 
 @cache  # the benchmarks share pictures, and a process may build each more than once: a few megabytes in all
-def draw(drawing: Drawing, encoding: str = "PNG") -> bytes:
+def draw_phantom(drawing: Drawing, encoding: str = "PNG") -> bytes:
     """The picture as an encoded file (PNG or JPEG)."""
-    canvas = _ORGANS[drawing.organ](drawing)
-    across, along = _SPOTS.get(drawing.organ, (0.4, 0.4))
+    canvas = _ORGAN_PAINTERS[drawing.organ](drawing)
+    across, along = _LESION_OFFSETS.get(drawing.organ, (0.4, 0.4))
     for lesion in drawing.lesions:
         radius = 0.07 if lesion.size == "small" else 0.17
         mask = _ellipse(
@@ -184,7 +184,9 @@ def draw(drawing: Drawing, encoding: str = "PNG") -> bytes:
         mask = mask if canvas.ndim == 2 else mask[..., None]
         canvas = _paint(canvas, mask, 1.0 if lesion.tone == "bright" else 0.0)
     rng = np.random.Generator(np.random.PCG64(zlib.crc32(repr(drawing).encode())))
-    canvas = np.clip(canvas + rng.normal(0, 0.012, (SIZE, SIZE) if canvas.ndim == 2 else (SIZE, SIZE, 1)), 0, 1)
+    canvas = np.clip(
+        canvas + rng.normal(0, 0.012, (SIZE_PX, SIZE_PX) if canvas.ndim == 2 else (SIZE_PX, SIZE_PX, 1)), 0, 1
+    )
     picture = Image.fromarray((canvas * 255).round().astype(np.uint8))
     stream = io.BytesIO()
     picture.save(stream, format=encoding, **({"quality": 85} if encoding == "JPEG" else {"compress_level": 6}))

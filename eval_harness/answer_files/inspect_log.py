@@ -14,7 +14,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.extras import require
-from dataset_builders.fingerprints import fingerprint_of
+from dataset_builders.fingerprints import fingerprint_questions
 from eval_harness.answer_files.predictions import FileDescription
 from eval_harness.answer_files.untrusted import ProblemList
 from eval_harness.records.finish_reasons import normalize_finish_reason
@@ -92,7 +92,7 @@ def _task_metadata(log: EvalLog) -> dict[str, Any]:
 def iter_answers(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
     """(where, question id, journal record) of every sample. A log of another version of the dataset is noted in `found`."""
     mark = _task_metadata(read_header(path)).get("fingerprint")
-    if mark is not None and mark != fingerprint_of(questions):
+    if mark is not None and mark != fingerprint_questions(questions):
         found.add(
             str(path), f"asked other questions than this dataset has (fingerprint {clip(mark)}): another version of it"
         )

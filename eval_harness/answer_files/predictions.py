@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 from pydantic import BaseModel, Field, ValidationError
 
-from dataset_builders.errors import clip, first_misfit
+from dataset_builders.errors import clip, first_validation_error
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_files.untrusted import (
     FINISH_FIELDS,
@@ -170,7 +170,7 @@ def check_rows(
             answer = AnswerRow.model_validate({name: value for name, value in row.items() if value is not None})
             what = wrong(answer)
         except ValidationError as error:
-            what = first_misfit(error)
+            what = first_validation_error(error)
         if what is None:
             kept[answer.question_id, answer.sample] = answer.model_dump() | {"response": answer.response or ""}
             continue

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from dataset_builders.errors import SHOWN as MOST_SHOWN
+from dataset_builders.errors import MAX_LISTED_PROBLEMS as MOST_SHOWN
 from dataset_builders.errors import BadInput, clip
 from eval_harness.records.limits import MAX_ANSWERS, MAX_FILE_BYTES
 from eval_harness.records.names import printable_line

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.files import replace_file
-from dataset_builders.fingerprints import facets_digest, fingerprint_of
+from dataset_builders.fingerprints import digest_facets, fingerprint_questions
 from eval_harness.derive.metrics import BALANCED_METRICS
 from eval_harness.derive.reading import option_counts, read_due_answers
 from eval_harness.derive.run_files import READINGS_FILE, READINGS_SCHEMA, RESULT_FILE, UNITS_FILE, SubmittedFiles
@@ -66,7 +66,11 @@ def derive(
     environment = {name: value for name, value in run.environment.items() if name != MEASURED_FIELD}
     if run.request.permute:
         environment |= _by_option_or_letter(readings, questions)
-    asked = {"fingerprint": fingerprint_of(questions), "facets": facets_digest(questions), "questions": len(questions)}
+    asked = {
+        "fingerprint": fingerprint_questions(questions),
+        "facets": digest_facets(questions),
+        "questions": len(questions),
+    }
     result = Result(
         kind="measured",
         provenance="submitted",

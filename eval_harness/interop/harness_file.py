@@ -14,9 +14,9 @@ import pandas as pd
 
 from dataset_builders.benchmarks import question_columns
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import FACETS_READ, READ_BY_SCORING
+from dataset_builders.fingerprints import FACET_COLUMNS, FINGERPRINT_COLUMNS
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.images.picture import picture_of
+from dataset_builders.images.picture import make_picture
 from eval_harness.answer_files.predictions import format_letters  # noqa: F401  # the exported tasks find it here
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.metrics import METRICS
@@ -37,7 +37,7 @@ def to_export(data: str, split: str | None) -> Selection:
     return chosen
 
 
-KEPT = tuple(dict.fromkeys((*READ_BY_SCORING, *FACETS_READ)))
+KEPT = tuple(dict.fromkeys((*FINGERPRINT_COLUMNS, *FACET_COLUMNS)))
 """Columns of a question that a sample carries: all that scoring reads."""
 
 
@@ -68,7 +68,7 @@ def undecoded(rows: Dataset) -> Dataset:
 def images_of(row: Mapping[str, Any]) -> list[Any]:
     """The pictures (RGB) that a model is shown for a question, in order, of a row of `undecoded`."""
     images = [row.get("image"), *(row.get("more_images") or ())]
-    return [picture_of(image["bytes"]).pixels.convert("RGB") for image in images if image is not None]
+    return [make_picture(image["bytes"]).pixels.convert("RGB") for image in images if image is not None]
 
 
 def _plain(value: Any) -> Any:

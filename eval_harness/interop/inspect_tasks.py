@@ -30,7 +30,7 @@ from inspect_ai.scorer import (
 from inspect_ai.solver import TaskState, generate
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.images.picture import data_uri
+from dataset_builders.images.picture import encode_data_uri
 from eval_harness.answer_files.inspect_log import parse_output
 from eval_harness.benchmarks import eval_spec
 from eval_harness.interop.harness_file import format_letters, kept_columns, read_answer, scores_of
@@ -143,7 +143,7 @@ def _task_of(benchmark: str) -> Callable[..., Task]:
             for ours in batch:
                 row = rows[ours.question_id]
                 content = [ContentText(text=ours.prompt)]
-                pictures = [ContentImage(image=data_uri(image)) for image in ours.images]
+                pictures = [ContentImage(image=encode_data_uri(image)) for image in ours.images]
                 messages: list[ChatMessage] = [ChatMessageSystem(content=ours.system)] if ours.system else []
                 messages.append(
                     ChatMessageUser(content=[*pictures, *content] if ours.image_first else [*content, *pictures])

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.files import replace_file
-from dataset_builders.images.picture import shown_file
-from dataset_builders.schema import LETTERS, image_ids
+from dataset_builders.images.picture import encode_picture
+from dataset_builders.schema import LETTERS, row_image_ids
 from eval_harness.interop.harness_file import format_letters, to_export
 
 NOTHING = {
@@ -45,7 +45,7 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
     repository = chosen.repository
     rows = chosen.questions.to_dict("records")
     most = max(len(row["options"]) for row in rows)
-    several = any(len(image_ids(row)) > 1 for row in rows)
+    several = any(len(row_image_ids(row)) > 1 for row in rows)
     columns = ["index", "image", *(["image_path"] if several else []), "question", *LETTERS[:most]]
     columns += ["answer", "category", "split", "question_id", "case_id"]
     index = {row["question_id"]: number for number, row in enumerate(rows)}
@@ -63,9 +63,9 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
             for case in repository.cases(chosen.split, set(by_case)):
                 for row in by_case[case.case_id]:
                     number = index[row["question_id"]]
-                    names = image_ids(row)
+                    names = row_image_ids(row)
                     first = stored.setdefault(names, number)
-                    shown = _listed([base64.b64encode(shown_file(case.images[name])).decode() for name in names])
+                    shown = _listed([base64.b64encode(encode_picture(case.images[name])).decode() for name in names])
                     paths = [_listed([f"{number}_{n}.png" for n in range(len(names))])] if several else []
                     options = [_visible(str(option)) for option in row["options"]] + [""] * (most - len(row["options"]))
                     image = shown if first == number else str(first)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from dataset_builders.errors import BadInput, with_type
+from dataset_builders.errors import BadInput, describe_error
 from eval_harness.records.names import replace_surrogates
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
@@ -75,7 +75,7 @@ def description_of(backend: Backend) -> dict[str, Any]:
     try:
         text = json.dumps(dict(backend.describe()), default=str, ensure_ascii=False)
     except Exception as error:  # whatever a model's own code raises
-        why = with_type(error)
+        why = describe_error(error)
         raise BadInput(
             f"describe() of the model gives nothing that JSON can hold ({why}). See docs/plug_in.md."
         ) from None

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, cast
 
-from dataset_builders.errors import BadInput, with_type
+from dataset_builders.errors import BadInput, describe_error
 from dataset_builders.extras import require
 from dataset_builders.files import replace_file
-from dataset_builders.hub.client import connect, status_of
+from dataset_builders.hub.client import connect, http_status
 from eval_harness.models.interface import MODEL_ARGS, OPTIONS, Backend, Settings, check_options
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
@@ -119,13 +119,13 @@ def check_name(model: str, name: str) -> None:
         if not isinstance(try_to_load_from_cache(name, "config.json"), str):
             connect().model_info(name, timeout=10)
     except Exception as error:  # the name is none, or whatever stands between here and the Hub
-        if isinstance(error, HFValidationError) or status_of(error) in (401, 403, 404):
+        if isinstance(error, HFValidationError) or http_status(error) in (401, 403, 404):
             raise BadInput(
                 f"--model {model}: there is no folder of this name, and no model on the Hub that you may read. Check its name; for a "
                 "private or gated one, run `hf auth login`."
             ) from None
         raise BadInput(
-            f"--model {model}: there is no folder of this name, and the Hub cannot be asked ({with_type(error)})."
+            f"--model {model}: there is no folder of this name, and the Hub cannot be asked ({describe_error(error)})."
         ) from None
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from dataset_builders.errors import BadInput, first_misfit
+from dataset_builders.errors import BadInput, first_validation_error
 
 SCHEMA_VERSION = 1
 """Format version of every file that the harness writes: `run.json`, `result.json` and a store's files about a result."""
@@ -139,9 +139,9 @@ class Benchmark(_Strict):
     questions: int
     fingerprint: str | None = None
     facets: str | None = None
-    """The digest of the labels that scores are broken down by (`fingerprints.facets_digest`)"""
+    """The digest of the labels that scores are broken down by (`fingerprints.digest_facets`)"""
     asked: str | None = None
-    """The digest of what was put to the model (`fingerprints.asked_digest`), which an answer key that is corrected later leaves alone."""
+    """The digest of what was put to the model (`fingerprints.digest_prompts`), which an answer key that is corrected later leaves alone."""
     origin: Literal["official", "phantom", "custom"] | None = None
     validated: bool | None = None
     """True if a person has checked any question of a custom set; None if the set does not state it."""
@@ -220,4 +220,4 @@ def read_result(path: Path) -> Result:
     except FileNotFoundError:
         raise BadInput(f"{path}: no such result file. `medprobe score RUN_DIR` writes one.") from None
     except ValidationError as error:
-        raise BadInput(f"{path}: not a result file: {first_misfit(error)}.") from None
+        raise BadInput(f"{path}: not a result file: {first_validation_error(error)}.") from None

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dataset_builders.errors import BadInput, first_misfit
+from dataset_builders.errors import BadInput, first_validation_error
 from eval_harness.records.result import SCHEMA_VERSION, Benchmark, Images, Method, Model, SchemaVersion
 
 
@@ -77,4 +77,4 @@ def read_run(folder: Path) -> RunRecord:
     except NotADirectoryError:
         raise BadInput(f"{folder}: not a run folder but a file.") from None
     except ValidationError as error:
-        raise BadInput(f"{path}: not a run file: {first_misfit(error)}.") from None
+        raise BadInput(f"{path}: not a run file: {first_validation_error(error)}.") from None

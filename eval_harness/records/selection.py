@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from dataset_builders.benchmark_names import BENCHMARKS, folded, known_name
-from dataset_builders.benchmarks import DEFAULT_SPLIT
+from dataset_builders.benchmark_names import BENCHMARKS, normalize_name, resolve_name
+from dataset_builders.benchmarks import DEFAULT_SPLITS
 from dataset_builders.errors import BadInput
-from dataset_builders.facets import named_labels, select_by_facets
-from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of
+from dataset_builders.facets import parse_question_facets, select_by_facets
+from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions
 from dataset_builders.hub.repository import Repository, open_repository
-from dataset_builders.lexical_tree import select
+from dataset_builders.lexical_tree import select_by_branches
 from eval_harness.records.result import Benchmark
 from eval_harness.records.run import RunRequest
 
@@ -33,7 +33,7 @@ class Selection:
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint_of(self.questions)
+        return fingerprint_questions(self.questions)
 
     def benchmark(self) -> Benchmark:
         return Benchmark(
@@ -44,8 +44,8 @@ class Selection:
             split=self.split,
             questions=len(self.questions),
             fingerprint=self.fingerprint,
-            facets=facets_digest(self.questions),
-            asked=asked_digest(self.questions),
+            facets=digest_facets(self.questions),
+            asked=digest_prompts(self.questions),
             origin=self.repository.origin,  # type: ignore[arg-type]  # pydantic checks it
             validated=self.repository.manifest.get("validated"),
             selection=self.left_out,
@@ -69,7 +69,7 @@ def dataset_folder(benchmark: str, data: str | None) -> str:
     ):
         return data
     try:
-        name = known_name(benchmark, list(dict.fromkeys([*inside, *BENCHMARKS])), "benchmark")
+        name = resolve_name(benchmark, list(dict.fromkeys([*inside, *BENCHMARKS])), "benchmark")
     except BadInput as error:
         raise BadInput(f"{error} Or name a dataset folder or Hub repository with --data.") from None
     if name not in inside:
@@ -91,7 +91,8 @@ def select_questions(
 ) -> Selection:
     """Open the dataset and pick the questions. `benchmark`, `data`: as `dataset_folder` takes them; `revision`: of a repository on the Hub.
 
-    `branches` are joined as `lexical_tree.select` says, `facets` (`FACET=VALUE`) narrow what is left: or within a facet, and across facets.
+    `branches` are joined as `lexical_tree.select_by_branches` says, `facets` (`FACET=VALUE`) narrow what is left: or within a
+    facet, and across facets.
     `limit` takes the first N questions and completes their cases, since half a case cannot be scored.
     Raises BadInput for an unknown dataset, split, branch, facet, an empty selection, or a dataset of another benchmark.
     """
@@ -101,9 +102,11 @@ def select_questions(
             f"--revision {revision}: {where} is a folder, which has none. Name a repository (ORG/NAME) with --data."
         )
     repository = open_repository(where, revision)
-    if where != benchmark and folded(benchmark) not in map(folded, (repository.name, repository.family)):
+    if where != benchmark and normalize_name(benchmark) not in map(
+        normalize_name, (repository.name, repository.family)
+    ):
         raise BadInput(f"{where} holds the benchmark {repository.name!r} ({repository.family}), not {benchmark!r}.")
-    split = split or DEFAULT_SPLIT[repository.family]
+    split = split or DEFAULT_SPLITS[repository.family]
     if split not in repository.splits:
         raise BadInput(f"--split {split}: {where} has the splits {', '.join(repository.splits)}.")
     questions, left_out = narrow_questions(repository.questions_of_runs(split), branches, facets, limit)
@@ -123,12 +126,14 @@ def narrow_questions(
     """
     left_out: list[str] = []
     if branches:
-        questions = questions[select(questions, branches, [facet for facet, _ in named_labels(questions, facets)])]
+        questions = questions[
+            select_by_branches(questions, branches, [facet for facet, _ in parse_question_facets(questions, facets)])
+        ]
         left_out.append(
             "only the branches " + " + ".join(branches) if len(branches) > 1 else f"only the branch {branches[0]}"
         )
     if facets:
-        left_out.append("only the facets " + " + ".join(map("=".join, named_labels(questions, facets))))
+        left_out.append("only the facets " + " + ".join(map("=".join, parse_question_facets(questions, facets))))
         questions = questions[select_by_facets(questions, facets)]
     if limit is not None:
         if limit < 1:

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from dataset_builders.errors import BadInput, with_type
+from dataset_builders.errors import BadInput, describe_error
 from dataset_builders.images.lookup import ImageError
-from dataset_builders.images.picture import picture_of
+from dataset_builders.images.picture import make_picture
 from eval_harness.records.limits import limits_for
 from eval_harness.records.request import Request, Response, normalize_response
 from eval_harness.runs.plan import Plan
@@ -141,7 +141,7 @@ def _stopped(plan: Plan, failed: ModelFailed, path: Path) -> BadInput:
     if isinstance(error, BadInput):
         return error
     path.write_text("".join(traceback.format_exception(error)), "utf-8")
-    why = with_type(error)
+    why = describe_error(error)
     return BadInput(
         f"--model {plan.run.request.model}: has stopped answering: {failed.failures} questions in a row failed, the last one with {why}. "
         f"The traceback is in {path}; the same command resumes the run."
@@ -225,7 +225,7 @@ def _reason(request: Request, error: Exception | SystemExit) -> str:
     """Why a question failed: its image if it cannot be decoded, else the exception."""
     try:
         for image in request.images:
-            picture_of(image)
+            make_picture(image)
     except ImageError as broken:
         return f"its image cannot be shown: {broken}"
-    return with_type(error)
+    return describe_error(error)

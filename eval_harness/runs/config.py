@@ -14,7 +14,7 @@ from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, create_model
 
-from dataset_builders.errors import BadInput, first_misfit
+from dataset_builders.errors import BadInput, first_validation_error
 from eval_harness.models.interface import MODEL_ARGS, OPTIONS, Settings, read_price, read_thinking
 from eval_harness.records.conversation import get_form
 from eval_harness.records.result import ARMS, Images
@@ -161,7 +161,7 @@ def validate_options(given: Mapping[str, Any]) -> dict[str, Any]:
         typed = {name: _as_text(name, value) for name, value in options.items()}
         return _options_model()(**typed).model_dump(exclude_unset=True)
     except ValidationError as error:
-        raise BadInput(f"{first_misfit(error)}.") from None
+        raise BadInput(f"{first_validation_error(error)}.") from None
 
 
 def _as_text(name: str, value: Any) -> Any:
@@ -218,7 +218,7 @@ def parse_model_args(text: str | None) -> dict[str, Any]:
     try:
         given = ModelArgs(**_json_object("--model-args", text))
     except ValidationError as error:
-        raise BadInput(f"--model-args: {first_misfit(error)}.") from None
+        raise BadInput(f"--model-args: {first_validation_error(error)}.") from None
     return {**{name: getattr(given, name) for name in MODEL_ARGS}, "engine": given.model_extra or {}}
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from statistics import mean
 
 from dataset_builders.images.lookup import ImageError
-from dataset_builders.images.picture import shown_file
-from dataset_builders.schema import image_ids
+from dataset_builders.images.picture import encode_picture
+from dataset_builders.schema import row_image_ids
 from eval_harness.models.http.client import PROVIDER, permit_sending, server_address
 from eval_harness.models.interface import THINKING_ROOM
 from eval_harness.models.load import keep_loaded
@@ -87,7 +87,7 @@ def estimate_size(plan: Plan, instances: Sequence[Instance] | None = None, image
                 shrunk = min(1.0, (plan.config.settings.max_image_side or sys.maxsize) / max(image.size))
                 pixels[-1] += int(image.width * shrunk) * int(image.height * shrunk)
     rows = plan.selection.questions.iloc[sorted({row for row, _ in instances})].to_dict("records")
-    distinct = {(row["case_id"], name) for row in rows for name in image_ids(row)} if plan.shows_images else ()
+    distinct = {(row["case_id"], name) for row in rows for name in row_image_ids(row)} if plan.shows_images else ()
     tokens_in = characters / CHARACTERS_PER_TOKEN + requests * (mean(pixels) if pixels else 0.0) / PIXELS_PER_TOKEN
     price = plan.config.settings.price or (0.0, 0.0)
     cost = tokens_in * price[0] / 1e6, out * price[1] / 1e6
@@ -157,7 +157,7 @@ def _saved(data: bytes) -> str:
     from PIL import Image
 
     try:
-        data = shown_file(data)
+        data = encode_picture(data)
     except ImageError as error:
         return f"cannot be shown: {error}"
     with Image.open(io.BytesIO(data)) as image:

@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from dataset_builders.images.lookup import ImageError, as_png
-from dataset_builders.images.picture import picture_of
-from dataset_builders.schema import image_ids
+from dataset_builders.images.lookup import ImageError, encode_png
+from dataset_builders.images.picture import make_picture
+from dataset_builders.schema import row_image_ids
 
 IMAGE_KIND_COLUMNS = ("image_type", "modality")
 """Columns that say what kind of image a case shows, the first that a benchmark has."""
@@ -30,10 +30,10 @@ def blank_image(image: bytes) -> bytes:
     from PIL import Image
 
     try:
-        grey = np.asarray(picture_of(image).pixels.convert("L"))
+        grey = np.asarray(make_picture(image).pixels.convert("L"))
     except ImageError:
         return image
-    return as_png(Image.new("RGB", grey.shape[::-1], (round(float(grey.mean())),) * 3))
+    return encode_png(Image.new("RGB", grey.shape[::-1], (round(float(grey.mean())),) * 3))
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _facts(questions: pd.DataFrame) -> dict[str, _Fact]:
             for row in asked
             for right in row["answer"]
         ]
-        images = tuple(dict.fromkeys(name for row in asked for name in image_ids(row)))
+        images = tuple(dict.fromkeys(name for row in asked for name in row_image_ids(row)))
         patients = [f"patient\0{row['group']}" for row in asked if isinstance(row.get("group"), str)]
         kind = str(asked[0][label]) if label else ""
         found[case] = _Fact(kind, "\n".join(key) or f"hidden\0{case}", frozenset([*images, *patients]), images)

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from dataset_builders.schema import LETTERS, image_ids
+from dataset_builders.schema import LETTERS, row_image_ids
 from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.prompt import Prompt
 from eval_harness.prompts import get_prompt
@@ -110,7 +110,7 @@ def _capital(text: str) -> str:
 
 
 def _related(example: Row, row: Row) -> bool:
-    return example["case_id"] == row["case_id"] or not set(image_ids(example)).isdisjoint(image_ids(row))
+    return example["case_id"] == row["case_id"] or not set(row_image_ids(example)).isdisjoint(row_image_ids(row))
 
 
 def example_rows(selection: Selection, count: int) -> list[Row]:
@@ -150,7 +150,7 @@ def with_example_images(
         for case in selection.repository.cases(selection.split, wanted)
         for image_id, data in case.images.items()
     }
-    return tuple((row, tuple(images[row["case_id"], name] for name in image_ids(row))) for row in rows)
+    return tuple((row, tuple(images[row["case_id"], name] for name in row_image_ids(row))) for row in rows)
 
 
 def make_requests(
@@ -167,7 +167,7 @@ def make_requests(
     records = _records(selection.questions)
     batch: list[Request] = []
     for (row, sample), images in _with_images(selection, records, instances, with_images, partners):
-        case, names = records[row]["case_id"], image_ids(records[row])
+        case, names = records[row]["case_id"], row_image_ids(records[row])
         other = tuple(partners.shown(case, name) for name in names) if partners and images else ()
         shown = [images[name] for name in other or names] if images else []
         if maker.request.image == "blank":

@@ -16,7 +16,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from dataset_builders.errors import BadInput
-from dataset_builders.files import DISK_ERRORS, replace_file
+from dataset_builders.files import DISK_ERRNOS, replace_file
 from dataset_builders.journal import Journal, read_journal
 from eval_harness.derive.run_files import read_question_file
 from eval_harness.records.request import Response
@@ -159,7 +159,7 @@ def report_disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in DISK_ERRORS:
+        if error.errno not in DISK_ERRNOS:
             raise
         raise BadInput(
             f"{folder}: cannot be written ({error.strerror}). Answers written so far are whole; make room, or give a folder you may "

@@ -21,8 +21,8 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of
-from dataset_builders.journal import line_of
+from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions
+from dataset_builders.journal import encode_entry
 from eval_harness.derive.run_files import ANSWERS_FILE, DERIVED_FILES, JUDGE_FILE
 from eval_harness.models.interface import Backend, description_of
 from eval_harness.models.load import keep_loaded, load_backend
@@ -191,20 +191,20 @@ def keep_cases(folder: Path, is_kept: Callable[[Mapping[Any, Any]], bool], which
             raise BadInput(f"{folder}: has no case with only questions {which}. Run it again, or delete the folder.")
         ids = set(kept["question_id"].astype(str))
         words = [run.benchmark.selection, f"only the {len(kept):,} of {len(questions):,} questions {which}"]
-        fingerprint = fingerprint_of(kept)
+        fingerprint = fingerprint_questions(kept)
         benchmark = run.benchmark.model_copy(
             update={
                 "questions": len(kept),
                 "fingerprint": fingerprint,
-                "facets": facets_digest(kept),
-                "asked": asked_digest(kept),
+                "facets": digest_facets(kept),
+                "asked": digest_prompts(kept),
                 "selection": "; ".join(filter(None, words)),
             }
         )
         request = run.request.model_copy(update={"fingerprint": fingerprint})
         archive_journals(folder)
         write_run(folder, run.model_copy(update={"benchmark": benchmark, "request": request}), kept)
-        replace_file(folder / MERGED_JOURNAL, b"".join(line_of(answers[key]) for key in answers if key[0] in ids))
+        replace_file(folder / MERGED_JOURNAL, b"".join(encode_entry(answers[key]) for key in answers if key[0] in ids))
         return len(questions) - len(kept)
 
 

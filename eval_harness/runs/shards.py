@@ -30,7 +30,7 @@ from filelock import FileLock, Timeout
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.journal import line_of
+from dataset_builders.journal import encode_entry
 from eval_harness.records.result import UNDELIVERED
 from eval_harness.runs.requests import Instance
 from eval_harness.runs.run_folder import AnswerId, AnswerJournal, answer_id, journal_lock_path, read_answer_journal
@@ -126,7 +126,7 @@ def merge_journals(folder: Path) -> set[AnswerId]:
     ended = [path for path in shares if lock_is_free(journal_lock_path(path))]
     answers = read_answer_records(folder)
     if shares:
-        replace_file(folder / MERGED_JOURNAL, b"".join(map(line_of, answers.values())))
+        replace_file(folder / MERGED_JOURNAL, b"".join(map(encode_entry, answers.values())))
     for path in ended:
         path.unlink(missing_ok=True)
         journal_lock_path(path).unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from dataset_builders.benchmarks import FACETS
+from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import STATUSES
 from eval_harness.scores.nonresponse import (
@@ -81,8 +81,8 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
     A choice counts only where the status is `answered`. Raises BadInput for an unknown format, an unknown question id, a duplicate
     (question_id, sample), a sample without a number, an unknown status, a choice outside the options, or a missing column.
     """
-    if family not in FACETS:
-        raise BadInput(f"format {family!r}: unknown. Available: {', '.join(FACETS)}.")
+    if family not in FACETS_BY_BENCHMARK:
+        raise BadInput(f"format {family!r}: unknown. Available: {', '.join(FACETS_BY_BENCHMARK)}.")
     _need(questions, ["question_id", "case_id", "options", "answer", "question_type"], "questions")
     _need(answers, ["question_id", "choice", "status"], "answers")
     keys = questions["answer"].tolist()
@@ -121,7 +121,7 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
         questions=frame,
         columns={
             name: frame[name].to_numpy(dtype=object)
-            for name in ("question_id", "case_id", *(_source(facet) for facet in FACETS[family]))
+            for name in ("question_id", "case_id", *(_source(facet) for facet in FACETS_BY_BENCHMARK[family]))
             if name in frame.columns
         },
         right=right[known],
@@ -250,7 +250,7 @@ def make_units(
         "unit": graded.columns["question_id"][rows] if unit is None else np.asarray(unit, dtype=object),
         "case_id": graded.columns["case_id"][rows],
     }
-    for facet in FACETS[graded.family]:
+    for facet in FACETS_BY_BENCHMARK[graded.family]:
         if facets is not None and facet in facets:
             column = np.empty(len(rows), dtype=object)
             column[:] = facets[facet]

@@ -17,7 +17,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from dataset_builders.errors import BadInput, first_misfit
+from dataset_builders.errors import BadInput, first_validation_error
 from eval_harness.records.result import SCHEMA_VERSION, SchemaVersion
 
 ACCEPTANCE, WITHDRAWN = "acceptance.json", "withdrawn.json"
@@ -120,7 +120,9 @@ def parse_record(content: bytes, kind: type[RecordT], where: str) -> RecordT:
             raise BadInput(f"{where}: has {len(content):,} bytes, at most {MAX_BYTES:,} are read.")
         return kind.model_validate_json(content)
     except ValidationError as error:
-        raise BadInput(f"{where}: {first_misfit(error)}. Restore the file, or ask the store's owner.") from None
+        raise BadInput(
+            f"{where}: {first_validation_error(error)}. Restore the file, or ask the store's owner."
+        ) from None
 
 
 def utc_now() -> str:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pandas as pd
 
 from dataset_builders.errors import BadInput, Unavailable, clip
-from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of
-from dataset_builders.hub.client import as_anyone, is_repo_id, status_of
+from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions
+from dataset_builders.hub.client import anonymous_access, http_status, is_repo_id
 from dataset_builders.hub.commits import is_released
 from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.records.result import Benchmark
@@ -53,9 +53,9 @@ class Dataset:
             revision=self.revision,
             split=self.split,
             questions=len(questions),
-            fingerprint=fingerprint_of(questions),
-            facets=facets_digest(questions),
-            asked=asked_digest(questions),
+            fingerprint=fingerprint_questions(questions),
+            facets=digest_facets(questions),
+            asked=digest_prompts(questions),
             origin=self.origin,  # type: ignore[arg-type]  # pydantic checks it
             validated=self.validated,
             selection=selection,
@@ -86,7 +86,7 @@ def find_dataset(
             "name the dataset with --data"
         )
     try:
-        with nullcontext() if of_this_machine else as_anyone():
+        with nullcontext() if of_this_machine else anonymous_access():
             ours = owner is not None and repo.split("/")[0] == owner and is_released(repo, revision)
             if not ours:
                 _check_sizes(repo, revision)
@@ -99,7 +99,7 @@ def find_dataset(
             return load_split(repository, benchmark.split, ours)
     except Unavailable as error:
         if (
-            of_this_machine or status_of(error) != 401
+            of_this_machine or http_status(error) != 401
         ):  # so the Hub answers who is not signed in, also where there is nothing
             raise
         raise BadInput(

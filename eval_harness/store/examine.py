@@ -16,8 +16,8 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import ValidationError
 
-from dataset_builders.errors import BadInput, Unavailable, clip, first_misfit
-from dataset_builders.fingerprints import asked_digest, facets_digest, fingerprint_of, is_released_set
+from dataset_builders.errors import BadInput, Unavailable, clip, first_validation_error
+from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions, is_released_set
 from dataset_builders.hub.client import is_repo_id
 from dataset_builders.hub.commits import is_released
 from eval_harness.answer_files.predictions import check_rows
@@ -90,7 +90,7 @@ def examine(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
         replies = _judge_replies(run, judged, answers, problems)
         # Other readers may make something else of a stranger's bytes (they hang, or lose rows): none of them is kept.
         kept = SubmittedFiles(kept_run.to_json().encode(), rows.written(), None if judged is None else judged.written())
-        key = compute_derivation_key(kept, fingerprint_of(questions), facets_digest(questions))
+        key = compute_derivation_key(kept, fingerprint_questions(questions), digest_facets(questions))
         derived = derive(run, answers, questions, replies, key)
         wrong += baseline_mismatches(run, questions, answers)
     except Unavailable:
@@ -130,7 +130,7 @@ def parse_run(content: bytes) -> RunRecord:
         parse_object(content)
         return RunRecord.model_validate_json(content)
     except ValidationError as error:
-        raise BadInput(printable_line(f"run.json: {first_misfit(error)}")) from None
+        raise BadInput(printable_line(f"run.json: {first_validation_error(error)}")) from None
     except (ValueError, RecursionError) as error:
         raise BadInput(printable_line(f"run.json: {error}")) from None
 
@@ -227,7 +227,7 @@ def _benchmark_problems(said: Benchmark, dataset: Dataset, questions: pd.DataFra
     if questions.empty:
         yield "answers no question of the dataset"
         return
-    if said.asked != (found := asked_digest(questions)):
+    if said.asked != (found := digest_prompts(questions)):
         yield f"its questions are not those of the dataset (what was asked: {clip(said.asked)}, the dataset's {found[:16]}...)"
     for what, theirs, ours in (
         ("format", said.family, dataset.family),
@@ -243,7 +243,7 @@ def _benchmark_problems(said: Benchmark, dataset: Dataset, questions: pd.DataFra
 def _dataset_flags(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
     """Flags for a dataset that the owner does not vouch for, for another repository or an unreleased commit as the source of the questions
     (only the texts are compared; the images may differ), and for cases asked in part."""
-    if not dataset.ours and not is_released_set(dataset.family, said.split, fingerprint_of(dataset.questions)):
+    if not dataset.ours and not is_released_set(dataset.family, said.split, fingerprint_questions(dataset.questions)):
         official = "calls itself official, and " if dataset.origin == "official" else ""
         yield f"the dataset {clip(said.repo)} {official}is not one that the store's owner vouches for"
     is_same = (said.repo, said.revision) == (dataset.repo, dataset.revision)
@@ -270,7 +270,7 @@ def _notes(
         yield str(found)
     if len(answers) < due:
         yield f"{due - len(answers):,} of {due:,} answers are missing{'' if 2 * len(answers) < due else ' and count as wrong'}"
-    if run.benchmark.fingerprint != fingerprint_of(questions):
+    if run.benchmark.fingerprint != fingerprint_questions(questions):
         yield "the dataset's answer key, cases or pairs were corrected since it was asked; it is scored by the corrected ones"
     if run.method.judge is not None:
         yield f"a judge model ({clip(run.method.judge.get('model'))}) read some of its answers; its replies are the submitter's word"

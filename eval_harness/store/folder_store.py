@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from dataset_builders.contents.pseudonyms import withdrawn_of
+from dataset_builders.contents.pseudonyms import read_withdrawn_ids
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
 from dataset_builders.hub.client import is_unavailable
@@ -41,7 +41,7 @@ def add_to_folder(store: Path, submission: Submission, acceptance: Acceptance) -
     questions about somebody on the list beside the store (`curate withdraw --stores`).
     """
     target = store / submission.folder
-    if any(has_groups(content, withdrawn_of(store)) for content in submission.questions_file().values()):
+    if any(has_groups(content, read_withdrawn_ids(store)) for content in submission.questions_file().values()):
         raise BadInput(
             f"--to {store}: a patient of these questions has withdrawn. Reduce the run with `medprobe curate withdraw SET --group "
             "GROUP --runs RUNS`, or run the dataset as it is now."

@@ -25,10 +25,10 @@ import pandas as pd
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.files import temporary_folder
-from dataset_builders.fingerprints import fingerprint_of
-from dataset_builders.hub.client import connect_with_token, hub_errors, quiet, with_retries
+from dataset_builders.fingerprints import fingerprint_questions
+from dataset_builders.hub.client import connect_with_token, hide_progress_bars, hub_errors, with_retries
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.schema import SCHEMA_VERSION
+from dataset_builders.schema import DATASET_SCHEMA_VERSION
 from eval_harness.answer_files.predictions import Predictions, read_predictions
 from eval_harness.answer_files.untrusted import MAX_PROBLEMS, format_names, printable_line
 from eval_harness.benchmarks import eval_spec
@@ -294,7 +294,7 @@ def open_test(folder: str) -> HiddenQuestions:
     questions = repository.questions(HIDDEN_SPLIT)
     # Drop any answers in the public rows: code that reads a file must not know one.
     questions["answer"] = pd.Series([[] for _ in range(len(questions))], index=questions.index, dtype=object)
-    return HiddenQuestions(repository.name, questions, fingerprint_of(questions))
+    return HiddenQuestions(repository.name, questions, fingerprint_questions(questions))
 
 
 def load_key(where: str, test: HiddenQuestions, token: str | None, metric: str | None) -> HiddenKey:
@@ -303,7 +303,7 @@ def load_key(where: str, test: HiddenQuestions, token: str | None, metric: str |
         api = connect_with_token(token)
         with (
             temporary_folder(Path(tempfile.gettempdir()), "medprobe-key-") as folder,
-            quiet(),
+            hide_progress_bars(),
             hub_errors(where, "read the answers"),
         ):
             head = with_retries(lambda: require_private_head(api, where, "the answers of a test"))
@@ -327,7 +327,7 @@ def _parse_key(folder: Path, where: str, version: str, test: HiddenQuestions, me
     rows: list[tuple[str, list[int]]] = []
     try:
         manifest = json.loads((folder / "manifest.json").read_bytes())
-        if manifest["schema_version"] != SCHEMA_VERSION:
+        if manifest["schema_version"] != DATASET_SCHEMA_VERSION:
             raise ValueError("another version")
         name = manifest["answers_of"]
         for file in sorted(folder.glob("answers/*.parquet")):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import temporary_folder
-from dataset_builders.hub.client import hub_errors, quiet, sign_in, status_of, with_retries
+from dataset_builders.hub.client import hide_progress_bars, http_status, hub_errors, sign_in, with_retries
 from dataset_builders.hub.commits import commit_files
 from eval_harness.derive.run_files import ANSWERS_FILE, RUN_FILE
 from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, parse_record, utc_now
@@ -48,7 +48,7 @@ def open_submission_pull(repo_id: str, submission: Submission, token: str | None
         done = commit_files(api, repo_id, files, title, description=_description(submission), pull_request=True)
         return str(done.pr_url), True
 
-    with quiet(), hub_errors(repo_id, "open a pull request", who):
+    with hide_progress_bars(), hub_errors(repo_id, "open a pull request", who):
         return with_retries(propose_it, look=look)
 
 
@@ -73,12 +73,12 @@ def commit_submission(repo_id: str, submission: Submission, with_questions: bool
     more = submission.derived_files() | {f"{submission.folder}/{ACCEPTANCE}": acceptance.to_bytes()}
     if with_questions:
         more |= submission.questions_file()
-    with quiet(), hub_errors(repo_id, "add a reproduced result", who):
+    with hide_progress_bars(), hub_errors(repo_id, "add a reproduced result", who):
         try:
             about = _description(submission)
             new = commit_to_main(api, repo_id, submission.files(), more, pull_title(submission.folder), about)
         except Exception as error:
-            if status_of(error) != 403:
+            if http_status(error) != 403:
                 raise
             raise BadInput(
                 f"{repo_id}: the account {who} may not write to it, and only who owns a store says what is reproduced. Use a token that "

@@ -17,7 +17,7 @@ from filelock import FileLock
 
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file
-from dataset_builders.hub.client import connect_with_token, hub_errors, quiet, with_retries
+from dataset_builders.hub.client import connect_with_token, hide_progress_bars, hub_errors, with_retries
 from dataset_builders.hub.commits import commit_files
 from eval_harness.store.hub_store import fetch_file, find_files
 from eval_harness.store.scan import is_hub_store
@@ -85,7 +85,7 @@ class HubLedger:
     @contextmanager
     def _hub(self, doing: str) -> Iterator[HfApi]:
         api = connect_with_token(self._token)
-        with quiet(), hub_errors(self.repo_id, doing):
+        with hide_progress_bars(), hub_errors(self.repo_id, doing):
             yield api
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, clip
 from dataset_builders.files import temporary_folder
-from dataset_builders.hub.client import hub_errors, quiet, sign_in, status_of, with_retries
+from dataset_builders.hub.client import hide_progress_bars, http_status, hub_errors, sign_in, with_retries
 from dataset_builders.hub.commits import commit_files
 from eval_harness.store.acceptance import (
     MAX_TEXT,
@@ -128,7 +128,7 @@ def _find_result(result: str, folders: list[str], store: str) -> str:
 
 def _add_on_hub(repo_id: str, result: str, make: RecordFactory) -> tuple[str, bool]:
     api, who = sign_in(repo_id)
-    with quiet(), hub_errors(repo_id, "add a note"):
+    with hide_progress_bars(), hub_errors(repo_id, "add a note"):
         head = str(with_retries(lambda: api.repo_info(repo_id, repo_type="dataset").sha))
         names = with_retries(lambda: api.list_repo_files(repo_id, revision=head, repo_type="dataset"))
         folder = _find_result(result, [n.rsplit("/", 1)[0] for n in names if n.endswith("/result.json")], repo_id)
@@ -145,7 +145,7 @@ def _add_on_hub(repo_id: str, result: str, make: RecordFactory) -> tuple[str, bo
         try:
             return with_retries(lambda: commit(False), tries=COMMIT_TRIES), True
         except Exception as error:
-            if status_of(error) != 403:
+            if http_status(error) != 403:
                 raise
         acceptance = fetch_acceptance(api, repo_id, head, folder)
         if acceptance is None or acceptance.account.lower() != who.lower():

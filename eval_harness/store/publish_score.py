@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from dataset_builders.benchmarks import spec
-from dataset_builders.contents.eval_yaml import metric_of_task
+from dataset_builders.contents.eval_yaml import parse_task_metric
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.client import check_repo_id, connect, hub_errors, quiet, sign_in, with_retries
+from dataset_builders.hub.client import check_repo_id, connect, hide_progress_bars, hub_errors, sign_in, with_retries
 from dataset_builders.hub.commits import commit_files
 from eval_harness.derive.metrics import NoScore, headline_score, nonresponse_cause
 from eval_harness.records.result import UNDELIVERED, Result, Score
@@ -46,7 +46,9 @@ def eval_result_entries(
     _check_complete(result)
     split, there = result.benchmark.split, list(tasks)
     scores = {
-        task: (str(metric), result.scores.get(str(metric))) for task in there if (metric := metric_of_task(task, split))
+        task: (str(metric), result.scores.get(str(metric)))
+        for task in there
+        if (metric := parse_task_metric(task, split))
     }
     entries = [
         EvalResultEntry(
@@ -163,7 +165,7 @@ def _file_stem(result: Result) -> str:
 
 def _task_ids(dataset: str, revision: str | None) -> list[str]:
     """The ids of the tasks of a dataset's eval.yaml. Raises BadInput if it has none that can be read."""
-    with quiet(), hub_errors(dataset, "read its eval.yaml"):
+    with hide_progress_bars(), hub_errors(dataset, "read its eval.yaml"):
         content = with_retries(
             lambda: _fetch_if_present(connect(), dataset, revision or "main", "eval.yaml", "dataset")
         )
@@ -218,7 +220,7 @@ def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
         done = commit_files(api, model, files, title, "model", description=_description(file), pull_request=True)
         return str(done.pr_url), "opened"
 
-    with quiet(), hub_errors(model, "open a pull request", who):
+    with hide_progress_bars(), hub_errors(model, "open a pull request", who):
         return with_retries(propose, look=look)
 
 

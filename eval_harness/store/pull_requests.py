@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dataset_builders.errors import BadInput, Unavailable, clip
-from dataset_builders.hub.client import hub_errors, quiet, with_retries
+from dataset_builders.hub.client import hide_progress_bars, hub_errors, with_retries
 from eval_harness.answer_files.untrusted import printable_lines
 from eval_harness.derive.run_files import (
     ANSWERS_FILE,
@@ -135,7 +135,7 @@ class PullRequests:
             BadInput: if the Hub does not let us, or the pull request holds another commit by now.
         """
         what = f"{self.repo}@{number}"
-        with quiet(), hub_errors(self.repo, f"verify pull request {number}", self.who):
+        with hide_progress_bars(), hub_errors(self.repo, f"verify pull request {number}", self.who):
             details = self._details(number)
             if details.status in CLOSED_STATUSES:
                 return VerifyResult(what, "closed already", (f"it is {details.status}",))
@@ -158,7 +158,7 @@ class PullRequests:
     def refuse(self, number: int, reason: str) -> VerifyResult:
         """Comment the reason and close a pull request. Raises BadInput if the Hub does not let us."""
         what = f"{self.repo}@{number}"
-        with quiet(), hub_errors(self.repo, f"refuse pull request {number}", self.who):
+        with hide_progress_bars(), hub_errors(self.repo, f"refuse pull request {number}", self.who):
             details = self._details(number)
             if details.status in CLOSED_STATUSES:
                 return VerifyResult(what, "closed already", (f"it is {details.status}",))

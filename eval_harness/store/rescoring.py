@@ -163,12 +163,18 @@ def _moved_scores(before: Result, after: Result) -> dict[str, tuple[float | None
 
 def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[RescoreOutcome], None]) -> list[RescoreOutcome]:
     """The same for a store on the Hub: a copy is derived again, and what changed is one commit on top of exactly what was read."""
-    from dataset_builders.hub.client import check_repo_id, connect_with_token, hub_errors, quiet, status_of
+    from dataset_builders.hub.client import (
+        check_repo_id,
+        connect_with_token,
+        hide_progress_bars,
+        http_status,
+        hub_errors,
+    )
     from dataset_builders.hub.commits import commit_files
 
     check_repo_id(repo_id)
     api = connect_with_token()
-    with tempfile.TemporaryDirectory() as made, quiet():
+    with tempfile.TemporaryDirectory() as made, hide_progress_bars():
         with hub_errors(repo_id, "read the store"):
             revision = api.repo_info(repo_id, repo_type="dataset").sha
             copy = api.snapshot_download(
@@ -193,7 +199,7 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[RescoreOu
                 try:
                     commit_files(api, repo_id, files, f"Derived again by version {DERIVE_VERSION}", parent=revision)
                 except Exception as error:
-                    if status_of(error) != 412:
+                    if http_status(error) != 412:
                         raise
                     raise BadInput(f"{repo_id}: it was changed meanwhile. Run this again.") from None
     return results

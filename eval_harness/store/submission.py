@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from dataset_builders.errors import SHOWN, BadInput
+from dataset_builders.errors import MAX_LISTED_PROBLEMS, BadInput
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.run_files import DERIVED_FILES, READINGS_FILE, RESULT_FILE, SubmittedFiles
 from eval_harness.records.names import model_slug
@@ -79,9 +79,10 @@ class Submission:
         """Raise BadInput with all problems in one line, or return if there are none."""
         if self.problems:
             inside = [
-                line.removeprefix(f"{what}, ").removeprefix(f"{what}: ").rstrip(".") for line in self.problems[:SHOWN]
+                line.removeprefix(f"{what}, ").removeprefix(f"{what}: ").rstrip(".")
+                for line in self.problems[:MAX_LISTED_PROBLEMS]
             ]
-            more = len(self.problems) - SHOWN
+            more = len(self.problems) - MAX_LISTED_PROBLEMS
             count = "" if len(self.problems) == 1 else f"{len(self.problems)} problems: "
             rest = f"; and {more} more (--dry-run lists them)" if more > 0 else ""
             raise BadInput(f"{what}: {count}{'; '.join(inside)}{rest}. {remedy}")

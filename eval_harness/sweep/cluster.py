@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput, first_line
-from dataset_builders.ray_cluster import CHECK_AFTER, Cluster, check_nodes, connected
+from dataset_builders.ray_cluster import NODE_CHECK_INTERVAL_S, RayCluster, check_nodes, ray_connection
 from eval_harness.models.load import keep_loaded
 from eval_harness.runs.ask import ask
 from eval_harness.runs.dry_run import check_sending_allowed
@@ -72,10 +72,10 @@ class Worker:
         return found
 
 
-def run_on_ray(expected: Sequence[Forecast], cluster: Cluster, first: int | None = None) -> Iterator[TaskResult]:
+def run_on_ray(expected: Sequence[Forecast], cluster: RayCluster, first: int | None = None) -> Iterator[TaskResult]:
     """Run the tasks that are not done. Raises BadInput if there is no cluster, or none of its nodes has what a worker needs."""
     open_tasks = [each for each in expected if not each.is_done and not each.problem]
-    with connected(cluster) as ray:
+    with ray_connection(cluster) as ray:
         for _, group in groupby(sorted(open_tasks, key=lambda each: each.task.number), lambda each: each.task.model):
             with ExitStack() as held:
                 begun: list[Forecast] = []
@@ -108,7 +108,7 @@ def parts_of(each: Forecast, workers: int, first: int | None = None) -> list[Par
     return parts
 
 
-def _answered(ray: Any, cluster: Cluster, parts: Sequence[Part]) -> tuple[dict[int, str], str | None]:
+def _answered(ray: Any, cluster: RayCluster, parts: Sequence[Part]) -> tuple[dict[int, str], str | None]:
     """Let actors answer the parts; returns number of a task -> why it cannot be run, and what Ray said last of a part on which actors died
     too often."""
     errors: dict[int, str] = {}
@@ -122,7 +122,7 @@ def _answered(ray: Any, cluster: Cluster, parts: Sequence[Part]) -> tuple[dict[i
         pool.submit(lambda actor, given: actor.answer.remote(*given), part)
     while pool.has_next():
         try:
-            number, error = pool.get_next_unordered(timeout=CHECK_AFTER)
+            number, error = pool.get_next_unordered(timeout=NODE_CHECK_INTERVAL_S)
         except TimeoutError:
             check_nodes(ray, cluster)
         except ray.exceptions.RayError as died:

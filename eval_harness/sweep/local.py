@@ -17,7 +17,7 @@ from itertools import groupby
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 
-from dataset_builders.errors import BadInput, with_type
+from dataset_builders.errors import BadInput, describe_error
 from eval_harness.models.load import keep_loaded
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.sweep.tasks import SweepTask
@@ -84,7 +84,7 @@ def in_one_line(error: Exception, task: SweepTask) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(traceback.format_exception(error)), "utf-8")
         where = f"traceback in {path}"
-    return f"{with_type(error)} ({where})"
+    return f"{describe_error(error)} ({where})"
 
 
 _kept_loaded = keep_loaded()

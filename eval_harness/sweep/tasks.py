@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dataset_builders.errors import BadInput, first_misfit
+from dataset_builders.errors import BadInput, first_validation_error
 from eval_harness.records.names import model_slug
 from eval_harness.records.result import Result, read_result
 from eval_harness.runs.config import EvalConfig, answer_changing_model_args, build_config, validate_options
@@ -136,7 +136,7 @@ def read_sweep(path: Path, out: Path) -> list[SweepTask]:
     except yaml.YAMLError as error:
         raise BadInput(f"{path}: not YAML ({' '.join(str(error).split())}). Write, e.g., {EXAMPLE}.") from None
     except ValidationError as error:
-        raise BadInput(f"{path}: {first_misfit(error)}. Write, e.g., {EXAMPLE}.") from None
+        raise BadInput(f"{path}: {first_validation_error(error)}. Write, e.g., {EXAMPLE}.") from None
     shared = _entry(path, "options", document.options, None)
     axes = [
         [_entry(path, f"{key}[{n}]", entry, name) for n, entry in enumerate(getattr(document, key), 1)]

@@ -19,7 +19,7 @@ def spec(name: str) -> BoardSpec:
     except ModuleNotFoundError as error:
         if error.name != module_name(__name__, name):
             raise
-        return BoardSpec(label=dataset_spec(name).facts.title)
+        return BoardSpec(label=dataset_spec(name).card.title)
 
 
 LABELS: dict[str, str] = {name: spec(name).label for name in BENCHMARKS}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataset_builders.lexical_tree import CHAINS
+from dataset_builders.lexical_tree import FACET_CHAINS
 from leaderboard_space.benchmarks.spec import BoardSpec
 
 SPEC = BoardSpec(
     label="GMAI-MMBench",
     task="name what an image shows",
     case="question",
-    chains=CHAINS,
+    chains=FACET_CHAINS,
     first_facet="department",
     aspects={"accuracy": "names what the image shows"},
     hidden_splits=frozenset({"test"}),

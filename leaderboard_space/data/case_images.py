@@ -20,10 +20,10 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import fingerprint_of
+from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.hub.client import endpoint
 from dataset_builders.hub.repository import Repository, open_repository
-from dataset_builders.images.licences import allows_copies
+from dataset_builders.images.licences import allows_redistribution
 from leaderboard_space.data.store.sections import Section
 
 MOST_KEPT = 300
@@ -105,7 +105,7 @@ def _open(source: Dataset, section: Section) -> _Open | None:
     try:
         repository = open_repository(source[0], None if Path(source[0]).is_dir() else source[1])
         questions = repository.questions(section.split)
-        if not repository.has_images or fingerprint_of(questions) != section.fingerprint:
+        if not repository.has_images or fingerprint_questions(questions) != section.fingerprint:
             return None
     except Exception:  # no images for a dataset that cannot be read
         return None
@@ -119,7 +119,7 @@ def _may_show(questions: pd.DataFrame, section: Section, repository: Repository)
         return frozenset(cases) if section.kind == "phantom" and repository.origin == "phantom" else frozenset()
     if "image_license" not in questions.columns:
         return frozenset()
-    open_licences = {value: allows_copies(value) for value in questions["image_license"].dropna().unique()}
+    open_licences = {value: allows_redistribution(value) for value in questions["image_license"].dropna().unique()}
     allowed = questions["image_license"].map(lambda value: open_licences.get(value, False))
     return frozenset(cases[allowed]) - frozenset(cases[~allowed])
 

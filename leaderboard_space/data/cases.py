@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dataset_builders.benchmarks import FACETS
+from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
 from dataset_builders.errors import BadInput
 from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.derive.metrics import OVERALL_METRICS
@@ -82,7 +82,7 @@ def labelled(outcomes: Outcomes, facet: str, label: str) -> Bools:
 def label_choices(outcomes: Outcomes) -> list[tuple[str, str, int]]:
     """(facet, label, how many cases) of the facets that have few enough values to choose from; the largest first within a facet."""
     found = []
-    for facet in FACETS.get(outcomes.family, ()):
+    for facet in FACETS_BY_BENCHMARK.get(outcomes.family, ()):
         values = {label: rows for label, rows in outcomes.rows_by_label(facet).items() if label != UNLABELLED}
         if 1 < len(values) <= MOST_LABELS:
             sizes = {label: len(np.unique(outcomes.case_of_question[rows])) for label, rows in values.items()}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dataset_builders.benchmarks import FACETS
+from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
 from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import spec
@@ -26,7 +26,7 @@ def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     """The facets that a section can be broken down by: those of its source, others that results are broken down by (the step of
     ProbMed's Table 6), and the metrics."""
     there = dict.fromkeys(facet for entry in section.entries for facet in entry.result.breakdown)
-    facets = FACETS.get(section.family, ())
+    facets = FACETS_BY_BENCHMARK.get(section.family, ())
     found = [facet for facet in facets if facet in there or _labelled(outcomes, facet)]
     found += [facet for facet in there if facet not in facets]
     return sorted([*found, METRICS_FACET], key=lambda facet: facet != spec(section.family).first_facet)

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import fingerprint_of
-from dataset_builders.lexical_tree import rows_by
+from dataset_builders.fingerprints import fingerprint_questions
+from dataset_builders.lexical_tree import positions_by_labels
 from eval_harness.derive.derivation import UNIT_ID_COLUMNS, UNIT_NUMBER_COLUMNS
 from eval_harness.derive.metrics import BALANCED_METRICS, METRICS
 from leaderboard_space.benchmarks import spec
@@ -57,7 +57,9 @@ class Outcomes:
     def rows_by_label(self, facet: str) -> dict[str, Ints]:
         """Label -> positions of the questions that have it, by a facet of the source; empty where it gives none."""
         if ("labels", facet) not in self.memory:
-            self.memory["labels", facet] = {label: at for (label,), at in rows_by(self.questions, (facet,)).items()}
+            self.memory["labels", facet] = {
+                label: at for (label,), at in positions_by_labels(self.questions, (facet,)).items()
+            }
         found: dict[str, Ints] = self.memory["labels", facet]
         return found
 
@@ -84,7 +86,7 @@ def read_questions(path: Path, expected: str) -> pd.DataFrame:
         frame = pd.DataFrame(
             {name: column.to_pylist() for name, column in zip(table.column_names, table.columns, strict=True)}
         )
-        is_named = fingerprint_of(frame) == expected
+        is_named = fingerprint_questions(frame) == expected
     except FileNotFoundError:
         raise BadInput(f"{path.name}: the questions are not in the store.") from None
     except Exception as error:  # whatever is wrong with one file, the board stays up and says so

@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from typing import Literal
 
 from dataset_builders.lexical_tree import UNLABELLED
-from dataset_builders.terms import terms
+from dataset_builders.terms import load_terms
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.tree import FACET_LABEL, Tree, TreePath, organ_and_modality, shown_label
 
@@ -78,7 +78,7 @@ class TopicLabel:
     @property
     def searched(self) -> tuple[str, ...]:
         """The folded words it is found by: a paper's abbreviation of a task names nothing else ("MR" is no magnetic resonance)."""
-        short = next((term.synonyms for term in terms("task") if term.concept == self.value), ())
+        short = next((term.synonyms for term in load_terms("task") if term.concept == self.value), ())
         return (*self.words, *map(fold, short))
 
 
@@ -105,7 +105,7 @@ def slug_of(name: str) -> str:
 def topic_table() -> tuple[dict[str, str], ...]:
     """The table of synonyms as it is shown: topic, kind, same, related. A modality is related to those that it is a kind of."""
     kinds: dict[str, list[str]] = defaultdict(list)
-    for technique in terms("technique"):
+    for technique in load_terms("technique"):
         for name in technique.modalities if len(technique.modalities) == 1 else ():
             kinds[name] += technique.names
     return tuple(
@@ -113,7 +113,7 @@ def topic_table() -> tuple[dict[str, str], ...]:
             "topic": term.concept, "kind": term.kind, "same": "; ".join((term.concept.lower(), *term.synonyms, *kinds[term.concept])),
             "related": "; ".join((*term.related, *term.parents)),
         }
-        for term in terms("modality", "department")
+        for term in load_terms("modality", "department")
     )  # fmt: skip
 
 

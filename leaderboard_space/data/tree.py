@@ -1,7 +1,7 @@
 """The labels a reader can select, with counts and question rows.
 
 A selection is a list of paths: a label of a facet ("modality", "CT"), or a branch below one ("department", "Ophthalmology", "MRI").
-Paths of one facet are united, those of different facets intersected (`lexical_tree.groups_of`).
+Paths of one facet are united, those of different facets intersected (`lexical_tree.group_by_subject`).
 See also: drawing (`assets/selection.js`), the same on the command line (`dataset_builders.lexical_tree`, `dataset_builders.facets`).
 """
 
@@ -18,20 +18,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dataset_builders.benchmark_names import folded
-from dataset_builders.benchmarks import FACETS
+from dataset_builders.benchmark_names import normalize_name
+from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
 from dataset_builders.errors import BadInput
-from dataset_builders.facets import read_facets
+from dataset_builders.facets import parse_facets
 from dataset_builders.lexical_tree import (
-    Bools,
-    Ints,
+    BoolArray,
+    IntArray,
     TreePath,
-    groups_of,
-    mask_of,
-    size_order,
-    tree_rows,
+    branch_positions,
+    group_by_subject,
+    largest_first_key,
+    selection_mask,
 )
-from dataset_builders.terms import terms
+from dataset_builders.terms import load_terms
 from leaderboard_space.benchmarks import chains_of, spec
 
 
@@ -66,7 +66,9 @@ def cells_under(path: TreePath, breakdown: Mapping[str, Mapping[str, Any]]) -> l
 def cells_in(selection: Sequence[TreePath], breakdown: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
     """The cells of a result's breakdown that lie wholly within a selection: those of every group. Papers print by one facet at a time, so
     that of two facets together they say nothing, but for ProbMed's image types, which are organ and modality at once."""
-    of_groups = [[cell for path in group for cell in cells_under(path, breakdown)] for group in groups_of(selection)]
+    of_groups = [
+        [cell for path in group for cell in cells_under(path, breakdown)] for group in group_by_subject(selection)
+    ]
     first, *others = of_groups or [[]]
     return [cell for cell in dict.fromkeys(first) if all(cell in other for other in others)]
 
@@ -87,8 +89,13 @@ def of_facets(table: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
         if facet == "image_type":
             for half, label in zip(("organ", "modality"), organ_and_modality(value), strict=True):
                 labels.setdefault(half, {})[label] = None
-    named = read_facets(said, labels)  # benchmarks spell a label in their own ways: CT, ct
-    choices = [(facet, each) for facet, label in named for each in labels[facet] if folded(each) == folded(label)]
+    named = parse_facets(said, labels)  # benchmarks spell a label in their own ways: CT, ct
+    choices = [
+        (facet, each)
+        for facet, label in named
+        for each in labels[facet]
+        if normalize_name(each) == normalize_name(label)
+    ]
     wanted = {
         (facet, value)
         for facet, held in breakdown.items()
@@ -146,19 +153,19 @@ class Tree:
     path, a label before what is below it."""
 
     facets: list[tuple[str, list[FacetNode]]]
-    rows: dict[TreePath, Ints]
+    rows: dict[TreePath, IntArray]
     size: int
 
-    def mask(self, selection: Sequence[TreePath]) -> Bools | None:
+    def mask(self, selection: Sequence[TreePath]) -> BoolArray | None:
         """The selected questions (Q,); None (everything) where nothing is selected."""
-        return mask_of(self.rows, selection, self.size) if selection else None
+        return selection_mask(self.rows, selection, self.size) if selection else None
 
     def counts(self, selection: Sequence[TreePath]) -> dict[str, list[int]]:
         """Facet -> how many questions each of its labels and branches (in the order of `rows`) has within what is selected of the other
         facets; empty where only printed tables are known, which count one facet at a time."""
         found = {}
         for facet, (positions, begins) in self._positions.items():
-            mask = mask_of(self.rows, [path for path in selection if path[0] != facet], self.size)
+            mask = selection_mask(self.rows, [path for path in selection if path[0] != facet], self.size)
             found[facet] = np.add.reduceat(mask[positions].astype(np.int64), begins).tolist()
         return found
 
@@ -167,7 +174,7 @@ class Tree:
         return any(facet == path[0] and not nodes for facet, nodes in self.facets)
 
     @cached_property
-    def _positions(self) -> dict[str, tuple[Ints, Ints]]:
+    def _positions(self) -> dict[str, tuple[IntArray, IntArray]]:
         """Facet -> the questions of its paths, one path after the other, and where each begins."""
         found = {}
         for facet in dict(self.facets) if self.size else ():
@@ -210,7 +217,7 @@ def shown_label(facet: str, label: str) -> str:
 @cache
 def _spelt(label: str) -> str:
     """A part of ProbMed's labels (`chest_xray`) as the vocabulary writes the modality that it names."""
-    written = (term.concept for term in terms("modality") if re.sub(r"\W", "", term.concept).lower() == label)
+    written = (term.concept for term in load_terms("modality") if re.sub(r"\W", "", term.concept).lower() == label)
     return next(written, label)
 
 
@@ -222,7 +229,7 @@ def branch_name(branch: TreePath) -> str:
 
 def selection_name(selection: Sequence[TreePath]) -> list[str]:
     """What each group of a selection is called: "CT or MRI"."""
-    return [" or ".join(map(branch_name, group)) for group in groups_of(selection)]
+    return [" or ".join(map(branch_name, group)) for group in group_by_subject(selection)]
 
 
 def facets_in(family: str, path: TreePath) -> tuple[str, ...]:
@@ -237,11 +244,11 @@ def _chain_of(family: str, facet: str) -> tuple[str, ...]:
 
 def tree_of(family: str, questions: pd.DataFrame) -> Tree:
     """The tree over `questions` (columns of `questions_text`)."""
-    rows: dict[TreePath, Ints] = {}
+    rows: dict[TreePath, IntArray] = {}
     facets = []
     for facet in facets_of(family):
         chain = _chain_of(family, facet)
-        if branches := tree_rows(questions, chain):
+        if branches := branch_positions(questions, chain):
             rows |= branches
             facets.append((facet, _nodes(chain, {path: at.size for path, at in branches.items()})))
     return Tree(facets, rows, len(questions))
@@ -251,7 +258,7 @@ def facets_of(family: str) -> list[str]:
     """The facets of a benchmark, what its breakdown shows first before the others; the leaves of its tree are one, too."""
     leaves = [facet for chain in chains_of(family) for facet in chain]
     first = spec(family).first_facet
-    return sorted(dict.fromkeys((*FACETS.get(family, ()), *leaves)), key=lambda facet: facet != first)
+    return sorted(dict.fromkeys((*FACETS_BY_BENCHMARK.get(family, ()), *leaves)), key=lambda facet: facet != first)
 
 
 def published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) -> Tree:
@@ -260,7 +267,7 @@ def published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, Any]]])
     ProbMed's image types are organ and modality at once, so that they are the labels and the branches of organs, too.
     """
     facets: list[tuple[str, list[FacetNode]]] = []
-    rows: dict[TreePath, Ints] = {}
+    rows: dict[TreePath, IntArray] = {}
     image_types = {organ_and_modality(name): n for name, n in _printed_sizes("image_type", breakdowns).items()}
     for facet in facets_of(family):
         sizes: dict[TreePath, int] = {(facet, label): n for label, n in _printed_sizes(facet, breakdowns).items()}
@@ -291,5 +298,5 @@ def _nodes(chain: Sequence[str], sizes: Mapping[TreePath, int]) -> list[FacetNod
         nodes[path] = FacetNode(path[-1], chain[len(path) - 2], sizes[path])
         nodes[path[:-1]].children.append(nodes[path])
     for node in nodes.values():
-        node.children.sort(key=lambda child: size_order(child.label, child.count))
+        node.children.sort(key=lambda child: largest_first_key(child.label, child.count))
     return nodes[chain[0],].children

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from dataset_builders.benchmark_names import BENCHMARKS, benchmarks_named
+from dataset_builders.benchmark_names import BENCHMARKS, parse_benchmarks
 
 app = typer.Typer()
 
@@ -44,7 +44,7 @@ def build(
     from dataset_builders.build import build as build_dataset
     from dataset_builders.errors import BadInput
 
-    benchmarks = benchmarks_named(benchmark)
+    benchmarks = parse_benchmarks(benchmark)
     if len(benchmarks) > 1 and (name or source or images):
         raise BadInput(
             f"build {benchmark}: takes no --as, --source or --images. Build the benchmarks one by one with these."
@@ -111,6 +111,6 @@ def diff(
     most: Annotated[int, typer.Option(help="maximum number of questions to list of each kind of change")] = 20,
 ) -> None:
     """List the questions that were added, removed and changed between two versions, in Markdown."""
-    from dataset_builders.hub.changes import changes, open_versions, report
+    from dataset_builders.hub.changes import compare_versions, format_changes, open_versions
 
-    typer.echo(report(changes(*open_versions(before, after)), most))
+    typer.echo(format_changes(compare_versions(*open_versions(before, after)), most))

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from dataset_builders.benchmark_names import benchmarks_named
+from dataset_builders.benchmark_names import parse_benchmarks
 from medprobe.commands.output import (
     OUTPUT,
     AllMetrics,
@@ -164,7 +164,7 @@ def run_model(
     given = dict(locals())
     for each in ("benchmark", "out", "dry_run", "no_resume", "arms", "all_metrics", "output", "quiet", "fail_under"):
         del given[each]
-    limits, benchmarks = parse_score_limits(fail_under or ()), benchmarks_named(benchmark)
+    limits, benchmarks = parse_score_limits(fail_under or ()), parse_benchmarks(benchmark)
     several = len(benchmarks) > 1
     folders = {each: out / Path(each).name if out and several else out for each in benchmarks}
     if dry_run or several:

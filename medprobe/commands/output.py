@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dataset_builders.benchmark_names import known_name
+from dataset_builders.benchmark_names import resolve_name
 from dataset_builders.errors import BadInput
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def parse_score_limits(given: Sequence[str]) -> dict[str, float]:
             limit = math.nan
         if not math.isfinite(limit):
             raise BadInput(f"--fail-under {one!r}: write METRIC=VALUE, e.g. --fail-under accuracy=50.")
-        metric = known_name(name, METRICS, "--fail-under: the metric")
+        metric = resolve_name(name, METRICS, "--fail-under: the metric")
         if not METRICS[metric].higher_is_better:
             raise BadInput(f"--fail-under {one}: a higher {metric} is not better, so it has no minimum.")
         if (

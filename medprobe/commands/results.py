@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dataset_builders.benchmark_names import known_name
+from dataset_builders.benchmark_names import resolve_name
 from medprobe.commands.output import AllMetrics, OutputFormat
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def results(
 def _only(table: pd.DataFrame, column: str, wanted: list[str]) -> pd.DataFrame:
     """The rows with one of the wanted names, in the order in which these are wanted. Raises BadInput for a name that no row has."""
     there = list(dict.fromkeys(table[column]))
-    names = [known_name(name, there, f"--{column}") for name in wanted]
+    names = [resolve_name(name, there, f"--{column}") for name in wanted]
     held = table[table[column].isin(names)]
     return held.iloc[held[column].map(names.index).argsort(kind="stable")]
 
@@ -118,7 +118,7 @@ def _benchmarks() -> list[dict[str, str]]:
     return [
         {
             "benchmark": name,
-            "title": spec(name).facts.title,
+            "title": spec(name).card.title,
             "split": spec(name).default_split,
             "headline metric": HEADLINE_METRICS[name],
             "facets": ", ".join(spec(name).facets),

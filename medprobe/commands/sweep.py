@@ -77,10 +77,10 @@ def sweep(
     errors = {each.task.number: each.problem for each in expected if each.problem}
     if not dry_run:
         if ray is not None:
-            from dataset_builders.ray_cluster import Cluster
+            from dataset_builders.ray_cluster import RayCluster
             from eval_harness.sweep.cluster import run_on_ray
 
-            outcomes = run_on_ray(expected, Cluster(ray, workers, gpus_per_worker), first)
+            outcomes = run_on_ray(expected, RayCluster(ray, workers, gpus_per_worker), first)
         else:
             outcomes = run_locally(waiting, first)
         for outcome in outcomes:

@@ -8,11 +8,11 @@ import pytest
 from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS
 from dataset_builders.build import build
 from dataset_builders.fingerprints import (
-    FACETS_READ,
-    READ_BY_SCORING,
-    SCORED,
-    facets_digest,
-    fingerprint_of,
+    FACET_COLUMNS,
+    FINGERPRINT_COLUMNS,
+    SCORED_COLUMNS,
+    digest_facets,
+    fingerprint_questions,
     is_released_set,
 )
 from dataset_builders.hub.repository import open_repository
@@ -42,31 +42,31 @@ def changed(value):
 
 def test_each_column_that_scoring_reads_changes_the_fingerprint_wherever_it_changes(repository):
     questions = whole(repository)
-    before = fingerprint_of(questions)
-    for name in READ_BY_SCORING:
+    before = fingerprint_questions(questions)
+    for name in FINGERPRINT_COLUMNS:
         if name not in questions.columns:
             continue
         for row in random.Random(name).sample(range(len(questions)), 3):
             other = questions.copy()
             other[name] = other[name].astype(object)
             other.at[row, name] = changed(other.at[row, name])
-            assert fingerprint_of(other) != before, (name, row)
+            assert fingerprint_questions(other) != before, (name, row)
 
 
 def test_the_manifest_has_it_and_rows_in_another_order_or_absent_columns_change_nothing(repository):
     questions = whole(repository)
-    mark = fingerprint_of(questions)
+    mark = fingerprint_questions(questions)
     assert mark.startswith("v1-") and len(mark) == 67
     assert repository.manifest["splits"][repository.splits[0]]["fingerprint"] == mark
-    assert fingerprint_of(questions.sample(frac=1, random_state=1)) == mark
-    empty = [name for name in SCORED if name in questions.columns and questions[name].isna().all()]
-    assert fingerprint_of(questions.drop(columns=empty)) == mark
-    labels = [name for name in FACETS_READ if name in questions.columns and name not in SCORED]
-    assert fingerprint_of(questions.drop(columns=labels)) == mark
+    assert fingerprint_questions(questions.sample(frac=1, random_state=1)) == mark
+    empty = [name for name in SCORED_COLUMNS if name in questions.columns and questions[name].isna().all()]
+    assert fingerprint_questions(questions.drop(columns=empty)) == mark
+    labels = [name for name in FACET_COLUMNS if name in questions.columns and name not in SCORED_COLUMNS]
+    assert fingerprint_questions(questions.drop(columns=labels)) == mark
     labelled = any(
         len(value) if isinstance(value, list) else pd.notna(value) for name in labels for value in questions[name]
     )
-    assert (facets_digest(questions.drop(columns=labels)) != facets_digest(questions)) == labelled
+    assert (digest_facets(questions.drop(columns=labels)) != digest_facets(questions)) == labelled
 
 
 def test_what_neither_digest_covers_changes_no_score(repository):
@@ -74,11 +74,11 @@ def test_what_neither_digest_covers_changes_no_score(repository):
     questions = whole(repository)
     answers = constant_answers(questions, 0)
     before = compute_scores(repository.family, questions, answers)
-    for name in set(questions.columns) - {*READ_BY_SCORING, *FACETS_READ}:
+    for name in set(questions.columns) - {*FINGERPRINT_COLUMNS, *FACET_COLUMNS}:
         other = questions.copy()
         other[name] = pd.Series(["x" if n % 2 else "y" for n in range(len(other))], index=other.index, dtype=object)
         assert compute_scores(repository.family, other, answers) == before, name
-    for name in {*FACETS_READ} & {*questions.columns} - {*SCORED, "categories"}:
+    for name in {*FACET_COLUMNS} & {*questions.columns} - {*SCORED_COLUMNS, "categories"}:
         other = questions.assign(**{name: "one label"})
         assert compute_scores(repository.family, other, answers).scores == before.scores, name
 
@@ -89,7 +89,7 @@ def test_the_same_with_and_without_images(family, tmp_path):
     for text_only in (False, True):
         folder = tmp_path / str(text_only)
         build(family, out=folder, text_only=text_only)
-        marks.add(fingerprint_of(whole(open_repository(folder))))
+        marks.add(fingerprint_questions(whole(open_repository(folder))))
     assert len(marks) == 1
 
 
@@ -98,5 +98,7 @@ def test_the_same_with_and_without_images(family, tmp_path):
 def test_the_released_sets_have_the_fingerprints_that_we_keep(family, folder, sources, tmp_path):
     build(family, source=sources / folder, out=tmp_path / "data", text_only=True)
     questions = whole(open_repository(tmp_path / "data"))
-    assert fingerprint_of(questions) == RELEASED_FINGERPRINTS[family, "test"]
-    assert is_released_set(family, "test", fingerprint_of(questions)) and not is_released_set(family, "test", None)
+    assert fingerprint_questions(questions) == RELEASED_FINGERPRINTS[family, "test"]
+    assert is_released_set(family, "test", fingerprint_questions(questions)) and not is_released_set(
+        family, "test", None
+    )

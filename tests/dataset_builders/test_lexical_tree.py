@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dataset_builders.errors import BadInput
-from dataset_builders.lexical_tree import read_tree, select
+from dataset_builders.lexical_tree import read_tree, select_by_branches
 from tests.helpers import refused
 
 QUESTIONS = pd.DataFrame(
@@ -40,7 +40,7 @@ QUESTIONS = pd.DataFrame(
     ],
 )
 def test_branches(branches, rows):
-    mask = select(QUESTIONS, branches)
+    mask = select_by_branches(QUESTIONS, branches)
     assert mask.dtype == bool
     assert np.flatnonzero(mask).tolist() == rows
 
@@ -58,7 +58,7 @@ def test_branches(branches, rows):
     ],
 )
 def test_unknown_branches_name_near_misses(branch, words):
-    assert words in refused(select, QUESTIONS, [branch])
+    assert words in refused(select_by_branches, QUESTIONS, [branch])
 
 
 PAGE = """<!DOCTYPE html><html><body><ul><li>menu</li></ul>

@@ -19,11 +19,11 @@ from dataset_builders.build import build
 from dataset_builders.contents.card import Description
 from dataset_builders.contents.repository_files import write_repository
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import fingerprint_of
+from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.images.lookup import as_png
-from dataset_builders.phantoms import write_sources
-from dataset_builders.schema import COMMON, SEVERAL_IMAGES, Case, CaseImage, Content, Question
+from dataset_builders.images.lookup import encode_png
+from dataset_builders.phantom_sources import write_sources
+from dataset_builders.schema import COMMON_COLUMNS, EXTRA_IMAGE_COLUMNS, Case, CaseImage, Question, SourceContent
 from tests.sampling import few
 
 
@@ -65,16 +65,16 @@ def test_files_have_the_columns_of_which_some_question_has_a_value(seed, tmp_pat
         return Case(one.case_id, (image,), (one,))
 
     cases = {"validation": [case(number) for number in range(3)], "test": [case(number) for number in range(3, 6)]}
-    write_repository(tmp_path, Description("own", family, "custom", None, False), Content(cases))
-    always = {name for name, kind in COMMON.items() if name not in optional and name != "image_source"}
+    write_repository(tmp_path, Description("own", family, "custom", None, False), SourceContent(cases))
+    always = {name for name, kind in COMMON_COLUMNS.items() if name not in optional and name != "image_source"}
     repository = open_repository(tmp_path)
     for split in cases:
         for config, held in (("questions", always | filled), ("questions_text", always - {"image"} | filled)):
             (path,) = (tmp_path / config).glob(f"{split}-*.parquet")
             assert set(pq.read_schema(path).names) == held
         frame = repository.questions(split)
-        assert set(frame.columns) == set(question_columns(family)) - {"image", *SEVERAL_IMAGES}
-        assert fingerprint_of(frame) == repository.manifest["splits"][split]["fingerprint"]
+        assert set(frame.columns) == set(question_columns(family)) - {"image", *EXTRA_IMAGE_COLUMNS}
+        assert fingerprint_questions(frame) == repository.manifest["splits"][split]["fingerprint"]
         stated = load_dataset(str(tmp_path), split=split, cache_dir=str(tmp_path / "cache")).features
         assert set(stated) == always | filled
 
@@ -100,7 +100,7 @@ def test_lines_of_the_readme_print_the_dataset_that_is_there_now(phantoms, tmp_p
 
 
 def picture():
-    return as_png(Image.new("L", (2, 2)))
+    return encode_png(Image.new("L", (2, 2)))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_any_two_builds_in_one_place_load_as_what_they_are(seed, tmp_path):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         shade, size = rng.randrange(4), rng.randrange(1, 3)
-        data = as_png(Image.new("L", (2, 2), shade))
+        data = encode_png(Image.new("L", (2, 2), shade))
         images = [CaseImage(f"i{n}", lambda data=data: data, 1, f"{n}.png") for n in range(size)]
         asked = [
             Question(f"q{n}", f"c{n}", f"i{n}", rng.choice(["Which?", "What?"]), ("x", "y"), (rng.randrange(2),))
@@ -143,7 +143,9 @@ def test_any_two_builds_in_one_place_load_as_what_they_are(seed, tmp_path):
         ]
         cases = [Case(q.case_id, (image,), (q,)) for q, image in zip(asked, images, strict=True)]
         split = rng.choice(["test", "validation"])
-        write_repository(folder, Description("set", "halt-medvqa", "custom", None, False), Content({split: cases}))
+        write_repository(
+            folder, Description("set", "halt-medvqa", "custom", None, False), SourceContent({split: cases})
+        )
         if number % 2:  # somebody edits the rest of the card
             card = (folder / "README.md").read_text().replace("license: other", "license: mit")
             (folder / "README.md").write_text(card + "More.")

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dataset_builders.build import replacing
-from dataset_builders.files import remove_abandoned, replace_file, temporary_folder
+from dataset_builders.build import replace_folder
+from dataset_builders.files import remove_abandoned_folders, replace_file, temporary_folder
 
 HOLD = """
 import sys, time
@@ -43,7 +43,7 @@ def test_what_a_killed_process_leaves_is_removed_and_what_a_living_one_holds_is_
     finally:
         living.kill()
         living.wait()
-    assert remove_abandoned(tmp_path, prefix) == [tmp_path / alive]
+    assert remove_abandoned_folders(tmp_path, prefix) == [tmp_path / alive]
     assert [path.name for path in tmp_path.iterdir()] == [".data.backup"]
 
 
@@ -63,6 +63,6 @@ def test_threads_that_replace_the_same_file_do_not_take_each_others_half(tmp_pat
 def test_a_process_killed_between_the_two_renames_loses_nothing(tmp_path):
     (tmp_path / ".data.replaced").mkdir()
     (tmp_path / ".data.replaced" / "kept").write_text("x")
-    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "data"):
+    with pytest.raises(ZeroDivisionError), replace_folder(tmp_path / "data"):
         raise ZeroDivisionError
     assert [path.name for path in tmp_path.rglob("*")] == ["data", "kept"]

@@ -7,68 +7,68 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dataset_builders.label_reading import key_of, read_label
+from dataset_builders.label_reading import label_key, parse_label
 from dataset_builders.terms import (
-    ANY,
-    Place,
+    ANY_REGION,
+    ImageContext,
     ancestors,
-    by_name,
+    applies_in_context,
     cannot_show,
-    exclude_one_another,
-    folded,
-    holds_at,
-    modalities_apart,
-    modalities_in,
-    place_of,
-    regions_apart,
-    regions_in,
-    regions_meet,
-    terms,
-    window_of,
+    find_ct_window,
+    find_modalities,
+    find_regions,
+    load_terms,
+    modalities_disjoint,
+    mutually_exclusive,
+    normalize_term,
+    parse_image_context,
+    regions_disjoint,
+    regions_overlap,
+    terms_by_name,
 )
 
-LABELS = terms("organ", "finding")
-KNOWN = sorted({term.concept for term in terms("finding")})
+LABELS = load_terms("organ", "finding")
+KNOWN = sorted({term.concept for term in load_terms("finding")})
 PLACES = [
-    Place(frozenset({region}), frozenset({modality}))
-    for region in by_name("region").keys() & {folded(r.concept) for r in terms("region")}
-    for modality in (m.concept for m in terms("modality"))
+    ImageContext(frozenset({region}), frozenset({modality}))
+    for region in terms_by_name("region").keys() & {normalize_term(r.concept) for r in load_terms("region")}
+    for modality in (m.concept for m in load_terms("modality"))
 ]
 
 
 def test_what_a_row_names_exists():
-    regions = {term.concept for term in terms("region")}
-    modalities = {term.concept for term in terms("modality")}
+    regions = {term.concept for term in load_terms("region")}
+    modalities = {term.concept for term in load_terms("modality")}
     for kind in ("region", "organ", "finding", "modality"):
-        names = {term.concept for term in terms(kind)}
-        assert len(names) == len(terms(kind)), kind
-        for term in terms(kind):
+        names = {term.concept for term in load_terms(kind)}
+        assert len(names) == len(load_terms(kind)), kind
+        for term in load_terms(kind):
             assert set(term.parents) <= names, term
-            assert set(term.regions) <= regions | {ANY}, term
+            assert set(term.regions) <= regions | {ANY_REGION}, term
             assert set(term.modalities) <= modalities, term
             assert set(term.excludes) <= names, term
             assert set(term.needs) <= regions | modalities, term
             assert bool(term.bare) == bool(term.needs), term
             assert term.regions or kind in ("region", "modality"), term
             assert len(set(term.names)) == len((term.concept, *term.synonyms)), term
-    for term in terms("region"):
-        assert set(term.related) <= regions | {ANY}, term
-    for term in terms("modality", "region"):
+    for term in load_terms("region"):
+        assert set(term.related) <= regions | {ANY_REGION}, term
+    for term in load_terms("modality", "region"):
         assert not term.bare
 
 
 @pytest.mark.parametrize("kind", ["region", "organ", "finding", "modality"])
 def test_nothing_is_above_itself(kind):
-    for term in terms(kind):
+    for term in load_terms(kind):
         assert term.concept not in ancestors(kind, term.concept), term
 
 
 def test_a_child_lies_within_its_parents_region():
     for kind in ("organ", "finding"):
-        for term in terms(kind):
+        for term in load_terms(kind):
             for name in term.parents:
-                parent = by_name(kind)[folded(name)]
-                assert ANY in parent.regions or all(
+                parent = terms_by_name(kind)[normalize_term(name)]
+                assert ANY_REGION in parent.regions or all(
                     any(region == above or above in ancestors("region", region) for above in parent.regions)
                     for region in term.regions
                 ), (term.concept, name)
@@ -76,43 +76,43 @@ def test_a_child_lies_within_its_parents_region():
 
 def test_no_synonym_names_two_concepts():
     for kinds in (("region",), ("organ", "finding"), ("modality",), ("department",), ("task",)):
-        held = [(name, term.concept) for term in terms(*kinds) for name in term.names]
+        held = [(name, term.concept) for term in load_terms(*kinds) for name in term.names]
         twice = {name for name, _ in held if len({concept for given, concept in held if given == name}) > 1}
         assert not twice, kinds
 
 
 def test_no_bare_word_means_two_things_in_one_place_and_none_is_a_name():
     names = {name for term in LABELS for name in term.names}
-    words = {folded(word) for term in LABELS for word in term.bare}
+    words = {normalize_term(word) for term in LABELS for word in term.bare}
     assert not words & names
     for word in words:
-        claiming = [term for term in LABELS if word in map(folded, term.bare)]
+        claiming = [term for term in LABELS if word in map(normalize_term, term.bare)]
         for place in PLACES:
-            assert sum(holds_at(term, place) for term in claiming) <= 1, (word, place)
+            assert sum(applies_in_context(term, place) for term in claiming) <= 1, (word, place)
         for term in claiming:  # the needs lie where the concept can be
-            regions = [need for need in term.needs if folded(need) in by_name("region")]
+            regions = [need for need in term.needs if normalize_term(need) in terms_by_name("region")]
             assert regions
-            assert all(regions_meet([region], term.regions) for region in regions), term
+            assert all(regions_overlap([region], term.regions) for region in regions), term
 
 
 def test_exclusion_is_stated_only_of_what_is_no_kind_of_the_other():
-    for term in terms("finding"):
+    for term in load_terms("finding"):
         assert not set(term.excludes) & {term.concept, *ancestors("finding", term.concept)}
     for one, other in itertools.combinations(KNOWN, 2):
-        if exclude_one_another(one, other):
+        if mutually_exclusive(one, other):
             assert not {one, other} & (ancestors("finding", one) | ancestors("finding", other))
             assert not ancestors("finding", one) & {other}
     for one, other in (
         ("crazy paving pattern", "ground-glass opacity"), ("deep sulcus sign", "pneumothorax"), ("staghorn calculus", "kidney stone"),
         ("pneumonia", "atelectasis"), ("cardiomegaly", "pleural effusion"),
     ):  # fmt: skip
-        assert not exclude_one_another(one, other)
-    assert exclude_one_another("cardiomegaly", "small heart")
-    assert exclude_one_another("small heart", "cardiomegaly")
+        assert not mutually_exclusive(one, other)
+    assert mutually_exclusive("cardiomegaly", "small heart")
+    assert mutually_exclusive("small heart", "cardiomegaly")
 
 
 def test_an_id_names_the_file_it_was_read_from():
-    for term in terms():
+    for term in load_terms():
         assert not (term.mesh or term.radlex) or (term.vocabulary and not Path(term.vocabulary).is_absolute()), term
 
 
@@ -120,7 +120,7 @@ def test_names_are_read_as_their_own_concept_and_cues_are_no_names():
     for term in LABELS:
         for name in (term.concept, *term.synonyms):
             for written in (name, name.upper(), name.title(), name.replace(" ", "_"), f" {name} ", f"{name}."):
-                label = read_label(written)
+                label = parse_label(written)
                 assert (label.term, label.problem) == (term, ""), written
 
 
@@ -153,7 +153,7 @@ AFTER = (
     st.sampled_from(("", "left ", "right ", "mild ", "large ")),
 )
 def test_what_is_denied_doubted_dated_or_signed_is_refused(name, pattern, before):
-    label = read_label(pattern.format(before + name))
+    label = parse_label(pattern.format(before + name))
     assert label.problem, label
     assert label.term is None
 
@@ -180,7 +180,7 @@ def test_what_is_denied_doubted_dated_or_signed_is_refused(name, pattern, before
     ],
 )
 def test_what_names_no_finding_is_refused(text):
-    assert read_label(text).problem
+    assert parse_label(text).problem
 
 
 @pytest.mark.parametrize(
@@ -200,13 +200,13 @@ def test_what_names_no_finding_is_refused(text):
     ],
 )
 def test_labels_that_the_vocabulary_does_not_know_stand_for_themselves(text):
-    label = read_label(text)
+    label = parse_label(text)
     assert (label.term, label.problem) == (None, "")
 
 
 def test_a_bare_word_means_what_its_region_and_modality_make_of_it():
     def of(text, region, modality):
-        term = read_label(text, place_of([region] if region else [], modality)).term
+        term = parse_label(text, parse_image_context([region] if region else [], modality)).term
         return term.concept if term else None
 
     assert (
@@ -232,16 +232,20 @@ def test_a_bare_word_means_what_its_region_and_modality_make_of_it():
 
 
 def test_sides_are_told_apart_and_spellings_are_not():
-    assert key_of("Left pleural effusion") == key_of("pleural effusions, L") == key_of("left-sided pleural effusion")
-    assert key_of("left pleural effusion") != key_of("right pleural effusion")
-    assert key_of("our signs") == key_of("Our sign")
-    assert read_label("left ventricle").term.concept == "left ventricle"
-    assert read_label("kidney_left").side == "left"
+    assert (
+        label_key("Left pleural effusion")
+        == label_key("pleural effusions, L")
+        == label_key("left-sided pleural effusion")
+    )
+    assert label_key("left pleural effusion") != label_key("right pleural effusion")
+    assert label_key("our signs") == label_key("Our sign")
+    assert parse_label("left ventricle").term.concept == "left ventricle"
+    assert parse_label("kidney_left").side == "left"
 
 
 def test_regions_and_modalities():
-    assert regions_apart(regions_in("knee"), regions_in("heart"))
-    assert regions_apart(regions_in("retina"), regions_in("chest"))
+    assert regions_disjoint(find_regions("knee"), find_regions("heart"))
+    assert regions_disjoint(find_regions("retina"), find_regions("chest"))
     for one, other in (
         ("chest", "abdomen"),
         ("hand", "head"),
@@ -250,14 +254,14 @@ def test_regions_and_modalities():
         ("", "brain"),
         ("aorta", "kidney"),
     ):
-        assert not regions_apart(regions_in(one), regions_in(other)), (one, other)
-    assert modalities_apart(modalities_in("chest CT"), modalities_in("T2-weighted MRI"))
+        assert not regions_disjoint(find_regions(one), find_regions(other)), (one, other)
+    assert modalities_disjoint(find_modalities("chest CT"), find_modalities("T2-weighted MRI"))
     for one, other in (("Mammography", "X-ray"), ("PET/CT", "CT"), ("angiography", "MRI"), ("US", "echocardiography")):
-        assert not modalities_apart(modalities_in(one), modalities_in(other)), (one, other)
-    known = by_name("finding")
-    assert cannot_show(place_of(["knee"], "X-ray"), known["cardiomegaly"])
-    assert not cannot_show(place_of(["chest"], "X-ray"), known["cardiomegaly"])
-    assert not cannot_show(place_of(["knee"], "X-ray"), known["fracture"])
-    assert [window_of(text) for text in ("rib_left_3", "lungNodule", "kidney_left", "own name", "brain tumour")] == [
+        assert not modalities_disjoint(find_modalities(one), find_modalities(other)), (one, other)
+    known = terms_by_name("finding")
+    assert cannot_show(parse_image_context(["knee"], "X-ray"), known["cardiomegaly"])
+    assert not cannot_show(parse_image_context(["chest"], "X-ray"), known["cardiomegaly"])
+    assert not cannot_show(parse_image_context(["knee"], "X-ray"), known["fracture"])
+    assert [find_ct_window(text) for text in ("rib_left_3", "lungNodule", "kidney_left", "own name", "brain tumour")] == [
         "bone", "lung", "soft tissue", "soft tissue", "brain",
     ]  # fmt: skip

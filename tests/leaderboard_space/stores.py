@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dataset_builders.benchmarks import FACETS
-from dataset_builders.fingerprints import fingerprint_of
+from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
+from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.schema import ASPECTS
 from eval_harness.derive.answer_table import ANSWER_COLUMNS, encode_answers
 from eval_harness.derive.derivation import Derived, select_board_units, write_derived
@@ -143,7 +143,7 @@ def add_run(
 ) -> Path:
     """Write a result with its answers and questions into the store; returns its folder. `changes` go to the Benchmark; `run` tells
     results of one model apart."""
-    mark = fingerprint_of(asked)
+    mark = fingerprint_questions(asked)
     scored = compute_scores(family, asked, given, extraction)
     benchmark: dict[str, Any] = {
         "name": family, "format": family, "split": "validation" if family == "gmai-mmbench" else "test",
@@ -201,7 +201,7 @@ def make_store(store: Path, cases: int = 30) -> Path:
 
 
 def _fill(store: Path, cases: int) -> None:
-    for number, family in enumerate(FACETS):
+    for number, family in enumerate(FACETS_BY_BENCHMARK):
         asked = questions(family, cases, seed=number)
         for at, (name, kind, skill) in enumerate(MODELS):
             add_run(store, family, asked, answers(asked, skill, seed=10 * number + at), name, kind)

@@ -26,7 +26,7 @@ def local_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Local
 
     hurried = SimpleNamespace(**vars(time) | {"sleep": lambda seconds: time.sleep(min(seconds, 0.02))})
     monkeypatch.setattr(_http, "time", hurried)
-    monkeypatch.setattr(client, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(client, "FIRST_BACKOFF_S", 0.01)
     monkeypatch.setattr(
         constants, "HF_HUB_CACHE", str(tmp_path / "hf-cache")
     )  # what another Hub said is not this one's word

@@ -12,7 +12,7 @@ from dataset_builders.benchmarks import BENCHMARKS, question_columns, spec
 from dataset_builders.contents.eval_yaml import TASK_COLUMNS
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.schema import ANSWER_COLUMNS, COMMON, SEVERAL_IMAGES, TREE_COLUMNS, case_columns
+from dataset_builders.schema import ANSWER_COLUMNS, COMMON_COLUMNS, EXTRA_IMAGE_COLUMNS, TREE_COLUMNS, case_columns
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA
 from eval_harness.derive.derivation import UNIT_ID_COLUMNS, UNIT_NUMBER_COLUMNS
 from eval_harness.derive.run_files import READINGS_SCHEMA
@@ -127,8 +127,8 @@ def test_the_units_have_the_columns_of_the_page():
 @pytest.mark.parametrize(
     ("heading", "columns"),
     [
-        ("questions", COMMON | SEVERAL_IMAGES),
-        ("cases", case_columns(COMMON)),
+        ("questions", COMMON_COLUMNS | EXTRA_IMAGE_COLUMNS),
+        ("cases", case_columns(COMMON_COLUMNS)),
         ("lexical_tree", TREE_COLUMNS),
         ("answers", ANSWER_COLUMNS),
         ("inspect, inspect_METRIC", TASK_COLUMNS),
@@ -151,7 +151,7 @@ def test_each_benchmark_has_the_columns_that_the_page_gives_it():
     rows = named("Columns of single benchmarks", "column")
     for benchmark in BENCHMARKS:
         own = {name for name, row in rows.items() if benchmark in row["benchmarks"].split(", ")}
-        assert set(question_columns(benchmark)) == {*COMMON, *SEVERAL_IMAGES, *own}
+        assert set(question_columns(benchmark)) == {*COMMON_COLUMNS, *EXTRA_IMAGE_COLUMNS, *own}
 
 
 def test_a_file_of_another_version_is_refused_in_one_line(phantoms, tmp_path):

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataset_builders.benchmarks.spec import DatasetSpec, Facts
-from dataset_builders.schema import Content
+from dataset_builders.benchmarks.spec import CardText, DatasetSpec
+from dataset_builders.schema import SourceContent
 
-PAPER_SIZES = {"validation": 4550, "test": 21281}
+PAPER_SPLIT_SIZES = {"validation": 4550, "test": 21281}
 """Questions (section 3.2). Tables 5 and 6 add up to other figures (25,898 and 25,403 where the text says 25,831)."""
 
 
-def _has_paper_counts(content: Content) -> bool:
+def _has_paper_counts(content: SourceContent) -> bool:
     size = content.sizes()
-    return bool(size) and all(size[split] == PAPER_SIZES.get(split) for split in size)
+    return bool(size) and all(size[split] == PAPER_SPLIT_SIZES.get(split) for split in size)
 
 
 SPEC = DatasetSpec(
-    facts=Facts(
+    card=CardText(
         title="GMAI-MMBench",
         what=(
             "How well does a model cover the breadth of medicine? Single and multiple choice over clinical tasks, departments, "

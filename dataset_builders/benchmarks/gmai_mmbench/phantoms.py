@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw
-from dataset_builders.lexical_tree import tree_page
+from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw_phantom
+from dataset_builders.lexical_tree import render_tree_page
 
-MODALITY = {"mri": "MRI", "ct": "CT", "xray": "X-ray"}
+MODALITY_NAMES = {"mri": "MRI", "ct": "CT", "xray": "X-ray"}
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _PhantomQuestion:
     """A question of the GMAI-MMBench phantoms; `right` are the true options, `facets` task, department, granularity, modality."""
 
     drawing: Drawing
@@ -27,31 +27,31 @@ class _Drawn:
     facets: tuple[str, str, str, str]
 
 
-COLUMNS = (
+TSV_COLUMNS = (
     "index", "image", "question", "A", "B", "C", "D", "E", "answer", "category", "l2-category", "split",
     "clinical vqa task", "department", "perceptual granularity", "modality",
 )  # fmt: skip
 
 
-def _drawn(
+def _single_choice(
     drawing: Drawing, question: str, right: str, names: Iterable[str], facets: tuple[str, str, str, str]
-) -> _Drawn:
+) -> _PhantomQuestion:
     """A question whose wrong options are the other `names`."""
-    return _Drawn(drawing, question, (right,), tuple(name for name in names if name != right), facets)
+    return _PhantomQuestion(drawing, question, (right,), tuple(name for name in names if name != right), facets)
 
 
-def _gmai() -> Iterator[_Drawn]:
+def _validation_questions() -> Iterator[_PhantomQuestion]:
     counts = ("2", "3", "5", "7", "9", "12")
     facets = ("Counting", "Hematology", "Image Level", "Microscopy")
     for index, count in enumerate(counts):
         others = [other for other in counts if other != count][index % 2 : index % 2 + 3]
         drawing = Drawing("cells", "microscopy", number=int(count))
-        yield _drawn(drawing, "How many cells are drawn in this microscopy picture?", count, others, facets)
+        yield _single_choice(drawing, "How many cells are drawn in this microscopy picture?", count, others, facets)
     names: Sequence[str] = ("round cells", "long cells", "star-shaped cells", "square cells")
     facets = ("Cell Recognition", "Hematology", "Box Level", "Microscopy")
     for variant, number in (("round", 4), ("long", 4), ("round", 6), ("long", 6)):
         drawing = Drawing("cells", "microscopy", variant=variant, number=number)
-        yield _drawn(
+        yield _single_choice(
             drawing, "What shape have the cells in this microscopy picture?", f"{variant} cells", names, facets
         )
     names = ("large cup", "small cup", "two cups")
@@ -59,34 +59,36 @@ def _gmai() -> Iterator[_Drawn]:
     for variant, name in (("wide", "large cup"), ("", "small cup")):
         for lesions in ((), (Lesion("left", "upper", "small", "dark"),)):
             drawing = Drawing("retina", "fundus", lesions, variant)
-            yield _drawn(drawing, "What does the bright disc of this fundus picture look like?", name, names, facets)
+            yield _single_choice(
+                drawing, "What does the bright disc of this fundus picture look like?", name, names, facets
+            )
     names = [f"{size} {tone} spot" for size in ("small", "large") for tone in ("bright", "dark")]
     facets = ("Disease Diagnosis", "Ophthalmology", "Mask Level", "Fundus Photography")
     for level, size, tone in (("upper", "large", "dark"), ("lower", "small", "bright"), ("lower", "large", "dark")):
         drawing = Drawing("retina", "fundus", (Lesion("left", level, size, tone),))
         question = "Which finding lies on the retina of this fundus picture?"
-        yield _drawn(drawing, question, f"{size} {tone} spot", names, facets)
+        yield _single_choice(drawing, question, f"{size} {tone} spot", names, facets)
     names = ("widened ventricles", "slit-like ventricles", "no ventricles")
     for modality, word in (("mri", "MRI"), ("ct", "CT")):
         facets = ("Attribute Recognition", "Neurosurgery", "Contour Level", word)
         for variant, name in (("wide", "widened ventricles"), ("narrow", "slit-like ventricles")):
             drawing = Drawing("brain", modality, variant=variant)
-            yield _drawn(drawing, f"What do the ventricles look like in this {word}?", name, names, facets)
+            yield _single_choice(drawing, f"What do the ventricles look like in this {word}?", name, names, facets)
     names = ("brain", "chest", "abdomen", "spine")
     for organ, modality, department in (
         ("brain", "ct", "Neurosurgery"), ("chest", "ct", "Pulmonary Medicine"),
         ("abdomen", "ct", "Gastroenterology and Hepatology"), ("spine", "xray", "Orthopedic Surgery"),
         ("chest", "xray", "Pulmonary Medicine"),
     ):  # fmt: skip
-        facets = ("Organ Recognition", department, "Image Level", MODALITY[modality])
-        question = f"Which part of the body does this {MODALITY[modality]} show?"
-        yield _drawn(Drawing(organ, modality), question, organ, names, facets)
+        facets = ("Organ Recognition", department, "Image Level", MODALITY_NAMES[modality])
+        question = f"Which part of the body does this {MODALITY_NAMES[modality]} show?"
+        yield _single_choice(Drawing(organ, modality), question, organ, names, facets)
     names = [f"{level} {side}" for level in ("upper", "lower") for side in ("left", "right")]
     facets = ("Disease Diagnosis", "Pulmonary Medicine", "Box Level", "X-ray")
     for name in names:
         level, side = name.split()
         drawing = Drawing("chest", "xray", (Lesion(side, level, "large"),))
-        yield _drawn(drawing, "Where in this X-ray is the round spot?", name, names, facets)
+        yield _single_choice(drawing, "Where in this X-ray is the round spot?", name, names, facets)
     spots = (
         Lesion("left", "upper", "large", "bright"),
         Lesion("right", "lower", "small", "dark"),
@@ -98,29 +100,29 @@ def _gmai() -> Iterator[_Drawn]:
         question = "Which of these does this CT show? Several are right."
         right = tuple(labels[spot] for spot in chosen)
         facets = ("Disease Diagnosis", "Pulmonary Medicine", "Image Level", "CT")
-        yield _Drawn(Drawing("chest", "ct", chosen), question, right, wrong[: 5 - len(chosen)], facets)
+        yield _PhantomQuestion(Drawing("chest", "ct", chosen), question, right, wrong[: 5 - len(chosen)], facets)
 
 
-def _hidden() -> Iterator[_Drawn]:
+def _test_questions() -> Iterator[_PhantomQuestion]:
     facets = ("Disease Diagnosis", "Orthopedic Surgery", "Image Level", "X-ray")
     for variant, number in (("bent", 7), ("", 6), ("bent", 5), ("", 8), ("bent", 8), ("", 5)):
         drawing = Drawing("spine", "xray", variant=variant, number=number)
         question = "What is the shape of the column of vertebrae in this X-ray?"
         name = "bent" if variant else "straight"
-        yield _drawn(drawing, question, name, ("bent", "straight", "ring-shaped"), facets)
+        yield _single_choice(drawing, question, name, ("bent", "straight", "ring-shaped"), facets)
 
 
 def write(folder: Path) -> None:
     """`GMAI-MMBench_VAL.tsv` with answers, a TEST part without, and `LexicalTree.html`."""
-    drawn, hidden = list(_gmai()), list(_hidden())
+    drawn, hidden = list(_validation_questions()), list(_test_questions())
     _write_tsv(folder / "GMAI-MMBench_VAL.tsv", drawn, 1, "VAL")
     _write_tsv(folder / "GMAI_mm_bench_TEST_part_1.tsv", hidden, len(drawn) + 1, "TEST")
     (folder / "LexicalTree.html").write_text(_tree_page(drawn), encoding="utf-8")
 
 
-def _write_tsv(path: Path, drawn: list[_Drawn], first: int, split: str) -> None:
+def _write_tsv(path: Path, drawn: list[_PhantomQuestion], first: int, split: str) -> None:
     stream = io.StringIO(newline="")
-    writer = csv.DictWriter(stream, COLUMNS, delimiter="\t", lineterminator="\n")
+    writer = csv.DictWriter(stream, TSV_COLUMNS, delimiter="\t", lineterminator="\n")
     writer.writeheader()
     turns: dict[int, int] = {}
     for number, each in enumerate(drawn):
@@ -132,7 +134,7 @@ def _write_tsv(path: Path, drawn: list[_Drawn], first: int, split: str) -> None:
         task, department, granularity, modality = each.facets
         row: dict[str, Any] = {
             "index": first + number,
-            "image": base64.b64encode(draw(each.drawing)).decode("ascii"),
+            "image": base64.b64encode(draw_phantom(each.drawing)).decode("ascii"),
             "question": each.question,
             **dict(zip("ABCDE", options, strict=False)),
             "answer": answer if split == "VAL" else "",
@@ -148,8 +150,8 @@ def _write_tsv(path: Path, drawn: list[_Drawn], first: int, split: str) -> None:
     path.write_text(stream.getvalue(), encoding="utf-8")
 
 
-def _tree_page(drawn: list[_Drawn]) -> str:
+def _tree_page(drawn: list[_PhantomQuestion]) -> str:
     """The tree of the questions in the layout of the authors' page."""
     subjects = enumerate(("task", "department", "granularity"))
     rows = [(subject, each.facets[at], each.facets[3], each.right[0]) for at, subject in subjects for each in drawn]
-    return tree_page(rows, "Lexical tree of the phantoms")
+    return render_tree_page(rows, "Lexical tree of the phantoms")

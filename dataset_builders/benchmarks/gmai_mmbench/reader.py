@@ -14,57 +14,57 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from dataset_builders.benchmarks.gmai_mmbench import PAPER_SIZES
+from dataset_builders.benchmarks.gmai_mmbench import PAPER_SPLIT_SIZES
 from dataset_builders.benchmarks.gmai_mmbench.tsv import (
-    REFERENCE_LENGTH,
-    Record,
-    decode_image,
-    image_of,
-    images_in,
-    records,
+    MAX_REFERENCE_LENGTH,
+    TsvRecord,
+    decode_base64_image,
+    parse_image_cell,
+    read_image,
+    read_tsv,
 )
 from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.images.lookup import ImageError, ImageFolders, image_format
 from dataset_builders.lexical_tree import read_tree
-from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
+from dataset_builders.schema import LETTERS, Case, CaseImage, CountComparison, Question, SourceContent
 from dataset_builders.source_files import SourceEntry, check_text
 
-PAPER_TREE = {"task": 18, "department": 18, "granularity": 4, "modality": 39}
-REMEDY = "Fix the entries, or get the file again from OpenGVLab/GMAI-MMBench."
+PAPER_FACET_SIZES = {"task": 18, "department": 18, "granularity": 4, "modality": 39}
+GMAI_REMEDY = "Fix the entries, or get the file again from OpenGVLab/GMAI-MMBench."
 
 
-def read(source: Path, images: ImageFolders | None) -> Content:
+def read(source: Path, images: ImageFolders | None) -> SourceContent:
     """Rows with an answer become split `validation`, rows without `test`; a question is a case.
 
     An image that several rows show is one image, named by the first of them. `images` is None in a text-only build. A TSV of
     `index` and `answer` alone gives hidden test answers. Raises BadInput listing every problem of the files.
     """
     problems = Problems()
-    questions, keys = _files(source)
-    tsv = _Tsv(images, problems)
+    questions, keys = _find_source_files(source)
+    tsv = _TsvReader(images, problems)
     for file in questions:
         tsv.read(file)
     cases = tsv.cases()
-    hidden = _hidden(keys, cases["test"], problems)
-    problems.check(REMEDY)
-    cases["test"] = [_with_type(case, hidden) for case in cases["test"]]
+    hidden = _read_hidden_answers(keys, cases["test"], problems)
+    problems.check(GMAI_REMEDY)
+    cases["test"] = [_with_question_type(case, hidden) for case in cases["test"]]
     tree, notes = read_tree(source / "LexicalTree.html") if (source / "LexicalTree.html").is_file() else (None, [])
-    return Content(
+    return SourceContent(
         cases={split: found for split, found in cases.items() if found},
-        counts=_counts(cases),
+        counts=_compare_counts(cases),
         notes=notes,
         hidden=hidden,
         tree=tree,
     )
 
 
-def _files(source: Path) -> tuple[list[Path], list[Path]]:
+def _find_source_files(source: Path) -> tuple[list[Path], list[Path]]:
     """The TSVs of questions and those of hidden answers, by their columns."""
     questions, keys = [], []
     for file in sorted(source.glob("*.tsv")):
-        first = next(records(file), None)
+        first = next(read_tsv(file), None)
         if first is None:
-            raise BadInput(f"{file}: holds a header and no question. {REMEDY}")
+            raise BadInput(f"{file}: holds a header and no question. {GMAI_REMEDY}")
         columns = set(first.fields)
         if "question" not in columns and {"index", "answer"} <= columns:
             keys.append(file)
@@ -72,7 +72,7 @@ def _files(source: Path) -> tuple[list[Path], list[Path]]:
         missing = sorted({"index", "question", "A", "B"} - columns)
         if missing or not columns & {"image", "image_path"}:
             names = ", ".join([*missing, *([] if columns & {"image", "image_path"} else ["image"])])
-            raise BadInput(f"{file}: the column {names} is missing. {REMEDY}")
+            raise BadInput(f"{file}: the column {names} is missing. {GMAI_REMEDY}")
         questions.append(file)
     if not questions:
         raise BadInput(
@@ -82,7 +82,7 @@ def _files(source: Path) -> tuple[list[Path], list[Path]]:
     return questions, keys
 
 
-class _Tsv:
+class _TsvReader:
     """The questions read so far, over all files, and the images they show."""
 
     def __init__(self, folders: ImageFolders | None, problems: Problems) -> None:
@@ -100,11 +100,11 @@ class _Tsv:
         """Read one file; problems are noted."""
         size = file.stat().st_size
         with tqdm(total=size, unit="B", unit_scale=True, desc=f"reading {file.name}", disable=None) as bar:
-            for record in records(file):
+            for record in read_tsv(file):
                 self._record(file, record)
                 bar.update(record.end - bar.n)
 
-    def _record(self, file: Path, record: Record) -> None:
+    def _record(self, file: Path, record: TsvRecord) -> None:
         text = {name: value.strip() for name, value in record.fields.items() if name not in ("image", "image_path")}
         index = text["index"]
         entry = SourceEntry(text, str(file), f"{index} (line {record.line})", self.problems)
@@ -115,9 +115,9 @@ class _Tsv:
         self.lines.setdefault(index, f"{file.name}, line {record.line}")
         for name, value in text.items():
             check_text(value, entry, name)
-        options = _options(entry, text)
+        options = _read_options(entry, text)
         question = entry.text("question")
-        answer, multiple = _answer(entry, text.get("answer", ""), options, text)
+        answer, multiple = _read_answer(entry, text.get("answer", ""), options, text)
         self._image(entry, file, record, index)
         if not entry.ok:
             return
@@ -130,24 +130,24 @@ class _Tsv:
                 options=options,
                 answer=answer,
                 question_type="multiple" if multiple else "single",
-                task=_facet(text, "clinical vqa task", "l2-category"),
-                department=_facet(text, "department"),
-                granularity=_facet(text, "perceptual granularity"),
-                modality=_facet(text, "modality"),
-                keyword=_facet(text, "category"),
+                task=_first_column(text, "clinical vqa task", "l2-category"),
+                department=_first_column(text, "department"),
+                granularity=_first_column(text, "perceptual granularity"),
+                modality=_first_column(text, "modality"),
+                keyword=_first_column(text, "category"),
             )
         )
 
-    def _image(self, entry: SourceEntry, file: Path, record: Record, index: str) -> None:
+    def _image(self, entry: SourceEntry, file: Path, record: TsvRecord, index: str) -> None:
         given = record.fields.get("image", "").strip()
         path = record.fields.get("image_path", "").strip()
         if not given and not path:
             entry.wrong("has no image")
-        elif given and len(given) <= REFERENCE_LENGTH and not given.startswith("["):
+        elif given and len(given) <= MAX_REFERENCE_LENGTH and not given.startswith("["):
             self.refers[index] = given
         else:
             try:
-                listed = images_in(given or path)
+                listed = parse_image_cell(given or path)
             except ImageError as error:
                 entry.wrong(str(error))
                 return
@@ -159,25 +159,25 @@ class _Tsv:
                 for number, (name, each) in enumerate(zip(names, listed, strict=True))
             ]
 
-    def _inline(self, entry: SourceEntry, file: Path, record: Record, name: str, number: int, given: str) -> str:
+    def _inline(self, entry: SourceEntry, file: Path, record: TsvRecord, name: str, number: int, given: str) -> str:
         """Note the image that stands in a row; returns its id, which is that of an equal image where there was one."""
         try:
-            data = decode_image(given)
+            data = decode_base64_image(given)
             suffix = image_format(data).lower() if self.folders is not None else ""
         except ImageError as error:
             if self.folders is None:
-                self.images[name] = _image(name, record)
+                self.images[name] = _read_image(name, record)
             else:
                 entry.wrong(str(error))
             return name
         first = self.by_digest.setdefault(hashlib.sha256(data).hexdigest(), name)
         if first == name:
-            fetch = partial(image_of, file, record.start, number) if self.folders is not None else None
+            fetch = partial(read_image, file, record.start, number) if self.folders is not None else None
             where = f"{file}, entry {entry.name}"
-            self.images[name] = _image(name, record, fetch, len(data), f"{name}.{suffix}", where)
+            self.images[name] = _read_image(name, record, fetch, len(data), f"{name}.{suffix}", where)
         return first
 
-    def _named(self, entry: SourceEntry, record: Record, name: str, path: str) -> str:
+    def _named(self, entry: SourceEntry, record: TsvRecord, name: str, path: str) -> str:
         """Note the image that a row names by its path; returns its id."""
         try:
             found = self.folders.find([path]) if self.folders else None
@@ -187,7 +187,7 @@ class _Tsv:
         size = found.stat().st_size if found else 0
         file_name = path.rsplit("/", 1)[-1] if self.folders else ""
         where = f"{found or path} (entry {entry.name} of {entry.file})" if self.folders else ""
-        self.images[name] = _image(name, record, found.read_bytes if found else None, size, file_name, where)
+        self.images[name] = _read_image(name, record, found.read_bytes if found else None, size, file_name, where)
         return name
 
     def cases(self) -> dict[str, list[Case]]:
@@ -214,9 +214,9 @@ class _Tsv:
         return made
 
 
-def _image(
+def _read_image(
     name: str,
-    record: Record,
+    record: TsvRecord,
     read_file: Callable[[], bytes] | None = None,
     size: int = 0,
     file_name: str = "",
@@ -230,7 +230,7 @@ def _image(
     return CaseImage(name, read_file, size, file_name, said["license"] or "unknown", said["source"], where, group)
 
 
-def _options(entry: SourceEntry, text: dict[str, str]) -> tuple[str, ...]:
+def _read_options(entry: SourceEntry, text: dict[str, str]) -> tuple[str, ...]:
     columns = [name for name in LETTERS if name in text]
     given = [name for name in columns if text[name]]
     extra = [name for name in text if re.fullmatch(r"[A-Z]{2}", name) and text[name]]
@@ -243,7 +243,7 @@ def _options(entry: SourceEntry, text: dict[str, str]) -> tuple[str, ...]:
     return tuple(text[name] for name in given)
 
 
-def _answer(
+def _read_answer(
     entry: SourceEntry, given: str, options: tuple[str, ...], text: dict[str, str]
 ) -> tuple[tuple[int, ...], bool]:
     """Positions of the correct options, and whether the question asks for several.
@@ -268,16 +268,16 @@ def _answer(
     )
 
 
-def _facet(text: dict[str, str], *columns: str) -> str | None:
+def _first_column(text: dict[str, str], *columns: str) -> str | None:
     return next((text[name] for name in columns if text.get(name)), None)
 
 
-def _hidden(files: list[Path], test: list[Case], problems: Problems) -> dict[str, tuple[int, ...]]:
+def _read_hidden_answers(files: list[Path], test: list[Case], problems: Problems) -> dict[str, tuple[int, ...]]:
     """The answers of test questions that a separate file gives."""
     question_of = {case.case_id: case.questions[0] for case in test}
     hidden: dict[str, tuple[int, ...]] = {}
     for file in files:
-        for record in records(file):
+        for record in read_tsv(file):
             index = record.fields["index"].strip()
             entry = SourceEntry(dict(record.fields), str(file), f"{index} (line {record.line})", problems)
             if index not in question_of:
@@ -285,27 +285,27 @@ def _hidden(files: list[Path], test: list[Case], problems: Problems) -> dict[str
                 continue
             if index in hidden:
                 entry.wrong("the index occurs twice")
-            hidden[index], _ = _answer(entry, record.fields["answer"].strip(), question_of[index].options, {})
+            hidden[index], _ = _read_answer(entry, record.fields["answer"].strip(), question_of[index].options, {})
             if not hidden[index] and entry.ok:
                 entry.wrong("has no answer")
     return hidden
 
 
-def _with_type(case: Case, hidden: dict[str, tuple[int, ...]]) -> Case:
+def _with_question_type(case: Case, hidden: dict[str, tuple[int, ...]]) -> Case:
     """The case, as multiple choice where its hidden answer has several options (the prompt has to say so)."""
     if len(hidden.get(case.case_id, ())) < 2:
         return case
     return replace(case, questions=(replace(case.questions[0], question_type="multiple"),))
 
 
-def _counts(cases: dict[str, list[Case]]) -> list[Count]:
+def _compare_counts(cases: dict[str, list[Case]]) -> list[CountComparison]:
     counts = []
     for split, found in cases.items():
         single = sum(case.questions[0].question_type == "single" for case in found)
-        counts.append(Count(f"{split}: single-choice questions", single, PAPER_SIZES[split]))
-        counts.append(Count(f"{split}: multiple-choice questions", len(found) - single))
+        counts.append(CountComparison(f"{split}: single-choice questions", single, PAPER_SPLIT_SIZES[split]))
+        counts.append(CountComparison(f"{split}: multiple-choice questions", len(found) - single))
     questions = [case.questions[0] for found in cases.values() for case in found]
-    for facet, paper in PAPER_TREE.items():
+    for facet, paper in PAPER_FACET_SIZES.items():
         values = {getattr(question, facet) for question in questions} - {None}
-        counts.append(Count(f"values of {facet}", len(values), paper))
+        counts.append(CountComparison(f"values of {facet}", len(values), paper))
     return counts

@@ -17,16 +17,16 @@ from pathlib import Path
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
 
-MAX_FIELD = 256 * 1024 * 1024
+MAX_FIELD_LENGTH = 256 * 1024 * 1024
 """Characters of one field. A quote that is never closed would otherwise read the rest of the file into memory."""
-REFERENCE_LENGTH = 64
+MAX_REFERENCE_LENGTH = 64
 """An `image` no longer than this is the index of the record that holds the image (as VLMEvalKit reads it)."""
 
-csv.field_size_limit(MAX_FIELD)
+csv.field_size_limit(MAX_FIELD_LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TsvRecord:
     """One record: its fields by column, and where in the file it lies (bytes), so that its image can be fetched again."""
 
     fields: dict[str, str]
@@ -35,13 +35,13 @@ class Record:
     end: int
 
 
-def records(file: Path) -> Iterator[Record]:
+def read_tsv(file: Path) -> Iterator[TsvRecord]:
     """The records of a tab-separated file with a header; quoted fields may hold tabs, line breaks and two quotes for one.
 
     Raises BadInput for an empty file, a header without names or with duplicates, a record with another number of fields,
     text that is not UTF-8, and an unclosed quote.
     """
-    rows = _rows(file)
+    rows = _read_rows(file)
     header = [name.strip() for name in next(rows, (0, 0, 0, []))[3]]
     if not header:
         raise BadInput(f"{file}: the file is empty. Get it again from the benchmark's authors.")
@@ -55,10 +55,10 @@ def records(file: Path) -> Iterator[Record]:
                 f"{file}, line {line}: {len(values)} fields where the header names {len(header)}. Is the file complete?"
             )
         if values:
-            yield Record(dict(zip(header, values, strict=True)), line, start, end)
+            yield TsvRecord(dict(zip(header, values, strict=True)), line, start, end)
 
 
-def _rows(file: Path, start: int = 0) -> Iterator[tuple[int, int, int, list[str]]]:
+def _read_rows(file: Path, start: int = 0) -> Iterator[tuple[int, int, int, list[str]]]:
     """(line number, first byte, byte after the last, fields) of each record from the byte `start` on."""
     with file.open("rb") as stream:
         stream.seek(start)
@@ -77,7 +77,7 @@ def _rows(file: Path, start: int = 0) -> Iterator[tuple[int, int, int, list[str]
             yield line, first, stream.tell(), values
 
 
-def images_in(text: str) -> list[str]:
+def parse_image_cell(text: str) -> list[str]:
     """The contents of a cell of `image` or `image_path`: one image, or a list of several (`["...", "..."]`, as VLMEvalKit reads it).
 
     Raises ImageError for a list that is malformed, empty, or holds anything but texts.
@@ -93,13 +93,13 @@ def images_in(text: str) -> list[str]:
     return [each.strip() for each in listed]
 
 
-def image_of(file: Path, start: int, number: int = 0) -> bytes:
+def read_image(file: Path, start: int, number: int = 0) -> bytes:
     """An image of the record at byte `start` (the one at index `number` of a list), decoded. Raises ImageError if it is not an image."""
-    column = [name.strip() for name in next(_rows(file))[3]].index("image")
-    return decode_image(images_in(next(_rows(file, start))[3][column].strip())[number])
+    column = [name.strip() for name in next(_read_rows(file))[3]].index("image")
+    return decode_base64_image(parse_image_cell(next(_read_rows(file, start))[3][column].strip())[number])
 
 
-def decode_image(text: str) -> bytes:
+def decode_base64_image(text: str) -> bytes:
     """The bytes of a base64 image, with or without a `data:` prefix. Raises ImageError if it is not base64."""
     if text.startswith("data:"):
         text = text.partition(",")[2]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataset_builders.benchmarks.spec import DatasetSpec, Facts
-from dataset_builders.schema import SCENARIOS, TEXT, Kind
+from dataset_builders.benchmarks.spec import CardText, DatasetSpec
+from dataset_builders.schema import SCENARIOS, TEXT, ColumnType
 
 SPEC = DatasetSpec(
-    facts=Facts(
+    card=CardText(
         title="HALT-MedVQA",
         what=(
             "Does a model admit that a question cannot be answered? Three scenarios: `fake` asks nonsense, `none` has its "
@@ -40,7 +40,7 @@ SPEC = DatasetSpec(
         "swap": lambda question: question.extra.get("scenario") == "swap",
     },
     columns={
-        "scenario": Kind("label", SCENARIOS).of("`fake`, `none` or `swap`"),
-        "source_dataset": TEXT.of("dataset that the question was made from"),
+        "scenario": ColumnType("label", SCENARIOS).described("`fake`, `none` or `swap`"),
+        "source_dataset": TEXT.described("dataset that the question was made from"),
     },
 )

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.files import write_json
-from dataset_builders.images.phantom_drawings import Drawing, draw, one_lesion
+from dataset_builders.images.phantom_drawings import Drawing, draw_phantom, one_lesion
 
-_HALT_SCENES: tuple[tuple[Drawing, str, str, tuple[str, str, str]], ...] = (
+_SCENES: tuple[tuple[Drawing, str, str, tuple[str, str, str]], ...] = (
     (one_lesion("brain", "mri"), "Which organ is drawn?", "Brain", ("Kidney", "Knee", "Liver")),
     (one_lesion("chest", "xray", side="right"), "On which side is the spot?", "Right", ("Left", "In the middle", "On both sides")),
     (one_lesion("abdomen", "ct", tone="dark"), "What does the spot look like?", "Dark", ("Bright", "Striped", "Star-shaped")),
@@ -24,7 +24,7 @@ _HALT_SCENES: tuple[tuple[Drawing, str, str, tuple[str, str, str]], ...] = (
 )  # fmt: skip
 """Image, question, right option, wrong options."""
 
-_FAKE = (
+_FAKE_QUESTIONS = (
     "How many litres of moonlight does the drawn {organ} hold?",
     "Which melody is the patient humming while this {organ} is drawn?",
     "The patient reports a dream about stairs. What colour does this picture of the {organ} say the stairs were?",
@@ -38,18 +38,22 @@ def write(folder: Path) -> None:
     fake: dict[str, Any] = {}
     swap: dict[str, Any] = {}
     nota: list[dict[str, str]] = []
-    for number, (drawing, question, right, wrong) in enumerate(_HALT_SCENES):
-        asked, replaced = _asked_about(number), f"PMC900{number:02d}_Fig1_{number + 1}.jpg"
+    for number, (drawing, question, right, wrong) in enumerate(_SCENES):
+        asked, replaced = _scene_question(number), f"PMC900{number:02d}_Fig1_{number + 1}.jpg"
         for name in (asked, replaced):
-            home = folder / "images" / _home(name)
+            home = folder / "images" / _source_image_name(name)
             home.mkdir(parents=True, exist_ok=True)
-            (home / name).write_bytes(draw(drawing, "JPEG"))
-        fake[str(number)] = _halt_entry(
-            _FAKE[number % len(_FAKE)].format(organ=drawing.organ), (right, *wrong), unsure, number, asked
+            (home / name).write_bytes(draw_phantom(drawing, "JPEG"))
+        fake[str(number)] = _source_entry(
+            _FAKE_QUESTIONS[number % len(_FAKE_QUESTIONS)].format(organ=drawing.organ),
+            (right, *wrong),
+            unsure,
+            number,
+            asked,
         )
         wording = f"{question.removesuffix('?')} in this {drawing.organ} with a green square in its corner?"
-        swap[str(number)] = _halt_entry(
-            wording, (right, *wrong), unsure, number + 2, _asked_about((number + 5) % len(_HALT_SCENES))
+        swap[str(number)] = _source_entry(
+            wording, (right, *wrong), unsure, number + 2, _scene_question((number + 5) % len(_SCENES))
         )
         options = list(wrong)
         options.insert(number % 4, none)
@@ -66,15 +70,15 @@ def write(folder: Path) -> None:
     write_json(folder / "swap_img_shuffle.json", swap)
 
 
-def _asked_about(number: int) -> str:
+def _scene_question(number: int) -> str:
     return f"synpic{90001 + number}.jpg" if number % 2 else f"test_{9001 + number}.jpg"
 
 
-def _home(name: str) -> str:
+def _source_image_name(name: str) -> str:
     return "VQA-RAD" if name.startswith("synpic") else "PathVQA" if name.startswith("test_") else "PMC-VQA"
 
 
-def _halt_entry(question: str, others: tuple[str, ...], right: str, turn: int, image: str) -> dict[str, Any]:
+def _source_entry(question: str, others: tuple[str, ...], right: str, turn: int, image: str) -> dict[str, Any]:
     options = list(others)
     position = turn % (len(options) + 1)
     options.insert(position, right)

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput, Problems
-from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, own_images
-from dataset_builders.schema import LETTERS, Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import SourceEntry, needed_file, read_json, without_letters
+from dataset_builders.images.lookup import ImageFolders, ImageRecord, find_image, read_image_records
+from dataset_builders.schema import LETTERS, Case, CaseImage, CountComparison, Question, SourceContent
+from dataset_builders.source_files import SourceEntry, read_json, required_file, strip_option_letters
 
-FILES = {"fake": "fake_qa_shuffle.json", "none": "pmc_vqa_nota1K.json", "swap": "swap_img_shuffle.json"}
+SCENARIO_FILES = {"fake": "fake_qa_shuffle.json", "none": "pmc_vqa_nota1K.json", "swap": "swap_img_shuffle.json"}
 PAPER_COUNTS = {"fake": 542, "none": 1000, "swap": 817}
 """n in Table 1. 542 and 817 are the last indices of files that hold 543 and 818 entries (they count from 0)."""
-SOURCES = ((r"synpic\d+", "VQA-RAD"), (r"test_\d+", "PathVQA"), (r"PMC\d+", "PMC-VQA"))
-REMEDY = "Fix the entries, or get the files again from knowlab/halt-medvqa."
+IMAGE_NAME_PATTERNS = ((r"synpic\d+", "VQA-RAD"), (r"test_\d+", "PathVQA"), (r"PMC\d+", "PMC-VQA"))
+HALT_REMEDY = "Fix the entries, or get the files again from knowlab/halt-medvqa."
 
 
-def read(source: Path, images: ImageFolders | None) -> Content:
+def read(source: Path, images: ImageFolders | None) -> SourceContent:
     """The questions of the three scenarios; each is a case of its own.
 
     `images` is None in a text-only build. Raises BadInput listing every problem of the files.
@@ -32,14 +32,14 @@ def read(source: Path, images: ImageFolders | None) -> Content:
     found: Counter[str] = Counter()
     notes: list[str] = []
     made: dict[str, CaseImage | None] = {}
-    own = own_images(source, problems)
-    for scenario, name in FILES.items():
-        file = needed_file(source, name, f"the questions of scenario {scenario}")
-        entries = _entries(file, read_json(file), scenario, problems)
+    own = read_image_records(source, problems)
+    for scenario, name in SCENARIO_FILES.items():
+        file = required_file(source, name, f"the questions of scenario {scenario}")
+        entries = _parse_entries(file, read_json(file), scenario, problems)
         found[scenario] = len(entries)
         duplicates = []
         for key, entry in entries:
-            case = _question(entry, scenario, key, images, made, own)
+            case = _parse_case(entry, scenario, key, images, made, own)
             if case is None:
                 continue
             cases.append(case)
@@ -48,7 +48,7 @@ def read(source: Path, images: ImageFolders | None) -> Content:
                 duplicates.append(case.case_id)
         if duplicates:
             notes.append(f"The same option text stands twice in {', '.join(duplicates)} (as in the authors' file).")
-    problems.check(REMEDY)
+    problems.check(HALT_REMEDY)
     nota = [case.questions[0].options for case in cases if case.case_id.startswith("none-")]
     twice = sum(sum("none of the above" in option.lower() for option in options) > 1 for options in nota)
     if twice:
@@ -62,18 +62,18 @@ def read(source: Path, images: ImageFolders | None) -> Content:
         f"{'' if balanced else ' (not balanced)'}."
     )
     counts = [
-        Count(
+        CountComparison(
             f"questions of scenario {scenario}",
             found[scenario],
             PAPER_COUNTS[scenario],
             "" if scenario == "none" else "the paper's n is the file's last index, counted from 0",
         )
-        for scenario in FILES
+        for scenario in SCENARIO_FILES
     ]
-    return Content(cases={"test": cases}, counts=counts, notes=notes)
+    return SourceContent(cases={"test": cases}, counts=counts, notes=notes)
 
 
-def _entries(file: Path, document: Any, scenario: str, problems: Problems) -> list[tuple[str, SourceEntry]]:
+def _parse_entries(file: Path, document: Any, scenario: str, problems: Problems) -> list[tuple[str, SourceEntry]]:
     """(key, entry) of a file: by its own key; in the list of `none` by `entry_id` (custom sets, so that an entry that is taken out changes
     no other's id) or position."""
     if scenario == "none" and isinstance(document, list):
@@ -83,30 +83,30 @@ def _entries(file: Path, document: Any, scenario: str, problems: Problems) -> li
             for position, (key, value) in enumerate(zip(own, document, strict=True))
         ]
         if len({key for key, _ in pairs}) < len(pairs):
-            raise BadInput(f"{file}: two entries have the same entry_id. {REMEDY}")
+            raise BadInput(f"{file}: two entries have the same entry_id. {HALT_REMEDY}")
     elif scenario != "none" and isinstance(document, dict):
         pairs = list(document.items())
     else:
         raise BadInput(
-            f"{file}: is not a {'list' if scenario == 'none' else 'JSON object (number -> question)'}. {REMEDY}"
+            f"{file}: is not a {'list' if scenario == 'none' else 'JSON object (number -> question)'}. {HALT_REMEDY}"
         )
     if not pairs:
-        raise BadInput(f"{file}: holds no questions. {REMEDY}")
+        raise BadInput(f"{file}: holds no questions. {HALT_REMEDY}")
     return [(key, SourceEntry(value, str(file), key, problems)) for key, value in pairs]
 
 
-def _question(
+def _parse_case(
     entry: SourceEntry,
     scenario: str,
     key: str,
     images: ImageFolders | None,
     made: dict[str, CaseImage | None],
-    own: dict[str, OwnImage],
+    own: dict[str, ImageRecord],
 ) -> Case | None:
     text, name = entry.text("question"), entry.text("img")
-    options, answer = _options(entry, scenario)
+    options, answer = _parse_options(entry, scenario)
     if name and name not in made:
-        said = own.get(name, OwnImage())
+        said = own.get(name, ImageRecord())
         made[name] = find_image(entry, images, [name], image_id=name, own=said, source=_source_dataset(name))
     image = made.get(name)
     if not entry.ok or image is None or answer is None:
@@ -124,7 +124,7 @@ def _question(
     return Case(question_id, (image,), (question,))
 
 
-def _options(entry: SourceEntry, scenario: str) -> tuple[tuple[str, ...], int | None]:
+def _parse_options(entry: SourceEntry, scenario: str) -> tuple[tuple[str, ...], int | None]:
     """Options without their letters ("B: None of the above" -> "None of the above"), and the position of the right one."""
     given, right = entry.value.get("option"), "answer_id"
     if scenario == "none":
@@ -136,7 +136,7 @@ def _options(entry: SourceEntry, scenario: str) -> tuple[tuple[str, ...], int | 
     texts = SourceEntry(given, entry.file, entry.name, entry.problems)
     options = tuple(texts.text(letter) for letter in given)
     if scenario == "none":
-        options = without_letters(options)
+        options = strip_option_letters(options)
     letter = entry.text(right)
     entry.ok = entry.ok and texts.ok
     if not entry.ok:
@@ -153,4 +153,4 @@ def _options(entry: SourceEntry, scenario: str) -> tuple[tuple[str, ...], int | 
 def _source_dataset(name: str) -> str | None:
     """The dataset that an image comes from, by its file name; None where the name says nothing."""
     base = name.rsplit("/", 1)[-1]
-    return next((dataset for pattern, dataset in SOURCES if re.match(pattern, base)), None)
+    return next((dataset for pattern, dataset in IMAGE_NAME_PATTERNS if re.match(pattern, base)), None)

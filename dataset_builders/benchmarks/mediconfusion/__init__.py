@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataset_builders.benchmarks.spec import DatasetSpec, Facts
+from dataset_builders.benchmarks.spec import CardText, DatasetSpec
 from dataset_builders.schema import NUMBER, TEXT, TEXTS
 
 SPEC = DatasetSpec(
-    facts=Facts(
+    card=CardText(
         title="MediConfusion",
         what=(
             "Can a model tell two images apart that look the same to its encoder? Each case is a *confusing pair*: two "
@@ -45,11 +45,11 @@ SPEC = DatasetSpec(
     ),
     facets=("category",),
     columns={
-        "sim_med": NUMBER.of("similarity of the pair's images to a medical encoder (BiomedCLIP)"),
-        "sim_gen": NUMBER.of("similarity of the pair's images to a general encoder (DINOv2)"),
-        "caption": TEXT.of("caption of the image"),
-        "ai_question": TEXT.of("the question as a language model drafted it"),
-        "ai_options": TEXTS.of("the options as a language model drafted them"),
+        "sim_med": NUMBER.described("similarity of the pair's images to a medical encoder (BiomedCLIP)"),
+        "sim_gen": NUMBER.described("similarity of the pair's images to a general encoder (DINOv2)"),
+        "caption": TEXT.described("caption of the image"),
+        "ai_question": TEXT.described("the question as a language model drafted it"),
+        "ai_options": TEXTS.described("the options as a language model drafted them"),
     },
     not_in_results=("caption", "ai_question", "ai_options"),
     released={"test": "v1-f21b47b1a50f2e268e8c3c61d74030e726fbd22bd435e724968728700f7fef6a"},

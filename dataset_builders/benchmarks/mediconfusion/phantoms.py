@@ -6,27 +6,27 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.files import write_json
-from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw, one_lesion
+from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw_phantom, one_lesion
 
-_SHARED = one_lesion("brain", "mri", side="left", level="upper", size="small")
+_SHARED_PAIRS = one_lesion("brain", "mri", side="left", level="upper", size="small")
 """One image that sits in three pairs, as images of the real benchmark sit in up to fourteen."""
 
 _PAIRS: tuple[tuple[str, Drawing, str, Drawing, str, tuple[str, ...]], ...] = (
     (
         "On which side of this brain scan does the bright spot lie?",
-        _SHARED, "On the left of the picture",
+        _SHARED_PAIRS, "On the left of the picture",
         one_lesion("brain", "mri", side="right", level="upper", size="small"), "On the right of the picture",
         ("Cerebral", "Head and Neck"),
     ),
     (
         "How large is the bright spot in this brain scan?",
-        _SHARED, "Small, much narrower than a ventricle is long",
+        _SHARED_PAIRS, "Small, much narrower than a ventricle is long",
         one_lesion("brain", "mri", side="left", level="upper", size="large"), "Large, about as wide as both ventricles together",
         ("Cerebral",),
     ),
     (
         "At which height of this brain scan is the bright spot?",
-        _SHARED, "In the upper half",
+        _SHARED_PAIRS, "In the upper half",
         one_lesion("brain", "mri", side="left", level="lower", size="small"), "In the lower half",
         ("Cerebral", "Head and Neck"),
     ),
@@ -93,7 +93,7 @@ _PAIRS: tuple[tuple[str, Drawing, str, Drawing, str, tuple[str, ...]], ...] = (
     (
         "Does this brain scan show one spot or two?",
         Drawing("brain", "mri", (Lesion("left", "upper"), Lesion("right", "lower"))), "Two",
-        _SHARED, "One",
+        _SHARED_PAIRS, "One",
         ("Cerebral", "Head and Neck"),
     ),
 )  # fmt: skip
@@ -109,7 +109,7 @@ def write(folder: Path) -> None:
         for drawing in (first, second):
             if drawing not in numbers:
                 numbers[drawing] = 30001 + len(numbers)
-                (folder / "images" / f"{numbers[drawing]}.png").write_bytes(draw(drawing))
+                (folder / "images" / f"{numbers[drawing]}.png").write_bytes(draw_phantom(drawing))
         swap = position % 2 == 1
         options = (second_option, first_option) if swap else (first_option, second_option)
         pair: dict[str, Any] = {}

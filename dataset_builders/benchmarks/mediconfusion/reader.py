@@ -16,16 +16,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.case_groups import sharing
+from dataset_builders.case_groups import group_linked_cases
 from dataset_builders.errors import BadInput, Problems
-from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, own_images, unambiguous
-from dataset_builders.schema import Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import SourceEntry, needed_file, read_json, read_text
+from dataset_builders.images.lookup import ImageFolders, ImageRecord, find_image, read_image_records, unique_file_names
+from dataset_builders.schema import Case, CaseImage, CountComparison, Question, SourceContent
+from dataset_builders.source_files import SourceEntry, read_json, read_text, required_file
 
-LETTERS = ("A", "B")
-HALVES_SEED = "medprobe finetune 1"
+PAIR_LETTERS = ("A", "B")
+FINETUNE_SEED = "medprobe finetune 1"
 PAPER_PAIRS, PAPER_QUESTIONS = 176, 352
-PAPER_CATEGORIES = {
+PAPER_CATEGORY_SIZES = {
     "Cerebral": 79,
     "Vascular": 73,
     "Head and Neck": 67,
@@ -39,36 +39,36 @@ PAPER_CATEGORIES = {
 """Images per category (the authors' statistics.json; the denominators of Table 2). They count image labels, not
 pairs."""
 
-REMEDY = "Fix the entries, or get the files again from AIF4S/MediConfusion."
+MEDICONFUSION_REMEDY = "Fix the entries, or get the files again from AIF4S/MediConfusion."
 
 
-def read(source: Path, images: ImageFolders | None) -> Content:
+def read(source: Path, images: ImageFolders | None) -> SourceContent:
     """The confusing pairs: a case is a pair, its two questions share text and options and differ in the image.
 
     `images` is None in a text-only build. Raises BadInput listing every problem of the files. Images that are not found have
     `read` None.
     """
-    file = needed_file(source, "dataset.json", "the confusing pairs")
+    file = required_file(source, "dataset.json", "the confusing pairs")
     document = read_json(file)
     if not isinstance(document, dict) or not document:
-        raise BadInput(f"{file}: holds no confusing pairs (an object: pair id -> pair). {REMEDY}")
+        raise BadInput(f"{file}: holds no confusing pairs (an object: pair id -> pair). {MEDICONFUSION_REMEDY}")
     problems = Problems()
     source_images = _SourceImages(source, images, problems)
     cases = []
     for name, value in document.items():
-        case = _pair(SourceEntry(value, str(file), name, problems), source_images)
+        case = _parse_pair(SourceEntry(value, str(file), name, problems), source_images)
         if case is not None:
             cases.append(case)
-    problems.check(REMEDY)
-    return Content(
+    problems.check(MEDICONFUSION_REMEDY)
+    return SourceContent(
         cases={"test": cases},
-        counts=_counts(cases),
-        notes=_notes(cases),
-        more=halves(cases),
+        counts=_compare_counts(cases),
+        notes=_describe_oddities(cases),
+        more=split_finetune_halves(cases),
     )
 
 
-def _pair(entry: SourceEntry, source_images: _SourceImages) -> Case | None:
+def _parse_pair(entry: SourceEntry, source_images: _SourceImages) -> Case | None:
     name = str(entry.name)
     question, options = entry.text("question"), (entry.text("option_A"), entry.text("option_B"))
     ai_options = (entry.text("AI_option_A"), entry.text("AI_option_B"))
@@ -83,11 +83,11 @@ def _pair(entry: SourceEntry, source_images: _SourceImages) -> Case | None:
     questions, images = [], []
     for number in (1, 2):
         answer = entry.text(f"im_{number}_correct")
-        if answer and answer not in LETTERS:
+        if answer and answer not in PAIR_LETTERS:
             entry.wrong(f'"im_{number}_correct" is {answer!r}, which is no option (A or B)')
         image = source_images.image(entry, number)
         images.append(image)
-        if answer not in LETTERS or image is None:
+        if answer not in PAIR_LETTERS or image is None:
             continue
         questions.append(
             Question(
@@ -96,7 +96,7 @@ def _pair(entry: SourceEntry, source_images: _SourceImages) -> Case | None:
                 image_id=image.image_id,
                 question=question,
                 options=options,
-                answer=(LETTERS.index(answer),),
+                answer=(PAIR_LETTERS.index(answer),),
                 categories=entry.texts(f"category_{number}"),
                 extra={**shared, "caption": entry.text(f"cap_{number}")},
             )
@@ -114,9 +114,9 @@ class _SourceImages:
     """The images of the source, each made once."""
 
     def __init__(self, source: Path, folders: ImageFolders | None, problems: Problems) -> None:
-        self.folders, self.licences = folders, _licences(source, folders)
-        self.locations, self.own = _image_dict(source, problems)
-        self.unambiguous_names = unambiguous([location["file_name"] for location in self.locations.values()])
+        self.folders, self.licences = folders, _read_licences(source, folders)
+        self.locations, self.own = _read_locations(source, problems)
+        self.unambiguous_names = unique_file_names([location["file_name"] for location in self.locations.values()])
         self.made: dict[tuple[str, str], CaseImage | None] = {}
         self.roco_of: dict[str, str] = {}
 
@@ -143,7 +143,7 @@ class _SourceImages:
             names,
             image_id=local,
             called=f"{local}.jpg",
-            own=self.own.get(roco, OwnImage()),
+            own=self.own.get(roco, ImageRecord()),
             license=self.licences.get(found.group(), "unknown") if found else "unknown",
             source=f"PMC Open Access {location['pmcid']}, {location['file_name']} ({roco})"
             if location
@@ -153,15 +153,15 @@ class _SourceImages:
         )
 
 
-def _image_dict(source: Path, problems: Problems) -> tuple[dict[str, dict[str, str]], dict[str, OwnImage]]:
+def _read_locations(source: Path, problems: Problems) -> tuple[dict[str, dict[str, str]], dict[str, ImageRecord]]:
     """Locations of images in PMC (`pmcid`, `file_name`) and other statements of image_dict.json, by their name in
     `im_1`, `im_2`; nothing where the source has none."""
     file = source / "image_dict.json"
-    own = own_images(source, problems)
+    own = read_image_records(source, problems)
     locations = {}
     for name, value in (read_json(file) if file.is_file() else {}).items():
         entry = SourceEntry(value, str(file), name, problems)
-        if own[name] != OwnImage() and "dlink" not in entry.value:
+        if own[name] != ImageRecord() and "dlink" not in entry.value:
             continue
         link, file_name = entry.text("dlink"), entry.text("file_name")
         pmcid = re.search(r"PMC\d+", link)
@@ -172,17 +172,17 @@ def _image_dict(source: Path, problems: Problems) -> tuple[dict[str, dict[str, s
     return locations, own
 
 
-def wanted_fields(source: Path) -> dict[str, dict[str, str]]:
+def download_fields(source: Path) -> dict[str, dict[str, str]]:
     """Image id -> what an address template may name: pmcid, file_name, roco, local. Raises BadInput as `read` does."""
     problems = Problems()
-    locations, _ = _image_dict(source, problems)
-    problems.check(REMEDY)
-    document: dict[str, Any] = read_json(needed_file(source, "dataset.json", "the confusing pairs"))
+    locations, _ = _read_locations(source, problems)
+    problems.check(MEDICONFUSION_REMEDY)
+    document: dict[str, Any] = read_json(required_file(source, "dataset.json", "the confusing pairs"))
     named = [(str(pair.get(f"im_{n}")), str(pair.get(f"im_{n}_local"))) for pair in document.values() for n in (1, 2)]
     return {local: {**locations[roco], "roco": roco, "local": local} for roco, local in named if roco in locations}
 
 
-def _licences(source: Path, images: ImageFolders | None) -> dict[str, str]:
+def _read_licences(source: Path, images: ImageFolders | None) -> dict[str, str]:
     """ROCO id -> licence, from every `licences.txt` (columns ROCO_ID, PMC_ID, CC) below the source and the
     image folders."""
     found: dict[str, str] = {}
@@ -196,22 +196,22 @@ def _licences(source: Path, images: ImageFolders | None) -> dict[str, str]:
     return found
 
 
-def _counts(cases: list[Case]) -> list[Count]:
+def _compare_counts(cases: list[Case]) -> list[CountComparison]:
     questions = [question for case in cases for question in case.questions]
     images = {image.image_id for case in cases for image in case.images}
     labels = Counter(label for question in questions for label in question.categories)
     counts = [
-        Count("pairs", len(cases), PAPER_PAIRS),
-        Count("questions", len(questions), PAPER_QUESTIONS),
-        Count("distinct images", len(images)),
+        CountComparison("pairs", len(cases), PAPER_PAIRS),
+        CountComparison("questions", len(questions), PAPER_QUESTIONS),
+        CountComparison("distinct images", len(images)),
     ]
-    for label in sorted({*labels, *PAPER_CATEGORIES}):
-        paper = PAPER_CATEGORIES.get(label)
-        counts.append(Count(f"images labelled {label}", labels[label], paper, "image labels, not pairs"))
+    for label in sorted({*labels, *PAPER_CATEGORY_SIZES}):
+        paper = PAPER_CATEGORY_SIZES.get(label)
+        counts.append(CountComparison(f"images labelled {label}", labels[label], paper, "image labels, not pairs"))
     return counts
 
 
-def _notes(cases: list[Case]) -> list[str]:
+def _describe_oddities(cases: list[Case]) -> list[str]:
     revised = [
         case.case_id
         for case in cases
@@ -226,7 +226,7 @@ def _notes(cases: list[Case]) -> list[str]:
     ]
 
 
-def halves(cases: list[Case]) -> dict[str, dict[str, list[Case]]]:
+def split_finetune_halves(cases: list[Case]) -> dict[str, dict[str, list[Case]]]:
     """Configs `finetune` and `finetune_disjoint`, each with splits train and test; left out where a half would be empty.
 
     After appendix D: half of the pairs of each category, no pair split. The authors' own halves are not published (84 and 92 pairs);
@@ -236,7 +236,7 @@ def halves(cases: list[Case]) -> dict[str, dict[str, list[Case]]]:
     """
     made = {}
     for config, images in (("finetune", False), ("finetune_disjoint", True)):
-        train = _choose(sharing(cases, images=images, groups=True))
+        train = _choose_training_cases(group_linked_cases(cases, images=images, groups=True))
         split = {
             "train": [case for case in cases if case.case_id in train],
             "test": [case for case in cases if case.case_id not in train],
@@ -246,16 +246,16 @@ def halves(cases: list[Case]) -> dict[str, dict[str, list[Case]]]:
     return made
 
 
-def _choose(groups: list[list[Case]]) -> set[str]:
+def _choose_training_cases(groups: list[list[Case]]) -> set[str]:
     """The cases to train on: group by group, largest first, to the half that keeps every category nearest to half and half."""
-    labels = [Counter(label for case in group for label in _categories(case)) for group in groups]
-    order = sorted(range(len(groups)), key=lambda n: (-len(groups[n]), _draw(groups[n][0])))
+    labels = [Counter(label for case in group for label in _case_categories(case)) for group in groups]
+    order = sorted(range(len(groups)), key=lambda n: (-len(groups[n]), _case_hash(groups[n][0])))
     balance: Counter[str] = Counter()
     size = 0
     train: set[str] = set()
     for number in order:
         tilt = sum(balance[label] * count for label, count in labels[number].items())
-        to_train = tilt < 0 or (tilt == 0 and (size < 0 or (size == 0 and _draw(groups[number][0]) % 2 == 0)))
+        to_train = tilt < 0 or (tilt == 0 and (size < 0 or (size == 0 and _case_hash(groups[number][0]) % 2 == 0)))
         sign = 1 if to_train else -1
         for label, count in labels[number].items():
             balance[label] += sign * count
@@ -265,10 +265,10 @@ def _choose(groups: list[list[Case]]) -> set[str]:
     return train
 
 
-def _categories(case: Case) -> set[str]:
+def _case_categories(case: Case) -> set[str]:
     return {label for question in case.questions for label in question.categories}
 
 
-def _draw(case: Case) -> int:
+def _case_hash(case: Case) -> int:
     """A number drawn for the case: the same on every machine."""
-    return int.from_bytes(hashlib.sha256(f"{HALVES_SEED} {case.case_id}".encode()).digest()[:8], "big")
+    return int.from_bytes(hashlib.sha256(f"{FINETUNE_SEED} {case.case_id}".encode()).digest()[:8], "big")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataset_builders.benchmarks.spec import DatasetSpec, Facts
-from dataset_builders.schema import ASPECTS, BOOL, TEXT, Content, Kind
+from dataset_builders.benchmarks.spec import CardText, DatasetSpec
+from dataset_builders.schema import ASPECTS, BOOL, TEXT, ColumnType, SourceContent
 
 
-def _has_paper_counts(content: Content) -> bool:
+def _has_paper_counts(content: SourceContent) -> bool:
     """6,303 images and 57,132 questions (section 3)."""
     images = {image.image_id for case in content.all_cases() for image in case.images}
     return (len(images), content.sizes()) == (6303, {"test": 57132})
 
 
 SPEC = DatasetSpec(
-    facts=Facts(
+    card=CardText(
         title="ProbMed",
         what=(
             "Does a model know what is *not* in the image? Yes/no questions on modality, organ, abnormality, "
@@ -50,14 +50,14 @@ SPEC = DatasetSpec(
     ),
     facets=("image_type", "organ", "modality"),
     columns={
-        "aspect": Kind("label", ASPECTS).of(
+        "aspect": ColumnType("label", ASPECTS).described(
             "step of the diagnosis: `modality`, `organ`, `abnormality`, `condition`, `position`"
         ),
-        "adversarial": BOOL.of("true for the question about what the image does not show"),
-        "organ": TEXT.of("organ that the image shows"),
-        "image_type": TEXT.of("organ and modality, as the authors name them"),
-        "pair_id": TEXT.of("a question and its adversarial counterpart have the same"),
-        "qa_type": TEXT.of("the authors' name for the kind of question"),
+        "adversarial": BOOL.described("true for the question about what the image does not show"),
+        "organ": TEXT.described("organ that the image shows"),
+        "image_type": TEXT.described("organ and modality, as the authors name them"),
+        "pair_id": TEXT.described("a question and its adversarial counterpart have the same"),
+        "qa_type": TEXT.described("the authors' name for the kind of question"),
     },
     is_whole=_has_paper_counts,
     # An image has one question on abnormality, so that its hits are plain accuracy; the other aspects want several right at once.

@@ -6,10 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dataset_builders.files import write_json
-from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw
+from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw_phantom
 
-AN = {"mri": "an MRI", "ct": "a CT", "xray": "an X-ray"}
-SCENES = (("brain", "mri"), ("brain", "ct"), ("chest", "xray"), ("chest", "ct"), ("abdomen", "ct"), ("spine", "xray"))
+MODALITY_PHRASES = {"mri": "an MRI", "ct": "a CT", "xray": "an X-ray"}
+IMAGE_TYPES = (
+    ("brain", "mri"),
+    ("brain", "ct"),
+    ("chest", "xray"),
+    ("chest", "ct"),
+    ("abdomen", "ct"),
+    ("spine", "xray"),
+)
 """Organ and modality of the image types; each has a normal image, one with a finding, one with two."""
 FINDINGS = (
     Lesion("left", "upper", "large", "bright"),
@@ -21,13 +28,15 @@ FINDINGS = (
 def write(folder: Path) -> None:
     """`probmed.json` and `images/<image type>/<n>.png`: the whole set of questions on normal and abnormal images."""
     rows: list[dict[str, str]] = []
-    for scene, (organ, modality) in enumerate(SCENES):
+    for scene, (organ, modality) in enumerate(IMAGE_TYPES):
         kind = f"{organ}_{modality}"
         (folder / "images" / kind).mkdir(parents=True, exist_ok=True)
         for number in range(3):
             lesions = tuple(FINDINGS[(scene + n) % 3] for n in range(number))
-            (folder / "images" / kind / f"{number + 1}.png").write_bytes(draw(Drawing(organ, modality, lesions)))
-            for qa_type, question, answer in _questions_of(scene, number, organ, modality, lesions):
+            (folder / "images" / kind / f"{number + 1}.png").write_bytes(
+                draw_phantom(Drawing(organ, modality, lesions))
+            )
+            for qa_type, question, answer in _image_questions(scene, number, organ, modality, lesions):
                 rows.append(
                     {
                         "id": f"{kind}_{number + 1}",
@@ -41,14 +50,17 @@ def write(folder: Path) -> None:
     write_json(folder / "probmed.json", rows)
 
 
-def _questions_of(
+def _image_questions(
     scene: int, number: int, organ: str, modality: str, lesions: tuple[Lesion, ...]
 ) -> Iterator[tuple[str, str, str]]:
-    other_organ, other_modality = SCENES[(scene + 2) % len(SCENES)][0], ("mri", "ct", "xray")[(number + scene) % 3]
+    other_organ, other_modality = (
+        IMAGE_TYPES[(scene + 2) % len(IMAGE_TYPES)][0],
+        ("mri", "ct", "xray")[(number + scene) % 3],
+    )
     if other_modality == modality:
         other_modality = "mri" if modality != "mri" else "xray"
-    yield "modality_gt", f"Was this picture drawn like {AN[modality]}?", "yes"
-    yield "modality_hallu", f"Was this picture drawn like {AN[other_modality]}?", "no"
+    yield "modality_gt", f"Was this picture drawn like {MODALITY_PHRASES[modality]}?", "yes"
+    yield "modality_hallu", f"Was this picture drawn like {MODALITY_PHRASES[other_modality]}?", "no"
     yield "body_part_gt", f"Does the drawing show the {organ}?", "yes"
     yield "body_part_hallu", f"Does the drawing show the {other_organ if other_organ != organ else 'spine'}?", "no"
     yield (

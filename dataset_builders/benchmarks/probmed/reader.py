@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput, Problems, clip
-from dataset_builders.images.lookup import ImageFolders, OwnImage, find_image, own_images, unambiguous
-from dataset_builders.schema import ASPECTS, Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import ORIGIN_MARKER, SourceEntry, read_records
+from dataset_builders.images.lookup import ImageFolders, ImageRecord, find_image, read_image_records, unique_file_names
+from dataset_builders.schema import ASPECTS, Case, CaseImage, CountComparison, Question, SourceContent
+from dataset_builders.source_files import ORIGIN_MARKER, SourceEntry, read_json_records
 
 PAPER_IMAGES, PAPER_QUESTIONS = 6303, 57132
-PAPER_TYPES: dict[str, tuple[int, int, int]] = {
+PAPER_IMAGE_TYPES: dict[str, tuple[int, int, int]] = {
     "abdomen_mri": (84, 757, 375),
     "brain_mri": (566, 5046, 2509),
     "chest_mri": (40, 382, 189),
@@ -34,28 +34,28 @@ PAPER_TYPES: dict[str, tuple[int, int, int]] = {
 """Table 2: images, questions, questions with answer "yes" per image type. The image rows add up to 6,361, the
 table's total is 6,303."""
 
-OPTIONS = ("yes", "no")
-REMEDY = "Fix the entries, or get the file again from rippleripple/ProbMed."
+YES_NO_OPTIONS = ("yes", "no")
+PROBMED_REMEDY = "Fix the entries, or get the file again from rippleripple/ProbMed."
 
 
-def read(source: Path, images: ImageFolders | None) -> Content:
+def read(source: Path, images: ImageFolders | None) -> SourceContent:
     """All questions on one image are a case.
 
     `images` is None in a text-only build. Raises BadInput listing every problem of the files.
     """
     problems = Problems()
-    files = _files(source)
-    index = ImageIndex(images, [row for _, rows in files for row in rows], own_images(source, problems))
-    cases = _cases(files, index, problems)
-    problems.check(REMEDY)
-    return Content(cases={"test": cases}, counts=_counts(cases))
+    files = _read_question_files(source)
+    index = ImageIndex(images, [row for _, rows in files for row in rows], read_image_records(source, problems))
+    cases = _parse_cases(files, index, problems)
+    problems.check(PROBMED_REMEDY)
+    return SourceContent(cases={"test": cases}, counts=_compare_counts(cases))
 
 
-def _files(source: Path) -> list[tuple[Path, list[Any]]]:
+def _read_question_files(source: Path) -> list[tuple[Path, list[Any]]]:
     """The files of questions right in the folder, or in its `test` folder: those with `qa_type`."""
     found = [*source.glob("*.json"), *source.glob("*.jsonl"), *source.glob("test/*.json"), *source.glob("test/*.jsonl")]
     others = (ORIGIN_MARKER, "dataset_info.json", "image_dict.json", "manifest.json")
-    read = [(file, read_records(file)) for file in sorted(found) if file.name not in others]
+    read = [(file, read_json_records(file)) for file in sorted(found) if file.name not in others]
     files = [(file, rows) for file, rows in read if any(isinstance(row, dict) and "qa_type" in row for row in rows)]
     if not files:
         raise BadInput(
@@ -65,11 +65,11 @@ def _files(source: Path) -> list[tuple[Path, list[Any]]]:
     return files
 
 
-def _cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Problems) -> list[Case]:
+def _parse_cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Problems) -> list[Case]:
     questions: dict[str, list[Question]] = {}
     images: dict[str, CaseImage] = {}
     seen: set[str] = set()
-    by_type = _ids_count_within_types(files)
+    by_type = _ids_restart_per_type(files)
     for file, rows in files:
         for position, row in enumerate(rows):
             entry = SourceEntry(row, str(file), position, problems)
@@ -79,7 +79,7 @@ def _cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Pro
             if by_type:
                 case_id = f"{entry.text('image_type')}-{case_id}"
             image = index.image(entry, case_id)
-            question = _question(entry, case_id, image)
+            question = _parse_question(entry, case_id, image)
             if question is None or image is None:
                 continue
             if question.question_id in seen:
@@ -91,10 +91,10 @@ def _cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Pro
                 continue
             seen.add(question.question_id)
             questions.setdefault(case_id, []).append(question)
-    return [Case(case_id, (images[case_id],), _paired(group)) for case_id, group in questions.items()]
+    return [Case(case_id, (images[case_id],), _keep_complete_pairs(group)) for case_id, group in questions.items()]
 
 
-def _ids_count_within_types(files: list[tuple[Path, list[Any]]]) -> bool:
+def _ids_restart_per_type(files: list[tuple[Path, list[Any]]]) -> bool:
     """True if the ids begin anew in each image type (the authors' scorer looks at one type after the other, so they may).
 
     They do when an id stands for different images in different types; then an image is named by both.
@@ -102,17 +102,17 @@ def _ids_count_within_types(files: list[tuple[Path, list[Any]]]) -> bool:
     shown: dict[Any, set[tuple[str, str]]] = {}
     for row in (row for _, rows in files for row in rows if isinstance(row, dict)):
         if isinstance(row.get("id"), (str, int)):
-            shown.setdefault(row["id"], set()).add((str(row.get("image_type")), path_of(row)))
+            shown.setdefault(row["id"], set()).add((str(row.get("image_type")), image_path(row)))
     return any(
         len({kind for kind, _ in paths}) == len({path for _, path in paths}) == len(paths) > 1
         for paths in shown.values()
     )
 
 
-def _question(entry: SourceEntry, case_id: str, image: CaseImage | None) -> Question | None:
+def _parse_question(entry: SourceEntry, case_id: str, image: CaseImage | None) -> Question | None:
     kind, text, image_type = entry.text("qa_type"), entry.text("question"), entry.text("image_type")
-    answer = yes_no(entry)
-    aspect, adversarial, pair = _read_qa_type(entry, kind)
+    answer = parse_yes_no(entry)
+    aspect, adversarial, pair = _parse_qa_type(entry, kind)
     if image_type and "_" not in image_type:
         entry.wrong(f'"image_type" {image_type!r} is not ORGAN_MODALITY (such as chest_xray)')
     if not entry.ok or image is None or answer is None:
@@ -123,7 +123,7 @@ def _question(entry: SourceEntry, case_id: str, image: CaseImage | None) -> Ques
         case_id=case_id,
         image_id=image.image_id,
         question=text,
-        options=OPTIONS,
+        options=YES_NO_OPTIONS,
         answer=(answer,),
         question_type="yes_no",
         modality=modality,
@@ -138,7 +138,7 @@ def _question(entry: SourceEntry, case_id: str, image: CaseImage | None) -> Ques
     )
 
 
-def _read_qa_type(entry: SourceEntry, kind: str) -> tuple[str, bool, str | None]:
+def _parse_qa_type(entry: SourceEntry, kind: str) -> tuple[str, bool, str | None]:
     """Aspect, whether adversarial, and the name of the pair (None for a question that has no counterpart), as the authors' scorer reads it.
 
     `modality_gt`, `body_part_hallu`, `abnormality`, `entity_gt_0`, `entity_hallu_0`, `grounding_gt_1`; a normal image has a
@@ -156,7 +156,7 @@ def _read_qa_type(entry: SourceEntry, kind: str) -> tuple[str, bool, str | None]
     return aspect, match[2] == "hallu", f"{aspect}-{match[3]}" if match[3] else aspect
 
 
-def _paired(questions: list[Question]) -> tuple[Question, ...]:
+def _keep_complete_pairs(questions: list[Question]) -> tuple[Question, ...]:
     """The questions of an image, with `pair_id` only where both the true and the adversarial question are there."""
     size = Counter(question.extra["pair_id"] for question in questions)
     return tuple(
@@ -167,44 +167,44 @@ def _paired(questions: list[Question]) -> tuple[Question, ...]:
     )
 
 
-def _counts(cases: list[Case]) -> list[Count]:
+def _compare_counts(cases: list[Case]) -> list[CountComparison]:
     questions = [question for case in cases for question in case.questions]
     images = {image.image_id for case in cases for image in case.images}
     counts = [
-        Count("images", len(images), PAPER_IMAGES, "the rows of Table 2 add up to 6,361"),
-        Count("questions", len(questions), PAPER_QUESTIONS),
-        Count("questions whose answer is yes", sum(q.answer == (0,) for q in questions), 28003),
+        CountComparison("images", len(images), PAPER_IMAGES, "the rows of Table 2 add up to 6,361"),
+        CountComparison("questions", len(questions), PAPER_QUESTIONS),
+        CountComparison("questions whose answer is yes", sum(q.answer == (0,) for q in questions), 28003),
     ]
     of_type: dict[str, list[Question]] = {}
     for question in questions:
         of_type.setdefault(question.extra["image_type"], []).append(question)
-    for name in [*PAPER_TYPES, *sorted(set(of_type) - set(PAPER_TYPES))]:
-        rows, paper = of_type.get(name, []), PAPER_TYPES.get(name)
+    for name in [*PAPER_IMAGE_TYPES, *sorted(set(of_type) - set(PAPER_IMAGE_TYPES))]:
+        rows, paper = of_type.get(name, []), PAPER_IMAGE_TYPES.get(name)
         note = "3,120 in the appendix" if name == "chest_xray" else ""
         counts += [
-            Count(f"{name}: images", len({q.image_id for q in rows}), paper and paper[0], note),
-            Count(f"{name}: questions", len(rows), paper and paper[1]),
-            Count(f"{name}: answer yes", sum(q.answer == (0,) for q in rows), paper and paper[2]),
+            CountComparison(f"{name}: images", len({q.image_id for q in rows}), paper and paper[0], note),
+            CountComparison(f"{name}: questions", len(rows), paper and paper[1]),
+            CountComparison(f"{name}: answer yes", sum(q.answer == (0,) for q in rows), paper and paper[2]),
         ]
     for aspect in ASPECTS:
         of_aspect = [q for q in questions if q.extra["aspect"] == aspect]
         note = ""
         if aspect == "abnormality" and len(images) == PAPER_IMAGES:
             note = "the paper's Table 19 gives one per image, its Table 2 does not fit that"
-        counts.append(Count(f"questions on {aspect}", len(of_aspect), None, note))
+        counts.append(CountComparison(f"questions on {aspect}", len(of_aspect), None, note))
     return counts
 
 
 class ImageIndex:
     """The images of the source, each made once, and named by the first entry that shows it."""
 
-    def __init__(self, folders: ImageFolders | None, rows: list[Any], own: dict[str, OwnImage]) -> None:
+    def __init__(self, folders: ImageFolders | None, rows: list[Any], own: dict[str, ImageRecord]) -> None:
         self.folders, self.own = folders, own
-        self.unambiguous_names = unambiguous({path_of(row) for row in rows if isinstance(row, dict)})
+        self.unambiguous_names = unique_file_names({image_path(row) for row in rows if isinstance(row, dict)})
         self.made: dict[str, CaseImage | None] = {}
 
     def image(self, entry: SourceEntry, image_id: str) -> CaseImage | None:
-        name, path = entry.text("image"), path_of(entry.value)
+        name, path = entry.text("image"), image_path(entry.value)
         if not name:
             return None
         if path not in self.made:
@@ -222,23 +222,23 @@ class ImageIndex:
             names,
             image_id=image_id,
             called=name,
-            own=self.own.get(name, OwnImage()),
+            own=self.own.get(name, ImageRecord()),
             source="ChestX-ray14" if re.fullmatch(r"\d{8}_\d{3}\.png", base) else None,
         )
 
 
-def path_of(row: dict[str, Any]) -> str:
+def image_path(row: dict[str, Any]) -> str:
     """Path of an entry's image: `image`, below a folder named by its image type unless it names a
     folder itself."""
     name, kind = str(row.get("image", "")).strip(), str(row.get("image_type", "")).strip()
     return name if "/" in name or not kind else f"{kind}/{name}"
 
 
-def yes_no(entry: SourceEntry) -> int | None:
+def parse_yes_no(entry: SourceEntry) -> int | None:
     answer = entry.text("answer" if "answer" in entry.value or "gt_ans" not in entry.value else "gt_ans")
     if not answer:
         return None
-    if answer.lower().rstrip(".") not in OPTIONS:
+    if answer.lower().rstrip(".") not in YES_NO_OPTIONS:
         entry.wrong(f'"answer" {clip(answer)} is neither yes nor no')
         return None
-    return OPTIONS.index(answer.lower().rstrip("."))
+    return YES_NO_OPTIONS.index(answer.lower().rstrip("."))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataset_builders.benchmarks.spec import DatasetSpec, Facts
-from dataset_builders.schema import BOOL, TEXT, Content
+from dataset_builders.benchmarks.spec import CardText, DatasetSpec
+from dataset_builders.schema import BOOL, TEXT, SourceContent
 
 PAPER_PAIRS = 118
 """Section 4.1.1: 118 of the 272 closed questions of VQA-RAD's test set have the answer yes."""
 
 
-def _has_paper_counts(content: Content) -> bool:
+def _has_paper_counts(content: SourceContent) -> bool:
     return {split: len(cases) for split, cases in content.cases.items()} == {"test": PAPER_PAIRS}
 
 
 SPEC = DatasetSpec(
-    facts=Facts(
+    card=CardText(
         title="ProbMed on VQA-RAD",
         what=(
             "Does an accuracy survive the negated question? Closed questions whose answer is yes, each followed by a counterpart whose "
@@ -37,8 +37,8 @@ SPEC = DatasetSpec(
         ),
     ),
     columns={
-        "adversarial": BOOL.of("true for the question about what the image does not show"),
-        "pair_id": TEXT.of("a question and its adversarial counterpart have the same"),
+        "adversarial": BOOL.described("true for the question about what the image does not show"),
+        "pair_id": TEXT.described("a question and its adversarial counterpart have the same"),
     },
     tasks={"accuracy_without_adversarial": lambda question: not question.extra.get("adversarial")},
     is_whole=_has_paper_counts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dataset_builders.files import write_json
-from dataset_builders.images.phantom_drawings import Drawing, draw, one_lesion
+from dataset_builders.images.phantom_drawings import Drawing, draw_phantom, one_lesion
 
 _PAIRS: tuple[tuple[Drawing, str, str], ...] = (
     (one_lesion("brain", "mri", side="left"), "Is a round spot drawn in the brain?", "Is the brain drawn without any spot?"),
@@ -28,7 +28,7 @@ def write(folder: Path) -> None:
     rows = []
     for number, (drawing, true, false) in enumerate(_PAIRS):
         name = f"synpic{95001 + number}.jpg"
-        (folder / "images" / name).write_bytes(draw(drawing, "JPEG"))
+        (folder / "images" / name).write_bytes(draw_phantom(drawing, "JPEG"))
         rows += [
             {"image": name, "question": question, "gt_ans": answer}
             for question, answer in ((true, "yes"), (false, "no"))

@@ -5,32 +5,32 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.benchmarks.probmed.reader import OPTIONS, ImageIndex, path_of, yes_no
+from dataset_builders.benchmarks.probmed.reader import YES_NO_OPTIONS, ImageIndex, image_path, parse_yes_no
 from dataset_builders.benchmarks.probmed_vqa_rad import PAPER_PAIRS
 from dataset_builders.errors import BadInput, Problems
-from dataset_builders.images.lookup import ImageFolders, own_images
-from dataset_builders.schema import Case, CaseImage, Content, Count, Question
-from dataset_builders.source_files import ORIGIN_MARKER, SourceEntry, read_records
+from dataset_builders.images.lookup import ImageFolders, read_image_records
+from dataset_builders.schema import Case, CaseImage, CountComparison, Question, SourceContent
+from dataset_builders.source_files import ORIGIN_MARKER, SourceEntry, read_json_records
 
-REMEDY = "Fix the entries: each question whose answer is yes is followed by its counterpart whose answer is no."
+VQA_RAD_REMEDY = "Fix the entries: each question whose answer is yes is followed by its counterpart whose answer is no."
 
 
-def read(source: Path, images: ImageFolders | None) -> Content:
+def read(source: Path, images: ImageFolders | None) -> SourceContent:
     """The pairs of the question files right in the folder; a pair is a case.
 
     `images` is None in a text-only build. Raises BadInput listing every problem of the files.
     """
     problems = Problems()
     found = [file for file in sorted(source.glob("*.json*")) if file.suffix in (".json", ".jsonl")]
-    files = [(file, read_records(file)) for file in found if file.name not in (ORIGIN_MARKER, "image_dict.json")]
+    files = [(file, read_json_records(file)) for file in found if file.name not in (ORIGIN_MARKER, "image_dict.json")]
     if not files:
         raise BadInput(f"{source}: holds no file of questions (a JSON list or JSON Lines of image, question, gt_ans).")
-    index = ImageIndex(images, [row for _, rows in files for row in rows], own_images(source, problems))
+    index = ImageIndex(images, [row for _, rows in files for row in rows], read_image_records(source, problems))
     pairs = _read_pairs(files, index, problems)
-    problems.check(REMEDY)
+    problems.check(VQA_RAD_REMEDY)
     if not pairs:
-        raise BadInput(f"{found[0]}: holds no pair of questions. {REMEDY}")
-    return Content(cases={"test": pairs}, counts=[Count("pairs", len(pairs), PAPER_PAIRS)])
+        raise BadInput(f"{found[0]}: holds no pair of questions. {VQA_RAD_REMEDY}")
+    return SourceContent(cases={"test": pairs}, counts=[CountComparison("pairs", len(pairs), PAPER_PAIRS)])
 
 
 def _read_pairs(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Problems) -> list[Case]:
@@ -45,24 +45,30 @@ def _read_pairs(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems
             made = []
             for row, wanted in ((position, 0), (position + 1, 1)):
                 entry = SourceEntry(rows[row], str(file), row, problems)
-                image, text, answer = index.image(entry, path_of(entry.value)), entry.text("question"), yes_no(entry)
+                image, text, answer = (
+                    index.image(entry, image_path(entry.value)),
+                    entry.text("question"),
+                    parse_yes_no(entry),
+                )
                 if answer is not None and answer != wanted:
-                    entry.wrong(f"its answer is {OPTIONS[answer]} where {OPTIONS[wanted]} was due (rows alternate)")
+                    entry.wrong(
+                        f"its answer is {YES_NO_OPTIONS[answer]} where {YES_NO_OPTIONS[wanted]} was due (rows alternate)"
+                    )
                 if entry.ok and image is not None:
                     made.append((text, image))
             if len(made) == 2:
-                cases.append(_case(case_id, made))
+                cases.append(_parse_case(case_id, made))
     return cases
 
 
-def _case(case_id: str, made: list[tuple[str, CaseImage]]) -> Case:
+def _parse_case(case_id: str, made: list[tuple[str, CaseImage]]) -> Case:
     questions = [
         Question(
             question_id=f"{case_id}-{'hallu' if adversarial else 'gt'}",
             case_id=case_id,
             image_id=image.image_id,
             question=text,
-            options=OPTIONS,
+            options=YES_NO_OPTIONS,
             answer=(int(adversarial),),
             question_type="yes_no",
             extra={"adversarial": adversarial, "pair_id": case_id},

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from dataset_builders.images.lookup import as_png
-from dataset_builders.images.picture import data_uri
+from dataset_builders.images.lookup import encode_png
+from dataset_builders.images.picture import encode_data_uri
 from eval_harness.models.local.model_inputs import conversation, decode_image
 from eval_harness.records.request import Request
 
@@ -44,5 +44,5 @@ def _text(text: str) -> str:
 def _data_url(image: bytes, longest_side: int | None) -> str:
     """The picture that a model is shown of an image as a `data:` URL, shrunk where its longest side is longer. Raises ImageError."""
     if longest_side is not None and max(decode_image(image).size) > longest_side:
-        image = as_png(decode_image(image, longest_side))
-    return data_uri(image)
+        image = encode_png(decode_image(image, longest_side))
+    return encode_data_uri(image)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from dataset_builders.errors import BadInput, with_type
+from dataset_builders.errors import BadInput, describe_error
 from eval_harness.models.interface import Settings
 from eval_harness.models.option_tokens import continuation, next_token_forms
 from eval_harness.models.thinking import OutputReader, budget_tokens, opens_reasoning, template_switch
@@ -262,8 +262,8 @@ class Processing:
             raise
         except Exception as error:  # a template runs whatever it holds on whatever it is given
             raise BadInput(
-                f"--model {self.model_id}: its chat template cannot be used ({with_type(error)}). Give other --chat-template-kwargs, or "
-                "another template with --chat-template FILE."
+                f"--model {self.model_id}: its chat template cannot be used ({describe_error(error)}). Give other --chat-template-kwargs, "
+                "or another template with --chat-template FILE."
             ) from None
         if isinstance(settings.thinking, int):
             self.budget = (settings.thinking, *budget_tokens(self.inputs.processor.tokenizer, template))
@@ -402,9 +402,9 @@ def decode_image(data: bytes, longest_side: int | None = None) -> PILImage:
     """
     from PIL import Image
 
-    from dataset_builders.images.picture import picture_of
+    from dataset_builders.images.picture import make_picture
 
-    image = picture_of(data).pixels.convert("RGB")
+    image = make_picture(data).pixels.convert("RGB")
     if longest_side is not None:
         image.thumbnail((longest_side, longest_side), Image.Resampling.LANCZOS)
     return image

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from dataset_builders.errors import with_type
-from dataset_builders.images.lookup import as_png
+from dataset_builders.errors import describe_error
+from dataset_builders.images.lookup import encode_png
 from eval_harness.models.local.model_inputs import InputMaker
 from eval_harness.models.local.network import Network, NotSteered, difference
 from eval_harness.records.request import Request
@@ -71,7 +71,7 @@ def self_test(network: Network, inputs: InputMaker) -> Findings:
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # whatever a model's own code raises on a path that is only tried
-                found.paths[name] = f"failed ({with_type(error)})"
+                found.paths[name] = f"failed ({describe_error(error)})"
                 return False
             found.paths[name] = (
                 "equal" if apart <= network.tolerance else f"differs by {apart:.2g} of the logits' spread"
@@ -123,7 +123,7 @@ def takes_several_images(network: Network, inputs: InputMaker, found: Findings) 
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever a processor or a model's own code raises
-            found.paths[path] = f"failed ({with_type(error)})"
+            found.paths[path] = f"failed ({describe_error(error)})"
             return False
         found.paths[path] = "seen" if seen else "the second one changes nothing"
         if not seen:
@@ -141,7 +141,7 @@ def small_requests() -> list[Request]:
 
     drawn = Image.radial_gradient("L")
     pictures = [
-        as_png(drawn.resize(size).rotate(turn).convert("RGB")) for size, turn in (((96, 64), 0), ((72, 80), 10))
+        encode_png(drawn.resize(size).rotate(turn).convert("RGB")) for size, turn in (((96, 64), 0), ((72, 80), 10))
     ]
     prompts = (
         "Which side is shown?",

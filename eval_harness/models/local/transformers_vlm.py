@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dataset_builders.errors import BadInput, with_type
+from dataset_builders.errors import BadInput, describe_error
 from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen, not_numbers
 from eval_harness.models.local.model_inputs import PLAIN_BY_DEFAULT, Prepared, Processing, output_limit, seed_of
 from eval_harness.models.local.pretrained import check_generation, describe_source, load_pretrained
@@ -133,7 +133,7 @@ class TransformersVLM(Backend):
             ) from None
         except Exception as error:  # whatever a model's own code raises
             raise BadInput(
-                f"--model {self.model_id}: cannot answer a question about an image ({with_type(error)})."
+                f"--model {self.model_id}: cannot answer a question about an image ({describe_error(error)})."
             ) from error
 
     def _in_batches(self, requests: Sequence[Request], run: Callable[[Prepared], list[Response]]) -> Iterator[Response]:

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.errors import BadInput, first_line, with_type
+from dataset_builders.errors import BadInput, describe_error, first_line
 from dataset_builders.extras import require
 from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen
 from eval_harness.models.local.model_inputs import Processing, decode_image, output_limit, seed_of
@@ -204,7 +204,7 @@ class VllmVLM(Backend):
             same = self._are_equal(first, replace(first, image=other.image))
         except Exception as error:  # whatever the engine or a model's code raises
             raise BadInput(
-                f"--model vllm:{self.model_id}: cannot answer a question about an image ({with_type(error)})."
+                f"--model vllm:{self.model_id}: cannot answer a question about an image ({describe_error(error)})."
             ) from error
         if same:
             self.deviate("the model's logits do not depend on the image")
@@ -323,7 +323,7 @@ def start_engine(model_id: str, settings: Settings, processor: Any, adapter: Any
             model=model_id, dtype=settings.dtype or "auto", trust_remote_code=settings.trust_remote_code, **options
         )
     except Exception as error:  # vLLM raises what its parts raise, from other processes too
-        raise BadInput(f"--model vllm:{model_id}: vLLM cannot start: {with_type(error)}") from error
+        raise BadInput(f"--model vllm:{model_id}: vLLM cannot start: {describe_error(error)}") from error
 
 
 def _rank(adapter: Path) -> int:

@@ -33,7 +33,7 @@ from leaderboard_space.data.ranks.groups import (
 )
 from leaderboard_space.data.scoring import Bools, Floats, MetricUnits, p_values, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import Tree, TreePath, cells_in, groups_of
+from leaderboard_space.data.tree import Tree, TreePath, cells_in, group_by_subject
 
 ALL, ONE = "all", "one"
 """Results to show: all, or one per model and account."""
@@ -287,7 +287,7 @@ def parts_of(entry: Entry, branches: Sequence[TreePath]) -> list[tuple[str, str]
 
 def own_cell(entry: Entry, branches: Sequence[TreePath]) -> tuple[str, str] | None:
     """The cell (facet, facet value) of a result's breakdown that is exactly the selection."""
-    if not branches or not entry.result.breakdown or len(branches) != len(groups_of(branches)):
+    if not branches or not entry.result.breakdown or len(branches) != len(group_by_subject(branches)):
         return None
     cells = cells_in(branches, entry.result.breakdown)
     return cells[0] if len(cells) == 1 else None

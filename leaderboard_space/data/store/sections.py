@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders import benchmarks
-from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLIT
+from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLITS
 from dataset_builders.fingerprints import is_released_set
 from eval_harness.derive.run_files import ANSWERS_FILE, UNITS_FILE
 from eval_harness.records.result import Result
@@ -163,7 +163,7 @@ def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lamb
         key=lambda s: (
             order[s.kind],
             -sum(bool(entry.result.kind == "measured" or entry.result.breakdown) for entry in s.entries),
-            s.split != DEFAULT_SPLIT.get(s.family),
+            s.split != DEFAULT_SPLITS.get(s.family),
             -len(s.entries),
             s.key,
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from dataset_builders.benchmarks import FACETS
+from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
 from dataset_builders.lexical_tree import UNLABELLED
 from dataset_builders.schema import ASPECTS as PROBED
 from eval_harness.records.result import Score
@@ -140,7 +140,7 @@ def _column_head(name: str, scores: dict[str, Score], facet: str, family: str) -
 def _link(section: Section, entry: Entry, facet: str, column: str) -> str:
     """Where a cell leads: to the result's cases with that label where its answers are known, else to the ranking by that label or score."""
     path = None if facet == METRICS_FACET else (facet, column)
-    if path is None or facet not in FACETS.get(section.family, ()) or entry.answers is None:
+    if path is None or facet not in FACETS_BY_BENCHMARK.get(section.family, ()) or entry.answers is None:
         return benchmark_address(section, column if path is None else None, [path] if path else ())
     return address_of("cases", set=set_name(section), label=f"{facet}:{column}", model=entry.key)
 

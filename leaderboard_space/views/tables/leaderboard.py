@@ -25,7 +25,7 @@ from leaderboard_space.data.ranks.standings import (
     shown_method,
 )
 from leaderboard_space.data.store.sections import Section, Snapshot
-from leaderboard_space.data.tree import FACET_LABEL, TreePath, groups_of, selection_name
+from leaderboard_space.data.tree import FACET_LABEL, TreePath, group_by_subject, selection_name
 from leaderboard_space.html import count, interval, number, options, plural, prose, score_text, text
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.sentences import FEW
@@ -89,7 +89,7 @@ def panel(query: BoardQuery, found: Standings, every: bool) -> str:
 
 def _dead_end(query: BoardQuery, found: Standings) -> str:
     """What stands where labels are chosen of which nothing is known together: why, and each of them alone."""
-    groups = groups_of(query.branches)
+    groups = group_by_subject(query.branches)
     names = selection_name(query.branches)
     unprinted = [FACET_LABEL[group[0][0]] for group in groups if query.tree.is_unprinted(group[0])]
     said = headlines.nothing_together(names, query.tree.size > 0 and not found.selected, unprinted)
@@ -382,7 +382,9 @@ def _notes(query: BoardQuery, found: Standings) -> str:
 
 def _is_dead_end(query: BoardQuery, found: Standings) -> bool:
     """True if nothing is known of a selection because papers print by one facet at a time, or no question has all of its labels."""
-    together = len(groups_of(query.branches)) > 1 or any(query.tree.is_unprinted(path) for path in query.branches)
+    together = len(group_by_subject(query.branches)) > 1 or any(
+        query.tree.is_unprinted(path) for path in query.branches
+    )
     return together and not found.rows and not found.facets_of_parts(query.branches)
 
 

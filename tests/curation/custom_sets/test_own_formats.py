@@ -15,7 +15,7 @@ from PIL import Image
 from curation.custom_sets.custom_questions import read_custom_questions
 from curation.custom_sets.hallucination import NONE_OPTION, UNKNOWN_OPTION
 from dataset_builders.build import build
-from dataset_builders.contents.pseudonyms import pseudonyms_of
+from dataset_builders.contents.pseudonyms import load_pseudonyms
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from tests.curation.commands import curate
@@ -29,7 +29,7 @@ ORGANS = ("brain", "chest", "knee")
 def raw_names(out, images):
     """The names that a set's images had, by the names they have in it."""
     names = [path.relative_to(images).as_posix() for path in images.rglob("*.png")]
-    return {f"{pseudonyms_of(out).of('i', name)}.png": name for name in names}
+    return {f"{load_pseudonyms(out).id_for('i', name)}.png": name for name in names}
 
 
 @pytest.fixture

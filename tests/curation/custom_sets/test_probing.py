@@ -14,17 +14,17 @@ from curation.custom_sets.probe_table import excludes_position, read_probe_table
 from curation.custom_sets.probing import Fact, balance_pairs, build_probes, text_only_accuracy
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from dataset_builders.label_reading import read_finding
+from dataset_builders.label_reading import parse_finding
 from dataset_builders.terms import (
     ancestors,
-    by_name,
-    folded,
-    holds_at,
-    modalities_apart,
-    modalities_in,
-    place_of,
-    regions_apart,
-    regions_in,
+    applies_in_context,
+    find_modalities,
+    find_regions,
+    modalities_disjoint,
+    normalize_term,
+    parse_image_context,
+    regions_disjoint,
+    terms_by_name,
 )
 from tests.curation.commands import curate
 from tests.sampling import few
@@ -61,8 +61,8 @@ def ward(rng, count):
         named = [name for name in sorted(there) if rng.random() < 0.8]
         labels = []
         for name in named:
-            term = by_name("finding")[folded(name)]
-            bare = term.bare if holds_at(term, place_of([organ], modality)) else ()
+            term = terms_by_name("finding")[normalize_term(name)]
+            bare = term.bare if applies_in_context(term, parse_image_context([organ], modality)) else ()
             label = rng.choice([name, *term.synonyms, *bare, *bare])
             labels.append(rng.choice(["", "", "left ", "right "]) + rng.choice([label, label.upper(), label.title()]))
         if not there and rng.random() < 0.7:
@@ -107,18 +107,20 @@ def test_no_question_is_keyed_against_the_truth(seed, balanced, tmp_path):
         if kind == "abnormality":
             assert row["answer"] == ("yes" if shown else "no")
         elif kind == "entity":
-            term = read_finding(asked[1], place_of([given["organ"]], given["modality"])).term
+            term = parse_finding(asked[1], parse_image_context([given["organ"]], given["modality"])).term
             if term is None:  # only its own table knows it ("left heart enlargement")
                 assert row["answer"] == "yes" and asked[1].casefold() in given["findings"].casefold()
             else:
                 assert (row["answer"] == "yes") == (term.concept in shown), (row, shown)
         elif kind == "body":
             assert (row["answer"] == "yes") == (asked[1] == given["organ"])
-            assert row["answer"] == "yes" or regions_apart(regions_in(given["organ"]), regions_in(asked[1]))
+            assert row["answer"] == "yes" or regions_disjoint(find_regions(given["organ"]), find_regions(asked[1]))
         else:
             assert kind == "modality"
             assert (row["answer"] == "yes") == (asked[1] == given["modality"])
-            assert row["answer"] == "yes" or modalities_apart(modalities_in(given["modality"]), modalities_in(asked[1]))
+            assert row["answer"] == "yes" or modalities_disjoint(
+                find_modalities(given["modality"]), find_modalities(asked[1])
+            )
     assert all(
         kinds[kind, answer] for kind in ("entity", "abnormality", "body", "modality") for answer in ("yes", "no")
     )
@@ -291,7 +293,7 @@ def test_a_finding_that_its_organ_cannot_show_is_skipped_and_rules_nothing_out(t
     )
     read = read_probe_table(path)
     assert [each.text for each in read.images[0].findings] == ["fracture"]
-    assert read.images[0].place == place_of([], "") and list(read.skipped) == [
+    assert read.images[0].place == parse_image_context([], "") and list(read.skipped) == [
         ("pneumonia", "cannot be on an image of the knee")
     ]
 

@@ -8,7 +8,7 @@ from curation.report.quality import blind_metrics, measure_quality
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.phantoms import write_sources
+from dataset_builders.phantom_sources import write_sources
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 

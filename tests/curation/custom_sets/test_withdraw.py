@@ -19,7 +19,7 @@ from curation.review.review_log import CHECK_FIELDS, SCORE_FIELDS, ReviewLog
 from curation.withdraw import withdraw_group
 from curation.writing.question_writing import DRAFTS_FILE
 from dataset_builders.build import build
-from dataset_builders.contents.pseudonyms import pseudonyms_of
+from dataset_builders.contents.pseudonyms import load_pseudonyms
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from eval_harness.store.scan import scan_store
@@ -92,7 +92,7 @@ def test_one_patient_less_and_no_other_changed(a_set, by, tmp_path):
     build(family, name="my-set", source=out, out=tmp_path / "before")
     before = open_repository(tmp_path / "before").questions("test").set_index("question_id")
     notes = json.loads((out / "manifest.json").read_text()).get("notes")
-    patient = pseudonyms_of(out).group("Patient 3")
+    patient = load_pseudonyms(out).group("Patient 3")
     said = curate("withdraw", out, "--group", "Patient 3" if by == "name" else patient)
     assert "taken out: 2 images" in said and f"medprobe build {family} --as my-set" in said
     build(family, name="my-set", source=out, out=tmp_path / "after")
@@ -147,7 +147,7 @@ def test_nobody_who_withdrew_comes_back_and_runs_lose_them(a_set, tmp_path):
     shutil.copytree(out, tmp_path / "copy")
     place = tmp_path / "data" / "my-set"
     build(family, name="my-set", source=out, out=place)
-    assert pseudonyms_of(out).group("Patient 3") in loaded_groups(place)
+    assert load_pseudonyms(out).group("Patient 3") in loaded_groups(place)
     run = evaluate("my-set", "baseline:chance", data=tmp_path / "data", out=tmp_path / "runs" / "chance")
     store, whole = tmp_path / "store", tmp_path / "whole"
     shutil.copytree(run.folder, whole)
@@ -158,7 +158,7 @@ def test_nobody_who_withdrew_comes_back_and_runs_lose_them(a_set, tmp_path):
     with pytest.raises(BadInput, match="has withdrawn"):
         add_to_store(build_submission(whole, data=str(place)), store)
     patient = curate("id", "Patient 3", out).split()[-1]
-    assert patient == pseudonyms_of(out).group("Patient 3")
+    assert patient == load_pseudonyms(out).group("Patient 3")
     held = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
     frame = pd.read_parquet(run.folder / "questions.parquet")
     assert (
@@ -206,7 +206,9 @@ def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
     first = pipeline.run_pipeline(path, out, search_text=False)
     group = first.written[0].case.item.patient
     theirs = {w.case.item.picture for w in first.written if w.case.item.patient == group}
-    calls = [p for p in (f"c{k}" for k in range(8)) if keyed_patient_id("", p, pseudonyms_of(out / "dataset")) == group]
+    calls = [
+        p for p in (f"c{k}" for k in range(8)) if keyed_patient_id("", p, load_pseudonyms(out / "dataset")) == group
+    ]
     assert "taken out" in curate("withdraw", out, "--group", *(calls or [group]))
     assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
     assert group not in (out / "private" / "journal.jsonl").read_text()

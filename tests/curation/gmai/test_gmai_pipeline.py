@@ -18,9 +18,9 @@ from curation.gmai import overlay, pipeline
 from curation.readers.dataset import SourceDataset
 from curation.readers.registry import list_units
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.dataset_files import dataset_files
+from dataset_builders.hub.dataset_files import select_dataset_files
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.schema import image_ids
+from dataset_builders.schema import row_image_ids
 from tests.commands import medprobe
 from tests.curation.gmai.phantoms import save, write_all
 from tests.helpers import refused
@@ -219,11 +219,11 @@ def test_what_is_said_of_the_patients_is_in_the_card_and_lets_it_be_published(tm
     card = tmp_path / "set" / "dataset" / "README.md"
     assert "- **Approval:** nifti-ct: IRB 2026-17" in card.read_text()
     with pytest.raises(BadInput, match="de-identified"):
-        dataset_files(card.parent, "ORG/set", private=True)
+        select_dataset_files(card.parent, "ORG/set", private=True)
     (tmp_path / "about.yaml").write_text("deidentification: drawn by a program\n")
     pipeline.run_pipeline(path, tmp_path / "set")
     assert "- **Deidentification:** drawn by a program" in card.read_text() and "IRB 2026-17" in card.read_text()
-    assert dataset_files(card.parent, "ORG/set", private=True)[0]
+    assert select_dataset_files(card.parent, "ORG/set", private=True)[0]
 
 
 def test_the_slices_of_a_volume_can_be_one_question(tmp_path):
@@ -242,7 +242,7 @@ def test_the_slices_of_a_volume_can_be_one_question(tmp_path):
         assert rows["question"].str.startswith("These 2 images are slices of one volume, in their order").all()
         images = {name: data for case in repository.cases(split_name) for name, data in case.images.items()}
         for shown in rows.to_dict("records"):
-            for name in image_ids(shown):
+            for name in row_image_ids(shown):
                 pixels = np.asarray(Image.open(io.BytesIO(images[name]))).astype(int)
                 assert (pixels[..., 0] > pixels[..., 1] + 20).any(), "the target is tinted or outlined in red"
 

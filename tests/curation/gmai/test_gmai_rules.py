@@ -36,7 +36,14 @@ from curation.gmai.sources import (
 )
 from curation.readers.volumes import spaced_slices
 from dataset_builders.errors import BadInput
-from dataset_builders.terms import cannot_show, folded, holds_at, noun_of, place_of, terms
+from dataset_builders.terms import (
+    applies_in_context,
+    cannot_show,
+    find_task_noun,
+    load_terms,
+    normalize_term,
+    parse_image_context,
+)
 from tests.helpers import refused
 from tests.sampling import few
 
@@ -53,7 +60,7 @@ def generated(seed):
     allowed = {name: set(rng.sample(MODALITIES, rng.randint(0, 2))) for name in names}
     parents = {name: set(rng.sample(names[:at], min(at, rng.choice([0, 0, 0, 1])))) for at, name in enumerate(names)}
     labels = {n: CanonicalLabel(n, parents=parents[n], regions=regions[n], modalities=allowed[n]) for n in names}
-    table = LabelTable(labels, {folded(n): n for n in names})
+    table = LabelTable(labels, {normalize_term(n): n for n in names})
     seen, cases = set(), []
     for k in range(rng.randint(5, 40)):
         dataset, modality = f"set{rng.randint(0, 2)}", rng.choice(MODALITIES)
@@ -88,7 +95,7 @@ def family(name, parents):
 
 
 def nested(one, other, parents):
-    words, others = set(folded(one).split()), set(folded(other).split())
+    words, others = set(normalize_term(one).split()), set(normalize_term(other).split())
     return (
         one == other
         or one in family(other, parents)
@@ -159,17 +166,19 @@ def test_letters_are_balanced_for_every_number_of_options():
 def test_a_word_names_a_thing_only_where_region_and_modality_can_mean_it():
     """Every concept and every bare word of the vocabulary at every place: "left ventricle" of a brain is none of the heart."""
     table, words = read_label_table(None), defaultdict(set)
-    for term in terms("organ", "finding"):
+    for term in load_terms("organ", "finding"):
         for word in term.bare:
-            words[folded(word)].add(term)
+            words[normalize_term(word)].add(term)
     places = [
-        place_of([region.concept], modality.concept) for region in terms("region") for modality in terms("modality")
+        parse_image_context([region.concept], modality.concept)
+        for region in load_terms("region")
+        for modality in load_terms("modality")
     ]
     for place in places[::4]:
         for word, held in words.items():
-            meant = {term.concept for term in held if holds_at(term, place) and not cannot_show(place, term)}
+            meant = {term.concept for term in held if applies_in_context(term, place) and not cannot_show(place, term)}
             assert {table.name_of(f"Left {word}", place)} == (meant or {None}), (word, place)
-    for term in terms("organ", "finding"):
+    for term in load_terms("organ", "finding"):
         for place in places[::7]:
             assert table.name_of(term.concept, place) == (None if cannot_show(place, term) else term.concept)
     assert table.name_of("left bundle branch") is None and table.name_of("kidney (right)") == "kidney"
@@ -186,7 +195,9 @@ def test_a_label_that_is_no_plain_finding_is_mapped_only_by_a_table_that_has_it_
 
 def test_the_vocabulary_has_the_trees_values_and_no_word_of_our_templates():
     table = read_label_table(None)
-    questions = [f" {folded(text.format(noun='thing'))} " for texts in BUILTIN_TEMPLATES.values() for text in texts]
+    questions = [
+        f" {normalize_term(text.format(noun='thing'))} " for texts in BUILTIN_TEMPLATES.values() for text in texts
+    ]
     for name, label in table.labels.items():
         assert label.task in {*CLINICAL_TASKS, ""} and label.department in {*DEPARTMENTS, ""}, name
         assert not any(f" {word} " in question for question in questions for word in table.words(name)), name
@@ -265,7 +276,10 @@ def test_our_templates_keep_the_rules_and_the_rules_find_what_breaks_them():
     for granularity, texts in BUILTIN_TEMPLATES.items():
         for task in CLINICAL_TASKS:
             for text in texts:
-                assert template_problem(text.format(noun=noun_of(task)), task, granularity, {"liver", "pancreas"}) == ""
+                assert (
+                    template_problem(text.format(noun=find_task_noun(task)), task, granularity, {"liver", "pancreas"})
+                    == ""
+                )
     good = "Which abdominal organ lies in the tinted area of this <modality> image?"
     task = "Organ Recognition - Abdomen"
     assert template_problem(good, task, MASK_LEVEL, {"liver"}) == ""

@@ -11,7 +11,7 @@ from PIL import Image
 
 from curation.gmai import pipeline
 from dataset_builders.lexical_tree import read_tree
-from dataset_builders.terms import folded
+from dataset_builders.terms import normalize_term
 
 SOURCES = Path(__file__).resolve().parents[4] / "shared" / "sources"
 pytestmark = [
@@ -91,7 +91,7 @@ def test_the_official_sample_taken_apart_keeps_its_tags_and_offers_nothing_impos
     assert run.funnel["read"]["official"]["targets"] == 22
     own = {row["category"]: row for row in rows}
     tree, _ = read_tree(SOURCES / "gmai_mmbench" / "LexicalTree.html")
-    official = {(modality.casefold(), folded(keyword)) for _, _, modality, keyword in tree}
+    official = {(modality.casefold(), normalize_term(keyword)) for _, _, modality, keyword in tree}
     ours = [w for w in run.written if w.case.item.dataset == "official"]
     assert ours
     for each in ours:
@@ -100,7 +100,10 @@ def test_the_official_sample_taken_apart_keeps_its_tags_and_offers_nothing_impos
         assert each.case.granularity == row["perceptual granularity"]
         for at, option in enumerate(each.choice.options):
             if at not in each.choice.right:
-                seen = {folded(option), *(folded(w.case.item.label) for w in run.written if option in w.case.answers)}
+                seen = {
+                    normalize_term(option),
+                    *(normalize_term(w.case.item.label) for w in run.written if option in w.case.answers),
+                }
                 assert any((each.case.modality.casefold(), name) in official for name in seen), (
                     each.case.answer,
                     option,

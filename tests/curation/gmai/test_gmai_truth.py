@@ -13,9 +13,9 @@ from PIL import Image
 from curation.gmai import pipeline
 from curation.gmai.items import keyed_patient_id
 from curation.gmai.label_table import read_label_table
-from dataset_builders.contents.pseudonyms import pseudonyms_of
+from dataset_builders.contents.pseudonyms import load_pseudonyms
 from dataset_builders.errors import BadInput
-from dataset_builders.terms import place_of
+from dataset_builders.terms import parse_image_context
 from tests.curation.gmai.phantoms import save
 from tests.helpers import refused
 from tests.sampling import few
@@ -33,7 +33,11 @@ FINDINGS = (
 )
 ORGANS = ("liver", "spleen", "kidney_left", "stomach", "pancreas", "gallbladder")
 CELLS = {"1": True, "1.0": True, "0": False, "0.0": False, "-1": None, "": None}
-PLACES = {"dx": place_of(["chest"], "X-ray"), "wide": place_of(["chest"], "X-ray"), "ct": place_of(["abdomen"], "CT")}
+PLACES = {
+    "dx": parse_image_context(["chest"], "X-ray"),
+    "wide": parse_image_context(["chest"], "X-ray"),
+    "ct": parse_image_context(["abdomen"], "CT"),
+}
 WRITTEN = (str, lambda number: f"000{number}", lambda number: f"{number}.0", lambda number: f" {number}")
 
 
@@ -112,7 +116,7 @@ def test_no_key_is_wrong_and_no_patient_on_both_sides(tmp_path, seed):
         {("dx", False), ("dx", True)} if exhaustive else set()
     )
     assert all(len(sides) == 1 for sides in splits.values()) and {"validation", "test"} == set.union(*splits.values())
-    ids = pseudonyms_of(out / "dataset")
+    ids = load_pseudonyms(out / "dataset")
     assert {each.case.item.patient for each in made.written} <= {keyed_patient_id("", person, ids) for person in people}
     for dataset in document["datasets"]:
         dataset["patients"] = dataset["name"]

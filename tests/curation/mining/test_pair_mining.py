@@ -10,7 +10,7 @@ from curation.mining import pair_mining
 from curation.mining.pair_mining import PairFilter, mine_pairs, write_block
 from curation.mining.pair_search import PairSearch, Thresholds
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock
+from dataset_builders.files import lock_folder
 
 ASKED = Thresholds(med_at_least=0.5, gen_at_most=0.9)
 
@@ -61,7 +61,7 @@ def test_every_pair_is_kept_or_set_aside_with_its_reason(tmp_path):
 
 def test_no_two_searches_are_mixed_in_one_folder(tmp_path):
     search, images = made()
-    with lock(tmp_path / "s", "search"), pytest.raises(BadInput, match="another process"):
+    with lock_folder(tmp_path / "s", "search"), pytest.raises(BadInput, match="another process"):
         mine_pairs(search, images, tmp_path / "s", PairFilter())
     report = mine_pairs(search, images, tmp_path / "s", PairFilter(), sample=30, seed=5)
     assert report == mine_pairs(search, images, tmp_path / "s", PairFilter(), sample=30, seed=5)

@@ -28,7 +28,7 @@ from curation.review.review_log import CATEGORY_FIELDS, CHECK_FIELDS, SCORE_FIEL
 from curation.review.review_server import REVIEWERS_FILE, ReviewAccess, serve_page
 from curation.writing.question_writing import DRAFTS_FILE, REVIEWS_FILE
 from dataset_builders.errors import BadInput
-from dataset_builders.files import lock
+from dataset_builders.files import lock_folder
 from tests import processes
 from tests.browser import eventually, fits
 from tests.sampling import few
@@ -298,7 +298,7 @@ def test_other_machines_need_reviewers_and_a_server_its_own_folder_and_port(fold
                         ({"certificate": images / "a.png"}, "no PEM file")):  # fmt: skip
         with pytest.raises(BadInput, match=what):
             serve(**given)
-    with lock(questions, "review"), pytest.raises(BadInput, match="another process"):
+    with lock_folder(questions, "review"), pytest.raises(BadInput, match="another process"):
         serve()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -16,7 +16,7 @@ from curation.report.quality_page import write_quality_report
 from curation.review.review_log import CHECK_FIELDS, SCORE_FIELDS, ReviewLog, compute_agreement, gwet_ac1
 from curation.writing.question_writing import DRAFTS_FILE, REVIEWS_FILE
 from dataset_builders.build import build
-from dataset_builders.contents.pseudonyms import pseudonyms_of
+from dataset_builders.contents.pseudonyms import load_pseudonyms
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.metadata import strip_metadata
@@ -55,7 +55,10 @@ def made(tmp_path):
 def keyed_pairs(log, out):
     """Pair id of the drafts -> its id in the exported folder `out`."""
     drafts = {pair_id: pair.draft for pair_id, pair in log.pairs.items()}
-    return {key: pseudonyms_of(out).of("p", f"{draft['image_1']}\0{draft['image_2']}") for key, draft in drafts.items()}
+    return {
+        key: load_pseudonyms(out).id_for("p", f"{draft['image_1']}\0{draft['image_2']}")
+        for key, draft in drafts.items()
+    }
 
 
 def score(log, reviewer, pair, first, second):
@@ -167,7 +170,7 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
 
     from curation.images.image_index import list_images
     from curation.images.image_table import align_to_images, read_image_table
-    from dataset_builders.hub.dataset_files import dataset_files
+    from dataset_builders.hub.dataset_files import select_dataset_files
 
     questions, images = made
     log = ReviewLog(questions)
@@ -193,7 +196,7 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
         assert len(images_without_licence(out)) == closed
         build("mediconfusion", name="mine", source=out, out=data)
         with pytest.raises(BadInput, match=r"de-identified.*about\.yaml"):
-            dataset_files(data, "ORG/mine", private=True)
+            select_dataset_files(data, "ORG/mine", private=True)
         (out / "about.yaml").write_text("deidentification: drawn by a program\napproval: none needed\n")
         build("mediconfusion", name="mine", source=out, out=data)
         assert "- **Deidentification:** drawn by a program" in (data / "README.md").read_text()
@@ -209,8 +212,8 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
         if closed:
             assert rows.loc[f"{pair['1-2']}-1", "image_license"] == "unknown"
             with pytest.raises(BadInput, match="private"):
-                dataset_files(data, "ORG/mine", private=False)
-        assert dataset_files(data, "ORG/mine", private=bool(closed))[0]
+                select_dataset_files(data, "ORG/mine", private=False)
+        assert select_dataset_files(data, "ORG/mine", private=bool(closed))[0]
 
 
 def test_quality_finds_what_was_put_there(made, tmp_path):

@@ -12,7 +12,7 @@ from curation.command_line import app
 from curation.custom_sets.probe_table import read_probe_table
 from curation.writing.caption_facts import CAPTION_COLUMNS, caption_stance, parse_facts
 from dataset_builders.errors import BadInput
-from dataset_builders.terms import folded
+from dataset_builders.terms import normalize_term
 from tests.curation.model_server import model_server
 
 CAPTION = "Frontal chest X-ray with a nodule in the left upper lobe and small effusions. No pneumothorax; the heart is not enlarged."
@@ -91,7 +91,7 @@ DOCUMENTS = st.recursive(
 def test_any_reply_is_read_or_refused_and_never_says_more_than_the_caption(document):
     facts = parse_facts(json.dumps(document), CAPTION)
     if facts and facts["findings"] != "No Finding":
-        assert set(folded(facts["findings"]).split()) <= {*folded(CAPTION).split(), "effusion"}
+        assert set(normalize_term(facts["findings"]).split()) <= {*normalize_term(CAPTION).split(), "effusion"}
 
 
 def test_from_captions_to_probes(tmp_path):

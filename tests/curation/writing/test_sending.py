@@ -8,7 +8,7 @@ from curation.command_line import app
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.phantoms import write_sources
+from dataset_builders.phantom_sources import write_sources
 from dataset_builders.source_files import ORIGIN_MARKER
 from eval_harness.models.http.client import destination, permit_sending, server_address
 from eval_harness.models.interface import Settings

@@ -8,7 +8,7 @@ from huggingface_hub import DatasetCard
 
 from dataset_builders.benchmarks import BENCHMARKS, spec
 from dataset_builders.build import build
-from dataset_builders.schema import COMMON
+from dataset_builders.schema import COMMON_COLUMNS
 
 LICENSE_NAME, LICENSE_LINK = r"[a-z0-9.-]+", r"LICENSE(\.md)?|https?://\S+"
 """What the Hub takes (its reference of repository cards)."""
@@ -20,7 +20,7 @@ def test_the_cards_of_built_sets_keep_the_limits_and_explain_every_column(benchm
     assert re.fullmatch(LICENSE_NAME, card.data.license_name) and re.fullmatch(LICENSE_LINK, card.data.license_link)
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|", card.text, re.M)
     explained = {name: meaning.strip() for name, meaning in rows}
-    assert all(explained.values()) and explained["case_id"] == COMMON["case_id"].meaning
+    assert all(explained.values()) and explained["case_id"] == COMMON_COLUMNS["case_id"].meaning
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
@@ -29,7 +29,7 @@ def test_the_card_of_ones_own_set_says_nothing_of_the_benchmark_in_its_format(be
     shutil.copytree(publishable / "sources" / benchmark, source)
     (source / "about.yaml").write_text("deidentification: drawn by a program\nlicense: our own terms\n")
     build(benchmark, name="own-set", source=source, out=tmp_path / "set", eval_yaml=True)
-    facts = spec(benchmark).facts
+    facts = spec(benchmark).card
     of_benchmark = [
         facts.limits,
         facts.licence,

@@ -9,9 +9,9 @@ from huggingface_hub import HfApi
 from dataset_builders.contents.card import Description
 from dataset_builders.contents.repository_files import write_repository
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.changes import changes, open_versions, report
+from dataset_builders.hub.changes import compare_versions, format_changes, open_versions
 from dataset_builders.hub.publish import publish
-from dataset_builders.schema import Case, CaseImage, Content, Question
+from dataset_builders.schema import Case, CaseImage, Question, SourceContent
 from tests import commands
 from tests.localhub.accounts import CURATOR
 from tests.sampling import few
@@ -34,7 +34,7 @@ def case(number):
 def write(folder, cases):
     folder.mkdir(parents=True)
     description = Description("set", "mediconfusion", "custom", None, text_only=True)
-    write_repository(folder, description, Content({"test": cases}))
+    write_repository(folder, description, SourceContent({"test": cases}))
     return folder
 
 
@@ -66,14 +66,14 @@ def test_exactly_what_was_done_is_said(tmp_path, seed):
     rng.shuffle(after)  # another order is no change
     after += new
     old, now = write(tmp_path / "old", before), write(tmp_path / "new", after)
-    [found] = changes(*open_versions(str(old), str(now)))
+    [found] = compare_versions(*open_versions(str(old), str(now)))
     assert set(found.added) == {q.question_id for each in new for q in each.questions}
     assert set(found.removed) == {q.question_id for n in gone for q in before[n].questions}
     assert {name: next(iter(columns)) for name, columns in found.changed.items()} == expected
     assert all(len(columns) == 1 for columns in found.changed.values())
     assert found.scored == bool(new or gone or edited)
     assert bool(found) == bool(new or gone or edited or labelled)
-    assert ("not comparable" in report([found])) == found.scored
+    assert ("not comparable" in format_changes([found])) == found.scored
 
 
 def test_by_tags_on_the_hub(local_hub, monkeypatch, tmp_path):
@@ -85,7 +85,7 @@ def test_by_tags_on_the_hub(local_hub, monkeypatch, tmp_path):
     assert "one pair more" in made.message
     said = commands.medprobe("diff", "ORG/set@v1", "@v2", cwd=tmp_path).stdout
     assert "added: 2 (003-1, 003-2)" in said and "not comparable" in said
-    assert "No change" in report(changes(*open_versions("ORG/set@v2", str(two))))
+    assert "No change" in format_changes(compare_versions(*open_versions("ORG/set@v2", str(two))))
     for before, after in (("ORG/set@v1", "@v9"), ("@v1", "@v2"), ("ORG/set@", "@v2"), ("nowhere", "@v2")):
         with pytest.raises(BadInput):
             open_versions(before, after)

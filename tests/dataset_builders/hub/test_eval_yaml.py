@@ -10,8 +10,8 @@ from datasets import load_dataset
 
 from dataset_builders.benchmarks import BENCHMARKS, spec
 from dataset_builders.build import build
-from dataset_builders.contents.eval_yaml import metric_of_task
-from dataset_builders.hub.dataset_files import dataset_files
+from dataset_builders.contents.eval_yaml import parse_task_metric
+from dataset_builders.hub.dataset_files import select_dataset_files
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import eval_spec
@@ -59,10 +59,10 @@ def test_every_repository_has_tasks_by_the_specification(request, family, kind):
     card = yaml.safe_load((folder / "README.md").read_text().split("---")[1])
     configs = {config["config_name"]: [each["split"] for each in config["data_files"]] for config in card["configs"]}
     check_specification(document, configs)
-    assert "eval.yaml" in dataset_files(folder, "ORG/some-phantoms", private=False)[0]
+    assert "eval.yaml" in select_dataset_files(folder, "ORG/some-phantoms", private=False)[0]
     for task in document["tasks"]:
         assert ("input_image" in task["field_spec"]) == (kind == "phantoms")
-        metric = metric_of_task(task["id"], task["split"])
+        metric = parse_task_metric(task["id"], task["split"])
         assert metric in spec(family).tasks and metric in eval_spec(family).metrics
     keyed = {
         split

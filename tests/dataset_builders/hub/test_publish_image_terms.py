@@ -1,6 +1,6 @@
 """Licences that let a set be public, written as sources write them."""
 
-from dataset_builders.images.licences import allows_copies
+from dataset_builders.images.licences import allows_redistribution
 
 YES = """CC BY|CC BY-NC|CC BY-NC-SA|CC BY-NC-ND|CC BY-SA 4.0|cc-by-4.0|cc-by-nc-nd-4.0|CC BY 3.0 US|CC_BY_4.0|CC0|CC0 1.0|
 CC0 1.0 Universal|CC0-1.0|Public Domain|PDDL-1.0|ODC-BY|MIT|Apache-2.0|Creative Commons Attribution 4.0 International License|
@@ -14,8 +14,12 @@ https://creativecommons.org.example.org/licenses/by/4.0/|CC BY 4.0 for the text 
 
 
 def test_may_be_passed_on():
-    assert [licence for licence in YES if not (allows_copies(licence) and allows_copies(f"  {licence.upper()} "))] == []
+    assert [
+        licence
+        for licence in YES
+        if not (allows_redistribution(licence) and allows_redistribution(f"  {licence.upper()} "))
+    ] == []
 
 
 def test_may_not():
-    assert [licence for licence in (*NO, "", " ", None, 4, float("nan")) if allows_copies(licence)] == []
+    assert [licence for licence in (*NO, "", " ", None, 4, float("nan")) if allows_redistribution(licence)] == []

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.publish import publish, space_files
+from dataset_builders.hub.publish import publish, select_space_files
 from tests.localhub.accounts import CURATOR
 from tests.localhub.clients import closure
 from tests.localhub.small_repo import small_repo
@@ -125,7 +125,7 @@ def test_the_board_is_told_what_it_shows_and_which_secret_is_still_needed(board,
 def test_a_space_runs_a_wheel_instead_of_copies(board, stranger, tmp_path, local_hub):
     """From the copies to the wheel, in one commit; what a wheel holds is the packages."""
     publish(board, "ORG/board", space=True)
-    files, _ = space_files(board)
+    files, _ = select_space_files(board)
     wheel = tmp_path / "medprobe-0.1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as file:
         for name, content in files.items():

@@ -8,12 +8,12 @@ from PIL import Image
 
 from dataset_builders.contents.card import Description
 from dataset_builders.contents.repository_files import write_repository
-from dataset_builders.images.lookup import as_png
-from dataset_builders.schema import Case, CaseImage, Content, Question
+from dataset_builders.images.lookup import encode_png
+from dataset_builders.schema import Case, CaseImage, Question, SourceContent
 
 
 def case(rng, number):
-    data = as_png(Image.frombytes("L", (120, 120), rng.randbytes(120 * 120)))
+    data = encode_png(Image.frombytes("L", (120, 120), rng.randbytes(120 * 120)))
     image = CaseImage(f"i{number}", lambda: data, len(data), f"{number}.png", "CC0-1.0")
     asked = Question(f"q{number}", f"c{number}", image.image_id, f"What is {number}?", ("this", "that"), (0,))
     return Case(asked.case_id, (image,), (asked,))
@@ -22,7 +22,7 @@ def case(rng, number):
 def pieces(folder, cases):
     """The bytes of the Parquet files, cut at certain pairs of bytes."""
     folder.mkdir()
-    write_repository(folder, Description("set", "mediconfusion", "custom", None, False), Content({"test": cases}))
+    write_repository(folder, Description("set", "mediconfusion", "custom", None, False), SourceContent({"test": cases}))
     paths = sorted(folder.rglob("*.parquet"))
     columns = [pq.read_metadata(path).row_group(0).column(0) for path in paths]
     assert all(column.has_offset_index and column.has_column_index for column in columns), "readers find single pages"

@@ -12,7 +12,7 @@ from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images import download
-from dataset_builders.phantoms import write_sources
+from dataset_builders.phantom_sources import write_sources
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -56,7 +56,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(download, "PAUSE", 0.0)
+    monkeypatch.setattr(download, "REQUEST_INTERVAL_S", 0.0)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     made = Server()
     thread = threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from dataset_builders.images.lookup import ImageError, ImageFolders, check_image
-from dataset_builders.images.phantom_drawings import Drawing, draw
+from dataset_builders.images.phantom_drawings import Drawing, draw_phantom
 from eval_harness.models.local.model_inputs import decode_image
 
-PICTURE = Image.open(io.BytesIO(draw(Drawing("chest", "xray"))))
+PICTURE = Image.open(io.BytesIO(draw_phantom(Drawing("chest", "xray"))))
 
 
 def encoded(encoding, **options):

@@ -8,13 +8,13 @@ import pytest
 from PIL import Image
 
 from dataset_builders.images.lookup import ImageError, check_image
-from dataset_builders.images.metadata import file_name, strip_metadata
-from dataset_builders.images.picture import picture_of
+from dataset_builders.images.metadata import image_file_name, strip_metadata
+from dataset_builders.images.picture import make_picture
 from tests.planting import KINDS, found_in, image_file, planted
 
 
 def seen(data):
-    return np.asarray(picture_of(data).pixels.convert("RGB"))
+    return np.asarray(make_picture(data).pixels.convert("RGB"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,7 +33,7 @@ def test_nothing_planted_is_left_and_no_pixel_changes(kind, seed):
         assert set(image.info) <= {"jfif", "jfif_version", "jfif_unit", "jfif_density", "dpi", "exif", "adobe", "adobe_transform",
                                    "progressive", "progression", "transparency", "background", "loop", "timestamp", "duration"}  # fmt: skip
         assert set(image.getexif()) <= {0x0112}
-        assert file_name(f"x{suffix}", clean).endswith({"JPEG": ".jpg", "PNG": ".png"}[image.format])
+        assert image_file_name(f"x{suffix}", clean).endswith({"JPEG": ".jpg", "PNG": ".png"}[image.format])
 
 
 @pytest.mark.parametrize("data", [b"", b"no image", b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n"])

@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from curation.report.quality import measure_quality
-from dataset_builders.benchmarks.mediconfusion.reader import halves
+from dataset_builders.benchmarks.mediconfusion.reader import split_finetune_halves
 from dataset_builders.build import build
-from dataset_builders.case_groups import in_several_splits, sharing
-from dataset_builders.contents.pseudonyms import key_file, pseudonyms_of
+from dataset_builders.case_groups import find_split_overlaps, group_linked_cases
+from dataset_builders.contents.pseudonyms import key_path, load_pseudonyms
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import Case, CaseImage, Question
@@ -66,7 +66,7 @@ def test_a_custom_build_holds_no_byte_of_a_patient(tmp_path, capfd):
         assert rows[column].str.fullmatch(f"{kind}-[0-9a-f]{{16}}").all()
     assert rows["group"].nunique() == 6
     assert rows["image_id"].nunique() == 7
-    assert key_file(tmp_path / "out" / "own").stat().st_mode & 0o077 == 0
+    assert key_path(tmp_path / "out" / "own").stat().st_mode & 0o077 == 0
     # The same key gives the same bytes; another key gives other ids.
     before = {path.name: path.read_bytes() for path in (tmp_path / "out" / "own").rglob("*.parquet")}
     build("halt-medvqa", name="own", source=tmp_path / "source", out=tmp_path / "out" / "own")
@@ -81,17 +81,17 @@ def test_a_full_disk_leaves_no_key_that_stops_the_next_run(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
         with pytest.raises(BadInput, match="cannot be written"):
-            pseudonyms_of(tmp_path / "set")
+            load_pseudonyms(tmp_path / "set")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert pseudonyms_of(tmp_path / "set") == pseudonyms_of(tmp_path / "set")
+    assert load_pseudonyms(tmp_path / "set") == load_pseudonyms(tmp_path / "set")
 
 
 def test_a_damaged_key_is_told_and_none_is_made_in_its_place(tmp_path):
-    key_file(tmp_path / "set").write_text("12")
+    key_path(tmp_path / "set").write_text("12")
     with pytest.raises(BadInput, match="is not a key"):
-        pseudonyms_of(tmp_path / "set")
-    assert key_file(tmp_path / "set").read_text() == "12"
+        load_pseudonyms(tmp_path / "set")
+    assert key_path(tmp_path / "set").read_text() == "12"
 
 
 def some_cases(rng, count):
@@ -116,14 +116,14 @@ def some_cases(rng, count):
 def test_no_patient_is_on_both_sides_of_a_split(seed):
     rng = random.Random(seed)
     cases = some_cases(rng, rng.randrange(4, 40))
-    for config, splits in halves(cases).items():
+    for config, splits in split_finetune_halves(cases).items():
         groups = {split: [image.group for case in part for image in case.images] for split, part in splits.items()}
-        assert in_several_splits(groups) == {}, config
+        assert find_split_overlaps(groups) == {}, config
         assert sorted(case.case_id for part in splits.values() for case in part) == sorted(
             case.case_id for case in cases
         )
     without = [Case(c.case_id, tuple(replace(i, group=None) for i in c.images), c.questions) for c in cases]
-    assert len(halves(without)["finetune"]["train"]) in (len(cases) // 2 + d for d in range(-3, 5))
+    assert len(split_finetune_halves(without)["finetune"]["train"]) in (len(cases) // 2 + d for d in range(-3, 5))
 
 
 @pytest.mark.parametrize("seed", few(range(10), 3))
@@ -136,7 +136,7 @@ def test_clusters_are_the_components_of_images_and_patients(seed):
         columns=["question_id", "case_id", "image_id", "group"],
     )
     label = dict(zip(table["case_id"], image_clusters(table), strict=True))
-    parts = [{case.case_id for case in part} for part in sharing(cases, images=True, groups=True)]
+    parts = [{case.case_id for case in part} for part in group_linked_cases(cases, images=True, groups=True)]
     assert sorted(map(sorted, parts)) == sorted(
         sorted(case for case in label if label[case] == number) for number in set(label.values())
     )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dataset_builders.benchmarks.gmai_mmbench.tsv import _rows, records
+from dataset_builders.benchmarks.gmai_mmbench.tsv import _read_rows, read_tsv
 from dataset_builders.errors import BadInput
 
 FIELD = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\x00"), max_size=12)
@@ -30,10 +30,10 @@ def test_what_csv_writes_is_read_back(tmp_path_factory, rows, end, mark, quoting
     path = tmp_path_factory.mktemp("tsv") / "x.tsv"
     data = (b"\xef\xbb\xbf" if mark else b"") + stream.getvalue().encode()
     path.write_bytes(data)
-    found = list(records(path))
+    found = list(read_tsv(path))
     assert [list(record.fields.values()) for record in found] == rows
     for record in found:
-        assert next(_rows(path, record.start))[3] == list(record.fields.values())
+        assert next(_read_rows(path, record.start))[3] == list(record.fields.values())
     assert [record.start for record in found[1:]] == [record.end for record in found[:-1]]
     assert found[-1].end == len(data)
 
@@ -44,7 +44,7 @@ def test_wild_bytes_are_read_or_refused_clearly(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("tsv") / "x.tsv"
     path.write_bytes(data)
     try:
-        list(records(path))
+        list(read_tsv(path))
     except BadInput as error:
         assert str(path) in str(error)
 
@@ -52,11 +52,11 @@ def test_wild_bytes_are_read_or_refused_clearly(tmp_path_factory, data):
 def test_a_quote_within_a_field_is_text(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_text('index\tquestion\n1\t5" nail\n2\tplain\n3\t6" nail\n')
-    assert [record.fields["question"] for record in records(path)] == ['5" nail', "plain", '6" nail']
+    assert [record.fields["question"] for record in read_tsv(path)] == ['5" nail', "plain", '6" nail']
 
 
 def test_a_carriage_return_outside_quotes_is_not_dropped(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_bytes(b"index\tquestion\n1\tone\rtwo\n")
     with pytest.raises(BadInput, match="line 2: new-line character"):
-        list(records(path))
+        list(read_tsv(path))

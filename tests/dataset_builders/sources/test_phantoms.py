@@ -8,8 +8,8 @@ import pytest
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.images.phantom_drawings import draw
-from dataset_builders.phantoms import write_sources
+from dataset_builders.images.phantom_drawings import draw_phantom
+from dataset_builders.phantom_sources import write_sources
 from tests.sampling import few
 
 
@@ -24,7 +24,7 @@ def digests(folder):
 @pytest.mark.parametrize("family", few(BENCHMARKS))
 def test_sources_and_builds_have_the_same_bytes_twice(family, phantoms, tmp_path):
     write_sources(family, tmp_path / "one")
-    draw.cache_clear()  # drawn again
+    draw_phantom.cache_clear()  # drawn again
     write_sources(family, tmp_path / "two")
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
     build(family, source=tmp_path / "one", out=tmp_path / "again", eval_yaml=True)

@@ -13,7 +13,7 @@ from PIL import Image
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from dataset_builders.images.lookup import as_png
+from dataset_builders.images.lookup import encode_png
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.run_files import ANSWERS_FILE
 from eval_harness.interop.convert import prepare_submission
@@ -138,7 +138,8 @@ def test_results_of_the_official_tsv_land_whole(sources, tmp_path):
         table = pd.read_excel(file, dtype=str, keep_default_na=False)
         if not number:  # the pictures are not published with the answers: any that are distinct will do
             images = [
-                base64.b64encode(as_png(Image.new("RGB", (4, 4), (n // 256, n % 256, 7)))).decode() for n in range(4550)
+                base64.b64encode(encode_png(Image.new("RGB", (4, 4), (n // 256, n % 256, 7)))).decode()
+                for n in range(4550)
             ]
             whole = table.drop(columns=["image_path", "prediction", "hit", "log"]).assign(image=images)
             whole.to_csv(tmp_path / "GMAI-MMBench_VAL.tsv", sep="\t", index=False)

@@ -15,10 +15,10 @@ from PIL import Image
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import fingerprint_of
+from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.hub.repository import open_repository
-from dataset_builders.images.lookup import as_png
-from dataset_builders.schema import image_ids
+from dataset_builders.images.lookup import encode_png
+from dataset_builders.schema import row_image_ids
 from eval_harness.interop import lmms_eval, vlmevalkit
 from eval_harness.models.interface import Settings
 from eval_harness.records.request import Request, Response
@@ -87,7 +87,7 @@ def test_images_by_path_and_a_text_only_build_are_the_same_set(made, tmp_path):
     whole, text = (open_repository(tmp_path / name) for name in ("set", "text"))
     images = {name: data for case in whole.cases("validation") for name, data in case.images.items()}
     questions = whole.questions("validation").to_dict("records")
-    assert {row["question_id"]: [images[name] for name in image_ids(row)] for row in questions} == shown
+    assert {row["question_id"]: [images[name] for name in row_image_ids(row)] for row in questions} == shown
     assert text.manifest["splits"] == whole.manifest["splits"]
     several = next(index for index, pictures in shown.items() if len(pictures) > 1)
     (folder / f"{several}_1.png").unlink()
@@ -125,7 +125,7 @@ def test_every_image_reaches_the_model_in_its_order(made, tmp_path):
     plug_in.write_text(PLUG_IN)
     repository = open_repository(base / "set")
     rows = repository.questions("validation").to_dict("records")
-    assert [len(image_ids(row)) for row in rows] == [len(shown[row["question_id"]]) for row in rows]
+    assert [len(row_image_ids(row)) for row in rows] == [len(shown[row["question_id"]]) for row in rows]
     config = EvalConfig("gmai-mmbench", f"{plug_in}:Listener", data=str(base / "set"), out=tmp_path / "run")
     run_evaluation(config)
     assert {request.question_id: list(request.images) for request in Listener.asked} == shown
@@ -151,11 +151,15 @@ def test_the_columns_are_there_only_where_a_question_shows_several(made, tmp_pat
     assert "more_image_ids" not in frame
     assert (tmp_path / "plain" / "eval.yaml").is_file()
     assert not (base / "set" / "eval.yaml").exists()
-    assert fingerprint_of(frame.assign(more_image_ids=[[] for _ in range(len(frame))])) == fingerprint_of(frame)
+    assert fingerprint_questions(frame.assign(more_image_ids=[[] for _ in range(len(frame))])) == fingerprint_questions(
+        frame
+    )
     several = open_repository(base / "set").questions("validation")
-    assert fingerprint_of(several) == open_repository(base / "set").manifest["splits"]["validation"]["fingerprint"]
+    assert (
+        fingerprint_questions(several) == open_repository(base / "set").manifest["splits"]["validation"]["fingerprint"]
+    )
     turned = several.assign(more_image_ids=[list(reversed(names)) for names in several["more_image_ids"]])
-    assert fingerprint_of(turned) != fingerprint_of(several)
+    assert fingerprint_questions(turned) != fingerprint_questions(several)
 
 
 def test_other_harnesses_are_handed_all_images(made, tmp_path):
@@ -169,9 +173,9 @@ def test_other_harnesses_are_handed_all_images(made, tmp_path):
         for case in open_repository(tmp_path / "again").cases("validation")
         for name, data in case.images.items()
     }
-    assert [[images[name] for name in image_ids(row)] for row in again.to_dict("records")] == list(shown.values())
+    assert [[images[name] for name in row_image_ids(row)] for row in again.to_dict("records")] == list(shown.values())
     doc = {"question": "Q?", "options": ["a", "b"], "question_type": "single", "answer": [0]}
-    first, *others = ({"bytes": as_png(Image.new("L", (side, side)))} for side in (4, 5, 6))
+    first, *others = ({"bytes": encode_png(Image.new("L", (side, side)))} for side in (4, 5, 6))
     doc |= {"image": first, "more_images": others}
     (turn,) = lmms_eval.messages("gmai-mmbench", doc)
     assert [part["type"] for part in turn["content"]] == ["image", "image", "image", "text"]

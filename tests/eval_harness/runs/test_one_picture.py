@@ -15,8 +15,8 @@ from PIL import Image
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
-from dataset_builders.images.picture import picture_of
-from dataset_builders.phantoms import write_sources
+from dataset_builders.images.picture import make_picture
+from dataset_builders.phantom_sources import write_sources
 from eval_harness.interop.harness_file import images_of, undecoded
 from eval_harness.interop.vlmevalkit import export_tsv
 from eval_harness.models.local.model_inputs import decode_image
@@ -231,10 +231,10 @@ def test_twelve_bits_are_told_by_the_whole_dataset_or_refused(tmp_path, encoding
     with pytest.raises(BadInput, match="how many bits"):
         built(tmp_path / "mixed", [dark, saved(DEEP, encoding)])
     with pytest.raises(ImageError, match="how many bits"):
-        picture_of(bright)
+        make_picture(bright)
     for levels in (DEEP.astype(np.int32) - 9000, np.full(DEEP.shape, np.nan, np.float32)):
         with pytest.raises(ImageError, match="greys go from"):
-            picture_of(saved(levels, "TIFF"))
+            make_picture(saved(levels, "TIFF"))
 
 
 def test_the_build_says_what_it_met(tmp_path):

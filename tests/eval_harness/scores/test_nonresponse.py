@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dataset_builders.benchmarks import BENCHMARKS, FACETS
+from dataset_builders.benchmarks import BENCHMARKS, FACETS_BY_BENCHMARK
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS, NoScore, headline_score
 from eval_harness.derive.scoring import compute_scores, compute_units
@@ -74,7 +74,7 @@ def test_no_output_judges_answers_that_mostly_say_nothing(family: str, extractio
     assert abstained + result.statuses["answered"] == len(answers.every)
     assert result.scores["abstained"].value == pytest.approx(100 * abstained / len(answers.every))
     metric = HEADLINE_METRICS[family]
-    for facet in FACETS[family]:
+    for facet in FACETS_BY_BENCHMARK[family]:
         column = "categories" if facet == "category" else facet
         for label, cell in result.breakdown.get(facet, {}).items():
             if facet == "category" or metric not in cell or family in ("probmed", "halt-medvqa"):

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dataset_builders.benchmarks import BENCHMARKS, FACETS
+from dataset_builders.benchmarks import BENCHMARKS, FACETS_BY_BENCHMARK
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import ASPECTS
 from eval_harness.benchmarks.probmed import conditional_errors
@@ -140,7 +140,7 @@ def test_a_cell_of_a_breakdown_is_the_score_of_its_units(family: str) -> None:
     table = compute_units(family, asked, stores.answers(asked, 0.6))
     halved = table.assign(cluster=table["cluster"] // 2)
     for each in (table, halved):
-        for facet, cells in break_down_by_facet(each, FACETS[family]).items():
+        for facet, cells in break_down_by_facet(each, FACETS_BY_BENCHMARK[family]).items():
             by_label = explode_facet(each, facet)
             for label, scores in cells.items():
                 alone = summarise_units(by_label[by_label[facet].astype(str) == label])
@@ -345,9 +345,9 @@ def test_every_metric_is_explained() -> None:
         for name, got in scored.scores.items():
             assert METRICS[name].label and METRICS[name].description
             assert got.value is None or METRICS[name].unit == "count" or 0 <= got.low <= got.value <= got.high <= 100
-        assert set(scored.breakdown) <= {*FACETS[family], "aspect"}
+        assert set(scored.breakdown) <= {*FACETS_BY_BENCHMARK[family], "aspect"}
         table = compute_units(family, questions, constant_answers(questions, 0))
-        assert {*UNIT_ID_COLUMNS, *UNIT_NUMBER_COLUMNS, *FACETS[family]} <= set(table)
+        assert {*UNIT_ID_COLUMNS, *UNIT_NUMBER_COLUMNS, *FACETS_BY_BENCHMARK[family]} <= set(table)
         assert not table.duplicated(["metric", "unit"]).any()
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dataset_builders.build import build
-from dataset_builders.contents.data_files import entries_of, with_entries
+from dataset_builders.contents.data_files import folder_config_entries, update_card_configs
 from dataset_builders.hub.repository import open_repository
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
@@ -51,7 +51,7 @@ def edit_answers(folder: Path, change: Callable[[list[dict]], object]) -> None:
 def restate(folder: Path) -> Path:
     """Have the card of a dataset folder state what was changed in its files."""
     card = folder / "README.md"
-    card.write_text(with_entries(card.read_text(), entries_of(folder), card))
+    card.write_text(update_card_configs(card.read_text(), folder_config_entries(folder), card))
     return folder
 
 

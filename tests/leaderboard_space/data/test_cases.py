@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataset_builders.errors import BadInput
-from dataset_builders.fingerprints import fingerprint_of
+from dataset_builders.fingerprints import fingerprint_questions
 from eval_harness.derive.run_files import read_readings
 from eval_harness.records.result import read_result
 from leaderboard_space.data.board import Board
@@ -54,7 +54,7 @@ def test_a_set_that_cannot_be_read_says_so(store: Path, tmp_path: Path) -> None:
     shutil.copytree(store, both)
     lost = questions("mediconfusion", 12)
     add_run(both, "mediconfusion", lost, answers(lost, 0.5), "Lost")
-    (both / "questions" / f"{fingerprint_of(lost)}.parquet").unlink()
+    (both / "questions" / f"{fingerprint_questions(lost)}.parquet").unlink()
     board = Board(both)
     (key,) = {key for key, section in measured_sections(board) if section.family == "mediconfusion"}
     assert cases.UNREADABLE in cases.page(board, {"set": key})

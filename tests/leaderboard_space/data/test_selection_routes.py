@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
-from dataset_builders.lexical_tree import SEPARATOR, UNLABELLED, groups_of, select
+from dataset_builders.lexical_tree import STEP_SEPARATOR, UNLABELLED, group_by_subject, select_by_branches
 from eval_harness.records.selection import select_questions
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
@@ -60,7 +60,7 @@ def _by_hand(asked: pd.DataFrame, paths: list[tuple[str, ...]]) -> list[int]:
     return [
         at
         for at, (_, row) in enumerate(asked.iterrows())
-        if all(any(is_on(row, path) for path in group) for group in groups_of(paths))
+        if all(any(is_on(row, path) for path in group) for group in group_by_subject(paths))
     ]
 
 
@@ -73,7 +73,7 @@ def test_every_route_gives_the_same_questions(paths: list[tuple[str, ...]]) -> N
     asked, service = _asked(), _service()
     wanted = _by_hand(asked, paths)
     section = service.memory.query({"format": FAMILY}).section
-    said = [f"{path[0]}: {SEPARATOR.join(path[1:])}" for path in paths]
+    said = [f"{path[0]}: {STEP_SEPARATOR.join(path[1:])}" for path in paths]
 
     assert np.flatnonzero(TREE.mask(paths)).tolist() == wanted  # the tree
     assert service.view({"format": FAMILY, "branches": [list(path) for path in paths]})["selected"] == len(wanted)
@@ -84,9 +84,9 @@ def test_every_route_gives_the_same_questions(paths: list[tuple[str, ...]]) -> N
     leaderboard = next(tool for tool in tools(service.board, service) if tool.__name__ == "leaderboard")
     if not wanted:
         with pytest.raises(BadInput, match="narrow each other"):
-            select(asked, said)
+            select_by_branches(asked, said)
         return
-    assert np.flatnonzero(select(asked, said)).tolist() == wanted  # the command line
+    assert np.flatnonzero(select_by_branches(asked, said)).tolist() == wanted  # the command line
     assert {row["n"] for row in leaderboard(FAMILY, said)} == {len(wanted)}  # the API
 
 

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.lexical_tree import select
+from dataset_builders.lexical_tree import select_by_branches
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.topics import matching, topics
@@ -174,7 +174,7 @@ def test_recorded_results_of_real_models_are_what_their_authors_counted(sources:
             assert theirs.keys() <= ours.keys() and all(ours[label] == pytest.approx(theirs[label]) for label in theirs)
     table = next(iter(verdicts.values())).assign(task=lambda one: one["clinical vqa task"])
     chosen = ["department: Ophthalmology > Fundus Photography", "task: Severity Grading"]
-    mask = select(table.assign(keyword=table["category"]), chosen)
+    mask = select_by_branches(table.assign(keyword=table["category"]), chosen)
     query = service.memory.query(
         {**asked, "branches": [["department", "Ophthalmology", "Fundus Photography"], ["task", "Severity Grading"]]}
     )

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dataset_builders.benchmarks import BENCHMARKS, FACETS
+from dataset_builders.benchmarks import BENCHMARKS, FACETS_BY_BENCHMARK
 from eval_harness.derive.metrics import HEADLINE_METRICS, METRICS
 from eval_harness.records.result import Benchmark, Method, Model, Nonresponse, Result, Score
 from leaderboard_space import sentences
@@ -106,7 +106,7 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
     leaderboard, breakdown = (tool for tool in tools(board, service) if tool.__name__ in ("leaderboard", "breakdown"))
     for row in leaderboard(family, metric=metric, every_run=True):
         assert bool(row["no_score"]) == (row["model"] not in judged)
-    for facet in FACETS[family][:3]:
+    for facet in FACETS_BY_BENCHMARK[family][:3]:
         for row in breakdown(family, facet, metric=metric):
             if row["no_score"]:
                 counted = re.match(r"no (score|verdict): ([\d,]+) of ([\d,]+) answers", row["no_score"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dataset_builders.benchmarks import part
+from dataset_builders.benchmarks import load_benchmark_module
 from dataset_builders.files import write_json
 from dataset_builders.source_files import ORIGIN_MARKER
 
@@ -16,5 +16,5 @@ from dataset_builders.source_files import ORIGIN_MARKER
 def write_sources(family: str, folder: Path) -> None:
     """Write the phantom source of a benchmark into `folder` (made if need be): the same bytes every time."""
     folder.mkdir(parents=True, exist_ok=True)
-    part(family, "phantoms").write(folder)
+    load_benchmark_module(family, "phantoms").write(folder)
     write_json(folder / ORIGIN_MARKER, {"origin": "phantom"})
