@@ -155,7 +155,7 @@ def evaluate(
 
     Raises BadInput, in one line, for anything the caller can fix; no incomplete file is left behind.
     """
-    from eval_harness.models.load import load_backend, plug_in
+    from eval_harness.models.load import load_backend, wrap_plug_in
     from eval_harness.runs.runner import evaluate_arms as run_arms
     from eval_harness.runs.runner import run_evaluation as run_model
 
@@ -174,7 +174,7 @@ def evaluate(
             raise BadInput("base_url: a model that is an object is asked in this process. Omit it.")
 
         def load(_: str, settings: Settings) -> Backend:
-            return plug_in(model, kind, f"model {kind}", settings)
+            return wrap_plug_in(model, kind, f"model {kind}", settings)
 
         if out is None:
             described = getattr(model, "model", None)

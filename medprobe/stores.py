@@ -46,7 +46,7 @@ def submit(
     Returns its `location`, whether it is `new` there, and the `submission` (`result`, `notes`, `flags`). Identical answers are added
     only once. Raises BadInput with every problem found; nothing is added then.
     """
-    return convert.submit(
+    return convert.convert_and_submit(
         Path(what), str(os.fspath(to)), benchmark, model, None if data is None else os.fspath(data), split,
         extraction=extraction, kind=kind, reproduced=reproduced, with_questions=with_questions, account=account,
         published=published_models(),

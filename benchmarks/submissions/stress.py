@@ -26,7 +26,7 @@ from huggingface_hub import HfApi, constants
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.scan import scan_store
 from eval_harness.store.submit import build_submission
 from eval_harness.store.verification import verify
@@ -104,7 +104,7 @@ def to_the_hub(folder: Path, data: Path, uploads: int, draw: random.Random) -> s
 
         def one(number: int) -> tuple[str, dict[str, bytes]]:
             path = folder / f"{number}.jsonl"
-            done = submit(path, REPO["repo_id"], "mediconfusion", f"Model {number}", str(data))
+            done = convert_and_submit(path, REPO["repo_id"], "mediconfusion", f"Model {number}", str(data))
             return done.location, done.submission.files()
 
         with ThreadPoolExecutor(uploads) as pool:

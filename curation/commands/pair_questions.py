@@ -39,7 +39,7 @@ def write_drafts(
     from curation.writing.asking import AskSettings
     from curation.writing.question_writing import write_questions
     from dataset_builders.errors import BadInput
-    from eval_harness.models.interface import read_price
+    from eval_harness.models.interface import parse_price
 
     if not (pairs / "pairs.parquet").is_file():
         raise BadInput(f"{pairs}: holds no pairs.parquet. Make it with `medprobe curate pairs`.")
@@ -55,7 +55,7 @@ def write_drafts(
     named = [files.get(image, image) for image in images]
     known = align_to_images(list(files.values()) or named, table)
     captions_of = known.set_index("image")["caption"]
-    asking = AskSettings(tries, min_caption=min_caption, seed=seed, price=read_price(price), send=send_to_provider)
+    asking = AskSettings(tries, min_caption=min_caption, seed=seed, price=parse_price(price), send=send_to_provider)
     writer = open_language_model(model, base_url)
     funnel = write_questions(found, dict(zip(images, captions_of[named], strict=True)), writer, out, asking)
     share_name_list(pairs, out)

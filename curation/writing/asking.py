@@ -17,7 +17,7 @@ from curation.images.image_table import MIN_CAPTION_CHARS
 from curation.writing.paper_prompts import SYSTEM_PROMPT
 from dataset_builders.files import lock_folder
 from dataset_builders.journal import Journal, read_journal
-from eval_harness.models.http.client import PROVIDER, permit_sending
+from eval_harness.models.http.chat_client import OPENAI_URL, permit_sending
 from eval_harness.records.names import replace_surrogates
 from eval_harness.records.request import Request, Response
 
@@ -115,7 +115,7 @@ def _request_replies(
     """Each reply as it comes, after it is in the journal."""
     if getattr(model, "is_api", False):
         size = f"{len(prompts):,} texts ({desc}: prompts with what they are about; {sum(map(len, prompts.values())):,} characters)"
-        permit_sending(model.name, getattr(model, "base_url", PROVIDER), lambda: size, asking.send)
+        permit_sending(model.name, getattr(model, "base_url", OPENAI_URL), lambda: size, asking.send)
     settings: dict[str, Any] = {"max_tokens": MAX_TOKENS, "temperature": asking.temperature, "seed": asking.seed}
     requests = [
         Request(key, sample, text, None, (), "single", system=system, **settings) for key, text in prompts.items()

@@ -1,1 +1,1 @@
-"""Other harnesses: the benchmarks as their tasks, and readers of what they write."""
+"""Other harnesses: the benchmarks as their tasks, and submission of their output files."""

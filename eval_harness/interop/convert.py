@@ -1,6 +1,7 @@
-"""Submit the output files of other harnesses and of the papers' scripts, converted to a plain file of answers on this machine.
+"""Submit output files of other harnesses and of the papers' scripts.
 
-A store reads run folders and plain files only. See also: the readers (`answer_files/harness_formats.py`).
+A store reads run folders and plain answer files only, so other formats are converted to a plain
+file on this machine first. See also: the readers (`answer_files/harness_formats.py`).
 """
 
 from __future__ import annotations
@@ -22,22 +23,37 @@ from eval_harness.store.submit import Submitted, add_to_store, build_submission
 
 
 def prepare_submission(
-    what: Path,
+    source: Path,
     benchmark: str | None = None,
     model: str | None = None,
     data: str | None = None,
     split: str | None = None,
-    **more: Any,
+    **options: Any,
 ) -> Submission:
-    """`store.submit.prepare` of a folder, a plain file of answers, or any file that a reader knows."""
-    with as_answer_file(what, FileDescription(benchmark, model, data, split)) as (plain, told):
-        submission = build_submission(plain, *told, **more)
-        submission.problems[:] = [line.replace(str(plain), str(what)) for line in submission.problems]
+    """Prepare a submission from a run folder or an answer file of any supported format.
+
+    Args:
+        source: Run folder, files of a submission, or answer file.
+        benchmark: Benchmark of an answer file that does not name it itself.
+        model: Model name of an answer file that does not name it itself.
+        data: Dataset folder or Hub repository of an answer file.
+        split: Split of that dataset.
+        **options: Further arguments of `store.submit.build_submission`.
+
+    Returns:
+        The submission with every problem found; problems quote `source`, not the converted file.
+
+    Raises:
+        BadInput: If the file cannot be converted.
+    """
+    with converted_answers(source, FileDescription(benchmark, model, data, split)) as (plain_file, description):
+        submission = build_submission(plain_file, *description, **options)
+        submission.problems[:] = [line.replace(str(plain_file), str(source)) for line in submission.problems]
         return submission
 
 
-def submit(
-    what: Path,
+def convert_and_submit(
+    source: Path,
     to: str | Path,
     benchmark: str | None = None,
     model: str | None = None,
@@ -47,29 +63,62 @@ def submit(
     account: str | None = None,
     published: PublishedNames | None = None,
     with_questions: bool = False,
-    **more: Any,
+    **options: Any,
 ) -> Submitted:
-    """Prepare a submission and add it to a store (`store.submit.deliver`). Raises BadInput with every problem found."""
+    """Prepare a submission and add it to a store.
+
+    Args:
+        source: Run folder, files of a submission, or answer file of any supported format.
+        to: Store: a folder, or ORG/NAME on the Hub. An existing folder takes precedence.
+        benchmark: See `prepare_submission`; so are `model`, `data` and `split`.
+        model: See `prepare_submission`.
+        data: See `prepare_submission`.
+        split: See `prepare_submission`.
+        account: Account recorded by a folder store (default: the user of this machine).
+        published: Model names in papers, with which the submission's is compared.
+        with_questions: Also commit the questions of a reproduced result to a Hub store.
+        **options: Further arguments of `store.submit.build_submission`.
+
+    Returns:
+        Where the submission is, and whether it is new.
+
+    Raises:
+        BadInput: With every problem found.
+    """
     owner = str(to).split("/")[0] if is_hub_store(to) else None
-    submission = prepare_submission(what, benchmark, model, data, split, owner=owner, **more)
-    submission.check(what)
+    submission = prepare_submission(source, benchmark, model, data, split, owner=owner, **options)
+    submission.check(source)
     return add_to_store(submission, to, account=account, published=published, with_questions=with_questions)
 
 
 @contextmanager
-def as_answer_file(path: Path, told: FileDescription) -> Iterator[tuple[Path, FileDescription]]:
-    """Convert a file of answers of any format to a plain one, described by `told`, else by the file itself; a folder and a plain file are
-    passed through.
+def converted_answers(path: Path, description: FileDescription) -> Iterator[tuple[Path, FileDescription]]:
+    """Convert an answer file of any supported format to a plain one.
 
-    Raises BadInput with what is wrong with the file.
+    Folders and plain files are passed through.
+
+    Args:
+        path: The file or folder.
+        description: Benchmark, model, dataset and split, as far as known; the rest is taken from
+            the file itself where its format has them.
+
+    Yields:
+        (plain file, completed description). The file is temporary.
+
+    Raises:
+        BadInput: If the file is invalid or its benchmark is unknown.
     """
     reader = find_reader(path)
     if reader is None:
-        yield path, told
+        yield path, description
         return
     if reader is inspect_log:
-        told = FileDescription(*(one or other for one, other in zip(told, inspect_log.describe(path), strict=True)))
-    if told.benchmark is None:
-        raise BadInput(f"submit {path}: does not say which benchmark it answers. Name its --benchmark.")
-    with as_plain_file(path, select_questions(told.benchmark, told.data, told.split).questions) as plain:
-        yield plain, told
+        # What the caller gives takes precedence over what the log says.
+        pairs = zip(description, inspect_log.describe(path), strict=True)
+        description = FileDescription(*(explicit or logged for explicit, logged in pairs))
+    if description.benchmark is None:
+        raise BadInput(f"submit {path}: the file does not name its benchmark. Give --benchmark.")
+    with as_plain_file(
+        path, select_questions(description.benchmark, description.data, description.split).questions
+    ) as plain_file:
+        yield plain_file, description

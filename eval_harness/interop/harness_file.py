@@ -1,6 +1,7 @@
-"""Shared by the exports to other harnesses: the questions, their pictures, and a sample as an answer that can be scored.
+"""Shared by the exports to other harnesses: questions, images, and scoring of a sample's answer.
 
-Harnesses score sample by sample and then sum up; a pair or an image with nine probes is scored from the records of its samples.
+Harnesses score each sample alone and then aggregate. A pair, or an image with nine probes, is
+scored here from the records of all its samples.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.fingerprints import FACET_COLUMNS, FINGERPRINT_COLUMNS
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.picture import make_picture
-from eval_harness.answer_files.predictions import format_letters  # noqa: F401  # the exported tasks find it here
+from eval_harness.answer_files.predictions import format_letters  # noqa: F401  # imported from here by exported tasks
 from eval_harness.benchmarks import eval_spec
 from eval_harness.derive.metrics import METRICS
 from eval_harness.derive.reading import read_responses
@@ -29,35 +30,54 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
-def to_export(data: str, split: str | None) -> Selection:
-    """The questions of a dataset folder or Hub repository. Raises BadInput as `medprobe eval` does, and for a dataset without images."""
-    chosen = select_questions(open_repository(data).name, data, split)
-    if not chosen.repository.has_images:
-        raise BadInput(f"{data}: holds no images (a text-only build). Build it again without --text-only.")
-    return chosen
+def select_for_export(data: str, split: str | None) -> Selection:
+    """Select all questions of a dataset for an export.
+
+    Args:
+        data: Dataset folder or Hub repository.
+        split: Split; None takes the dataset's only or default one.
+
+    Returns:
+        The questions with their repository.
+
+    Raises:
+        BadInput: As `medprobe eval` does, and if the dataset has no images.
+    """
+    selection = select_questions(open_repository(data).name, data, split)
+    if not selection.repository.has_images:
+        raise BadInput(f"{data}: contains no images (a text-only build). Build it again without --text-only.")
+    return selection
 
 
-KEPT = tuple(dict.fromkeys((*FINGERPRINT_COLUMNS, *FACET_COLUMNS)))
-"""Columns of a question that a sample carries: all that scoring reads."""
+METADATA_COLUMNS = tuple(dict.fromkeys((*FINGERPRINT_COLUMNS, *FACET_COLUMNS)))
+"""Question columns stored with a sample: everything that scoring reads."""
 
 
-def kept_columns(row: Mapping[Any, Any]) -> dict[str, Any]:
-    """The columns `KEPT` of a question, as JSON can hold them."""
-    return {name: _plain(row.get(name)) for name in KEPT}
+def question_metadata(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the `METADATA_COLUMNS` of a question as JSON values."""
+    return {name: _to_json_value(row.get(name)) for name in METADATA_COLUMNS}
 
 
-def question_of(family: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a question, less its images, of a row as `datasets` gives it: labels as texts."""
-    names = {name: kind.names for name, kind in question_columns(family).items() if kind.names}
+def decode_question(family: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a question without its images, with class labels as strings.
+
+    Args:
+        family: The benchmark.
+        row: A row of `datasets`, which stores class labels as integers.
+
+    Returns:
+        Column -> value.
+    """
+    label_names = {name: kind.names for name, kind in question_columns(family).items() if kind.names}
     return {
-        name: names[name][value] if name in names and isinstance(value, int) and value >= 0 else value
+        name: label_names[name][value] if name in label_names and isinstance(value, int) and value >= 0 else value
         for name, value in row.items()
         if name not in ("image", "more_images")
     }
 
 
-def undecoded(rows: Dataset) -> Dataset:
-    """The rows of `datasets` with the bytes of their images: how it decodes them changes with its version."""
+def with_image_bytes(rows: Dataset) -> Dataset:
+    """Return the rows with encoded images; the decoding of `datasets` changes between versions."""
     from datasets import Image, Sequence
 
     for name, feature in {"image": Image(decode=False), "more_images": Sequence(Image(decode=False))}.items():
@@ -65,13 +85,20 @@ def undecoded(rows: Dataset) -> Dataset:
     return rows
 
 
-def images_of(row: Mapping[str, Any]) -> list[Any]:
-    """The pictures (RGB) that a model is shown for a question, in order, of a row of `undecoded`."""
+def rgb_images(row: Mapping[str, Any]) -> list[Any]:
+    """Return a question's images as RGB pictures, in order, as a model is shown them.
+
+    Args:
+        row: A row of `with_image_bytes`.
+
+    Returns:
+        Images of Pillow.
+    """
     images = [row.get("image"), *(row.get("more_images") or ())]
     return [make_picture(image["bytes"]).pixels.convert("RGB") for image in images if image is not None]
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, np.generic):
@@ -79,44 +106,64 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, list | tuple | np.ndarray) else value
 
 
-def read_answer(family: str, question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer, a line of a journal, as `medprobe score` reads it: `choice`, `status`, `rule`, `right`. `question`: its columns `KEPT`."""
-    line = {"question_id": str(question["question_id"]), "sample": 0} | dict(answer)
-    [read] = read_responses(pd.DataFrame([line]), pd.DataFrame([dict(question)]), family).to_dict("records")
-    choice = sorted(int(index) for index in read["choice"])
-    right = read["status"] == "answered" and choice == sorted(question["answer"])
-    return {"choice": choice, "status": read["status"], "rule": read["rule"], "right": right}
+def read_sample_answer(family: str, question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the choice of an answer, as `medprobe score` does.
+
+    Args:
+        family: The benchmark.
+        question: The question's `METADATA_COLUMNS`.
+        answer: The journal record of the answer.
+
+    Returns:
+        `choice` (sorted option indices), `status`, `rule` (of the reader), `right`.
+    """
+    record = {"question_id": str(question["question_id"]), "sample": 0} | dict(answer)
+    [reading] = read_responses(pd.DataFrame([record]), pd.DataFrame([dict(question)]), family).to_dict("records")
+    choice = sorted(int(index) for index in reading["choice"])
+    correct = reading["status"] == "answered" and choice == sorted(question["answer"])
+    return {"choice": choice, "status": reading["status"], "rule": reading["rule"], "right": correct}
 
 
-def scores_of(
+def metric_scores(
     family: str, questions: Iterable[Mapping[str, Any]], answers: Iterable[Mapping[str, Any]]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """(metric -> value as `medprobe score` gives it, metric -> standard error in points), of the metrics that the answers speak for."""
-    frame = pd.DataFrame(list(questions), columns=list(KEPT))
+    """Compute the metrics that the answers are enough for.
+
+    Args:
+        family: The benchmark.
+        questions: `METADATA_COLUMNS` of each question.
+        answers: Results of `read_sample_answer` with question id and sample number.
+
+    Returns:
+        (metric -> value as in `medprobe score`, metric -> standard error in percentage points).
+    """
+    frame = pd.DataFrame(list(questions), columns=list(METADATA_COLUMNS))
     if frame.empty:
         return {}, {}
-    given = pd.DataFrame(list(answers), columns=["question_id", "sample", "choice", "status"])
-    found = {
-        name: each.value
-        for name, each in compute_scores(family, frame, given).scores.items()
+    readings = pd.DataFrame(list(answers), columns=["question_id", "sample", "choice", "status"])
+    values = {
+        name: metric.value
+        for name, metric in compute_scores(family, frame, readings).scores.items()
         if name in eval_spec(family).metrics
     }
-    return {name: value for name, value in found.items() if value is not None}, _errors(
-        compute_units(family, frame, given)
-    )
+    errors = _standard_errors(compute_units(family, frame, readings))
+    return {name: value for name, value in values.items() if value is not None}, errors
 
 
-def _errors(table: pd.DataFrame) -> dict[str, float]:
-    """Metric -> the standard error of as many independent outcomes as its interval is worth; absent for counts, and where fewer than two
-    clusters speak for it."""
+def _standard_errors(table: pd.DataFrame) -> dict[str, float]:
+    """Metric -> standard error in percentage points.
+
+    It is the error of `n_effective` independent outcomes (`scores/clustered.py`). Omitted for
+    counts, and for metrics with fewer than two clusters.
+    """
     errors: dict[str, float] = {}
     for name, part in table.groupby("metric", sort=False):
         info = METRICS.get(str(name))
         if info is not None and info.unit == "count":
             continue
-        top, base = part["numerator"].to_numpy(float), part["denominator"].to_numpy(float)
-        found = clustered_interval(top, base, part["cluster"].to_numpy())
-        if found is not None and part["cluster"][base > 0].nunique() > 1:
-            share = float(top.sum() / base.sum())
-            errors[str(name)] = 100 * math.sqrt(share * (1 - share) / found.n_effective)
+        numerators, denominators = part["numerator"].to_numpy(float), part["denominator"].to_numpy(float)
+        interval = clustered_interval(numerators, denominators, part["cluster"].to_numpy())
+        if interval is not None and part["cluster"][denominators > 0].nunique() > 1:
+            share = float(numerators.sum() / denominators.sum())
+            errors[str(name)] = 100 * math.sqrt(share * (1 - share) / interval.n_effective)
     return errors

@@ -1,8 +1,10 @@
-"""The benchmarks as TSV files of multiple choice for VLMEvalKit; its predictions are read by `answer_files/vlmevalkit_tables.py`.
+"""Export the benchmarks as multiple-choice TSV files for VLMEvalKit.
 
-Format: VLMEvalKit e8e78f0, `vlmeval/dataset/image_mcq.py` (`CustomMCQDataset`): index *integer*, image (base64, or the index of another
-row), question, A, B, ..., answer, category, split. Its own scorer knows no pairs and no probes, and no answer of several letters; the ids
-stay in the predictions, so that `medprobe submit` scores them.
+Its predictions are read by `answer_files/vlmevalkit_tables.py`. Format: VLMEvalKit e8e78f0,
+`vlmeval/dataset/image_mcq.py` (`CustomMCQDataset`): index *integer*, image (base64, or the index of
+another row), question, A, B, ..., answer, category, split. Its scorer supports neither pairs nor
+probes nor answers with several letters; the ids stay in the predictions, so that `medprobe submit`
+can score them.
 """
 
 from __future__ import annotations
@@ -17,84 +19,104 @@ from typing import Any
 from dataset_builders.files import replace_file
 from dataset_builders.images.picture import encode_picture
 from dataset_builders.schema import LETTERS, row_image_ids
-from eval_harness.interop.harness_file import format_letters, to_export
+from eval_harness.interop.harness_file import format_letters, select_for_export
 
-NOTHING = {
+PANDAS_NA_TEXTS = {
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"),
     *("N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
 }
-"""Texts that pandas reads as no value: an option of that text would vanish."""
+"""Texts that pandas reads as missing values: an option with such a text would be lost."""
 
 
-def file_name(benchmark: str) -> str:
-    """The file's name: VLMEvalKit asks a dataset in circles whose name holds `mmbench`.
+def tsv_file_name(benchmark: str) -> str:
+    """Return the name of a benchmark's TSV file.
 
-    >>> file_name("gmai-mmbench")
+    VLMEvalKit uses circular evaluation for datasets whose names contain `mmbench`, so the name
+    avoids it.
+
+    >>> tsv_file_name("gmai-mmbench")
     'medprobe-gmai-mm-bench.tsv'
     """
     return f"medprobe-{re.sub('mmbench', 'mm-bench', benchmark, flags=re.IGNORECASE)}.tsv"
 
 
 def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
-    """Write the questions of a dataset as a TSV into the folder `out`; returns the file and the number of rows.
+    """Write the questions of a dataset as a TSV file.
 
-    Images that several questions show are stored in the first of them. Several images of one question are a list, with the names that
-    VLMEvalKit asks for (`image_path`). Raises BadInput for an unknown dataset and one without images.
+    Images shown by several questions are stored in the first one's row. Several images of one
+    question are a list, with the file names that VLMEvalKit requires (`image_path`).
+
+    Args:
+        data: Dataset folder or Hub repository.
+        split: Split; None takes the dataset's only or default one.
+        out: Folder of the file.
+
+    Returns:
+        (path, number of rows).
+
+    Raises:
+        BadInput: If the dataset is unknown or has no images.
     """
-    chosen = to_export(data, split)
-    repository = chosen.repository
-    rows = chosen.questions.to_dict("records")
-    most = max(len(row["options"]) for row in rows)
-    several = any(len(row_image_ids(row)) > 1 for row in rows)
-    columns = ["index", "image", *(["image_path"] if several else []), "question", *LETTERS[:most]]
-    columns += ["answer", "category", "split", "question_id", "case_id"]
-    index = {row["question_id"]: number for number, row in enumerate(rows)}
-    by_case: dict[str, list[dict[Any, Any]]] = {}
+    selection = select_for_export(data, split)
+    repository = selection.repository
+    rows = selection.questions.to_dict("records")
+    option_count = max(len(row["options"]) for row in rows)
+    several_images = any(len(row_image_ids(row)) > 1 for row in rows)
+    columns = [
+        *("index", "image", *(["image_path"] if several_images else []), "question", *LETTERS[:option_count]),
+        *("answer", "category", "split", "question_id", "case_id"),
+    ]
+
+    row_numbers = {row["question_id"]: number for number, row in enumerate(rows)}
+    rows_by_case: dict[str, list[dict[Any, Any]]] = {}
     for row in rows:
-        by_case.setdefault(row["case_id"], []).append(row)
+        rows_by_case.setdefault(row["case_id"], []).append(row)
     out.mkdir(parents=True, exist_ok=True)
-    path = out / file_name(repository.name)
-    stored: dict[tuple[str, ...], int] = {}
+    path = out / tsv_file_name(repository.name)
+    # Ids of the images -> number of the row that stores them.
+    storing_rows: dict[tuple[str, ...], int] = {}
 
     def write(target: Path) -> None:
         with target.open("w", encoding="utf-8", newline="") as file:
             table = csv.writer(file, delimiter="\t", lineterminator="\n")
             table.writerow(columns)
-            for case in repository.cases(chosen.split, set(by_case)):
-                for row in by_case[case.case_id]:
-                    number = index[row["question_id"]]
+            for case in repository.cases(selection.split, set(rows_by_case)):
+                for row in rows_by_case[case.case_id]:
+                    number = row_numbers[row["question_id"]]
                     names = row_image_ids(row)
-                    first = stored.setdefault(names, number)
-                    shown = _listed([base64.b64encode(encode_picture(case.images[name])).decode() for name in names])
-                    paths = [_listed([f"{number}_{n}.png" for n in range(len(names))])] if several else []
-                    options = [_visible(str(option)) for option in row["options"]] + [""] * (most - len(row["options"]))
-                    image = shown if first == number else str(first)
-                    labels = [
+                    storing_row = storing_rows.setdefault(names, number)
+                    encoded = _join_cell(
+                        [base64.b64encode(encode_picture(case.images[name])).decode() for name in names]
+                    )
+                    image_files = [f"{number}_{n}.png" for n in range(len(names))]
+                    padding = [""] * (option_count - len(row["options"]))
+                    cells = [
                         number,
-                        image,
-                        *paths,
-                        _visible(str(row["question"])),
-                        *options,
+                        encoded if storing_row == number else str(storing_row),
+                        *([_join_cell(image_files)] if several_images else []),
+                        _protect_from_pandas(str(row["question"])),
+                        *(_protect_from_pandas(str(option)) for option in row["options"]),
+                        *padding,
                         format_letters(row["answer"]),
                     ]
-                    table.writerow([*labels, _category(row), chosen.split, row["question_id"], row["case_id"]])
+                    table.writerow([*cells, _category(row), selection.split, row["question_id"], row["case_id"]])
 
     replace_file(path, write)
     return path, len(rows)
 
 
-def _listed(texts: list[str]) -> str:
-    """One text as it is, several as a list that Python and JSON read alike."""
+def _join_cell(texts: list[str]) -> str:
+    """One text unchanged; several as a list that is valid both in Python and in JSON."""
     return texts[0] if len(texts) == 1 else json.dumps(texts)
 
 
-def _visible(text: str) -> str:
-    """A text that pandas does not take for an absent value: a blank stands before one that it would."""
-    return f" {text}" if text in NOTHING else text
+def _protect_from_pandas(text: str) -> str:
+    """Prefix a space to a text that pandas would read as a missing value."""
+    return f" {text}" if text in PANDAS_NA_TEXTS else text
 
 
 def _category(row: dict[Any, Any]) -> str:
     labels = row.get("categories") or [
-        row[name] for name in ("scenario", "aspect", "task", "modality") if row.get(name)
+        row[facet] for facet in ("scenario", "aspect", "task", "modality") if row.get(facet)
     ]
     return str(next(iter(labels), "all"))

@@ -1,1 +1,1 @@
-"""Back ends that turn requests into responses. Each module imports its own heavy library, and only when used."""
+"""Back ends that turn requests into responses. Heavy libraries are imported only when needed."""

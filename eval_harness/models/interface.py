@@ -1,6 +1,7 @@
-"""The interface between the runner and a back end: a Request goes in, a Response comes out (`records/request.py`).
+"""Interface between the runner and a back end: a Request in, a Response out (`records/request.py`).
 
-A back end is any object with the attributes and the methods of `Backend`; a plug-in needs no base class (`docs/plug_in.md`).
+A back end is any object with the attributes and methods of `Backend`; a plug-in needs no base class
+(`docs/plug_in.md`).
 """
 
 from __future__ import annotations
@@ -17,25 +18,31 @@ from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
 Thinking = Literal["on", "off"] | int
-THINKING_ROOM = 16384
-"""Output tokens allowed for reasoning where no budget is given."""
+"""Reasoning on, off, or limited to this many tokens."""
+DEFAULT_REASONING_TOKENS = 16384
+"""Output tokens allowed for reasoning if no budget is given."""
 
 
 class Backend(Protocol):
     """A model that answers requests.
 
-    `model`: what the result file says of it. `needs_images`: whether requests must carry their image. `one_token`: whether it can be
-    held to `max_tokens=1` (HALT-MedVQA asks for that). `deviations`: what it could not do as the protocol says, in words; a back end
-    may add to it while it runs.
+    Attributes with a default are optional. A back end that can score options also has
+    `score(requests) -> Iterator[Response]`, whose responses carry `scores`; without it the methods
+    `gd` and `ps` are refused.
 
-    What has a value here need not be given. `options`: the settings of `OPTIONS` it honours (a plug-in without it is given them all and
-    trusted). `sees_prompts`: False where answers do not come from the conversation. `is_api`: whether the model is behind a server.
-    `takes_stream`: True where `generate` takes requests one by one, possibly from another thread, instead of a list; it raises nothing but
-    BadInput then.
-    `template_hash`: of the chat template it applies. `digest`: of what answers (`load.py`), part of the run's request.
-
-    A back end that can score options also has `score(requests) -> Iterator[Response]`, whose responses carry `scores`; without it the
-    methods `gd` and `ps` are refused.
+    Attributes:
+        model: Description of the model for the result file.
+        needs_images: Whether requests must carry their image.
+        one_token: Whether it can respect `max_tokens=1` (required by HALT-MedVQA).
+        deviations: Where it could not follow the protocol, in words. May grow during a run.
+        options: The settings of `BACKEND_OPTIONS` that it supports. A plug-in class that takes the
+            settings and has no `options` is given all of them.
+        sees_prompts: False if answers do not come from the conversation.
+        is_api: Whether the model is behind a server.
+        takes_stream: True if `generate` consumes requests one by one, possibly from another thread,
+            instead of taking a list; it then raises nothing but BadInput.
+        template_hash: Hash of the chat template that it applies.
+        digest: Digest of what answers (`load.py`), part of the run's request.
     """
 
     model: Model
@@ -50,7 +57,10 @@ class Backend(Protocol):
 
     @property
     def several_images(self) -> bool:
-        """True if a question may show more than one image (`Request.images`); asked only where one does."""
+        """True if a question may have several images (`Request.images`).
+
+        Read only if a question of the run has several.
+        """
         return False
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
@@ -58,77 +68,98 @@ class Backend(Protocol):
         ...
 
     def deviate(self, words: str) -> None:
-        """Say once that something was not done as the protocol says."""
+        """Record a deviation from the protocol, once."""
         if words not in self.deviations:
             self.deviations.append(words)
 
     def describe(self) -> dict[str, Any]:
-        """Library versions, device, dtype and the like, for the result's `environment`."""
+        """Return library versions, device, dtype and the like, for the result's `environment`."""
         ...
 
 
-def description_of(backend: Backend) -> dict[str, Any]:
-    """A back end's description of itself in JSON types: keys are texts, and so are values of other types.
+def json_description(backend: Backend) -> dict[str, Any]:
+    """Return a back end's `describe()` as JSON types.
 
-    Raises BadInput if it is no dictionary that JSON could hold.
+    Keys, and values of types that JSON lacks, become strings.
+
+    Args:
+        backend: The back end.
+
+    Returns:
+        The description, safe to store.
+
+    Raises:
+        BadInput: If `describe()` fails or does not return a dictionary that JSON can represent.
     """
     try:
         text = json.dumps(dict(backend.describe()), default=str, ensure_ascii=False)
-    except Exception as error:  # whatever a model's own code raises
+    except Exception as error:  # a plug-in's code may raise anything
         why = describe_error(error)
         raise BadInput(
-            f"describe() of the model gives nothing that JSON can hold ({why}). See docs/plug_in.md."
+            f"describe() of the model does not return a dictionary that JSON can represent ({why}). "
+            "See docs/plug_in.md."
         ) from None
-    described: dict[str, Any] = json.loads(replace_surrogates(text))
-    return described
+    description: dict[str, Any] = json.loads(replace_surrogates(text))
+    return description
 
 
 @dataclass(slots=True)
 class Settings:
-    """The options of the command line for running a model. None: determined automatically."""
+    """Command-line options for running a model. None: chosen automatically."""
 
     batch_size: int | None = None
     base_url: str | None = None
     trust_remote_code: bool = False
     allow_missing_weights: bool = False
-    """True if a checkpoint may lack weights of the model, which are then drawn at random."""
+    """Accept a checkpoint that lacks weights of the model; those are initialised randomly."""
     dtype: str | None = None
     attn_implementation: str | None = None
-    """Of transformers: sdpa, flash_attention_2 ..."""
+    """Attention implementation of transformers: sdpa, flash_attention_2 ..."""
     device_map: str | dict[str, Any] | None = None
     max_image_side: int | None = None
-    """Images whose longer side has more pixels are shrunk to it."""
+    """Maximum length of an image's longer side in pixels; larger images are shrunk."""
     in_flight: int = 16
-    """Most requests a server is sent at a time; fewer when it says it is busy."""
+    """Maximum number of concurrent requests to a server; fewer while it reports being busy."""
     timeout: float = 120.0
-    """Seconds to wait for one answer of a server."""
+    """Timeout of one request to a server, in seconds."""
     wait_server: float | None = None
-    """Seconds to wait for a server that answers nothing; None: ten minutes, but not for one that cannot be connected to at all."""
+    """How long to wait for a server that does not answer, in seconds.
+
+    None: ten minutes, but no wait for a server that cannot be connected to at all.
+    """
     no_look: bool = False
-    """True to ask a server no question about a drawn picture, which tells whether it drops images."""
+    """Skip the test question about a drawn picture, which shows whether a server drops images."""
     price: tuple[float, float] | None = None
-    """Price of a million tokens in and out, for the cost in `environment`."""
+    """Price of a million input and output tokens, for the cost in `environment`."""
     max_tokens: int | None = None
-    """Most output tokens as told on the command line: a limit in the model's own generation config does not lower it, and a model that is
-    seen to reason gets no more."""
+    """Output-token limit from --max-tokens.
+
+    If set, it is not lowered to the limit in the model's generation config, nor raised for a model
+    that turns out to reason.
+    """
     thinking: Thinking | None = None
-    """Whether a reasoning model reasons before it answers, or with how many tokens at most; None: as the model does by itself."""
+    """Reasoning before the answer: on, off, or at most this many tokens. None: model's default."""
     chat_template: str | None = None
-    """Text of a Jinja chat template that replaces the model's own."""
+    """Jinja chat template that replaces the model's own."""
     chat_template_kwargs: dict[str, Any] = field(default_factory=dict)
     generation: dict[str, Any] = field(default_factory=dict)
-    """Further generation parameters under the names of the back end (top_p, repetition_penalty ...); temperature and seed are in the
-    requests."""
+    """Further generation parameters under the back end's names (top_p, repetition_penalty ...).
+
+    Temperature and seed are in the requests.
+    """
     quantization: str | None = None
     adapter: str | None = None
     """Folder or Hub id of a peft adapter to load on the model."""
     engine: dict[str, Any] = field(default_factory=dict)
-    """Further arguments of vLLM's engine (tensor_parallel_size, gpu_memory_utilization ...): how a model is run, not what it answers."""
+    """Further arguments of vLLM's engine (tensor_parallel_size, gpu_memory_utilization ...).
+
+    They affect how a model runs, not what it answers.
+    """
     min_pixels: int | None = None
     max_pixels: int | None = None
 
 
-OPTIONS = (
+BACKEND_OPTIONS = (
     "thinking",
     "chat_template",
     "chat_template_kwargs",
@@ -138,23 +169,32 @@ OPTIONS = (
     "min_pixels",
     "max_pixels",
 )
-"""Settings that change the answers and that not every back end can honour: one that can says so in its `options`."""
+"""Settings that affect answers and are not supported by every back end (`Backend.options`)."""
 
 
 MODEL_ARGS = ("dtype", "attn_implementation", "device_map", "quantization", "adapter", "min_pixels", "max_pixels")
-"""Settings that `--model-args` sets; what else it sets goes to vLLM's engine as it is."""
+"""Settings that `--model-args` sets; its other keys are passed to vLLM's engine unchanged."""
 
 
 def check_options(model: str, settings: Settings, options: Collection[str]) -> None:
-    """Raise BadInput where a setting of `OPTIONS` is given that the back end of `model` does not honour."""
-    for name in OPTIONS:
+    """Check that a back end supports the settings that are given.
+
+    Args:
+        model: The `--model` argument, for the message.
+        settings: Settings of the run.
+        options: The `BACKEND_OPTIONS` that the back end supports.
+
+    Raises:
+        BadInput: If another one of `BACKEND_OPTIONS` is set.
+    """
+    for name in BACKEND_OPTIONS:
         if getattr(settings, name) not in (None, {}) and name not in options:
             option = f"--model-args {name}" if name in MODEL_ARGS else f"--{name.replace('_', '-')}"
             raise BadInput(f"{option}: --model {model} does not take it. Leave it out.")
 
 
-def read_thinking(text: str | None) -> Thinking | None:
-    """`on`, `off`, or a budget in tokens from 1. Raises BadInput for anything else."""
+def parse_thinking(text: str | None) -> Thinking | None:
+    """Parse `--thinking`: `on`, `off`, or a budget of at least one token. Raises BadInput."""
     if text is None or text in ("on", "off"):
         return text  # type: ignore[return-value]
     if text.isascii() and text.isdigit() and int(text) > 0:
@@ -162,31 +202,50 @@ def read_thinking(text: str | None) -> Thinking | None:
     raise BadInput(f"--thinking {text}: give on, off, or the maximum number of reasoning tokens, e.g. 4096.")
 
 
-def read_price(text: str | None) -> tuple[float, float] | None:
-    """The price of a million tokens in and out from "2.5,10"; None stays None. Raises BadInput for anything else."""
+def parse_price(text: str | None) -> tuple[float, float] | None:
+    """Parse `--price`.
+
+    Args:
+        text: Price of a million input and output tokens, e.g. "2.5,10"; or None.
+
+    Returns:
+        (input price, output price); None if `text` is None.
+
+    Raises:
+        BadInput: If it is not two finite numbers of at least 0.
+    """
     if text is None:
         return None
     try:
-        tokens_in, tokens_out = map(float, text.split(","))
-        if not (0 <= tokens_in < math.inf and 0 <= tokens_out < math.inf):
+        price_in, price_out = map(float, text.split(","))
+        if not (0 <= price_in < math.inf and 0 <= price_out < math.inf):
             raise ValueError
     except ValueError:
         raise BadInput(f"--price {text}: give two numbers from 0 with a comma between, e.g. 2.5,10.") from None
-    return tokens_in, tokens_out
+    return price_in, price_out
 
 
-def not_numbers(request: Request) -> Response:
-    """The response to a question at which a network computed NaN."""
+def nan_response(request: Request) -> Response:
+    """Return the failed response to a question for which the network computed NaN."""
     return Response(request.question_id, request.sample, "", "failed", error="its logits are not numbers")
 
 
-def chosen(request: Request, scores: Sequence[float], usage: tuple[int, int] | None = None) -> Response:
-    """The response of a method that scores options: the first best one, as its letter (or its text, for a yes/no question); `failed`
-    where a score is NaN."""
+def response_from_scores(request: Request, scores: Sequence[float], usage: tuple[int, int] | None = None) -> Response:
+    """Make the response of a method that scores options: the best option, the first one of a tie.
+
+    Args:
+        request: The question.
+        scores: One score per option.
+        usage: Tokens in and out, if counted.
+
+    Returns:
+        A response whose text is the option's letter, or for a yes/no question its text; `failed` if
+        a score is NaN.
+    """
     from dataset_builders.schema import LETTERS
 
     if any(map(math.isnan, scores)):
-        return not_numbers(request)
+        return nan_response(request)
     best = max(range(len(scores)), key=lambda position: scores[position])
     text = request.options[best] if request.question_type == "yes_no" else LETTERS[best]
     return Response(request.question_id, request.sample, text, scores=tuple(map(float, scores)), usage=usage)

@@ -21,11 +21,11 @@ from dataset_builders.errors import BadInput, describe_error
 from dataset_builders.extras import require
 from dataset_builders.files import replace_file
 from dataset_builders.hub.client import connect, http_status
-from eval_harness.models.interface import MODEL_ARGS, OPTIONS, Backend, Settings, check_options
+from eval_harness.models.interface import BACKEND_OPTIONS, MODEL_ARGS, Backend, Settings, check_options
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
-GUIDE = "See docs/plug_in.md."
+PLUG_IN_DOCS = "See docs/plug_in.md."
 
 
 def load_backend(model: str, settings: Settings) -> Backend:
@@ -41,7 +41,7 @@ def _load(model: str, settings: Settings) -> Backend:
         names = ", ".join(sorted(settings.engine))
         raise BadInput(f"--model-args: --model {model} does not take {names}. Available: {', '.join(MODEL_ARGS)}.")
     if kind == "baseline":
-        from eval_harness.models.baselines import load_baseline
+        from eval_harness.models.baseline_backend import load_baseline
 
         check_options(model, settings, ())
         return load_baseline(rest)
@@ -58,8 +58,8 @@ def _load(model: str, settings: Settings) -> Backend:
     if ".py:" in model:
         return load_plug_in(model, settings)
     if model.endswith(".py") or (kind != "vllm" and rest and not Path(model).exists()):
-        raise BadInput(_no_such_kind(model, kind))
-    check_name(model, rest if kind == "vllm" else model)
+        raise BadInput(_unknown_model_message(model, kind))
+    check_model_exists(model, rest if kind == "vllm" else model)
     if kind == "vllm":
         from eval_harness.models.local.vllm_vlm import VllmVLM
 
@@ -70,7 +70,7 @@ def _load(model: str, settings: Settings) -> Backend:
     return TransformersVLM(model, settings)
 
 
-def keep_loaded(load: Callable[[str, Settings], Backend] = load_backend) -> Callable[[str, Settings], Backend]:
+def caching_loader(load: Callable[[str, Settings], Backend] = load_backend) -> Callable[[str, Settings], Backend]:
     """A `load_backend` that keeps the last local model: the next run that takes it with the same settings gets it as it was loaded.
 
     Back ends of servers remember what a server takes and cost nothing to make, so each run gets a new one.
@@ -91,7 +91,7 @@ def keep_loaded(load: Callable[[str, Settings], Backend] = load_backend) -> Call
     return kept_or_loaded
 
 
-def _no_such_kind(model: str, kind: str) -> str:
+def _unknown_model_message(model: str, kind: str) -> str:
     if not model.endswith(".py"):
         return (
             f"--model {model}: there is no kind of model called {kind!r}. Give a transformers id or folder, vllm:ID, "
@@ -102,7 +102,7 @@ def _no_such_kind(model: str, kind: str) -> str:
     return f"--model {model}: does not say which class of the file is the model. Add :ClassName, e.g. {model}:MyModel."
 
 
-def check_name(model: str, name: str) -> None:
+def check_model_exists(model: str, name: str) -> None:
     """Raise BadInput where a model's `name` is neither a folder nor an id that this machine or the Hub knows, or the engine is not
     installed. The Hub is asked once."""
     from huggingface_hub import try_to_load_from_cache
@@ -129,7 +129,7 @@ def check_name(model: str, name: str) -> None:
         ) from None
 
 
-def plug_in(made: Any, name: str, called: str, settings: Settings, told: Collection[str] = ()) -> Backend:
+def wrap_plug_in(made: Any, name: str, called: str, settings: Settings, told: Collection[str] = ()) -> Backend:
     """An object as a back end; it needs only `generate(requests)`, and what else `Backend` has is filled in where it is missing.
 
     `generate` gives a Response for each request in any order, or a text for each in the requests' order. `name`: the model's, where the
@@ -140,12 +140,14 @@ def plug_in(made: Any, name: str, called: str, settings: Settings, told: Collect
     if isinstance(made, type):
         raise BadInput(f"{called}: is a class. Give an object of it: {made.__name__}(...).")
     if not callable(getattr(made, "generate", None)):
-        raise BadInput(f"{called}: has no generate(requests). {GUIDE}")
+        raise BadInput(f"{called}: has no generate(requests). {PLUG_IN_DOCS}")
     if inspect.iscoroutinefunction(made.generate):
-        raise BadInput(f"{called}: generate is asynchronous. Give a plain function, which may use asyncio.run. {GUIDE}")
+        raise BadInput(
+            f"{called}: generate is asynchronous. Give a plain function, which may use asyncio.run. {PLUG_IN_DOCS}"
+        )
     words = getattr(made, "deviations", [])
     if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
-        raise BadInput(f"{called}: its deviations are no list of texts. {GUIDE}")
+        raise BadInput(f"{called}: its deviations are no list of texts. {PLUG_IN_DOCS}")
     honoured = getattr(made, "options", None)
     check_options(called.removeprefix("--model "), settings, told if honoured is None else honoured)
     return cast(Backend, _PlugIn(made, name, called))
@@ -179,7 +181,7 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
         raise
     except Exception as error:
         raise BadInput(f"--model {model}: {name} cannot be made ({type(error).__name__}: {error}).") from error
-    return plug_in(made, name, f"--model {model}", settings, told=OPTIONS if takes_settings else ())
+    return wrap_plug_in(made, name, f"--model {model}", settings, told=BACKEND_OPTIONS if takes_settings else ())
 
 
 def _takes_settings(parameter: inspect.Parameter) -> bool:
@@ -219,7 +221,7 @@ class _PlugIn:
         if given is None or isinstance(given, str | Response | Mapping):
             what = "nothing" if given is None else f"one {type(given).__name__}"
             raise BadInput(
-                f"{self._called}: generate(requests) returned {what}, not a response for each request. {GUIDE}"
+                f"{self._called}: generate(requests) returned {what}, not a response for each request. {PLUG_IN_DOCS}"
             )
         texts: list[str] = []
         responses = False
@@ -230,11 +232,11 @@ class _PlugIn:
                 responses = True
                 yield reply
             if texts and responses:
-                raise TypeError(f"generate gave texts among responses ({GUIDE[:-1]})")
+                raise TypeError(f"generate gave texts among responses ({PLUG_IN_DOCS[:-1]})")
             if len(texts) > len(requests):  # they may have no end
                 break
         if texts and len(texts) != len(requests):
-            raise ValueError(f"generate gave {len(texts)} texts for {len(requests)} requests ({GUIDE[:-1]})")
+            raise ValueError(f"generate gave {len(texts)} texts for {len(requests)} requests ({PLUG_IN_DOCS[:-1]})")
         for request, text in zip(requests, texts, strict=False):
             yield Response(request.question_id, request.sample, text)
 
@@ -270,7 +272,7 @@ def model_digest(model: str, settings: Settings) -> str | None:
 def code_digest(made: Any) -> str:
     """The digest of the code of an object's class: what its methods do, and its source file; a notebook's has none."""
     functions = [value for value in vars(type(made)).values() if hasattr(value, "__code__")]
-    code = "\n".join(part for function in functions for part in _parts(function.__code__)).encode()
+    code = "\n".join(part for function in functions for part in _code_parts(function.__code__)).encode()
     with suppress(OSError, TypeError):
         code += Path(inspect.getfile(type(made))).read_bytes()
     return _short_digest(code)
@@ -295,12 +297,12 @@ def folder_digest(folder: Path) -> str:
     return whole.hexdigest()
 
 
-def _parts(code: CodeType) -> Iterator[str]:
+def _code_parts(code: CodeType) -> Iterator[str]:
     """What a function does, without where it stands."""
     yield f"{code.co_name} {code.co_code.hex()} {code.co_names}"
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _parts(constant)
+            yield from _code_parts(constant)
         else:
             yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
 

@@ -1,6 +1,7 @@
-"""Choose the tokens that score an option, the same with every engine: those that may begin it (`gd`), or all of them (`ps`, `ps_official`).
+"""Choose the tokens that score an option, identically for every engine.
 
-`tokenize` gives the token ids of a text, without special tokens.
+These are the tokens that may begin the option (`gd`), or all of its tokens (`ps`, `ps_official`).
+`tokenize` returns the token ids of a text, without special tokens.
 """
 
 from __future__ import annotations
@@ -12,68 +13,102 @@ from eval_harness.records.request import Request
 
 Tokenize = Callable[[str], Sequence[int]]
 
-BEGUN_REASONING = "options were scored where the chat template has begun the model's reasoning"
+SCORED_IN_REASONING = "options were scored where the chat template has begun the model's reasoning"
 
-LONGEST_LOGPROBS = 128
-"""Token ids whose log-probabilities vLLM gives for one position."""
+MAX_LOGPROB_TOKENS = 128
+"""Maximum number of token ids whose log-probabilities vLLM returns for one position."""
 
 
 class NotScorable(ValueError):
-    """A question whose options have no scores of their own."""
+    """The options of a question cannot be told apart by their tokens."""
 
 
-def next_token_forms(request: Request, tokenize: Tokenize, model: str) -> list[list[int]]:
-    """For each candidate the tokens that begin it, written with and without a space before it; shared ones do not count.
+def candidate_first_tokens(request: Request, tokenize: Tokenize, model: str) -> list[list[int]]:
+    """Find the tokens that can begin each candidate, written with and without a leading space.
 
-    Raises NotScorable when a candidate has no token of its own.
+    Args:
+        request: A question with candidates.
+        tokenize: Tokenizer of the model.
+        model: Name of the model, for the message.
+
+    Returns:
+        Token ids for each candidate; tokens shared by candidates are dropped.
+
+    Raises:
+        NotScorable: If a candidate has no token of its own.
     """
-    forms: list[set[int]] = []
+    first_tokens: list[set[int]] = []
     for candidate in request.candidates:
-        written = (tokenize(form) for form in (candidate, f" {candidate}"))
-        forms.append({ids[0] for ids in written if ids})
-    own = [sorted(form.difference(*(forms[:position] + forms[position + 1 :]))) for position, form in enumerate(forms)]
-    if not all(own):
+        spellings = (tokenize(spelling) for spelling in (candidate, f" {candidate}"))
+        first_tokens.append({ids[0] for ids in spellings if ids})
+    unique_tokens = [
+        sorted(tokens.difference(*(first_tokens[:position] + first_tokens[position + 1 :])))
+        for position, tokens in enumerate(first_tokens)
+    ]
+    if not all(unique_tokens):
+        options = ", ".join(request.candidates)
         raise NotScorable(
-            f"{model} begins two of the options {', '.join(request.candidates)} with the same token; --method ps or mc asks otherwise"
+            f"{model} begins two of the options {options} with the same token; --method ps or mc avoids this"
         )
-    return own
+    return unique_tokens
 
 
-def continuation(text: str, tokenize: Tokenize, space: str) -> list[int]:
-    """Token ids of an answer as the model would write it after its prompt: with a `space`, which is "" where the prompt ends in one.
+def continuation_ids(text: str, tokenize: Tokenize, space: str) -> list[int]:
+    """Return the token ids of an answer as the model would write it after its prompt.
 
-    Raises NotScorable for an empty option.
+    Args:
+        text: The option.
+        tokenize: Tokenizer of the model.
+        space: A space before the answer, or "" if the prompt ends in white space.
+
+    Returns:
+        Token ids, at least one.
+
+    Raises:
+        NotScorable: If the option is empty.
     """
+    # Tokenize behind a colon, so that it gets no begin-of-text form, and cut the colon off again.
     prompt_end = ":" if space else ":\n"
-    before, joined = list(tokenize(prompt_end)), list(tokenize(f"{prompt_end}{space}{text}"))
-    ids = joined[len(before) :] if joined[: len(before)] == before else []
+    prompt_ids, joined_ids = list(tokenize(prompt_end)), list(tokenize(f"{prompt_end}{space}{text}"))
+    ids = joined_ids[len(prompt_ids) :] if joined_ids[: len(prompt_ids)] == prompt_ids else []
     if not ids:
         ids = list(tokenize(text))
     if not ids:
-        raise NotScorable("an option is empty, so it has no likelihood; --method mc asks otherwise")
+        raise NotScorable("an option is empty, so it has no likelihood; --method mc avoids this")
     return ids
 
 
 def first_position_ids(tokens: Sequence[Sequence[int]]) -> list[int]:
-    """The token ids, of all candidates, whose log-probabilities are asked for at the first position after the prompt.
+    """Return the token ids to request at the first position after the prompt, for all candidates.
 
-    Raises NotScorable where they are more than vLLM gives.
+    Raises NotScorable if there are more than `MAX_LOGPROB_TOKENS`.
     """
-    wanted = sorted({token for candidate in tokens for token in candidate})
-    if len(wanted) > LONGEST_LOGPROBS:
-        raise NotScorable(f"vLLM scores at most {LONGEST_LOGPROBS} tokens of a position; --method ps asks otherwise")
-    return wanted
+    requested_ids = sorted({token for candidate in tokens for token in candidate})
+    if len(requested_ids) > MAX_LOGPROB_TOKENS:
+        raise NotScorable(
+            f"vLLM scores at most {MAX_LOGPROB_TOKENS} tokens of a position; --method ps avoids this limit"
+        )
+    return requested_ids
 
 
 def first_position_scores(
     logprobs: Mapping[int, float], tokens: Sequence[Sequence[int]], official: bool
 ) -> list[float]:
-    """Each candidate's score from log-probabilities at the first position after the prompt: the sum of its tokens' probabilities as a
-    logarithm (`gd`), or the mean of their log-probabilities (`official`: as the MediConfusion authors' code computes `ps`)."""
-    values = [[logprobs[token] for token in candidate] for candidate in tokens]
-    return [math.fsum(each) / len(each) if official else _logsumexp(each) for each in values]
+    """Score candidates by log-probabilities at the first position after the prompt.
+
+    Args:
+        logprobs: Token id -> log-probability.
+        tokens: Token ids of each candidate.
+        official: Compute `ps` as the MediConfusion authors' code does.
+
+    Returns:
+        One score per candidate: the logarithm of the sum of its tokens' probabilities (`gd`), or
+        the mean of their log-probabilities (`official`).
+    """
+    candidate_logprobs = [[logprobs[token] for token in candidate] for candidate in tokens]
+    return [math.fsum(values) / len(values) if official else _logsumexp(values) for values in candidate_logprobs]
 
 
 def _logsumexp(values: Sequence[float]) -> float:
-    most = max(values)
-    return most + math.log(math.fsum(math.exp(value - most) for value in values))
+    maximum = max(values)
+    return maximum + math.log(math.fsum(math.exp(value - maximum) for value in values))

@@ -1,4 +1,4 @@
-"""Answers that were given elsewhere, looked up in a file of any format (`answer_files/`)."""
+"""Replay recorded answers from a file of any supported format (`answer_files/`)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from eval_harness.records.result import Model
 
 
 class Recorded(Backend):
-    """A back end that looks answers up, once it has `read` its file. A question without a record comes back `missing`, one whose record
-    holds no text `failed`."""
+    """A back end that looks answers up; call `read` before `generate`.
+
+    A question without a record is `missing`; one whose record has no text is `failed`.
+    """
 
     needs_images = False
     several_images = True
@@ -30,23 +32,28 @@ class Recorded(Backend):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.answers: dict[tuple[str, int], Record] = {}
+        """(question id, sample number) -> record."""
         self.model = Model(name=path.stem)
         self.deviations: list[str] = ["answers were recorded elsewhere; prompt and generation settings are not known"]
 
     def read(self, questions: pd.DataFrame) -> int:
-        """Read the answers to the questions of a split; those that the run does not ask are left unused.
+        """Read the answers to the questions of a split; those the run does not ask are ignored.
+
+        Args:
+            questions: All questions of the split.
 
         Returns:
             The number of samples per question.
 
         Raises:
-            BadInput: With everything that is wrong with the file, such as a question that the split does not have.
+            BadInput: With every problem of the file, such as a question that the split lacks.
         """
         predictions = read_answer_file(self.path, questions)
         self.answers = {(row["question_id"], row["sample"]): row for row in predictions.rows}
         return predictions.samples
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
+        """Yield the recorded answer of each request, in order."""
         for request in requests:
             row = self.answers.get((request.question_id, request.sample), {"response": "", "delivery": "missing"})
             status = STATUS_BY_DELIVERY[row["delivery"]]

@@ -15,7 +15,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Thinking
 from eval_harness.reader.reasoning import split_reasoning
 
-SWITCHES = ("enable_thinking", "thinking", "reasoning", "thinking_mode", "use_thinking")
+THINKING_VARIABLES = ("enable_thinking", "thinking", "reasoning", "thinking_mode", "use_thinking")
 """Variables by which chat templates let their model reason or not: Qwen 3, GLM 4.5, Gemma 4, SmolLM 3 (the first); DeepSeek V3.1, Granite,
 Kimi (the second); Command A (the third)."""
 
@@ -33,8 +33,15 @@ DELIMITERS = (
 )
 """Tokens that begin and end a reasoning. Gemma 3's tokenizers all have the last pair, so it comes last."""
 
-HARMONY = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|return|>", "<|call|>")
-BOXES = ("<|begin_of_box|>", "<|end_of_box|>", "<|begin_of_solution|>", "<|end_of_solution|>", "<answer>", "</answer>")
+HARMONY_TOKENS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|return|>", "<|call|>")
+ANSWER_MARKERS = (
+    "<|begin_of_box|>",
+    "<|end_of_box|>",
+    "<|begin_of_solution|>",
+    "<|end_of_solution|>",
+    "<answer>",
+    "</answer>",
+)
 
 _CUT_OPENING = re.compile(r"(?:<\|start\|>(?:assistant)?)?<\|channel\|?>\w{0,9}$|<\|start\|>\w{0,9}$")
 """An output that stops in the words that begin a channel, so that it is not known yet whether it is reasoning."""
@@ -52,7 +59,7 @@ class DecodedOutput:
     unfinished: bool
 
 
-def template_switch(render: Render, given: Mapping[str, Any], thinking: Thinking | None) -> dict[str, Any]:
+def thinking_variables(render: Render, given: Mapping[str, Any], thinking: Thinking | None) -> dict[str, Any]:
     """The template variables that do what `--thinking` says; empty where it says nothing.
 
     Raises BadInput if the template has no switch and so does not do it by itself.
@@ -60,7 +67,7 @@ def template_switch(render: Render, given: Mapping[str, Any], thinking: Thinking
     if thinking is None:
         return {}
     on = thinking != "off"
-    for name in SWITCHES:
+    for name in THINKING_VARIABLES:
         if name not in given and render({**given, name: True}) != render({**given, name: False}):
             return {name: on}
     if on == opens_reasoning(render(given)):
@@ -68,8 +75,8 @@ def template_switch(render: Render, given: Mapping[str, Any], thinking: Thinking
     if on and not isinstance(thinking, str):
         return {}  # a budget bounds whatever reasoning the model begins by itself
     raise BadInput(
-        f"--thinking {thinking}: the chat template knows no switch for it (looked for {', '.join(SWITCHES)}). Leave it out, or name "
-        "the template's own with --chat-template-kwargs."
+        f"--thinking {thinking}: the chat template has no variable for it (looked for {', '.join(THINKING_VARIABLES)}). "
+        "Leave it out, or set the template's own with --chat-template-kwargs."
     )
 
 
@@ -79,7 +86,7 @@ def opens_reasoning(end: str) -> bool:
     return last[0] > last[1] or end.rstrip().endswith("<|channel|>analysis<|message|>")
 
 
-def budget_tokens(tokenizer: Any, template: str) -> tuple[int, int]:
+def reasoning_delimiter_ids(tokenizer: Any, template: str) -> tuple[int, int]:
     """The token ids that begin and end a reasoning. Raises BadInput if the tokenizer has no such pair of tokens."""
     vocabulary = tokenizer.get_vocab()
     found = [pair for pair in DELIMITERS if pair[0] in vocabulary and pair[1] in vocabulary]
@@ -100,9 +107,9 @@ class OutputReader:
         self.tokenizer = tokenizer
         self.opened = opened
         vocabulary = tokenizer.get_vocab()
-        marks = [mark for pair in DELIMITERS for mark in pair] + list(BOXES)
+        marks = [mark for pair in DELIMITERS for mark in pair] + list(ANSWER_MARKERS)
         if "<|channel|>" in vocabulary:
-            marks += HARMONY
+            marks += HARMONY_TOKENS
         self._special = {index for index, token in tokenizer.added_tokens_decoder.items() if token.special}
         self._special.update(tokenizer.all_special_ids)
         kept = {vocabulary[mark] for mark in marks if mark in vocabulary}

@@ -1,6 +1,6 @@
 """Rules that answer without a model: a guesser, a constant letter, and the key itself.
 
-See also: running one (`models/baselines.py`), checking that a submitted one is ours (`store/checks.py`).
+See also: running one (`models/baseline_backend.py`), checking that a submitted one is ours (`store/checks.py`).
 """
 
 from __future__ import annotations

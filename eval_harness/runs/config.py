@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError, create_model
 
 from dataset_builders.errors import BadInput, first_validation_error
-from eval_harness.models.interface import MODEL_ARGS, OPTIONS, Settings, read_price, read_thinking
+from eval_harness.models.interface import BACKEND_OPTIONS, MODEL_ARGS, Settings, parse_price, parse_thinking
 from eval_harness.records.conversation import get_form
 from eval_harness.records.result import ARMS, Images
 from eval_harness.records.run_checks import METHOD_NAMES
@@ -224,7 +224,7 @@ def parse_model_args(text: str | None) -> dict[str, Any]:
 
 def answer_changing_model_args(text: str) -> dict[str, Any]:
     """Those of `--model-args` that change answers; the others say how a model is run."""
-    return {name: value for name, value in parse_model_args(text).items() if name == "dtype" or name in OPTIONS}
+    return {name: value for name, value in parse_model_args(text).items() if name == "dtype" or name in BACKEND_OPTIONS}
 
 
 def _batch_size(text: str) -> int | None:
@@ -254,8 +254,8 @@ def _chat_template(path: Path | None) -> str | None:
 
 OPTION_PARSERS: dict[str, Callable[[Any], Any]] = {
     "batch_size": _batch_size,
-    "price": read_price,
-    "thinking": read_thinking,
+    "price": parse_price,
+    "thinking": parse_thinking,
     "generation": partial(_json_object, "--generation"),
     "chat_template": _chat_template,
     "chat_template_kwargs": partial(_json_object, "--chat-template-kwargs"),

@@ -1,8 +1,8 @@
 """Describe what a run sends: how much, the first request as it would be sent (`--dry-run`), and whether it may be sent. Asks nothing, and
 writes nothing but the first image.
 
-Custom sets hold a hospital's own images: before any of them is sent to another machine, the user is asked (`models/http/client.py` says
-which addresses stay on this machine).
+Custom sets hold a hospital's own images: before any of them is sent to another machine, the user is asked (`models/http/chat_client.py`
+says which addresses stay on this machine).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from statistics import mean
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.picture import encode_picture
 from dataset_builders.schema import row_image_ids
-from eval_harness.models.http.client import PROVIDER, permit_sending, server_address
-from eval_harness.models.interface import THINKING_ROOM
-from eval_harness.models.load import keep_loaded
+from eval_harness.models.http.chat_client import OPENAI_URL, permit_sending, server_address
+from eval_harness.models.interface import DEFAULT_REASONING_TOKENS
+from eval_harness.models.load import caching_loader
 from eval_harness.records.request import Request
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.plan import Plan, comparison_arms, make_plan
@@ -33,7 +33,10 @@ CHARACTERS_PER_TOKEN = 4
 """Of English text, roughly, with every common tokenizer."""
 PIXELS_PER_TOKEN = 750
 """Roughly; servers say between 600 and 1,000 (patches of 28 x 28 pixels are 784)."""
-REASONING_NOTE = f"a server's model that is seen to reason may write {THINKING_ROOM:,} tokens an answer, unless --max-tokens says otherwise"
+REASONING_NOTE = (
+    f"a server's model that is seen to reason may write {DEFAULT_REASONING_TOKENS:,} tokens an answer, unless --max-tokens "
+    "says otherwise"
+)
 IMAGE_CHECK_NOTE = (
     "not counted: one drawn picture, asked about with and without it after the first answer (--no-look leaves it out)"
 )
@@ -102,7 +105,7 @@ def may_reason(plan: Plan) -> bool:
 def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
     """The prompt, its image (saved in the temporary folder), and how the answer would be got; with `arms` what each of them shows first.
     Raises BadInput as `evaluate` does."""
-    load = keep_loaded()
+    load = caching_loader()
     plan = make_plan(config, load)
     others = [make_plan(replace(config, image=image), load) for image in comparison_arms(plan)] if arms else []
     request, run = next(plan.requests(plan.instances[:1]))[0], plan.run
@@ -180,7 +183,7 @@ def check_sending_allowed(plan: Plan) -> None:
         return f"up to {size.requests:,} prompts of {repository.name} ({size.characters:,} characters) with {size.images:,} images"
 
     if plan.backend.is_api:
-        address = getattr(plan.backend, "base_url", PROVIDER)
+        address = getattr(plan.backend, "base_url", OPENAI_URL)
         permit_sending(plan.backend.model.name, address, questions, config.send_to_provider)
     if config.judge:
         answers = f"up to {len(plan.instances):,} answers to questions of {repository.name}, with the questions"

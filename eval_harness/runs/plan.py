@@ -21,7 +21,7 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.prompt import Prompt
-from eval_harness.models.interface import OPTIONS, THINKING_ROOM, Backend, Settings, description_of
+from eval_harness.models.interface import BACKEND_OPTIONS, DEFAULT_REASONING_TOKENS, Backend, Settings, json_description
 from eval_harness.models.load import load_backend
 from eval_harness.prompts import get_prompt
 from eval_harness.reader.judge import NO_JUDGE_DEVIATION, judge_record
@@ -244,7 +244,7 @@ def describe_run(
         environment={
             **collect_environment(),
             "python": platform.python_version(),
-            **description_of(backend),
+            **json_description(backend),
             **({"price_per_million_tokens": list(config.settings.price)} if config.settings.price else {}),
         },
         command=shlex.join(["medprobe", *config.argv]) if config.argv else None,
@@ -270,7 +270,7 @@ def _max_tokens(config: EvalConfig, backend: Backend, family: str, deviations: l
     if config.max_tokens is not None:
         wanted = config.max_tokens
     elif thinking not in (None, "off"):
-        wanted = protocol + (THINKING_ROOM if thinking == "on" else int(thinking))
+        wanted = protocol + (DEFAULT_REASONING_TOKENS if thinking == "on" else int(thinking))
     elif protocol == 1 and not backend.one_token:
         deviations.append("the model cannot be held to one output token")
         return FREE_FORM_TOKENS
@@ -299,7 +299,7 @@ def _generation(config: EvalConfig, backend: Backend, max_tokens: int, sampled: 
         # A server's model that reasons is given more room than the benchmark's, but not more than the user's.
         "fixed_limit": True if config.max_tokens is not None and backend.is_api else None,
         "max_image_side": settings.max_image_side,
-        **{name: getattr(settings, name) for name in OPTIONS},
+        **{name: getattr(settings, name) for name in BACKEND_OPTIONS},
         "chat_template": template and hashlib.sha256(template.encode()).hexdigest()[:16],
         "generation": further,
         "dtype": settings.dtype,

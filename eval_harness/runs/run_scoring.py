@@ -26,7 +26,7 @@ from eval_harness.derive.answer_table import (
 from eval_harness.derive.derivation import Derived, derive, write_derived
 from eval_harness.derive.reading import judge_queries, with_judge, without_judge
 from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE
-from eval_harness.models.http.client import permit_sending, server_address
+from eval_harness.models.http.chat_client import permit_sending, server_address
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
 from eval_harness.reader.judge import JudgeRequest, judge_record

@@ -24,8 +24,8 @@ from dataset_builders.files import replace_file
 from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions
 from dataset_builders.journal import encode_entry
 from eval_harness.derive.run_files import ANSWERS_FILE, DERIVED_FILES, JUDGE_FILE
-from eval_harness.models.interface import Backend, description_of
-from eval_harness.models.load import keep_loaded, load_backend
+from eval_harness.models.interface import Backend, json_description
+from eval_harness.models.load import caching_loader, load_backend
 from eval_harness.records.names import printable_line
 from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord, read_run
@@ -69,7 +69,7 @@ def evaluate_arms(config: EvalConfig, load: BackendLoader = load_backend) -> tup
     Each is a run of its own, which resumes by itself. The one without images comes last: not every model takes a question without.
     Raises BadInput for anything the user can fix, and where no metric of the benchmark has arms.
     """
-    load = keep_loaded(load)
+    load = caching_loader(load)
     arms = comparison_arms(make_plan(config, load))
     done = run_evaluation(config, load)
     for image in arms:
@@ -217,7 +217,7 @@ def update_run_record(folder: Path, run: RunRecord, backend: Backend) -> None:
     with folder_lock(folder):
         stored = read_run(folder)
         deviations = list(dict.fromkeys([*stored.deviations, *map(printable_line, backend.deviations)]))
-        now = run.environment | description_of(backend)
+        now = run.environment | json_description(backend)
         begun = {name: value for name, value in stored.environment.items() if name != "resumed_with"}
         different = {name: value for name, value in now.items() if name not in begun or begun[name] != value}
         if begun == run.environment:

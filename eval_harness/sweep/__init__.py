@@ -1,9 +1,9 @@
-"""Many models x benchmarks x methods: one task each, forecast, run and told in one table.
+"""Many models x benchmarks x methods: one task each, forecast, run and reported in one table.
 
 Sweep file   models.yaml -> tasks                     tasks.py
-forecast     what each task will ask, cost, hours     forecast.py
-run          here, one model after the other          local.py
+forecast     requests, cost and hours of each task    forecast.py
+run          on this machine, model by model          local.py
              on a Ray cluster                         cluster.py
-             a script for Slurm                       tasks.py
+             a Slurm script                           tasks.py
 report       the table, what failed and why           report.py
 """

@@ -1,10 +1,13 @@
-"""Running tasks on a Ray cluster, one model after the other: actors hold the model and take parts of its runs (`ray.util.ActorPool`).
+"""Run sweep tasks on a Ray cluster, one model after the other.
 
-Ray restarts an actor that dies and gives it its part again. Each time it begins, an actor writes a journal of its own and asks what no
-journal of the run holds, so that nothing is asked twice. The folders are shared by the nodes; this process holds the run folders
-(`Shard().taking_part`), and puts the journals together and scores once a model's parts are done. Killed, it goes on where the journals are.
+Actors hold the model and take parts of its runs (`ray.util.ActorPool`). Ray restarts an actor that
+dies and gives it its part again. Each time an actor starts, it opens its own journal and asks only
+questions that no journal of the run contains, so no question is asked twice. The folders are shared
+by the nodes. This process holds the run folders' locks (`Shard().taking_part`), merges the journals
+and scores once a model's parts are done. After a crash it resumes from the journals.
 
-See also: the forecast that says what is left (`forecast.py`), running without Ray (`local.py`).
+See also: the forecast, which gives the remaining questions (`forecast.py`); running without Ray
+(`local.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Any
 
 from dataset_builders.errors import BadInput, first_line
 from dataset_builders.ray_cluster import NODE_CHECK_INTERVAL_S, RayCluster, check_nodes, ray_connection
-from eval_harness.models.load import keep_loaded
+from eval_harness.models.load import caching_loader
 from eval_harness.runs.ask import ask
 from eval_harness.runs.dry_run import check_sending_allowed
 from eval_harness.runs.plan import Plan, make_plan
@@ -29,126 +32,173 @@ from eval_harness.runs.run_scoring import score_run
 from eval_harness.runs.runner import begin_run, update_run_record
 from eval_harness.runs.shards import Shard, case_numbers, folder_lock, merge_journals, read_answer_records
 from eval_harness.sweep.forecast import Forecast
-from eval_harness.sweep.local import TaskResult, in_one_line
+from eval_harness.sweep.local import TaskResult, error_line
 from eval_harness.sweep.tasks import SweepTask
 
-RETRIES = 4
+MAX_PART_RETRIES = 4
 """How often a part is given to an actor again after one has died on it."""
 
 Part = tuple[SweepTask, list[Instance]]
 
 
 class Worker:
-    """An actor: one model, and for each task it meets a journal."""
+    """An actor with one model, and a journal for each task it works on."""
 
     def __init__(self, folder: str) -> None:
-        os.chdir(folder)  # paths of the sweep file are those of the folder it was started in
-        self._load = keep_loaded()
-        self._begun: dict[int, tuple[Plan, Path] | str] = {}
-        """Number of a task -> its plan and journal, or why it cannot be run."""
+        os.chdir(folder)  # paths in the sweep file are relative to the folder it was started in
+        self._load = caching_loader()
+        self._started: dict[int, tuple[Plan, Path] | str] = {}
+        """Task number -> its plan and journal, or why it cannot be run."""
 
     def answer(self, task: SweepTask, instances: Sequence[Instance]) -> tuple[int, str | None]:
-        """Ask what no journal holds of a part of a task; returns the task's number, and why that cannot be done, None where it is done."""
+        """Ask the questions of a part that no journal contains.
+
+        Args:
+            task: The task that the part belongs to.
+            instances: Questions and sample numbers of the part.
+
+        Returns:
+            (task number, error line), with None instead of an error when the part is done.
+        """
         try:
             with report_disk_errors(task.folder):
-                begun = self._begun.get(task.number) or self._begin(task)
-                if isinstance(begun, str):
-                    return task.number, begun
-                plan, path = begun
+                started = self._started.get(task.number) or self._start(task)
+                if isinstance(started, str):
+                    return task.number, started
+                plan, path = started
                 with AnswerJournal(path, read_answer_records(task.folder).values()) as journal:
                     ask(plan, journal, list(instances), make_sender(plan))
                 update_run_record(task.folder, plan.run, plan.backend)
         except Exception as error:
-            self._begun[task.number] = said = in_one_line(error, task)
-            return task.number, said
+            self._started[task.number] = message = error_line(error, task)
+            return task.number, message
         return task.number, None
 
-    def _begin(self, task: SweepTask) -> tuple[Plan, Path]:
+    def _start(self, task: SweepTask) -> tuple[Plan, Path]:
         plan = make_plan(task.config, self._load)
         check_sending_allowed(plan)
         with folder_lock(task.folder):
-            found = begin_run(task.folder, plan, Shard()), Shard().new_journal(task.folder)
-        self._begun[task.number] = found
-        return found
+            started = begin_run(task.folder, plan, Shard()), Shard().new_journal(task.folder)
+        self._started[task.number] = started
+        return started
 
 
-def run_on_ray(expected: Sequence[Forecast], cluster: RayCluster, first: int | None = None) -> Iterator[TaskResult]:
-    """Run the tasks that are not done. Raises BadInput if there is no cluster, or none of its nodes has what a worker needs."""
-    open_tasks = [each for each in expected if not each.is_done and not each.problem]
+def run_tasks_on_ray(
+    forecasts: Sequence[Forecast], cluster: RayCluster, max_questions: int | None = None
+) -> Iterator[TaskResult]:
+    """Run the unfinished tasks on a Ray cluster.
+
+    Args:
+        forecasts: Every task of the sweep; finished ones and those with a problem are skipped.
+        cluster: Address, number of workers and resources of each.
+        max_questions: Ask only this many questions of each task; None asks all.
+
+    Yields:
+        The outcome of each task, once all parts of its model are done.
+
+    Raises:
+        BadInput: If there is no cluster, or none of its nodes has the resources of a worker.
+    """
+    unfinished = [forecast for forecast in forecasts if not forecast.is_done and not forecast.problem]
     with ray_connection(cluster) as ray:
-        for _, group in groupby(sorted(open_tasks, key=lambda each: each.task.number), lambda each: each.task.model):
-            with ExitStack() as held:
-                begun: list[Forecast] = []
-                for each in group:
+        by_number = sorted(unfinished, key=lambda forecast: forecast.task.number)
+        for _, model_forecasts in groupby(by_number, lambda forecast: forecast.task.model):
+            with ExitStack() as locks:
+                started: list[Forecast] = []
+                for forecast in model_forecasts:
                     try:
-                        make_run_folder(each.task.folder)
-                        held.enter_context(Shard().taking_part(each.task.folder))
+                        make_run_folder(forecast.task.folder)
+                        locks.enter_context(Shard().taking_part(forecast.task.folder))
                     except BadInput as error:
-                        yield TaskResult(each.task, str(error))
+                        yield TaskResult(forecast.task, str(error))
                     else:
-                        begun.append(each)
-                parts = [part for each in begun for part in parts_of(each, cluster.workers, first)]
-                errors, death = _answered(ray, cluster, parts)
-                for each in begun:
-                    said = errors.get(each.task.number)
-                    yield TaskResult(each.task, said) if said else _finished(each, first, death)
+                        started.append(forecast)
+
+                parts = [
+                    part for forecast in started for part in split_into_parts(forecast, cluster.workers, max_questions)
+                ]
+                errors, death = _answer_parts(ray, cluster, parts)
+                for forecast in started:
+                    message = errors.get(forecast.task.number)
+                    yield (
+                        TaskResult(forecast.task, message) if message else _finish_task(forecast, max_questions, death)
+                    )
 
 
-def parts_of(each: Forecast, workers: int, first: int | None = None) -> list[Part]:
-    """The remaining questions of a task, in parts of whole cases, so that an actor reads each image once."""
-    assert each.plan is not None
-    cases = case_numbers(each.plan.selection.questions)
-    waiting = list(each.waiting)[:first]
+def split_into_parts(forecast: Forecast, workers: int, max_questions: int | None = None) -> list[Part]:
+    """Split the remaining questions of a task into parts for the actors.
+
+    A part holds whole cases, so that an actor reads each image once.
+
+    Args:
+        forecast: The task with its plan and remaining questions.
+        workers: Number of actors; each gets about four parts.
+        max_questions: Take only this many questions; None takes all.
+
+    Returns:
+        Parts of at most about `MAX_REQUESTS_PER_BATCH` questions, in the order of the plan.
+    """
+    assert forecast.plan is not None
+    cases = case_numbers(forecast.plan.selection.questions)
+    waiting = list(forecast.waiting)[:max_questions]
     size = max(1, min(MAX_REQUESTS_PER_BATCH, -(-len(waiting) // (4 * workers))))
     parts: list[Part] = []
-    for _, case in groupby(waiting, lambda instance: cases[each.plan.key(instance)[0]]):  # type: ignore[union-attr]
+    for _, case in groupby(waiting, lambda instance: cases[forecast.plan.key(instance)[0]]):  # type: ignore[union-attr]
         if not parts or len(parts[-1][1]) >= size:
-            parts.append((each.task, []))
+            parts.append((forecast.task, []))
         parts[-1][1].extend(case)
     return parts
 
 
-def _answered(ray: Any, cluster: RayCluster, parts: Sequence[Part]) -> tuple[dict[int, str], str | None]:
-    """Let actors answer the parts; returns number of a task -> why it cannot be run, and what Ray said last of a part on which actors died
-    too often."""
+def _answer_parts(ray: Any, cluster: RayCluster, parts: Sequence[Part]) -> tuple[dict[int, str], str | None]:
+    """Let actors answer the parts.
+
+    Returns (errors, death): task number -> why it cannot be run, and Ray's last message about a
+    part on which too many actors died.
+    """
     errors: dict[int, str] = {}
     death: str | None = None
-    options = {**cluster.resources, "max_restarts": -1, "max_task_retries": RETRIES}
-    count = min(cluster.workers, len(parts))
-    actors = [ray.remote(Worker).options(**options).remote(str(Path.cwd())) for _ in range(count)]
+    options = {**cluster.resources, "max_restarts": -1, "max_task_retries": MAX_PART_RETRIES}
+    actors = [
+        ray.remote(Worker).options(**options).remote(str(Path.cwd())) for _ in range(min(cluster.workers, len(parts)))
+    ]
     pool = ray.util.ActorPool(actors)
 
     for part in parts:
-        pool.submit(lambda actor, given: actor.answer.remote(*given), part)
+        pool.submit(lambda actor, arguments: actor.answer.remote(*arguments), part)
     while pool.has_next():
         try:
             number, error = pool.get_next_unordered(timeout=NODE_CHECK_INTERVAL_S)
         except TimeoutError:
+            # Ray waits for ever for an actor that fits on no remaining node.
             check_nodes(ray, cluster)
-        except ray.exceptions.RayError as died:
-            death = first_line(died)
+        except ray.exceptions.RayError as ray_error:
+            death = first_line(ray_error)
         else:
             if error is not None:
                 errors[number] = error
+
     for actor in actors:
         ray.kill(actor)
     return errors, death
 
 
-def _finished(each: Forecast, first: int | None, death: str | None) -> TaskResult:
-    """Put the journals of a task together and score it, where all of it was asked."""
-    task, plan = each.task, each.plan
+def _finish_task(forecast: Forecast, max_questions: int | None, death: str | None) -> TaskResult:
+    """Merge the journals of a task, and score it if all of its questions were asked."""
+    task, plan = forecast.task, forecast.plan
     assert plan is not None
     try:
         with report_disk_errors(task.folder), folder_lock(task.folder):
-            asked = merge_journals(task.folder)
-            if asked.issuperset(map(plan.key, plan.instances)):
+            answered_keys = merge_journals(task.folder)
+            if answered_keys.issuperset(map(plan.key, plan.instances)):
                 score_run(task.folder)
                 return TaskResult(task)
-            left = [plan.key(instance) for instance in list(each.waiting)[:first]]
-            if missing := [name for name, sample in left if (name, sample) not in asked]:
-                died = f"{1 + RETRIES} workers died on question {missing[0]} or the next ones"
-                return TaskResult(task, f"{died} ({death}); the answers so far are kept")
+
+            # With --first, only the questions that were handed out can be missing.
+            requested = [plan.key(instance) for instance in list(forecast.waiting)[:max_questions]]
+            if missing := [name for name, sample in requested if (name, sample) not in answered_keys]:
+                cause = f"{1 + MAX_PART_RETRIES} workers died on question {missing[0]} or one soon after it"
+                return TaskResult(task, f"{cause} ({death}); all answers so far are stored")
     except Exception as error:
-        return TaskResult(task, in_one_line(error, task))
+        return TaskResult(task, error_line(error, task))
     return TaskResult(task)

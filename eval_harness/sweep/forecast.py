@@ -1,6 +1,7 @@
-"""Forecast the tasks of a sweep: questions, tokens, cost, and hours where the model has answered before.
+"""Forecast the tasks of a sweep: questions, tokens, cost, and hours for models with timed answers.
 
-No model is loaded: a stand-in takes its part. See also: the forecast of one run, `--dry-run` (`runs/dry_run.py`).
+No model is loaded; a stand-in takes its place. See also: the forecast of one run, `--dry-run`
+(`runs/dry_run.py`).
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from eval_harness.runs.dry_run import (
 from eval_harness.runs.plan import Plan, make_plan
 from eval_harness.runs.requests import Instance
 from eval_harness.runs.shards import read_answer_records
-from eval_harness.sweep.tasks import SweepTask, label_of
+from eval_harness.sweep.tasks import SweepTask, model_label
 
-NOTHING = RunSize()
+NO_WORK = RunSize()
 
 
 class StandIn(Backend):
-    """Says of a model what a plan needs to know before the model is loaded; answers nothing."""
+    """What a plan needs to know about a model before it is loaded; cannot answer."""
 
     needs_images = True
     one_token = True
-    several_images = True  # a model that takes one image a question says so when it is loaded
+    several_images = True  # a model that takes one image per question is refused when it is loaded
 
     def __init__(self, model: str) -> None:
-        self.model = Model(name=label_of(model))
+        self.model = Model(name=model_label(model))
         self.deviations: list[str] = []
         self.is_api = model.startswith(("openai:", "azure:"))
 
@@ -57,73 +58,103 @@ class StandIn(Backend):
 
 
 def stand_in(model: str, settings: Settings) -> Backend:
-    """Stand-in for the model when planning; the model itself if it costs nothing (recorded answers, rule-based baselines)."""
+    """Return a back end for planning.
+
+    Args:
+        model: A `--model` argument.
+        settings: Model options of the run.
+
+    Returns:
+        A stand-in, or the model itself if loading it is cheap (recorded answers, baselines).
+
+    Raises:
+        BadInput: If a recorded file or a baseline cannot be loaded.
+    """
     return load_backend(model, settings) if model.startswith(("baseline:", "recorded:")) else StandIn(model)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """A task before it is run. `plan` is None, and `problem` says why, where it cannot be. `waiting`: what it has still to ask.
-
-    `size`: what that is. `seconds`: of one answer, from those the task has already; None where it has none.
-    """
+    """A task before it is run, with the work that remains."""
 
     task: SweepTask
     plan: Plan | None = None
+    """None if the task cannot be run (see `problem`)."""
     waiting: Sequence[Instance] = ()
-    size: RunSize = NOTHING
+    """Questions that have no answer yet."""
+    size: RunSize = NO_WORK
+    """Tokens, images and cost of the waiting questions."""
     seconds: float | None = None
+    """Mean seconds per answer so far; None if the task has no timed answers."""
     problem: str | None = None
+    """Why the task cannot be run."""
 
     @property
     def is_done(self) -> bool:
+        """True if every question was asked and the task has a result."""
         return self.problem is None and not self.waiting and self.task.result is not None
 
 
-def forecast(tasks: Sequence[SweepTask]) -> list[Forecast]:
-    """The remaining work of each task. Reads datasets and journals; writes nothing."""
-    return [_forecast(task) for task in tasks]
+def forecast_tasks(tasks: Sequence[SweepTask]) -> list[Forecast]:
+    """Forecast the remaining work of each task. Reads datasets and journals; writes nothing."""
+    return [_forecast_task(task) for task in tasks]
 
 
-def _forecast(task: SweepTask) -> Forecast:
+def _forecast_task(task: SweepTask) -> Forecast:
     try:
         plan = make_plan(task.config, stand_in)
-        records = _answered(task, plan)
+        records = _stored_answers(task, plan)
         waiting = [
-            each for each in plan.instances if records.get(plan.key(each), {}).get("status", "missing") in UNDELIVERED
+            instance
+            for instance in plan.instances
+            if records.get(plan.key(instance), {}).get("status", "missing") in UNDELIVERED
         ]
-        planned = {plan.key(each) for each in plan.instances}
-        if task.result is not None and planned <= records.keys():
-            waiting = []  # failed questions were asked, and are reported in the result
-        size = estimate_size(plan, waiting, images=16) if waiting else NOTHING
+        planned_keys = {plan.key(instance) for instance in plan.instances}
+        if task.result is not None and planned_keys <= records.keys():
+            waiting = []  # failed questions were asked; the result reports them
+        size = estimate_size(plan, waiting, images=16) if waiting else NO_WORK
     except BadInput as error:
         return Forecast(task, problem=str(error))
+
     seconds = [record["seconds"] for record in records.values() if record.get("seconds")]
-    at_once = task.config.settings.in_flight if plan.backend.is_api else 1
-    return Forecast(task, plan, waiting, size, mean(seconds) / at_once if seconds else None)
+    # A server answers several questions at a time, so each takes less of the wall-clock time.
+    concurrency = task.config.settings.in_flight if plan.backend.is_api else 1
+    return Forecast(task, plan, waiting, size, mean(seconds) / concurrency if seconds else None)
 
 
-def _answered(task: SweepTask, plan: Plan) -> dict[tuple[str, int], dict[str, Any]]:
-    """The answers already in the task's run folder; none if they are for another dataset, which the run itself refuses."""
-    if not (task.folder / "run.json").exists():
-        return {}
-    if read_run(task.folder).request.fingerprint != plan.selection.fingerprint:
+def _stored_answers(task: SweepTask, plan: Plan) -> dict[tuple[str, int], dict[str, Any]]:
+    """Answers already in the task's run folder.
+
+    Empty if they are for another dataset; the run itself refuses to continue them.
+    """
+    has_run = (task.folder / "run.json").exists()
+    if not has_run or read_run(task.folder).request.fingerprint != plan.selection.fingerprint:
         return {}
     return read_answer_records(task.folder)
 
 
-def hours(each: Forecast, everything: Sequence[Forecast]) -> float | None:
-    """Hours until a task is done, as fast as it went so far, or as the same model went elsewhere; None where it answered nothing yet."""
-    if not each.waiting:
+def remaining_hours(forecast: Forecast, all_forecasts: Sequence[Forecast]) -> float | None:
+    """Estimate the hours until a task is done.
+
+    Args:
+        forecast: The task.
+        all_forecasts: Every task of the sweep: the same model's other tasks give the speed if this
+            one has no timed answers.
+
+    Returns:
+        Hours; None if the model has no timed answers yet.
+    """
+    if not forecast.waiting:
         return 0.0
-    known = [other.seconds for other in everything if other.seconds and other.task.model == each.task.model]
-    seconds = each.seconds or (mean(known) if known else None)
-    return None if seconds is None else seconds * len(each.waiting) / 3600
+    model = forecast.task.model
+    model_seconds = [task.seconds for task in all_forecasts if task.seconds and task.task.model == model]
+    seconds = forecast.seconds or (mean(model_seconds) if model_seconds else None)
+    return None if seconds is None else seconds * len(forecast.waiting) / 3600
 
 
-def before(everything: Sequence[Forecast]) -> str:
-    """The table that is printed before a sweep begins."""
-    heads = (
+def format_forecast(forecasts: Sequence[Forecast]) -> str:
+    """Format the table that is printed before a sweep starts, with totals below it."""
+    header = (
         "task",
         "model",
         "benchmark",
@@ -134,35 +165,37 @@ def before(everything: Sequence[Forecast]) -> str:
         "cost at most",
         "hours",
     )
-    rows, times = [heads], []
-    for each in everything:
-        task, size = each.task, each.size
-        numbers = ("done" if each.is_done else "cannot run", "", "", "", "")
-        if not each.problem and not each.is_done:
-            times.append(hours(each, everything))
+    rows, hours = [header], []
+    for forecast in forecasts:
+        task, size = forecast.task, forecast.size
+        cells = ("done" if forecast.is_done else "cannot run", "", "", "", "")
+        if not forecast.problem and not forecast.is_done:
+            hours.append(remaining_hours(forecast, forecasts))
             cost = f"{size.cost_in + size.cost_out:.2f}" if task.config.settings.price else ""
-            said = "?" if times[-1] is None else f"{times[-1]:.2f}"
-            numbers = (
-                f"{len(each.waiting):,}",
+            duration = "?" if hours[-1] is None else f"{hours[-1]:.2f}"
+            cells = (
+                f"{len(forecast.waiting):,}",
                 round_to_two_digits(size.tokens_in),
                 round_to_two_digits(size.tokens_out),
                 cost,
-                said,
+                duration,
             )
-        rows.append((str(task.number), task.label, task.benchmark, task.how, *numbers))
-    lines = [aligned(rows), str(sum((each.size for each in everything), NOTHING))]
-    known = [time for time in times if time is not None]
-    lines[-1] += f"; {sum(known):.2f} hours, one task after the other" if known else ""
-    if unknown := len(times) - len(known):
-        lines[-1] += f"; how long {unknown} of {len(times)} tasks take is unknown (--first 16 measures it)"
-    asking = [each for each in everything if each.waiting and each.plan]
-    if any(may_reason(each.plan) for each in asking if each.plan):
+        rows.append((str(task.number), task.label, task.benchmark, task.method_label, *cells))
+
+    lines = [align_columns(rows), str(sum((forecast.size for forecast in forecasts), NO_WORK))]
+    estimates = [estimate for estimate in hours if estimate is not None]
+    lines[-1] += f"; {sum(estimates):.2f} hours, one task after the other" if estimates else ""
+    if unknown := len(hours) - len(estimates):
+        lines[-1] += f"; the duration of {unknown} of {len(hours)} tasks is unknown (--first 16 measures it)"
+
+    unfinished = [forecast for forecast in forecasts if forecast.waiting and forecast.plan]
+    if any(may_reason(forecast.plan) for forecast in unfinished if forecast.plan):
         lines.append(REASONING_NOTE)
-    if any(each.task.config.judge for each in asking):
+    if any(forecast.task.config.judge for forecast in unfinished):
         lines.append(JUDGE_NOTE)
     return "\n".join(lines)
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """The rows, whose first one has the names of the columns, under each other."""
+def align_columns(rows: Sequence[Sequence[str]]) -> str:
+    """Format rows as an aligned text table. The first row holds the column names."""
     return pd.DataFrame(rows[1:], columns=list(rows[0])).to_string(index=False)

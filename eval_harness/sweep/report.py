@@ -1,4 +1,4 @@
-"""Report a sweep: one table of headline scores, failed tasks with reasons, and the command that resumes."""
+"""Report a sweep: a table of headline scores, failed tasks and reasons, the command to resume."""
 
 from __future__ import annotations
 
@@ -11,71 +11,88 @@ from eval_harness.derive.metrics import HEADLINE_METRICS, NoScore, headline_scor
 from eval_harness.records.result import UNDELIVERED, Result
 from eval_harness.store.formatting import format_interval, format_score
 from eval_harness.store.results_table import tidy_table
-from eval_harness.sweep.forecast import aligned
+from eval_harness.sweep.forecast import align_columns
 from eval_harness.sweep.tasks import SweepTask
 
-TABLE = "results.csv"
+SCORES_FILE = "results.csv"
 
 
-def report(
+def format_report(
     tasks: Sequence[SweepTask], results: Mapping[int, Result], errors: Mapping[int, str], command: str
 ) -> tuple[str, int]:
-    """The table of every task with a result, then what is missing and why; and how many tasks are not done.
+    """Format the table of finished tasks, followed by what failed and why.
 
-    `results`, `errors`: task number -> its result, or why it failed. `command`: what goes on with the sweep.
+    Args:
+        tasks: Every task of the sweep.
+        results: Task number -> its result.
+        errors: Task number -> why it failed.
+        command: The command that resumes the sweep.
+
+    Returns:
+        (report, number of tasks that are not done).
     """
     rows: list[tuple[str, ...]] = [
         ("task", "model", "benchmark", "method", "metric", "value", "95% interval", "n", "failed answers")
     ]
-    failed: dict[str, list[SweepTask]] = {}
+    tasks_by_error: dict[str, list[SweepTask]] = {}
     notes = []
     for task in tasks:
         result = results.get(task.number)
         if result is not None:
             rows.append(_row(task, result))
-            if count := _undelivered(result):
-                again = shlex.join(["medprobe", *task.arguments(task.folder)])
-                notes.append(f"task {task.number}: {count} answers failed; to ask them again: {again}")
-        elif why := errors.get(task.number):
-            failed.setdefault(why, []).append(task)
-    lines = [aligned(rows)] if len(rows) > 1 else []
-    lines += [f"failed: {_listed(group)}: {why}" for why, group in failed.items()]
+            if count := _undelivered_count(result):
+                retry = shlex.join(["medprobe", *task.arguments(task.folder)])
+                notes.append(f"task {task.number}: {count} answers failed; to ask them again: {retry}")
+        elif error := errors.get(task.number):
+            tasks_by_error.setdefault(error, []).append(task)
+
+    lines = [align_columns(rows)] if len(rows) > 1 else []
+    lines += [f"failed: {_describe_tasks(group)}: {error}" for error, group in tasks_by_error.items()]
     missing = len(tasks) - len(results)
     if missing:
-        lines.append(f"{len(results)} of {len(tasks)} tasks are done. To go on: {command}")
+        lines.append(f"{len(results)} of {len(tasks)} tasks are done. To resume: {command}")
     return "\n".join([*lines, *notes]), missing
 
 
-def _listed(group: Sequence[SweepTask]) -> str:
-    numbers = ", ".join(str(task.number) for task in group)
-    task = group[0]
-    return f"task {numbers} ({task.label}, {task.benchmark}, {task.how})" if len(group) == 1 else f"tasks {numbers}"
+def _describe_tasks(tasks: Sequence[SweepTask]) -> str:
+    numbers = ", ".join(str(task.number) for task in tasks)
+    task = tasks[0]
+    details = f"({task.label}, {task.benchmark}, {task.method_label})"
+    return f"task {numbers} {details}" if len(tasks) == 1 else f"tasks {numbers}"
 
 
 def _row(task: SweepTask, result: Result) -> tuple[str, ...]:
     metric = HEADLINE_METRICS[result.benchmark.family]
-    score, found = result.scores[metric], headline_score(result)
+    score, headline = result.scores[metric], headline_score(result)
     return (
         str(task.number),
         task.label,
         result.benchmark.name,
-        task.how,
+        task.method_label,
         metric,
-        str(found) if isinstance(found, NoScore) else format_score(found.value),
+        str(headline) if isinstance(headline, NoScore) else format_score(headline.value),
         format_interval(score),
         str(score.n),
-        str(_undelivered(result)),
+        str(_undelivered_count(result)),
     )
 
 
-def _undelivered(result: Result) -> int:
+def _undelivered_count(result: Result) -> int:
     return sum(result.statuses.get(status, 0) for status in UNDELIVERED)
 
 
-def write_table(results: Iterable[Result], out: Path) -> Path | None:
-    """Every score of these results, as `medprobe results` prints them; None without any."""
-    found = list(results)
-    if not found:
+def write_scores_csv(results: Iterable[Result], out: Path) -> Path | None:
+    """Write every score of some results as CSV, in the columns of `medprobe results`.
+
+    Args:
+        results: The results.
+        out: Folder of the file `SCORES_FILE`, which is replaced.
+
+    Returns:
+        The file's path; None if there are no results.
+    """
+    finished = list(results)
+    if not finished:
         return None
-    replace_file(out / TABLE, tidy_table(found).to_csv(index=False).encode())
-    return out / TABLE
+    replace_file(out / SCORES_FILE, tidy_table(finished).to_csv(index=False).encode())
+    return out / SCORES_FILE

@@ -1,5 +1,6 @@
-"""The sweep file: which models, benchmarks and methods; a task is one of each, with the options of `medprobe eval`. And the
-script that runs the tasks as a Slurm array, which is printed.
+"""Read a sweep file (models, benchmarks, methods), make its tasks, write a Slurm script.
+
+A task is one model on one benchmark with one method, with the options of `medprobe eval`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from eval_harness.records.names import model_slug
 from eval_harness.records.result import Result, read_result
 from eval_harness.runs.config import EvalConfig, answer_changing_model_args, build_config, validate_options
 
-EXAMPLE = "models: [org/model, 'openai:NAME'], benchmarks: [mediconfusion, probmed], methods: [mc, gd]"
+EXAMPLE_SWEEP = "models: [org/model, 'openai:NAME'], benchmarks: [mediconfusion, probmed], methods: [mc, gd]"
 AXES = (("models", "model"), ("benchmarks", "benchmark"), ("methods", "method"), ("images", "image"))
-NOT_IN_ANSWERS = (
+"""List in the sweep file, and the option of `medprobe eval` that each of its entries sets."""
+NON_DECIDING_OPTIONS = (
     "batch_size",
     "cache",
     "in_flight",
@@ -35,16 +37,19 @@ NOT_IN_ANSWERS = (
     "trust_remote_code",
     "wait_server",
 )
-"""Options that may change while a sweep goes on: they decide no answer, so they are no part of a task's folder."""
+"""Options that affect no answer: not part of a folder's digest, so they may change mid-sweep."""
 
 
 @dataclass(frozen=True)
 class SweepTask:
-    """One run of a sweep. `number` counts from 1; `options` are those of `medprobe eval`, by name, where they were given."""
+    """One run of a sweep."""
 
     number: int
+    """Position in the sweep, from 1."""
     options: Mapping[str, Any]
+    """Options of `medprobe eval` that the sweep file sets, by name."""
     out: Path
+    """Folder of the sweep's run folders."""
 
     @property
     def model(self) -> str:
@@ -59,20 +64,20 @@ class SweepTask:
         return str(self.options.get("method", "mc"))
 
     @property
-    def how(self) -> str:
-        """How questions are asked, as tables say it: the method, and the images where they are not the right ones."""
+    def method_label(self) -> str:
+        """Method in tables, with the image condition if it is not the real images."""
         image = str(self.options.get("image", "real"))
         return self.method if image == "real" else f"{self.method}, {image} images"
 
     @property
     def label(self) -> str:
         """Display name of the model in tables."""
-        return str(self.options.get("name") or label_of(self.model))
+        return str(self.options.get("name") or model_label(self.model))
 
     @cached_property
     def folder(self) -> Path:
-        """The run folder. Its name has a digest of every option that decides an answer."""
-        deciding = {name: value for name, value in self.options.items() if name not in NOT_IN_ANSWERS}
+        """The run folder. Its name contains a digest of every option that affects an answer."""
+        deciding = {name: value for name, value in self.options.items() if name not in NON_DECIDING_OPTIONS}
         if "model_args" in deciding:
             deciding["model_args"] = answer_changing_model_args(str(deciding["model_args"]))
         digest = hashlib.sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:8]
@@ -80,41 +85,51 @@ class SweepTask:
 
     @property
     def config(self) -> EvalConfig:
-        """The run as `medprobe eval` makes it. Raises BadInput if the options cannot be used."""
+        """The run's configuration, as `medprobe eval` makes it. Raises BadInput for bad options."""
         return build_config({**self.options, "out": self.folder}, self.arguments(self.folder))
 
     def arguments(self, out: Path) -> list[str]:
-        """The arguments of the `medprobe eval` that is this task."""
-        found = ["eval", self.benchmark]
+        """Return the arguments of the equivalent `medprobe eval` command.
+
+        Args:
+            out: Value of `--out`, the run folder.
+
+        Returns:
+            Subcommand, benchmark and options, one element per argument.
+        """
+        arguments = ["eval", self.benchmark]
         for name, value in {**self.options, "out": out}.items():
             option = f"--{name.replace('_', '-')}"
             if name == "benchmark" or value is None or value is False:
                 continue
             if value is True:
-                found.append(option)
+                arguments.append(option)
             else:
-                for each in value if isinstance(value, list) else [value]:
-                    found += [option, str(each)]
-        return found
+                for element in value if isinstance(value, list) else [value]:
+                    arguments += [option, str(element)]
+        return arguments
 
     @property
     def result(self) -> Result | None:
-        """Its result; None where none is written, or none that can be read: it is made once more from the answers."""
+        """The task's result.
+
+        None if there is none, or an unreadable one: it is computed again from the answers.
+        """
         try:
             return read_result(self.folder / "result.json")
         except BadInput:
             return None
 
 
-def label_of(model: str) -> str:
-    """A `--model` argument as it is called in tables: a folder by its name."""
-    kind, _, rest = model.partition(":")
-    folder = Path(rest if kind == "vllm" else model)
+def model_label(model: str) -> str:
+    """Return the display name of a `--model` argument: for a model folder, the folder's name."""
+    kind, _, name = model.partition(":")
+    folder = Path(name if kind == "vllm" else model)
     return f"{kind}:{folder.name}" if kind == "vllm" and folder.is_dir() else folder.name if folder.is_dir() else model
 
 
 class _SweepFile(BaseModel):
-    """Contents of a sweep file; an entry of a list is a text, or options with that text among them."""
+    """A sweep file. An entry is a name, or a mapping of options that includes the name."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -126,68 +141,115 @@ class _SweepFile(BaseModel):
 
 
 def read_sweep(path: Path, out: Path) -> list[SweepTask]:
-    """The tasks of a sweep file, models first. Raises BadInput naming the entry that is wrong."""
+    """Read a sweep file.
+
+    Args:
+        path: The YAML file.
+        out: Folder of the run folders.
+
+    Returns:
+        One task per combination, ordered by model, then benchmark, method and images.
+
+    Raises:
+        BadInput: If the file cannot be read, an entry is wrong (the message names it), or two
+            entries give the same run.
+    """
     import yaml
 
     try:
         document = _SweepFile.model_validate(yaml.safe_load(path.read_text("utf-8")))
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: cannot be read ({error}). A sweep file has, e.g., {EXAMPLE}.") from None
+        raise BadInput(f"{path}: cannot be read ({error}). A sweep file has, e.g., {EXAMPLE_SWEEP}.") from None
     except yaml.YAMLError as error:
-        raise BadInput(f"{path}: not YAML ({' '.join(str(error).split())}). Write, e.g., {EXAMPLE}.") from None
+        raise BadInput(f"{path}: not YAML ({' '.join(str(error).split())}). Write, e.g., {EXAMPLE_SWEEP}.") from None
     except ValidationError as error:
-        raise BadInput(f"{path}: {first_validation_error(error)}. Write, e.g., {EXAMPLE}.") from None
-    shared = _entry(path, "options", document.options, None)
+        raise BadInput(f"{path}: {first_validation_error(error)}. Write, e.g., {EXAMPLE_SWEEP}.") from None
+
+    shared = _entry_options(path, "options", document.options, None)
     axes = [
-        [_entry(path, f"{key}[{n}]", entry, name) for n, entry in enumerate(getattr(document, key), 1)]
+        [_entry_options(path, f"{key}[{n}]", entry, name) for n, entry in enumerate(getattr(document, key), 1)]
         for key, name in AXES
     ]
     tasks: dict[Path, SweepTask] = {}
     for number, (model, benchmark, method, image) in enumerate(product(*axes), 1):
+        # A model's options take precedence over its benchmark's, and those over the shared ones.
         task = SweepTask(number, {**shared, **benchmark, **model, **method, **image}, out)
         if task.folder in tasks:
             raise BadInput(
                 f"{path}: tasks {tasks[task.folder].number} and {number} are the same run. Remove one of them."
             )
         try:
-            task.config  # noqa: B018  # raises for values that no run takes
+            task.config  # noqa: B018  # raises for values that a run does not accept
         except BadInput as error:
             raise BadInput(f"{path}: {task.model} on {task.benchmark}: {error}") from None
         tasks[task.folder] = task
     return list(tasks.values())
 
 
-def _entry(path: Path, where: str, entry: str | dict[str, Any], name: str | None) -> dict[str, Any]:
-    """The options of one entry: a text stands for the option `name`. Raises BadInput if one is unknown or of another type."""
+def _entry_options(path: Path, location: str, entry: str | dict[str, Any], name: str | None) -> dict[str, Any]:
+    """Check the options of one entry of the sweep file `path`. A string sets the option `name`.
+
+    Raises BadInput, with the entry's `location`, for an unknown option or a wrong type.
+    """
     options = {str(name): entry} if isinstance(entry, str) else entry
-    taken = {each for _, each in AXES if each != name} | {"out"}
+    reserved = {axis_name for _, axis_name in AXES if axis_name != name} | {"out"}
     try:
         if name and name not in options:
-            raise BadInput(f"a mapping with {name!r} is needed.")
-        if wrong := taken & {option.replace("-", "_") for option in options}:
-            raise BadInput(f"{min(wrong)}: not an option that a sweep takes here.")
+            raise BadInput(f"a mapping must contain {name!r}.")
+        if misplaced := reserved & {option.replace("-", "_") for option in options}:
+            raise BadInput(f"{min(misplaced)}: cannot be set here.")
         return validate_options(options)
     except BadInput as error:
-        raise BadInput(f"{path}: {where}: {error}") from None
+        raise BadInput(f"{path}: {location}: {error}") from None
 
 
-def task_named(tasks: Sequence[SweepTask], name: str, path: Path) -> SweepTask:
-    """The task with this number, or with a run folder of this name. Raises BadInput if the sweep file `path` has none."""
-    found = next((task for task in tasks if name in (str(task.number), task.folder.name)), None)
-    if found is None:
+def find_task(tasks: Sequence[SweepTask], name: str, path: Path) -> SweepTask:
+    """Find a task by its number or by the name of its run folder.
+
+    Args:
+        tasks: The tasks of the sweep.
+        name: Value of `--task`.
+        path: The sweep file, for the message.
+
+    Returns:
+        The task.
+
+    Raises:
+        BadInput: If the sweep file has no such task.
+    """
+    match = next((task for task in tasks if name in (str(task.number), task.folder.name)), None)
+    if match is None:
         raise BadInput(
             f"--task {name}: {path} has no such task, only 1 to {len(tasks)}. The file may have changed since."
         )
-    return found
+    return match
 
 
-def slurm_script(tasks: Sequence[SweepTask], sweep_file: Path, out: Path, first: int | None = None) -> str:
-    """A batch script for `sbatch`: an array with one element per task. The folders must be shared by the nodes.
+def slurm_script(tasks: Sequence[SweepTask], sweep_file: Path, out: Path, max_questions: int | None = None) -> str:
+    """Write a batch script for `sbatch`: an array with one element per task.
 
-    It names each task by its run folder, since its number is another one when the sweep file has changed meanwhile.
+    The folders must be shared by the nodes. Tasks are identified by their run folders, because
+    their numbers change if the sweep file is edited while the job is queued.
+
+    Args:
+        tasks: The tasks to run.
+        sweep_file: The sweep file.
+        out: Folder of the run folders and of Slurm's logs.
+        max_questions: Ask only this many questions of each task; None asks all.
+
+    Returns:
+        The script.
     """
-    limit = ["--first", str(first)] if first else []
-    command = shlex.join(["medprobe", "sweep", str(sweep_file), "--out", str(out), *limit])
+    command = shlex.join(
+        [
+            "medprobe",
+            "sweep",
+            str(sweep_file),
+            "--out",
+            str(out),
+            *(["--first", str(max_questions)] if max_questions else []),
+        ]
+    )
     return "\n".join(
         [
             "#!/bin/bash",

@@ -55,7 +55,7 @@ def export_lmms_eval(
     out: Annotated[Path, typer.Option(help="folder for lmms-eval's --include_path")] = Path("lmms_eval"),
 ) -> None:
     """Write a task folder with our prompts, reader and metrics; `medprobe submit` reads the samples (--log_samples)."""
-    from eval_harness.interop.lmms_eval import export
+    from eval_harness.interop.lmms_eval import export_task
 
-    task = export(data, split, out)
+    task = export_task(data, split, out)
     typer.echo(f"wrote {out / task}: python -m lmms_eval --include_path {out} --tasks {task} --log_samples ...")

@@ -37,10 +37,10 @@ def sweep(
     """Run every model on every benchmark with every method. Questions that already have an answer are not asked again."""
     from dataset_builders.errors import BadInput
     from eval_harness.runs.shards import Shard
-    from eval_harness.sweep.forecast import before, forecast
-    from eval_harness.sweep.local import run_in_this_process, run_locally
-    from eval_harness.sweep.report import report, write_table
-    from eval_harness.sweep.tasks import read_sweep, slurm_script, task_named
+    from eval_harness.sweep.forecast import forecast_tasks, format_forecast
+    from eval_harness.sweep.local import run_task, run_tasks_locally
+    from eval_harness.sweep.report import format_report, write_scores_csv
+    from eval_harness.sweep.tasks import find_task, read_sweep, slurm_script
 
     if sum([slurm, task is not None, ray is not None]) > 1:
         raise BadInput("--slurm, --task, --ray: give only one of them.")
@@ -55,14 +55,14 @@ def sweep(
         raise BadInput(f"--out {out}: is a file, or below one. Give a folder.")
     tasks = read_sweep(file, out)
     if task is not None:
-        tasks = [task_named(tasks, task, file)]
+        tasks = [find_task(tasks, task, file)]
         if not dry_run:
-            outcome = run_in_this_process(tasks[0], first)
+            outcome = run_task(tasks[0], first)
             if outcome.error:
                 raise BadInput(outcome.error)
             typer.echo(f"task {tasks[0].number}: {tasks[0].folder}")
             return
-    expected = forecast(tasks)
+    expected = forecast_tasks(tasks)
     waiting = [each.task for each in expected if not each.is_done and not each.problem]
     if slurm:
         for each in expected:
@@ -73,16 +73,16 @@ def sweep(
         out.mkdir(parents=True, exist_ok=True)  # sbatch does not create the folder of its logs
         typer.echo(slurm_script(waiting, file, out, first))
         return
-    typer.echo(before(expected))
+    typer.echo(format_forecast(expected))
     errors = {each.task.number: each.problem for each in expected if each.problem}
     if not dry_run:
         if ray is not None:
             from dataset_builders.ray_cluster import RayCluster
-            from eval_harness.sweep.cluster import run_on_ray
+            from eval_harness.sweep.cluster import run_tasks_on_ray
 
-            outcomes = run_on_ray(expected, RayCluster(ray, workers, gpus_per_worker), first)
+            outcomes = run_tasks_on_ray(expected, RayCluster(ray, workers, gpus_per_worker), first)
         else:
-            outcomes = run_locally(waiting, first)
+            outcomes = run_tasks_locally(waiting, first)
         for outcome in outcomes:
             if outcome.error:
                 errors[outcome.task.number] = outcome.error
@@ -91,12 +91,12 @@ def sweep(
     command = shlex.join(["medprobe", "sweep", str(file), "--out", str(out), *cluster])
     found = {task.number: task.result for task in tasks if task.number not in errors}
     done = {number: result for number, result in found.items() if result is not None}
-    table, missing = report(tasks, done, errors, command)
+    table, missing = format_report(tasks, done, errors, command)
     if table:
         typer.echo(f"\n{table}")
     if dry_run:
         return
-    if written := write_table(done.values(), out):
+    if written := write_scores_csv(done.values(), out):
         typer.echo(f"every score is in {written}")
     if missing and first is None:
         raise BadInput(f"{missing} of {len(tasks)} tasks are not done; the reasons are given above.")

@@ -20,7 +20,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.models.http import openai_chat
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
-from eval_harness.models.load import plug_in
+from eval_harness.models.load import wrap_plug_in
 from eval_harness.records.request import Response
 from eval_harness.records.selection import select_questions
 from eval_harness.runs.ask import MAX_CONSECUTIVE_FAILURES
@@ -190,7 +190,7 @@ class PlugIn(Drawn):
     def run(self):
         settings = Settings()
         return run_evaluation(
-            self.config("mine.py:M", settings), lambda *_: plug_in(self, "M", "--model mine.py:M", settings)
+            self.config("mine.py:M", settings), lambda *_: wrap_plug_in(self, "M", "--model mine.py:M", settings)
         )[0]
 
     def check(self, line, statuses, kept, said):

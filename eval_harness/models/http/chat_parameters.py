@@ -12,21 +12,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.interface import THINKING_ROOM, Settings, Thinking
+from eval_harness.models.interface import DEFAULT_REASONING_TOKENS, Settings, Thinking
 from eval_harness.records.request import Request
 
-TOP_LOGPROBS, FEW_LOGPROBS = 20, 5
+TOP_LOGPROBS, REDUCED_TOP_LOGPROBS = 20, 5
 """The most alternatives that OpenAI's API gives for a token, and what servers that give fewer take."""
-LEAST_LIMIT = 16
+MIN_OUTPUT_LIMIT = 16
 """Output tokens below which some servers take no limit."""
-LEAST_ROOM = 1024
+MIN_HALVED_LIMIT = 1024
 """Output tokens below which a larger limit is not halved, but taken back."""
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 
-EFFORTS = ((2048, "low"), (8192, "medium"))
+BUDGET_EFFORTS = ((2048, "low"), (8192, "medium"))
 """Reasoning budgets as the efforts of servers that take no budget; above the last one `high`."""
 
-LEFT_OUT = {
+OMISSION_DEVIATIONS = {
     "temperature": "the server does not let the temperature be set; its own was used",
     "seed": "the server takes no seed, so the samples cannot be drawn again",
     "max_tokens": "the server takes no output limit, so the answers had none but its own",
@@ -65,7 +65,7 @@ class Parameters:
         self._deviate = deviate
         self._why_larger: str | None = None
         self._larger_works = self._gave_room = False
-        self._thinking = thinking_form(base_url, settings.thinking) if settings.thinking is not None else {}
+        self._thinking = thinking_parameters(base_url, settings.thinking) if settings.thinking is not None else {}
 
     def of(self, request: Request, form: RequestForm | None = None) -> dict[str, Any]:
         """The parameters of one request, as they are sent now or in another `form`."""
@@ -77,7 +77,7 @@ class Parameters:
             del sent[form.limit_name]
         sent |= self.settings.generation | self._of_template()
         if request.candidates:
-            top = FEW_LOGPROBS if "top_logprobs" in form.left_out else TOP_LOGPROBS
+            top = REDUCED_TOP_LOGPROBS if "top_logprobs" in form.left_out else TOP_LOGPROBS
             sent |= {"logprobs": True, "top_logprobs": top}
         kept = form.left_out - {"top_logprobs"}
         return {name: value for name, value in sent.items() if name not in kept}
@@ -99,18 +99,18 @@ class Parameters:
 
     def limit(self, request: Request, form: RequestForm | None = None) -> int:
         """The output tokens that a request is allowed."""
-        return max(_own_limit(request), (form or self.form).limit or 0)
+        return max(_requested_limit(request), (form or self.form).limit or 0)
 
     def limits(self, request: Request, form: RequestForm) -> Iterator[RequestForm]:
         """The forms with another output limit, where a request was refused: a larger one that the harness chose is halved and then taken
         back; one that is the request's own is made larger, unless it is the user's."""
-        own, limit = _own_limit(request), self.limit(request, form)
+        own, limit = _requested_limit(request), self.limit(request, form)
         if limit > own:
-            while (limit := limit // 2) > max(own, LEAST_ROOM):
+            while (limit := limit // 2) > max(own, MIN_HALVED_LIMIT):
                 yield replace(form, limit=limit)
             yield replace(form, limit=None)
         elif self.settings.max_tokens is None:
-            larger = (LEAST_LIMIT,) if request.candidates else (LEAST_LIMIT, THINKING_ROOM)
+            larger = (MIN_OUTPUT_LIMIT,) if request.candidates else (MIN_OUTPUT_LIMIT, DEFAULT_REASONING_TOKENS)
             yield from (replace(form, limit=limit) for limit in larger if limit > own)
 
     def alternatives(self, request: Request, form: RequestForm) -> dict[str, list[RequestForm]]:
@@ -139,8 +139,8 @@ class Parameters:
                 raise BadInput(
                     f"--method gd: the server of openai:{self.model} gives no log-probabilities. Use --method mc."
                 )
-            if name in LEFT_OUT:
-                self._deviate(LEFT_OUT[name])
+            if name in OMISSION_DEVIATIONS:
+                self._deviate(OMISSION_DEVIATIONS[name])
         if self._larger_works:  # a smaller limit is for that question alone
             form = replace(form, limit=max(form.limit or 0, self.form.limit or 0) or None)
         if form.limit and form.limit > (self.form.limit or 0):
@@ -158,11 +158,11 @@ class Parameters:
     def allow_thinking(self, request: Request, why: str, limit: int) -> bool:
         """Give the model room to reason, once, unless the limit is what the user asked for; whether it has more than `limit`, which the
         request was sent with."""
-        if self.settings.max_tokens is not None or request.candidates or request.max_tokens >= THINKING_ROOM:
+        if self.settings.max_tokens is not None or request.candidates or request.max_tokens >= DEFAULT_REASONING_TOKENS:
             return False
         if not self._gave_room:
             self._gave_room, self._why_larger, self._larger_works = True, why, False
-            self.form = replace(self.form, limit=THINKING_ROOM)
+            self.form = replace(self.form, limit=DEFAULT_REASONING_TOKENS)
         return limit < self.limit(request)
 
     def worked(self, request: Request, form: RequestForm) -> None:
@@ -182,12 +182,12 @@ class Parameters:
         return described
 
 
-def _own_limit(request: Request) -> int:
+def _requested_limit(request: Request) -> int:
     """The output limit that a request asks for: of options that are scored, the one token that tells."""
     return 1 if request.candidates else request.max_tokens
 
 
-def thinking_form(base_url: str | None, thinking: Thinking) -> dict[str, Any]:
+def thinking_parameters(base_url: str | None, thinking: Thinking) -> dict[str, Any]:
     """How a server is told to reason (or not): a known host's own parameter, else the arguments of the model's chat template (vLLM, SGLang,
     `transformers serve`).
 
@@ -203,13 +203,13 @@ def thinking_form(base_url: str | None, thinking: Thinking) -> dict[str, Any]:
     if is_of("openai.com", "openai.azure.com", "googleapis.com", "x.ai"):
         effort = "medium" if on else "none"
         if budget is not None:
-            effort = next((name for most, name in EFFORTS if budget <= most), "high")
+            effort = next((name for most, name in BUDGET_EFFORTS if budget <= most), "high")
         return {"reasoning_effort": effort}
     if is_of("openrouter.ai"):
         return {"reasoning": {"max_tokens": budget} if budget else {"enabled": on}}
     if is_of("anthropic.com", "deepseek.com", "z.ai", "bigmodel.cn", "volces.com"):
         return {
-            "thinking": {"type": "enabled", "budget_tokens": budget or THINKING_ROOM // 2}
+            "thinking": {"type": "enabled", "budget_tokens": budget or DEFAULT_REASONING_TOKENS // 2}
             if on
             else {"type": "disabled"}
         }

@@ -19,7 +19,7 @@ REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_det
 """Fields in which servers return reasoning: DeepSeek, SGLang and older vLLM; vLLM and OpenRouter; Ollama; the structured forms of
 OpenRouter and LiteLLM. The first that holds any is used: the others repeat it."""
 
-_THOUGHT_PARTS = ("thinking", "reasoning", "redacted_thinking", "thought")
+_REASONING_PART_TYPES = ("thinking", "reasoning", "redacted_thinking", "thought")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Reply:
         return replace(self, text="", reasoning=self.text, unfinished=True)
 
 
-def read_reply(document: Any, limit: int | None = None) -> Reply:
+def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
     """Parse a reply. `limit`: the maximum output tokens, by which truncation is detected if a server gives no finish reason.
 
     Raises ServerFailure where the document is no chat completion with a message. What a filter or the model held back does not come here:
@@ -65,14 +65,14 @@ def read_reply(document: Any, limit: int | None = None) -> Reply:
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):
         raise ServerFailure("the answer's content is not text", "unreadable")
-    said, thought = _parts(content)
+    said, thought = _split_content(content)
     if not said and (message.get("tool_calls") or message.get("function_call")):
         raise ServerFailure("the reply calls a tool instead of answering; serve it without tools", "question")
-    own = next((text for name in REASONING_FIELDS if (text := _thought(message.get(name)))), "") or thought
+    own = next((text for name in REASONING_FIELDS if (text := _reasoning_text(message.get(name)))), "") or thought
     split = split_reasoning(said)
     if own.strip() == (split.reasoning or "").strip():
         own = ""  # some servers send it in a field of its own and in the text
-    usage = usage_of(fields.get("usage"))
+    usage = parse_usage(fields.get("usage"))
     if finish is None and limit is not None and usage is not None and usage[1] >= limit:
         finish = "length"
     reply = Reply(
@@ -95,7 +95,7 @@ def _reasoning_tokens(document: dict[str, Any]) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _parts(content: Any) -> tuple[str, str]:
+def _split_content(content: Any) -> tuple[str, str]:
     """(text, reasoning) of a message's content: a text, or parts of which some are reasoning (Anthropic, Mistral)."""
     if not isinstance(content, list):
         return content or "", ""
@@ -105,32 +105,32 @@ def _parts(content: Any) -> tuple[str, str]:
         if isinstance(part, str):
             said.append(part)
         elif isinstance(part, dict):
-            if part.get("type") in _THOUGHT_PARTS or part.get("thought") is True:
-                thought.append(_thought(part))
+            if part.get("type") in _REASONING_PART_TYPES or part.get("thought") is True:
+                thought.append(_reasoning_text(part))
             elif isinstance(part.get("text"), str) and part.get("type") != "refusal":
                 said.append(part["text"])
     return "".join(said), "\n".join(thought)
 
 
-def _thought(value: Any) -> str:
+def _reasoning_text(value: Any) -> str:
     """The text of a reasoning field, in whatever form."""
-    return "\n".join(text for text in _thoughts(value) if text)
+    return "\n".join(text for text in _reasoning_pieces(value) if text)
 
 
-def _thoughts(value: Any) -> Iterator[str]:
+def _reasoning_pieces(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for part in value:
-            yield from _thoughts(part)
+            yield from _reasoning_pieces(part)
     elif isinstance(value, dict):
         for key in ("thinking", "reasoning", "text", "summary", "content"):
             if value.get(key):
-                yield from _thoughts(value[key])
+                yield from _reasoning_pieces(value[key])
                 return
 
 
-def usage_of(usage: Any) -> tuple[int, int] | None:
+def parse_usage(usage: Any) -> tuple[int, int] | None:
     """Tokens in and out that a reply says; None where it does not."""
     if not isinstance(usage, dict):
         return None
@@ -148,7 +148,7 @@ def _alternatives(choice: dict[str, Any]) -> dict[str, float]:
     return {token: value for token, value in found.items() if not math.isnan(value)}
 
 
-def of_candidate(candidate: str, alternatives: dict[str, float]) -> float | None:
+def candidate_logprob(candidate: str, alternatives: dict[str, float]) -> float | None:
     """Log-probability that the token is this candidate, written with or without space, in any case for words; None if not given."""
     wanted = candidate if len(candidate) == 1 else candidate.casefold()
     values = [

@@ -26,14 +26,14 @@ from urllib.parse import urlsplit
 from tqdm import tqdm
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.chat_messages import messages_of
+from eval_harness.models.http.chat_client import AZURE_PREFIX, OPENAI_URL, open_client, post
+from eval_harness.models.http.chat_messages import build_messages
 from eval_harness.models.http.chat_parameters import Parameters, RequestForm
-from eval_harness.models.http.chat_replies import Reply, of_candidate, read_reply
-from eval_harness.models.http.client import AZURE, PROVIDER, open_client, post
-from eval_harness.models.http.server_errors import Refusal, ServerFailure, without_key
+from eval_harness.models.http.chat_replies import Reply, candidate_logprob, parse_chat_reply
+from eval_harness.models.http.server_errors import Refusal, ServerFailure, redact_keys
 from eval_harness.models.http.token_scores import TokenScores
-from eval_harness.models.interface import Backend, Settings, chosen
-from eval_harness.models.option_tokens import BEGUN_REASONING, NotScorable
+from eval_harness.models.interface import Backend, Settings, response_from_scores
+from eval_harness.models.option_tokens import SCORED_IN_REASONING, NotScorable
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 GIVE_UP_AFTER = 10
 """Questions that fail one after another, with no answer in between, before it is checked again whether the server answers at all."""
-FEW = 3
+PROBE_COUNT = 3
 """Drawn questions of such a check, and questions of a run, that have to fail before a server that has answered nothing is given up."""
 
-WAIT_SERVER = 600.0
+DEFAULT_WAIT_S = 600.0
 """Seconds for which a server that answers nothing is waited for (`--wait-server`)."""
 
-LINE_EVERY = 10.0
+REPORT_INTERVAL_S = 10.0
 """Seconds without an answer after which a line says what is waited for."""
 
-LAST_REPLIES = 5.0
+DRAIN_TIMEOUT_S = 5.0
 """Seconds for which replies under way are waited for when the asking ends in an error: they are paid for."""
 
 Messages = list[dict[str, Any]]
-Taken = tuple[Request, Messages | Exception]
-AWAITED = "its reply is awaited"
-PROBE, PROBE_TOKENS = "What is 1 + {}? Answer with the number alone.", 1024
-LOOK, DRAWN_NUMBER = "Which number is written in the picture? Answer with the number alone.", "4817"
+QueuedRequest = tuple[Request, Messages | Exception]
+AWAITING_REPLY = "its reply is awaited"
+PROBE_PROMPT, PROBE_TOKENS = "What is 1 + {}? Answer with the number alone.", 1024
+IMAGE_PROBE_PROMPT, IMAGE_PROBE_NUMBER = "Which number is written in the picture? Answer with the number alone.", "4817"
 DROPS_IMAGES = (
     "the server seems to drop images: a drawn picture changed neither its answer nor the number of tokens it read"
 )
@@ -67,7 +67,7 @@ ONLY_REASONING = (
     "the server gives whole answers as reasoning, which is not read: its reasoning parser does not fit the model "
     "(vLLM: --reasoning-parser)"
 )
-REASONS = "the model spends its first output tokens on reasoning"
+REASONING_USES_LIMIT = "the model spends its first output tokens on reasoning"
 
 
 class OpenAIChat(Backend):
@@ -88,8 +88,8 @@ class OpenAIChat(Backend):
 
         Raises BadInput if no name is given, the address is none, or a server elsewhere is to be asked without a key.
         """
-        self.name = name.removeprefix(AZURE)
-        kind = "azure" if name.startswith(AZURE) else "openai"
+        self.name = name.removeprefix(AZURE_PREFIX)
+        kind = "azure" if name.startswith(AZURE_PREFIX) else "openai"
         if not self.name:
             raise BadInput(f"--model {kind}: names no model. Give {kind}:NAME, as the server calls it.")
         self.called = called or f"--model {kind}:{self.name}"
@@ -98,7 +98,7 @@ class OpenAIChat(Backend):
         self.base_url = str(client.base_url).rstrip("/")
         self._key = client.api_key
         self.settings = settings
-        self._patience = WAIT_SERVER if settings.wait_server is None else settings.wait_server
+        self._patience = DEFAULT_WAIT_S if settings.wait_server is None else settings.wait_server
         self.model = Model(name=self.name)
         self.deviations: list[str] = []
         self.parameters = Parameters(self.name, self.base_url, settings, self.deviate)
@@ -115,7 +115,7 @@ class OpenAIChat(Backend):
         self._token_scores: TokenScores | None = None
         self._client, self._alone, self._may_start = client, asyncio.Lock(), asyncio.Event()  # of the running call
         self._alive_at = self._began = 0.0  # never
-        self._trouble, self._meaning = AWAITED, ""
+        self._trouble, self._meaning = AWAITING_REPLY, ""
 
     def generate(self, requests: Iterable[Request]) -> Iterator[Response]:
         """Answers as they come, in any order; requests are taken as there is room for them in flight. A filter's refusal is `refused`;
@@ -137,7 +137,7 @@ class OpenAIChat(Backend):
     async def chat(self, messages: Messages, more: dict[str, Any]) -> dict[str, Any]:
         """A chat completion for `token_scores.py`. Raises ServerFailure or Refusal."""
         document: dict[str, Any] = await self._document(messages, self.parameters.of_scoring(more))
-        read_reply(document)  # raises for what is none
+        parse_chat_reply(document)  # raises for what is none
         self._alive_at = time.monotonic()
         return document
 
@@ -149,7 +149,7 @@ class OpenAIChat(Backend):
         if self._settled:
             self._may_start.set()
 
-        async def take() -> Taken | None:
+        async def take() -> QueuedRequest | None:
             async with taking:
                 return None if stopping else await asyncio.to_thread(self._next, waiting)
 
@@ -173,7 +173,7 @@ class OpenAIChat(Backend):
                 done, under_way = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
                 stopping = True
                 if under_way and self._settled:
-                    await asyncio.wait(under_way, timeout=LAST_REPLIES)
+                    await asyncio.wait(under_way, timeout=DRAIN_TIMEOUT_S)
             finally:
                 for task in (reporting, *workers):
                     task.cancel()
@@ -187,29 +187,29 @@ class OpenAIChat(Backend):
         """Say what is waited for while no answers come."""
         began = said = time.monotonic()
         while True:
-            await asyncio.sleep(LINE_EVERY / 10)
+            await asyncio.sleep(REPORT_INTERVAL_S / 10)
             since = max(began, self._alive_at)
-            if time.monotonic() - max(since, said) >= LINE_EVERY:
+            if time.monotonic() - max(since, said) >= REPORT_INTERVAL_S:
                 said = time.monotonic()
                 line = f"no answer from {self.base_url} for {said - since:.0f} s; it is given up after {self._patience:.0f} s"
                 tqdm.write(f"{self.called}: {line} ({self._trouble})", file=sys.stderr)
 
-    def _next(self, waiting: Iterator[Request]) -> Taken | None:
+    def _next(self, waiting: Iterator[Request]) -> QueuedRequest | None:
         """The next request with its messages, or with why its image cannot be shown."""
         request = next(waiting, None)
         if request is None:
             return None
         try:
-            return request, messages_of(request, self.settings.max_image_side)
+            return request, build_messages(request, self.settings.max_image_side)
         except Exception as error:  # whatever an odd image makes a decoder raise
             return request, error
 
-    async def _timed(self, taken: Taken) -> Response:
+    async def _timed(self, taken: QueuedRequest) -> Response:
         start = time.perf_counter()
         response = await self._ask(*taken)
         usage = response.usage
         if any(self._paid):  # the cost is counted from the answers
-            usage, self._paid = _sum_of(usage, self._paid), (0, 0)
+            usage, self._paid = _add_usage(usage, self._paid), (0, 0)
         return replace(response, usage=usage, seconds=round(time.perf_counter() - start, 4))
 
     async def _ask(self, request: Request, messages: Messages | Exception) -> Response:
@@ -230,10 +230,10 @@ class OpenAIChat(Backend):
                 return response
             except Refusal as refusal:
                 self._answered()
-                return replace(failed, status="refused", error=without_key(str(refusal), self._key))
+                return replace(failed, status="refused", error=redact_keys(str(refusal), self._key))
             except ServerFailure as failure:
                 self._trouble, self._meaning = (
-                    without_key(text, self._key) for text in (str(failure), failure.meaning)
+                    redact_keys(text, self._key) for text in (str(failure), failure.meaning)
                 )
                 waits = failure.kind in ("wait", "unreachable")
                 if failure.kind == "unreachable" and not self._has_answered and self.settings.wait_server is None:
@@ -256,9 +256,9 @@ class OpenAIChat(Backend):
         """
         quick = failure.kind in ("again", "question")
         # A server that has answered nothing yet may dislike the first questions alone.
-        enough = FEW if quick else 1
+        enough = PROBE_COUNT if quick else 1
         of_one_question = quick and self._has_answered and not failure.meaning
-        due = enough if self._lost else GIVE_UP_AFTER if self._checked else FEW if of_one_question else 1
+        due = enough if self._lost else GIVE_UP_AFTER if self._checked else PROBE_COUNT if of_one_question else 1
         if self._failures < due or await self._still_answers(request):
             return
         if self.worked is not None or self._failures >= enough:
@@ -273,13 +273,13 @@ class OpenAIChat(Backend):
         while True:
             limit = self.parameters.limit(request)
             reply = await self._told_from_reasoning(request, await self._reply_to(request, messages))
-            if reply.was_cut and self.parameters.allow_thinking(request, REASONS, limit):
+            if reply.was_cut and self.parameters.allow_thinking(request, REASONING_USES_LIMIT, limit):
                 self._pay(reply)
                 continue
             if not self._settled:
                 self._look_for_reasoning(reply)
                 if reply.reasoning:
-                    self.parameters.allow_thinking(request, REASONS, limit)
+                    self.parameters.allow_thinking(request, REASONING_USES_LIMIT, limit)
             return self._response(request, reply)
 
     async def _reply_to(self, request: Request, messages: Messages) -> Reply:
@@ -350,11 +350,11 @@ class OpenAIChat(Backend):
 
     def _pay(self, reply: Reply) -> None:
         """Count the tokens of a reply that answers no question of the run."""
-        self._paid = _sum_of(reply.usage, self._paid)
+        self._paid = _add_usage(reply.usage, self._paid)
 
     def _answered(self) -> None:
         """The server has said something about a question."""
-        self._failures, self._alive_at, self._trouble = 0, time.monotonic(), AWAITED
+        self._failures, self._alive_at, self._trouble = 0, time.monotonic(), AWAITING_REPLY
         self._checked = self._lost = False
 
     def _settle(self) -> None:
@@ -381,7 +381,7 @@ class OpenAIChat(Backend):
         lacks = await self._token_scores.lacks(request)
         if lacks is None:
             if self._token_scores.begins_reasoning:
-                self.deviate(BEGUN_REASONING)
+                self.deviate(SCORED_IN_REASONING)
             try:
                 return await self._token_scores.score(request, messages)
             except NotScorable as error:
@@ -401,10 +401,12 @@ class OpenAIChat(Backend):
             if self._alive_at > since:
                 return True  # it was answered while this check waited for another one
             example = self.worked or request
-            self._checks += FEW
-            drawn = [_simple(example, self._checks - number, bool(example.images)) for number in range(FEW)]
+            self._checks += PROBE_COUNT
+            drawn = [
+                _probe_request(example, self._checks - number, bool(example.images)) for number in range(PROBE_COUNT)
+            ]
             for question in [self.worked, *drawn] if self.worked else drawn:
-                share = 1 if question is self.worked else FEW
+                share = 1 if question is self.worked else PROBE_COUNT
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self.settings.timeout / share):
                         if await self._aside(question) is not None:
@@ -418,7 +420,7 @@ class OpenAIChat(Backend):
         """The reply to a question that is none of the run's, or was answered before: an empty one where it is refused, None where it
         fails."""
         try:
-            messages = await asyncio.to_thread(messages_of, question, self.settings.max_image_side)
+            messages = await asyncio.to_thread(build_messages, question, self.settings.max_image_side)
             reply = await self._reply_to(question, messages)
         except ServerFailure:
             return None
@@ -442,8 +444,8 @@ class OpenAIChat(Backend):
     async def _look_at_a_picture(self, request: Request) -> None:
         """Ask about a drawn picture with and without it, and say where that changes neither the answer nor the tokens read: some servers
         drop images in silence. Where tokens are not counted, or a question fails, nothing is concluded."""
-        asked = replace(_simple(request), prompt=LOOK)
-        shown, withheld = [await self._aside(replace(asked, image=image)) for image in (_drawn_picture(), None)]
+        asked = replace(_probe_request(request), prompt=IMAGE_PROBE_PROMPT)
+        shown, withheld = [await self._aside(replace(asked, image=image)) for image in (_probe_picture(), None)]
         if not (shown and withheld and shown.usage and withheld.usage and withheld.usage[0] and shown.text.strip()):
             return
         if shown.usage[0] <= withheld.usage[0] and shown.text == withheld.text:
@@ -453,7 +455,9 @@ class OpenAIChat(Backend):
     async def _once(self, request: Request, messages: Messages, form: RequestForm | None = None) -> Reply:
         """Send one question as questions are sent now, or in another form. Raises Refusal or ServerFailure."""
         sent = self.parameters.of(request, form)
-        return read_reply(await self._document(messages, sent), sent.get((form or self.parameters.form).limit_name))
+        return parse_chat_reply(
+            await self._document(messages, sent), sent.get((form or self.parameters.form).limit_name)
+        )
 
     async def _document(self, messages: Messages, sent: dict[str, Any]) -> Any:
         """The JSON of a reply. Raises Refusal or ServerFailure."""
@@ -475,7 +479,7 @@ class OpenAIChat(Backend):
             return reply
         async with self._alone:
             if self.reasons is None:
-                aside = await self._aside(_simple(request))
+                aside = await self._aside(_probe_request(request))
                 self.reasons = aside is not None and aside.reasoning is not None
         if self.reasons and request.candidates:
             self.deviate("options were scored where the model begins to reason")
@@ -508,7 +512,7 @@ class OpenAIChat(Backend):
             if self._settled:
                 return replace(response, text="", status="failed", error=why)
             raise BadInput(f"--method gd: {why}. Use --method mc.")
-        found = [of_candidate(candidate, reply.alternatives) for candidate in request.candidates]
+        found = [candidate_logprob(candidate, reply.alternatives) for candidate in request.candidates]
         if all(value is None for value in found):
             return response
         if any(value is None for value in found):
@@ -517,38 +521,38 @@ class OpenAIChat(Backend):
                 "counts as less likely than all of them"
             )
         below = min(reply.alternatives.values())
-        best = chosen(request, [below - 1 if value is None else value for value in found])
+        best = response_from_scores(request, [below - 1 if value is None else value for value in found])
         # The one token that was asked for is always cut by its limit; the option is no less chosen for that.
         return replace(response, text=best.text, scores=best.scores, finish_reason=None)
 
     def describe(self) -> dict[str, Any]:
-        host = "default" if self.base_url == PROVIDER else urlsplit(self.base_url).netloc.rpartition("@")[2]
+        host = "default" if self.base_url == OPENAI_URL else urlsplit(self.base_url).netloc.rpartition("@")[2]
         settled = self.parameters.describe() if self._settled else {}
         if self._token_scores is not None:
             settled["options_scored_by"] = "their tokens" if self._token_scores.can_score else "alternatives of a token"
         return {"server": host, **settled}
 
 
-def _simple(request: Request, number: int = 1, shown: bool = False) -> Request:
+def _probe_request(request: Request, number: int = 1, shown: bool = False) -> Request:
     """A question that any model can answer in a few words, asked as `request` is, perhaps with a drawn picture."""
-    image = _drawn_picture() if shown else None
-    asked = replace(request, prompt=PROBE.format(number), max_tokens=PROBE_TOKENS, candidates=())
+    image = _probe_picture() if shown else None
+    asked = replace(request, prompt=PROBE_PROMPT.format(number), max_tokens=PROBE_TOKENS, candidates=())
     return replace(asked, image=image, more_images=(), shots=())
 
 
 @lru_cache(maxsize=1)
-def _drawn_picture() -> bytes:
+def _probe_picture() -> bytes:
     """A PNG with a number written into it."""
     from PIL import Image, ImageDraw, ImageFont
 
     image = Image.new("RGB", (336, 168), "white")
-    ImageDraw.Draw(image).text((60, 40), DRAWN_NUMBER, fill="black", font=ImageFont.load_default(84))
+    ImageDraw.Draw(image).text((60, 40), IMAGE_PROBE_NUMBER, fill="black", font=ImageFont.load_default(84))
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
 
 
-def _sum_of(usage: tuple[int, int] | None, more: tuple[int, int]) -> tuple[int, int]:
+def _add_usage(usage: tuple[int, int] | None, more: tuple[int, int]) -> tuple[int, int]:
     return (usage[0] + more[0], usage[1] + more[1]) if usage else more
 
 

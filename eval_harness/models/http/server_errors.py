@@ -16,13 +16,13 @@ from typing import Any, Literal
 
 from eval_harness.records.finish_reasons import is_filter
 
-Kind = Literal["again", "wait", "unreachable", "unreadable", "question"]
+FailureKind = Literal["again", "wait", "unreachable", "unreadable", "question"]
 
-_STRUCTURED = re.compile(r"code|type|status|(?:\w+_)*reasons?|.*guardrail_?action", re.IGNORECASE)
+_NAME_FIELD = re.compile(r"code|type|status|(?:\w+_)*reasons?|.*guardrail_?action", re.IGNORECASE)
 """Fields whose values are names, not sentences."""
-_EVIDENCE = re.compile("flagged_input|block_?reason|refusal", re.IGNORECASE)
+_FILTER_FIELD = re.compile("flagged_input|block_?reason|refusal", re.IGNORECASE)
 """Fields that tell by being filled, whatever they hold."""
-_STATUS_OF = {
+_STATUS_PATTERNS = {
     429: re.compile(r"rate|throttl|too.?many|quota|exhausted", re.IGNORECASE),
     503: re.compile(r"overload|unavailable|capacity", re.IGNORECASE),
     504: re.compile(r"time.?out|deadline", re.IGNORECASE),
@@ -32,7 +32,7 @@ _STATUS_OF = {
     400: re.compile(r"invalid|bad.?request|unsupported|badrequest", re.IGNORECASE),
 }
 """The status that the code or type of an error stands for, where a reply gives no number."""
-_MEANINGS = {
+_STATUS_MESSAGES = {
     **dict.fromkeys((401, 407), "the server refuses the key ({}). Check OPENAI_API_KEY."),
     402: "the account has no credit left ({}).",
     403: "the server refuses the key or the request ({}). Check OPENAI_API_KEY, and what the key may use.",
@@ -55,9 +55,9 @@ class ServerFailure(Exception):
     `status`: of HTTP, if any. `meaning`: the line about it where no other question is answered either.
     """
 
-    def __init__(self, words: str, kind: Kind = "again", status: int | None = None, meaning: str = "") -> None:
+    def __init__(self, words: str, kind: FailureKind = "again", status: int | None = None, meaning: str = "") -> None:
         super().__init__(words)
-        self.kind: Kind = kind
+        self.kind: FailureKind = kind
         self.status = status
         self.meaning = meaning
 
@@ -67,13 +67,13 @@ class ServerFailure(Exception):
         return self.status in (400, 422)
 
 
-def failure_of(error: BaseException) -> ServerFailure:
+def classify_exception(error: BaseException) -> ServerFailure:
     """Classify an exception of a request. The openai package wraps those of its transport, aiohttp, which are more specific."""
     import aiohttp
     import httpx2
 
     causes = list(_causes(error))
-    last = short(causes[-1])
+    last = shorten(causes[-1])
 
     def is_of(*types: type[BaseException]) -> bool:
         return any(isinstance(cause, types) for cause in causes)
@@ -103,48 +103,48 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def failure_of_status(status: int, body: str, headers: Any) -> Refusal | ServerFailure:
+def classify_status(status: int, body: str, headers: Any) -> Refusal | ServerFailure:
     """Classify an HTTP error by its status and the structured fields of its body."""
-    words = f"HTTP {status}: {without_tags(body)}"
+    words = f"HTTP {status}: {strip_tags(body)}"
     if 300 <= status < 400:
-        address = short(headers.get("location", "an unnamed address"))
+        address = shorten(headers.get("location", "an unnamed address"))
         meaning = f"it sends on to {address} (HTTP {status}): give the server's own address with --base-url"
         return ServerFailure(meaning, "question", status, meaning)
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
         document = None
-    if status < 500 and status != 429 and _is_held_back(document):
-        return Refusal(f"a filter or the model held the answer back: {without_tags(body)}")
-    if status == 429 and "insufficient_quota" in _names(document):
-        return ServerFailure(words, "question", status, _MEANINGS[402].format(words))
+    if status < 500 and status != 429 and _is_filtered(document):
+        return Refusal(f"a filter or the model held the answer back: {strip_tags(body)}")
+    if status == 429 and "insufficient_quota" in _error_names(document):
+        return ServerFailure(words, "question", status, _STATUS_MESSAGES[402].format(words))
     if status in (408, 409, 425, 429) or status >= 500:
         return ServerFailure(words, "wait" if status in (408, 425, 429, 502, 503, 504, 529) else "again", status)
-    return ServerFailure(words, "question", status, _MEANINGS.get(status, "").format(words))
+    return ServerFailure(words, "question", status, _STATUS_MESSAGES.get(status, "").format(words))
 
 
-def _names(document: Any) -> Iterator[str]:
+def _error_names(document: Any) -> Iterator[str]:
     """The values of all fields for names (codes, types, reasons), and the fields that tell by themselves; no sentences."""
     if isinstance(document, list):
         for part in document:
-            yield from _names(part)
+            yield from _error_names(part)
     elif isinstance(document, dict):
         for field, value in document.items():
-            if value is True or (value and _EVIDENCE.fullmatch(field)):
+            if value is True or (value and _FILTER_FIELD.fullmatch(field)):
                 yield field
-            elif _STRUCTURED.fullmatch(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", field)):
+            elif _NAME_FIELD.fullmatch(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", field)):
                 values = value if isinstance(value, list) else [value]
                 words = (str(one).partition(": ")[0] for one in values)  # "content_filter: SAFETY"
                 yield from (name for name in words if " " not in name)
-            yield from _names(value)
+            yield from _error_names(value)
 
 
-def _is_held_back(document: Any) -> bool:
+def _is_filtered(document: Any) -> bool:
     """True if a structured field says that a filter or the model itself held something back."""
-    return any(map(is_filter, _names(document)))
+    return any(map(is_filter, _error_names(document)))
 
 
-def status_in(document: Any) -> int | None:
+def embedded_status(document: Any) -> int | None:
     """The HTTP status of the error that a reply with status 200 holds: the one it names, else 500, and 400 for what was held back; None
     where it holds none.
 
@@ -153,7 +153,7 @@ def status_in(document: Any) -> int | None:
     """
     if not isinstance(document, dict):
         return None
-    if _is_held_back(document):
+    if _is_filtered(document):
         return 400
     choices = document.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
@@ -161,27 +161,27 @@ def status_in(document: Any) -> int | None:
     error = document.get("error") or choice.get("error") or (document if document.get("object") == "error" else None)
     if not error and not ended and (isinstance(choice.get("message"), dict) or not choice):
         return None
-    names = [*_names(error)]
+    names = [*_error_names(error)]
     numbers = (int(name) for name in names if re.fullmatch("[45][0-9][0-9]", name))
-    meant = (status for status, words in _STATUS_OF.items() if any(map(words.search, names)))
+    meant = (status for status, words in _STATUS_PATTERNS.items() if any(map(words.search, names)))
     return next(numbers, next(meant, 500))
 
 
-def without_tags(body: str) -> str:
+def strip_tags(body: str) -> str:
     """The message in a body, shortened; the text of a web page."""
-    return short(
+    return shorten(
         re.sub(r"<(script|style)\b.*?</\1>|<[!/a-zA-Z][^>]*>", " ", body, flags=re.DOTALL) or "no further words"
     )
 
 
-def without_key(text: str, key: str) -> str:
+def redact_keys(text: str, key: str) -> str:
     """Servers repeat keys in their error messages; here they end."""
     if key:
         text = text.replace(key, "[key]")
     return re.sub(r"\b(sk|key|Bearer)[-_ ][A-Za-z0-9*_-]{6,}", "[key]", text)
 
 
-def short(thing: Any) -> str:
+def shorten(thing: Any) -> str:
     """The first 300 characters on one line."""
     words = " ".join(str(thing).split()) or type(thing).__name__
     return words[:300]

@@ -14,33 +14,33 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard, TypeVar
 
-from eval_harness.models.http.chat_messages import continued, messages_of
-from eval_harness.models.http.chat_replies import usage_of
-from eval_harness.models.http.server_errors import Refusal, ServerFailure, short
-from eval_harness.models.interface import chosen
+from eval_harness.models.http.chat_messages import build_messages, with_answer_start
+from eval_harness.models.http.chat_replies import parse_usage
+from eval_harness.models.http.server_errors import Refusal, ServerFailure, shorten
+from eval_harness.models.interface import response_from_scores
 from eval_harness.models.option_tokens import (
     Tokenize,
-    continuation,
+    candidate_first_tokens,
+    continuation_ids,
     first_position_ids,
     first_position_scores,
-    next_token_forms,
 )
 from eval_harness.models.thinking import opens_reasoning
 from eval_harness.records.request import Request, Response
 
-QUESTION, OPTION = "Which side is shown?", "left"
+PROBE_QUESTION, PROBE_OPTION = "Which side is shown?", "left"
 """Request that tests whether a server can score options."""
 
 Messages = list[dict[str, Any]]
-Given = TypeVar("Given")
-Made = TypeVar("Made")
-Ask = Callable[[Given, dict[str, Any]], Awaitable[Any]]
+Target = TypeVar("Target")
+Computed = TypeVar("Computed")
+Ask = Callable[[Target, dict[str, Any]], Awaitable[Any]]
 Usage = tuple[int, int] | None
 """Tokens in and out; None where the server does not say."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ScoredAnswer:
     """A conversation with an answer begun: the token ids before the answer, and the log-probability of each of its own."""
 
     prompt: list[int]
@@ -84,22 +84,22 @@ class TokenScores:
             if any(answer.prompt != answers[0].prompt for answer in answers):
                 raise ServerFailure("the server reads other tokens before one option than before another", "question")
             scores = [math.fsum(answer.logprobs) / len(answer.logprobs) for answer in answers]
-            return chosen(request, scores, usage=_sum([answer.usage for answer in answers]))
+            return response_from_scores(request, scores, usage=_sum_usage([answer.usage for answer in answers]))
         official = request.scoring == "sequence_official"
         if official:
             tokens = [await self._continuation(text) for text in request.candidates]
         else:
-            tokens = await self._with_tokens(lambda tokenize: next_token_forms(request, tokenize, self.model))
+            tokens = await self._with_tokens(lambda tokenize: candidate_first_tokens(request, tokenize, self.model))
         logprobs, usage = await self._first_position(messages, tokens)
-        return chosen(request, first_position_scores(logprobs, tokens, official), usage=usage)
+        return response_from_scores(request, first_position_scores(logprobs, tokens, official), usage=usage)
 
-    async def _read(self, messages: Messages, option: str, lead: str) -> Answer:
+    async def _read(self, messages: Messages, option: str, lead: str) -> ScoredAnswer:
         """The conversation with an option begun as the answer, as the server reads it. `lead`: what is sent before the option."""
         document = await self._chat(
-            continued(messages, lead + option),
+            with_answer_start(messages, lead + option),
             {"add_generation_prompt": False, "continue_final_message": True, "prompt_logprobs": 0},
         )
-        ids = _ids(document.get("prompt_token_ids"))
+        ids = _token_ids(document.get("prompt_token_ids"))
         positions = document.get("prompt_logprobs")
         if ids is None or not isinstance(positions, list):
             raise ServerFailure(
@@ -113,11 +113,11 @@ class TokenScores:
         start = len(ids) - len(tokens)
         if start < 1 or ids[start:] != tokens:
             raise ServerFailure(
-                f"the server reads the option {short(option)!r} as other tokens than it has after the prompt",
+                f"the server reads the option {shorten(option)!r} as other tokens than it has after the prompt",
                 "question",
             )
         logprobs = [_logprob(at, token) for at, token in zip(positions[start:], tokens, strict=True)]
-        return Answer(ids[:start], logprobs, usage_of(document.get("usage")))
+        return ScoredAnswer(ids[:start], logprobs, parse_usage(document.get("usage")))
 
     async def _first_position(
         self, messages: Messages, tokens: Sequence[Sequence[int]]
@@ -127,32 +127,32 @@ class TokenScores:
         document = await self._chat(
             messages, {"logprobs": True, "logprob_token_ids": wanted, "return_tokens_as_token_ids": True}
         )
-        found = _named_tokens(document)
+        found = _first_token_logprobs(document)
         if missing := [token for token in wanted if token not in found]:
             raise ServerFailure(
                 f"the server gives no log-probability of {len(missing)} of the {len(wanted)} tokens asked for "
                 "(logprob_token_ids)",
                 "question",
             )
-        return found, usage_of(document.get("usage"))
+        return found, parse_usage(document.get("usage"))
 
     async def _tried(self, by_sequence: bool) -> str | None:
         """The capability that the server lacks, tested with a question without images; None if it has all of them."""
-        request = Request("", 0, QUESTION, None, (OPTION,), "single", candidates=(OPTION,))
-        messages = messages_of(request, None)
+        request = Request("", 0, PROBE_QUESTION, None, (PROBE_OPTION,), "single", candidates=(PROBE_OPTION,))
+        messages = build_messages(request, None)
         try:
-            await self._tokens(OPTION)  # first: most servers lack this, and are sent nothing else
-            prompt = _ids((await self._chat(messages, {})).get("prompt_token_ids"))
+            await self._tokens(PROBE_OPTION)  # first: most servers lack this, and are sent nothing else
+            prompt = _token_ids((await self._chat(messages, {})).get("prompt_token_ids"))
             if not prompt:
                 return "it does not say which tokens it read (return_token_ids)"
             text = (await self._beside("detokenize", {"tokens": prompt})).get("prompt")
-            if not isinstance(text, str) or QUESTION not in text:
+            if not isinstance(text, str) or PROBE_QUESTION not in text:
                 return "its /detokenize does not give a prompt back"
-            end = text.rpartition(QUESTION)[2]
+            end = text.rpartition(PROBE_QUESTION)[2]
             self.begins_reasoning = opens_reasoning(end)
             self._space = "" if end[-1:].isspace() else " "
             if not by_sequence:
-                await self._first_position(messages, [await self._continuation(OPTION)])
+                await self._first_position(messages, [await self._continuation(PROBE_OPTION)])
                 return None
             return await self._find_lead(messages, prompt)
         except ServerFailure as failure:
@@ -165,7 +165,7 @@ class TokenScores:
         why = "its chat template writes an assistant's turn otherwise than it begins one"
         for lead in dict.fromkeys((self._space, "")):  # a template may write the space by itself
             try:
-                if (await self._read(messages, OPTION, lead)).prompt == prompt:
+                if (await self._read(messages, PROBE_OPTION, lead)).prompt == prompt:
                     self._lead = lead
                     return None
             except ServerFailure as failure:
@@ -175,9 +175,9 @@ class TokenScores:
         return why
 
     async def _continuation(self, text: str) -> list[int]:
-        return await self._with_tokens(lambda tokenize: continuation(text, tokenize, self._space))
+        return await self._with_tokens(lambda tokenize: continuation_ids(text, tokenize, self._space))
 
-    async def _with_tokens(self, compute: Callable[[Tokenize], Made]) -> Made:
+    async def _with_tokens(self, compute: Callable[[Tokenize], Computed]) -> Computed:
         """Result of `compute` with the server's tokenizer, repeated until every text that it needs is tokenized."""
         while True:
             try:
@@ -187,7 +187,7 @@ class TokenScores:
                 self._known[text] = await self._tokens(text)
 
     async def _tokens(self, text: str) -> list[int]:
-        ids = _ids((await self._beside("tokenize", {"prompt": text, "add_special_tokens": False})).get("tokens"))
+        ids = _token_ids((await self._beside("tokenize", {"prompt": text, "add_special_tokens": False})).get("tokens"))
         if ids is None:
             raise ServerFailure("its /tokenize gives no tokens", "question")
         return ids
@@ -207,7 +207,7 @@ class TokenScores:
         return document
 
 
-def _ids(value: Any) -> list[int] | None:
+def _token_ids(value: Any) -> list[int] | None:
     """A list of token ids, None for anything else."""
     return value if isinstance(value, list) and all(type(each) is int for each in value) else None
 
@@ -221,7 +221,7 @@ def _logprob(position: Any, token: int) -> float:
     return float(value)
 
 
-def _named_tokens(document: Any) -> dict[int, float]:
+def _first_token_logprobs(document: Any) -> dict[int, float]:
     """Token id -> log-probability at the first new position, of tokens named `token_id:ID`."""
     try:
         [first, *_] = document["choices"][0]["logprobs"]["content"]
@@ -239,6 +239,6 @@ def _is_logprob(value: Any) -> TypeGuard[float]:
     return type(value) in (int, float) and math.isfinite(value)
 
 
-def _sum(usages: Sequence[Usage]) -> Usage:
+def _sum_usage(usages: Sequence[Usage]) -> Usage:
     known = [usage for usage in usages if usage is not None]
     return (sum(usage[0] for usage in known), sum(usage[1] for usage in known)) if len(known) == len(usages) else None

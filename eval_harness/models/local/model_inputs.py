@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput, describe_error
 from eval_harness.models.interface import Settings
-from eval_harness.models.option_tokens import continuation, next_token_forms
-from eval_harness.models.thinking import OutputReader, budget_tokens, opens_reasoning, template_switch
+from eval_harness.models.option_tokens import candidate_first_tokens, continuation_ids
+from eval_harness.models.thinking import OutputReader, opens_reasoning, reasoning_delimiter_ids, thinking_variables
 from eval_harness.records.request import Request
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ PLAIN_TEMPLATE = (
 """A conversation as plain text: image markers, the prompt as it stands. With examples this is the Med-Flamingo form,
 `<image>prompt answer<|endofchunk|>...<image>prompt` (MediConfusion, appendix B.1)."""
 
-AS_TEXT = (
+FLATTEN_TURNS = (
     "{%- set flat = namespace(messages=[]) -%}{%- for message in messages -%}{%- set turn = namespace(text='') -%}"
     "{%- for part in message.content -%}{%- set turn.text = turn.text ~ (part.text if part.type == 'text' else 'IMAGE') -%}{%- endfor -%}"
     "{%- set flat.messages = flat.messages + [{'role': message.role, 'content': turn.text}] -%}{%- endfor -%}"
@@ -48,7 +48,7 @@ AS_TEXT = (
 )
 """Before a template whose turns are texts: makes each turn one, with a marker for each image."""
 
-TOKEN_KINDS = ("token_type_ids", "mm_token_type_ids")
+TOKEN_TYPE_INPUTS = ("token_type_ids", "mm_token_type_ids")
 """Tensors beside `input_ids` that say which tokens stand for an image; they are cut with the prompt."""
 
 SHARABLE_INPUTS = {
@@ -59,16 +59,16 @@ SHARABLE_INPUTS = {
     "image_grid_thw",
     "pixel_attention_mask",
     "batch_num_images",
-    *TOKEN_KINDS,
+    *TOKEN_TYPE_INPUTS,
 }
 """A model whose processor gives anything else (cross-attention masks, positions) may treat tokens after a prefix differently, so its
 prompts are not split."""
 
-DECODERS = min(8, os.cpu_count() or 1)
+DECODER_THREADS = min(8, os.cpu_count() or 1)
 
 
 @dataclass(slots=True)
-class Prepared:
+class PreparedBatch:
     """A batch ready for the network. `inputs`: the processor's tensors, padded on the left.
 
     Whole prompts: one row per request; `rows` and `suffixes` are None. Shared prefixes: one row per image, and request i continues
@@ -101,8 +101,8 @@ class InputMaker:
         self.plain = plain
         self.template_variables: dict[str, Any] = dict(settings.chat_template_kwargs)
         self.image_side = settings.max_image_side
-        self._decoders = ThreadPoolExecutor(DECODERS, thread_name_prefix="decode")
-        self._control_tokens = _control_tokens(processor)
+        self._decoders = ThreadPoolExecutor(DECODER_THREADS, thread_name_prefix="decode")
+        self._control_tokens = _control_token_pattern(processor)
         self._processor_options: dict[str, Any] = {"padding": True}
         if plain:
             chunk = "<|endofchunk|>"
@@ -115,11 +115,11 @@ class InputMaker:
         """Stop the decoding threads."""
         self._decoders.shutdown(cancel_futures=True)
 
-    def whole(self, requests: Sequence[Request]) -> Prepared:
+    def whole(self, requests: Sequence[Request]) -> PreparedBatch:
         """Every prompt with its own image."""
-        return Prepared(list(requests), self._tensors(requests))
+        return PreparedBatch(list(requests), self._tensors(requests))
 
-    def shared(self, requests: Sequence[Request]) -> Prepared | None:
+    def shared(self, requests: Sequence[Request]) -> PreparedBatch | None:
         """Requests grouped by image, each image's tokens once; None where the prompts cannot be split that way.
 
         The split is by tokens: everything up to the last image token comes from the processor, which expands images; the text after it
@@ -136,14 +136,14 @@ class InputMaker:
             return None
         rows, suffixes = [0] * len(requests), [[0]] * len(requests)
         prefixes: list[list[int]] = []
-        kinds: dict[str, list[list[int]]] = {name: [] for name in TOKEN_KINDS if name in inputs}
+        kinds: dict[str, list[list[int]]] = {name: [] for name in TOKEN_TYPE_INPUTS if name in inputs}
         for row, members in enumerate(groups.values()):
             full = inputs["input_ids"][row][inputs["attention_mask"][row].bool()].tolist()
-            sequences = _expanded(full, [raw[member] for member in members], self._image_token)
+            sequences = _expand_images(full, [raw[member] for member in members], self._image_token)
             if sequences is None:
                 return None
             head, whole = sequences
-            cut = min(_common_start(whole), min(map(len, whole)) - 1) if len(members) > 1 else head
+            cut = min(_common_prefix_length(whole), min(map(len, whole)) - 1) if len(members) > 1 else head
             if cut < head:
                 return None
             prefixes.append(full[:cut])
@@ -155,10 +155,10 @@ class InputMaker:
             for member, ids in zip(members, whole, strict=True):
                 rows[member], suffixes[member] = row, ids[cut:]
         pad = self.processor.tokenizer.pad_token_id
-        inputs["input_ids"], inputs["attention_mask"] = left_padded(prefixes, pad)
+        inputs["input_ids"], inputs["attention_mask"] = pad_left(prefixes, pad)
         for name, found in kinds.items():
-            inputs[name] = left_padded(found, 0)[0]
-        return Prepared(list(requests), inputs, rows, suffixes)
+            inputs[name] = pad_left(found, 0)[0]
+        return PreparedBatch(list(requests), inputs, rows, suffixes)
 
     def rendered_end(self, variables: Mapping[str, Any]) -> str:
         """The text after the question in a prompt, with these template variables; "" if there is no chat template."""
@@ -218,16 +218,16 @@ class InputMaker:
         def shown(image: bytes) -> dict[str, Any]:
             return {"type": "image"} | ({"image": pictures[image]} if pictures is not None else {})
 
-        return [conversation(request, shown, as_text) for request in requests]
+        return [build_conversation(request, shown, as_text) for request in requests]
 
     def _decoded(self, requests: Sequence[Request]) -> dict[bytes, PILImage]:
         """Each distinct image decoded once, several at a time."""
         different = list(dict.fromkeys(image for request in requests for image in request.all_images))
         sides = [self.image_side] * len(different)
-        return dict(zip(different, self._decoders.map(decode_image, different, sides), strict=True))
+        return dict(zip(different, self._decoders.map(decode_rgb_image, different, sides), strict=True))
 
 
-class Processing:
+class PromptProcessor:
     """`inputs` makes prompts, `reader` reads new tokens. `plain`: whether prompts are sent as they stand, for want of a chat template.
 
     `opened`: whether the prompt has begun the model's reasoning. `budget`: most tokens of reasoning, with those that begin and end one;
@@ -237,7 +237,7 @@ class Processing:
     def __init__(self, model_id: str, processor: Any, settings: Settings) -> None:
         """Raises BadInput if the template cannot do what the settings ask."""
         self.model_id = model_id
-        processor.chat_template = settings.chat_template or own_template(processor)
+        processor.chat_template = settings.chat_template or find_chat_template(processor)
         self.plain = not processor.chat_template
         self.inputs = InputMaker(processor, settings, self.plain)
         template = "plain text" if self.plain else str(processor.chat_template)
@@ -256,7 +256,7 @@ class Processing:
         """
         variables, render = self.inputs.template_variables, self.inputs.rendered_end
         try:
-            variables |= template_switch(render, variables, settings.thinking)
+            variables |= thinking_variables(render, variables, settings.thinking)
             end = render(variables)
         except BadInput:
             raise
@@ -266,23 +266,23 @@ class Processing:
                 "or another template with --chat-template FILE."
             ) from None
         if isinstance(settings.thinking, int):
-            self.budget = (settings.thinking, *budget_tokens(self.inputs.processor.tokenizer, template))
+            self.budget = (settings.thinking, *reasoning_delimiter_ids(self.inputs.processor.tokenizer, template))
         return end
 
     def next_token_forms(self, request: Request) -> list[list[int]]:
         """The tokens that begin each candidate (`option_tokens.next_token_forms`)."""
-        return next_token_forms(request, self._tokenize, self.model_id)
+        return candidate_first_tokens(request, self._tokenize, self.model_id)
 
     def continuation(self, text: str) -> list[int]:
         """Token ids of an answer as the model would write it after its prompt (`option_tokens.continuation`)."""
-        return continuation(text, self._tokenize, self._space)
+        return continuation_ids(text, self._tokenize, self._space)
 
     def _tokenize(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
 
-def own_template(processor: Any) -> str | None:
+def find_chat_template(processor: Any) -> str | None:
     """The chat template of a processor, else the one that only its tokenizer has; of several the one named `default`.
 
     A tokenizer's may be made for turns that are text: it is then given each turn as one, with a marker for each image.
@@ -302,7 +302,7 @@ def own_template(processor: Any) -> str | None:
         )
     except Exception:  # a template may raise anything
         takes_parts = False
-    return template if takes_parts else AS_TEXT.replace("IMAGE", getattr(processor, "image_token", "")) + template
+    return template if takes_parts else FLATTEN_TURNS.replace("IMAGE", getattr(processor, "image_token", "")) + template
 
 
 def output_limit(request: Request, own: int | None, settings: Settings) -> tuple[int, str | None]:
@@ -317,13 +317,13 @@ def output_limit(request: Request, own: int | None, settings: Settings) -> tuple
     )
 
 
-def seed_of(request: Request) -> int:
+def sampling_seed(request: Request) -> int:
     """A seed that depends on the question and the sample number alone."""
     text = f"{request.seed}\0{request.question_id}\0{request.sample}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 
-def _control_tokens(processor: Any) -> re.Pattern[str]:
+def _control_token_pattern(processor: Any) -> re.Pattern[str]:
     """The special tokens, and the added ones that the chat template writes (Qwen's `<think>`)."""
     added = processor.tokenizer.added_tokens_decoder.values()
     template = str(getattr(processor, "chat_template", None) or "")
@@ -333,14 +333,16 @@ def _control_tokens(processor: Any) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
 
-def _expanded(full: list[int], raw: list[list[int]], image_token: int | None) -> tuple[int, list[list[int]]] | None:
+def _expand_images(
+    full: list[int], raw: list[list[int]], image_token: int | None
+) -> tuple[int, list[list[int]]] | None:
     """The position at which the text after the last image begins, and every prompt's ids with its image expanded as in `full`.
 
     `full` is the processor's output for `raw[0]`'s prompt. They end alike: the text after the last image. What stands before it in
     `raw[0]` must stand in every other prompt too. None where that does not hold.
     """
     first = raw[0]
-    tail = _common_start([full[::-1], first[::-1]])
+    tail = _common_prefix_length([full[::-1], first[::-1]])
     while tail and first[len(first) - tail] == image_token:
         tail -= 1  # the marker and the last of the tokens it expands to are the same token; it belongs to the image
     head = len(first) - tail
@@ -350,13 +352,13 @@ def _expanded(full: list[int], raw: list[list[int]], image_token: int | None) ->
     return len(expanded), [expanded + ids[head:] for ids in raw]
 
 
-def _common_start(sequences: Sequence[list[int]]) -> int:
+def _common_prefix_length(sequences: Sequence[list[int]]) -> int:
     """How many tokens all sequences begin with (the least and the greatest differ first)."""
     low, high = min(sequences), max(sequences)
     return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
 
 
-def left_padded(sequences: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]:
+def pad_left(sequences: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]:
     """(ids, mask), both [rows, longest] int64: padding first, so that every row ends with its last token."""
     import torch
 
@@ -370,7 +372,7 @@ def left_padded(sequences: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]
     return ids, mask
 
 
-def conversation(
+def build_conversation(
     request: Request, shown: Callable[[bytes], dict[str, Any]], as_text: Callable[[str], str] = str
 ) -> list[Message]:
     """System message, worked examples as earlier turns, then the question, each turn's images and text in the order of the request.
@@ -394,7 +396,7 @@ def conversation(
 
 
 @lru_cache(maxsize=8)
-def decode_image(data: bytes, longest_side: int | None = None) -> PILImage:
+def decode_rgb_image(data: bytes, longest_side: int | None = None) -> PILImage:
     """The picture that a model is shown of an encoded image (`images/picture.py`), in RGB. Raises ImageError where it cannot be decoded.
 
     `longest_side`: shrink to this many pixels where larger. The few images decoded last are kept, since questions share them;

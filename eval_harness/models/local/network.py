@@ -20,7 +20,7 @@ from transformers import GenerationConfig, LogitsProcessor, MinPLogitsWarper, To
 from transformers.cache_utils import DynamicCache
 from transformers.generation.utils import GenerationMixin
 
-from eval_harness.models.local.model_inputs import Prepared, left_padded
+from eval_harness.models.local.model_inputs import PreparedBatch, pad_left
 
 SAMPLING_FILTERS: dict[str, Callable[[Any], LogitsProcessor]] = {
     "top_k": TopKLogitsWarper,
@@ -30,20 +30,20 @@ SAMPLING_FILTERS: dict[str, Callable[[Any], LogitsProcessor]] = {
 """Options of `generate` that only matter where tokens are drawn."""
 
 
-AGREEMENT = {torch.float32: 1e-3, torch.float64: 1e-6}
+LOGIT_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
 """Largest root mean square difference of a row's logits, relative to their spread, at which two ways of running count as equal; other
 dtypes: 0.05."""
 
-RULED_OUT = -1e6
+MASKED_LOGIT = -1e6
 SHARABLE_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
-class NotSteered(ValueError):
+class UncontrolledGenerate(ValueError):
     """A class's `generate` takes no logits processors (Janus), or does not write one token after the other (diffusion models)."""
 
 
 @dataclass(slots=True)
-class Context:
+class PromptState:
     """A batch after its prompts: logits of the next token [n, vocabulary] (float32), and the cache of what was read.
 
     `ids` [n, width] are the prompt tokens, `mask` says which of them are padding.
@@ -83,16 +83,16 @@ class Network:
         self.window = attention_window(model)
         """Tokens within which every layer attends to all earlier ones; None: any number."""
         self.may_share = (
-            self.reads and self._takes_positions and attends_through_cache(model, self._rope_owner is not None)
+            self.reads and self._takes_positions and supports_prefix_cache(model, self._rope_owner is not None)
         )
 
-    def next_logits(self, prepared: Prepared) -> torch.Tensor:
+    def next_logits(self, prepared: PreparedBatch) -> torch.Tensor:
         """Logits [n, vocabulary] (float32) of the token that comes after each prompt."""
         if self.reads or prepared.rows is not None:
             return self._context(prepared).logits
         return self.forced_logits(prepared, [[self.pad]] * len(prepared.requests))[:, 0]
 
-    def forced_logits(self, prepared: Prepared, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+    def forced_logits(self, prepared: PreparedBatch, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         """Logits [n, tokens, vocabulary] (float32, before any processor) that `generate` gives for each of `tokens` (as many in every
         row) where it is made to write them.
 
@@ -104,10 +104,10 @@ class Network:
         forced = ForcedTokens([[*lead, *row] for row in tokens])
         output = self._run(prepared, count, [forced], return_dict_in_generate=True, output_logits=True)
         if forced.step != count or len(output.logits) != count:
-            raise NotSteered("its `generate` does not write one token after the other")
+            raise UncontrolledGenerate("its `generate` does not write one token after the other")
         return torch.stack(output.logits[len(lead) :], 1).float()
 
-    def _run(self, prepared: Prepared, max_tokens: int, processors: list[LogitsProcessor], **options: Any) -> Any:
+    def _run(self, prepared: PreparedBatch, max_tokens: int, processors: list[LogitsProcessor], **options: Any) -> Any:
         options = {
             "max_new_tokens": max_tokens,
             "do_sample": False,
@@ -129,13 +129,13 @@ class Network:
         generate = partial(GenerationMixin.generate, self.model) if self.plain_generate else self.model.generate
         return generate(**self.to_device(prepared.inputs), logits_processor=processors, **options)
 
-    def _context(self, prepared: Prepared) -> Context:
+    def _context(self, prepared: PreparedBatch) -> PromptState:
         """Read the prompts; logits of the token that comes next."""
         if prepared.rows is not None:
             return self._after_prefix(prepared)
         return self._read(self.to_device(prepared.inputs))
 
-    def _read(self, inputs: dict[str, Any]) -> Context:
+    def _read(self, inputs: dict[str, Any]) -> PromptState:
         """One forward pass over the prompts, as `generate` begins."""
         rest = dict(inputs)
         ids, mask = rest.pop("input_ids"), rest["attention_mask"]
@@ -151,7 +151,7 @@ class Network:
             rest["logits_to_keep"] = 1
         model_inputs = self.model.prepare_inputs_for_generation(ids, is_first_iteration=True, **rest)
         output = self.model(**model_inputs, return_dict=True)
-        return Context(output.logits[:, -1].float(), output.past_key_values, ids, mask)
+        return PromptState(output.logits[:, -1].float(), output.past_key_values, ids, mask)
 
     def _positions(self, mask: torch.Tensor, width: int) -> torch.Tensor | None:
         """Positions of the last `width` tokens of a mask; what the class keeps of images with several axes is added."""
@@ -160,7 +160,7 @@ class Network:
         positions = mask.cumsum(-1).sub(1).masked_fill(mask == 0, 0)[:, -width:]
         return positions if self._rope_owner is None else positions[None] + self._rope_owner.rope_deltas
 
-    def within_window(self, shared: Prepared, written: int | None = None) -> bool:
+    def within_window(self, shared: PreparedBatch, written: int | None = None) -> bool:
         """True if questions after shared prefixes, with what is `written` after them (None: what their requests allow, an option having
         no more tokens than bytes), stay where every layer attends to all of it: padding between an image and its questions would push
         tokens out of a sliding window that whole prompts keep in it."""
@@ -173,7 +173,7 @@ class Network:
             )
         return shared.width + written < self.window
 
-    def _after_prefix(self, prepared: Prepared, leave: int = 0) -> Context:
+    def _after_prefix(self, prepared: PreparedBatch, leave: int = 0) -> PromptState:
         """Read each image once, hand every question its prefix's cache, and read the questions' own tokens, the last `leave` excepted."""
         assert prepared.rows is not None
         assert prepared.suffixes is not None
@@ -182,8 +182,8 @@ class Network:
         prefix.cache.batch_select_indices(rows)
         if self._rope_owner is not None:  # the class adds them, row by row, to what continues the cache
             self._rope_owner.rope_deltas = self._rope_owner.rope_deltas[rows]
-        ids, mask = (t.to(rows.device) for t in left_padded(prepared.suffixes, self.pad))
-        whole = Context(
+        ids, mask = (t.to(rows.device) for t in pad_left(prepared.suffixes, self.pad))
+        whole = PromptState(
             prefix.logits[rows],
             prefix.cache,
             *(torch.cat(pair, 1) for pair in ((prefix.ids[rows], ids), (prefix.mask[rows], mask))),
@@ -210,7 +210,7 @@ class Network:
 
     def generate(
         self,
-        prepared: Prepared,
+        prepared: PreparedBatch,
         max_tokens: int,
         temperature: float,
         seeds: Sequence[int],
@@ -221,7 +221,7 @@ class Network:
 
         Raises NotSteered where the class's `generate` does not write token by token.
         """
-        steps = Steps()
+        steps = StepCounter()
         used = [steps, *processors]
         options = {name: value for name, value in self.generation.items() if name not in SAMPLING_FILTERS}
         if temperature > 0:
@@ -231,11 +231,11 @@ class Network:
             used.insert(1, SeededSampling(temperature, seeds, self.device, filters))
         output: torch.Tensor = self._run(prepared, max_tokens, used, **options)
         if steps.broken is None:
-            raise NotSteered("its `generate` does not write one token after the other")
+            raise UncontrolledGenerate("its `generate` does not write one token after the other")
         return output[:, -steps.count :], steps.broken.tolist()
 
     def candidate_scores(
-        self, prepared: Prepared, candidates: Sequence[Sequence[Sequence[int]]], official: bool = False
+        self, prepared: PreparedBatch, candidates: Sequence[Sequence[Sequence[int]]], official: bool = False
     ) -> list[list[float]]:
         """For each row and candidate (token ids, never empty): mean log-probability of its tokens after the prompt (see `_mean`)."""
         columns = range(max(map(len, candidates)))
@@ -246,16 +246,18 @@ class Network:
             log_probabilities = given.log_softmax(-1)
             for row, options in enumerate(candidates):
                 if column < len(options):
-                    found[row].append(_mean(log_probabilities[row], options[column], official))
+                    found[row].append(_mean_logprob(log_probabilities[row], options[column], official))
         return found
 
-    def _each_forced(self, prepared: Prepared, columns: Sequence[Sequence[Sequence[int]]]) -> Iterator[torch.Tensor]:
+    def _each_forced(
+        self, prepared: PreparedBatch, columns: Sequence[Sequence[Sequence[int]]]
+    ) -> Iterator[torch.Tensor]:
         for texts in columns:
             width = max(map(len, texts))
             yield self.forced_logits(prepared, [[*text, *[self.pad] * (width - len(text))] for text in texts])
 
     def continued_logits(
-        self, prepared: Prepared, columns: Sequence[Sequence[Sequence[int]]]
+        self, prepared: PreparedBatch, columns: Sequence[Sequence[Sequence[int]]]
     ) -> Iterator[torch.Tensor]:
         """For each column of texts (one per row, token ids) the logits [n, longest text, vocabulary] of their tokens: the prompts are
         read once, and each column continues a copy of their cache."""
@@ -273,19 +275,19 @@ class Network:
             later = self._continue(ids, copy.deepcopy(context.cache), mask, self._positions(mask, width))
             yield torch.cat([first, later], 1)
 
-    def agrees(self, shared: Prepared, whole: Prepared) -> bool:
+    def agrees(self, shared: PreparedBatch, whole: PreparedBatch) -> bool:
         """True if reading shared prefixes gives the logits that reading whole prompts gives, for the same requests."""
         first, second = self._context(shared), self._context(whole)
         same_tokens = all(
             a[m.bool()].tolist() == b[n.bool()].tolist()
             for a, m, b, n in zip(first.ids, first.mask, second.ids, second.mask, strict=True)
         )
-        return same_tokens and difference(first.logits, second.logits) <= self.tolerance
+        return same_tokens and logit_difference(first.logits, second.logits) <= self.tolerance
 
     @property
     def tolerance(self) -> float:
         """The largest `difference` that counts as none."""
-        return AGREEMENT.get(self.model.dtype, 0.05)
+        return LOGIT_TOLERANCE.get(self.model.dtype, 0.05)
 
     def to_device(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The tensors on the model's device, pixels in its dtype."""
@@ -296,7 +298,7 @@ class Network:
         }
 
 
-def _mean(log_probabilities: torch.Tensor, tokens: Sequence[int], official: bool) -> float:
+def _mean_logprob(log_probabilities: torch.Tensor, tokens: Sequence[int], official: bool) -> float:
     """Mean log-probability of `tokens`, from those of each position [at least len(tokens), vocabulary].
 
     `official`: the MediConfusion authors' code gathers with an index of one row, so every token's probability is taken from the
@@ -313,7 +315,7 @@ def is_encoder_decoder(config: Any) -> bool:
     return bool(config.is_encoder_decoder or getattr(text, "is_encoder_decoder", False))
 
 
-def attends_through_cache(model: Any, keeps_deltas: bool) -> bool:
+def supports_prefix_cache(model: Any, keeps_deltas: bool) -> bool:
     """True if tokens after an image depend on those before them through the cache and the position alone.
 
     Linear attention, states, and positions of the class's own (but for those that it keeps as `rope_deltas`): no. What a class does
@@ -340,17 +342,17 @@ def attention_window(model: Any) -> int | None:
     return min(reach, default=None)
 
 
-def difference(first: torch.Tensor, second: torch.Tensor) -> float:
+def logit_difference(first: torch.Tensor, second: torch.Tensor) -> float:
     """Largest root mean square difference of a row of logits [..., vocabulary], relative to the spread of `second`; tokens that a
     model rules out (logits at the lowest number) must be the same and do not count. Infinite where a logit is not a number."""
-    allowed = second > RULED_OUT
-    if torch.isnan(first).any() or torch.isnan(second).any() or not torch.equal(allowed, first > RULED_OUT):
+    allowed = second > MASKED_LOGIT
+    if torch.isnan(first).any() or torch.isnan(second).any() or not torch.equal(allowed, first > MASKED_LOGIT):
         return math.inf
     apart = torch.where(allowed, first - second, 0.0).pow(2).sum(-1) / allowed.sum(-1)
     return float(apart.max().sqrt() / second[allowed].std().clamp_min(1e-6))
 
 
-class Steps(LogitsProcessor):
+class StepCounter(LogitsProcessor):
     """Counts the tokens generated, which is how many of the last columns of `generate`'s output are new, whatever the class returns; and
     notes the rows [n] in which a logit was not a number (`broken`)."""
 
@@ -404,7 +406,7 @@ class SeededSampling(LogitsProcessor):
         return scores - noise.clamp_min(torch.finfo(torch.float32).tiny).log()
 
 
-class EndOfReasoning(LogitsProcessor):
+class ReasoningBudget(LogitsProcessor):
     """Writes the token that ends a reasoning where a row has reasoned for `budget` tokens.
 
     `opened`: the prompt opened the reasoning already; else it begins with the token `start`.

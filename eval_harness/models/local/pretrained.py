@@ -18,7 +18,7 @@ from eval_harness.models.interface import Settings
 
 LOADING_ERRORS = (OSError, ValueError, ImportError, KeyError, RuntimeError)
 QUANTIZATIONS = ("4bit", "8bit")
-GENERATION = (
+GENERATE_OPTIONS = (
     "top_k",
     "top_p",
     "min_p",
@@ -52,15 +52,15 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
     try:
         quantized = getattr(config, "quantization_config", None) is not None
         if settings.quantization:
-            options["quantization_config"] = _quantization(model_id, settings.quantization, dtype, quantized)
+            options["quantization_config"] = _quantization_config(model_id, settings.quantization, dtype, quantized)
         if settings.device_map:
             options["device_map"] = settings.device_map
         elif quantized or settings.quantization:
-            options["device_map"] = {"": _own_device(device)}  # a quantized model is not moved once it is loaded
+            options["device_map"] = {"": _process_device(device)}  # a quantized model is not moved once it is loaded
         with suppress(OSError):  # it has none; one that asks for several answers is refused as it is
             own = {"num_return_sequences": 1, "return_dict_in_generate": False}
             options["generation_config"] = GenerationConfig.from_pretrained(model_id, **own)
-        model, loading = _model(model_id, options)
+        model, loading = _load_model(model_id, options)
         lacking = sorted(loading["missing_keys"])
         why_not = _unfit_checkpoint(model, config, loading)
         if why_not:
@@ -73,8 +73,8 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
         if settings.adapter:
             model = _with_adapter(model, settings.adapter)
     except LOADING_ERRORS as error:
-        raise _cannot_load(model_id, error) from None
-    placed: Any = model if "device_map" in options else model.to(_own_device(device))
+        raise _loading_error(model_id, error) from None
+    placed: Any = model if "device_map" in options else model.to(_process_device(device))
     odd = []
     if lacking:
         odd.append(
@@ -100,10 +100,10 @@ def load_processor(model: str, model_id: str, settings: Settings) -> tuple[Any, 
             )
         return processor, AutoConfig.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code)
     except LOADING_ERRORS as error:
-        raise _cannot_load(model, error) from None
+        raise _loading_error(model, error) from None
 
 
-def _model(model_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _load_model(model_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The model as an image-text-to-text class; where transformers has none for it, as the causal model it may be (Phi-4-multimodal, many
     models with code of their own). Whether that one sees images is left to the self-test. Also what transformers says of the loading."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
@@ -135,7 +135,7 @@ def _unfit_checkpoint(model: Any, config: Any, loading: dict[str, Any]) -> str |
     )
 
 
-def _quantization(model_id: str, name: str, dtype: Any, quantized: bool) -> Any:
+def _quantization_config(model_id: str, name: str, dtype: Any, quantized: bool) -> Any:
     from transformers import BitsAndBytesConfig
 
     if name not in QUANTIZATIONS:
@@ -190,7 +190,7 @@ def describe_source(model_id: str) -> tuple[str, str | None]:
     return model_id, Path(config).parent.name if isinstance(config, str) else None
 
 
-def _own_device(device: str) -> str:
+def _process_device(device: str) -> str:
     """This process's GPU: processes started by torchrun or accelerate each take their own."""
     import torch
 
@@ -198,7 +198,7 @@ def _own_device(device: str) -> str:
     return f"cuda:{int(rank) % torch.cuda.device_count()}" if device == "cuda" and rank.isdigit() else device
 
 
-def _cannot_load(model: str, error: Exception) -> BadInput:
+def _loading_error(model: str, error: Exception) -> BadInput:
     """Exceptions for which `--model` cannot be loaded."""
     if isinstance(error, BadInput):
         return error
@@ -212,9 +212,9 @@ def _cannot_load(model: str, error: Exception) -> BadInput:
     )
 
 
-def check_generation(given: Mapping[str, Any]) -> None:
+def check_generate_options(given: Mapping[str, Any]) -> None:
     """Raises BadInput for options that would change what an answer is (beams, several sequences), or that are not known."""
-    if wrong := sorted(given.keys() - set(GENERATION)):
+    if wrong := sorted(given.keys() - set(GENERATE_OPTIONS)):
         raise BadInput(
-            f"--generation: {', '.join(wrong)} cannot be set for a local model. Available: {', '.join(GENERATION)}."
+            f"--generation: {', '.join(wrong)} cannot be set for a local model. Available: {', '.join(GENERATE_OPTIONS)}."
         )

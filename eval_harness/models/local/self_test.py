@@ -15,18 +15,18 @@ import torch
 from dataset_builders.errors import describe_error
 from dataset_builders.images.lookup import encode_png
 from eval_harness.models.local.model_inputs import InputMaker
-from eval_harness.models.local.network import Network, NotSteered, difference
+from eval_harness.models.local.network import Network, UncontrolledGenerate, logit_difference
 from eval_harness.records.request import Request
 
-TOKENS = 3
+TOKENS_PER_PROMPT = 3
 """Tokens written after each prompt: one for the first pass, two for what continues it."""
 
 
-PREFIX = "shared image prefix"
+SHARED_PREFIX_PATH = "shared image prefix"
 
 
 @dataclass(slots=True)
-class Findings:
+class SelfTestResult:
     """`paths`: for each way of running "equal", by how much it differs, or why it failed. `batches`: several requests may run
     together."""
 
@@ -35,14 +35,14 @@ class Findings:
     sees_images: bool = True
 
 
-def self_test(network: Network, inputs: InputMaker) -> Findings:
+def run_self_test(network: Network, inputs: InputMaker) -> SelfTestResult:
     """Try every path and leave `network.reads` and `network.may_share` on where they are right.
 
     Raises what the reference raises: a model that cannot take one request through its own `generate` cannot be used.
     """
-    requests = small_requests()
-    tokens = _tokens(inputs.processor.tokenizer, len(requests))
-    found = Findings()
+    requests = probe_requests()
+    tokens = _forced_token_ids(inputs.processor.tokenizer, len(requests))
+    found = SelfTestResult()
     with torch.inference_mode():
 
         def written() -> torch.Tensor:
@@ -52,7 +52,7 @@ def self_test(network: Network, inputs: InputMaker) -> Findings:
 
         try:
             reference = written()
-        except NotSteered:
+        except UncontrolledGenerate:
             network.plain_generate = True  # what the class adds to `generate` of transformers it does not need for text
             reference = written()
         if reference.isnan().any():
@@ -67,7 +67,7 @@ def self_test(network: Network, inputs: InputMaker) -> Findings:
 
         def check(name: str, run: Callable[[], torch.Tensor], expected: torch.Tensor = reference) -> bool:
             try:
-                apart = difference(run(), expected)
+                apart = logit_difference(run(), expected)
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # whatever a model's own code raises on a path that is only tried
@@ -88,29 +88,29 @@ def self_test(network: Network, inputs: InputMaker) -> Findings:
             )
         if not (network.may_share and network.reads and found.batches):
             network.may_share = False
-            found.paths[PREFIX] = "not possible for this class"
+            found.paths[SHARED_PREFIX_PATH] = "not possible for this class"
         else:
             # A cache is used up by what continues it, so every try begins with a prefix of its own.
             shared, again = inputs.shared(requests), inputs.shared(requests)
             if shared is None or again is None:
                 network.may_share = False
-                found.paths[PREFIX] = "the prompts cannot be split"
-            elif not network.within_window(shared, TOKENS):
+                found.paths[SHARED_PREFIX_PATH] = "the prompts cannot be split"
+            elif not network.within_window(shared, TOKENS_PER_PROMPT):
                 network.may_share = False
-                found.paths[PREFIX] = f"does not fit into the attention window of {network.window} tokens"
+                found.paths[SHARED_PREFIX_PATH] = f"does not fit into the attention window of {network.window} tokens"
             else:
-                network.may_share = check(PREFIX, lambda: network.forced_logits(shared, tokens)) and check(
+                network.may_share = check(SHARED_PREFIX_PATH, lambda: network.forced_logits(shared, tokens)) and check(
                     "options after a shared image prefix", lambda: next(network.continued_logits(again, [tokens]))
                 )
     return found
 
 
-def takes_several_images(network: Network, inputs: InputMaker, found: Findings) -> bool:
+def check_several_images(network: Network, inputs: InputMaker, found: SelfTestResult) -> bool:
     """True if a prompt with two images goes through `generate` and its second image counts. Batches that are not the same for such prompts
     are switched off in `found`."""
-    one, _, other = small_requests()
+    one, _, other = probe_requests()
     both = replace(one, more_images=(other.images[0],))
-    tokens = _tokens(inputs.processor.tokenizer, 2)
+    tokens = _forced_token_ids(inputs.processor.tokenizer, 2)
     path = "two images"
     with torch.inference_mode():
 
@@ -130,12 +130,12 @@ def takes_several_images(network: Network, inputs: InputMaker, found: Findings) 
             return False
         if found.batches:
             expected = torch.cat([alone, network.forced_logits(inputs.whole([other]), tokens[1:])])
-            found.batches = difference(written([both, other]), expected) <= network.tolerance
+            found.batches = logit_difference(written([both, other]), expected) <= network.tolerance
             found.paths["two images in a batch"] = "equal" if found.batches else "differs"
     return True
 
 
-def small_requests() -> list[Request]:
+def probe_requests() -> list[Request]:
     """Three prompts of different lengths, the first two on one image."""
     from PIL import Image
 
@@ -153,8 +153,8 @@ def small_requests() -> list[Request]:
     ]
 
 
-def _tokens(tokenizer: Any, rows: int) -> list[list[int]]:
+def _forced_token_ids(tokenizer: Any, rows: int) -> list[list[int]]:
     """Ordinary tokens to write, `TOKENS` for each row, other ones in each."""
     ids = tokenizer("left or right, yes no A B C", add_special_tokens=False)["input_ids"]
     ids = [token for token in ids if token not in tokenizer.all_special_ids]
-    return [[ids[(row + step) % len(ids)] for step in range(TOKENS)] for row in range(rows)]
+    return [[ids[(row + step) % len(ids)] for step in range(TOKENS_PER_PROMPT)] for row in range(rows)]

@@ -16,25 +16,31 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput, describe_error
-from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen, not_numbers
-from eval_harness.models.local.model_inputs import PLAIN_BY_DEFAULT, Prepared, Processing, output_limit, seed_of
-from eval_harness.models.local.pretrained import check_generation, describe_source, load_pretrained
-from eval_harness.models.option_tokens import BEGUN_REASONING
+from eval_harness.models.interface import BACKEND_OPTIONS, Backend, Settings, nan_response, response_from_scores
+from eval_harness.models.local.model_inputs import (
+    PLAIN_BY_DEFAULT,
+    PreparedBatch,
+    PromptProcessor,
+    output_limit,
+    sampling_seed,
+)
+from eval_harness.models.local.pretrained import check_generate_options, describe_source, load_pretrained
+from eval_harness.models.option_tokens import SCORED_IN_REASONING
 from eval_harness.models.thinking import DecodedOutput
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
 if TYPE_CHECKING:
     from eval_harness.models.local.network import Network
-    from eval_harness.models.local.self_test import Findings
+    from eval_harness.models.local.self_test import SelfTestResult
 
-AHEAD = 2
+PREFETCHED_BATCHES = 2
 """Batches prepared (images decoded, text tokenised) while the network works on the one before."""
 
-FIRST = 32
-LARGEST_ON_CPU = 64
-LARGEST = 512
-ROOM = 0.45
+INITIAL_BATCH_SIZE = 32
+MAX_BATCH_SIZE_CPU = 64
+MAX_BATCH_SIZE_GPU = 512
+GROWTH_MEMORY_SHARE = 0.45
 """A batch may double while the last one used less than this share of the memory: twice the batch needs at most twice as much."""
 
 
@@ -43,7 +49,7 @@ class TransformersVLM(Backend):
 
     needs_images = True
     one_token = True
-    options: tuple[str, ...] = OPTIONS
+    options: tuple[str, ...] = BACKEND_OPTIONS
     """The `interface.OPTIONS` that it supports."""
 
     def __init__(self, model_id: str, settings: Settings) -> None:
@@ -55,12 +61,12 @@ class TransformersVLM(Backend):
         from transformers.utils import logging
 
         from eval_harness.models.local.network import Network, is_encoder_decoder
-        from eval_harness.models.local.self_test import PREFIX
+        from eval_harness.models.local.self_test import SHARED_PREFIX_PATH
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         self.model_id = model_id
-        check_generation(settings.generation)
+        check_generate_options(settings.generation)
         self.processor, loaded, odd = load_pretrained(model_id, settings)
         for words in odd:
             print(f"--model {model_id}: {words}", file=sys.stderr)
@@ -77,7 +83,7 @@ class TransformersVLM(Backend):
         self._ends = set(ends if isinstance(ends, list) else [ends])
         self._settings = settings
         self.on_cpu = torch.device(self.network.device).type == "cpu"
-        self.processing = Processing(model_id, self.processor, settings)
+        self.processing = PromptProcessor(model_id, self.processor, settings)
         self.template_hash = self.processing.template_hash
         self._inputs = self.processing.inputs
         self.findings = self._self_tested()
@@ -89,7 +95,7 @@ class TransformersVLM(Backend):
             self.deviate("the processor has no chat template, so prompts were sent as they stand")
             print(f"--model {model_id}: {self.deviations[-1]}; --chat-template FILE gives it one", file=sys.stderr)
         if not self._shares:
-            self._say_fast_path_off(self.findings.paths[PREFIX])
+            self._say_fast_path_off(self.findings.paths[SHARED_PREFIX_PATH])
         if not self.findings.sees_images:
             self.deviations.append("the model's logits do not depend on the image")
         name, revision = describe_source(model_id)
@@ -98,9 +104,9 @@ class TransformersVLM(Backend):
     @cached_property
     def several_images(self) -> bool:
         """True if the model takes several images a question, tried out when first asked."""
-        from eval_harness.models.local.self_test import takes_several_images
+        from eval_harness.models.local.self_test import check_several_images
 
-        takes = takes_several_images(self.network, self._inputs, self.findings)
+        takes = check_several_images(self.network, self._inputs, self.findings)
         if not self.findings.batches:
             self.batch_size = BatchSize(1, self.on_cpu)
         return takes
@@ -115,17 +121,17 @@ class TransformersVLM(Backend):
         Raises NotScorable where two options begin with the same token (`gd`).
         """
         if self.processing.opened:
-            self.deviate(BEGUN_REASONING)
+            self.deviate(SCORED_IN_REASONING)
         return self._in_batches(requests, self._score)
 
-    def _self_tested(self) -> Findings:
+    def _self_tested(self) -> SelfTestResult:
         """The paths of the network that pass the self-test. Raises BadInput for a model that cannot answer questions about images."""
         import torch
 
-        from eval_harness.models.local.self_test import self_test
+        from eval_harness.models.local.self_test import run_self_test
 
         try:
-            return self_test(self.network, self._inputs)
+            return run_self_test(self.network, self._inputs)
         except torch.OutOfMemoryError:
             raise BadInput(
                 f"--model {self.model_id}: one small question does not fit into memory. Use a smaller or quantized model, or a "
@@ -136,15 +142,17 @@ class TransformersVLM(Backend):
                 f"--model {self.model_id}: cannot answer a question about an image ({describe_error(error)})."
             ) from error
 
-    def _in_batches(self, requests: Sequence[Request], run: Callable[[Prepared], list[Response]]) -> Iterator[Response]:
+    def _in_batches(
+        self, requests: Sequence[Request], run: Callable[[PreparedBatch], list[Response]]
+    ) -> Iterator[Response]:
         """Batches through `run`, with the next ones prepared meanwhile in another thread."""
-        queue = in_order(requests)
-        waiting: deque[tuple[list[Request], Future[Prepared]]] = deque()
+        queue = sort_for_batching(requests)
+        waiting: deque[tuple[list[Request], Future[PreparedBatch]]] = deque()
         with ThreadPoolExecutor(1, thread_name_prefix="prepare") as preparing:
             try:
                 while queue or waiting:
-                    while queue and len(waiting) < AHEAD:
-                        batch = take(queue, self.batch_size.size)
+                    while queue and len(waiting) < PREFETCHED_BATCHES:
+                        batch = take_batch(queue, self.batch_size.size)
                         waiting.append((batch, preparing.submit(self._prepare, batch)))
                     batch, future = waiting.popleft()
                     responses = self._within_memory(run, future.result())
@@ -167,11 +175,13 @@ class TransformersVLM(Backend):
                 for _, prepared in waiting:
                     prepared.cancel()
 
-    def _prepare(self, batch: list[Request]) -> Prepared:
+    def _prepare(self, batch: list[Request]) -> PreparedBatch:
         shared = self._inputs.shared(batch) if self._shares else None
         return shared if shared and self.network.within_window(shared) else self._inputs.whole(batch)
 
-    def _within_memory(self, run: Callable[[Prepared], list[Response]], prepared: Prepared) -> list[Response] | None:
+    def _within_memory(
+        self, run: Callable[[PreparedBatch], list[Response]], prepared: PreparedBatch
+    ) -> list[Response] | None:
         """The responses of one batch with its share of the time in each, None when it does not fit into memory."""
         import torch
 
@@ -188,7 +198,7 @@ class TransformersVLM(Backend):
         seconds = round((time.perf_counter() - start) / len(responses), 4)
         return [replace(response, seconds=seconds) for response in responses]
 
-    def _checked(self, prepared: Prepared) -> Prepared:
+    def _checked(self, prepared: PreparedBatch) -> PreparedBatch:
         """The batch as it is; before the first shared one is trusted, it is compared with whole prompts, and given up if they differ."""
         if prepared.rows is None or (self._shares and self._shown_equal):
             return prepared
@@ -204,18 +214,18 @@ class TransformersVLM(Backend):
     def _say_fast_path_off(self, why: str) -> None:
         print(f"--model {self.model_id}: fast path off: each question reads its own image ({why})", file=sys.stderr)
 
-    def _answer(self, prepared: Prepared) -> list[Response]:
-        from eval_harness.models.local.network import EndOfReasoning
+    def _answer(self, prepared: PreparedBatch) -> list[Response]:
+        from eval_harness.models.local.network import ReasoningBudget
 
         first = prepared.requests[0]
         limit = self._limit(first)
-        seeds = [seed_of(request) for request in prepared.requests]
+        seeds = [sampling_seed(request) for request in prepared.requests]
         budget = self.processing.budget
-        processors = [EndOfReasoning(*budget, self.processing.opened, len(seeds))] if budget else []
+        processors = [ReasoningBudget(*budget, self.processing.opened, len(seeds))] if budget else []
         tokens, broken = self.network.generate(prepared, limit, first.temperature, seeds, processors)
         rows: list[list[int]] = tokens.tolist()
         return [
-            not_numbers(request) if is_broken else self._response(request, row, read, length)
+            nan_response(request) if is_broken else self._response(request, row, read, length)
             for request, row, read, length, is_broken in zip(
                 prepared.requests, rows, self.processing.reader.read(rows), prepared.lengths(), broken, strict=True
             )
@@ -233,7 +243,7 @@ class TransformersVLM(Backend):
             usage=(prompt_length, ended or len(row)),
         )
 
-    def _score(self, prepared: Prepared) -> list[Response]:
+    def _score(self, prepared: PreparedBatch) -> list[Response]:
         requests = prepared.requests
         if requests[0].scoring == "next_token":
             log_probabilities = self.network.next_logits(prepared).log_softmax(-1)
@@ -247,7 +257,7 @@ class TransformersVLM(Backend):
         else:
             tokens = [[self.processing.continuation(text) for text in request.candidates] for request in requests]
             scores = self.network.candidate_scores(prepared, tokens, requests[0].scoring == "sequence_official")
-        return [chosen(request, found) for request, found in zip(requests, scores, strict=True)]
+        return [response_from_scores(request, found) for request, found in zip(requests, scores, strict=True)]
 
     def _limit(self, request: Request) -> int:
         limit, said = output_limit(request, self.network.model.generation_config.max_new_tokens, self._settings)
@@ -289,9 +299,9 @@ class BatchSize:
     """The number of requests at a time: given, or found (doubles while there is room, halves when memory runs out)."""
 
     def __init__(self, given: int | None, on_cpu: bool) -> None:
-        self.size = given or FIRST
+        self.size = given or INITIAL_BATCH_SIZE
         self._may_grow = given is None
-        self._largest = LARGEST_ON_CPU if on_cpu else LARGEST
+        self._largest = MAX_BATCH_SIZE_CPU if on_cpu else MAX_BATCH_SIZE_GPU
         self._worked = 1
 
     def halve(self, failed: int) -> None:
@@ -306,32 +316,32 @@ class BatchSize:
     def went_well(self, count: int, used: float) -> None:
         """A batch of `count` requests used this share of the memory."""
         self._worked = max(self._worked, count)
-        if self._may_grow and 4 * count >= 3 * self.size and used < ROOM:
+        if self._may_grow and 4 * count >= 3 * self.size and used < GROWTH_MEMORY_SHARE:
             self.size = min(self._largest, self.size * 2)
 
 
-def in_order(requests: Iterable[Request]) -> deque[Request]:
+def sort_for_batching(requests: Iterable[Request]) -> deque[Request]:
     """Requests of the same settings together, the questions of an image side by side; longest first: a batch holds prompts of similar
     length, and one that does not fit is met at once, not after hours."""
     units: dict[object, list[Request]] = {}
     for request in requests:
-        key = (_settings(request), request.images, request.shots, request.system)
+        key = (_batch_key(request), request.images, request.shots, request.system)
         units.setdefault(key, []).append(request)
 
     def place(unit: list[Request]) -> tuple[str, int]:
-        return str(_settings(unit[0])), -max(len(request.prompt) for request in unit)
+        return str(_batch_key(unit[0])), -max(len(request.prompt) for request in unit)
 
     return deque(request for unit in sorted(units.values(), key=place) for request in unit)
 
 
-def take(queue: deque[Request], size: int) -> list[Request]:
+def take_batch(queue: deque[Request], size: int) -> list[Request]:
     """Up to `size` requests of the same settings, off the front."""
     batch = [queue.popleft()]
-    while queue and len(batch) < size and _settings(queue[0]) == _settings(batch[0]):
+    while queue and len(batch) < size and _batch_key(queue[0]) == _batch_key(batch[0]):
         batch.append(queue.popleft())
     return batch
 
 
-def _settings(request: Request) -> tuple[int, float, str | None]:
+def _batch_key(request: Request) -> tuple[int, float, str | None]:
     """The properties that all requests of one forward pass must share."""
     return request.max_tokens, request.temperature, request.scoring if request.candidates else None

@@ -19,16 +19,16 @@ from typing import Any
 
 from dataset_builders.errors import BadInput, describe_error, first_line
 from dataset_builders.extras import require
-from eval_harness.models.interface import OPTIONS, Backend, Settings, chosen
-from eval_harness.models.local.model_inputs import Processing, decode_image, output_limit, seed_of
+from eval_harness.models.interface import BACKEND_OPTIONS, Backend, Settings, response_from_scores
+from eval_harness.models.local.model_inputs import PromptProcessor, decode_rgb_image, output_limit, sampling_seed
 from eval_harness.models.local.pretrained import check_adapter, describe_source, load_processor
-from eval_harness.models.option_tokens import BEGUN_REASONING, first_position_ids, first_position_scores
+from eval_harness.models.option_tokens import SCORED_IN_REASONING, first_position_ids, first_position_scores
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
 NO_ROOM = "the engine's context (max_model_len) had no room for {} output tokens after some prompts, so answers were cut earlier"
 
-GENERATION = {
+VLLM_SAMPLING_OPTIONS = {
     "top_k": "top_k",
     "top_p": "top_p",
     "min_p": "min_p",
@@ -43,7 +43,7 @@ class VllmVLM(Backend):
 
     needs_images = True
     one_token = True
-    options: tuple[str, ...] = OPTIONS
+    options: tuple[str, ...] = BACKEND_OPTIONS
 
     def __init__(self, model_id: str, settings: Settings) -> None:
         """Start the engine. Raises BadInput if vLLM is not installed, or cannot load the model as the settings say."""
@@ -52,7 +52,7 @@ class VllmVLM(Backend):
         self.model_id, self._settings = model_id, settings
         check_settings(settings)
         processor, self._own_limit = read_model(model_id, settings)
-        self.processing = Processing(model_id, processor, settings)
+        self.processing = PromptProcessor(model_id, processor, settings)
         self.template_hash = self.processing.template_hash
         if self.processing.plain:
             raise BadInput(
@@ -91,7 +91,7 @@ class VllmVLM(Backend):
     def score(self, requests: Sequence[Request]) -> Iterator[Response]:
         """Score each request's candidates (methods `gd` and `ps`). Raises NotScorable where two options begin with one token (`gd`)."""
         if self.processing.opened:
-            self.deviate(BEGUN_REASONING)
+            self.deviate(SCORED_IN_REASONING)
         by_sequence = bool(requests) and requests[0].scoring == "sequence"
         return _timed(self._by_sequence(requests) if by_sequence else self._by_first_token(requests))
 
@@ -116,7 +116,7 @@ class VllmVLM(Backend):
                 yield _failed(requests[number], output)
                 continue
             found = {token: entry.logprob for token, entry in output.outputs[0].logprobs[0].items()}
-            yield chosen(requests[number], first_position_scores(found, tokens[number], official))
+            yield response_from_scores(requests[number], first_position_scores(found, tokens[number], official))
 
     def _by_sequence(self, requests: Sequence[Request]) -> Iterator[Response]:
         """The mean log-probability of each candidate's tokens, as the engine reads them after the prompt. What the prefix cache holds would
@@ -147,7 +147,7 @@ class VllmVLM(Backend):
             last = zip(ids, output.prompt_logprobs[-len(ids) :], strict=True)
             scores[row][column] = math.fsum(position[token].logprob for token, position in last) / len(ids)
             if len(scores[row]) == len(tokens[row]):
-                yield chosen(requests[row], [scores[row][each] for each in range(len(tokens[row]))])
+                yield response_from_scores(requests[row], [scores[row][each] for each in range(len(tokens[row]))])
 
     def _prompts(self, requests: Sequence[Request]) -> list[dict[str, Any]]:
         """Each request's token ids with its images as one marker each, and the images."""
@@ -155,7 +155,11 @@ class VllmVLM(Backend):
         return [
             {
                 "prompt_token_ids": list(ids),
-                **({"multi_modal_data": {"image": [decode_image(image, side) for image in images]}} if images else {}),
+                **(
+                    {"multi_modal_data": {"image": [decode_rgb_image(image, side) for image in images]}}
+                    if images
+                    else {}
+                ),
             }
             for images, ids in zip(
                 [request.all_images for request in requests], self.processing.inputs.raw_ids(requests), strict=True
@@ -168,8 +172,8 @@ class VllmVLM(Backend):
         limit, said = output_limit(request, self._own_limit, self._settings)
         if said:
             self.deviate(said)
-        further = {GENERATION[name]: value for name, value in self._settings.generation.items()}
-        seed = seed_of(request) if request.temperature > 0 else None
+        further = {VLLM_SAMPLING_OPTIONS[name]: value for name, value in self._settings.generation.items()}
+        seed = sampling_seed(request) if request.temperature > 0 else None
         return SamplingParams(max_tokens=limit, temperature=request.temperature, seed=seed, detokenize=False, **further)
 
     def _run(self, prompts: Sequence[Mapping[str, Any]], params: Sequence[Any]) -> Iterator[tuple[int, Any]]:
@@ -197,9 +201,9 @@ class VllmVLM(Backend):
 
     def _check_it_sees(self) -> None:
         """True if the logits depend on the image. Raises BadInput for a model that cannot answer a question about one."""
-        from eval_harness.models.local.self_test import small_requests
+        from eval_harness.models.local.self_test import probe_requests
 
-        first, _, other = small_requests()
+        first, _, other = probe_requests()
         try:
             same = self._are_equal(first, replace(first, image=other.image))
         except Exception as error:  # whatever the engine or a model's code raises
@@ -212,9 +216,9 @@ class VllmVLM(Backend):
     @cached_property
     def several_images(self) -> bool:
         """True if the model takes several images a question, tried out when first asked."""
-        from eval_harness.models.local.self_test import small_requests
+        from eval_harness.models.local.self_test import probe_requests
 
-        first, _, other = small_requests()
+        first, _, other = probe_requests()
         assert first.image is not None
         assert other.image is not None
         try:
@@ -268,8 +272,10 @@ def _timed(responses: Iterator[Response]) -> Iterator[Response]:
 
 def check_settings(settings: Settings) -> None:
     """Raise BadInput for settings that vLLM cannot honour."""
-    if wrong := sorted(settings.generation.keys() - GENERATION.keys()):
-        raise BadInput(f"--generation: {', '.join(wrong)} cannot be set for vLLM. Available: {', '.join(GENERATION)}.")
+    if wrong := sorted(settings.generation.keys() - VLLM_SAMPLING_OPTIONS.keys()):
+        raise BadInput(
+            f"--generation: {', '.join(wrong)} cannot be set for vLLM. Available: {', '.join(VLLM_SAMPLING_OPTIONS)}."
+        )
     if isinstance(settings.thinking, int):
         raise BadInput(
             f"--thinking {settings.thinking}: with --model vllm: it is on or off. Bound answers with --max-tokens."

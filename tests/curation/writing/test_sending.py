@@ -10,7 +10,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.phantom_sources import write_sources
 from dataset_builders.source_files import ORIGIN_MARKER
-from eval_harness.models.http.client import destination, permit_sending, server_address
+from eval_harness.models.http.chat_client import permit_sending, remote_host, server_address
 from eval_harness.models.interface import Settings
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.dry_run import check_sending_allowed
@@ -39,19 +39,19 @@ def plain(monkeypatch):
 
 @pytest.mark.parametrize("address", HERE)
 def test_what_stays(address, monkeypatch):
-    assert destination(address) is None
+    assert remote_host(address) is None
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.example.org:3128")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
-    assert destination(address) == "proxy.example.org"
+    assert remote_host(address) == "proxy.example.org"
     monkeypatch.setenv("NO_PROXY", "*")
-    assert destination(address) is None
+    assert remote_host(address) is None
 
 
 @pytest.mark.parametrize("address", [*AWAY, None])
 def test_what_leaves(address, monkeypatch):
-    assert destination(server_address("m", address))
+    assert remote_host(server_address("m", address))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
-    assert (destination(server_address("m", address)) is None) == (address is None)
+    assert (remote_host(server_address("m", address)) is None) == (address is None)
 
 
 def test_it_is_said_what_how_much_and_to_whom(capsys):

@@ -10,7 +10,7 @@ from PIL import Image
 
 from dataset_builders.images.lookup import ImageError, ImageFolders, check_image
 from dataset_builders.images.phantom_drawings import Drawing, draw_phantom
-from eval_harness.models.local.model_inputs import decode_image
+from eval_harness.models.local.model_inputs import decode_rgb_image
 
 PICTURE = Image.open(io.BytesIO(draw_phantom(Drawing("chest", "xray"))))
 
@@ -99,7 +99,7 @@ def test_what_passes_can_be_shown_to_a_model(name, seed):
         check_image(bytes(data))
     except ImageError:
         return
-    assert decode_image(bytes(data)).mode == "RGB"
+    assert decode_rgb_image(bytes(data)).mode == "RGB"
 
 
 @settings(max_examples=40)

@@ -14,7 +14,7 @@ from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, Content
 
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.answer_table import table_to_frame
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.interop.harness_file import format_letters
 from tests.helpers import refused
 
@@ -64,10 +64,10 @@ def test_a_log_names_model_and_benchmark_itself_and_lands(phantoms, tmp_path):
     data = phantoms / "mediconfusion"
     ours = {"medprobe": {"benchmark": "mediconfusion", "data": str(data), "split": "test"}}
     file = log(tmp_path / "log.eval", [sample(*each) for each in drawn(data, 3)], metadata=ours)
-    done = submit(file, tmp_path / "store")
+    done = convert_and_submit(file, tmp_path / "store")
     assert done.submission.result.model.name == "openai/m" and done.new
     assert set(table_to_frame(done.submission.sent.answers)["reasoning"].dropna()) == {"B? No."}
-    assert not submit(file, tmp_path / "store").new
+    assert not convert_and_submit(file, tmp_path / "store").new
 
 
 @pytest.mark.parametrize("form", ["eval", "json"])
@@ -90,12 +90,12 @@ def test_bad_logs_are_one_line_and_nothing_lands(phantoms, tmp_path, form):
         )
     ):
         file = log(tmp_path / f"log{number}.{form}", samples, **more)
-        assert words in refused(submit, file, tmp_path / "store", "mediconfusion", "M", str(data))
+        assert words in refused(convert_and_submit, file, tmp_path / "store", "mediconfusion", "M", str(data))
     for cut in (10, 200):
         whole = log(tmp_path / f"log.{form}", good).read_bytes()
         (tmp_path / f"cut.{form}").write_bytes(whole[:-cut])
         assert "inspect-ai" in refused(
-            submit, tmp_path / f"cut.{form}", tmp_path / "store", "mediconfusion", "M", str(data)
+            convert_and_submit, tmp_path / f"cut.{form}", tmp_path / "store", "mediconfusion", "M", str(data)
         )
-    assert "--benchmark" in refused(submit, log(tmp_path / f"log.{form}", good), tmp_path / "store")
+    assert "--benchmark" in refused(convert_and_submit, log(tmp_path / f"log.{form}", good), tmp_path / "store")
     assert not (tmp_path / "store").exists()

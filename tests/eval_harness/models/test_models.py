@@ -6,7 +6,7 @@ import random
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.baselines import load_baseline
+from eval_harness.models.baseline_backend import load_baseline
 from eval_harness.models.interface import Settings
 from tests.eval_harness.models.http.asking import picture
 from tests.eval_harness.models.http.asking import request as asked
@@ -134,23 +134,26 @@ def test_seeded_sampling_draws_from_the_softmax():
 
 
 def test_batches_keep_the_questions_of_an_image_together():
-    from eval_harness.models.local.transformers_vlm import BatchSize, in_order, take
+    from eval_harness.models.local.transformers_vlm import BatchSize, sort_for_batching, take_batch
 
     def drain(queue, size):
         batches = []
         while queue:
-            batches.append(take(queue, size))
+            batches.append(take_batch(queue, size))
         return batches
 
     images = [bytes([i]) for i in range(6)]
     asked = [request(f"{i}-{j}", image=images[i], prompt="x" * (i + 1)) for j in range(9) for i in range(6)]
-    batches = drain(in_order(asked), 32)
+    batches = drain(sort_for_batching(asked), 32)
     assert sorted(r.question_id for batch in batches for r in batch) == sorted(r.question_id for r in asked)
     assert [len(batch) for batch in batches] == [32, 22]
     assert [len({r.image for r in batch}) for batch in batches] == [4, 3]
-    assert max(map(len, drain(in_order(asked), 4))) == 4
+    assert max(map(len, drain(sort_for_batching(asked), 4))) == 4
     mixed = [request("a", max_tokens=1), request("b", max_tokens=5), request("c", max_tokens=1)]
-    assert sorted(sorted(r.question_id for r in batch) for batch in drain(in_order(mixed), 8)) == [["a", "c"], ["b"]]
+    assert sorted(sorted(r.question_id for r in batch) for batch in drain(sort_for_batching(mixed), 8)) == [
+        ["a", "c"],
+        ["b"],
+    ]
 
     size = BatchSize(None, on_cpu=False)
     start = size.size

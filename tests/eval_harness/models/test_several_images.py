@@ -177,7 +177,7 @@ def test_other_harnesses_are_handed_all_images(made, tmp_path):
     doc = {"question": "Q?", "options": ["a", "b"], "question_type": "single", "answer": [0]}
     first, *others = ({"bytes": encode_png(Image.new("L", (side, side)))} for side in (4, 5, 6))
     doc |= {"image": first, "more_images": others}
-    (turn,) = lmms_eval.messages("gmai-mmbench", doc)
+    (turn,) = lmms_eval.question_messages("gmai-mmbench", doc)
     assert [part["type"] for part in turn["content"]] == ["image", "image", "image", "text"]
     assert [image.size for image in lmms_eval.images_of(doc)] == [(4, 4), (5, 5), (6, 6)]
 

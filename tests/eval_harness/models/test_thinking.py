@@ -6,7 +6,7 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.models.thinking import OutputReader, budget_tokens, opens_reasoning, template_switch
+from eval_harness.models.thinking import OutputReader, opens_reasoning, reasoning_delimiter_ids, thinking_variables
 from tests.eval_harness.models.http.asking import request
 from tests.eval_harness.models.tiny_families import tokenizer
 
@@ -101,26 +101,26 @@ def render(template):
 
 def test_thinking_is_switched_by_what_the_template_knows():
     qwen = render("A:{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}")
-    assert template_switch(qwen, {}, None) == {}
-    assert template_switch(qwen, {}, "on") == {"enable_thinking": True}
-    assert template_switch(qwen, {}, "off") == {"enable_thinking": False}
-    assert template_switch(render("A:{% if thinking %}<think>{% endif %}"), {}, 40) == {"thinking": True}
+    assert thinking_variables(qwen, {}, None) == {}
+    assert thinking_variables(qwen, {}, "on") == {"enable_thinking": True}
+    assert thinking_variables(qwen, {}, "off") == {"enable_thinking": False}
+    assert thinking_variables(render("A:{% if thinking %}<think>{% endif %}"), {}, 40) == {"thinking": True}
     always = render("A:<think>")
-    assert template_switch(always, {}, "on") == {}
-    assert template_switch(render("A:"), {}, "off") == {}
-    assert template_switch(render("A:"), {}, 40) == {}
+    assert thinking_variables(always, {}, "on") == {}
+    assert thinking_variables(render("A:"), {}, "off") == {}
+    assert thinking_variables(render("A:"), {}, 40) == {}
     for template, thinking in ((always, "off"), (render("A:"), "on")):
         with pytest.raises(BadInput, match="no switch"):
-            template_switch(template, {}, thinking)
+            thinking_variables(template, {}, thinking)
 
 
 def test_a_budget_needs_tokens_that_end_reasoning():
     tok = tokenizer("<think>", "</think>", "<unused94>", "<unused95>")
     ids = {token: tok.convert_tokens_to_ids(token) for token in ("<think>", "</think>", "<unused94>", "<unused95>")}
-    assert budget_tokens(tok, "<think></think>") == (ids["<think>"], ids["</think>"])
-    assert budget_tokens(tok, "<unused94>..<unused95>") == (ids["<unused94>"], ids["<unused95>"])
+    assert reasoning_delimiter_ids(tok, "<think></think>") == (ids["<think>"], ids["</think>"])
+    assert reasoning_delimiter_ids(tok, "<unused94>..<unused95>") == (ids["<unused94>"], ids["<unused95>"])
     with pytest.raises(BadInput, match="number of tokens"):
-        budget_tokens(tokenizer(), "")
+        reasoning_delimiter_ids(tokenizer(), "")
 
 
 @pytest.fixture(scope="module")

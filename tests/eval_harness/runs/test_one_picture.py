@@ -17,9 +17,9 @@ from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.picture import make_picture
 from dataset_builders.phantom_sources import write_sources
-from eval_harness.interop.harness_file import images_of, undecoded
+from eval_harness.interop.harness_file import rgb_images, with_image_bytes
 from eval_harness.interop.vlmevalkit import export_tsv
-from eval_harness.models.local.model_inputs import decode_image
+from eval_harness.models.local.model_inputs import decode_rgb_image
 from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import model, request
 
@@ -195,20 +195,20 @@ def test_every_route_shows_the_picture_that_was_drawn(tmp_path, part):
     }
     wrong = set()
     checked = set()
-    for plain, raw in zip(stored, undecoded(stored), strict=True):
+    for plain, raw in zip(stored, with_image_bytes(stored), strict=True):
         name = name_of[given[next(path for path in given if path.split(".")[0] == raw["image"]["path"].split(".")[0])]]
         seen = {
-            "local": rgb(np.asarray(decode_image(raw["image"]["bytes"]))),
+            "local": rgb(np.asarray(decode_rgb_image(raw["image"]["bytes"]))),
             "any reader": by_any_reader(raw["image"]["bytes"]),
             "datasets": rgb(np.asarray(plain["image"].convert("RGB"))),
-            "lmms-eval": rgb(np.asarray(images_of(raw)[0])),
+            "lmms-eval": rgb(np.asarray(rgb_images(raw)[0])),
             "VLMEvalKit": by_any_reader(base64.b64decode(exported[raw["question_id"]])),
             "inspect": from_uri(uris[raw["question_id"]]),
         }
         wrong |= {(name, route) for route, pixels in seen.items() if not is_drawn(pixels, KINDS[name][1])}
         checked.add(name)
     for name, data, sent in zip(names, files, sent_to_a_server(files), strict=True):
-        local = rgb(np.asarray(decode_image(data)))
+        local = rgb(np.asarray(decode_rgb_image(data)))
         wrong |= {(name, "server")} if not np.array_equal(sent, local) else set()
         wrong |= {(name, "file alone")} if not is_drawn(local, KINDS[name][1]) else set()
     assert wrong == set() and checked == set(names)

@@ -57,7 +57,7 @@ def test_mediconfusion_prompts_are_the_authors(sources, name, method, model):
 def test_few_shot_prompts_are_the_authors_med_flamingo_form(sources):
     from jinja2 import Template
 
-    from eval_harness.models.local.model_inputs import PLAIN_TEMPLATE, conversation
+    from eval_harness.models.local.model_inputs import PLAIN_TEMPLATE, build_conversation
 
     theirs = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["prompts"]["mc"][
         "med_flamingo"
@@ -77,7 +77,7 @@ def test_few_shot_prompts_are_the_authors_med_flamingo_form(sources):
         system=prompt.intro,
         shots=shots,
     )
-    messages = conversation(request, lambda image: {"type": "image"})
+    messages = build_conversation(request, lambda image: {"type": "image"})
     text = Template(PLAIN_TEMPLATE).render(messages=messages, marker="<image>", end_of_shot="<|endofchunk|>")
     expected = theirs.replace("|endofchunk|>", "<|endofchunk|>").replace(
         "<<", "<"

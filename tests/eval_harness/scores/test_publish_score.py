@@ -8,7 +8,7 @@ from huggingface_hub import HfApi
 
 from dataset_builders.build import build
 from dataset_builders.hub.publish import publish
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.records.result import read_result
 from eval_harness.store.verification import verify
 from tests import commands
@@ -97,7 +97,7 @@ def test_another_score_of_the_same_name_updates_the_pull_request(api, run, data,
 
 def test_the_source_is_the_result_in_the_store(api, run, publish_score, monkeypatch):
     assert "Submit the run there first" in publish_score(run, "--store", STORE, code=2).stderr
-    submit(run, STORE, data=DATASET)
+    convert_and_submit(run, STORE, data=DATASET)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     verify(STORE, everything=True, data=[DATASET])
     shown = publish_score(run, "--store", STORE, "--dry-run")

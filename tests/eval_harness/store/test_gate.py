@@ -14,7 +14,7 @@ from huggingface_hub import HfApi
 
 from dataset_builders.hub.publish import publish
 from dataset_builders.hub.repository import open_repository
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.records.limits import Limits
 from eval_harness.store import pull_requests, sandbox
 from eval_harness.store.dataset_lookup import load_split, require_dataset
@@ -66,7 +66,7 @@ def test_the_file_on_which_every_filtered_read_hangs_is_kept_in_bytes_of_ours(tm
 def test_a_run_of_which_nothing_came_and_strangers_files_in_a_store_end_no_check(run, data, tmp_path):
     """Nothing delivered can be compared with nothing; files that nobody verified are left alone by likeness and rescore."""
     store, silent = tmp_path / "store", Path(shutil.copytree(run, tmp_path / "silent"))
-    first = Path(submit(run, store).location)
+    first = Path(convert_and_submit(run, store).location)
     stranger = Path(shutil.copytree(first, first.with_name("merged-by-hand")))
     (stranger / "acceptance.json").unlink()
     pq.write_table(pa.table({"question_id": [1], "choice": [{"a": 1}]}), stranger / "readings.parquet")
@@ -74,7 +74,7 @@ def test_a_run_of_which_nothing_came_and_strangers_files_in_a_store_end_no_check
     edit_answers(silent, lambda rows: [row.update(delivery="no response", response="") for row in rows])
     (silent / "answers.jsonl").unlink()
     edit_json(silent / "run.json", lambda document: document["model"].update(name="Silent"))
-    assert submit(silent, store, account="another", data=str(data)).new
+    assert convert_and_submit(silent, store, account="another", data=str(data)).new
     outcomes = {outcome.what: outcome.word for outcome in verify(str(store), data=[str(data)])}
     assert sorted(outcomes.values()) == ["refused", "verified", "verified"]
     (told,) = (each for each in rescore_store(store) if each.skipped)
@@ -93,7 +93,9 @@ def honest(owner, data, tmp_path, monkeypatch):
             {"question_id": row.question_id, "response": "AB"[n % 3 > 1]}
             for n, row in enumerate(questions_of(data).itertuples())
         ]
-        done = submit(write_lines(tmp_path / "honest.jsonl", answers), STORE, "mediconfusion", "Honest 7B", OURS)
+        done = convert_and_submit(
+            write_lines(tmp_path / "honest.jsonl", answers), STORE, "mediconfusion", "Honest 7B", OURS
+        )
         monkeypatch.setenv("HF_TOKEN", CURATOR)
         return int(done.location.rsplit("/", 1)[1])
 
@@ -160,7 +162,7 @@ def test_the_printed_command_accepts_what_was_looked_at_and_nothing_later(
     moved = Path(shutil.copytree(data, tmp_path / "a folder's data"))
     rows = [{"question_id": row.question_id, "response": said(row, True)} for row in questions_of(data).itertuples()]
     for name in ("Too good", "Too good, too"):
-        submit(write_lines(tmp_path / "p.jsonl", rows), STORE, "mediconfusion", name, str(data))
+        convert_and_submit(write_lines(tmp_path / "p.jsonl", rows), STORE, "mediconfusion", name, str(data))
     as_owner()
     first = commands.medprobe("verify", f"{STORE}@1", "--data", moved, cwd=tmp_path, HF_TOKEN=CURATOR).stdout
     (printed,) = (line for line in first.splitlines() if "medprobe accept" in line)

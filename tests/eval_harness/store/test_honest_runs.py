@@ -3,7 +3,7 @@
 import pytest
 from huggingface_hub import HfApi
 
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.submit import build_submission
@@ -28,7 +28,7 @@ def data(phantoms):
 def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
     dataset = data[case.family]
     folder = run(case, dataset, tmp_path / "made")
-    done = submit(folder, tmp_path / "store", data=str(dataset))
+    done = convert_and_submit(folder, tmp_path / "store", data=str(dataset))
     assert done.submission.problems == [] and differences(folder, tmp_path / done.location) == []
     (outcome,) = verify(str(tmp_path / "store"), data=[str(dataset)])
     assert outcome.word in ("verified", "for a person"), outcome
@@ -40,7 +40,7 @@ def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
 def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
     dataset = data[case.family]
     folder = run(case, dataset, tmp_path / "made")
-    done = submit(folder, "ORG/results", data=str(dataset))
+    done = convert_and_submit(folder, "ORG/results", data=str(dataset))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     outcome = accept("ORG/results@1", head_of(owner, 1), data=[str(dataset)])
     assert outcome.word == "added", outcome
@@ -76,5 +76,5 @@ def test_no_result_takes_the_place_of_another(data, tmp_path):
             number, "mediconfusion", "mc", "plug-in", ("letters", "prose"), name, limit=8, extraction=extraction
         )
         folder = run(case, dataset, tmp_path / f"{number}-{len(landed)}")
-        landed.append(submit(folder, tmp_path / "store", data=str(dataset)))
+        landed.append(convert_and_submit(folder, tmp_path / "store", data=str(dataset)))
     assert all(done.new for done in landed) and len({done.location for done in landed}) == 4

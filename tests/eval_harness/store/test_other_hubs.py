@@ -7,7 +7,7 @@ import uuid
 
 from dataset_builders.errors import Unavailable
 from dataset_builders.hub.publish import publish
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import responses
 from tests.helpers import write_lines
@@ -22,7 +22,7 @@ def test_each_request_is_tried_again_by_itself(owner, run, data, local_hub, monk
     """A Hub that refuses every sixth request or so must not fail a submission for one of many."""
     for path in ("whoami", "/api/datasets/ORG/results$", "paths-info", "discussions", "preupload", "/commit/"):
         local_hub.faults.add(path, 503, headers={"Retry-After": "0"})
-    assert submit(run, STORE).new
+    assert convert_and_submit(run, STORE).new
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     for path in ("revision", "paths-info", "/discussions/1$", "/comment", "/status", "/commit/"):
         local_hub.faults.add(path, 503, headers={"Retry-After": "0"})
@@ -38,7 +38,7 @@ def test_whichever_request_fails_no_submission_is_refused(owner, data, local_hub
     publish(data, name)
     for model in ("Model", "Another"):  # the second has an equal to be compared with
         answers = write_lines(tmp_path / f"{model}.jsonl", responses(data))
-        submit(answers, STORE, "mediconfusion", model, name)
+        convert_and_submit(answers, STORE, "mediconfusion", model, name)
         if model == "Model":
             verify(STORE, everything=True)
     count, words = 0, set()

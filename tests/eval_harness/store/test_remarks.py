@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from dataset_builders.errors import BadInput
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.acceptance import Note, Withdrawal, parse_record, read_provenance, utc_now
 from eval_harness.store.notes import annotate, withdraw
 from eval_harness.store.verification import verify
@@ -18,7 +18,7 @@ REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 
 def test_in_a_folder(run, data, tmp_path):
     store = tmp_path / "store"
-    stored = Path(submit(run, store, data=str(data), account="ann").location)
+    stored = Path(convert_and_submit(run, store, data=str(data), account="ann").location)
     assert read_provenance(stored).acceptance.account == "ann" and read_provenance(stored).withdrawal is None
     assert (
         withdraw(store, stored.name, "wrong prompt", "ann")[1] and not withdraw(store, stored.name, "again", "ann")[1]
@@ -33,7 +33,7 @@ def test_in_a_folder(run, data, tmp_path):
 
 
 def test_on_the_hub_only_who_submitted_it_or_the_owner(owner, run, data, monkeypatch, tmp_path):
-    done = submit(run, "ORG/results", data=str(data))
+    done = convert_and_submit(run, "ORG/results", data=str(data))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     assert verify("ORG/results@1", data=[str(data)])[0].word == "added"
     folder = done.submission.folder

@@ -9,7 +9,7 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.run_files import DERIVED_FILES
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.records.result import read_result
 from eval_harness.store import rescoring
 from eval_harness.store.rescoring import rescore_store
@@ -23,7 +23,7 @@ from tests.localhub.accounts import CURATOR
 @pytest.fixture
 def store(run, tmp_path):
     """A store with one result as another version derived it: it read the first four answers as irrelevant."""
-    submit(run, tmp_path / "store")
+    convert_and_submit(run, tmp_path / "store")
     (stored,) = scan_store(tmp_path / "store")[0]
     shutil.copytree(stored.folder, tmp_path / "today")
     readings = pd.read_parquet(stored.folder / "readings.parquet")
@@ -73,7 +73,7 @@ def test_a_crash_is_made_good_by_the_next_call(store, monkeypatch, tmp_path):
 
 
 def test_a_corrected_answer_key_scores_the_same_answers_anew(run, data, tmp_path):
-    submit(run, tmp_path / "store")
+    convert_and_submit(run, tmp_path / "store")
     (before,) = scan_store(tmp_path / "store")[0]
     corrected = shutil.copytree(data, tmp_path / "corrected")
     (path,) = corrected.glob("questions_text/test*.parquet")

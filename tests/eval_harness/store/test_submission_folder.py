@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from eval_harness.derive.run_files import DERIVED_FILES, SUBMITTED_FILES
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.models.interface import Settings
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
@@ -25,7 +25,7 @@ from tests.helpers import edit_json, write_lines
 def stored(data, tmp_path_factory):
     """A result in another store."""
     workdir = tmp_path_factory.mktemp("elsewhere")
-    return Path(submit(run_folder(data, workdir / "run"), workdir / "store").location)
+    return Path(convert_and_submit(run_folder(data, workdir / "run"), workdir / "store").location)
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def ready(stored, tmp_path):
 
 
 def test_it_is_added_byte_for_byte_in_the_same_place(stored, ready, data, tmp_path):
-    first = submit(ready, tmp_path / "store", data=str(data))
+    first = convert_and_submit(ready, tmp_path / "store", data=str(data))
     assert first.new and first.submission.problems == []
     added = Path(first.location)
     assert added.relative_to(tmp_path / "store") == stored.relative_to(stored.parents[3])
     for name in (*SUBMITTED_FILES, *DERIVED_FILES):
         assert (stored / name).exists() == (added / name).exists()
         assert not (stored / name).exists() or (added / name).read_bytes() == (stored / name).read_bytes()
-    assert not submit(ready, tmp_path / "store", data=str(data)).new
+    assert not convert_and_submit(ready, tmp_path / "store", data=str(data)).new
     assert [result.word for result in verify(str(tmp_path / "store"))] == ["verified"]
 
 
@@ -74,7 +74,7 @@ def judged(data, tmp_path):
 
 
 def test_a_judged_run_is_added_with_its_replies(judged, data, tmp_path):
-    done = submit(judged, tmp_path / "store", data=str(data))
+    done = convert_and_submit(judged, tmp_path / "store", data=str(data))
     there = Path(done.location)
     ours, theirs = read_result(judged / "result.json"), read_result(there / "result.json")
     assert ours.scores == theirs.scores and (there / "judge.parquet").is_file()
@@ -87,9 +87,9 @@ def test_a_judged_run_is_added_with_its_replies(judged, data, tmp_path):
 
 
 def test_without_its_judge_it_is_another_submission(judged, data, tmp_path):
-    first = submit(judged, tmp_path / "store", data=str(data))
+    first = convert_and_submit(judged, tmp_path / "store", data=str(data))
     score_run(judged, judged=False)
-    second = submit(judged, tmp_path / "store", data=str(data))
+    second = convert_and_submit(judged, tmp_path / "store", data=str(data))
     assert second.new and first.location != second.location
     result = read_result(Path(second.location) / "result.json")
     assert result.method.judge is None and any("no judge" in said for said in result.deviations)
@@ -97,7 +97,7 @@ def test_without_its_judge_it_is_another_submission(judged, data, tmp_path):
 
 
 def test_a_reply_that_is_missing_leaves_its_answer_unread(judged, data, tmp_path):
-    whole = Path(submit(judged, tmp_path / "one", data=str(data)).location)
+    whole = Path(convert_and_submit(judged, tmp_path / "one", data=str(data)).location)
     folder = Path(shutil.copytree(whole, tmp_path / "part"))
     replies = pd.read_parquet(folder / "judge.parquet")
     schema = pq.read_schema(folder / "judge.parquet")

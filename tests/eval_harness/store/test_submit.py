@@ -9,7 +9,7 @@ import pytest
 
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
-from eval_harness.interop.convert import prepare_submission, submit
+from eval_harness.interop.convert import convert_and_submit, prepare_submission
 from eval_harness.records.result import read_result
 from eval_harness.store.scan import is_hub_store, scan_store
 from eval_harness.store.submit import build_submission
@@ -33,11 +33,11 @@ def from_file(path, data, **options):
     return prepare_submission(path, Path(data).name, "Foreign 7B", str(data), **options)
 
 
-refused = partial(helpers.refused, submit)
+refused = partial(helpers.refused, convert_and_submit)
 
 
 def test_the_same_run_twice_is_stored_once(run, tmp_path):
-    first, second = submit(run, tmp_path / "store"), submit(run, tmp_path / "store")
+    first, second = convert_and_submit(run, tmp_path / "store"), convert_and_submit(run, tmp_path / "store")
     assert (first.new, second.new, first.location) == (True, False, second.location)
     (stored,) = scan_store(tmp_path / "store")[0]
     assert stored.result.scores == read_result(run / "result.json").scores
@@ -117,8 +117,8 @@ def test_a_json_document_gives_the_result_of_its_lines(data, tmp_path):
 
 def test_a_file_lands_and_says_that_its_prompt_is_not_known(data, tmp_path):
     path = write_lines(tmp_path / "answers.jsonl", responses(data))
-    done = submit(path, tmp_path / "store", "mediconfusion", "Foreign 7B", str(data))
-    assert not submit(path, tmp_path / "store", "mediconfusion", "Foreign 7B", str(data)).new
+    done = convert_and_submit(path, tmp_path / "store", "mediconfusion", "Foreign 7B", str(data))
+    assert not convert_and_submit(path, tmp_path / "store", "mediconfusion", "Foreign 7B", str(data)).new
     result = read_result(Path(done.location) / "result.json")
     assert (result.provenance, result.model.name, result.method.prompt) == ("submitted", "Foreign 7B", None)
     assert "another harness" in result.deviations[0]
@@ -206,5 +206,7 @@ def test_the_authors_own_output_gives_the_scores_of_their_scorer(sources, offici
 def test_what_a_real_model_really_answered_is_submitted(sources, tmp_path):
     build("gmai-mmbench", source=sources / "gmai_mmbench", out=tmp_path / "gmai-mmbench", text_only=True)
     recorded = sources / "gmai_mmbench" / "recorded_responses.jsonl"
-    done = submit(recorded, tmp_path / "store", "gmai-mmbench", "Six models", str(tmp_path / "gmai-mmbench"))
+    done = convert_and_submit(
+        recorded, tmp_path / "store", "gmai-mmbench", "Six models", str(tmp_path / "gmai-mmbench")
+    )
     assert done.submission.result.benchmark.questions == 22 and done.submission.flags == []

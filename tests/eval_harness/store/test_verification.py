@@ -7,7 +7,7 @@ from huggingface_hub import HfApi
 
 from dataset_builders.errors import BadInput
 from eval_harness.answer_files.untrusted import printable_lines
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.records.result import read_result
 from eval_harness.store import pull_requests
 from eval_harness.store.acceptance import MAX_BYTES, Acceptance, parse_record, utc_now
@@ -23,33 +23,33 @@ from tests.localhub.faults import RESET
 
 def test_a_submission_is_one_pull_request_that_only_adds(owner, run):
     before = main_files(owner)
-    done = submit(run, STORE)
+    done = convert_and_submit(run, STORE)
     assert done.new and done.location.endswith("/datasets/ORG/results/discussions/1")
     assert main_files(owner) == before
     added = set(owner.list_repo_files(**REPO, revision="refs/pr/1")) - set(owner.list_repo_files(**REPO))
     assert added == {f"{done.submission.folder}/{name}" for name in ("answers.parquet", "run.json")}
-    again = submit(run, STORE)
+    again = convert_and_submit(run, STORE)
     assert (again.new, again.location) == (False, done.location)
     assert len(list(owner.get_repo_discussions(STORE, repo_type="dataset"))) == 1
 
 
 def test_a_lost_answer_makes_no_second_pull_request(owner, run, local_hub):
     local_hub.faults.add("/commit/", RESET, method="POST", after=True)
-    assert submit(run, STORE).location.endswith("/discussions/1")
+    assert convert_and_submit(run, STORE).location.endswith("/discussions/1")
     assert len(list(owner.get_repo_discussions(STORE, repo_type="dataset"))) == 1
 
 
 def test_no_store_and_no_token_are_one_line(owner, run, monkeypatch):
     with pytest.raises(BadInput, match="ORG/absent"):
-        submit(run, "ORG/absent")
+        convert_and_submit(run, "ORG/absent")
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
     with pytest.raises(BadInput, match="no Hub token"):
-        submit(run, STORE)
+        convert_and_submit(run, STORE)
 
 
 def test_a_clean_one_is_added_byte_for_byte_and_closed(owner, run, data, as_owner, local_hub):
-    done = submit(run, STORE)
+    done = convert_and_submit(run, STORE)
     files, before = done.submission.files(), main_files(owner)
     as_owner()
     local_hub.record.clear()
@@ -70,11 +70,11 @@ def test_a_clean_one_is_added_byte_for_byte_and_closed(owner, run, data, as_owne
     assert verify(f"{STORE}@1", data=[str(data)])[0].word == "closed already"
     assert verify(STORE, everything=True, data=[str(data)]) == []
     assert len(owner.list_repo_commits(**REPO)) == commits
-    assert "tree/main" in submit(run, STORE).location
+    assert "tree/main" in convert_and_submit(run, STORE).location
 
 
 def test_a_later_push_is_not_taken(owner, run, data, as_owner, monkeypatch):
-    done = submit(run, STORE)
+    done = convert_and_submit(run, STORE)
     as_owner()
     examined = pull_requests.examined
 
@@ -149,7 +149,7 @@ def test_a_pull_request_that_does_more_than_add_a_result_is_refused(owner, run, 
 
 
 def test_main_that_moved_on_is_no_deletion(owner, run, data, as_owner):
-    submit(run, STORE)
+    convert_and_submit(run, STORE)
     owner.upload_file(path_or_fileobj=b"later", path_in_repo="notes/later.txt", **REPO)
     as_owner()
     assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
@@ -157,11 +157,11 @@ def test_main_that_moved_on_is_no_deletion(owner, run, data, as_owner):
 
 
 def test_flagged_ones_wait_for_a_human(owner, run, data, as_owner, tmp_path):
-    submit(run, STORE)
+    convert_and_submit(run, STORE)
     rows = list(questions_of(data).itertuples())
     perfect = [{"question_id": row.question_id, "response": said(row, True)} for row in rows]
-    submit(write_lines(tmp_path / "p.jsonl", perfect), STORE, "mediconfusion", "Too good", str(data))
-    submit(write_lines(tmp_path / "t.jsonl", responses(data)), STORE, "mediconfusion", "A twin", str(data))
+    convert_and_submit(write_lines(tmp_path / "p.jsonl", perfect), STORE, "mediconfusion", "Too good", str(data))
+    convert_and_submit(write_lines(tmp_path / "t.jsonl", responses(data)), STORE, "mediconfusion", "A twin", str(data))
     as_owner()
     for _ in range(2):
         words = [outcome.word for outcome in verify(STORE, everything=True, data=[str(data)])]
@@ -184,7 +184,7 @@ def test_strangers_words_are_no_markup_in_a_comment(owner, run, data, as_owner):
 
 
 def test_only_who_may_write_verifies(owner, run, data, monkeypatch):
-    submit(run, STORE)
+    convert_and_submit(run, STORE)
     monkeypatch.setenv("HF_TOKEN", STRANGER)
     with pytest.raises(BadInput, match="no right"):
         verify(f"{STORE}@1", data=[str(data)])
@@ -228,7 +228,7 @@ def test_large_files_are_not_even_fetched(owner, run, data, as_owner, local_hub,
 
 
 def test_a_folder_store_is_examined_where_it_lies(run, data, tmp_path):
-    stored = Path(submit(run, tmp_path / "store").location)
+    stored = Path(convert_and_submit(run, tmp_path / "store").location)
     assert [outcome.word for outcome in verify(str(tmp_path / "store"))] == ["verified"]
     assert [outcome.word for outcome in verify(str(tmp_path / "store"), data=[str(data)])] == ["verified"]
     document = read_result(stored / "result.json")

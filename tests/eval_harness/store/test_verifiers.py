@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store import pull_requests
 from eval_harness.store.verification import verify
 from tests.eval_harness.store.submitting import responses
@@ -15,7 +15,7 @@ from tests.helpers import write_lines
 
 def test_verifying_in_parallel_adds_each_once(owner, data, as_owner, tmp_path):
     for n in range(4):
-        submit(
+        convert_and_submit(
             write_lines(tmp_path / f"{n}.jsonl", responses(data, n)), STORE, "mediconfusion", f"Model {n}", str(data)
         )
     as_owner()
@@ -28,7 +28,7 @@ def test_verifying_in_parallel_adds_each_once(owner, data, as_owner, tmp_path):
 
 
 def test_a_verifier_that_dies_between_adding_and_closing_is_finished_by_the_next(owner, run, data, as_owner, local_hub):
-    submit(run, STORE)
+    convert_and_submit(run, STORE)
     as_owner()
     local_hub.faults.add("/status", 500, method="POST", times=100)
     with pytest.raises(BadInput):
@@ -40,7 +40,7 @@ def test_a_verifier_that_dies_between_adding_and_closing_is_finished_by_the_next
 
 
 def test_a_commit_whose_answer_is_lost_is_made_once(owner, run, data, as_owner, local_hub):
-    submit(run, STORE)
+    convert_and_submit(run, STORE)
     as_owner()
     before = len(owner.list_repo_commits(**REPO))
     local_hub.faults.add("/commit/", 412, method="POST")
@@ -50,8 +50,10 @@ def test_a_commit_whose_answer_is_lost_is_made_once(owner, run, data, as_owner, 
 
 
 def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_owner, tmp_path, monkeypatch, capsys):
-    submit(run, STORE)
-    submit(write_lines(tmp_path / "b.jsonl", responses(data, 1)), STORE, "mediconfusion", "Model B", str(data))
+    convert_and_submit(run, STORE)
+    convert_and_submit(
+        write_lines(tmp_path / "b.jsonl", responses(data, 1)), STORE, "mediconfusion", "Model B", str(data)
+    )
     as_owner()
     examined, asked = pull_requests.examined, []
 

@@ -12,13 +12,13 @@ import yaml
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.models.load import keep_loaded
+from eval_harness.models.load import caching_loader
 from eval_harness.runs.config import build_config, option_types
 from eval_harness.runs.run_folder import read_answer_journal
 from eval_harness.runs.shards import lock_is_free
 from eval_harness.sweep import local
-from eval_harness.sweep.forecast import before, forecast, hours
-from eval_harness.sweep.tasks import read_sweep, task_named
+from eval_harness.sweep.forecast import forecast_tasks, format_forecast, remaining_hours
+from eval_harness.sweep.tasks import find_task, read_sweep
 from medprobe.commands.evaluate import run_model
 from tests.chaos import warm
 from tests.commands import medprobe
@@ -64,17 +64,17 @@ def test_a_sweep_survives_a_dying_model_and_goes_on_to_what_single_runs_give(wor
     file = write(workdir, models=["own.py:Model", "baseline:always-A"], benchmarks=benchmarks)
     (workdir / "die").touch()
     done = medprobe("sweep", file, cwd=workdir, code=2)
-    assert f"failed: tasks 1, 2: {local.DIED}" in done.stdout
-    assert "2 of 4 tasks are done. To go on: medprobe sweep models.yaml --out runs/models" in done.stdout
+    assert f"failed: tasks 1, 2: {local.PROCESS_DIED}" in done.stdout
+    assert "2 of 4 tasks are done. To resume: medprobe sweep models.yaml --out runs/models" in done.stdout
     (workdir / "die").unlink()
     for number in (1, 2):
         medprobe("sweep", file, "--task", number, "--first", 5, cwd=workdir)
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(workdir)
-        expected = forecast(read_sweep(Path(file), Path("runs/models")))
+        expected = forecast_tasks(read_sweep(Path(file), Path("runs/models")))
     asked = [len(each.plan.instances) for each in expected[:2]]
     assert [len(each.waiting) for each in expected] == [asked[0] - 5, asked[1] - 5, 0, 0]
-    assert hours(expected[0], expected) == pytest.approx(1.8 * (asked[0] - 5) / 3600)
+    assert remaining_hours(expected[0], expected) == pytest.approx(1.8 * (asked[0] - 5) / 3600)
     done = medprobe("sweep", file, cwd=workdir)
     assert "of 4 tasks are done" not in done.stdout
     for number in range(1, 5):  # in this process, as an element of a Slurm array
@@ -147,8 +147,8 @@ def test_a_forecast_has_what_a_server_is_sent(workdir, methods, sent):
     file = write(workdir, "server.yaml", models=[model], benchmarks=["mediconfusion"], methods=methods)
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(workdir)
-        [found] = forecast(read_sweep(Path(file), Path("runs/server")))
-    said = before([found])
+        [found] = forecast_tasks(read_sweep(Path(file), Path("runs/server")))
+    said = format_forecast([found])
     assert found.size.requests == 28 * sent
     assert f"in all: {28 * sent} requests" in said
     assert ("may write 16,384 tokens an answer" in said) == (methods in (["mc"], ["ff"]))
@@ -163,7 +163,7 @@ BAD = {
     "batch: not an option": "models: [{model: a, batch: 3}]\nbenchmarks: [probmed]",
     "out: not an option": "models: [{model: a, out: b}]\nbenchmarks: [probmed]",
     "method: not an option": "models: [{model: a, method: gd}]\nbenchmarks: [probmed]",
-    "a mapping with 'model'": "models: [{name: a}]\nbenchmarks: [probmed]",
+    "a mapping must contain 'model'": "models: [{name: a}]\nbenchmarks: [probmed]",
     "models.1": "models: [a, 3]\nbenchmarks: [probmed]",
     "limit": "models: [a]\nbenchmarks: [{benchmark: probmed, limit: few}]",
     "--method cot": "models: [a]\nbenchmarks: [probmed]\nmethods: [cot]",
@@ -233,9 +233,9 @@ def test_a_slurm_array_runs_the_tasks(workdir):
     before_change = {task.number: task.folder for task in read_sweep(workdir / file, Path("cluster"))}
     write(workdir, models=["baseline:chance", "baseline:always-B", "own.py:Model"], benchmarks=["mediconfusion"])
     changed = read_sweep(workdir / file, Path("cluster"))
-    assert {number: task_named(changed, name, file).folder for number, name in named.items()} == before_change
+    assert {number: find_task(changed, name, file).folder for number, name in named.items()} == before_change
     with pytest.raises(BadInput, match=r"--task 4: .* 1 to 3\. The file may have changed"):
-        task_named(changed, "4", file)
+        find_task(changed, "4", file)
 
 
 def test_a_model_stays_loaded_for_its_next_task_and_forgets_what_the_last_one_found():
@@ -248,7 +248,7 @@ def test_a_model_stays_loaded_for_its_next_task_and_forgets_what_the_last_one_fo
             loaded.append(model)
             self.deviations = ["told at load"]
 
-    load = keep_loaded(lambda model, settings: Fake(model))
+    load = caching_loader(lambda model, settings: Fake(model))
     first = load("a", Settings())
     first.deviations.append("found on the way")
     assert load("a", Settings()) is first

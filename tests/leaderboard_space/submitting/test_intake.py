@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.hidden_test import HiddenTest
 from eval_harness.store.submit import build_submission
 from leaderboard_space.data.board import Board
@@ -78,7 +78,7 @@ def test_the_bundle_can_be_submitted(data: Path, store: Path, tmp_path: Path) ->
     (tmp_path / "ready.zip").write_bytes(content)
     with zipfile.ZipFile(tmp_path / "ready.zip") as archive:
         archive.extractall(tmp_path / "unpacked")
-    done = submit(tmp_path / "unpacked" / found.folder, store, data=str(data))
+    done = convert_and_submit(tmp_path / "unpacked" / found.folder, store, data=str(data))
     assert done.new and Path(done.location) == store / found.folder
     assert (store / found.folder / "answers.parquet").read_bytes() == found.files()[f"{found.folder}/answers.parquet"]
 
@@ -110,7 +110,7 @@ def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, t
 
 
 def test_what_the_store_keeps_can_be_answered_without_a_dataset(data: Path, store: Path, tmp_path: Path) -> None:
-    submit(run_folder(data, tmp_path / "run", "First"), store, data=str(data))
+    convert_and_submit(run_folder(data, tmp_path / "run", "First"), store, data=str(data))
     board = Board(store)
     [target] = targets(board, board.trusted).values()
     assert not target.dataset().ours
@@ -144,7 +144,7 @@ def test_a_result_whose_dataset_was_replaced_retires(data: Path, store: Path, tm
     (split,) = (one for one in trusted_of(data).splits if one.has_answers)
     known = split.benchmark
     add_run(store, "gmai-mmbench", asked, answers(asked, 0.5), "Before", repo=known.repo, split=known.split)
-    submit(run_folder(data, tmp_path / "run", "After"), store, data=str(data))
+    convert_and_submit(run_folder(data, tmp_path / "run", "After"), store, data=str(data))
     board = Board(store, trusted=trusted_of(data))
     sections = board.snapshot.sections["gmai-mmbench"]
     assert [(one.kind, one.entries[0].result.model.name) for one in sections] == [

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.client import destination
+from eval_harness.models.http.chat_client import remote_host
 from eval_harness.models.http.openai_chat import OpenAIChat
 from eval_harness.models.interface import Settings
 from tests.chaos.server import ChaosServer
@@ -101,7 +101,7 @@ def test_what_is_said_to_stay_on_this_machine_is_sent_to_no_proxy(monkeypatch, h
         assert ask(url) == "A"
         # Another program's connection to a port that it had before is none of this request's.
         arrived = tuple(sum(f":{server}" in head for head in heads) for heads in (direct, proxied))
-        stays = destination(url) is None
+        stays = remote_host(url) is None
         assert arrived == (1, 0) or not stays
         if "/" not in spared:  # networks: what is said is on the safe side
             assert arrived == ((1, 0) if stays else (0, 1))
@@ -173,7 +173,7 @@ def test_the_environment_of_the_openai_package_is_used(monkeypatch):
         monkeypatch.setenv("OPENAI_ORG_ID", "ward")
         backend = OpenAIChat("m", Settings())
         assert backend.base_url == server.url
-        assert destination(backend.base_url) is None
+        assert remote_host(backend.base_url) is None
         assert [found.status for found in backend.generate([request()])] == ["answered"]
         assert server.headers[0]["authorization"] == f"Bearer {KEY}"
         assert server.headers[0]["openai-organization"] == "ward"

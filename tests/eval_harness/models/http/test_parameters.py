@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.chat_parameters import thinking_form
+from eval_harness.models.http.chat_parameters import thinking_parameters
 from tests.chaos.server import ChaosServer, answer_to, completion
 from tests.eval_harness.models.http.asking import model, request, text_of
 
@@ -139,7 +139,7 @@ def test_an_output_limit_is_brought_into_what_the_server_takes():
     ],
 )
 def test_known_hosts_are_told_to_reason_in_their_own_words(host, thinking, sent):
-    assert thinking_form(host, thinking) == sent
+    assert thinking_parameters(host, thinking) == sent
 
 
 def test_a_least_output_limit_ends_neither_gd_nor_a_protocol_of_one_token():

@@ -6,9 +6,9 @@ import random
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.chat_replies import read_reply
+from eval_harness.models.http.chat_replies import parse_chat_reply
 from eval_harness.models.http.openai_chat import OpenAIChat
-from eval_harness.models.http.server_errors import Refusal, ServerFailure, failure_of_status
+from eval_harness.models.http.server_errors import Refusal, ServerFailure, classify_status
 from eval_harness.models.interface import Settings
 from tests.chaos.server import ChaosServer, completion, mutated
 from tests.eval_harness.models.http.asking import KEY, model, request, text_of
@@ -33,7 +33,7 @@ def test_a_reply_in_any_form_is_read_or_is_a_failure_with_words(seed):
     chance = random.Random(seed)
     for _ in range(400):
         try:
-            reply = read_reply(mutated(chance.choice(REPLIES), chance), chance.choice([None, 2]))
+            reply = parse_chat_reply(mutated(chance.choice(REPLIES), chance), chance.choice([None, 2]))
             assert isinstance(reply.text, str) and isinstance(reply.reasoning, str | None)
             assert all(isinstance(value, float) for value in reply.alternatives.values())
         except (Refusal, ServerFailure) as failure:
@@ -42,7 +42,7 @@ def test_a_reply_in_any_form_is_read_or_is_a_failure_with_words(seed):
             chance.choice([302, 400, 401, 404, 413, 422, 429, 500, 503]),
             json.dumps(mutated(chance.choice(ERRORS), chance)),
         )
-        assert str(failure_of_status(status, body, {}))
+        assert str(classify_status(status, body, {}))
 
 
 @pytest.mark.parametrize(("status", "words"), [(401, "refuses the key"), (404, "no such model")])

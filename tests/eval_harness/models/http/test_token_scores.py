@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.chat_messages import messages_of
+from eval_harness.models.http.chat_messages import build_messages
 from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import model, request
 from tests.eval_harness.models.http.scoring_server import ScoringServer
@@ -37,7 +37,7 @@ def test_scores_are_those_of_the_options_own_tokens(scoring, template, trims, sp
     with ScoringServer(template, trims) as stand_in:
         backend, found = scored(stand_in, scoring, questions)
         for number, options in enumerate(questions):
-            asked = {"messages": messages_of(question(number, scoring, options), None)}
+            asked = {"messages": build_messages(question(number, scoring, options), None)}
             expected = stand_in.expected(asked, options, scoring, space)
             assert found[str(number)].scores == pytest.approx(expected, abs=1e-9)
             assert found[str(number)].usage == (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.similarity import compute_digests, describe_similarity
 from tests.eval_harness.store.submitting import phantom, responses
 from tests.helpers import write_lines
@@ -103,7 +103,7 @@ def test_it_is_told_when_another_account_hands_it_in(data, tmp_path):
 
     def flags(name, rows, model, account):
         path = write_lines(tmp_path / name, rows)
-        done = submit(path, tmp_path / "store", "probmed", model, str(data), account=account)
+        done = convert_and_submit(path, tmp_path / "store", "probmed", model, str(data), account=account)
         return "; ".join(done.submission.flags)
 
     changed = [{**rows[0], "response": "I cannot tell."}, *rows[1:]]

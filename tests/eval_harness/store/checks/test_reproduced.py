@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
 from eval_harness.derive.run_files import DERIVED_FILES
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.records.result import read_result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
@@ -38,7 +38,7 @@ def api(local_hub, monkeypatch):
     return owner
 
 
-refused = partial(helpers.refused, submit, reproduced=True)
+refused = partial(helpers.refused, convert_and_submit, reproduced=True)
 
 
 def files(api) -> set[str]:
@@ -47,8 +47,8 @@ def files(api) -> set[str]:
 
 def test_a_folder_holds_it_beside_the_submitted_one(run, data, tmp_path):
     store = tmp_path / "store"
-    submitted, reproduced = submit(run, store), submit(run, store, reproduced=True)
-    assert reproduced.new and not submit(run, store, reproduced=True).new
+    submitted, reproduced = convert_and_submit(run, store), convert_and_submit(run, store, reproduced=True)
+    assert reproduced.new and not convert_and_submit(run, store, reproduced=True).new
     assert sorted(stored.result.provenance for stored in scan_store(store)[0]) == ["reproduced", "submitted"]
     assert Path(reproduced.location).parent == Path(submitted.location).parent
     assert read_result(Path(reproduced.location) / "result.json").scores == submitted.submission.result.scores
@@ -58,7 +58,7 @@ def test_a_folder_holds_it_beside_the_submitted_one(run, data, tmp_path):
 def test_answers_from_a_file_are_nothing_we_ran(data, tmp_path):
     recorded = run_folder(data, tmp_path / "recorded")
     answers = write_lines(tmp_path / "a.jsonl", responses(data))
-    ready = Path(submit(recorded, tmp_path / "other").location)
+    ready = Path(convert_and_submit(recorded, tmp_path / "other").location)
     store = tmp_path / "store"
     for what, options in (
         (recorded, {}),
@@ -73,7 +73,7 @@ def test_answers_from_a_file_are_nothing_we_ran(data, tmp_path):
 
 def test_on_the_hub_it_goes_straight_to_main(run, api, data):
     api.upload_file(path_or_fileobj=b"kept", path_in_repo="notes.txt", **REPO)
-    done = submit(run, STORE, reproduced=True, with_questions=True)
+    done = convert_and_submit(run, STORE, reproduced=True, with_questions=True)
     assert done.new and done.location == f"{api.endpoint}/datasets/{STORE}/tree/main/{done.submission.folder}"
     expected = {
         f"{done.submission.folder}/{name}"
@@ -85,7 +85,7 @@ def test_on_the_hub_it_goes_straight_to_main(run, api, data):
     for path, content in done.submission.files().items():
         assert Path(api.hf_hub_download(**REPO, filename=path)).read_bytes() == content
     commits = len(api.list_repo_commits(**REPO))
-    assert not submit(run, STORE, reproduced=True).new
+    assert not convert_and_submit(run, STORE, reproduced=True).new
     assert len(api.list_repo_commits(**REPO)) == commits
 
 
@@ -107,5 +107,5 @@ def test_no_other_may_take_its_name(run, api, data, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     (outcome,) = verify(f"{STORE}@1", data=[str(data)])
     assert outcome.word == "refused" and "belongs in" in outcome.reasons[0]
-    stored = Path(submit(run, tmp_path / "store", reproduced=True).location)
+    stored = Path(convert_and_submit(run, tmp_path / "store", reproduced=True).location)
     assert build_submission(stored, data=str(data)).folder == build_submission(run).folder

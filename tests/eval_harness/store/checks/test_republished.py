@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import HfApi
 
 from dataset_builders.hub.publish import publish
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.verification import accept, verify
 from tests.eval_harness.store.submitting import responses, restate
 from tests.eval_harness.store.verifying import head_of
@@ -64,7 +64,7 @@ def test_another_key_neither_lands_unseen_nor_becomes_the_stores(owner, ours, da
     api.create_repo("reader/phantoms", repo_type="dataset")
     api.upload_folder(folder_path=theirs, repo_id="reader/phantoms", repo_type="dataset")
     answers = write_lines(tmp_path / "a.jsonl", [record | {"response": "A"} for record in responses(data)])
-    submit(answers, "ORG/results", "mediconfusion", "Model", "reader/phantoms")
+    convert_and_submit(answers, "ORG/results", "mediconfusion", "Model", "reader/phantoms")
     ours_ = as_owner(monkeypatch, data=[OURS], with_questions=True)
     assert ours_.word == "for a person" and "images were not compared" in "; ".join(ours_.reasons)
     flagged = as_owner(monkeypatch, with_questions=True)
@@ -75,5 +75,7 @@ def test_another_key_neither_lands_unseen_nor_becomes_the_stores(owner, ours, da
 
 
 def test_the_owners_questions_are_kept(owner, ours, data, monkeypatch, tmp_path):
-    submit(write_lines(tmp_path / "a.jsonl", responses(data)), "ORG/results", "mediconfusion", "Model", OURS)
+    convert_and_submit(
+        write_lines(tmp_path / "a.jsonl", responses(data)), "ORG/results", "mediconfusion", "Model", OURS
+    )
     assert as_owner(monkeypatch, with_questions=True).word == "added" and len(questions_kept(owner)) == 1

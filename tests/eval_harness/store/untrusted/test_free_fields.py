@@ -20,7 +20,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.answer_files.untrusted import iter_parquet_rows
 from eval_harness.derive.answer_table import ANSWERS_SCHEMA
 from eval_harness.derive.run_files import SubmittedFiles
-from eval_harness.interop.convert import submit
+from eval_harness.interop.convert import convert_and_submit
 from eval_harness.records.limits import MAX_ANSWERS, MAX_FIELD_BYTES, limits_for
 from eval_harness.records.names import text_problem
 from eval_harness.records.result import Result
@@ -290,7 +290,7 @@ def test_what_a_careless_plug_in_answers_lands(data, tmp_path, method):
     described = '{1: pathlib.Path("/x"), "n": np.float32(2), "s": "\\ud800"}'
     path.write_text(PLUG_IN.replace("DESCRIBED", described))
     run_evaluation(EvalConfig("mediconfusion", f"{path}:Careless", str(data), method=method, out=tmp_path / "run"))
-    done = submit(tmp_path / "run", tmp_path / "store", data=str(data))
+    done = convert_and_submit(tmp_path / "run", tmp_path / "store", data=str(data))
     assert done.new and differences(tmp_path / "run", Path(done.location)) == []
 
 

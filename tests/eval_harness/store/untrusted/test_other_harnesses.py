@@ -15,7 +15,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.build import build
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
-from eval_harness.interop.convert import prepare_submission, submit
+from eval_harness.interop.convert import convert_and_submit, prepare_submission
 from eval_harness.interop.harness_file import format_letters
 from eval_harness.interop.vlmevalkit import export_tsv
 from tests import commands
@@ -151,7 +151,7 @@ def test_what_was_asked_of_another_task_is_one_line_and_nothing_lands(mediconfus
     answers = [(q, "yes") for q in default_questions(other).itertuples()]
     for file in (lmms(tmp_path, answers), vlmevalkit(tmp_path, answers, other)):
         with pytest.raises(BadInput, match=file.name) as caught:
-            submit(file, tmp_path / "store", "mediconfusion", "M", str(mediconfusion))
+            convert_and_submit(file, tmp_path / "store", "mediconfusion", "M", str(mediconfusion))
         assert "medprobe-answers-" not in str(caught.value), "the file that it was converted to is gone"
         assert not (tmp_path / "store").exists()
 

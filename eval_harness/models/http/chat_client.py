@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from dataset_builders.errors import BadInput
-from eval_harness.models.http.server_errors import failure_of, failure_of_status, status_in, without_tags
+from eval_harness.models.http.server_errors import classify_exception, classify_status, embedded_status, strip_tags
 from eval_harness.models.interface import Settings
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 CONNECT_TIMEOUT = 5.0
-RETRIES = 4
+MAX_RETRIES = 4
 """How often the client tries again, with a growing wait, after a broken connection, a busy or failing server, or an unreadable reply."""
-PROVIDER = "https://api.openai.com/v1"
-AZURE = "azure:"
+OPENAI_URL = "https://api.openai.com/v1"
+AZURE_PREFIX = "azure:"
 
 
 def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
@@ -43,7 +43,7 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
     import httpx2
     import openai
 
-    azure = name.startswith(AZURE)
+    azure = name.startswith(AZURE_PREFIX)
     timeout = httpx2.Timeout(settings.timeout, connect=min(CONNECT_TIMEOUT, settings.timeout))
     # No connection is used twice: where a server sends a reply twice, the second copy would pass for the next question's answer.
     limits = httpx2.Limits(max_connections=settings.in_flight + 2, keepalive_expiry=0)
@@ -54,12 +54,12 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
     except ValueError as error:
         raise BadInput(f"{called}: a proxy of the environment cannot be used ({error}).") from None
     if azure:
-        endpoint: Any = _checked(settings.base_url)  # None: AZURE_OPENAI_ENDPOINT
+        endpoint: Any = _normalize_url(settings.base_url)  # None: AZURE_OPENAI_ENDPOINT
         try:
             return openai.AsyncAzureOpenAI(
                 azure_endpoint=endpoint,
-                azure_deployment=name.removeprefix(AZURE),
-                max_retries=RETRIES,
+                azure_deployment=name.removeprefix(AZURE_PREFIX),
+                max_retries=MAX_RETRIES,
                 timeout=timeout,
                 http_client=http,
             )
@@ -67,13 +67,13 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
             raise BadInput(f"{called}: {error}") from None
     url = server_address(name, settings.base_url)
     key = os.environ.get("OPENAI_API_KEY", "").strip()
-    if not key and not is_local(url):
+    if not key and not is_loopback(url):
         raise BadInput(
             f"{called}: OPENAI_API_KEY is not set. Set it to your key, or give the address of a server on this machine "
             "with --base-url http://127.0.0.1:8000/v1."
         )
     return openai.AsyncOpenAI(
-        base_url=url, api_key=key or "none", max_retries=RETRIES, timeout=timeout, http_client=http
+        base_url=url, api_key=key or "none", max_retries=MAX_RETRIES, timeout=timeout, http_client=http
     )
 
 
@@ -82,8 +82,8 @@ def server_address(name: str, base_url: str | None) -> str:
 
     Raises BadInput if that is no http(s) address.
     """
-    variable = "AZURE_OPENAI_ENDPOINT" if name.startswith(AZURE) else "OPENAI_BASE_URL"
-    return _checked(base_url or os.environ.get(variable)) or PROVIDER
+    variable = "AZURE_OPENAI_ENDPOINT" if name.startswith(AZURE_PREFIX) else "OPENAI_BASE_URL"
+    return _normalize_url(base_url or os.environ.get(variable)) or OPENAI_URL
 
 
 async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: float) -> Any:
@@ -100,9 +100,9 @@ async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: flo
             reply = await client.post(url, cast_to=httpx2.Response, body=body)
         return reply.json()
     except openai.APIStatusError as error:
-        raise failure_of_status(error.status_code, error.response.text, error.response.headers) from None
+        raise classify_status(error.status_code, error.response.text, error.response.headers) from None
     except (openai.APIConnectionError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        raise failure_of(error) from None
+        raise classify_exception(error) from None
 
 
 async def _check_reply(reply: httpx2.Response) -> None:
@@ -114,10 +114,10 @@ async def _check_reply(reply: httpx2.Response) -> None:
         return
     await reply.aread()
     streams = reply.content.startswith(b"data:")
-    why = "the server streams its reply, which was not asked for" if streams else without_tags(reply.text)
+    why = "the server streams its reply, which was not asked for" if streams else strip_tags(reply.text)
     with suppress(ValueError, RecursionError, AttributeError, LookupError, TypeError):
         document = json.loads(reply.content)
-        if (status := status_in(document)) is not None:
+        if (status := embedded_status(document)) is not None:
             reply.status_code = status
             return
         if isinstance(document.get("choices", [{}])[0], dict):
@@ -125,7 +125,7 @@ async def _check_reply(reply: httpx2.Response) -> None:
     raise httpx2.DecodingError(f"the server's reply is not a chat completion ({why})", request=reply.request)
 
 
-def is_local(url: str) -> bool:
+def is_loopback(url: str) -> bool:
     """True for a loopback address of this machine."""
     host = urlsplit(url).hostname or ""
     try:
@@ -134,7 +134,7 @@ def is_local(url: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def destination(address: str) -> str | None:
+def remote_host(address: str) -> str | None:
     """The host that requests to an address go to; None where they stay on this machine.
 
     They stay for loopback addresses and `localhost`, unless the environment names a proxy for them and does not exempt them literally (the
@@ -142,7 +142,7 @@ def destination(address: str) -> str | None:
     """
     parts = urlsplit(address)
     host = parts.hostname or ""
-    if not is_local(address):
+    if not is_loopback(address):
         return host or address
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
@@ -156,7 +156,7 @@ def permit_sending(name: str, address: str, amount: Callable[[], str], allowed: 
 
     `name`: the model behind the server at `address`. `amount`: what would be sent, in words; called only where it leaves this machine.
     """
-    host = destination(address)
+    host = remote_host(address)
     if host is None:
         return
     if not allowed:
@@ -167,7 +167,7 @@ def permit_sending(name: str, address: str, amount: Callable[[], str], allowed: 
     print(f"sending {amount()} to {host} (model {name})", file=sys.stderr)
 
 
-def _checked(url: str | None) -> str | None:
+def _normalize_url(url: str | None) -> str | None:
     """An address without the ending that the client adds; None stays None. Raises BadInput if it is no http(s) address."""
     if not url:
         return None

@@ -1,6 +1,7 @@
-"""Baselines as back ends: what a score means is seen against a guesser, a constant letter, and the key itself.
+"""Baselines as back ends: guessing, a constant letter, and the key itself give a score its context.
 
-See also: their rules (`records/baselines.py`); a model without the image is a run of that model (`runs/images.py`).
+See also: their rules (`records/baseline_rules.py`); runs of a model without the image
+(`runs/images.py`).
 """
 
 from __future__ import annotations
@@ -37,5 +38,5 @@ class Baseline(Backend):
 
 
 def load_baseline(name: str) -> Baseline:
-    """`chance`, `oracle`, or `always-<letter>`. Raises BadInput for any other name."""
+    """Load `chance`, `oracle`, or `always-<letter>`. Raises BadInput for any other name."""
     return Baseline(*make_baseline(name))
