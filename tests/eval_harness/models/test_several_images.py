@@ -179,7 +179,7 @@ def test_other_harnesses_are_handed_all_images(made, tmp_path):
     doc |= {"image": first, "more_images": others}
     (turn,) = lmms_eval.question_messages("gmai-mmbench", doc)
     assert [part["type"] for part in turn["content"]] == ["image", "image", "image", "text"]
-    assert [image.size for image in lmms_eval.images_of(doc)] == [(4, 4), (5, 5), (6, 6)]
+    assert [image.size for image in lmms_eval.rgb_images(doc)] == [(4, 4), (5, 5), (6, 6)]
 
 
 def test_questions_that_share_any_image_are_one_cluster():

@@ -136,7 +136,7 @@ def test_slow_ones_are_put_off_and_a_refusal_is_remembered(owner, run, data, hon
     """A slow reading is one that takes longer than the first round gives it."""
     for name in ("Slow 1", "Slow 2"):
         propose(owner, files_of(run, lambda r, name=name: r["model"].update(name=name)))
-    number, told, examined_here = honest(), [], pull_requests.examined
+    number, told, examined_here = honest(), [], pull_requests.examine_in_sandbox
 
     def slow(sent, find):
         if b"Slow" in sent.run and sandbox._TIME_LIMIT.get() < 100:

@@ -76,7 +76,7 @@ def test_a_clean_one_is_added_byte_for_byte_and_closed(owner, run, data, as_owne
 def test_a_later_push_is_not_taken(owner, run, data, as_owner, monkeypatch):
     done = convert_and_submit(run, STORE)
     as_owner()
-    examined = pull_requests.examined
+    examined = pull_requests.examine_in_sandbox
 
     def push_meanwhile(*arguments, **options):
         path = f"{done.submission.folder}/answers.parquet"

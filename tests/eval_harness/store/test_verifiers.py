@@ -55,7 +55,7 @@ def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_own
         write_lines(tmp_path / "b.jsonl", responses(data, 1)), STORE, "mediconfusion", "Model B", str(data)
     )
     as_owner()
-    examined, asked = pull_requests.examined, []
+    examined, asked = pull_requests.examine_in_sandbox, []
 
     def breaks_once(*arguments):
         asked.append(arguments)
