@@ -19,7 +19,7 @@ from leaderboard_space.data.ranks.standings import ALL, ONE, metrics_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.tree import SEPARATOR, branch_name, shown_label
 from leaderboard_space.export import breakdown_table, leaderboard_table
-from leaderboard_space.query import BoardQuery
+from leaderboard_space.query import BoardQuery, parse_query
 from leaderboard_space.service import Service
 
 
@@ -67,7 +67,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             facets: labels that narrow it, like "modality=CT": any of those of one facet, and all facets that are named
         """
         query = _understood(board, service, benchmark, branches, metric, question_set, every_run, facets)
-        table = leaderboard_table(query.section, service.memory.standings(query), query.branches)
+        table = leaderboard_table(query.section, query.standings, query.branches)
         if not table:
             raise BadInput(
                 f"metric {query.metric!r}: papers print it at most for parts of this selection, and no answers are known. "
@@ -151,20 +151,21 @@ def _understood(
     known = {facet: [node.label for node in nodes] for facet, nodes in tree.facets}
     labels = parse_facets(facets or [], known)
     check_facet_conflicts(paths, [facet for facet, _ in labels])
-    query = service.memory.query(
+    query = parse_query(
+        board,
         {
             "format": section.family,
             "section": section.key,
             "metric": metric,
             "branches": [*paths, *labels],
             "shown": ALL if every_run else ONE,
-        }
+        },
     )
     if metric and query.metric != metric:
         raise BadInput(
             f"metric {metric[:80]!r}: not known here, or given away by the selection. Available: {', '.join(query.metrics)}."
         )
-    return query if metric else service.memory.fitting(query)
+    return query if metric else query.fitting()
 
 
 def _section(board: Board, benchmark: str, question_set: str) -> Section:

@@ -72,8 +72,8 @@ def build_app(
     drawn: dict[str, tuple[Function, Function]] = {
         "overview": (front.page, front.file),
         "topic": (front.topic, front.topic_file),
-        "model": (partial(model.page, service.memory), partial(model.file, service.memory)),
-        "compare": (partial(compare.page, service.memory), partial(compare.file, service.memory)),
+        "model": (partial(model.page, service.board), partial(model.file, service.board)),
+        "compare": (partial(compare.page, service.board), partial(compare.file, service.board)),
         "cases": (partial(cases.page, board), partial(cases.file, board)),
         "submit": (submitting.page, submitting.file),
     }

@@ -29,8 +29,7 @@ from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.groups import Owner, group_of, order_of, owner_of
 from leaderboard_space.data.ranks.standings import ALL, ONE, info_of
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.memory import ViewCache
-from leaderboard_space.query import BoardQuery, selection_of
+from leaderboard_space.query import BoardQuery, parse_query, selection_of
 
 SLOTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 """The keys of an address that name the results to compare."""
@@ -75,7 +74,6 @@ class Comparison:
     there; `is_example`: whether it names none; `fields`: what stands in the fields, each name where it was typed; `chosen_set`: whether the
     request names the set of questions."""
 
-    memory: ViewCache
     query: BoardQuery
     chosen: list[Entry]
     named: dict[str, str]
@@ -152,7 +150,7 @@ class Comparison:
         pairs compared here (Holm 1979)."""
         keys = list(dict.fromkeys(entry.key for pair in pairs for entry in (pair.one, pair.other)))
         for shown in (ONE, ALL) if pairs else ():
-            standings = self.memory.standings(replace(self.query, shown=shown))
+            standings = replace(self.query, shown=shown).standings
             if (ranked := standings.corrected(keys)) is not None:
                 p, models = ranked
                 at = {key: number for number, key in enumerate(keys)}
@@ -211,11 +209,11 @@ def comparable_sections(board: Board) -> list[Section]:
     return sorted(found, key=order)
 
 
-def compared(memory: ViewCache, request: Mapping[str, Any]) -> Comparison | None:
+def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
     """What a request chooses: `set`, `branch` and `facet` (the selection, as the leaderboard's address has it), `metric`, and results under
     the keys SLOTS (by key, by name, or by model). What it does not say is chosen of the first set that has two results
     (`_next_by_default`). None where no set has."""
-    sections = comparable_sections(memory.board)
+    sections = comparable_sections(board)
     if not sections:
         return None
     wanted, said = (
@@ -226,7 +224,7 @@ def compared(memory: ViewCache, request: Mapping[str, Any]) -> Comparison | None
     has_all = (one for one in sections if all(_meant(one, name) for name in said))
     section = next((one for one in sections if f"{one.family}/{one.key}" == wanted), next(has_all, sections[0]))
     asked = {"format": section.family, "section": section.key, "metric": request.get("metric")}
-    query = memory.query(asked | {"branches": selection_of(request), "shown": ONE})
+    query = parse_query(board, asked | {"branches": selection_of(request), "shown": ONE})
     named = labels(section.entries)
     taken = [slot for slot in SLOTS if str(request.get(slot) or "").strip()]
     found = [(name, _meant(section, name)) for name in said]
@@ -234,11 +232,11 @@ def compared(memory: ViewCache, request: Mapping[str, Any]) -> Comparison | None
     unknown = tuple(name for name, entry in found if entry is None)
     metrics = [name for name in query.metrics if info_of(name).unit != "count"]
     while max(len(chosen), len(said)) < 2 and not unknown:
-        entry = _next_by_default(memory, query, chosen)
+        entry = _next_by_default(query, chosen)
         if entry is None:
             break
         chosen.insert(0 if said and "first" not in taken else len(chosen), entry)
-    draft = Comparison(memory, query, chosen, named, metrics, unknown)
+    draft = Comparison(query, chosen, named, metrics, unknown)
     known = [name for name in metrics if len(draft.scores(name)) >= min(2, len(chosen))]
     # For a run without a score the page gives the reason, for the requested score.
     without = [name for name in metrics if name not in known and any(draft.no_score(entry, name) for entry in chosen)]
@@ -264,7 +262,7 @@ def _meant(section: Section, name: str) -> Entry | None:
     return find_result(sorted(section.entries, key=order_of), name)
 
 
-def _next_by_default(memory: ViewCache, query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None:
+def _next_by_default(query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None:
     """The result to compare with those `chosen` where none is named: the best of the results that stand for their models, of another model
     and with another score, since equal answers show nothing. Answers come before numbers alone, models before baselines."""
     section, outcomes = query.section, query.outcomes

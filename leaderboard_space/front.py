@@ -14,7 +14,8 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.terms import load_terms
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
-from leaderboard_space.data.ranks.standings import ONE, Standings, info_of, metrics_of
+from leaderboard_space.data.cache import COMPUTING, cached
+from leaderboard_space.data.ranks.standings import ONE, info_of, metrics_of
 from leaderboard_space.data.search import Hit, search
 from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.data.topics import (
@@ -30,6 +31,7 @@ from leaderboard_space.data.topics import (
 from leaderboard_space.data.tree import FACET_LABEL, TreePath
 from leaderboard_space.html import count, plural
 from leaderboard_space.overview import Overview, overview
+from leaderboard_space.query import parse_query
 from leaderboard_space.service import Service
 from leaderboard_space.views import overview as overview_view
 from leaderboard_space.views import topic as topic_view
@@ -47,21 +49,19 @@ class OverviewPages:
     """Answers the requests of the first screen and of topics. Thread-safe, as the service is."""
 
     def __init__(self, service: Service) -> None:
-        self.service = service
+        self.service, self.board = service, service.board
 
     def overview(self) -> Overview:
         """The matrix of models and benchmarks."""
-        snapshot = self.service.board.snapshot
-        return self.service.memory.remember(
-            ("overview", snapshot.stamp), lambda: overview(self._columns(snapshot), snapshot)
-        )
+        return self._overview(self.board.snapshot)
 
-    def _columns(self, snapshot: Snapshot) -> list[tuple[Section, Standings]]:
-        """The set that each benchmark's page begins with, where it is official, with its standings."""
+    @cached(COMPUTING)
+    def _overview(self, snapshot: Snapshot) -> Overview:
+        """The sets that the benchmarks' pages begin with, where they are official, with their standings."""
         first = [sections[0] for sections in snapshot.sections.values() if sections and sections[0].is_official]
-        queries = [self.service.memory.query({"format": one.family, "section": one.key}) for one in first]
+        queries = [parse_query(self.board, {"format": one.family, "section": one.key}) for one in first]
         # The query's own section: news may have come in between, and a result must not stand under the section before it.
-        return [(query.section, self.service.memory.standings(query)) for query in queries]
+        return overview([(query.section, query.standings) for query in queries], snapshot)
 
     def page(self, request: Mapping[str, Any]) -> str:
         """The first screen as HTML; `request` as its address says: kind, hide, pin, all, unknown."""
@@ -73,20 +73,16 @@ class OverviewPages:
 
     def labels(self) -> list[TopicLabel]:
         """Every label of every set of questions, each once in a benchmark: with what the first set that has it says of it."""
-        board = self.service.board
+        return self._labels(self.board.snapshot)
 
-        def known() -> list[TopicLabel]:
-            labels: dict[TreePath, TopicLabel] = {}
-            for number, section in self._numbered():
-                for label in labels_of(section.family, board.outcomes(section)[1], section.key if number else ""):
-                    labels.setdefault((section.family, *label.path), label)
-            return list(labels.values())
-
-        return self.service.memory.remember(("labels", board.snapshot.stamp), known)
-
-    def _numbered(self) -> list[tuple[int, Section]]:
-        """Every set of questions with its place in its benchmark's list; the first is what the benchmark's page begins with."""
-        return [item for sections in self.service.board.snapshot.sections.values() for item in enumerate(sections)]
+    @cached(COMPUTING)
+    def _labels(self, snapshot: Snapshot) -> list[TopicLabel]:
+        labels: dict[TreePath, TopicLabel] = {}
+        for section in snapshot.all_sections:
+            key = "" if section is snapshot.section(section.family, None) else section.key
+            for label in labels_of(section.family, self.board.outcomes(section)[1], key):
+                labels.setdefault((section.family, *label.path), label)
+        return list(labels.values())
 
     def topic(self, request: Mapping[str, Any]) -> str:
         """The page of a topic: one of its labels, in every aspect."""
@@ -124,12 +120,12 @@ class OverviewPages:
         """The sets of questions with scores of a label, each with its standings by every aspect: official ones first, of these the one with
         most models."""
         sets = []
-        for section in self.service.board.snapshot.sections[label.family]:
+        for section in self.board.snapshot.sections[label.family]:
             request = {"format": label.family, "section": section.key, "branches": [label.path], "shown": ONE}
-            query = self.service.memory.query(request)
+            query = parse_query(self.board, request)
             aspects = []
             for metric, does in (spec(label.family).aspects or {query.metric: ""}).items() if query.branches else ():
-                ranked = self.service.memory.standings(replace(query, metric=metric))
+                ranked = replace(query, metric=metric).standings
                 if ranked.models:
                     aspects.append(Aspect(metric, does, ranked, gives_away(label.family, metric, (label.facet,))))
             if aspects:
@@ -150,18 +146,17 @@ class OverviewPages:
 
     def unprinted(self) -> list[tuple[str, str]]:
         """Benchmark and facet where the benchmark has the facet, and its paper prints no scores by it."""
-        held = [family for family in BENCHMARKS if self.service.board.snapshot.sections[family]]
-        facets = {family: self.service.memory.query({"format": family}).tree.facets for family in held}
+        held = [family for family in BENCHMARKS if self.board.snapshot.sections[family]]
+        facets = {family: parse_query(self.board, {"format": family}).tree.facets for family in held}
         return [(family, facet) for family, held in facets.items() for facet, nodes in held if not nodes]
 
     def hits(self) -> list[Hit]:
         """Everything that can be found: topics, labels, scores, models, benchmarks."""
-        labels = self.labels()
-        key = ("hits", self.service.board.snapshot.stamp, len(labels))
-        return self.service.memory.remember(key, lambda: self._hits(labels))
+        return self._hits(self.board.snapshot)
 
-    def _hits(self, labels: list[TopicLabel]) -> list[Hit]:
-        found = []
+    @cached(COMPUTING)
+    def _hits(self, snapshot: Snapshot) -> list[Hit]:
+        labels, found = self._labels(snapshot), list[Hit]()
         for slug, topic in topics(labels).items():
             held = matching(topic, labels)
             where = sorted(
@@ -183,14 +178,14 @@ class OverviewPages:
             said = f"{FACET_LABEL.get(label.facet, label.facet).lower()} of {LABELS[label.family]}, n {count(label.n)}"
             address = address_of("b", label.family, s=label.section, facet=f"{label.facet}:{label.value}")
             found.append(Hit(label.shown, said, address, label.searched, 1))
-        for family, sections in self.service.board.snapshot.sections.items():
+        for family, sections in snapshot.sections.items():
             for metric in metrics_of(sections[0], None) if sections else ():
                 name = info_of(metric, family).label
                 address = address_of("b", family, s=sections[0].key, m=metric)
                 found.append(Hit(name, f"score of {LABELS[family]}", address, (fold(name), fold(metric))))
-        models: dict[str, list[Section]] = {}
-        for number, section in self._numbered():
-            if number:
+        sets_of_model: dict[str, list[Section]] = {}
+        for section in snapshot.all_sections:
+            if section is not snapshot.section(section.family, None):
                 results = plural(len(section.entries), "result")
                 said = f"set of {plural(section.questions, 'question')}, {results}"
                 words = (
@@ -199,9 +194,9 @@ class OverviewPages:
                 )
                 found.append(Hit(set_title(section), said, html.unescape(benchmark_address(section)), words, 1))
             for name in {entry.result.model.name for entry in section.entries}:
-                models.setdefault(name, []).append(section)
-        for name, sections in models.items():
-            places = dict.fromkeys(LABELS[one.family] for one in sections)
+                sets_of_model.setdefault(name, []).append(section)
+        for name, sets in sets_of_model.items():
+            places = dict.fromkeys(LABELS[section.family] for section in sets)
             found.append(
                 Hit(name, f"model in {', '.join(places)}", address_of("model", name), (fold(name),), len(places))
             )

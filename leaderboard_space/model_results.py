@@ -14,13 +14,14 @@ from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import LABELS, gives_away, spec
 from leaderboard_space.data import cells
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import identity_of
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.groups import GROUPS, order_of
 from leaderboard_space.data.ranks.standings import ONE, Row, info_of, metrics_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import Tree, shown_label
-from leaderboard_space.memory import ViewCache
+from leaderboard_space.query import parse_query
 from leaderboard_space.sentences import FEW, SAME
 
 MOST_ENDS, MOST_SPOTS = 3, 6
@@ -80,37 +81,36 @@ class Share:
     key: float | None
 
 
-def entries_of(memory: ViewCache, name: str) -> list[tuple[Section, Entry]]:
+def entries_of(board: Board, name: str) -> list[tuple[Section, Entry]]:
     """Every result of a model, whatever it is called in it, in the order of the board."""
     wanted = identity_of(name)
     return [
         (section, entry)
         for family in BENCHMARKS
-        for section in memory.board.snapshot.sections.get(family, [])
+        for section in board.snapshot.sections.get(family, [])
         for entry in section.entries
         if identity_of(entry.result.model.name) == wanted
     ]
 
 
-def all_models(memory: ViewCache) -> list[str]:
+def all_models(board: Board) -> list[str]:
     """The models on the board under their one names, baselines last, in alphabetical order."""
     found = {
         identity_of(entry.result.model.name): entry.is_baseline
-        for sections in memory.board.snapshot.sections.values()
+        for sections in board.snapshot.sections.values()
         for section in sections
         for entry in section.entries
     }
     return sorted(found, key=lambda name: (found[name], name.lower()))
 
 
-def lines_of(memory: ViewCache, name: str) -> list[Line]:
+def lines_of(board: Board, name: str) -> list[Line]:
     """One line for every set of questions and account, ranked ones first within a set, of these the one that stands for the model
     (`groups.order_of`)."""
     wanted, lines = identity_of(name), []
-    sections = {id(section): section for section, _ in entries_of(memory, name)}
-    for section in sections.values():
-        query = memory.query({"format": section.family, "section": section.key, "shown": ONE})
-        found = memory.standings(query)
+    for section in dict.fromkeys(section for section, _ in entries_of(board, name)):
+        query = parse_query(board, {"format": section.family, "section": section.key, "shown": ONE})
+        found = query.standings
         mine = [row for row in found.rows if identity_of(row.entry.result.model.name) == wanted]
         ranked = Counter(row.group for row in found.rows if row.first is not None)
         lines += [

@@ -93,8 +93,8 @@ def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> O
         for name, rows in chosen.items():
             models.setdefault(name, []).extend(row.entry.result for row in rows)
             cells.setdefault(name, {})[family] = ScoreCell(rows[0], len(rows))
-    in_columns = {id(column.section) for column in columns}
-    others = [one for sections in snapshot.sections.values() for one in sections if id(one) not in in_columns]
+    in_columns = {column.section for column in columns}
+    others = [section for section in snapshot.all_sections if section not in in_columns]
     elsewhere: dict[str, dict[str, list[Section]]] = {}
     for section in others:
         for name in {entry.result.model.name for entry in section.entries}:

@@ -6,16 +6,17 @@ See also: how it is answered (`service.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import METRICS
 from leaderboard_space.benchmarks import gives_away
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.standings import ALL, ONE, methods_of, metrics_of
-from leaderboard_space.data.store.sections import Section, Snapshot
+from leaderboard_space.data.ranks.standings import ALL, ONE, Standings, methods_of, metrics_of, standings
+from leaderboard_space.data.store.sections import Entry, Section, Snapshot
 from leaderboard_space.data.tree import SEPARATOR, Tree, TreePath, branch_name, facets_in
 
 MOST_BRANCHES = 2000
@@ -30,19 +31,45 @@ class BoardQuery:
     outcomes: Outcomes | None
     tree: Tree
     metric: str
-    metrics: list[str]
+    metrics: list[str] = field(compare=False)
     branches: tuple[TreePath, ...]
     shown: str
-    dropped: tuple[str, ...]
-    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """What could not be read of the section, one line each."""
+    dropped: tuple[str, ...] = field(default=(), compare=False)
+    unknown: tuple[str, ...] = field(default=(), compare=False)
     """What the request names and the board does not know, one line each."""
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        return (self.section.family, self.section.key, self.snapshot.stamp, self.metric, self.branches, self.shown)
+    @cached(COMPUTING)
+    def standings(self) -> Standings:
+        """The ranked rows."""
+        return standings(self.section, self.outcomes, self.tree, self.metric, self.branches, self.shown)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The results shown, in the order of the table, then those of which this selection says nothing as a whole."""
+        return [*(row.entry for row in self.standings.standing), *self.standings.hidden]
+
+    def fitting(self) -> BoardQuery:
+        """The same with the first score of which something is known for the selection, where nothing is known of the wanted one: no
+        choice of branches empties the board as long as anything is known of them."""
+        are_measured = all(entry.result.kind == "measured" for entry in self.section.entries)
+        if are_measured and self.tree.size and not self.standings.selected:
+            return self  # no question, no score
+        by_metric = (replace(self, metric=metric) for metric in dict.fromkeys((self.metric, *self.metrics)))
+        return next((query for query in by_metric if query.has_scores), self)
+
+    @property
+    def has_scores(self) -> bool:
+        """True if a score of the selection is known, or a printed cell within it (of everything: any cell)."""
+        scores = [row.score for row in self.standings.rows]
+        if any(score.value is not None or score.nonresponse is not None for score in scores):
+            return True
+        return bool(self.standings.facets_of_parts(self.branches))
 
 
-def checked(board: Board, request: Mapping[str, Any]) -> BoardQuery:
+def parse_query(board: Board, request: Mapping[str, Any]) -> BoardQuery:
     """A request, checked against what is there; what it does not say is chosen. Raises BadInput for a benchmark without results."""
     snapshot = board.snapshot
     section = snapshot.section(str(request.get("format")), request.get("section"))
@@ -67,7 +94,10 @@ def checked(board: Board, request: Mapping[str, Any]) -> BoardQuery:
     ]
     if metric not in metrics:
         metric = metrics[0] if metrics else metric
-    return BoardQuery(snapshot, section, outcomes, tree, metric, metrics, branches, shown, dropped, tuple(unknown))
+    notes = board.notes(section)
+    return BoardQuery(
+        snapshot, section, outcomes, tree, metric, metrics, branches, shown, notes, dropped, tuple(unknown)
+    )
 
 
 def rankable(section: Section, outcomes: Outcomes | None, branches: Sequence[TreePath]) -> list[str]:

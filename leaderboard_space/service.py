@@ -16,6 +16,7 @@ from eval_harness.records.result import Score
 from leaderboard_space import sentences
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.board import Board
+from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.cells import METRICS_FACET, Cells, cells_of, facets_of, scores_by_entry, speaks_of
 from leaderboard_space.data.model_names import labels
 from leaderboard_space.data.ranks.standings import Row, info_of, shown_method
@@ -30,42 +31,44 @@ from leaderboard_space.export import (
     selection_in_words,
 )
 from leaderboard_space.html import text
-from leaderboard_space.memory import ViewCache
-from leaderboard_space.query import BoardQuery
+from leaderboard_space.query import BoardQuery, parse_query
 from leaderboard_space.views import plots
 from leaderboard_space.views.parts import FIRST, all_rows, set_name
 from leaderboard_space.views.tables import breakdown, leaderboard, provenance
 
 
-def breakdown_of(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> str:
+def breakdown_of(query: BoardQuery, request: Mapping[str, Any]) -> str:
     """The plots and the breakdown table of a selection, as HTML."""
-    facet, facets = _facet(memory, query, request)
-    one, every = str(request.get("one") or "")[:1000], request.get("all") == "yes"  # it stands in a key that is kept
-
-    def draw() -> str:
-        entries = _drawn(memory, query, facet)
-        chosen = entries if every else entries[:FIRST]
-        keys = frozenset(entry.key for entry in chosen)
-        found, family = memory.standings(query), query.section.family
-        about = plot_note(query.section, found, query.branches)
-        rows = [row for row in found.standing if row.entry.key in keys]
-        stated = _stated(query, rows)
-        drawn = _plot(memory, query, keys, about) + plots.by_size(rows, query.metric, family, stated, about)
-        drawn += plots.by_date(rows, query.metric, family, stated, about)
-        if spec(query.section.family).by_image_type and (entry := _one(memory, query, one)) is not None:
-            by_image_type = _by_image_type(query, frozenset({entry.key}))
-            drawn += breakdown.aspects(entry, by_image_type, labels(memory.entries(query)))
-        cells = _cells(query, facet, keys=keys)
-        under = all_rows(len(chosen), len(entries))
-        return breakdown.view(query.section, cells, found, facet, facets, chosen, under) + drawn
-
-    return memory.remember(("breakdown", facet, one, every, *query.key), draw)
+    one = str(request.get("one") or "")[:1000]  # the cache keeps it
+    return _breakdown(query, _facet(query, request), one, request.get("all") == "yes")
 
 
-def _drawn(memory: ViewCache, query: BoardQuery, facet: str) -> list[Entry]:
+@cached(COMPUTING)
+def _breakdown(query: BoardQuery, facet: str, one: str, every: bool) -> str:
+    entries = _drawn(query, facet)
+    chosen = entries if every else entries[:FIRST]
+    keys = frozenset(entry.key for entry in chosen)
+    found, family = query.standings, query.section.family
+    about = plot_note(query.section, found, query.branches)
+    rows = [row for row in found.standing if row.entry.key in keys]
+    stated = _stated(query, rows)
+    drawn = _plot(query, keys, about) + plots.by_size(rows, query.metric, family, stated, about)
+    drawn += plots.by_date(rows, query.metric, family, stated, about)
+    if spec(query.section.family).by_image_type and (entry := _one(query, one)) is not None:
+        by_image_type = _by_image_type(query, frozenset({entry.key}))
+        drawn += breakdown.aspects(entry, by_image_type, labels(query.entries))
+    cells = _cells(query, facet, keys=keys)
+    under = all_rows(len(chosen), len(entries))
+    return (
+        breakdown.view(query.section, cells, found, facet, facets_of(query.section, query.outcomes), chosen, under)
+        + drawn
+    )
+
+
+def _drawn(query: BoardQuery, facet: str) -> list[Entry]:
     """The results that the breakdown shows."""
-    entries = [entry for entry in memory.entries(query) if speaks_of(entry, query.outcomes, facet, query.metric)]
-    if not memory.standings(query).rows:  # nothing is ranked above: the best in the first column stands first
+    entries = [entry for entry in query.entries if speaks_of(entry, query.outcomes, facet, query.metric)]
+    if not query.standings.rows:  # nothing is ranked above: the best in the first column stands first
         known = _cells(query, facet)
         leading = known.get(next(iter(breakdown.columns_of(known, facet)), ""), {})
         sign = -1 if info_of(query.metric).higher_is_better is not False else 1
@@ -73,23 +76,23 @@ def _drawn(memory: ViewCache, query: BoardQuery, facet: str) -> list[Entry]:
     return entries
 
 
-def _plot(memory: ViewCache, query: BoardQuery, keys: frozenset[str], about: str) -> str:
+def _plot(query: BoardQuery, keys: frozenset[str], about: str) -> str:
     """The benchmark's plot of the results `keys`, of the table's own rows; where a selection as a whole has none, that of the largest image
     type in it (papers print by these)."""
-    drawn = _plot_of(memory, query, keys, query.metric, "", about)
+    drawn = _plot_of(query, keys, query.metric, "", about)
     if drawn or not spec(query.section.family).by_image_type:
         return drawn
     for branch in plots.image_types(query.tree, query.branches):
         name = branch_name(branch)
-        part = memory.fitting(replace(query, branches=(branch,)))
-        drawn = _plot_of(memory, part, keys, query.metric, f"Known by image type only: {name}, the largest.", about)
+        part = replace(query, branches=(branch,)).fitting()
+        drawn = _plot_of(part, keys, query.metric, f"Known by image type only: {name}, the largest.", about)
         if drawn:
             return drawn
     return ""
 
 
-def _plot_of(memory: ViewCache, query: BoardQuery, keys: frozenset[str], wanted: str, where: str, about: str) -> str:
-    rows = [row for row in memory.standings(query).standing if row.entry.key in keys]
+def _plot_of(query: BoardQuery, keys: frozenset[str], wanted: str, where: str, about: str) -> str:
+    rows = [row for row in query.standings.standing if row.entry.key in keys]
 
     def known(metric: str) -> dict[str, Score]:
         """A score of every row: the table's where it is the table's score, else that of the same result or of the same model's result
@@ -126,9 +129,9 @@ def _stated(query: BoardQuery, rows: Sequence[Row]) -> str:
     return f"{query.section.title()}{only}, {methods.pop() if len(methods) == 1 else 'each row by its method in the table'}."
 
 
-def _one(memory: ViewCache, query: BoardQuery, wanted: str) -> Entry | None:
+def _one(query: BoardQuery, wanted: str) -> Entry | None:
     """The result that the table of a single one shows, the first of which anything is known by image type."""
-    entries = memory.entries(query)
+    entries = query.entries
     for entry in breakdown.preferred(entries, wanted, labels(entries)):
         cells = _by_image_type(query, frozenset({entry.key}))("organ")
         if any(entry.key in held for held in cells.values()):
@@ -136,19 +139,18 @@ def _one(memory: ViewCache, query: BoardQuery, wanted: str) -> Entry | None:
     return None
 
 
-def _facet(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The facet to break down by (the wanted one, else the first of which anything is known), and all there are."""
+def _facet(query: BoardQuery, request: Mapping[str, Any]) -> str:
+    """The facet to break down by: the requested one, else the first with a known score."""
     facets = facets_of(query.section, query.outcomes)
-    wanted = str(request.get("facet") or "")
-    found = memory.standings(query)
-    if not found.rows and (parts := found.facets_of_parts(query.branches)):  # the parts are the answer
-        return (wanted if wanted in facets else next(name for name in facets if name in parts)), facets
-    known = (
-        name
-        for name in facets
-        if any(speaks_of(entry, query.outcomes, name, query.metric) for entry in query.section.entries)
+    if request.get("facet") in facets:
+        return str(request["facet"])
+    if not query.standings.rows and (parts := query.standings.facets_of_parts(query.branches)):
+        return next(facet for facet in facets if facet in parts)  # the parts are the answer
+    return next(
+        facet
+        for facet in facets
+        if any(speaks_of(entry, query.outcomes, facet, query.metric) for entry in query.section.entries)
     )
-    return (wanted if wanted in facets else next(known)), facets
 
 
 def _cells(
@@ -164,18 +166,18 @@ def _by_image_type(query: BoardQuery, keys: frozenset[str] | None = None) -> Cal
     return lambda metric: _cells(query, "image_type", metric, keys)
 
 
-def table_to_save(memory: ViewCache, query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
+def table_to_save(query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
     """A table and the name of its file. `of`: leaderboard, breakdown or aspects."""
-    section, found, of = query.section, memory.standings(query), str(request.get("of") or "leaderboard")
+    section, found, of = query.section, query.standings, str(request.get("of") or "leaderboard")
     name, rows = f"{section.benchmark}-{section.key}-{query.metric}", list[dict[str, Any]]()
     if of == "breakdown":
-        facet, _ = _facet(memory, query, request)
+        facet = _facet(query, request)
         metric = None if facet == METRICS_FACET else query.metric
         cells = _cells(query, facet)
-        rows = breakdown_table(section, memory.entries(query), facet, cells, metric, query.branches)
+        rows = breakdown_table(section, query.entries, facet, cells, metric, query.branches)
         name += f"-by-{facet}"
     elif of == "aspects":
-        one = _one(memory, query, str(request.get("one") or ""))
+        one = _one(query, str(request.get("one") or ""))
         for metric in breakdown.ASPECTS:
             cells = _by_image_type(query)(metric)
             rows += breakdown_table(section, [one] if one else [], "image_type", cells, metric, query.branches)
@@ -187,32 +189,37 @@ def table_to_save(memory: ViewCache, query: BoardQuery, request: Mapping[str, An
     return rows, name
 
 
+@cached(COMPUTING)
+def _panel(query: BoardQuery, every: bool) -> str:
+    return leaderboard.panel(query, query.standings, every)
+
+
+@cached(COMPUTING)
+def _counts(query: BoardQuery) -> dict[str, list[int]]:
+    return query.tree.counts(query.branches)
+
+
 class Service:
     """Answers the board's requests. Thread-safe: many readers, one store."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
-        self.memory = ViewCache(board)
 
     def view(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The panel of a benchmark: `html`, the `state` as understood, `stamp` of the data, `tree` (key to ask the tree for)."""
         family = str(request.get("format"))
         if self.board.snapshot.section(family, None) is None:
             return {
-                "html": leaderboard.empty(family, self.board.snapshot.problems),
+                "html": leaderboard.empty(family, list(self.board.snapshot.problems)),
                 "stamp": self.board.snapshot.stamp,
                 "state": {},
                 "tree": None,
             }
         if request.get("stamp") is not None and request["stamp"] == self.board.snapshot.stamp:
             return {"unchanged": True}
-        wanted = self.memory.query(request)
-        query = self.memory.fitting(wanted)
-        found, every = self.memory.standings(query), request.get("all") == "yes"
-        html = self.memory.remember(
-            ("panel", every, *query.key),
-            lambda: leaderboard.panel(query, found, every),
-        )
+        wanted = parse_query(self.board, request)
+        query = wanted.fitting()
+        html = _panel(query, request.get("all") == "yes")
         if query.metric != wanted.metric:
             said = sentences.shown_instead(query.section, wanted.metric, query.metric)
             html = f'<p class="note">{text(said, 300)}</p>' + html
@@ -231,26 +238,26 @@ class Service:
             "stamp": query.snapshot.stamp,
             "state": state,
             "tree": f"{query.section.key}@{query.tree.digest}",
-            "selected": found.selected,
+            "selected": query.standings.selected,
             "cases": set_name(query.section) if any(entry.answers for entry in query.section.entries) else None,
-            "counts": self.memory.remember(("counts", *query.key), lambda: query.tree.counts(query.branches)),
+            "counts": _counts(query),
         }
 
     def tree(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The facets and branches of a section, for the browser to draw."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return []
-        return self.memory.query(request).tree.as_json
+        return parse_query(self.board, request).tree.as_json
 
     def breakdown(self, request: Mapping[str, Any]) -> str:
         """The plots and the breakdown table of a selection, as HTML."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return ""
-        return breakdown_of(self.memory, self.memory.query(request), request)
+        return breakdown_of(parse_query(self.board, request), request)
 
     def detail(self, request: Mapping[str, Any]) -> str:
         """The provenance of one result, as HTML."""
-        query = self.memory.query(request)
+        query = parse_query(self.board, request)
         wanted = str(request.get("key"))
         entry = next((entry for entry in query.section.entries if entry.key == wanted), None)
         if entry is None:
@@ -259,10 +266,10 @@ class Service:
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
         """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown or aspects; `as`: csv or json."""
-        table, name = table_to_save(self.memory, self.memory.query(request), request)
+        table, name = table_to_save(parse_query(self.board, request), request)
         return as_file(table, name, str(request.get("as")))
 
     def cite(self, request: Mapping[str, Any]) -> str:
         """How to cite what is shown."""
-        query = self.memory.query(request)
-        return citation(query.section, self.memory.standings(query), query.branches, request)["text"]
+        query = parse_query(self.board, request)
+        return citation(query.section, query.standings, query.branches, request)["text"]

@@ -9,21 +9,26 @@ import hashlib
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
+from eval_harness.derive.run_files import RESULT_FILE
 from eval_harness.records.result import Result
 from eval_harness.store.scan import StoreReader, scan_store
-from leaderboard_space.data.outcomes import read_outcomes, read_questions
-from leaderboard_space.data.ranks.sight import read_sights
+from leaderboard_space.data.cache import READING, cached, keep
+from leaderboard_space.data.outcomes import Outcomes, read_outcomes, read_questions
+from leaderboard_space.data.ranks.sight import sights
 from leaderboard_space.data.ranks.standings import for_board
-from leaderboard_space.data.result_files import ResultFiles, stamp_of
-from leaderboard_space.data.store.sections import Entry, Loaded, Section, Snapshot, group
+from leaderboard_space.data.result_files import ResultFiles, file_state
+from leaderboard_space.data.store.sections import Entry, Section, Snapshot, group
 from leaderboard_space.data.store.trusted_data import TrustedData
-from leaderboard_space.data.tree import published_tree, tree_of
+from leaderboard_space.data.tree import Tree, published_tree, tree_of
+
+Answers = tuple[Outcomes | None, Tree]
 
 RESCAN_SECONDS = 5.0
 """Seconds between checks of the store for new files."""
@@ -40,7 +45,8 @@ class Board:
         self.store: Path | None = None
         self._published = [Entry(f"published/{number}", for_board(result)) for number, result in enumerate(published)]
         self._files = ResultFiles()
-        self._reading, self._scanning = threading.Lock(), threading.Lock()
+        self._scanning = threading.Lock()
+        self.snapshot = Snapshot("", {}, ())
         if self._source is not None:
             folder = self._source.folder()
             if not self._source.is_on_hub and not (folder / "results").is_dir():
@@ -48,14 +54,16 @@ class Board:
         self.snapshot = self._scan()
 
     def refresh(self) -> Snapshot:
-        """Look at the store again, and read what is new; sections whose files are the same are kept with what was computed for them.
+        """Look at the store again, and read what is new; sections whose files are the same are kept with what was computed of them.
 
         Raises OSError while the store is away; what was read stays on show.
         """
         with self._scanning:
             found = self._scan()
             self._prepare(found)
-            self.snapshot = found
+            if found.stamp != self.snapshot.stamp:
+                self.snapshot = found
+                keep({found, *found.all_sections})
         return self.snapshot
 
     def watch(self) -> None:
@@ -78,36 +86,36 @@ class Board:
         self._prepare(self.snapshot)
 
     def _prepare(self, snapshot: Snapshot) -> None:
-        for section in [section for sections in snapshot.sections.values() for section in sections]:
+        for section in snapshot.all_sections:
             self.outcomes(section)
+            sights(section)
 
-    def outcomes(self, section: Section) -> Loaded:
+    def outcomes(self, section: Section) -> Answers:
         """The aligned answers of a section (None where there are none), and its tree. Read once, then kept."""
-        if section.loaded is None:  # do not block readers of other sections
-            with self._reading:
-                if section.loaded is None:
-                    loaded = self._load(section)
-                    read_sights(section)
-                    section.loaded = loaded
-        return section.loaded
+        return self._answers(section)[0]
 
-    def _load(self, section: Section) -> Loaded:
+    def notes(self, section: Section) -> tuple[str, ...]:
+        """What could not be read of a section, one line each."""
+        return self._answers(section)[1]
+
+    @cached(READING)
+    def _answers(self, section: Section) -> tuple[Answers, tuple[str, ...]]:
         nothing = None, published_tree(section.family, [entry.result.breakdown for entry in section.entries])
         measured = {entry.key: entry for entry in section.entries if entry.result.kind == "measured"}
         if not measured or section.fingerprint is None or self.store is None:
-            return nothing
+            return nothing, ()
         try:
             questions = self._questions(section.fingerprint)
         except BadInput as error:
-            section.notes.append(f"{error} Scores are shown as they were derived; the questions are not known.")
-            return nothing
+            return nothing, (f"{error} Scores are shown as they were derived; the questions are not known.",)
         official = {key for key, entry in measured.items() if entry.result.method.extraction == "official"}
         paths = {key: entry.units for key, entry in measured.items() if entry.units is not None}
         outcomes, problems = read_outcomes(section.family, questions, paths, official)
-        for key, problem in problems.items():
-            name = measured[key].result.model.name
-            section.notes.append(f"{name}: {problem} Its scores are shown as they were derived.")
-        return outcomes, tree_of(section.family, questions)
+        notes = (
+            f"{measured[key].result.model.name}: {problem} Its scores are shown as they were derived."
+            for key, problem in problems.items()
+        )
+        return (outcomes, tree_of(section.family, questions)), tuple(notes)
 
     def _questions(self, fingerprint: str) -> pd.DataFrame:
         """The questions of a fingerprint, as the store keeps them, else those of a trusted dataset. Raises BadInput without either."""
@@ -119,45 +127,44 @@ class Board:
                     return split.repository.questions(split.benchmark.split)
         return read_questions(path, fingerprint)
 
-    def questions_path(self, fingerprint: str) -> Path | None:
-        """The store's file with the questions of a fingerprint, if there is one."""
-        return self.store / "questions" / f"{fingerprint}.parquet" if self.store is not None else None
+    def questions_path(self, fingerprint: str | None) -> Path | None:
+        """The store's file with the questions of a fingerprint; None without a store or a fingerprint."""
+        return self.store / "questions" / f"{fingerprint}.parquet" if self.store and fingerprint else None
 
     def _scan(self) -> Snapshot:
         if self._source is not None:
             self.store = self._source.folder()
-            known = hasattr(self, "snapshot") and not self._source.is_on_hub
-            if known and not (self.store / "results").is_dir():
+            if self.snapshot.stamp and not self._source.is_on_hub and not (self.store / "results").is_dir():
                 raise FileNotFoundError("the results store is unavailable")  # as opposed to an empty store
         read, problems = self._files.read(self.store, self.trusted.names) if self.store is not None else ([], [])
-        entries = [*read, *self._published]
-        before = {}
-        if hasattr(self, "snapshot"):
-            before = {(s.family, s.key): s for found in self.snapshot.sections.values() for s in found}
+        before = {(section.family, section.key, section.stamp): section for section in self.snapshot.all_sections}
         sections: dict[str, list[Section]] = {family: [] for family in BENCHMARKS}
-        for section in group(entries, self.trusted.is_replaced):
-            if section.family not in sections:
+        for section in group([*read, *self._published], self.trusted.is_replaced):
+            if section.family in sections:
+                section = replace(section, stamp=self._stamp(section))
+                sections[section.family].append(before.get((section.family, section.key, section.stamp), section))
+            else:
                 problems.append(f"{section.benchmark}: unknown benchmark format {section.family!r}.")
-                continue
-            section.marks = self._marks(section)
-            old = before.get((section.family, section.key))
-            same = (
-                old is not None
-                and old.marks == section.marks
-                and all(a.result is b.result for a, b in zip(old.entries, section.entries, strict=True))
-                and old.kind == section.kind
-            )
-            sections[section.family].append(old if same and old is not None else section)
-        whole = [(s.family, s.key, s.kind, s.marks) for found in sections.values() for s in found]
-        stamp = hashlib.sha256(repr((whole, problems)).encode("utf-8", "replace")).hexdigest()[:16]
-        return Snapshot(stamp, sections, problems)
+        whole = [(section.family, section.key, section.stamp) for found in sections.values() for section in found]
+        return Snapshot(
+            _digest(whole, problems), {family: tuple(found) for family, found in sections.items()}, tuple(problems)
+        )
 
-    def _marks(self, section: Section) -> tuple[object, ...]:
-        """The files of a section as they are now: results, answers, and where its questions come from."""
-        files = [(entry.key, entry.provenance, stamp_of(entry.folder / "result.json" if entry.folder else None), stamp_of(entry.units))
-                 for entry in (*section.entries, *section.arms)]  # fmt: skip
-        measured = any(entry.result.kind == "measured" for entry in section.entries)
-        if self.store is None or section.fingerprint is None or not measured:
-            return (*files,)
+    def _stamp(self, section: Section) -> str:
+        """Digest of what a section is made of, as it is now: its kind, results, answers, and where its questions come from."""
+        files = [
+            (
+                entry.key,
+                entry.provenance,
+                entry.derived,
+                file_state(entry.folder and entry.folder / RESULT_FILE),
+                file_state(entry.units),
+            )
+            for entry in (*section.entries, *section.arms)
+        ]
         trusted = any(split.benchmark.fingerprint == section.fingerprint for split in self.trusted.splits)
-        return (*files, stamp_of(self.questions_path(section.fingerprint)), trusted)
+        return _digest(section.kind, files, file_state(self.questions_path(section.fingerprint)), trusted)
+
+
+def _digest(*content: object) -> str:
+    return hashlib.sha256(repr(content).encode("utf-8", "replace")).hexdigest()[:16]

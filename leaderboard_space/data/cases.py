@@ -14,6 +14,7 @@ from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.derive.metrics import OVERALL_METRICS
 from eval_harness.derive.run_files import read_readings
 from eval_harness.scores.grading import question_image_ids
+from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.scoring import Bools, Floats, Ints
 from leaderboard_space.data.store.sections import Entry
@@ -49,13 +50,15 @@ def right_shares(outcomes: Outcomes, keys: Sequence[str], metric: str | None = N
 
 
 def mean_right(outcomes: Outcomes, keys: Sequence[str]) -> Floats:
-    """How much of each case (C,) some results got right on average; NaN for a case that none is scored on. Kept with the outcomes."""
-    key = ("mean right", *keys)
-    if key not in outcomes.memory:
-        shares = right_shares(outcomes, keys)
-        known = np.isfinite(shares).sum(axis=0)
-        outcomes.memory[key] = np.where(known > 0, np.nan_to_num(shares).sum(axis=0) / np.maximum(known, 1), np.nan)
-    return outcomes.memory[key]
+    """How much of each case (C,) some results got right on average; NaN for a case that none is scored on."""
+    return _mean_right(outcomes, tuple(keys))
+
+
+@cached(COMPUTING)
+def _mean_right(outcomes: Outcomes, keys: tuple[str, ...]) -> Floats:
+    shares = right_shares(outcomes, keys)
+    known = np.isfinite(shares).sum(axis=0)
+    return np.where(known > 0, np.nan_to_num(shares).sum(axis=0) / np.maximum(known, 1), np.nan)
 
 
 def matching(outcomes: Outcomes, wanted: str) -> Bools:

@@ -11,7 +11,7 @@ from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space.benchmarks import spec
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.standings import info_of, metrics_of, own_score
+from leaderboard_space.data.ranks.standings import info_of, metrics_of, own_scores
 from leaderboard_space.data.scoring import Bools, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import Tree, TreePath, cells_in
@@ -27,16 +27,14 @@ def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     ProbMed's Table 6), and the metrics."""
     there = dict.fromkeys(facet for entry in section.entries for facet in entry.result.breakdown)
     facets = FACETS_BY_BENCHMARK.get(section.family, ())
-    found = [facet for facet in facets if facet in there or _labelled(outcomes, facet)]
+    found = [facet for facet in facets if facet in there or _labels(outcomes, facet)]
     found += [facet for facet in there if facet not in facets]
     return sorted([*found, METRICS_FACET], key=lambda facet: facet != spec(section.family).first_facet)
 
 
 def speaks_of(entry: Entry, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
     """True if a result has a cell in the breakdown by this facet: a paper prints each of its tables as a result of its own."""
-    if facet == METRICS_FACET:
-        return True
-    if _is_computed(entry, outcomes, metric):
+    if facet == METRICS_FACET or _is_computed(entry, outcomes, metric):
         return True
     return any(metric in scores for scores in entry.result.breakdown.get(facet, {}).values())
 
@@ -60,7 +58,7 @@ def cells_of(
     if facet == METRICS_FACET:
         metrics = metrics_of(section, outcomes)
         return {name: scores_by_entry(section, outcomes, tree, name, branches, keys) for name in metrics}
-    labels = _labels(outcomes, facet) if outcomes is not None else {}
+    labels = _labels(outcomes, facet)
     cells: Cells = {}
     for label, rows in labels.items():
         part = np.zeros(len(outcomes.questions) if outcomes else 0, dtype=bool)
@@ -68,7 +66,7 @@ def cells_of(
         if mask is not None:
             part &= mask
         if part.any():
-            cells[label] = _scores(section, outcomes, metric, part, (facet, label), branches, keys)
+            cells[label] = _computed(outcomes, metric, part, keys)
     for entry in _of(section, keys):
         if labels and _is_computed(entry, outcomes, metric):
             continue
@@ -89,9 +87,9 @@ def scores_by_entry(
     keys: frozenset[str] | None = None,
 ) -> dict[str, Score]:
     """Entry key -> score of a metric on a selection, for every result (of `keys`) of which one is known."""
-    found = {entry.key: own_score(entry, metric, branches) for entry in _of(section, keys)}
-    known = {key: score for key, score in found.items() if score is not None}
-    return known | _scores(section, outcomes, metric, tree.mask(branches), None, branches, keys)
+    scores = {entry.key: own_scores(entry, branches).get(metric) for entry in _of(section, keys)}
+    own = {key: score for key, score in scores.items() if score is not None}
+    return own | _computed(outcomes, metric, tree.mask(branches), keys)
 
 
 def _of(section: Section, keys: frozenset[str] | None) -> list[Entry]:
@@ -99,35 +97,18 @@ def _of(section: Section, keys: frozenset[str] | None) -> list[Entry]:
     return [entry for entry in section.entries if keys is None or entry.key in keys]
 
 
-def _scores(
-    section: Section,
-    outcomes: Outcomes | None,
-    metric: str,
-    mask: Bools | None,
-    cell: tuple[str, str] | None,
-    branches: Sequence[TreePath],
-    keys: frozenset[str] | None,
+def _computed(
+    outcomes: Outcomes | None, metric: str, mask: Bools | None, keys: frozenset[str] | None
 ) -> dict[str, Score]:
-    """Entry key -> score of one column: from the answers where there are some, else from what the result itself says."""
-    known: dict[str, Score] = {}
-    if not branches:
-        for entry in _of(section, keys):
-            if _is_computed(entry, outcomes, metric):
-                continue
-            held = entry.result.scores if cell is None else entry.result.breakdown.get(cell[0], {}).get(cell[1], {})
-            if metric in held:
-                known[entry.key] = held[metric]
-    if outcomes is not None and metric in outcomes.metrics:
-        runs = [at for at, key in enumerate(outcomes.runs) if keys is None or key in keys]
-        if runs:
-            units = outcomes.metrics[metric].part(outcomes.rows(metric, mask), None if keys is None else np.array(runs))
-            names = [outcomes.runs[at] for at in runs]
-            known |= dict(zip(names, scores_of(units, info_of(metric).higher_is_better), strict=True))
-    return known
-
-
-def _labelled(outcomes: Outcomes | None, facet: str) -> bool:
-    return outcomes is not None and bool(_labels(outcomes, facet))
+    """Entry key -> score on the questions of `mask`, of the results (of `keys`) whose answers are known."""
+    if outcomes is None or metric not in outcomes.metrics:
+        return {}
+    runs = [row for row, key in enumerate(outcomes.runs) if keys is None or key in keys]
+    if not runs:
+        return {}
+    units = outcomes.metrics[metric].part(outcomes.rows(metric, mask), None if keys is None else np.array(runs))
+    scores = scores_of(units, info_of(metric).higher_is_better)
+    return dict(zip((outcomes.runs[row] for row in runs), scores, strict=True))
 
 
 def _labels(outcomes: Outcomes | None, facet: str) -> dict[str, np.ndarray]:

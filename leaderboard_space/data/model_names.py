@@ -86,7 +86,7 @@ def _facts() -> dict[str, dict[str, str]]:
     return {row["name"]: row for row in read_table("model_facts")}
 
 
-def labels(entries: list[Entry]) -> dict[str, str]:
+def labels(entries: Sequence[Entry]) -> dict[str, str]:
     """A unique name for every result: the model, then what distinguishes its results."""
     names, marks = display_names(entries), {entry.key: _settings(entry) for entry in entries}
     alike = Counter(names[entry.key] for entry in entries)
@@ -106,7 +106,7 @@ def labels(entries: list[Entry]) -> dict[str, str]:
 
 def find_result(entries: Sequence[Entry], said: str) -> Entry | None:
     """The result that is meant: by its key, its name in the list, its model's name, or another name of that model."""
-    named, meant = labels(list(entries)), identity_of(said)
+    named, meant = labels(entries), identity_of(said)
     exact = (entry for entry in entries if said in (entry.key, named[entry.key]))
     as_shown = (entry for entry in entries if is_shown_as(named[entry.key], said))
     by_model = (entry for entry in entries if entry.result.model.name.lower() == said.lower())

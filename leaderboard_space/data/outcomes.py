@@ -6,7 +6,7 @@ See also: which runs belong together (`store/sections.py`), scores of units (`sc
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from dataset_builders.lexical_tree import positions_by_labels
 from eval_harness.derive.derivation import UNIT_ID_COLUMNS, UNIT_NUMBER_COLUMNS
 from eval_harness.derive.metrics import BALANCED_METRICS, METRICS
 from leaderboard_space.benchmarks import spec
+from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.scoring import Bools, Ints, MetricUnits
 
 
@@ -36,7 +37,7 @@ class UnitIndex:
     """A unit of a case counts once per selected question of the case (MediConfusion's pairs), else once."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Outcomes:
     """Runs x units per metric, on the same questions. `runs` are the keys of the entries, in row order."""
 
@@ -46,22 +47,16 @@ class Outcomes:
     metrics: dict[str, MetricUnits]
     unit_index: dict[str, UnitIndex]
     case_of_question: Ints
-    memory: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
-    """Cache of results computed from them."""
 
     @cached_property
     def row_of(self) -> dict[str, int]:
         """Entry key -> row of its run."""
         return {key: at for at, key in enumerate(self.runs)}
 
+    @cached(COMPUTING)
     def rows_by_label(self, facet: str) -> dict[str, Ints]:
         """Label -> positions of the questions that have it, by a facet of the source; empty where it gives none."""
-        if ("labels", facet) not in self.memory:
-            self.memory["labels", facet] = {
-                label: at for (label,), at in positions_by_labels(self.questions, (facet,)).items()
-            }
-        found: dict[str, Ints] = self.memory["labels", facet]
-        return found
+        return {label: at for (label,), at in positions_by_labels(self.questions, (facet,)).items()}
 
     def rows(self, metric: str, selected: Bools | None) -> Ints | None:
         """The units of `metric` that a selection of questions (Q,) counts, repeats included; None for all of them."""

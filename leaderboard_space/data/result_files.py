@@ -90,7 +90,7 @@ class ResultFiles:
             try:
                 status = path.stat()
                 # What the store says of a result lies beside it; notes are new files, which the folder's own time tells.
-                beside = (stamp_of(path.parent / name) for name in (ACCEPTANCE, WITHDRAWN))
+                beside = (file_state(path.parent / name) for name in (ACCEPTANCE, WITHDRAWN))
                 stamp = (status.st_mtime_ns, status.st_size, path.parent.stat().st_mtime_ns, *beside)
                 if path in self._seen and self._seen[path][0] == stamp:
                     seen[path] = self._seen[path]
@@ -131,7 +131,7 @@ def _is_measured(folder: Path) -> bool:
     return read_result(folder / RESULT_FILE).kind == "measured"
 
 
-def stamp_of(path: Path | None) -> Stamp:
+def file_state(path: Path | None) -> Stamp:
     """The stamp of a file as it is now."""
     try:
         status = path.stat() if path is not None else None

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from leaderboard_space.data.topics import fold
 
 CLOSE, VERY_CLOSE = 0.8, 0.92
-"""Minimum similarity (difflib's ratio) of two words to count as a typo."""
-SPELT = 1.5
-"""The score from which on a hit holds the words as they are spelt, or words that begin so; below, only parts of words, or slips."""
-WHOLE_WORDS = 2.9
-"""The score above which a hit holds the words whole."""
-MOST = 12
+"""Minimum similarity (difflib's ratio) of a misspelt word to the word that is meant."""
+WHOLE, BEGINNING, PART = 3.0, 2.0, 1.2
+"""Scores of a word that is found as a whole, as the beginning of another, and inside another."""
+MAX_HITS = 12
 
 
 @dataclass(frozen=True)
@@ -29,73 +27,59 @@ class Hit:
     weight: float = 0.0
 
 
-def search(query: str, hits: Sequence[Hit], most: int = MOST) -> list[Hit]:
-    """The hits for a query, best first: whole words before beginnings of words before parts before typos. A query of several
-    words asks for all of them; where nothing has them all, for what has most of them. Nothing for a query without a letter or a digit."""
-    wanted = fold(query).split()
-    if not wanted:
-        return []
-    found = _all_words(wanted, hits)
-    if not found and len(wanted) > 1:
-        times = Counter(
-            hit for word in dict.fromkeys(wanted) if len(word) > 3 for hit in _all_words([word], hits, WHOLE_WORDS)
-        )
-        found = sorted(times, key=lambda hit: -times[hit])
-    return found[:most]
+def search(query: str, hits: Sequence[Hit]) -> list[Hit]:
+    """The hits for a query, best first: whole words before beginnings of words before parts of words.
+
+    A query of several words asks for all of them. Where nothing has them all, not even with their spelling corrected, the hits
+    that have most of them as whole words are returned. A query without a letter or a digit has no hits.
+    """
+    words = fold(query).split()
+    vocabulary = {word for hit in hits for name in hit.words for word in name.split()}
+    matches = _matching(words, hits) or _matching([_corrected(word, vocabulary) for word in words], hits)
+    if not matches and len(words) > 1:
+        long_words = [word for word in dict.fromkeys(words) if len(word) > 3]
+        times = Counter(hit for word in long_words for hit in _matching([word], hits, WHOLE))
+        matches = sorted(times, key=lambda hit: -times[hit])
+    return matches[:MAX_HITS]
 
 
-def _all_words(wanted: Sequence[str], hits: Sequence[Hit], least: float = 0.0) -> list[Hit]:
-    """What has all of the words, best first, an address once; `least`: the score it must have."""
-    vocabulary = {word for hit in hits for named in hit.words for word in named.split()}
-    close = {word: _close(word, vocabulary) for word in wanted}
-    scored = [(_score(wanted, hit, close), hit) for hit in hits]
-    found = [(score, hit) for score, hit in scored if score > least]
-    spelt = [item for item in found if item[0] >= SPELT]
-    found = spelt or found  # typos count only if no word matches or begins so
-    found.sort(key=lambda item: (-item[0], -item[1].weight, item[1].name.lower()))
-    first: dict[str, Hit] = {}
-    for _, hit in found:
-        first.setdefault(hit.address, hit)
-    return list(first.values())
+def _matching(words: Sequence[str], hits: Sequence[Hit], minimum: float = PART) -> list[Hit]:
+    """The hits that have all words, best first, one per address. `minimum`: the lowest score to return."""
+    scored = [(score, hit) for hit in hits if (score := _score(words, hit)) >= minimum]
+    if any(score >= BEGINNING for score, _ in scored):  # parts of words count only if no word begins so
+        scored = [(score, hit) for score, hit in scored if score >= BEGINNING]
+    best: dict[str, Hit] = {}
+    for _, hit in sorted(scored, key=lambda item: (-item[0], -item[1].weight, item[1].name.lower())):
+        best.setdefault(hit.address, hit)
+    return list(best.values())
 
 
-def _score(wanted: Sequence[str], hit: Hit, close: dict[str, dict[str, float]]) -> float:
-    """Relevance of a hit; 0 if it does not match, below 1 if only with a typo."""
+def _score(words: Sequence[str], hit: Hit) -> float:
+    """Relevance of a hit: the score of the word that matches least, more for a larger share of a name; 0 if a word does not match."""
     best = 0.0
-    whole = " ".join(wanted)
-    for rank, named in enumerate(hit.words):
-        if named.replace(" ", "") == whole.replace(" ", ""):  # "gpt 4 o" is GPT-4o
+    for rank, name in enumerate(hit.words):
+        if words and name.replace(" ", "") == "".join(words):  # "gpt 4 o" is GPT-4o
             return 4.0
-        words = named.split()
-        grades = [_grade(word, words, close) for word in wanted]
-        if all(grades):
-            mean = min(grades) + 0.2 * len(wanted) / (len(words) + 1)
-            best = max(best, mean if min(grades) < 1 else mean - 0.01 * min(rank, 9))
-    return min(best, 0.99) if best > 0 and best < 1 else best
+        lowest = min((_word_score(word, name.split()) for word in words), default=0.0)
+        share = 0.2 * len(words) / (len(name.split()) + 1)
+        best = max(best, lowest and lowest + share - 0.01 * min(rank, 9))
+    return best
 
 
-def _grade(word: str, words: Iterable[str], close: dict[str, dict[str, float]]) -> float:
-    held = list(words)
-    if word in held:
-        return 3.0
-    if any(other.startswith(word) for other in held):
-        return 2.0
-    if len(word) > 2 and any(word in other for other in held):
-        return 1.2
-    return 0.7 * max((close[word].get(other, 0.0) for other in held), default=0.0)
+def _word_score(word: str, others: Sequence[str]) -> float:
+    if word in others:
+        return WHOLE
+    if any(other.startswith(word) for other in others):
+        return BEGINNING
+    return PART if len(word) > 2 and any(word in other for other in others) else 0.0
 
 
-def _close(word: str, vocabulary: set[str]) -> dict[str, float]:
-    """Words that may be meant by a misspelt one, with how alike they are; also by the beginning of a longer word. Medical words share their
-    endings: one that begins with another letter must be more alike."""
-    if len(word) < 4:
-        return {}
-    found: dict[str, float] = {}
-    matcher = difflib.SequenceMatcher(b=word, autojunk=False)
-    for other in vocabulary:
-        least = CLOSE if other[0] == word[0] else VERY_CLOSE
-        for cut in {other, other[: len(word)]} if len(other) > 2 else ():
-            matcher.set_seq1(cut)
-            if matcher.quick_ratio() >= least and (like := matcher.ratio()) >= least:
-                found[other] = max(found.get(other, 0.0), like)
-    return found
+def _corrected(word: str, vocabulary: Collection[str]) -> str:
+    """The word, or the beginning of a longer one, that is most similar to a misspelt one. Medical words share their endings: one
+    with another first letter must be more similar."""
+    candidates = {
+        start for other in vocabulary for start in (other, other[: len(word)]) if len(word) > 3 and len(other) > 2
+    }
+    same_letter = [candidate for candidate in candidates if candidate[0] == word[0]]
+    nearest = get_close_matches(word, same_letter, 1, CLOSE) or get_close_matches(word, candidates, 1, VERY_CLOSE)
+    return nearest[0] if nearest else word

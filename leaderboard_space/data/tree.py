@@ -147,7 +147,7 @@ class FacetNode:
         ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tree:
     """The facets with their labels, and the branches below these; `rows` gives the question positions of every label and branch by its
     path, a label before what is below it."""

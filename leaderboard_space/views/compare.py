@@ -25,7 +25,6 @@ from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import selection_name
 from leaderboard_space.export import Table, as_file, cited, selection_in_words
 from leaderboard_space.html import interval, number, options, prose, score_text, text
-from leaderboard_space.memory import ViewCache
 from leaderboard_space.views.case import article, datasets_of, given_to, in_full
 from leaderboard_space.views.parts import (
     CITE_BOX,
@@ -51,9 +50,9 @@ from leaderboard_space.views.parts import (
 MOST_PAIRS = 28
 
 
-def page(memory: ViewCache, request: Request) -> str:
+def page(board: Board, request: Request) -> str:
     """The page for what `request` chooses: `set`, `branch`, `facet`, `metric`, and results under `first`, `second` ... `eighth`."""
-    found, board = compared(memory, request), memory.board
+    found = compared(board, request)
     if found is None:
         return _nothing("No set of questions has two results yet, so there is nothing to compare.")
     form = (
@@ -78,13 +77,13 @@ def page(memory: ViewCache, request: Request) -> str:
     return "".join([*parts, _every_score(found), _settings(found), _flips(board, found)])
 
 
-def file(memory: ViewCache, request: Request) -> dict[str, str]:
+def file(board: Board, request: Request) -> dict[str, str]:
     """A table of the page as a file (`name`, `text`, `type`). `of`: scores, pairs, settings or flips (all of them); `as`: csv or json,
     or cite: how to cite the page.
 
     Raises BadInput if there is nothing to compare.
     """
-    found = compared(memory, request)
+    found = compared(board, request)
     if found is None or len(found.chosen) < 2 or not found.metric:
         raise BadInput("there is nothing to compare here. Choose two different results.")
     tables = {

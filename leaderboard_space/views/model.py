@@ -12,6 +12,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import LABELS, spec
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import Identity, entry_mark, identity, snapshot_of
 from leaderboard_space.data.published_results import is_random_run
 from leaderboard_space.data.ranks.sight import sights_of
@@ -19,7 +20,6 @@ from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.export import Table, as_file, breakdown_table, cited, number_columns
 from leaderboard_space.html import LONGEST_NAME, count, interval, is_shown_as, plural, prose, score_text, text
-from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import (
     Line,
     all_models,
@@ -49,15 +49,15 @@ from leaderboard_space.views.parts import (
 )
 
 
-def page(memory: ViewCache, request: Request) -> str:
+def page(board: Board, request: Request) -> str:
     """The page of the model that `request["id"]` names (any of its names), or the one chosen on it. Without one, the list of all."""
-    wanted = _wanted(memory, request)
-    found = entries_of(memory, wanted)
+    wanted = _wanted(board, request)
+    found = entries_of(board, wanted)
     if not found:
         unknown = f"There is no model named {wanted[:100]!r} on this board." if wanted else "Which model?"
-        return f'{_chooser(memory, "")}<h2 class="finding">{prose(unknown, 200)}</h2>{_list(memory)}'
+        return f'{_chooser(board, "")}<h2 class="finding">{prose(unknown, 200)}</h2>{_list(board)}'
     who = identity(wanted, [entry.result for _, entry in found])
-    lines = lines_of(memory, wanted)
+    lines = lines_of(board, wanted)
     main = main_lines(lines)
     judged = [(line.questions, line.score.verdict) for line in main]
     spots = weak_spots(main)
@@ -74,7 +74,7 @@ def page(memory: ViewCache, request: Request) -> str:
     return "".join(
         [
             _chooser(
-                memory,
+                board,
                 who.name,
                 f'<a class="link" href="{address_of("compare", first=who.name)}">Compare</a>{acts(tables=False)}',
             ),
@@ -82,7 +82,7 @@ def page(memory: ViewCache, request: Request) -> str:
             f'<h3 class="finding">{text(finding, 800)}</h3>',
             _from_the_image(main),
             model_parts.spots(spots),
-            model_parts.failures(memory, lines, spots),
+            model_parts.failures(board, lines, spots),
             _verdicts(lines, who),
             _folded("scores", "Every score and category", "".join(model_parts.benchmark(line) for line in main)),
             _folded(
@@ -114,21 +114,21 @@ def _folded(name: str, title: str, inner: str) -> str:
     )
 
 
-def file(memory: ViewCache, request: Request) -> dict[str, str]:
+def file(board: Board, request: Request) -> dict[str, str]:
     """A part of the page as a file (`name`, `text`, `type`). `of`: verdicts, categories, card, or badge (of the benchmark `set`);
     or how to cite the page (`as`: cite).
 
     Raises BadInput for a model that is not on the board.
     """
-    wanted, of = _wanted(memory, request), str(request.get("of"))
-    lines = lines_of(memory, wanted)
+    wanted, of = _wanted(board, request), str(request.get("of"))
+    lines = lines_of(board, wanted)
     if not lines:
         raise BadInput("no results of this model are on the board.")
     who = identity(wanted)
     if str(request.get("as")) == "cite":
         sets = dict.fromkeys(f"{line.section.benchmark} ({line.section.split})" for line in lines)
         note = f"Every question set it answered: {', '.join(sets)}."
-        return cited(f"Model {who.name}", note, [entry for _, entry in entries_of(memory, wanted)], request)
+        return cited(f"Model {who.name}", note, [entry for _, entry in entries_of(board, wanted)], request)
     if of.startswith("badge"):
         line = next((line for line in main_lines(lines) if line.section.family == of.removeprefix("badge:")), None)
         if line is None:
@@ -142,13 +142,13 @@ def file(memory: ViewCache, request: Request) -> dict[str, str]:
     )
 
 
-def _wanted(memory: ViewCache, request: Request) -> str:
+def _wanted(board: Board, request: Request) -> str:
     """The model a request means: the one chosen on the page, else the address's own; by the name that the board has for it, where what is
     said is how a field shows it."""
     said = str(request.get("model") or request.get("id") or "")[:LONGEST_NAME]
-    if entries_of(memory, said):
+    if entries_of(board, said):
         return said
-    return next((name for name in all_models(memory) if is_shown_as(name, said)), said.strip())
+    return next((name for name in all_models(board) if is_shown_as(name, said)), said.strip())
 
 
 def as_named(name: str, ending: str, content: str) -> dict[str, str]:
@@ -158,9 +158,9 @@ def as_named(name: str, ending: str, content: str) -> dict[str, str]:
     return {"name": f"medprobe-{safe}.{ending}", "text": content, "type": types[ending]}
 
 
-def _chooser(memory: ViewCache, chosen: str, buttons: str = "") -> str:
+def _chooser(board: Board, chosen: str, buttons: str = "") -> str:
     """The field that names a model; `buttons`: what can be done with the page of one."""
-    names = "".join(f'<option value="{text(name, LONGEST_NAME)}"></option>' for name in all_models(memory))
+    names = "".join(f'<option value="{text(name, LONGEST_NAME)}"></option>' for name in all_models(board))
     return (
         f'<div class="form"><label>Model <input data-name="model" data-page="model" list="mp-models" type="search" '
         f'value="{text(chosen, LONGEST_NAME)}" '
@@ -169,8 +169,8 @@ def _chooser(memory: ViewCache, chosen: str, buttons: str = "") -> str:
     )
 
 
-def _list(memory: ViewCache) -> str:
-    items = "".join(f"<li>{_to_model(name)}</li>" for name in all_models(memory))
+def _list(board: Board) -> str:
+    items = "".join(f"<li>{_to_model(name)}</li>" for name in all_models(board))
     return f'<ul class="names">{items}</ul>'
 
 

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from eval_harness.records.result import Score
 from leaderboard_space import headlines, sentences
 from leaderboard_space.benchmarks import LABELS
+from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import Identity, entry_mark
 from leaderboard_space.data.ranks.groups import group_of
 from leaderboard_space.data.ranks.standings import info_of, metrics_of, shown_method
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
 from leaderboard_space.html import interval, plural, prose, score_text, text
-from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import Ends, Line, Spot, ends_of, scores_by_metric, shares_of
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views import cases
@@ -150,7 +150,7 @@ FAILURES = 3
 """Example failures on the page; Cases has them all."""
 
 
-def failures(memory: ViewCache, lines: Sequence[Line], spots: Sequence[Spot]) -> str:
+def failures(board: Board, lines: Sequence[Line], spots: Sequence[Spot]) -> str:
     """Cases that the model got wrong, with their images where these may be shown: of its weakest spot of which answers are known."""
     known = [line for line in lines if line.outcomes is not None and line.row.entry.key in line.outcomes.runs]
     measured = [line for line in known if line.score.nonresponse is None]
@@ -169,7 +169,7 @@ def failures(memory: ViewCache, lines: Sequence[Line], spots: Sequence[Spot]) ->
         label = (spot.facet, spot.label) if spot and spot.facet else None
         metric = spot.metric if spot else None
         entry = line.row.entry
-        if drawn := cases.failures(memory.board, line.section, line.outcomes, entry, FAILURES, metric, label):
+        if drawn := cases.failures(board, line.section, line.outcomes, entry, FAILURES, metric, label):
             more = address_of("cases", set=set_name(line.section), label=":".join(label or ()), model=entry.key)
             where = f": {spot.name}" if spot else ""
             return (

@@ -275,7 +275,7 @@ def set_select(sections: Sequence[Section], key: str) -> str:
     return f'<label>Questions <select data-name="set">{options(pairs, key)}</select></label>'
 
 
-def result_input(said: str, name: str, chosen: str, entries: list[Entry], hint: str) -> str:
+def result_input(said: str, name: str, chosen: str, entries: Sequence[Entry], hint: str) -> str:
     """A field that takes a result by its name, and offers the names while one types: a list of hundreds cannot be scrolled."""
     return name_input(said, name, chosen, [(one, "") for one in sorted(labels(entries).values(), key=str.lower)], hint)
 

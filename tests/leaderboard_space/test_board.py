@@ -13,7 +13,6 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import standings
 from leaderboard_space.export import as_csv
-from leaderboard_space.memory import ViewCache
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.checks.claims import check_words
@@ -142,7 +141,7 @@ def test_news_are_picked_up_and_the_rest_is_kept(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_store_is_refused_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="not a results store"):
         Board(tmp_path)
-    assert Board(None).snapshot.problems == []
+    assert Board(None).snapshot.problems == ()
 
 
 def test_published_results_alone_make_a_board() -> None:
@@ -163,7 +162,7 @@ def test_published_results_alone_make_a_board() -> None:
 
 def test_pages_without_any_answers_say_so() -> None:
     board = Board(None, [published(29.5)])
-    assert "nothing to compare" in compare.page(ViewCache(board), {}) and "No questions" in cases.page(board, {})
+    assert "nothing to compare" in compare.page(board, {}) and "No questions" in cases.page(board, {})
 
 
 def test_no_branch_empties_the_board_as_long_as_anything_is_known_of_it() -> None:

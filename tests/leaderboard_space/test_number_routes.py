@@ -116,7 +116,7 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
         "second": other["run"],
         **where,
     }
-    pairs = json.loads(compare.file(service.memory, {**request, "as": "json"})["text"])
+    pairs = json.loads(compare.file(service.board, {**request, "as": "json"})["text"])
     (pair,) = (row for row in pairs if row["metric"] == metric and "difference" in row)
     by_run = {row["run"]: row for row in ranked}
     assert same(pair["first_value"], by_run[pair["first_run"]]["value"])
@@ -129,7 +129,7 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
         assert line is not None and line[0].split()[1:3] == printed, (line, printed)
         assert abs(float(line[0].split()[3]) - pair["difference"]) < 0.051, (line, pair)
     places = {by_run[pair[side]]["place_first"] for side in ("first_run", "second_run")}
-    said = plain(re.search(r'<h2 class="finding">(.*?)</h2>', compare.page(service.memory, request))[1])  # type: ignore[index]
+    said = plain(re.search(r'<h2 class="finding">(.*?)</h2>', compare.page(service.board, request))[1])  # type: ignore[index]
     if places == {1}:  # the headline says that either may be the best
         assert pair["p_corrected"] >= 0.05 and " is significantly " not in said, (said, pair)
     if pair["p_corrected"] < 0.05:
@@ -159,7 +159,7 @@ def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
                 names = (*NUMBERS, "chance_low", "chance_high")
                 found = [all(same(one[name], row[name]) for name in names) for one in mine.to_dict("records")]
                 assert any(found), (row, mine)
-    page = plain(model.page(service.memory, {"id": "GPT-4o"}))
+    page = plain(model.page(service.board, {"id": "GPT-4o"}))
     (gmai,) = (
         row
         for row in json.loads(
@@ -191,11 +191,11 @@ def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, see
         on_board = {row["run"]: row for row in whole or ()}
         for row in (row for row in saved if row["metric"] == aspect.metric and row["run"] in on_board):
             assert all(same(row[name], on_board[row["run"]][name]) for name in NUMBERS), (row, on_board[row["run"]])
-    names = all_models(service.memory)
+    names = all_models(service.board)
     name = names[int(rng.integers(len(names)))]
-    for line in main_lines(lines_of(service.memory, name)):
+    for line in main_lines(lines_of(service.board, name)):
         family, info = line.section.family, info_of(line.metric, line.section.family)
-        badge = model.file(service.memory, {"id": name, "of": f"badge:{family}"})["text"]
+        badge = model.file(service.board, {"id": name, "of": f"badge:{family}"})["text"]
         asked = {"format": family, "section": line.section.key, "metric": line.metric, "as": "json"}
         (row,) = (one for one in json.loads(service.export(asked)["text"]) if one["run"] == line.row.entry.key)
         assert score_text(row["value"], info.unit) in badge and interval(line.row.score) in html.unescape(badge)

@@ -11,6 +11,7 @@ import medprobe
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.sight import sights_of
 from leaderboard_space.export import leaderboard_table
+from leaderboard_space.query import parse_query
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, model
 from tests.helpers import edit_json
@@ -57,11 +58,13 @@ def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
     assert "50 (38 to 65)" in rows["Pixels"] and 'class="rest"' in rows["Pixels"]
     assert ">–</td>" in rows["Chance"] and 'class="rest"' not in rows["Chance"]
     assert re.search(r'img" data-v="50.0"', rows["Pixels"])  # what the column sorts by
-    query = service.memory.query({"format": "mediconfusion", "section": section.key, "metric": "individual_accuracy"})
-    saved = {row["model"]: row["from_image"] for row in leaderboard_table(section, service.memory.standings(query), ())}
+    query = parse_query(
+        service.board, {"format": "mediconfusion", "section": section.key, "metric": "individual_accuracy"}
+    )
+    saved = {row["model"]: row["from_image"] for row in leaderboard_table(section, query.standings, ())}
     assert saved == {"Pixels": 50, "Question": 0, "SaysA": 0, "Chance": None}
     assert "From the image" not in panel(service, "confusion")
-    page = model.page(service.memory, {"id": "Pixels"})
+    page = model.page(service.board, {"id": "Pixels"})
     assert "MediConfusion (sides): Of 100 points, 100 need the image (95 to 100)." in page
     case = str(medprobe.open_dataset(str(store.parent / "data")).questions("test")["case_id"][0])
     page = cases.page(service.board, {"id": case, "set": f"mediconfusion/{section.key}"})

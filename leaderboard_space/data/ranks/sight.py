@@ -17,6 +17,7 @@ from eval_harness.records.result import Images
 from eval_harness.scores.outcome_matrix import pack_outcomes
 from eval_harness.scores.sight import Sight, compute_sight_of_outcomes
 from eval_harness.store.sight_report import read_arm_identity
+from leaderboard_space.data.cache import READING, cached
 from leaderboard_space.data.store.sections import Entry, Section
 
 COLUMNS = ["metric", "unit", "cluster", "numerator", "denominator"]
@@ -26,25 +27,28 @@ def arms_of(section: Section, entry: Entry) -> Mapping[Images, Entry]:
     """The runs of an account that differ from its result in the images alone, by what they showed; none of a printed number."""
     if not section.arms or entry.derived is None:
         return {}
-    if "arms" not in section.memory:
-        section.memory["arms"] = [(_identity(arm.derived), arm) for arm in section.arms if arm.derived is not None]
     wanted = _identity(entry.derived)
-    return {arm.result.method.image: arm for identity, arm in section.memory["arms"] if wanted and identity == wanted}
+    return {arm.result.method.image: arm for identity, arm in _arms(section) if wanted and identity == wanted}
+
+
+@cached(READING)
+def _arms(section: Section) -> list[tuple[tuple[str | None, ...] | None, Entry]]:
+    return [(_identity(arm.derived), arm) for arm in section.arms if arm.derived is not None]
 
 
 def sights_of(section: Section, metric: str) -> Mapping[str, Sight]:
     """Entry key -> what of its score in a metric comes from the images, of all questions of the section, as far as it is read."""
-    found: Mapping[str, Mapping[str, Sight]] = section.memory.get("sights", {})
-    return found.get(metric, {})
+    return sights(section).get(metric, {})
 
 
-def read_sights(section: Section) -> None:
-    """Compare the results of a section with their arms in every metric, in advance, so that `sights_of` keeps no reader waiting."""
+@cached(READING)
+def sights(section: Section) -> Mapping[str, Mapping[str, Sight]]:
+    """Compare the results of a section with their arms in every metric. The board calls it in advance: no reader waits for the files."""
     found: dict[str, dict[str, Sight]] = {}
     for entry in section.entries if section.arms else ():
         for metric, sight in _sights(section, entry).items():
             found.setdefault(metric, {})[entry.key] = sight
-    section.memory["sights"] = found
+    return found
 
 
 def _identity(folder: Path) -> tuple[str | None, ...] | None:

@@ -20,6 +20,7 @@ from eval_harness.scores.intervals import INTERVAL_METHOD, printed_interval
 from eval_harness.scores.ranks import compute_rank_ranges
 from eval_harness.scores.unpaired import compute_unpaired_differences
 from leaderboard_space.benchmarks import spec as board_spec
+from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.published_results import ONLY_PRINTED, errors_named
 from leaderboard_space.data.ranks.groups import (
@@ -141,17 +142,21 @@ def info_of(metric: str, family: str = "") -> MetricInfo:
 def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
     """The metrics that a section can be sorted by, the headline first, then the benchmark's aspects, the others as in `METRICS`: those that
     papers print only by the values of a facet among them. Where no model has a score of the whole, those of its parts."""
-    if "scores" not in section.memory:  # of hundreds of results, and asked for with every request
-        whole = {name for entry in section.entries for name in entry.result.scores}
-        parted = [entry.result for entry in section.entries if entry.result.kind == "published" or not whole]
-        cells = (cell for result in parted for held in result.breakdown.values() for cell in held.values())
-        section.memory["scores"] = whole.union(*cells)
-    there = section.memory["scores"] | (set(outcomes.metrics) if outcomes else set())
+    there = _derived_metrics(section) | (set(outcomes.metrics) if outcomes else set())
     there = {name for name in there if not name.startswith("share_")}
     headline = HEADLINE_METRICS[section.family]
     order = dict.fromkeys((headline, *board_spec(section.family).aspects, *METRICS))
     known = [name for name in order if name in there]
     return known + sorted(there - set(known)) or [headline]
+
+
+@cached(COMPUTING)  # of hundreds of results, with every request
+def _derived_metrics(section: Section) -> set[str]:
+    """The metrics of the results' own scores; of cells where they are published, or no result has a score of the whole."""
+    whole = {name for entry in section.entries for name in entry.result.scores}
+    parted = [entry.result for entry in section.entries if entry.result.kind == "published" or not whole]
+    cells = (cell for result in parted for held in result.breakdown.values() for cell in held.values())
+    return whole.union(*cells)
 
 
 def methods_of(section: Section) -> list[str]:
@@ -270,11 +275,6 @@ def own_scores(entry: Entry, branches: Sequence[TreePath]) -> Scores:
         return entry.result.scores
     cell = own_cell(entry, branches)
     return entry.result.breakdown[cell[0]][cell[1]] if cell else {}
-
-
-def own_score(entry: Entry, metric: str, branches: Sequence[TreePath]) -> Score | None:
-    """A result's own score for a selection in one metric."""
-    return own_scores(entry, branches).get(metric)
 
 
 def parts_of(entry: Entry, branches: Sequence[TreePath]) -> list[tuple[str, str]]:

@@ -5,11 +5,10 @@ See also: reading the store (`board.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from dataset_builders import benchmarks
 from dataset_builders.benchmarks import BENCHMARKS, DEFAULT_SPLITS
@@ -17,10 +16,6 @@ from dataset_builders.fingerprints import is_released_set
 from eval_harness.derive.run_files import ANSWERS_FILE, UNITS_FILE
 from eval_harness.records.result import Result
 from eval_harness.store.acceptance import Provenance
-from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.tree import Tree
-
-Loaded = tuple[Outcomes | None, Tree]
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ class Entry:
         return self.derived / UNITS_FILE if self.derived is not None else None
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Section:
     """Results on exactly the same questions. `kind`: complete, phantom, custom, partial, sample (of an official source), unconfirmed
     (official by its counts, and no released fingerprint is known to compare with), or retired."""
@@ -69,17 +64,12 @@ class Section:
     kind: str
     questions: int
     fingerprint: str | None
-    entries: list[Entry]
-    arms: list[Entry] = field(default_factory=list)
+    entries: tuple[Entry, ...]
+    arms: tuple[Entry, ...] = ()
     """Runs of its models with other images than the right ones: neither shown as results nor ranked."""
     selection: str | None = None
-    notes: list[str] = field(default_factory=list)
-    loaded: Loaded | None = None
-    """The answers and the tree, once they are read (`Board.outcomes`)."""
-    marks: tuple[object, ...] = ()
-    """The state of the files that it is computed from; where one changes, the section is computed anew."""
-    memory: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """Cache of results computed from its entries."""
+    stamp: str = ""
+    """Digest of the state of the files that it is computed from; where one changes, the section is replaced."""
 
     @property
     def is_official(self) -> bool:
@@ -99,17 +89,22 @@ class Section:
         return names[self.kind]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     """The board at one moment: sections per format, and a line for every file set aside."""
 
     stamp: str
-    sections: dict[str, list[Section]]
-    problems: list[str]
+    sections: Mapping[str, tuple[Section, ...]]
+    problems: tuple[str, ...]
+
+    @property
+    def all_sections(self) -> list[Section]:
+        """The sections of every format, in their order."""
+        return [section for sections in self.sections.values() for section in sections]
 
     def section(self, family: str, key: str | None) -> Section | None:
         """The section of that key, else the first of the format; None where there is none."""
-        found = self.sections.get(family, [])
+        found = self.sections.get(family, ())
         return next((section for section in found if section.key == key), found[0] if found else None)
 
 
@@ -119,46 +114,16 @@ def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lamb
     `is_replaced` says of a result that it answers an earlier version of its dataset; it is retired to a section of its own. A run with
     other images than the right ones is an arm of the section of those that have them.
     """
-    sections: dict[tuple[str, str, str], Section] = {}
+    groups: dict[tuple[str, str, str], tuple[str, list[Entry]]] = {}
     for entry in sorted(entries, key=lambda entry: entry.result.method.image != "real"):
         benchmark = entry.result.benchmark
         kind = "retired" if is_replaced(entry.result) else kind_of(entry.result)
-        known = benchmark.fingerprint[:12] if benchmark.fingerprint else None
-        if kind == "retired":
-            known = f"retired-{known}"
-        which = (
-            "complete"
-            if kind == "complete"
-            else known or ("published" if entry.result.kind == "published" else entry.key)
-        )
-        key = (
-            f"{benchmark.split}.{which}"
-            if benchmark.name in BENCHMARKS
-            else f"{benchmark.name}.{benchmark.split}.{which}"
-        )
-        section = sections.get((benchmark.family, benchmark.name, key))
-        if entry.result.method.image != "real":
-            if section is not None:
-                section.arms.append(entry)
-            continue
-        if section is None:
-            section = sections[(benchmark.family, benchmark.name, key)] = Section(
-                key=key,
-                family=benchmark.family,
-                benchmark=benchmark.name,
-                split=benchmark.split,
-                kind=kind,
-                questions=benchmark.questions,
-                fingerprint=benchmark.fingerprint,
-                entries=[],
-                selection=benchmark.selection,
-            )
-        section.fingerprint = section.fingerprint or benchmark.fingerprint
-        section.questions = max(section.questions, benchmark.questions)
-        section.entries.append(entry)
+        identity = (benchmark.family, benchmark.name, _section_key(entry, kind))
+        groups.setdefault(identity, (kind, []))[1].append(entry)
+    sections = [_section(key, kind, members) for (_, _, key), (kind, members) in groups.items()]
     order = {"complete": 0, "unconfirmed": 1, "sample": 2, "partial": 3, "custom": 4, "phantom": 5, "retired": 6}
     return sorted(
-        sections.values(),
+        (section for section in sections if section.entries),
         # Most results that can be broken down come first, since readers come to choose: one more result moves no default.
         key=lambda s: (
             order[s.kind],
@@ -167,6 +132,35 @@ def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lamb
             -len(s.entries),
             s.key,
         ),
+    )
+
+
+def _section_key(entry: Entry, kind: str) -> str:
+    """The split and the set of questions of a result, unique within its benchmark's format."""
+    benchmark = entry.result.benchmark
+    fingerprint = benchmark.fingerprint[:12] if benchmark.fingerprint else None
+    default = fingerprint or ("published" if entry.result.kind == "published" else entry.key)
+    questions = {"complete": "complete", "retired": f"retired-{fingerprint}"}.get(kind, default)
+    prefix = "" if benchmark.name in BENCHMARKS else f"{benchmark.name}."
+    return f"{prefix}{benchmark.split}.{questions}"
+
+
+def _section(key: str, kind: str, members: Sequence[Entry]) -> Section:
+    """The section of `members`; one without `entries` if they are arms alone."""
+    entries = tuple(entry for entry in members if entry.result.method.image == "real")  # they come first
+    benchmarks_of = [entry.result.benchmark for entry in entries]
+    first = members[0].result.benchmark
+    return Section(
+        key=key,
+        family=first.family,
+        benchmark=first.name,
+        split=first.split,
+        kind=kind,
+        questions=max((benchmark.questions for benchmark in benchmarks_of), default=0),
+        fingerprint=next((benchmark.fingerprint for benchmark in benchmarks_of if benchmark.fingerprint), None),
+        entries=entries,
+        arms=tuple(members[len(entries) :]),
+        selection=first.selection,
     )
 
 

@@ -366,7 +366,7 @@ def _notes(query: BoardQuery, found: Standings) -> str:
     if False in validated and True not in validated:
         lines.append("No person has checked the questions of this set.")
     lines += _unranked(query, found)
-    lines += section.notes
+    lines += query.notes
     lines += [note for entry in section.entries for note in entry.notes]
     problems = [f"Set aside, unreadable: {problem}" for problem in query.snapshot.problems]
     if not lines and not problems:

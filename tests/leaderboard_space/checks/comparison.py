@@ -22,7 +22,6 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import text
-from leaderboard_space.memory import ViewCache
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.checks.claims import check_words, plain
@@ -32,7 +31,7 @@ from tests.leaderboard_space.generated import Raw, apart
 def check_comparison(board: Board, family: str, section: Section, truth: dict[str, Raw]) -> None:
     """The finding of the page Compare, against the paired test of the two runs' own units."""
     key = f"{family}/{section.key}"
-    page = check_words(compare.page(ViewCache(board), {"set": key}))
+    page = check_words(compare.page(board, {"set": key}))
     found = cases.page(board, {"set": key, "order": "wrong"})
     if f'value="{key}" selected' in found and cases.UNREADABLE not in found:
         of = pd.read_parquet(board.store / "questions" / f"{section.fingerprint}.parquet")  # type: ignore[operator]
@@ -44,7 +43,7 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
     if "no known score in common" in page:
         assert all(score.value is None for entry in answered for score in truth[entry].scores.values()), page[:300]
         return
-    found = comparing.compared(ViewCache(board), {"set": key})
+    found = comparing.compared(board, {"set": key})
     assert found is not None
     chosen = [entry.key for entry in found.chosen]
     for entry in found.chosen:
@@ -85,14 +84,14 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
                 "Two of 3 pairs differ",
                 "Three of 3 pairs differ",
             ]
-            assert f"{words[sure]} significantly in " in plain(compare.page(ViewCache(board), three))
+            assert f"{words[sure]} significantly in " in plain(compare.page(board, three))
 
 
 def check_saved(board: Board, request: dict[str, str], truth: dict[str, Raw], pairs: int) -> list[dict[str, Any]]:
     """Every score of every pair is its paired test, corrected for all pairs (Holm), and the page shows it; the rows of the chosen score."""
     page, rows = (
-        compare.page(ViewCache(board), request),
-        json.loads(compare.file(ViewCache(board), {**request, "as": "json"})["text"]),
+        compare.page(board, request),
+        json.loads(compare.file(board, {**request, "as": "json"})["text"]),
     )
     metric = re.search(r'data-name="metric">.*?value="([^"]*)" selected', page)[1]  # type: ignore[index]
     for row in (row for row in rows if "difference" in row):

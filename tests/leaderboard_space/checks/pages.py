@@ -270,7 +270,7 @@ def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -
         assert tested == 0, (sentence, marks)
     for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
         own, mine = (
-            check_words(model.page(service.memory, {"id": name})),
+            check_words(model.page(service.board, {"id": name})),
             [one for one in rows if one.result.model.name == name],
         )
         said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', own)[1])  # type: ignore[index]

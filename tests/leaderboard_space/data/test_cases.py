@@ -16,7 +16,6 @@ from eval_harness.records.result import read_result
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cases import answers_to
 from leaderboard_space.data.store.sections import Entry
-from leaderboard_space.memory import ViewCache
 from leaderboard_space.views import case, cases
 from leaderboard_space.views import model as model_page
 from leaderboard_space.views.parts import measured_sections
@@ -153,7 +152,7 @@ def test_who_is_right_in_one_sample_of_several_has_not_scored_a_case_in_full(tmp
     assert "0 of 1 result scored this case in full, 1 in part" in plain(cases.page(board, {"id": asked["case_id"][0]}))
     page = plain(cases.page(board, {}))
     assert "20 cases." in page and "Of results with several samples per question, the first is shown." in page
-    assert "Nothing, by" not in model_page.page(ViewCache(board), {"id": "Model"})
+    assert "Nothing, by" not in model_page.page(board, {"id": "Model"})
 
 
 def test_one_case_has_its_neighbours_and_a_tally(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.store.results_table import tidy_table
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results, published_results
-from leaderboard_space.data.ranks.standings import own_score
+from leaderboard_space.data.ranks.standings import own_scores
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import (
     Tree,
@@ -27,6 +27,7 @@ from leaderboard_space.data.tree import (
     published_tree,
     tree_of,
 )
+from leaderboard_space.query import parse_query
 from leaderboard_space.service import Service
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, questions
@@ -86,7 +87,7 @@ def test_scores_are_of_the_questions_in_all_facets(tmp_path: Path) -> None:
         "format": "gmai-mmbench",
         "branches": [("modality", "CT"), ("modality", "MRI"), ("task", "Counting")],
     }
-    (row,) = service.memory.standings(service.memory.query(request)).rows
+    (row,) = parse_query(service.board, request).standings.rows
     assert row.score.n == wanted.sum() > 0
     assert "Only (CT or MRI) and Counting." in plain(service.view(request)["html"]).replace(
         "(MRI or CT)", "(CT or MRI)"
@@ -109,7 +110,7 @@ def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_
     one = service.view({"format": "probmed", "branches": [("modality", "ct"), ("organ", "brain")]})
     assert "published · T7" in one["html"] and "GPT-4o" in one["html"]  # exactly one image type
     both = {"format": "gmai-mmbench", "branches": [("department", "Ophthalmology"), ("task", "Counting")]}
-    assert not service.memory.standings(service.memory.query(both)).rows  # printed by one facet at a time
+    assert not parse_query(service.board, both).standings.rows  # printed by one facet at a time
     assert cells_in(both["branches"], {"department": {"Ophthalmology": {}}, "task": {"Counting": {}}}) == []  # type: ignore[arg-type]
 
 
@@ -143,7 +144,7 @@ def test_published_image_types_are_branches_of_their_organs() -> None:
     assert [child.label for child in organs["chest"].children] == ["xray", "ct", "mri"]
     result = next(r for r in PUBLISHED if r.benchmark.name == "probmed" and r.model.name == "CheXagent")
     entry = Entry("published/0", result)
-    cell = own_score(entry, "organ", [("organ", "chest", "mri")])
+    cell = own_scores(entry, [("organ", "chest", "mri")])["organ"]
     assert cell is not None and (cell.value, cell.n) == (75.0, 40)
-    assert own_score(entry, "organ", [("organ", "chest")]) is None  # three cells: no paper prints them as one
+    assert "organ" not in own_scores(entry, [("organ", "chest")])  # three cells: no paper prints them as one
     assert len(cells_under(("organ", "chest"), result.breakdown)) == 3

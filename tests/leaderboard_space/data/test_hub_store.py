@@ -45,7 +45,7 @@ def test_a_repository_that_is_not_there_is_one_clear_line(local_hub: Any) -> Non
 def test_a_new_repository_without_results_is_a_board_to_begin_with(api: HfApi, tmp_path: Path) -> None:
     """A Space is set up before anybody submits; it must start, show the first result, and bear that results are withdrawn."""
     board = Board("ORG/results")
-    assert not any(board.snapshot.sections.values()) and board.snapshot.problems == []
+    assert not any(board.snapshot.sections.values()) and board.snapshot.problems == ()
     board.refresh()
     api.upload_folder(**REPO, folder_path=result_of("One", tmp_path / "first"))
     board.refresh()

@@ -20,7 +20,7 @@ from eval_harness.records.selection import select_questions
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.tree import tree_of
-from leaderboard_space.query import selection_of
+from leaderboard_space.query import parse_query, selection_of
 from leaderboard_space.service import Service
 from leaderboard_space.views.parts import benchmark_address
 from tests.commands import medprobe
@@ -72,7 +72,7 @@ BRANCHES = [path for path in TREE.rows if path[0] in ("task", "department", "gra
 def test_every_route_gives_the_same_questions(paths: list[tuple[str, ...]]) -> None:
     asked, service = _asked(), _service()
     wanted = _by_hand(asked, paths)
-    section = service.memory.query({"format": FAMILY}).section
+    section = parse_query(service.board, {"format": FAMILY}).section
     said = [f"{path[0]}: {STEP_SEPARATOR.join(path[1:])}" for path in paths]
 
     assert np.flatnonzero(TREE.mask(paths)).tolist() == wanted  # the tree

@@ -39,11 +39,11 @@ def test_what_comes_after_its_result_is_read(store: Path, file: str, known: int,
     late.write_bytes(body[: len(body) // 2])
     board = Board(store)
     assert measured(board) == known
-    assert any(f"{said} cannot be read" in note for note in section_of(board).notes)
+    assert any(f"{said} cannot be read" in note for note in board.notes(section_of(board)))
     late.write_bytes(body)
     board.refresh()
     assert measured(board) == 3
-    assert section_of(board).notes == []
+    assert board.notes(section_of(board)) == ()
 
 
 def test_a_store_that_is_away_for_a_moment_keeps_its_results_on_show(store: Path) -> None:

@@ -19,7 +19,6 @@ from leaderboard_space.comparing import compared
 from leaderboard_space.data import published_results
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.memory import ViewCache
 from leaderboard_space.views import compare
 from tests.leaderboard_space.checks.claims import plain, rounds_to
 from tests.leaderboard_space.stores import add_run, answers, change, questions
@@ -63,30 +62,28 @@ def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: 
 
 def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
     """The day of launch: two models of Table 1, and the sentence is about them."""
-    page = compare.page(
-        ViewCache(papers), {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"}
-    )
+    page = compare.page(papers, {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"})
     said = plain(page)
     assert (
         "do not differ significantly in set accuracy" in said and "unpaired: only the printed scores are known" in said
     )
     rows = json.loads(
-        compare.file(
-            ViewCache(papers), {"set": "gmai-mmbench/test.complete", "first": "GPT-4o", "second": "RadFM", "as": "json"}
-        )["text"]
+        compare.file(papers, {"set": "gmai-mmbench/test.complete", "first": "GPT-4o", "second": "RadFM", "as": "json"})[
+            "text"
+        ]
     )
     (row,) = rows
     assert (row["first_value"], row["second_value"]) == (53.96, 22.93) and math.isclose(row["difference"], 31.03)
     assert row["low"] < 31.03 < row["high"] and row["p"] < 0.001 and row["test"].startswith("unpaired")
     other_name = {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"}
-    assert plain(compare.page(ViewCache(papers), {**other_name, "second": "gpt-4o-2024-08-06"})).count("GPT-4o") > 1
+    assert plain(compare.page(papers, {**other_name, "second": "gpt-4o-2024-08-06"})).count("GPT-4o") > 1
     for key, said in (
         ("set", "Set of questions no/where: not on this board"),
         ("metric", "Score no/where: not known of these results"),
     ):
-        assert said in compare.page(ViewCache(papers), {**other_name, key: "no/where"})
+        assert said in compare.page(papers, {**other_name, key: "no/where"})
     assert "Another one is shown" not in page
-    missing = compare.page(ViewCache(papers), {"first": "<i>nobody</i>"})
+    missing = compare.page(papers, {"first": "<i>nobody</i>"})
     assert "<i>nobody" not in missing and "There is no result named" in missing
 
 
@@ -102,7 +99,7 @@ def test_a_mixed_comparison_is_paired_only_where_answers_are(tmp_path: Path) -> 
     (warm,) = (tmp_path / "results/halt-medvqa").glob("One/*")
     change(warm, lambda result: result["method"].update(generation={"temperature": 0.5}))
     board = Board(tmp_path)
-    found = compared(ViewCache(board), {"first": "One", "second": "Two", "third": "Three"})
+    found = compared(board, {"first": "One", "second": "Two", "third": "Three"})
     assert found is not None
     (row,) = compare.setting_rows(found)
     assert [row[name] for name in ("setting", "first", "second", "third")] == ["temperature", "0.5", None, None]
@@ -124,14 +121,14 @@ def test_answers_are_shown_as_texts_with_a_link_to_the_case(tmp_path: Path) -> N
     for name, skill in (("One", 0.1), ("Two", 0.9)):
         add_run(tmp_path, "gmai-mmbench", asked, answers(asked, skill, seed=3), name)
     board = Board(tmp_path)
-    rows = json.loads(compare.file(ViewCache(board), {"of": "flips", "as": "json"})["text"])
+    rows = json.loads(compare.file(board, {"of": "flips", "as": "json"})["text"])
     texts = {row.question_id: list(row.options) for row in asked.itertuples()}
     assert rows
     for row in rows:
         for answer in (row["key"], row["first_answer"], row["second_answer"]):
             letter, _, said = answer.partition(" ")
             assert answer in ("refused", "irrelevant") or texts[row["question_id"]][ord(letter) - 65] == said
-    page = compare.page(ViewCache(board), {})
+    page = compare.page(board, {})
     assert len(re.findall(r'href="#/cases/\w+\?set=[^"]*first=[^"]*second=', page)) == min(
         len(rows), compare.MOST_FLIPS
     )

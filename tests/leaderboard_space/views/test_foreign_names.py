@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from leaderboard_space.data.board import Board
 from leaderboard_space.html import prose, visible
-from leaderboard_space.memory import ViewCache
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare, model
 from tests.leaderboard_space.checks.claims import plain
@@ -50,16 +49,16 @@ def offered(page: str, field: str) -> list[str]:
 @pytest.mark.exhaustive
 def test_every_name_that_a_field_offers_is_found_by_it(board: Board) -> None:
     service = Service(board)
-    compared = offered(compare.page(ViewCache(board), {}), "results-first")
+    compared = offered(compare.page(board, {}), "results-first")
     assert len(compared) == len({entry.key for entry in board.snapshot.sections["mediconfusion"][0].entries}) == 40
     for name in compared[::2]:
-        said = plain(compare.page(ViewCache(board), {"first": name, "second": compared[0]}))
+        said = plain(compare.page(board, {"first": name, "second": compared[0]}))
         assert "There is no result named" not in said and ("Choose two" in said) == (name == compared[0]), name
         assert "No result named" not in plain(cases.page(board, {"model": name}))
-    chosen = offered(model.page(service.memory, {}), "mp-models")
+    chosen = offered(model.page(service.board, {}), "mp-models")
     assert len(chosen) == len(set(chosen)) == 40  # also where two differ in case only
     for name in chosen[::2]:
-        titles = re.findall(r'<h2 class="name"[^>]*>(.*?)</h2>', model.page(service.memory, {"id": name}))
+        titles = re.findall(r'<h2 class="name"[^>]*>(.*?)</h2>', model.page(service.board, {"id": name}))
         assert [html.unescape(title).strip()[:100] for title in titles] == [visible(name).strip()[:100]], name
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from dataset_builders.benchmarks import BENCHMARKS
 from leaderboard_space.data.board import Board
-from leaderboard_space.memory import ViewCache
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.stores import add_run, answers, change, questions
@@ -74,7 +73,7 @@ def pages(store: Path) -> dict[str, str]:
                 found[f"breakdown {place}"] = service.breakdown(asked)
             for entry in section.entries if section else []:
                 found[f"detail {entry.key}"] = service.detail({**asked, "key": entry.key})
-    found["compare"] = compare.page(ViewCache(board), {})
+    found["compare"] = compare.page(board, {})
     found["cases"] = cases.page(board, {}) + cases.page(board, {"find": TAGS, "page": "1e308", "order": TAGS})
     return found
 
@@ -102,7 +101,7 @@ def test_files_of_hostile_results_run_nothing_and_are_json(store: Path) -> None:
         assert not re.search(r'(^|,)"?=HYPERLINK', body, re.MULTILINE)
     for view, tables in ((compare, ("scores", "settings", "flips")), (cases, ("cases",))):
         for of in tables:
-            file = view.file(ViewCache(board) if view is compare else board, {"of": of, "as": "csv"})
+            file = view.file(board, {"of": of, "as": "csv"})
             assert not re.search(r'(^|,)"?=HYPERLINK', file["text"], re.MULTILINE)
             assert re.fullmatch(r"medprobe-[A-Za-z0-9.-]+\.csv", file["name"])
 

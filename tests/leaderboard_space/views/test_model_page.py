@@ -14,7 +14,6 @@ from leaderboard_space.data.model_names import identity_of
 from leaderboard_space.data.published_results import board_results, models, read_table
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.html import number
-from leaderboard_space.memory import ViewCache
 from leaderboard_space.model_results import (
     all_models,
     entries_of,
@@ -38,7 +37,7 @@ def papers() -> Service:
 
 def test_names_that_mean_one_model_are_one_page(papers: Service) -> None:
     pages = {
-        model.page(papers.memory, {"id": name}) for name in ("GPT-4o", "gpt-4o-2024-08-06", "openai/gpt-4o", "GPT-4O")
+        model.page(papers.board, {"id": name}) for name in ("GPT-4o", "gpt-4o-2024-08-06", "openai/gpt-4o", "GPT-4O")
     }
     assert len(pages) == 1
     (page,) = pages
@@ -51,11 +50,11 @@ def test_names_that_mean_one_model_are_one_page(papers: Service) -> None:
 
 def test_every_model_of_the_papers_has_a_page(papers: Service) -> None:
     """Every link leads to a set that is there."""
-    names = all_models(papers.memory)
+    names = all_models(papers.board)
     assert {identity_of(result.model.name) for result in board_results()} == set(names)
     keys = {(family, one.key) for family, found in papers.board.snapshot.sections.items() for one in found}
     for name in names[::6]:
-        page = model.page(papers.memory, {"id": name})
+        page = model.page(papers.board, {"id": name})
         for family, key in re.findall(r'href="#/b/([^"?]+)\?s=([^"&]+)', page):
             assert (family, key) in keys
 
@@ -81,14 +80,14 @@ def test_results_under_several_names_stand_on_one_page_with_accounts_and_what_wa
     land(gone, "bob")
     withdraw(gone, "bob", "<b>wrong</b> prompt")
     service = Service(Board(tmp_path, board_results()))
-    page = model.page(service.memory, {"id": "GPT-4o"})
+    page = model.page(service.board, {"id": "GPT-4o"})
     said = plain(page)
     assert "withdrawn: <b>wrong</b> prompt" in said and "measured · alice" in said
-    lines = lines_of(service.memory, "gpt-4o")
+    lines = lines_of(service.board, "gpt-4o")
     assert [line.section.kind for line in main_lines(lines)].count("complete") == len(main_lines(lines))
     assert "What it got wrong in MediConfusion (drawn images)" in said
     history = page[page.index('data-table="history"') :]
-    assert history.count("<tr data-key") == len(entries_of(service.memory, "GPT-4o"))
+    assert history.count("<tr data-key") == len(entries_of(service.board, "GPT-4o"))
 
 
 def test_a_model_is_what_its_standing_result_is_not_its_best_account(tmp_path: Path) -> None:
@@ -97,8 +96,8 @@ def test_a_model_is_what_its_standing_result_is_not_its_best_account(tmp_path: P
         folder = add_run(tmp_path, "mediconfusion", asked, answers(asked, skill), "Model A", run=account)
         land(folder, account, f"2026-11-{day}T00:00:00+00:00")
     service = Service(Board(tmp_path))
-    assert [line.row.entry.account for line in main_lines(lines_of(service.memory, "Model A"))] == ["alice"]
-    assert "does no better than guessing on" in model.page(service.memory, {"id": "Model A"})
+    assert [line.row.entry.account for line in main_lines(lines_of(service.board, "Model A"))] == ["alice"]
+    assert "does no better than guessing on" in model.page(service.board, {"id": "Model A"})
 
 
 def test_letters_as_shown_stand_beside_the_key_as_shown(tmp_path: Path) -> None:
@@ -111,7 +110,7 @@ def test_letters_as_shown_stand_beside_the_key_as_shown(tmp_path: Path) -> None:
     for permuted, keys in ((False, {"A": 100, "B": 0, "C": 0}), (True, dict.fromkeys("ABC", pytest.approx(100 / 3)))):
         change(folder, lambda result, turn=permuted: result["method"].update(samples=3, generation={"permute": turn}))
         service = Service(Board(tmp_path))
-        assert {share.name: share.key for share in shares_of(lines_of(service.memory, "Model A")[0])} == keys
+        assert {share.name: share.key for share in shares_of(lines_of(service.board, "Model A")[0])} == keys
 
 
 @pytest.mark.parametrize("family", FACET)
@@ -122,9 +121,9 @@ def test_the_weakest_spot_is_shown_by_cases_of_it_that_were_got_wrong(tmp_path: 
     asked = questions(family, 160, seed=seed)
     given_ = answers(asked, 0.4, seed=seed)
     add_run(tmp_path, family, asked, given_, "Mine")
-    memory = ViewCache(Board(tmp_path))
-    page = model.page(memory, {"id": "Mine"})
-    spot = weak_spots(main_lines(lines_of(memory, "Mine")))[0]
+    board = Board(tmp_path)
+    page = model.page(board, {"id": "Mine"})
+    spot = weak_spots(main_lines(lines_of(board, "Mine")))[0]
     said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', page)[1])  # type: ignore[index]
     score = f"{in_running_text(info_of(spot.metric, family).label)} " if spot.facet else ""
     assert f"Weakest: “{spot.name}” in {spot.line.questions}, {score}{number(spot.score.value)}% where guessing" in said
@@ -142,25 +141,25 @@ def test_the_weakest_spot_is_shown_by_cases_of_it_that_were_got_wrong(tmp_path: 
 
 
 def test_the_card_says_what_the_page_says(papers: Service) -> None:
-    badge = model.file(papers.memory, {"id": "GPT-4o", "of": "badge:mediconfusion"})
+    badge = model.file(papers.board, {"id": "GPT-4o", "of": "badge:mediconfusion"})
     drawn = ElementTree.fromstring(badge["text"])
     assert badge["name"].endswith(".svg") and "18.8% not significantly different from guessing" in "".join(
         drawn.itertext()
     )
-    card = model.file(papers.memory, {"id": "GPT-4o", "of": "card"})["text"]
+    card = model.file(papers.board, {"id": "GPT-4o", "of": "card"})["text"]
     rows = [line for line in card.splitlines() if line.startswith("|")]
     assert (
-        len(rows) == 2 + len(main_lines(lines_of(papers.memory, "GPT-4o")))
+        len(rows) == 2 + len(main_lines(lines_of(papers.board, "GPT-4o")))
         and len({line.count(" | ") for line in rows[2:]}) == 1
     )
     assert "Set accuracy 18.8" in card and "flipping a coin for each image (25%)" in card
     with pytest.raises(BadInput, match="no results of this model"):
-        model.file(papers.memory, {"id": "<nobody>", "of": "card"})
+        model.file(papers.board, {"id": "<nobody>", "of": "card"})
     with pytest.raises(BadInput, match="no ranked result"):
-        model.file(papers.memory, {"id": "GPT-4o", "of": "badge:halt-medvqa"})
+        model.file(papers.board, {"id": "GPT-4o", "of": "badge:halt-medvqa"})
 
 
 def test_an_unknown_model_leads_to_the_list(papers: Service) -> None:
-    page = model.page(papers.memory, {"id": '"><script>'})
+    page = model.page(papers.board, {"id": '"><script>'})
     assert "<script>" not in page and "There is no model named" in page and page.count('href="#/model/') >= 70
-    assert "Which model?" in model.page(papers.memory, {})
+    assert "Which model?" in model.page(papers.board, {})

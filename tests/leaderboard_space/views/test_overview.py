@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dataset_builders.errors import BadInput
 from eval_harness.derive.metrics import HEADLINE_METRICS
+from leaderboard_space.data import cache
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import info_of
@@ -235,7 +236,7 @@ def test_every_page_compares_a_score_with_the_same(front: OverviewPages) -> None
     column = next(column for column in front.overview().columns if column.family == "gmai-mmbench")
     assert column.drawn and column.chance == pytest.approx(25.9, abs=0.05)
     assert "of 50 models beat the paper's random run" in plain(front.service.view({"format": "gmai-mmbench"})["html"])
-    of_model = plain(model.page(front.service.memory, {"id": "GPT-4o"}))
+    of_model = plain(model.page(front.service.board, {"id": "GPT-4o"}))
     assert "significantly better than the paper's random run (25.9%)" in of_model
     assert "GMAI-MMBench and ProbMed, guessing is the paper's own random run" in plain(front.page({}))
 
@@ -245,4 +246,4 @@ def test_an_address_of_megabytes_draws_no_larger_page_and_is_not_kept(front: Ove
     assert len(front.page({"pin": long, "unknown": long})) < len(front.page({})) + 1000
     assert len(front.topic({"id": long})) < 5000 and front.search({"query": long}) == []
     front.service.breakdown({"format": "probmed", "one": long})
-    assert max(len(part) for key in front.service.memory._values for part in key if isinstance(part, str)) <= 1000
+    assert max(len(part) for key in cache._results for part in key if isinstance(part, str)) <= 1000

@@ -14,6 +14,7 @@ from leaderboard_space import service as services
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.query import parse_query
 from leaderboard_space.sentences import in_running_text
 from leaderboard_space.service import Service
 from leaderboard_space.views.tables import leaderboard
@@ -34,7 +35,7 @@ def table_of(page: str) -> dict[str, str]:
 
 def selections(service: Service, family: str) -> list[list[list[str]]]:
     """Nothing selected, and every label of every facet."""
-    tree = service.memory.query({"format": family}).tree
+    tree = parse_query(service.board, {"format": family}).tree
     return [[], *([[facet, node.label]] for facet, nodes in tree.facets for node in nodes)]
 
 
@@ -43,7 +44,7 @@ def test_a_chart_shows_the_tables_values(service: Service, family: str) -> None:
     """Every chart of every selection by every score: the value that it gives for a model stands in the table above it, and it says the set
     of questions and the method."""
     points = 0
-    metrics = service.memory.query({"format": family}).metrics
+    metrics = parse_query(service.board, {"format": family}).metrics
     for at, branches in enumerate(selections(service, family)):
         for metric in metrics if not branches else metrics[at % len(metrics) :][:1]:
             asked = {"format": family, "branches": branches, "metric": metric}
@@ -68,7 +69,7 @@ def test_no_pair_of_labels_leads_to_a_blank_page(service: Service, family: str) 
     """Two labels of two facets: a ranking, the parts that a paper prints, or what is printed instead with a link to each."""
     rng = np.random.default_rng(36)
     for one, other in combinations(
-        [facet for facet in service.memory.query({"format": family}).tree.facets if facet[1]], 2
+        [facet for facet in parse_query(service.board, {"format": family}).tree.facets if facet[1]], 2
     ):
         for _ in range(12):
             labels = [[facet, str(rng.choice([node.label for node in nodes]))] for facet, nodes in (one, other)]

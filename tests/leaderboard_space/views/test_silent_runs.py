@@ -19,7 +19,6 @@ from leaderboard_space import sentences
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
 from leaderboard_space.front import OverviewPages
-from leaderboard_space.memory import ViewCache
 from leaderboard_space.service import Service
 from leaderboard_space.views import compare, model
 from tests.leaderboard_space.stores import add_run, answers, change, questions
@@ -121,18 +120,18 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
     overview = front.overview()
     for who, counts in silent.items():
         assert all(not line.cells for line in overview.lines if line.name == who)
-        page = html.unescape(model.page(service.memory, {"id": who}))
+        page = html.unescape(model.page(service.board, {"id": who}))
         finding = re.search(r'<h3 class="finding">(.*?)</h3>', page)
         assert finding and not JUDGED.search(finding[1])
         verdicts = re.search(r'data-table="verdicts".*?</table>', page, re.DOTALL)
         assert verdicts and not JUDGED.search(verdicts[0]) and names_the_causes(verdicts[0].split("not run")[0], counts)
         compared = {"set": f"{family}/{section.key}", "metric": metric, "first": keys[who], "second": keys["Good 1"]}
-        page = html.unescape(compare.page(ViewCache(board), compared))
+        page = html.unescape(compare.page(board, compared))
         finding = re.search(r'<h2 class="finding">(.*?)</h2>', page)
         assert finding and "cannot be compared" in finding[1]
         note = next(note for note in re.findall(r'<p class="note">(.*?)</p>', page) if "answers" in note)
         assert names_the_causes(note, counts)
-        table = json.loads(compare.file(ViewCache(board), compared | {"of": "scores", "as": "json"})["text"])
+        table = json.loads(compare.file(board, compared | {"of": "scores", "as": "json"})["text"])
         assert any(
             row["metric"] == metric and names_the_causes(row["no_score"], counts) for row in table if "no_score" in row
         )
