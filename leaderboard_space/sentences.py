@@ -73,7 +73,7 @@ def legend_of_marks(seen: Collection[Verdict | None], few: bool) -> list[str]:
 
 def behind_n(score: Score) -> str:
     """What a number divides by, how many independent ones that is worth, and of how many cases."""
-    worth = f" (worth {count(score.worth)} independent)" if score.worth is not None else ""
+    worth = f" (worth {count(score.independent_n)} independent)" if score.independent_n is not None else ""
     return f"n {count(score.n)}{worth}, {plural(score.n_cases, 'case')}" if score.n_cases else "n not known"
 
 

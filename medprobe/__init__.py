@@ -1,6 +1,7 @@
-"""The Python API: reliability benchmarks for medical vision-language models. docs/api.md describes each name with an example.
+"""The Python API: reliability benchmarks for medical vision-language models.
 
-A name is imported when it is first used: `import medprobe` alone loads no library.
+docs/api.md describes every name with an example. A name is imported on its first use: `import
+medprobe` alone loads no library.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ _OPTION = re.compile(r"--([a-z][a-z-]+)")
 
 
 def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function so that its errors name arguments as Python does: `base_url` where the command line says --base-url."""
+    """Wrap a function so that its errors name arguments as in Python: `base_url` instead of
+    --base-url.
+    """
     from dataset_builders.errors import BadInput
 
     @wraps(function)
@@ -74,6 +77,7 @@ def _in_python(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except BadInput as error:
             message = str(error).replace("the same command", "evaluate with this folder as out")
+            # Text in backticks quotes a command and is kept.
             parts = message.replace("--no-resume", "resume=False").split("`")  # commands are quoted in backticks
             parts[::2] = [_OPTION.sub(lambda option: option[1].replace("-", "_"), part) for part in parts[::2]]
             error.args = ("`".join(parts),)

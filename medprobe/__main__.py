@@ -1,7 +1,7 @@
 """Entry point of `medprobe` and `python -m medprobe`: run the command line and set the exit code.
 
-Bad input, wrong options, a missing extra, and a full or read-only disk end in one line on standard error and exit code 2; any other
-uncaught exception is a defect and shows its traceback.
+Invalid input, wrong options, a missing extra and a full or read-only disk end in one line on
+standard error and exit code 2. Any other uncaught exception is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from typer import TyperException
 
 EXIT_INTERRUPTED = 130
-STOPPED_MESSAGE = "stopped. Everything written so far is complete; repeat the command to resume."
+STOPPED_MESSAGE = "stopped. Everything written so far is complete; run the same command again to resume."
 
 
 def main() -> NoReturn:
     """Run the command line and exit; the module docstring lists the exit codes."""
-    for before, given in pairwise(sys.argv):
-        if given == "" and before != "--system":
-            _stop(f"the argument after {before} is empty, perhaps a shell variable that is not set. Give a value.")
+    for previous, argument in pairwise(sys.argv):
+        # An unset shell variable; --system alone may be empty.
+        if argument == "" and previous != "--system":
+            _stop(f"the argument after {previous} is empty, perhaps a shell variable that is not set. Give a value.")
     signal.signal(
         signal.SIGTERM, signal.default_int_handler
     )  # schedulers such as Slurm stop jobs with it: treat it as Ctrl-C
@@ -32,23 +33,25 @@ def main() -> NoReturn:
         code = app(
             prog_name="medprobe", standalone_mode=False
         )  # Typer's errors are raised and reported below, like ours
-    except BaseException as end:
+    except BaseException as error:
         from typer import TyperException
 
         from dataset_builders.errors import BadInput
         from dataset_builders.extras import missing_extra
         from dataset_builders.files import DISK_ERRNOS
 
-        if _was_interrupted(end):
+        if _was_interrupted(error):
             _stop(STOPPED_MESSAGE, EXIT_INTERRUPTED)
-        if isinstance(end, BadInput):
-            _stop(str(end))
-        if isinstance(end, TyperException):
-            _stop_usage(end)
-        if isinstance(end, OSError) and end.errno in DISK_ERRNOS:
-            where = f"{file}: " if (file := end.filename2 or end.filename) else ""
-            _stop(f"{where}{end.strerror}. Free disk space or fix the permissions, and run the same command again.")
-        if missing := missing_extra(end):
+        if isinstance(error, BadInput):
+            _stop(str(error))
+        if isinstance(error, TyperException):
+            _stop_usage(error)
+        if isinstance(error, OSError) and error.errno in DISK_ERRNOS:
+            location = f"{file}: " if (file := error.filename2 or error.filename) else ""
+            _stop(
+                f"{location}{error.strerror}. Free disk space or fix the permissions, and run the same command again."
+            )
+        if missing := missing_extra(error):
             _stop(str(missing))
         raise
     if code == EXIT_INTERRUPTED:
@@ -57,7 +60,10 @@ def main() -> NoReturn:
 
 
 def _stop_usage(error: TyperException) -> NoReturn:
-    """Exit with the usage error and a pointer to --help. Without a message (no arguments given), Typer has printed the help already."""
+    """Exit with the usage error and a pointer to --help.
+
+    Without a message (no arguments), Typer has already printed the help.
+    """
     message, context = " ".join(error.format_message().split()), getattr(error, "ctx", None)
     if not message:
         sys.exit(error.exit_code)
@@ -70,12 +76,15 @@ def _stop(line: str, code: int = 2) -> NoReturn:
     sys.exit(code)
 
 
-def _was_interrupted(end: BaseException | None) -> bool:
-    """True if Ctrl-C is in the exception chain: Typer turns it into exit code 130, and interrupted code may raise something else."""
-    while end is not None:
-        if isinstance(end, KeyboardInterrupt) or (isinstance(end, SystemExit) and end.code == EXIT_INTERRUPTED):
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is in the exception chain.
+
+    Typer turns it into exit code 130, and interrupted code may raise another exception.
+    """
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt) or (isinstance(error, SystemExit) and error.code == EXIT_INTERRUPTED):
             return True
-        end = end.__cause__ or end.__context__
+        error = error.__cause__ or error.__context__
     return False
 
 

@@ -17,8 +17,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(show: bool) -> None:
+    if show:
         typer.echo(f"medprobe {__version__}")
         raise typer.Exit
 
@@ -29,7 +29,9 @@ def root_options(
         bool, typer.Option("--version", help="print the version and exit", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Reliability benchmarks for medical vision-language models: build datasets, run models, show the board."""
+    """Reliability benchmarks for medical vision-language models: build datasets, run models, show
+    the board.
+    """
 
 
 for commands in (datasets, evaluate, sweep, results, summaries, store, harnesses):

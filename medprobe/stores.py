@@ -23,7 +23,7 @@ Source = str | os.PathLike[str]
 
 
 def submit(
-    what: Source,
+    answers: Source,
     to: Source,
     *,
     benchmark: str | None = None,
@@ -36,25 +36,42 @@ def submit(
     with_questions: bool = False,
     account: str | None = None,
 ) -> Submitted:
-    """Add answers to a results store, a folder or ORG/NAME on the Hub (one pull request). Their scores are derived again.
+    """Add answers to a results store. Their scores are derived again there.
 
-    `what`: a run or its folder; or a file of answers or log of another harness, which needs `benchmark` and `model` (the display name)
-    and may need `data` and `split`; `extraction` (ours, official) says how it is read, `kind` what the model is (open, proprietary,
-    medical). `reproduced`: you own the store and ran the model yourself; `with_questions`: the questions are stored, too. `account`:
-    the submitter, for a store in a folder [this user].
+    Identical answers are added only once.
 
-    Returns its `location`, whether it is `new` there, and the `submission` (`result`, `notes`, `flags`). Identical answers are added
-    only once. Raises BadInput with every problem found; nothing is added then.
+    Args:
+        answers: a run or its folder; or a file of answers or log of another harness, which needs
+            `benchmark` and `model`.
+        to: the store: a folder, or ORG/NAME on the Hub (one pull request).
+        benchmark: the benchmark that a file answers.
+        model: display name of the model that gave the answers in a file.
+        data: dataset folder or Hub repository.
+        split: split that a file answers.
+        extraction: how a file is read: "ours" or "official".
+        kind: of the model: "open", "proprietary" or "medical".
+        reproduced: you own the store and ran the model yourself.
+        with_questions: also store the questions.
+        account: the submitter, for a store in a folder [this user].
+
+    Returns:
+        `location`, whether it is `new` there, and the `submission` (`result`, `notes`, `flags`).
+
+    Raises:
+        BadInput: lists every problem; nothing is added.
     """
     return convert.convert_and_submit(
-        Path(what), str(os.fspath(to)), benchmark, model, None if data is None else os.fspath(data), split,
+        Path(answers), str(os.fspath(to)), benchmark, model, None if data is None else os.fspath(data), split,
         extraction=extraction, kind=kind, reproduced=reproduced, with_questions=with_questions, account=account,
         published=published_models(),
     )  # fmt: skip
 
 
 def published_models() -> dict[str, str | None]:
-    """Names of models in the papers' tables -> kind. The names of submitted models are compared with these."""
+    """Return the names of models in the papers' tables -> kind.
+
+    Submitted names are compared with these.
+    """
     table = files("leaderboard_space").joinpath("published", "models.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(table.splitlines()))
     return {
@@ -68,17 +85,22 @@ def published_models() -> dict[str, str | None]:
 def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
     """Load the results of runs and stores, and those of the papers, as one table.
 
-    `sources`: run folders, folders of them (runs/), and stores: a folder that holds `results/`, or ORG/NAME on the Hub. A result found
-    in several of them is listed once.
+    One row per result, facet value and metric, overall scores first. Columns: `benchmark`, `split`,
+    `model`, `kind` (measured, published, aggregate), `method`, `prompt`, `variant` (whatever else
+    distinguishes a result), `metric`, `headline` (True for the metric that the benchmark is ranked
+    by), `facet` and `facet_value` (missing for overall scores), `value` with its 95 % interval
+    `low` to `high` (percent, or a count), `chance` and `verdict` against it, `n`, `n_cases`,
+    `n_effective`, `no_score` (why there is none), `part` (what was asked, if not everything),
+    `withdrawn` (the reason), `source`, `table`, `note`.
 
-    One row per result, facet value and metric, overall scores first: `benchmark`, `split`, `model`, `kind` (measured, published,
-    aggregate), `method`, `prompt`, `variant` (whatever else distinguishes a result), `metric`, `headline` (true for the metric that the
-    benchmark is ranked by), `facet` and `facet_value` (missing for overall scores), `value` with its 95 % interval `low` to `high`
-    (percent, or a count), `chance` and `verdict` against it, `n`, `n_cases`, `n_effective`, `no_score` (why there is none), `part` (what
-    was asked, where not everything was), `withdrawn` (why a result was withdrawn), `source`, `table`, `note`. `published`: append the
-    papers' numbers; without `sources`, return only these.
+    Args:
+        sources: run folders, folders of them (runs/), and stores: a folder with `results/`, or
+            ORG/NAME on the Hub. A result in several of them is listed once.
+        published: append the papers' numbers; without `sources`, return only these.
 
-    A file that cannot be read is skipped with a warning. Raises BadInput if a source holds no results.
+    Raises:
+        BadInput: a source contains no results. A file that cannot be read is skipped with a
+            warning.
     """
     if not sources and not published:
         raise BadInput("load_results: name a run or a store, or pass published=True for the papers' numbers.")
@@ -87,16 +109,17 @@ def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
     for source in sources:
         stored, problems = _results_of(os.fspath(source))
         for problem in problems:
-            warnings.warn(f"set aside: {problem}", stacklevel=2)
+            warnings.warn(f"skipped: {problem}", stacklevel=2)
         for entry in stored:
             result = entry.result
-            same = result.model_dump_json(
+            # Stores do not keep the dataset's location.
+            identity = result.model_dump_json(
                 include={"kind", "benchmark", "model", "method", "scores"}, exclude={"benchmark": {"repo"}}
-            )  # stores do not keep the dataset's location
-            results.setdefault(same, result)
-            if entry.withdrawal is not None:  # also where another copy of it was loaded first
-                withdrawn[same] = entry.withdrawal.reason
-    reasons = {at: withdrawn[same] for at, same in enumerate(results) if same in withdrawn}
+            )
+            results.setdefault(identity, result)
+            if entry.withdrawal is not None:  # even if another copy was loaded first
+                withdrawn[identity] = entry.withdrawal.reason
+    reasons = {at: withdrawn[identity] for at, identity in enumerate(results) if identity in withdrawn}
     if published:
         from leaderboard_space.data.published_results import published_results
 
@@ -105,7 +128,9 @@ def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
 
 
 def _results_of(source: str) -> tuple[list[StoredResult], list[str]]:
-    """The results of a run folder, of a folder of run folders, or of a store; and the files that could not be read."""
+    """Return the results of a run folder, a folder of run folders, or a store, and the unreadable
+    files.
+    """
     path = Path(source)
     if (path / RESULT_FILE).is_file() or path.is_file():
         return [StoredResult.read(path if path.is_file() else path / RESULT_FILE)], []
@@ -117,7 +142,7 @@ def _results_of(source: str) -> tuple[list[StoredResult], list[str]]:
     if not runs:
         if path.joinpath(RUN_FILE).is_file() or any(path.glob(f"*/{RUN_FILE}")):
             raise BadInput(
-                f"{source}: holds no finished run. Repeating its `medprobe eval` finishes an interrupted one."
+                f"{source}: contains no finished run. Repeat the `medprobe eval` of an interrupted one to finish it."
             )
         return scan_store(source)
     stored, problems = [], []
@@ -130,13 +155,18 @@ def _results_of(source: str) -> tuple[list[StoredResult], list[str]]:
 
 
 def compare(a: Source, b: Source) -> pd.DataFrame:
-    """Compare two results: a run or its folder, a result.json, or "published:MODEL/BENCHMARK/METHOD/Table 1".
+    """Compare two results.
 
-    One row per metric that both have: `metric`; `a`, `b`, `difference` (a - b), in percent (or counts); `low`, `high`, the 95 % interval
-    of the difference in percentage points; `p`, two-sided; `test`, paired by case if both have answers to the same questions, otherwise
-    as if independent; `note`, why two values are not compared. Values that do not apply are missing.
+    One row per metric that both have: `metric`; `a`, `b`, `difference` (a - b), in percent (or
+    counts); `low`, `high`, the 95 % interval of the difference in percentage points; `p`,
+    two-sided; `test`, paired by case if both have answers to the same questions, otherwise treated
+    as independent; `note`, why two values are not compared. Values that do not apply are missing.
 
-    Raises BadInput if one is not a result, or they are on different benchmarks.
+    Args:
+        a, b: a run or its folder, a result.json, or "published:MODEL/BENCHMARK/METHOD/Table 1".
+
+    Raises:
+        BadInput: not a result, or results on different benchmarks.
     """
     return score_differences(load_comparison_side(a), load_comparison_side(b))
 

@@ -168,12 +168,12 @@ def leaves(requests):
 BAD_MODELS = {
     "2 texts for 1 requests": Says(lambda requests: (text for text in ["A"] * (len(requests) + 1))),
     "exactly one response": Says(lambda requests: 2 * [medprobe.Response(requests[0].question_id, 0, "A")]),
-    "was not asked": Says(lambda requests: [medprobe.Response("nobody", 0, "A")]),
+    "was not requested": Says(lambda requests: [medprobe.Response("nobody", 0, "A")]),
     "returned nothing": Says(lambda requests: None),
     "returned one str": Says(lambda requests: "A"),
     "returned one dict": Says(lambda requests: {request.question_id: "A" for request in requests}),
     "SystemExit: 3": Says(leaves),
-    "scores that are no numbers": Says(
+    "scores that are not numbers": Says(
         lambda requests: [medprobe.Response(r.question_id, 0, "", scores=(math.nan, 1.0)) for r in requests]
     ),
     "no list of texts": types.SimpleNamespace(generate=texts, deviations="one"),
@@ -231,7 +231,7 @@ BAD_CALLS = {
     "nowhere: no such file": lambda data: medprobe.submit("nowhere", "store"),
     "question_type 'open'": lambda data: medprobe.read_choice("A", ["x", "y"], "open"),
     "options 'xy'": lambda data: medprobe.read_choice("A", "xy"),
-    "^base_url: a model that is an object": lambda data: medprobe.evaluate(
+    "^base_url: an object runs": lambda data: medprobe.evaluate(
         "mediconfusion", Says(lambda requests: []), data=data, base_url="http://127.0.0.1:1/v1"
     ),
     "benchmark None: give its name": lambda data: medprobe.evaluate(None, "baseline:chance", data=data),
@@ -283,7 +283,7 @@ def test_a_store_gives_back_what_was_submitted(phantoms, tmp_path):
     papers = medprobe.load_results(published=True)
     assert len(medprobe.load_results(tmp_path / "store", published=True)) == len(table) + len(papers)
     Path(first.location, "result.json").write_text("{")
-    with pytest.warns(UserWarning, match="set aside"):
+    with pytest.warns(UserWarning, match="skipped"):
         assert medprobe.load_results(tmp_path / "store").empty
 
 
@@ -426,5 +426,5 @@ def test_a_result_without_answers_says_so(phantoms, tmp_path):
     (tmp_path / "alone" / "result.json").write_text(read_result(run.folder / "result.json").to_json())
     alone = medprobe.load_run(tmp_path / "alone")
     pd.testing.assert_frame_equal(alone.scores, run.scores)
-    with pytest.raises(medprobe.BadInput, match="without its answers"):
+    with pytest.raises(medprobe.BadInput, match="without answers"):
         alone.answers  # noqa: B018

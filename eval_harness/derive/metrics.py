@@ -11,7 +11,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import eval_spec
 from eval_harness.benchmarks.spec import MetricInfo
-from eval_harness.records.result import FEWEST, Nonresponse, Result, Score
+from eval_harness.records.result import MIN_INDEPENDENT_CASES, Nonresponse, Result, Score
 from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
 
 HEADLINE_METRICS: dict[str, str] = {name: eval_spec(name).headline for name in BENCHMARKS}
@@ -88,7 +88,7 @@ def untested_reason(score: Score, result: Result, case: str = "case") -> str:
     """Why a score has neither verdict nor rank; empty where it may have them. `case`: what a case is called."""
     if score.nonresponse is not None:
         return nonresponse_cause(score.nonresponse, result)
-    worth = f"worth {score.n_effective:.1f}, and a test needs {FEWEST}" if score.is_small else ""
+    worth = f"worth {score.n_effective:.1f}, and a test needs {MIN_INDEPENDENT_CASES}" if score.is_small else ""
     return f"too few independent {case}s ({worth})" if worth else ""
 
 

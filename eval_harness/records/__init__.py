@@ -1,1 +1,1 @@
-"""Records that travel and are stored: requests, responses, scores, results; limits on their names and sizes."""
+"""Data records: requests, responses, scores, results, and the limits on their names and sizes."""

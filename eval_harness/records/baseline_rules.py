@@ -1,6 +1,8 @@
-"""Rules that answer without a model: a guesser, a constant letter, and the key itself.
+"""Answer questions by a rule instead of a model: at random, with a constant letter, or with the
+key.
 
-See also: running one (`models/baseline_backend.py`), checking that a submitted one is ours (`store/checks.py`).
+See also: running a baseline (`models/baselines.py`), reproducing a submitted one
+(`store/checks.py`).
 """
 
 from __future__ import annotations
@@ -14,12 +16,17 @@ from dataset_builders.schema import LETTERS
 from eval_harness.records.request import Request, Response
 
 Chooser = Callable[[Request], tuple[int, ...]]
+"""From a request to the positions of the options it chooses."""
 
 
 def make_baseline(name: str) -> tuple[str, Callable[[Request], Response]]:
-    """The display name and the rule of `chance`, `oracle`, or `always-<letter>` (the last option where a question has fewer).
+    """Return the display name and the rule of a baseline.
 
-    Raises BadInput for any other name.
+    Args:
+        name: "chance", "oracle", or "always-<letter>" (the last option where a question has fewer).
+
+    Raises:
+        BadInput: any other name.
     """
     letter = name.removeprefix("always-")
     if name == "chance":
@@ -30,7 +37,8 @@ def make_baseline(name: str) -> tuple[str, Callable[[Request], Response]]:
         position = LETTERS.index(letter)
         return f"Always {letter}", _rule(lambda request: (min(position, len(request.options) - 1),))
     raise BadInput(
-        f"--model baseline:{name}: no such baseline. Available: baseline:chance, baseline:always-A (any letter), "
+        f"--model baseline:{name}: no such baseline. Available: baseline:chance, baseline:always-A "
+        "(any letter), "
         "baseline:oracle."
     )
 
@@ -48,13 +56,15 @@ def _rule(choose: Chooser) -> Callable[[Request], Response]:
 
 
 def _seeded(request: Request) -> random.Random:
-    """A generator that depends only on the question, so that order, resume and shards change nothing."""
+    """Return a generator that depends on the question alone: order, resuming and sharding change
+    nothing.
+    """
     text = f"{request.seed}\0{request.question_id}\0{request.sample}"
     return random.Random(hashlib.sha256(text.encode()).digest())
 
 
 def _guess(request: Request) -> tuple[int, ...]:
-    """One option, each as likely; for a multiple-choice question any non-empty set of options, each as likely."""
+    """Choose one option uniformly; for a multiple-answer question any non-empty set, uniformly."""
     rng, count = _seeded(request), len(request.options)
     if request.question_type != "multiple":
         return (rng.randrange(count),)

@@ -1,7 +1,8 @@
-"""Conversation forms: the order of image and text in a turn, and whether the authors' system message precedes them.
+"""Conversation forms: the order of image and text, and whether the authors' system message is sent.
 
-The form is the same for every back end unless `--form` names another, it is part of the request, and its hash is over what is sent.
-See also: the wording of the prompt (`prompts.py`), the chat template of a model (`models/local/model_inputs.py`).
+The form is the same for every back end unless `--form` names another; it is part of the request,
+and its hash covers what is sent. See also: the wording of prompts (`prompts.py`), a model's chat
+template (`models/local/model_inputs.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from dataset_builders.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """`image_first`: the image precedes the text of its turn. `system`: include the system message that the benchmark's authors sent to
-    API models (`EvalSpec.system`), if there was one."""
+    """A conversation form.
+
+    `image_first`: the image precedes the text of its turn. `system`: include the system message
+    that the benchmark's authors sent to API models (`EvalSpec.system`), if they sent one.
+    """
 
     name: str
     image_first: bool
@@ -34,25 +38,44 @@ FORMS = {
         Form("authors", image_first=False, system=True),
     )
 }
-"""`image-first`: the order in model cards and chat templates. `authors`: the way the benchmarks' authors called API models, text before
-image (MediConfusion `Models/gpt.py`; ProbMed `gpt4v.py`), with their system message."""
+"""`image-first` is the order of model cards and chat templates. `authors` is how the benchmarks'
+authors
+called API models: text before image (MediConfusion `Models/gpt.py`; ProbMed `gpt4v.py`), with their
+system message.
+"""
 
 DEFAULT_FORM = "image-first"
 
 
 def get_form(name: str | None) -> Form:
-    """The form of that name; the default for None. Raises BadInput for an unknown name."""
+    """Return the form of this name; None means the default.
+
+    Raises:
+        BadInput: an unknown name.
+    """
     form = FORMS.get(name or DEFAULT_FORM)
     if form is None:
-        raise BadInput(f"--form {name}: not known. Available: {', '.join(FORMS)}.")
+        raise BadInput(f"--form {name}: unknown. Available: {', '.join(FORMS)}.")
     return form
 
 
 def form_hash(
     form: Form, systems: Sequence[str | None], with_image: bool, template: str | None, template_kwargs: dict[str, Any]
 ) -> str:
-    """Hash of the conversation format without the prompt's text: roles, order of the parts, system messages (one per question type), and
-    the chat template (with its arguments) that the user gave. Runs with equal hashes present the same prompt in the same way."""
+    """Hash the conversation format, without the prompt's text.
+
+    Runs with equal hashes present the same prompt in the same way.
+
+    Args:
+        form: order of the parts.
+        systems: system messages, one per question type.
+        with_image: True if an image is sent.
+        template: the user's chat template, if any.
+        template_kwargs: its arguments.
+
+    Returns:
+        16 hexadecimal digits.
+    """
     parts = ["image", "text"] if form.image_first else ["text", "image"]
     user = {"role": "user", "content": [part for part in parts if with_image or part == "text"]}
     conversations = [[*([{"role": "system", "content": text}] if text else []), user] for text in systems]

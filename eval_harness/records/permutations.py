@@ -1,4 +1,4 @@
-"""Option orders of a `--permute` run, and the mapping from a choice among rotated options back to the question's order."""
+"""Rotate the options of a `--permute` run, and map a choice back to the original order."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Sequence
 
 
 def rotation(sample: int, options: int) -> int:
-    """The number of positions by which a sample's options are rotated in a `--permute` run: sample s shows option s first."""
+    """Return by how many positions a sample's options are rotated: sample s shows option s
+    first.
+    """
     return sample % options
 
 
-def rotate_options(options: Sequence[str], turned: int) -> list[str]:
-    """The options as shown: rotated by this number of positions."""
-    return [*options[turned:], *options[:turned]]
+def rotate_options(options: Sequence[str], rotated_by: int) -> list[str]:
+    """Rotate the options to the left by `rotated_by` positions."""
+    return [*options[rotated_by:], *options[:rotated_by]]
 
 
-def original_position(position: int, turned: int, options: int) -> int:
-    """The position in the question of the option shown at `position`."""
-    return (position + turned) % options
+def original_position(position: int, rotated_by: int, options: int) -> int:
+    """Return the original position of the option displayed at `position`."""
+    return (position + rotated_by) % options

@@ -10,13 +10,15 @@ from eval_harness.records.finish_reasons import normalize_finish_reason
 from eval_harness.records.result import DELIVERIES
 
 Scoring = Literal["next_token", "sequence", "sequence_official"]
-"""How candidates are scored: log-probability of the next token (`gd`); mean log-probability of the candidate's tokens (`ps`); the same
-as the MediConfusion authors' code computes it (`ps_official`, see `option_tokens.py`)."""
+"""How candidates are scored. `next_token`: log-probability of the next token (`gd`). `sequence`:
+mean log-probability of the candidate's tokens (`ps`). `sequence_official`: the same as
+MediConfusion's authors compute it (`ps_official`, see `option_tokens.py`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """A worked example before the question: its prompt, the answer, its images."""
+    """A worked example before the question: its prompt, answer and images."""
 
     prompt: str
     answer: str
@@ -25,16 +27,17 @@ class Shot:
 
     @property
     def images(self) -> tuple[bytes, ...]:
-        """As of a `Request`."""
+        """See `Request.images`."""
         return () if self.image is None else (self.image, *self.more_images)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt with its image, or its images (`images`): `more_images` are those after the first, sent only to a back end that has
-    `several_images`. `answer` is the key, for the oracle baseline only; a real model must not look at it.
+    """One prompt with its images.
 
-    `candidates` are the texts to be scored, one per option (methods `gd` and `ps`; empty otherwise).
+    `more_images` are those after the first, sent only to a back end with `several_images`. `answer`
+    is the key, for the oracle baseline alone; a real model must not look at it. `candidates` are
+    the texts to be scored, one per option (methods `gd` and `ps`; otherwise empty).
     """
 
     question_id: str
@@ -55,11 +58,11 @@ class Request:
     scoring: Scoring = "next_token"
     more_images: tuple[bytes, ...] = ()
     shown: tuple[str, ...] = ()
-    """Ids of its images if they are not the question's own."""
+    """Ids of its images if they belong to another case."""
 
     @property
     def images(self) -> tuple[bytes, ...]:
-        """The images of the question, in order; none if they are withheld."""
+        """The question's images, in order; empty if they are withheld."""
         return () if self.image is None else (self.image, *self.more_images)
 
     @property
@@ -70,14 +73,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The reply to a request. `status`: `answered` (a text came, not yet read), `refused` (blocked by a filter), `failed` (nothing came),
-    `missing` (a file of answers has none).
+    """The reply to a request.
 
-    `error` says why one that is not `answered` is not; it is kept apart from `text`, so that an error can never be read as an answer.
-    `scores`: one log-likelihood per option (None where options were not scored). `usage`: tokens in and out, where they are counted.
-    `shown`: ids of the images of another case that the question was shown (`Request.shown`), filled in by the run.
-    `reasoning`: what the model thought before it answered, kept apart from `text` and never read for a choice. `finish_reason`: why
-    it stopped, in the words of OpenAI's API (`stop`, `length`, `content_filter`); None where that is not known.
+    Attributes:
+        status: `answered` (text received, not yet read), `refused` (blocked by a filter), `failed`
+            (nothing received), `missing` (absent from a file of answers).
+        error: why the status is not `answered`; separate from `text`, so that an error is never
+            read as an answer.
+        scores: one log-likelihood per option; None if options were not scored.
+        usage: input and output tokens, if counted.
+        shown: ids of another case's images that were shown (`Request.shown`); set by the run.
+        reasoning: the model's reasoning, separate from `text` and never read for a choice.
+        finish_reason: as in OpenAI's API (`stop`, `length`, `content_filter`); None if unknown.
     """
 
     question_id: str
@@ -92,27 +99,33 @@ class Response:
     finish_reason: str | None = None
     shown: tuple[str, ...] = ()
     from_cache: bool = False
-    """Kept from an earlier run (`reply_cache.py`)."""
+    """True if reused from an earlier run (`reply_cache.py`)."""
 
 
 def normalize_response(response: Response, options: int) -> Response:
-    """A response to a question of so many options in plain Python types, as a journal and a store can hold it: numbers of other libraries
-    become Python's, seconds and tokens that are no such numbers become unknown (None).
+    """Convert a back end's response to plain Python types, as a journal and a store can hold it.
 
-    Raises ValueError for a text, status or scores that are none: a defect of the back end, told at its first answer.
+    Invalid seconds or token counts become None.
+
+    Args:
+        response: may contain numbers of other libraries.
+        options: number of options of the question.
+
+    Raises:
+        ValueError: text, status or scores are invalid (a back-end bug), on the first response.
     """
     if not isinstance(response.text, str | None):
-        raise ValueError(f"a text of type {type(response.text).__name__}")
+        raise ValueError(f"text of type {type(response.text).__name__}")
     if response.status not in DELIVERIES:
-        raise ValueError(f"the status {response.status!r}, which is not one of {', '.join(DELIVERIES)}")
+        raise ValueError(f"status {response.status!r}: must be one of {', '.join(DELIVERIES)}")
     scores = None
     if response.scores is not None:
         try:
             scores = tuple(map(float, response.scores))
         except (TypeError, ValueError, OverflowError):
-            raise ValueError("scores that are no numbers") from None
+            raise ValueError("scores that are not numbers") from None
         if any(map(math.isnan, scores)):
-            raise ValueError("scores that are no numbers")
+            raise ValueError("scores that are not numbers")
         if len(scores) != options:
             raise ValueError(f"{len(scores)} scores for {options} options")
     texts = [getattr(response, name) for name in ("error", "reasoning", "finish_reason")]
@@ -131,13 +144,13 @@ def normalize_response(response: Response, options: int) -> Response:
     )
 
 
-def _number(value: Any, most: float) -> float | None:
-    """A finite number from 0 to `most`; None for anything else, including NaN."""
+def _number(value: Any, upper_bound: float) -> float | None:
+    """Return a finite number in [0, upper_bound); None for anything else, including NaN."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return number if 0 <= number < most else None
+    return number if 0 <= number < upper_bound else None
 
 
 def _tokens(usage: Any) -> tuple[int, int] | None:

@@ -1,6 +1,6 @@
-"""The result file: the scores of a run with their provenance (`result.json`), as pydantic models.
+"""The result file (`result.json`): a run's scores with their provenance, as pydantic models.
 
-See also: what a model and a run may be called (`names.py`), reading a store of results (`store/scan.py`).
+See also: valid names of models and runs (`names.py`), reading a results store (`store/scan.py`).
 """
 
 from __future__ import annotations
@@ -15,18 +15,22 @@ from pydantic_core import PydanticCustomError
 from dataset_builders.errors import BadInput, first_validation_error
 
 SCHEMA_VERSION = 1
-"""Format version of every file that the harness writes: `run.json`, `result.json` and a store's files about a result."""
+"""Format version of all files that the harness writes: `run.json`, `result.json`, a store's
+records.
+"""
 DERIVE_VERSION = 1
-"""Incremented whenever the same answers may give a different reading, score or interval. `medprobe rescore STORE` then derives the results
-of a store again."""
+"""Incremented whenever the same answers may give a different reading, score or interval; `medprobe
+rescore STORE` then derives a store's results again.
+"""
 
 
 def _of_this_version(version: int) -> int:
     if version != SCHEMA_VERSION:
         raise PydanticCustomError(
             "version",
-            "the file has version {version}, and this medprobe reads version {ours}. Make it again with this medprobe, or use the "
-            "one that wrote it",
+            "the file has version {version}, this medprobe reads version {ours}. Write it again "
+            "with this medprobe, or use the "
+            "one that wrote the file",
             {"version": version, "ours": SCHEMA_VERSION},
         )
     return version
@@ -35,9 +39,10 @@ def _of_this_version(version: int) -> int:
 SchemaVersion = Annotated[int, AfterValidator(_of_this_version)]
 
 STATUSES: tuple[str, ...] = ("answered", "irrelevant", "refused", "truncated", "failed", "missing")
-"""How the text of a response was read; all but `answered` choose no option. `irrelevant`: no option could be read; `refused`: it
-declines to answer; `truncated`: the output limit cut it before it stated an answer; `failed`: asked for and not delivered; `missing`: no
-record of it."""
+"""How a response was read; all but `answered` choose no option. `irrelevant`: no option could be
+read; `refused`: it declines to answer; `truncated`: cut off by the output limit before an answer;
+`failed`: asked but not delivered; `missing`: no record of it.
+"""
 
 DELIVERIES: dict[str, str] = {
     "answered": "answered",
@@ -45,23 +50,31 @@ DELIVERIES: dict[str, str] = {
     "failed": "no response",
     "missing": "missing",
 }
-"""The server's outcome, regardless of the text: status of a journal line -> column `delivery` of `answers.parquet`."""
+"""The server's outcome, regardless of the text: status in the journal -> column `delivery` of
+`answers.parquet`.
+"""
 
 Images = Literal["real", "withheld", "blank", "swapped"]
-"""`real`: the question's own. A run with other images is an arm of the run with the real ones, and is never ranked."""
+"""`real`: the question's own. A run with other images is an arm of the run with the real ones and
+is never ranked.
+"""
 ARMS: tuple[Images, ...] = ("withheld", "blank", "swapped")
-"""Replacements for a question's images, to measure how much of a score comes from them: nothing, grey, those of another case."""
+"""Replacements of a question's images that measure how much of a score depends on them: none, grey,
+or those of another case.
+"""
 
 UNDELIVERED = ("failed", "missing")
-"""Statuses of a journal line whose question is asked again."""
+"""Journal statuses whose questions are asked again."""
 
 Verdict = Literal["better", "no different", "worse"]
 
 
-FEWEST = 5
-"""Independent cases under which a score is neither tested nor ranked: its interval spans nearly everything."""
-NOTABLE = 0.9
-"""An effective sample size below this share of n is shown beside n."""
+MIN_INDEPENDENT_CASES = 5
+"""With fewer independent cases a score is neither tested nor ranked: its interval spans almost
+everything.
+"""
+NOTABLE_SHARE = 0.9
+"""An effective sample size below this share of n is displayed beside n."""
 
 
 class _Strict(BaseModel):
@@ -69,10 +82,11 @@ class _Strict(BaseModel):
 
 
 class Nonresponse(_Strict):
-    """Why a score has no verdict and no rank: most of its `responses` neither choose an option nor decline, or its verdict depends on those
-    that the output limit cut off, that failed or are missing (`scores/nonresponse.py`).
+    """Why a score has no verdict and no rank (`scores/nonresponse.py`).
 
-    The other numbers: how many of them the output limit cut off, failed, are missing, or could not be read (`irrelevant`).
+    Either most of its `responses` neither choose an option nor decline, or its verdict depends on
+    those that were truncated, failed or missing. The other fields count these, and the unreadable
+    ones (`irrelevant`).
     """
 
     responses: int = Field(ge=0)
@@ -83,19 +97,26 @@ class Nonresponse(_Strict):
 
     @property
     def is_majority(self) -> bool:
-        """True if most responses say nothing."""
+        """True if most responses contain no answer."""
         return 2 * (self.truncated + self.failed + self.missing + self.irrelevant) > self.responses
 
 
 class Score(_Strict):
-    """One number and its basis. Percent, unless the metric's name says that it is a count (`*_irrelevant`).
+    """One number and its basis. Percent, unless the metric's name marks a count (`*_irrelevant`).
 
-    `value` is None where the metric is undefined (no case of that kind), and where most responses behind it say nothing (`nonresponse`).
-    `n` counts what the metric divides by (questions, pairs, images), `n_cases` the cases behind it, `n_effective` how many independent
-    ones give the same 95 % interval (`low`, `high`): less than `n` where cases share images, and more where `value` is a mean over
-    samples. `verdict` is against `chance`, read off the interval; a score with `nonresponse` has none, and is not ranked, nor has one of
-    fewer than FEWEST independent cases (`is_small`). `chance_interval`: where guessing is itself a sample, a paper's run of random
-    answers, the 95 % interval of that run's score; `verdict` is then that of the difference between the two.
+    Attributes:
+        value: None if the metric is undefined (no such case), or if most responses contain no
+            answer (`nonresponse`).
+        low, high: the 95 % interval.
+        n: the denominator (questions, pairs or images).
+        n_cases: number of cases.
+        n_effective: number of independent units that give the same interval: below `n` where cases
+            share images, above it where `value` is a mean over samples.
+        chance: the score of guessing.
+        chance_interval: 95 % interval of that score where it is itself a sample (a paper's run of
+            random answers); `verdict` is then that of the difference.
+        verdict: against `chance`, read from the interval; None with `nonresponse` or fewer than
+            MIN_INDEPENDENT_CASES independent cases (`is_small`).
     """
 
     value: float | None
@@ -111,42 +132,49 @@ class Score(_Strict):
     nonresponse: Nonresponse | None = None
 
     @property
-    def worth(self) -> int | None:
-        """`n_effective` if it is notably less than `n`, so that it has to be shown beside n.
+    def independent_n(self) -> int | None:
+        """`n_effective`, rounded, if it is notably smaller than `n` and therefore displayed beside
+        it.
 
-        >>> Score(value=14.3, n=14, n_cases=14, n_effective=5.2).worth, Score(value=14.3, n=14, n_cases=14, n_effective=13.9).worth
-        (5, None)
+        >>> Score(value=14.3, n=14, n_cases=14, n_effective=5.2).independent_n
+        5
+        >>> Score(value=14.3, n=14, n_cases=14, n_effective=13.9).independent_n is None
+        True
         """
-        if self.n_effective is None or self.n_effective >= NOTABLE * self.n:
+        if self.n_effective is None or self.n_effective >= NOTABLE_SHARE * self.n:
             return None
         return max(round(self.n_effective), 1)
 
     @property
     def is_small(self) -> bool:
-        """True for a share of fewer than FEWEST independent cases."""
-        return self.value is not None and self.n_effective is not None and self.n_effective < FEWEST
+        """True for a share of fewer than MIN_INDEPENDENT_CASES independent cases."""
+        return self.value is not None and self.n_effective is not None and self.n_effective < MIN_INDEPENDENT_CASES
 
 
 class Benchmark(_Strict):
-    """The questions asked. `fingerprint` covers the questions scored, so a partial run can never pass for a complete one."""
+    """The questions asked. `fingerprint` covers the scored questions, so a partial run cannot pass
+    as complete.
+    """
 
     name: str
     family: str = Field(alias="format")
-    """The benchmark whose columns, prompts and metrics it has; called `format` in files."""
+    """The benchmark whose columns, prompts and metrics it has; named `format` in files."""
     repo: str | None = None
     revision: str | None = None
     split: str
     questions: int
     fingerprint: str | None = None
     facets: str | None = None
-    """The digest of the labels that scores are broken down by (`fingerprints.digest_facets`)"""
+    """Digest of the labels that scores are broken down by (`fingerprints.facets_digest`)."""
     asked: str | None = None
-    """The digest of what was put to the model (`fingerprints.digest_prompts`), which an answer key that is corrected later leaves alone."""
+    """Digest of the prompts' content (`fingerprints.asked_digest`); unaffected by later corrections
+    to the answer key.
+    """
     origin: Literal["official", "phantom", "custom"] | None = None
     validated: bool | None = None
-    """True if a person has checked any question of a custom set; None if the set does not state it."""
+    """True if a person has checked a custom set's questions; None if the set does not state it."""
     selection: str | None = None
-    """Description of what a `--limit`, `--branch` or partial dataset left out; None for a complete run."""
+    """What `--limit`, `--branch` or a partial dataset left out; None for a complete run."""
 
 
 class Model(_Strict):
@@ -154,15 +182,17 @@ class Model(_Strict):
     revision: str | None = None
     kind: Literal["open", "proprietary", "medical", "baseline"] | None = None
     responder: Literal["model", "guessing", "oracle"] = "model"
-    """The source of the answers. `guessing` and `oracle` are baselines of medprobe, which a store reproduces; all but `model` have the
-    kind `baseline` and are not ranked."""
+    """The source of the answers. `guessing` and `oracle` are baselines of medprobe, which a store
+    reproduces; all but `model` have the kind `baseline` and are not ranked.
+    """
     parameters: int | None = None
     snapshot_date: str | None = None
 
 
 class Method(_Strict):
     name: str
-    """`mc`, `gd`, `ps`, `ff`; a published number may say another, or `best` (best over methods)."""
+    """`mc`, `gd`, `ps`, `ff`; a published number may have another, or `best` (best over methods).
+    """
     prompt: str | None = None
     shots: int | None = None
     samples: int | None = None
@@ -183,7 +213,9 @@ Breakdown = dict[str, dict[str, Scores]]
 
 
 class Result(_Strict):
-    """The scores of a run with their provenance. `breakdown` is facet -> facet value -> metric -> Score."""
+    """A run's scores with their provenance. `breakdown`: facet -> facet value -> metric ->
+    Score.
+    """
 
     schema_version: SchemaVersion = SCHEMA_VERSION
     kind: Literal["measured", "published", "aggregate"]
@@ -203,17 +235,21 @@ class Result(_Strict):
     derive_version: int = DERIVE_VERSION
     """`DERIVE_VERSION` of the code that read the answers and computed the numbers."""
     key: str | None = None
-    """Of a measured result in a store: a digest of everything its numbers follow from (`derive/derivation.py`)."""
+    """For a measured result in a store: digest of everything its numbers follow from
+    (`derive/derivation.py`).
+    """
 
     def to_json(self) -> str:
-        """The text of `result.json`: indented, keys in schema order, newline at the end."""
+        """Serialize as `result.json`: indented, keys in schema order, newline at the end."""
         return self.model_dump_json(indent=1, exclude_none=False) + "\n"
 
 
 def read_result(path: Path) -> Result:
-    """Read one `result.json`.
+    """Read a `result.json`.
 
-    Raises BadInput if the file is missing, is not JSON, or does not fit the schema (the first misfit is named).
+    Raises:
+        BadInput: the file is missing, not JSON, or does not match the schema (the first error is
+            quoted).
     """
     try:
         return Result.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))  # some editors put one there

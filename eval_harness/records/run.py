@@ -1,4 +1,6 @@
-"""The record of a run (`run.json`): its request, and everything in a result that cannot be derived from the answers."""
+"""The record of a run (`run.json`): its request, and everything in a result that cannot be derived
+from the answers.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,11 @@ from eval_harness.records.result import SCHEMA_VERSION, Benchmark, Images, Metho
 
 
 class RunRequest(BaseModel):
-    """Everything that determines the answers of a run. Two runs may share a folder only if their requests are equal.
+    """Everything that determines a run's answers. Runs share a folder only if their requests are
+    equal.
 
-    `data` is where the questions came from, as told; `fingerprint` is what they were. `model_digest`: of what answered,
-    where it is a file, a folder or code of this machine, or a commit of the Hub.
+    `data` is the location of the questions as given, `fingerprint` their content. `model_digest`:
+    of the file, folder or code of this machine that answers, or its commit on the Hub.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,12 +43,12 @@ class RunRequest(BaseModel):
 
     @property
     def of_arms(self) -> RunRequest:
-        """The common part of a run and its arms: the request with the real images."""
+        """The part that a run and its arms have in common: the request with the real images."""
         return self.model_copy(update={"image": "real"})
 
 
 class RunRecord(BaseModel):
-    """`run.json`: the request, and everything in a result that cannot be derived from the answers."""
+    """Content of `run.json`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -61,12 +64,16 @@ class RunRecord(BaseModel):
     created_at: str
 
     def to_json(self) -> str:
-        """The text of `run.json`: indented, newline at the end."""
+        """Serialize as `run.json`: indented, newline at the end."""
         return self.model_dump_json(indent=1) + "\n"
 
 
 def read_run(folder: Path) -> RunRecord:
-    """Read `run.json`. Raises BadInput if the folder is not a run folder or the file is invalid."""
+    """Read `run.json`.
+
+    Raises:
+        BadInput: not a run folder, or an invalid file.
+    """
     path = folder / "run.json"
     try:
         return RunRecord.model_validate_json(

@@ -1,4 +1,6 @@
-"""Check a `run.json` for values that no store accepts, before the first question of `eval` and when a submission is examined."""
+"""Check a `run.json` for values that stores refuse, before the first question of `eval` and when a
+submission is examined.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,22 @@ from eval_harness.records.run import RunRecord
 METHOD_NAMES = ("mc", "gd", "ps", "ps_official", "ff")
 EXTRACTIONS = ("ours", "official")
 DATA_FIELDS = frozenset({"generation", "environment", "command"})
-"""Fields of settings and measurements, which are shown as data; all others are names and sentences."""
+"""Fields of settings and measurements, displayed as data; all others are names and sentences."""
 
 
 def run_problems(run: RunRecord, most_bytes: int = MAX_FIELD_BYTES) -> Iterator[str]:
-    """Every reason why a store refuses the description of a run, regardless of its answers."""
-    if wrong := model_name_problem(run.model.name):
-        yield wrong
+    """Yield every reason why a store refuses a run's description, regardless of its answers.
+
+    Args:
+        run: the record.
+        most_bytes: limit on all fields together.
+    """
+    if problem := model_name_problem(run.model.name):
+        yield problem
     if not FOLDER_NAME.fullmatch(run.benchmark.name):
         yield (
-            f"benchmark name {clip(run.benchmark.name)}: must be letters, digits, dots and dashes, and start with a letter or digit"
+            f"benchmark name {clip(run.benchmark.name)}: must be letters, digits, dots and dashes, "
+            "and start with a letter or digit"
         )
     yield from _wrong_texts(run)
     yield from _wrong_fields(run)
@@ -34,7 +42,7 @@ def run_problems(run: RunRecord, most_bytes: int = MAX_FIELD_BYTES) -> Iterator[
 
 
 def _wrong_texts(run: RunRecord) -> Iterator[str]:
-    """One rule for all free fields, names of settings included."""
+    """Apply one rule to all free fields, names of settings included."""
     for path, text in json_leaves(run.model_dump(mode="json")):
         if isinstance(text, str) and (wrong := text_problem(text, is_data=not DATA_FIELDS.isdisjoint(path))):
             yield f"{clip('.'.join(path))} {wrong}"
@@ -43,11 +51,11 @@ def _wrong_texts(run: RunRecord) -> Iterator[str]:
 def _wrong_fields(run: RunRecord) -> Iterator[str]:
     method = run.method
     try:
-        made = datetime.fromisoformat(run.created_at)
-        if made.replace(tzinfo=made.tzinfo or UTC) > datetime.now(UTC) + timedelta(days=1):
+        created = datetime.fromisoformat(run.created_at)
+        if created.replace(tzinfo=created.tzinfo or UTC) > datetime.now(UTC) + timedelta(days=1):
             yield (
-                f"created_at {clip(run.created_at)} is in the future: the clock of the machine that ran it was wrong. "
-                "Write the day of the run there"
+                f"created_at {clip(run.created_at)} is in the future: the machine's clock was wrong. "
+                "Set it to the day of the run"
             )
     except ValueError:
         yield f"created_at {clip(run.created_at)} is not a time (such as 2026-11-22T09:30:00+00:00)"
@@ -65,9 +73,9 @@ def _wrong_fields(run: RunRecord) -> Iterator[str]:
     if not 0 <= (method.shots or 0) <= MAX_ANSWERS:
         yield f"method.shots must be from 0 to {MAX_ANSWERS:,}"
     if run.benchmark.selection is not None and not run.benchmark.selection.strip():
-        yield "benchmark.selection must say in words what was asked, or be null for everything"
+        yield "benchmark.selection must describe what was asked, or be null for everything"
     request = run.request
-    for what, one, other in (
+    for field, requested, described in (
         ("benchmark", request.benchmark, run.benchmark.name),
         ("split", request.split, run.benchmark.split),
         ("fingerprint", request.fingerprint, run.benchmark.fingerprint),
@@ -75,30 +83,32 @@ def _wrong_fields(run: RunRecord) -> Iterator[str]:
         ("samples", request.samples, method.samples or 1),
         ("image", request.image, method.image),
     ):
-        if one != other:
-            yield f"its request and its description differ: {what} {clip(one)} and {clip(other)}"
+        if requested != described:
+            yield f"its request and its description differ: {field} {clip(requested)} and {clip(described)}"
 
 
 def _wrong_model(run: RunRecord) -> Iterator[str]:
     model: Model = run.model
     if model.parameters is not None and not 0 <= model.parameters < 1 << 53:
         yield "model.parameters must be a number of parameters, or null"
-    asked_baseline = run.request.model.startswith("baseline:") or _command_ran_a_baseline(run.command)
-    if asked_baseline and model.responder == "model":
+    ran_baseline = run.request.model.startswith("baseline:") or _command_ran_a_baseline(run.command)
+    if ran_baseline and model.responder == "model":
         yield f"responder {model.responder!r}: {clip(run.request.model)} is a baseline, which can only be added as one"
     if (model.kind == "baseline") != (model.responder != "model"):
         yield (
-            f"model kind {model.kind!r} and responder {model.responder!r}: exactly what is no model is a 'baseline' "
-            "(medprobe eval --model baseline:...)"
+            f"model kind {model.kind!r} and responder {model.responder!r}: 'baseline' means "
+            "that no model answered (medprobe eval --model baseline:...)"
         )
     if model.responder != "model" and (run.method.name != "mc" or run.method.judge is not None):
-        yield "a baseline chooses options itself: its method is mc, and no judge reads it"
+        yield "a baseline chooses options directly: its method must be mc, without a judge"
     if run.command is not None and not _is_quoted(run.command):
-        yield f"the command {clip(run.command)} is not one that medprobe wrote, quoted for a shell; leave it null"
+        yield f"the command {clip(run.command)} is not a shell-quoted medprobe command; set it to null"
 
 
 def _is_quoted(command: str) -> bool:
-    """True if a command line is one of medprobe with every argument quoted, so that copying it into a shell runs nothing else."""
+    """Whether a command line is medprobe's with all arguments quoted, so that pasting it runs
+    nothing else.
+    """
     try:
         words = shlex.split(command)
     except ValueError:
@@ -107,7 +117,9 @@ def _is_quoted(command: str) -> bool:
 
 
 def _command_ran_a_baseline(command: str | None) -> bool:
-    """True if a command line runs a baseline, by the value of --model, not by a word in a name or a path."""
+    """Whether a command line runs a baseline, by the value of --model, not by a word in a name or
+    path.
+    """
     try:
         words = shlex.split(command or "")
     except ValueError:

@@ -1,4 +1,7 @@
-"""Select the questions of a dataset that a run asks. See also: how they are asked (`requests.py`, `runs/ask.py`)."""
+"""Select the questions of a dataset that a run asks.
+
+See also: how they are asked (`runs/requests.py`, `runs/ask.py`).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Selection:
-    """The questions of a run and their source. `left_out` describes what was not asked, None if nothing."""
+    """The questions of a run and their source.
+
+    `left_out` describes what was not asked; None if nothing was left out.
+    """
 
     repository: Repository
     split: str
@@ -53,14 +59,21 @@ class Selection:
 
 
 def dataset_folder(benchmark: str, data: str | None) -> str:
-    """Location of a benchmark's dataset: `data` itself (a folder, or ORG/NAME on the Hub), or the folder of that name in it [in data/].
-    A benchmark with a slash (data/my-set, ORG/NAME) is the location of one.
+    """Return the location of a benchmark's dataset.
 
-    Names of folders and benchmarks are compared case-insensitively. Raises BadInput, listing the available ones, if there is none.
+    Names of folders and benchmarks are compared case-insensitively.
+
+    Args:
+        benchmark: a benchmark's name; with a slash (data/my-set, ORG/NAME) a dataset's location.
+        data: the dataset (a folder, or ORG/NAME on the Hub), or the folder that contains it
+            [data/].
+
+    Raises:
+        BadInput: there is none; the message lists the available ones.
     """
     if "/" in benchmark:
         if data is not None:
-            raise BadInput(f"{benchmark}: names a dataset by its place, so it goes without --data.")
+            raise BadInput(f"{benchmark}: is a dataset's location, so it cannot be combined with --data.")
         return benchmark
     root = Path(data or "data")
     inside = {path.name: path for path in sorted(root.iterdir()) if path.is_dir()} if root.is_dir() else {}
@@ -74,7 +87,7 @@ def dataset_folder(benchmark: str, data: str | None) -> str:
         raise BadInput(f"{error} Or name a dataset folder or Hub repository with --data.") from None
     if name not in inside:
         raise BadInput(
-            f"--data: there is no folder {root / name}. Build it (`medprobe build {name}`) "
+            f"--data: no folder {root / name}. Build it (`medprobe build {name}`) "
             "or name a dataset folder or Hub repository with --data."
         )
     return str(inside[name])
@@ -89,37 +102,50 @@ def select_questions(
     facets: Sequence[str] = (),
     revision: str | None = None,
 ) -> Selection:
-    """Open the dataset and pick the questions. `benchmark`, `data`: as `dataset_folder` takes them; `revision`: of a repository on the Hub.
+    """Open the dataset and select the questions.
 
-    `branches` are joined as `lexical_tree.select_by_branches` says, `facets` (`FACET=VALUE`) narrow what is left: or within a
-    facet, and across facets.
-    `limit` takes the first N questions and completes their cases, since half a case cannot be scored.
-    Raises BadInput for an unknown dataset, split, branch, facet, an empty selection, or a dataset of another benchmark.
+    Args:
+        benchmark, data: see `dataset_folder`.
+        split: name; None for the benchmark's default.
+        branches: lexical-tree branches, combined by `lexical_tree.select`.
+        limit: the first N questions, completed to whole cases, since half a case cannot be scored.
+        facets: FACET=VALUE; a union within a facet, an intersection across facets.
+        revision: tag, branch or commit of a Hub repository.
+
+    Raises:
+        BadInput: an unknown dataset, split, branch or facet, an empty selection, or a dataset of
+            another benchmark.
     """
-    where = dataset_folder(benchmark, data)
-    if revision and Path(where).is_dir():
+    location = dataset_folder(benchmark, data)
+    if revision and Path(location).is_dir():
         raise BadInput(
-            f"--revision {revision}: {where} is a folder, which has none. Name a repository (ORG/NAME) with --data."
+            f"--revision {revision}: {location} is a folder without revisions. Name a repository "
+            "(ORG/NAME) with --data."
         )
-    repository = open_repository(where, revision)
-    if where != benchmark and normalize_name(benchmark) not in map(
+    repository = open_repository(location, revision)
+    if location != benchmark and normalize_name(benchmark) not in map(
         normalize_name, (repository.name, repository.family)
     ):
-        raise BadInput(f"{where} holds the benchmark {repository.name!r} ({repository.family}), not {benchmark!r}.")
+        raise BadInput(
+            f"{location} contains the benchmark {repository.name!r} ({repository.family}), not {benchmark!r}."
+        )
     split = split or DEFAULT_SPLITS[repository.family]
     if split not in repository.splits:
-        raise BadInput(f"--split {split}: {where} has the splits {', '.join(repository.splits)}.")
+        raise BadInput(f"--split {split}: {location} has the splits {', '.join(repository.splits)}.")
     questions, left_out = narrow_questions(repository.questions_of_runs(split), branches, facets, limit)
     if questions.empty:
-        raise BadInput(f"{where}: no question of split {split} is left to ask. Check --branch, --facet and --limit.")
-    words = [*([repository.partial] if repository.partial else []), *left_out]
-    return Selection(repository, split, questions.reset_index(drop=True), "; ".join(words) or None)
+        raise BadInput(f"{location}: no question of split {split} is left to ask. Check --branch, --facet and --limit.")
+    restrictions = [*([repository.partial] if repository.partial else []), *left_out]
+    return Selection(repository, split, questions.reset_index(drop=True), "; ".join(restrictions) or None)
 
 
 def narrow_questions(
     questions: pd.DataFrame, branches: Sequence[str] = (), facets: Sequence[str] = (), limit: int | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The questions that `select_questions` picks of a split, and in words what they are of it.
+    """Select the questions of a split that these options leave.
+
+    Returns:
+        The questions, and one description per option of what they are.
 
     Raises:
         BadInput: an unknown branch or facet, or a limit below 1.
@@ -138,32 +164,32 @@ def narrow_questions(
     if limit is not None:
         if limit < 1:
             raise BadInput(f"--limit {limit}: must be at least 1.")
-        first = questions["case_id"].isin(questions["case_id"].iloc[:limit])
-        if not first.all():
-            asked = int(first.sum())  # the rest of their cases included, where these follow one another
-            left_out.append(f"only the first {asked if first.iloc[:asked].all() else limit} questions")
-        questions = questions[first]
+        is_selected = questions["case_id"].isin(questions["case_id"].iloc[:limit])
+        if not is_selected.all():
+            n_selected = int(is_selected.sum())  # including the rest of their cases, if adjacent
+            left_out.append(f"only the first {n_selected if is_selected.iloc[:n_selected].all() else limit} questions")
+        questions = questions[is_selected]
     return questions, left_out
 
 
 def describe_asked_part(
     ids: Collection[str], questions: pd.DataFrame, partial: str | None, request: RunRequest
 ) -> str | None:
-    """What questions with these `ids` are of a split, as its request and its dataset say; None for all of them.
+    """Describe which part of a split was asked; None for all of it.
 
     Args:
         ids: of the questions that were asked.
         questions: all of the split.
-        partial: what the dataset lacks itself.
+        partial: what the dataset itself lacks.
         request: of the run.
     """
     left_out: list[str] = []
-    due = questions
-    with suppress(BadInput):  # a branch, facet or limit that this dataset does not have
-        due, left_out = narrow_questions(questions, request.branches, request.facets, request.limit)
-    if not set(ids) <= set(due["question_id"]):
-        due, left_out = questions, []
-    words = [*([partial] if partial else []), *left_out]
-    if len(ids) < len(due):
-        words.append(f"only the {len(ids):,} of {len(due):,} questions that were asked")
-    return "; ".join(words) or None
+    expected = questions
+    with suppress(BadInput):  # this dataset lacks such a branch or facet
+        expected, left_out = narrow_questions(questions, request.branches, request.facets, request.limit)
+    if not set(ids) <= set(expected["question_id"]):
+        expected, left_out = questions, []
+    restrictions = [*([partial] if partial else []), *left_out]
+    if len(ids) < len(expected):
+        restrictions.append(f"only the {len(ids):,} of {len(expected):,} questions that were asked")
+    return "; ".join(restrictions) or None

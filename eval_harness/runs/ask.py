@@ -1,9 +1,12 @@
-"""Ask the questions that are not in the journal yet; each answer is in the journal before the next one is awaited.
+"""Send the unanswered questions of a run to the model and journal every response.
 
-One question that a model or its processor cannot take (an image of 1 x 400 pixels, a prompt that is too long) must not end a run of
-thousands: a batch that fails is halved, a question that fails alone is `failed`. A model that takes nothing any more must: where many
-questions failed in a row, one that was answered before is asked again, and if that fails too, the run stops. So it does where no question
-of a batch was answered, nor one before.
+Each response is in the journal before the next one is awaited, so a killed run loses nothing.
+
+One bad question (an image of 1 x 400 pixels, a prompt over the context length) must not end a run
+of thousands: a batch that raises is split in half, and a question that fails alone is recorded as
+`failed`. A model that has stopped working does end the run: after several consecutive failures, a
+previously answered question is sent again, and if that fails too, the run stops. It also stops if
+no question of a batch was answered and none before it.
 
 See also: what is asked (`plan.py`), the back ends (`models/`).
 """
@@ -30,16 +33,18 @@ from eval_harness.runs.requests import MAX_REQUESTS_PER_BATCH, Instance
 from eval_harness.runs.run_folder import AnswerId, AnswerJournal
 
 PROGRESS_INTERVAL_S = 30.0
-"""Without a terminal (Slurm, CI), progress is printed as a line at this interval, and at each twentieth."""
+"""Without a terminal (Slurm, CI), a progress line is printed at this interval and at each 5 %."""
 
 MAX_CONSECUTIVE_FAILURES = 10
-"""Consecutive failures after which the model is tested with a question that it has answered."""
+"""After this many failures in a row, the model is tested with a question that it has answered."""
 
 MIN_ANSWERS_FOR_ESTIMATE = 20
-"""Number of answers after which their length is used as an estimate for the others."""
+"""Answers after which their mean length is used to estimate the size of the whole run."""
 TOO_LONG_WARNING = (
-    "The answers have {:,} characters on average: all of them will be more than the {:,} MB that a results store takes of this run. "
-    "Stop it and ask with a smaller --max-tokens or fewer --samples, if it is to be submitted."
+    "The answers average {:,} characters: together they will exceed the {:,} MB that a results "
+    "store accepts for this run. "
+    "If it is to be submitted, stop it and run again with a smaller --max-tokens or fewer "
+    "--samples."
 )
 
 
@@ -48,37 +53,55 @@ def ask(
     journal: AnswerJournal,
     instances: list[Instance],
     send: SendRequests,
-    answered: Callable[[Response], None] = lambda response: None,
+    on_answer: Callable[[Response], None] = lambda response: None,
 ) -> int:
-    """Ask those of `instances` that are not in the journal through `send` (`reply_cache.sender_of`); returns their number. `answered` is
-    told of each once it is in the journal.
+    """Send the `instances` that are not in the journal yet.
 
-    Raises BadInput if the back end answers what it was not asked, or stops answering: the traceback of what it
-    raised last is then in `error.txt` beside the journal.
+    Args:
+        plan: the run.
+        journal: where responses are appended.
+        instances: (row, sample) pairs of this process.
+        send: from requests to responses (`reply_cache.make_sender`).
+        on_answer: called with each response once it is in the journal.
+
+    Returns:
+        The number of instances that were sent.
+
+    Raises:
+        BadInput: the back end answers something it was not asked, or has stopped answering. The
+            traceback of its last exception is then in `error.txt` beside the journal.
     """
     unanswered = [instance for instance in instances if not journal.is_answered(plan.key(instance))]
     name = f"{plan.run.benchmark.name}: {plan.run.model.name}"
-    done = len(instances) - len(unanswered)
-    if done:
-        print(f"{done:,} of {len(instances):,} answers were already there.", file=sys.stderr)
-    start, part = time.monotonic(), -(-len(instances) // 20)
-    said = start
-    with tqdm(total=len(instances), initial=done, desc=name, unit="answer", file=sys.stderr, disable=None) as bar:
-        characters, room = 0, limits_for(len(plan.selection.questions), plan.run.request.samples).unpacked
+    already_answered = len(instances) - len(unanswered)
+    if already_answered:
+        print(f"{already_answered:,} of {len(instances):,} answers were already there.", file=sys.stderr)
+    started_at, report_every = time.monotonic(), -(-len(instances) // 20)
+    last_report = started_at
+    with tqdm(
+        total=len(instances), initial=already_answered, desc=name, unit="answer", file=sys.stderr, disable=None
+    ) as bar:
+        characters, byte_limit = 0, limits_for(len(plan.selection.questions), plan.run.request.samples).unpacked
         for number, response in enumerate(_responses(plan, journal, unanswered, send), 1):
             journal.append(response)
-            answered(response)
+            on_answer(response)
             bar.update()
-            if bar.disable and (time.monotonic() - said >= PROGRESS_INTERVAL_S or not number % part):
-                said = time.monotonic()
+            if bar.disable and (time.monotonic() - last_report >= PROGRESS_INTERVAL_S or not number % report_every):
+                last_report = time.monotonic()
                 line = tqdm.format_meter(
-                    done + number, len(instances), said - start, prefix=name, unit="answer", initial=done
+                    already_answered + number,
+                    len(instances),
+                    last_report - started_at,
+                    prefix=name,
+                    unit="answer",
+                    initial=already_answered,
                 )
                 print(line, file=sys.stderr)
             characters += len(response.text) + len(response.reasoning or "")
-            if characters * len(plan.instances) > room * number and number >= MIN_ANSWERS_FOR_ESTIMATE:
-                tqdm.write(TOO_LONG_WARNING.format(characters // number, room >> 20), file=sys.stderr)
-                room = sys.maxsize  # said once
+            # Extrapolate to the whole run, and warn once.
+            if characters * len(plan.instances) > byte_limit * number and number >= MIN_ANSWERS_FOR_ESTIMATE:
+                tqdm.write(TOO_LONG_WARNING.format(characters // number, byte_limit >> 20), file=sys.stderr)
+                byte_limit = sys.maxsize  # warn only once
             if number % MAX_REQUESTS_PER_BATCH == 0:
                 journal.sync()
         journal.sync()
@@ -89,8 +112,8 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], se
     """One response per instance, in any order."""
 
     def answered_before() -> Request | None:
-        known = (instance for instance in plan.instances if journal.is_answered(plan.key(instance)))
-        return next((request for instance in known for [request] in plan.requests([instance])), None)
+        answered_instances = (instance for instance in plan.instances if journal.is_answered(plan.key(instance)))
+        return next((request for instance in answered_instances for [request] in plan.requests([instance])), None)
 
     checked = _checked(plan, send)
     if plan.backend.takes_stream:
@@ -109,47 +132,58 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], se
 
 
 def _checked(plan: Plan, send: SendRequests) -> SendRequests:
-    """`send` with responses in plain Python types. Raises TypeError for anything but a response, ValueError for an invalid text, status or
-    scores, BadInput for a response that was not requested."""
-    waiting: dict[AnswerId, tuple[int, tuple[str, ...]]] = {}
+    """Wrap `send` so that every response is validated and converted to plain Python types.
 
-    def noted(requests: Iterable[Request]) -> Iterator[Request]:
+    Raises TypeError if a response is not a Response, ValueError if its text, status or scores are
+    invalid, and BadInput if it was not requested.
+    """
+    pending: dict[AnswerId, tuple[int, tuple[str, ...]]] = {}
+
+    def register(requests: Iterable[Request]) -> Iterator[Request]:
+        # Requests are consumed lazily: a server's back end pulls them while responses arrive.
         for request in requests:
-            waiting[request.question_id, request.sample] = len(request.options), request.shown
+            pending[request.question_id, request.sample] = len(request.options), request.shown
             yield request
 
     def checked(requests: Iterable[Request]) -> Iterator[Response]:
-        for response in send(noted(requests) if plan.backend.takes_stream else list(noted(requests))):
+        for response in send(register(requests) if plan.backend.takes_stream else list(register(requests))):
             if not isinstance(response, Response):
-                raise TypeError(f"it gave {repr(response)[:50]} instead of a Response (docs/plug_in.md)")
+                raise TypeError(f"returned {repr(response)[:50]} instead of a Response (docs/plug_in.md)")
             key = (response.question_id, response.sample)
-            if key not in waiting:
+            if key not in pending:
                 raise BadInput(
-                    f"--model {plan.run.request.model}: answered question {key[0]}, sample {key[1]}, which was not asked, or twice. "
-                    "Each request must get exactly one response."
+                    f"--model {plan.run.request.model}: answered question {key[0]}, sample "
+                    f"{key[1]}, which was not requested or was already answered. "
+                    "Return exactly one response per request."
                 )
-            options, shown = waiting.pop(key)
-            yield normalize_response(replace(response, shown=shown), options)
+            options, shown_image_ids = pending.pop(key)
+            yield normalize_response(replace(response, shown=shown_image_ids), options)
 
     return checked
 
 
 def _stopped(plan: Plan, failed: ModelFailed, path: Path) -> BadInput:
-    """The one-line error about a model that has stopped answering; the traceback is written to `path`."""
+    """Return the one-line error for a model that has stopped answering; write the traceback to
+    `path`.
+    """
     error = failed.__cause__
     assert error is not None
     if isinstance(error, BadInput):
         return error
     path.write_text("".join(traceback.format_exception(error)), "utf-8")
-    why = describe_error(error)
+    reason = describe_error(error)
     return BadInput(
-        f"--model {plan.run.request.model}: has stopped answering: {failed.failures} questions in a row failed, the last one with {why}. "
+        f"--model {plan.run.request.model}: stopped answering: {failed.failures} questions in a "
+        f"row failed, the last one with {reason}. "
         f"The traceback is in {path}; the same command resumes the run."
     )
 
 
 class ModelFailed(Exception):
-    """The model has stopped answering; `__cause__` is its last exception, `failures` the number of consecutive failures."""
+    """The model has stopped answering; `__cause__` is its last exception.
+
+    `failures` is the number of consecutive failures.
+    """
 
     def __init__(self, failures: int) -> None:
         super().__init__(failures)
@@ -157,11 +191,15 @@ class ModelFailed(Exception):
 
 
 class Sender:
-    """Sends requests to a back end and gives every one of them a response."""
+    """Sends batches to a back end and produces exactly one response per request."""
 
     def __init__(self, send: SendRequests, answered_before: Callable[[], Request | None]) -> None:
-        """`send`: gives requests of a list no second response, and none to others. `answered_before`: a request that an earlier process got
-        an answer to, None without one."""
+        """Initialize.
+
+        Args:
+            send: yields at most one response per request of a list, and none for other requests.
+            answered_before: returns a request that an earlier process got an answer to, or None.
+        """
         self._send = send
         self._answered_before = answered_before
         self._answered: Request | None = None
@@ -169,30 +207,34 @@ class Sender:
         self._error: Exception | SystemExit | None = None
 
     def responses(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """One response per request, in any order.
+        """Yield one response per request, in any order.
 
-        Raises ModelFailed where the model takes nothing, and BadInput where a back end does.
+        Raises ModelFailed if the model has stopped answering, and BadInput if the back end raises
+        it.
         """
-        parts = [list(requests)]
-        while parts:
-            part = parts.pop()
-            waiting = {(request.question_id, request.sample): request for request in part}
-            error: Exception | SystemExit = ValueError("it gave no response")
+        batches = [list(requests)]
+        while batches:
+            batch = batches.pop()
+            pending = {(request.question_id, request.sample): request for request in batch}
+            error: Exception | SystemExit = ValueError("no response was returned")
             try:
-                for response in self._send(part):
-                    self._count(response, waiting.pop((response.question_id, response.sample)))
+                for response in self._send(batch):
+                    self._count(response, pending.pop((response.question_id, response.sample)))
                     yield response
-            except BadInput:  # another question would fail in the same way
+            except BadInput:  # every other question would fail in the same way
                 raise
             except (Exception, SystemExit) as raised:  # a model's own code may raise anything
                 error = raised
-            left = list(waiting.values())
-            middle = len(left) // 2
-            if len(part) > 1:
-                parts += [half for half in (left[middle:], left[:middle]) if half]
-            elif left:
+            # Split what the batch left unanswered; a question that fails alone is a failure.
+            unanswered = list(pending.values())
+            half = len(unanswered) // 2
+            if len(batch) > 1:
+                batches += [batch_half for batch_half in (unanswered[half:], unanswered[:half]) if batch_half]
+            elif unanswered:
                 self._failures, self._error = self._failures + 1, error
-                yield Response(left[0].question_id, left[0].sample, "", "failed", error=_reason(left[0], error))
+                yield Response(
+                    unanswered[0].question_id, unanswered[0].sample, "", "failed", error=_reason(unanswered[0], error)
+                )
             if self._failures >= MAX_CONSECUTIVE_FAILURES and self._known is not None:
                 if not self._works():
                     raise ModelFailed(self._failures) from self._error
@@ -205,7 +247,7 @@ class Sender:
             self._failures, self._answered = 0, request
         elif response.status == "failed":
             self._failures += 1
-            self._error = ValueError(response.error or "it failed")
+            self._error = ValueError(response.error or "the request failed")
 
     @property
     def _known(self) -> Request | None:
@@ -213,7 +255,7 @@ class Sender:
         return self._answered or self._answered_before()
 
     def _works(self) -> bool:
-        """True if the model still answers a question that it has answered."""
+        """Whether the model still answers a question that it has answered before."""
         try:
             return any(response.status == "answered" for response in self._send([self._known] if self._known else []))
         except (Exception, SystemExit) as error:
@@ -222,7 +264,7 @@ class Sender:
 
 
 def _reason(request: Request, error: Exception | SystemExit) -> str:
-    """Why a question failed: its image if it cannot be decoded, else the exception."""
+    """Why a question failed: an undecodable image, else the exception."""
     try:
         for image in request.images:
             make_picture(image)

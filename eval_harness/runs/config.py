@@ -21,8 +21,9 @@ from eval_harness.records.result import ARMS, Images
 from eval_harness.records.run_checks import METHOD_NAMES
 
 IMAGE_MODES = ("real", *ARMS)
+"""What may be shown with a question: its own images, or those of an arm."""
 SCORING_METHODS = ("gd", "ps", "ps_official")
-"""The methods that compare likelihoods of the options instead of reading an answer."""
+"""Methods that compare the likelihoods of the options instead of reading a text."""
 
 MIN_VALUES = {
     "shots": 0,
@@ -46,7 +47,9 @@ RESERVED_GENERATION_KEYS = {
     "logprobs",
     "top_logprobs",
 }
-"""Parameters that `--generation` may not set: they have their own option, or would change what an answer is."""
+"""Parameters that `--generation` may not set: they have options of their own, or would change what
+an answer is.
+"""
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,15 @@ class EvalConfig:
     image: Images = "real"
     """The images shown with each question (`runs/images.py`)."""
     form: str | None = None
-    """Name of the conversation form (`forms.FORMS`); None: the default, or the one a resumed run was begun in."""
+    """Name of the conversation form (`conversation.FORMS`); None: the default, or that of the
+    resumed run.
+    """
     system: str | None = None
     """System message instead of the form's; "" sends none."""
     max_tokens: int | None = None
-    """Most output tokens of an answer, reasoning included, instead of the benchmark's."""
+    """Output-token limit per answer, reasoning included; None: the benchmark's."""
     cache: Path | None = None
-    """Folder of replies kept across runs."""
+    """Folder in which servers' replies are kept across runs."""
     extraction: str = "ours"
     judge: str | None = None
     out: Path | None = None
@@ -83,11 +88,11 @@ class EvalConfig:
     name: str | None = None
     resume: bool = True
     send_to_provider: bool = False
-    """True if a custom set may be sent to a model that is not on this machine."""
+    """True if a custom set may be sent to a model on another machine."""
     settings: Settings = field(default_factory=Settings)
     argv: Sequence[str] = ()
     track: str | None = None
-    """LIBRARY:PROJECT of a tracker (`runs/tracking.py`); it has no part in the request."""
+    """LIBRARY:PROJECT of an experiment tracker (`runs/tracking.py`); not part of the request."""
 
     def __post_init__(self) -> None:
         if self.method not in METHOD_NAMES:
@@ -95,41 +100,44 @@ class EvalConfig:
         if self.image not in IMAGE_MODES:
             raise BadInput(f"--image {self.image}: unknown. Available: {', '.join(IMAGE_MODES)}.")
         if self.permute and self.samples:
-            raise BadInput("--permute: takes one answer per option order, so it goes without --samples.")
+            raise BadInput("--permute: asks once per option order, so it cannot be combined with --samples.")
         if self.permute and self.judge:
-            raise BadInput("--judge: a judge reads the options as the question has them, so it goes without --permute.")
-        for name, least in MIN_VALUES.items():
+            raise BadInput(
+                "--judge: the judge sees the options in their original order, so it cannot be combined with --permute."
+            )
+        for name, minimum in MIN_VALUES.items():
             value = getattr(self if hasattr(self, name) else self.settings, name)
-            if value is not None and not least <= value < math.inf:
-                raise BadInput(f"--{name.replace('_', '-')} {value}: must be at least {least}.")
-        drawn = self.settings.generation.get("temperature", 0)
-        if isinstance(drawn, bool) or not isinstance(drawn, int | float) or not 0 <= drawn < math.inf:
-            raise BadInput(f"--generation: temperature {drawn!r}: must be a number from 0.")
+            if value is not None and not minimum <= value < math.inf:
+                raise BadInput(f"--{name.replace('_', '-')} {value}: must be at least {minimum}.")
+        temperature = self.settings.generation.get("temperature", 0)
+        if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 <= temperature < math.inf:
+            raise BadInput(f"--generation: temperature {temperature!r}: must be a number from 0.")
         if type(seed := self.settings.generation.get("seed", 0)) is not int:
             raise BadInput(f"--generation: seed {seed!r}: must be an integer.")
+        # Likelihoods are deterministic: further samples would be copies of the first.
         if self.scores_options and (self.samples or 1) > 1:
             raise BadInput(
-                f"--samples {self.samples}: --method {self.method} draws nothing, so one sample is all there is."
+                f"--samples {self.samples}: --method {self.method} is deterministic, so it takes one sample."
             )
-        if wrong := sorted(self.settings.generation.keys() & RESERVED_GENERATION_KEYS):
+        if reserved := sorted(self.settings.generation.keys() & RESERVED_GENERATION_KEYS):
             raise BadInput(
-                f"--generation: {', '.join(wrong)} cannot be set there. Use --max-tokens and the other options."
+                f"--generation: {', '.join(reserved)} cannot be set there. Use --max-tokens and the other options."
             )
         get_form(self.form)
 
     @property
     def scores_options(self) -> bool:
-        """True if the method compares likelihoods of the options."""
+        """True if the method compares the likelihoods of the options."""
         return self.method in SCORING_METHODS
 
     @property
     def model_settings(self) -> Settings:
-        """The settings as the back end gets them."""
+        """The settings that are passed to the back end."""
         return replace(self.settings, max_tokens=self.max_tokens)
 
 
 def option_types() -> dict[str, Any]:
-    """The options of `medprobe eval` that make a configuration, by name, with the type of what is given there."""
+    """Return the run options of `medprobe eval`: name -> type, as given on the command line."""
     types = get_type_hints(EvalConfig) | get_type_hints(Settings)
     for name in ("settings", "argv", "resume", "branches", "facets", "engine", *MODEL_ARGS):
         del types[name]
@@ -139,27 +147,30 @@ def option_types() -> dict[str, Any]:
 
 @lru_cache
 def _options_model() -> type[BaseModel]:
-    """The options of `medprobe eval` with their types, none of them required."""
+    """Return a pydantic model of the options, all optional."""
     options: dict[str, Any] = {name: (kind, None) for name, kind in option_types().items()}
     return create_model("Options", __config__=ConfigDict(extra="forbid", coerce_numbers_to_str=True), **options)
 
 
-def validate_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by name, in Python's or YAML's forms, in those of the command line: `-` in a name is `_`, a mapping is JSON, a pair of prices
-    two numbers with a comma, a path a text; one label may stand for a list of one; `thinking` may be true or false.
+def validate_options(raw_options: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert options in the forms of Python or YAML to those of the command line.
 
-    Raises BadInput for an unknown name, or a value of another type.
+    A `-` in a name becomes `_`; a mapping becomes JSON; a pair of prices "IN,OUT"; a path a string;
+    a single label a list of one; a Boolean `thinking` "on" or "off".
+
+    Raises:
+        BadInput: an unknown name, or a value of the wrong type.
     """
-    known = option_types()
-    options = {name.replace("-", "_"): value for name, value in given.items()}
+    types = option_types()
+    options = {name.replace("-", "_"): value for name, value in raw_options.items()}
     for name in options:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f" Did you mean {near[0]}?" if near else ""
+        if name not in types:
+            close_matches = get_close_matches(name, types, 1)
+            hint = f" Did you mean {close_matches[0]}?" if close_matches else ""
             raise BadInput(f"{name}: not an option of a run.{hint} `medprobe eval --help` lists them.")
     try:
-        typed = {name: _as_text(name, value) for name, value in options.items()}
-        return _options_model()(**typed).model_dump(exclude_unset=True)
+        values = {name: _as_text(name, value) for name, value in options.items()}
+        return _options_model()(**values).model_dump(exclude_unset=True)
     except ValidationError as error:
         raise BadInput(f"{first_validation_error(error)}.") from None
 
@@ -171,7 +182,7 @@ def _as_text(name: str, value: Any) -> Any:
         try:
             return json.dumps(value)
         except (TypeError, ValueError) as error:
-            raise BadInput(f"{name}: holds what JSON cannot ({error}).") from None
+            raise BadInput(f"{name}: contains a value that JSON cannot represent ({error}).") from None
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if name == "price" and isinstance(value, list | tuple):
@@ -180,9 +191,14 @@ def _as_text(name: str, value: Any) -> Any:
 
 
 def build_config(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
-    """The configuration that options of `medprobe eval` make, by name, in the forms the command line has; what is left out is the default.
+    """Build the configuration from options in the forms of the command line.
 
-    Raises BadInput for a value that cannot be used.
+    Args:
+        options: name -> value; an absent option has its default.
+        argv: the arguments, recorded as the run's command.
+
+    Raises:
+        BadInput: a value that cannot be used.
     """
     values = {name: OPTION_PARSERS.get(name, lambda value: value)(value) for name, value in options.items()}
     values |= {
@@ -193,14 +209,17 @@ def build_config(options: Mapping[str, Any], argv: Sequence[str]) -> EvalConfig:
         **parse_model_args(options.get("model_args")),
     }
 
-    def given(kind: type) -> dict[str, Any]:
+    # Both dataclasses take the options that they have a field for.
+    def fields_of(kind: type) -> dict[str, Any]:
         return {field.name: values[field.name] for field in fields(kind) if field.name in values}
 
-    return EvalConfig(**given(EvalConfig), settings=Settings(**given(Settings)))
+    return EvalConfig(**fields_of(EvalConfig), settings=Settings(**fields_of(Settings)))
 
 
 class ModelArgs(BaseModel):
-    """The library's own arguments that are known by name (`interface.MODEL_ARGS`); any other is for vLLM's engine."""
+    """The model arguments that have a name (`interface.MODEL_ARGS`); any other is for vLLM's
+    engine.
+    """
 
     model_config = ConfigDict(extra="allow", protected_namespaces=())
 
@@ -214,16 +233,19 @@ class ModelArgs(BaseModel):
 
 
 def parse_model_args(text: str | None) -> dict[str, Any]:
-    """The settings that `--model-args` makes. Raises BadInput if it is no JSON object, or a value is of another type."""
+    """Parse `--model-args` into settings.
+
+    Raises BadInput if it is not a JSON object or a value has the wrong type.
+    """
     try:
-        given = ModelArgs(**_json_object("--model-args", text))
+        arguments = ModelArgs(**_json_object("--model-args", text))
     except ValidationError as error:
         raise BadInput(f"--model-args: {first_validation_error(error)}.") from None
-    return {**{name: getattr(given, name) for name in MODEL_ARGS}, "engine": given.model_extra or {}}
+    return {**{name: getattr(arguments, name) for name in MODEL_ARGS}, "engine": arguments.model_extra or {}}
 
 
 def answer_changing_model_args(text: str) -> dict[str, Any]:
-    """Those of `--model-args` that change answers; the others say how a model is run."""
+    """Return the model arguments that change answers; the others only say how a model is run."""
     return {name: value for name, value in parse_model_args(text).items() if name == "dtype" or name in BACKEND_OPTIONS}
 
 
@@ -237,12 +259,12 @@ def _batch_size(text: str) -> int | None:
 
 def _json_object(option: str, text: str | None) -> dict[str, Any]:
     try:
-        found = json.loads(text) if text is not None else {}
+        document = json.loads(text) if text is not None else {}
     except ValueError as error:
         raise BadInput(f"{option} {text}: not JSON ({error}). Give an object, e.g. '{{\"top_p\": 0.9}}'.") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise BadInput(f"{option} {text}: not a JSON object. Give one, e.g. '{{\"top_p\": 0.9}}'.")
-    return found
+    return document
 
 
 def _chat_template(path: Path | None) -> str | None:
@@ -260,4 +282,4 @@ OPTION_PARSERS: dict[str, Callable[[Any], Any]] = {
     "chat_template": _chat_template,
     "chat_template_kwargs": partial(_json_object, "--chat-template-kwargs"),
 }
-"""Options that are given in another form than the configuration holds -> how they are read."""
+"""Options whose text is parsed -> parser."""

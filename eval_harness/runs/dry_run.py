@@ -1,8 +1,9 @@
-"""Describe what a run sends: how much, the first request as it would be sent (`--dry-run`), and whether it may be sent. Asks nothing, and
-writes nothing but the first image.
+"""Estimate what a run would send and show its first request (`--dry-run`); check that it may be
+sent.
 
-Custom sets hold a hospital's own images: before any of them is sent to another machine, the user is asked (`models/http/chat_client.py`
-says which addresses stay on this machine).
+Sends nothing, and writes nothing but the first image. Custom sets hold a hospital's own images: the
+user has to agree before any of them is sent to another machine (`models/http/client.py` decides
+which addresses are local).
 """
 
 from __future__ import annotations
@@ -30,23 +31,24 @@ from eval_harness.runs.plan import Plan, comparison_arms, make_plan
 from eval_harness.runs.requests import Instance
 
 CHARACTERS_PER_TOKEN = 4
-"""Of English text, roughly, with every common tokenizer."""
+"""English text, approximately, with every common tokenizer."""
 PIXELS_PER_TOKEN = 750
-"""Roughly; servers say between 600 and 1,000 (patches of 28 x 28 pixels are 784)."""
+"""Approximate; servers report between 600 and 1,000 (patches of 28 x 28 pixels are 784)."""
 REASONING_NOTE = (
-    f"a server's model that is seen to reason may write {DEFAULT_REASONING_TOKENS:,} tokens an answer, unless --max-tokens "
-    "says otherwise"
+    f"a reasoning model on a server may use {DEFAULT_REASONING_TOKENS:,} tokens per answer, unless --max-tokens is set"
 )
-IMAGE_CHECK_NOTE = (
-    "not counted: one drawn picture, asked about with and without it after the first answer (--no-look leaves it out)"
-)
-JUDGE_NOTE = "not counted: what the judge is asked about answers that the rules cannot read, with `ff` about every one"
+IMAGE_CHECK_NOTE = "not counted: two requests about one generated image, with and without it, after the first answer (--no-look skips them)"
+JUDGE_NOTE = "not counted: requests to the judge, one per answer that the rules cannot read (with `ff`: per answer)"
 
 
 @dataclass(frozen=True)
 class RunSize:
-    """How much a run would ask: requests (a server gets one for each option that `ps` scores), distinct images, characters of all
-    prompts, roughly the tokens that go in, the most that may come back, and what both cost where there is a price."""
+    """The size and cost of a run.
+
+    `requests` counts one per option where `ps` scores options on a server; `images` are distinct;
+    `characters` are those of all prompts; `tokens_in` is approximate, `tokens_out` a maximum; the
+    costs are 0 without a price.
+    """
 
     requests: int = 0
     images: int = 0
@@ -56,8 +58,8 @@ class RunSize:
     cost_in: float = 0.0
     cost_out: float = 0.0
 
-    def __add__(self, other: RunSize) -> RunSize:
-        return RunSize(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, addend: RunSize) -> RunSize:
+        return RunSize(*(a + b for a, b in zip(astuple(self), astuple(addend), strict=True)))
 
     def __str__(self) -> str:
         tokens_in, tokens_out = round_to_two_digits(self.tokens_in), round_to_two_digits(self.tokens_out)
@@ -71,52 +73,66 @@ class RunSize:
 
 
 def estimate_size(plan: Plan, instances: Sequence[Instance] | None = None, images: int = 64) -> RunSize:
-    """Size of the requests of a run (or of these instances of it), measured on its prompts and first `images` images; asks nothing."""
+    """Estimate the size of a run without sending anything.
+
+    Args:
+        plan: the run.
+        instances: (row, sample) pairs to count; None: all.
+        images: number of first instances whose images are measured, in pixels.
+    """
     from PIL import Image
 
     backend, instances = plan.backend, plan.instances if instances is None else instances
-    requests = characters = out = 0
+    requests = characters = max_output_tokens = 0
     for request in chain.from_iterable(plan.requests(instances, with_images=False)):
         texts = [request.prompt, request.system or "", *(shot.prompt + shot.answer for shot in request.shots)]
-        times = len(request.candidates) if backend.is_api and request.scoring == "sequence" else 1
-        requests += times
-        characters += times * sum(map(len, texts))
-        out += request.max_tokens if not request.candidates else times if backend.is_api else 0
+        calls = len(request.candidates) if backend.is_api and request.scoring == "sequence" else 1
+        requests += calls
+        characters += calls * sum(map(len, texts))
+        max_output_tokens += request.max_tokens if not request.candidates else calls if backend.is_api else 0
     pixels: list[int] = []
     for request in chain.from_iterable(plan.requests(instances[:images])) if plan.shows_images else ():
         pixels.append(0)
-        for shown in request.all_images:
-            with contextlib.suppress(OSError), Image.open(io.BytesIO(shown)) as image:
-                shrunk = min(1.0, (plan.config.settings.max_image_side or sys.maxsize) / max(image.size))
-                pixels[-1] += int(image.width * shrunk) * int(image.height * shrunk)
+        for image_bytes in request.all_images:
+            with contextlib.suppress(OSError), Image.open(io.BytesIO(image_bytes)) as image:
+                scale = min(1.0, (plan.config.settings.max_image_side or sys.maxsize) / max(image.size))
+                pixels[-1] += int(image.width * scale) * int(image.height * scale)
     rows = plan.selection.questions.iloc[sorted({row for row, _ in instances})].to_dict("records")
     distinct = {(row["case_id"], name) for row in rows for name in row_image_ids(row)} if plan.shows_images else ()
     tokens_in = characters / CHARACTERS_PER_TOKEN + requests * (mean(pixels) if pixels else 0.0) / PIXELS_PER_TOKEN
     price = plan.config.settings.price or (0.0, 0.0)
-    cost = tokens_in * price[0] / 1e6, out * price[1] / 1e6
-    return RunSize(requests, len(distinct), characters, tokens_in, out, *cost)
+    cost = tokens_in * price[0] / 1e6, max_output_tokens * price[1] / 1e6
+    return RunSize(requests, len(distinct), characters, tokens_in, max_output_tokens, *cost)
 
 
 def may_reason(plan: Plan) -> bool:
-    """True if a run's model gets more room where it is seen to reason."""
+    """Whether the model gets a larger output limit if it turns out to reason."""
     return plan.backend.is_api and plan.config.max_tokens is None and not plan.config.scores_options
 
 
 def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
-    """The prompt, its image (saved in the temporary folder), and how the answer would be got; with `arms` what each of them shows first.
-    Raises BadInput as `evaluate` does."""
+    """Describe a run: settings, prompt, image (saved in the temporary folder), size.
+
+    Args:
+        config: the run.
+        arms: also show the first image of every arm.
+
+    Raises:
+        BadInput: as `run_evaluation`.
+    """
     load = caching_loader()
     plan = make_plan(config, load)
-    others = [make_plan(replace(config, image=image), load) for image in comparison_arms(plan)] if arms else []
+    arm_plans = [make_plan(replace(config, image=image), load) for image in comparison_arms(plan)] if arms else []
     request, run = next(plan.requests(plan.instances[:1]))[0], plan.run
     generation = ", ".join(f"{name} {value}" for name, value in run.method.generation.items())
     lines = [
-        f"{run.model.name} on {run.benchmark.name} · {run.benchmark.split} · {run.benchmark.questions} questions, "
+        f"{run.model.name} on {run.benchmark.name} · {run.benchmark.split} · "
+        f"{run.benchmark.questions} questions, "
         f"{run.request.samples} answer(s) each",
         f"method {run.method.name}, prompt {run.method.prompt}, {generation}",
         *(f"deviation: {words}" for words in run.deviations),
         f"first question: {request.question_id}; image: {_images(request)}",
-        *(f"{each.run.request.image}: {_images(_request_of(each, request.question_id))}" for each in others),
+        *(f"{each.run.request.image}: {_images(_request_of(each, request.question_id))}" for each in arm_plans),
     ]
     if request.system:
         lines += ["--- system", request.system]
@@ -125,8 +141,8 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
     lines += ["--- prompt", request.prompt, "---"]
     if request.candidates:
         lines.append("scored: " + " | ".join(request.candidates))
-    for each in (plan, *others):
-        lines += [f"{each.run.request.image}:"] if others else []
+    for each in (plan, *arm_plans):
+        lines += [f"{each.run.request.image}:"] if arm_plans else []
         lines.append(str(estimate_size(each)))
     if may_reason(plan):
         lines.append(REASONING_NOTE)
@@ -138,25 +154,25 @@ def describe_first_request(config: EvalConfig, arms: bool = False) -> str:
 
 
 def _images(request: Request) -> str:
-    """The paths of its saved images, with the ids of those of another case."""
+    """Paths of the saved images, with the ids of those of another case."""
     ids = f" ({', '.join(request.shown)})" if request.shown else ""
     return ("; ".join(map(_saved, request.images)) or "none is sent") + ids
 
 
 def _request_of(plan: Plan, question_id: str) -> Request:
-    """The first request about a question; asks nothing."""
+    """Build the first request about a question."""
     row = plan.selection.questions["question_id"].tolist().index(question_id)
     return next(plan.requests([(row, 0)]))[0]
 
 
 def round_to_two_digits(number: float) -> str:
-    """With two digits that mean something: 12,345 is 12,000."""
+    """Format with two significant digits: 12,345 is "12,000"."""
     digits = max(0, len(str(int(number))) - 2)
     return f"{round(number / 10**digits) * 10**digits:,}"
 
 
 def _saved(data: bytes) -> str:
-    """The path of a saved image, with its format and size."""
+    """Save an image; return its path, format and size."""
     from PIL import Image
 
     try:
@@ -172,8 +188,12 @@ def _saved(data: bytes) -> str:
 
 
 def check_sending_allowed(plan: Plan) -> None:
-    """Raise BadInput, before anything is sent, where a run would send a custom set's questions or answers to a model that is not on this
-    machine and `--send-to-provider` was not given; say on stderr what is sent where it was."""
+    """Refuse to send a custom set to another machine without `--send-to-provider`; else report what
+    is sent.
+
+    Raises:
+        BadInput: before anything is sent.
+    """
     repository, config = plan.selection.repository, plan.config
     if repository.origin != "custom" or repository.name == repository.family:
         return  # published by its authors, or drawn by us

@@ -1,6 +1,7 @@
-"""Choose the images that a run shows: the question's own (`real`), none (`withheld`), grey ones (`blank`), another case's (`swapped`).
+"""Choose the images shown with a question: its own (`real`), none (`withheld`), grey ones
+(`blank`), or those of another case (`swapped`).
 
-See also: what the answers then say of a score (`scores/sight.py`).
+See also: how much of a score then depends on the images (`scores/sight.py`).
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from dataset_builders.images.picture import make_picture
 from dataset_builders.schema import row_image_ids
 
 IMAGE_KIND_COLUMNS = ("image_type", "modality")
-"""Columns that say what kind of image a case shows, the first that a benchmark has."""
+"""Columns that name the kind of image of a case; the first one that a benchmark has is used."""
 
 
-@lru_cache(maxsize=8)  # the questions on an image come together
+@lru_cache(maxsize=8)  # questions about one image are adjacent
 def blank_image(image: bytes) -> bytes:
-    """A PNG of the same size in the mean grey of the image; what cannot be decoded stays as it is, and fails as it does otherwise."""
+    """Return a PNG of the same size filled with the image's mean grey level.
+
+    Bytes that cannot be decoded are returned unchanged, so that they fail as in any other run.
+    """
     from PIL import Image
 
     try:
@@ -38,45 +42,62 @@ def blank_image(image: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Partners:
-    """Case -> the case whose images it is shown, for a split; `images`: case -> its image ids, in the order of its questions."""
+    """The case whose images each case is shown, for a split.
 
-    of: Mapping[str, str]
+    `partner_by_case`: case -> partner; `images`: case -> its image ids, in the order of its
+    questions.
+    """
+
+    partner_by_case: Mapping[str, str]
     images: Mapping[str, tuple[str, ...]]
 
-    def shown(self, case: str, image: str) -> str:
-        """The image of the partner that stands for this image; where the partner has fewer, they come again."""
-        others = self.images[self.of[case]]
-        return others[self.images[case].index(image) % len(others)]
+    def partner_image(self, case: str, image: str) -> str:
+        """Return the partner's image in the place of this one; a partner with fewer images repeats
+        them.
+        """
+        partner_images = self.images[self.partner_by_case[case]]
+        return partner_images[self.images[case].index(image) % len(partner_images)]
 
     def check(self, cases: Sequence[str]) -> None:
-        """Raise BadInput where one of these cases has no partner."""
-        alone = [case for case in dict.fromkeys(cases) if case not in self.of]
-        if alone:
+        """Raise BadInput if one of these cases has no partner."""
+        without_partner = [case for case in dict.fromkeys(cases) if case not in self.partner_by_case]
+        if without_partner:
             raise BadInput(
-                f"--image swapped: {len(alone)} case(s) ({alone[0]} ...) have no other case with another answer, image and patient to take "
+                f"--image swapped: {len(without_partner)} case(s) ({without_partner[0]} ...) have "
+                "no other case with another answer, image and patient to take "
                 "an image from. Leave this run out, or give a larger dataset."
             )
 
 
 def assign_partners(questions: pd.DataFrame) -> Partners:
-    """A derangement of the cases of a split: each is shown the images of another case with another key, without a common image or patient,
-    of the same kind (LABELS) where that is labelled; the same for every model, run and selection.
+    """Assign to every case of a split another case with a different key, whose images it is shown.
 
-    Cases of a kind stand in a ring, those with the same key side by side, in an order drawn by their ids; each takes the images of the
-    one that is as far behind it as the most frequent key has cases, so that each case's images are shown once. Where one key has more
-    than half of the cases of its kind, those of the others are shown several times; where it has them all, the partner is of another
-    kind. A key is the texts of the correct options in the order of the questions, of yes/no ones with the question; a hidden key is
-    unlike any other.
+    A derangement: no partner shares an image or patient, and partners are of the same kind
+    (`IMAGE_KIND_COLUMNS`) where the benchmark labels it. It depends only on the split, so it is the
+    same for every model, run and selection.
+
+    The cases of a kind form a ring, those with the same key adjacent, in an order drawn from their
+    ids. Each case takes the one that follows at a distance of the most frequent key's number of
+    cases, so that the images of every case are used once. Where one key has more than half of the
+    cases, those of the others are used several times; where it has all of them, the partner is of
+    another kind.
+
+    A key is the texts of the correct options in question order (for yes/no questions with the
+    question); a hidden key differs from every other.
+
+    Args:
+        questions: all questions of the split (config `questions`).
     """
     facts = _facts(questions)
-    found: dict[str, str | None] = {}
+    partner_by_case: dict[str, str | None] = {}
     for kind in dict.fromkeys(fact.kind for fact in facts.values()):
-        found |= _in_ring([case for case, fact in facts.items() if fact.kind == kind], facts)
-    if None in found.values():  # for these any kind will do
-        anywhere = _in_ring(list(facts), facts)
-        found = {case: other or anywhere[case] for case, other in found.items()}
-    of = {case: other for case, other in found.items() if other is not None}
-    return Partners(of, {case: fact.images for case, fact in facts.items()})
+        partner_by_case |= _in_ring([case for case, fact in facts.items() if fact.kind == kind], facts)
+    # Cases without a partner of their own kind take one of any kind.
+    if None in partner_by_case.values():
+        any_kind = _in_ring(list(facts), facts)
+        partner_by_case = {case: partner or any_kind[case] for case, partner in partner_by_case.items()}
+    assigned = {case: partner for case, partner in partner_by_case.items() if partner is not None}
+    return Partners(assigned, {case: fact.images for case, fact in facts.items()})
 
 
 @dataclass(frozen=True)
@@ -84,45 +105,48 @@ class _Fact:
     kind: str
     key: str
     shared: frozenset[str]
-    """Its images and patients."""
+    """Its image ids and patients."""
     images: tuple[str, ...]
 
 
 def _facts(questions: pd.DataFrame) -> dict[str, _Fact]:
-    """The images and questions of each case."""
+    """Return kind, key, images and patients of each case."""
     label = next((name for name in IMAGE_KIND_COLUMNS if name in questions.columns), None)
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in questions.to_dict("records"):
         rows.setdefault(row["case_id"], []).append({str(name): value for name, value in row.items()})
-    found: dict[str, _Fact] = {}
-    for case, asked in rows.items():
+    facts: dict[str, _Fact] = {}
+    for case, case_rows in rows.items():
         key = [
-            f"{row['question'] if row['question_type'] == 'yes_no' else ''}\0{row['options'][right]}".casefold()
-            for row in asked
-            for right in row["answer"]
+            f"{row['question'] if row['question_type'] == 'yes_no' else ''}\0{row['options'][position]}".casefold()
+            for row in case_rows
+            for position in row["answer"]
         ]
-        images = tuple(dict.fromkeys(name for row in asked for name in row_image_ids(row)))
-        patients = [f"patient\0{row['group']}" for row in asked if isinstance(row.get("group"), str)]
-        kind = str(asked[0][label]) if label else ""
-        found[case] = _Fact(kind, "\n".join(key) or f"hidden\0{case}", frozenset([*images, *patients]), images)
-    return found
+        images = tuple(dict.fromkeys(name for row in case_rows for name in row_image_ids(row)))
+        patients = [f"patient\0{row['group']}" for row in case_rows if isinstance(row.get("group"), str)]
+        kind = str(case_rows[0][label]) if label else ""
+        facts[case] = _Fact(kind, "\n".join(key) or f"hidden\0{case}", frozenset([*images, *patients]), images)
+    return facts
 
 
 def _in_ring(cases: Sequence[str], facts: Mapping[str, _Fact]) -> dict[str, str | None]:
-    """Each case's partner among `cases`, which stand in a ring, those of a key side by side: the first one from as many places on as the
-    most frequent key has cases, with another key and nothing in common; None where there is none."""
+    """Return the partner of each case: the next in the ring, at a distance of the most frequent
+    key's count, that has another key and shares nothing; None if there is none.
+    """
     order = sorted(cases, key=lambda case: (_digest(facts[case].key), _digest(case)))
-    count = Counter(facts[case].key for case in order)
-    most = max(count.values(), default=0)
-    end = {facts[case].key: place for place, case in enumerate(order, 1)}
-    found: dict[str, str | None] = {}
-    for place, case in enumerate(order):
+    cases_per_key = Counter(facts[case].key for case in order)
+    max_cases_per_key = max(cases_per_key.values(), default=0)
+    key_end = {facts[case].key: position for position, case in enumerate(order, 1)}
+    partner_by_case: dict[str, str | None] = {}
+    for position, case in enumerate(order):
         fact = facts[case]
-        others = len(order) - count[fact.key]
-        first = place + most - end[fact.key]
-        ring = (order[(end[fact.key] + (first + step) % others) % len(order)] for step in range(others))
-        found[case] = next((other for other in ring if facts[other].shared.isdisjoint(fact.shared)), None)
-    return found
+        candidates = len(order) - cases_per_key[fact.key]
+        offset = position + max_cases_per_key - key_end[fact.key]
+        ring = (order[(key_end[fact.key] + (offset + step) % candidates) % len(order)] for step in range(candidates))
+        partner_by_case[case] = next(
+            (candidate for candidate in ring if facts[candidate].shared.isdisjoint(fact.shared)), None
+        )
+    return partner_by_case
 
 
 def _digest(text: str) -> bytes:

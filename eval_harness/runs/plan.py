@@ -1,7 +1,9 @@
-"""The plan of a run: which questions, put how, to which model, and what `run.json` says of it. Everything here is known before the first
-question is asked.
+"""Plan a run: which questions are asked, how and of which model, and what `run.json` records.
 
-See also: the options (`config.py`), the questions (`records/selection.py`), single requests (`requests.py`), what is sent (`dry_run.py`).
+Everything here is known before the first question is sent.
+
+See also: the options (`config.py`), the questions (`records/selection.py`), single requests
+(`requests.py`), sizes and costs (`dry_run.py`).
 """
 
 from __future__ import annotations
@@ -48,8 +50,11 @@ from eval_harness.runs.requests import (
 
 @dataclass(frozen=True)
 class Plan:
-    """A run before its first question. `examples`: the questions that worked examples are taken from; `partners`: whose images each case
-    shows in a run with swapped ones."""
+    """A run before its first question.
+
+    `examples`: questions used as worked examples; `partners`: the case whose images each case
+    shows, in a run with swapped images.
+    """
 
     config: EvalConfig
     selection: Selection
@@ -60,16 +65,16 @@ class Plan:
 
     @property
     def shows_images(self) -> bool:
-        """True if requests carry images: where the back end needs them and they are not withheld."""
+        """True if requests carry images: the back end needs them and they are not withheld."""
         return self.backend.needs_images and self.run.request.image != "withheld"
 
     @property
     def instances(self) -> list[Instance]:
-        """Every (row, sample) that the run asks."""
+        """All (row, sample) pairs of the run."""
         return [(row, n) for row in range(len(self.selection.questions)) for n in range(self.run.request.samples)]
 
     def key(self, instance: Instance) -> tuple[str, int]:
-        """(question id, sample), as the journal has it."""
+        """Return (question id, sample), as in the journal."""
         return self._ids[instance[0]], instance[1]
 
     @cached_property
@@ -79,14 +84,14 @@ class Plan:
     def requests(
         self, instances: Sequence[Instance], with_images: bool | None = None, at_once: int = MAX_REQUESTS_PER_BATCH
     ) -> Iterator[list[Request]]:
-        """The requests of these instances, in lists that bound the memory of their images.
+        """Yield the requests of these instances in batches, which bound the memory of their images.
 
         `with_images` None: as `shows_images`.
         """
         examples = with_example_images(self.selection, self.examples, self.shows_images)
         maker = RequestMaker(self.run.request, self.run.benchmark.family, examples)
-        wanted = self.shows_images if with_images is None else with_images
-        return make_requests(self.selection, maker, instances, wanted, at_once, self.partners)
+        send_images = self.shows_images if with_images is None else with_images
+        return make_requests(self.selection, maker, instances, send_images, at_once, self.partners)
 
 
 BackendLoader = Callable[[str, Settings], Backend]
@@ -94,69 +99,80 @@ BackendLoader = Callable[[str, Settings], Backend]
 
 
 def make_plan(config: EvalConfig, load: BackendLoader = load_backend) -> Plan:
-    """Pick the questions, load the model, and describe the run. Raises BadInput for anything the user can fix."""
+    """Select the questions, load the model and describe the run.
+
+    Args:
+        config: the run's options.
+        load: from a `--model` argument to a back end.
+
+    Raises:
+        BadInput: anything that the user can fix.
+    """
     selection = select_questions(
         config.benchmark, config.data, config.split, config.branches, config.limit, config.facets, config.revision
     )
     prompts = _prompts(config, selection)
     if config.permute and not all(prompt.shows_options for prompt in prompts):
-        raise BadInput("--permute: the prompt shows no options, so there is no order to change. Leave it out.")
+        raise BadInput("--permute: the prompt shows no options, so their order cannot matter. Omit it.")
     if config.method == "ff" and config.judge and not eval_spec(selection.repository.family).judged_free_form:
         raise BadInput(
-            "--judge: the free-form judge compares MediConfusion's two options. Use --method mc, or leave --judge out."
+            "--judge: the free-form judge compares MediConfusion's two options. Use --method mc, or omit --judge."
         )
     examples = example_rows(selection, config.shots) if config.shots else []
     backend = load(config.model, config.model_settings)
     if not backend.sees_prompts and (config.form or config.system is not None):
-        raise BadInput(f"--form, --system: --model {config.model} is sent no conversation. Leave them out.")
+        raise BadInput(f"--form, --system: --model {config.model} does not receive a conversation. Omit them.")
     if config.scores_options and not callable(getattr(backend, "score", None)):
         raise BadInput(f"--method {config.method}: {config.model} cannot score options. Use --method mc.")
     if config.image != "withheld":
         _check_images(config, backend, selection)
-    shown = None
+    case_partners = None
     if config.image == "swapped":
-        shown = assign_partners(selection.repository.questions(selection.split))
-        shown.check(selection.questions["case_id"].tolist())
+        case_partners = assign_partners(selection.repository.questions(selection.split))
+        case_partners.check(selection.questions["case_id"].tolist())
     samples = _samples(config, backend, selection)
-    limits_for(len(selection.questions), samples)  # raises where no store takes so many answers
+    limits_for(len(selection.questions), samples)  # raises if no store accepts so many answers
     run = describe_run(config, selection, backend, samples, prompts)
     _check_storable(run)
-    return Plan(config, selection, backend, examples, run, shown)
+    return Plan(config, selection, backend, examples, run, case_partners)
 
 
 def comparison_arms(plan: Plan) -> list[Images]:
-    """The arms that metrics of the plan's benchmark are compared with, that without images last. Raises BadInput if there is none, and
-    for a plan that is an arm itself."""
+    """Return the arms that metrics of the benchmark are compared with, `withheld` last.
+
+    Raises BadInput if there are none, or if the plan is an arm itself.
+    """
     if plan.config.image != "real":
-        raise BadInput(f"--arms: runs all arms, so it goes without --image {plan.config.image}.")
+        raise BadInput(f"--arms: runs all arms, so it cannot be combined with --image {plan.config.image}.")
     if plan.config.model.startswith("recorded:"):
         raise BadInput(
-            "--arms: answers in a file are the same whatever is shown. Give each run its own file and --image."
+            "--arms: recorded answers do not depend on what is shown. Give each run its own file and --image."
         )
     metrics = eval_spec(plan.run.benchmark.family).metrics.values()
-    found: list[Images] = [arm for arm in reversed(ARMS) if any(arm in info.compared for info in metrics)]
-    if not found:
-        why = next((info.no_arm for info in metrics if info.no_arm), "")
-        raise BadInput(f"--arms: {plan.run.benchmark.name} has no score that is compared without its images: {why}.")
-    return found
+    arms: list[Images] = [arm for arm in reversed(ARMS) if any(arm in info.compared for info in metrics)]
+    if not arms:
+        reason = next((info.no_arm for info in metrics if info.no_arm), "")
+        raise BadInput(f"--arms: {plan.run.benchmark.name} has no score that is compared without its images: {reason}.")
+    return arms
 
 
 def _prompts(config: EvalConfig, selection: Selection) -> list[Prompt]:
-    """The templates of the run, one per question type."""
+    """Return the templates of the run, one per question type."""
     kinds = sorted(selection.questions["question_type"].unique(), reverse=True)
     return [get_prompt(selection.repository.family, config.prompt, kind, config.method) for kind in kinds]
 
 
 def _check_images(config: EvalConfig, backend: Backend, selection: Selection) -> None:
-    """Raise BadInput for questions that show more images than the model takes."""
+    """Raise BadInput if questions show more images than the model takes."""
     questions = selection.questions
     if "more_image_ids" not in questions.columns or not backend.needs_images:
         return
-    several = questions["question_id"][questions["more_image_ids"].map(len, na_action="ignore") > 0]
-    if len(several) and not backend.several_images:
+    multi_image_ids = questions["question_id"][questions["more_image_ids"].map(len, na_action="ignore") > 0]
+    if len(multi_image_ids) and not backend.several_images:
         raise BadInput(
-            f"--model {config.model}: takes one image per question, and {len(several)} of {len(questions)} questions show several "
-            f"({several.iloc[0]} ...). Ask a model that takes several images."
+            f"--model {config.model}: takes one image per question, and {len(multi_image_ids)} of "
+            f"{len(questions)} questions show several "
+            f"({multi_image_ids.iloc[0]} ...). Use a model that takes several images."
         )
 
 
@@ -169,33 +185,47 @@ def _samples(config: EvalConfig, backend: Backend, selection: Selection) -> int:
         return config.samples or 1
     samples = backend.read(selection.repository.questions(selection.split))
     if config.samples not in (None, samples):
-        raise BadInput(f"--samples {config.samples}: the recorded file holds {samples} per question.")
+        raise BadInput(f"--samples {config.samples}: the recorded file has {samples} per question.")
     return samples
 
 
 def _check_storable(run: RunRecord) -> None:
-    """Raise BadInput now for what no results store would take later, found by the very function that will judge the submission."""
-    # Half of what a store takes: the environment is added to when the run is resumed elsewhere.
-    wrong = next(run_problems(run, MAX_FIELD_BYTES // 2), None)
-    if wrong:
-        raise BadInput(f"--model {run.request.model}: no results store would take this run: {wrong.rstrip('.')}.")
+    """Raise BadInput now for what every results store would refuse later, by the store's own
+    check.
+    """
+    # Half of a store's limit: the environment grows if the run is resumed elsewhere.
+    problem = next(run_problems(run, MAX_FIELD_BYTES // 2), None)
+    if problem:
+        raise BadInput(f"--model {run.request.model}: no results store would accept this run: {problem.rstrip('.')}.")
 
 
 FREE_FORM_TOKENS = 512
-"""Output tokens of an answer that is not held to one token, or is written freely (`ff`)."""
+"""Output-token limit for free-form answers (`ff`) and for models that cannot be held to one token.
+"""
 
 SAMPLING_TEMPERATURE = 0.7
-"""Used for `--samples N` with N > 1 (MediConfusion's setting for GPT-4o); a single sample is always greedy (temperature 0)."""
+"""Temperature of `--samples N` with N > 1 (MediConfusion's setting for GPT-4o); a single sample is
+greedy (temperature 0).
+"""
 
 
 def describe_run(
     config: EvalConfig, selection: Selection, backend: Backend, samples: int, prompts: Sequence[Prompt]
 ) -> RunRecord:
-    """The run as it would be written; its id is over everything that decides the answers."""
+    """Build the run's record. Its id is a digest of everything that decides the answers.
+
+    Args:
+        config: the run's options.
+        selection: the questions.
+        backend: the loaded model.
+        samples: answers per question.
+        prompts: the templates, one per question type.
+    """
     benchmark = selection.benchmark()
     deviations = _deviations(config, backend, selection)
     max_tokens = _max_tokens(config, backend, benchmark.family, deviations)
     generation = _generation(config, backend, max_tokens, sampled=samples > 1 and not config.permute)
+    # Everything in the request is compared when a run is resumed.
     request = RunRequest(
         benchmark=benchmark.name,
         data=benchmark.repo or "",
@@ -253,68 +283,75 @@ def describe_run(
 
 
 def _deviations(config: EvalConfig, backend: Backend, selection: Selection) -> list[str]:
-    found = list(map(printable_line, backend.deviations))
+    deviations = list(map(printable_line, backend.deviations))
     if config.shots:
-        found.append("the worked examples are questions of the benchmark itself (the paper took PMC-VQA's)")
+        deviations.append("the worked examples are questions of the benchmark itself (the paper took PMC-VQA's)")
     if config.scores_options and (selection.questions["question_type"] == "multiple").any():
-        found.append("questions with several correct options were answered with the one of highest likelihood")
+        deviations.append("questions with several correct options were answered with the one of highest likelihood")
     if config.method == "ff" and not config.judge:
-        found.append(NO_JUDGE_DEVIATION)
-    return found
+        deviations.append(NO_JUDGE_DEVIATION)
+    return deviations
 
 
 def _max_tokens(config: EvalConfig, backend: Backend, family: str, deviations: list[str]) -> int:
-    """The most output tokens of an answer: the option's, or the benchmark's, with room for the reasoning that was asked for."""
+    """Return the output-token limit: the option's, else the benchmark's plus room for requested
+    reasoning.
+    """
     protocol = eval_spec(family).max_tokens if config.method != "ff" else FREE_FORM_TOKENS
     thinking = config.settings.thinking
     if config.max_tokens is not None:
-        wanted = config.max_tokens
+        limit = config.max_tokens
     elif thinking not in (None, "off"):
-        wanted = protocol + (DEFAULT_REASONING_TOKENS if thinking == "on" else int(thinking))
+        limit = protocol + (DEFAULT_REASONING_TOKENS if thinking == "on" else int(thinking))
+    # A benchmark that reads one token cannot limit a model that always writes more.
     elif protocol == 1 and not backend.one_token:
-        deviations.append("the model cannot be held to one output token")
+        deviations.append("the model cannot be limited to one output token")
         return FREE_FORM_TOKENS
     else:
         return protocol
-    if protocol == 1 and wanted > 1:
-        deviations.append(f"{wanted} output tokens were allowed where the protocol has 1")
-    return wanted
+    if protocol == 1 and limit > 1:
+        deviations.append(f"{limit} output tokens were allowed where the protocol allows 1")
+    return limit
 
 
 def _generation(config: EvalConfig, backend: Backend, max_tokens: int, sampled: bool) -> dict[str, Any]:
-    """Everything about how answers are generated that decides them. Keys beyond the first four stand only where they were given."""
+    """Return the generation settings that decide the answers.
+
+    Keys beyond the first four are present only if they were given.
+    """
     settings = config.settings
-    further = dict(settings.generation)
+    extra = dict(settings.generation)
     generation: dict[str, Any] = {
         "max_tokens": max_tokens,
-        "temperature": further.pop("temperature", SAMPLING_TEMPERATURE if sampled else 0.0),
-        "seed": further.pop("seed", 0),
+        "temperature": extra.pop("temperature", SAMPLING_TEMPERATURE if sampled else 0.0),
+        "seed": extra.pop("seed", 0),
         "permute": config.permute,
     }
     if backend.sees_prompts:
         generation["form"] = get_form(config.form).name
     template = settings.chat_template
-    given = {
+    optional = {
         "system": config.system,
-        # A server's model that reasons is given more room than the benchmark's, but not more than the user's.
+        # A reasoning model on a server may exceed the benchmark's limit, but not the user's.
         "fixed_limit": True if config.max_tokens is not None and backend.is_api else None,
         "max_image_side": settings.max_image_side,
         **{name: getattr(settings, name) for name in BACKEND_OPTIONS},
         "chat_template": template and hashlib.sha256(template.encode()).hexdigest()[:16],
-        "generation": further,
+        "generation": extra,
         "dtype": settings.dtype,
     }
-    return generation | {name: value for name, value in given.items() if value not in (None, {})}
+    return generation | {name: value for name, value in optional.items() if value not in (None, {})}
 
 
 VERSIONED_LIBRARIES = ("datasets", "numpy", "pandas", "pillow")
+"""Libraries that affect the numbers; their versions are recorded."""
 
 
 @cache
 def collect_environment() -> dict[str, Any]:
-    """`medprobe`, `git_commit`, `git_dirty` (None outside a git checkout) and the versions of the libraries that touch the numbers.
+    """Return `medprobe`, `git_commit`, `git_dirty` (None outside a checkout) and library versions.
 
-    Asked once: later runs of this process are made by the code that it has loaded, whatever the checkout has become meanwhile.
+    Cached: this process keeps running the code it has loaded, even if the checkout changes.
     """
     commit, dash, _ = _described().partition("-")
     return {
@@ -333,9 +370,10 @@ def _version(name: str) -> str | None:
 
 
 def _described() -> str:
-    """The commit of this code, with `-dirty` where tracked files have changed; empty where there is no git, or the code is no checkout.
+    """Return the commit of this code, with `-dirty` if tracked files changed; "" outside a git
+    checkout.
 
-    It takes no lock: a run killed at that moment would leave the checkout locked.
+    `--no-optional-locks`: a run killed at that moment would leave the repository locked.
     """
     here = Path(__file__).resolve().parents[2]
     if not (here / ".git").exists():

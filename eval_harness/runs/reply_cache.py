@@ -1,9 +1,10 @@
-"""Replies of servers kept across runs (`--cache DIR`), and those of a run's judge: a request that is sent again in the same way to the same
-model is answered from there.
+"""Keep servers' replies across runs (`--cache DIR`), and those of a run's judge.
 
-The key is over everything that is sent (prompt, images, examples, system message, order, limits, options of the run), the server's address
-and the model's name there, for a server says no more. Answers drawn at a temperature are not kept, except the judge's. One file per reply,
-written whole, so that any number of processes may share a cache.
+A request that is sent again in the same way to the same model is answered from the cache. The key
+covers everything that is sent (prompt, images, examples, system message, option order, limits,
+options of the run), the server's address and the model's name there; a server reveals nothing more
+about its model. Sampled answers are not kept, except the judge's. One file per reply, replaced
+atomically, so any number of processes may share a cache.
 """
 
 from __future__ import annotations
@@ -23,19 +24,22 @@ from eval_harness.runs.plan import Plan
 from eval_harness.runs.run_folder import AnswerId
 
 SendRequests = Callable[[Any], Iterable[Response]]
+"""From requests to responses, at most one each."""
 
 
 def make_sender(plan: Plan) -> SendRequests:
-    """The source of a run's responses: the back end, behind the cache if there is one.
+    """Return the function that sends a run's requests: the back end, behind the cache if there is
+    one.
 
-    Raises BadInput if a cache is given and the model is not behind a server, or its folder cannot be made.
+    Raises BadInput if a cache is given but the model is not behind a server, or if the cache's
+    folder cannot be created.
     """
     backend, model, folder = plan.backend, plan.run.request.model, plan.config.cache
     send: SendRequests = backend.score if plan.config.scores_options else backend.generate  # type: ignore[attr-defined]
     if folder is None:
         return send
     if not backend.is_api:
-        raise BadInput(f"--cache: keeps replies of servers, and --model {model} is none. Leave it out.")
+        raise BadInput(f"--cache: keeps replies of servers, and --model {model} is not behind one. Omit it.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -51,9 +55,9 @@ def make_sender(plan: Plan) -> SendRequests:
 
 @dataclass(frozen=True)
 class ReplyCache:
-    """The replies of one model under the same settings, `identity`.
+    """The replies of one model under the same settings (`identity`).
 
-    `deviations`: those of the model, kept with its replies. `keeps_draws`: answers drawn at a temperature are kept too.
+    `deviations`: the model's, stored with its replies. `keeps_draws`: also keep sampled answers.
     """
 
     folder: Path
@@ -62,65 +66,69 @@ class ReplyCache:
     keeps_draws: bool
 
     def through(self, send: SendRequests) -> SendRequests:
-        """`send`, which takes requests one by one, with what is kept answered from the cache and new answers kept."""
+        """Wrap `send`: answer known requests from the cache and add new replies to it."""
 
         def cached(requests: Iterable[Request]) -> Iterator[Response]:
-            found: deque[Response] = deque()
+            hits: deque[Response] = deque()
             keys: dict[AnswerId, str] = {}
 
-            def missing() -> Iterator[Request]:
+            def cache_misses() -> Iterator[Request]:
                 for request in requests:
                     key = self.key(request)
                     reply = self._read(key, request) if key else None
                     if reply:
-                        found.append(reply)
+                        hits.append(reply)
                         continue
                     if key:
                         keys[request.question_id, request.sample] = key
                     yield request
 
-            for response in send(missing()):
-                while found:
-                    yield found.popleft()
+            # Hits are found while the back end pulls requests, so they are yielded between its
+            # responses.
+            for response in send(cache_misses()):
+                while hits:
+                    yield hits.popleft()
                 key = keys.get((response.question_id, response.sample))
                 if key and response.status == "answered":
                     self._write(key, response)
                 yield response
-            yield from found
+            yield from hits
 
         return cached
 
     def key(self, request: Request) -> str | None:
-        """The key of a request; None where its answer is left to chance."""
-        drawn = request.temperature > 0
-        if drawn and not self.keeps_draws:
+        """Return the key of a request; None if its answer is sampled and such answers are not
+        kept.
+        """
+        is_sampled = request.temperature > 0
+        if is_sampled and not self.keeps_draws:
             return None
-        sent = asdict(request if drawn else replace(request, question_id="", sample=0))
-        del sent["answer"], sent["shown"]  # which are not sent
-        return hashlib.sha256(json.dumps([self.identity, sent], sort_keys=True, default=_text).encode()).hexdigest()
+        payload = asdict(request if is_sampled else replace(request, question_id="", sample=0))
+        del payload["answer"], payload["shown"]  # not part of what is sent
+        return hashlib.sha256(json.dumps([self.identity, payload], sort_keys=True, default=_text).encode()).hexdigest()
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.json"
 
     def _read(self, key: str, request: Request) -> Response | None:
-        """The kept reply, as an answer to this request; None where there is none, or it cannot be read."""
+        """Return the stored reply as a response to this request; None if absent or unreadable."""
         try:
-            kept = json.loads(self._path(key).read_bytes())
-            fields = kept["response"] | {
-                name: tuple(value) for name in ("scores", "usage") if (value := kept["response"][name]) is not None
+            document = json.loads(self._path(key).read_bytes())
+            fields = document["response"] | {
+                name: tuple(value) for name in ("scores", "usage") if (value := document["response"][name]) is not None
             }
             reply = Response(request.question_id, request.sample, **fields, from_cache=True)
-            self.deviations.extend(words for words in kept["deviations"] if words not in self.deviations)
+            self.deviations.extend(words for words in document["deviations"] if words not in self.deviations)
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return reply
 
     def _write(self, key: str, response: Response) -> None:
         names = ("text", "seconds", "scores", "usage", "reasoning", "finish_reason")
-        kept = {"response": {name: getattr(response, name) for name in names}, "deviations": self.deviations}
+        document = {"response": {name: getattr(response, name) for name in names}, "deviations": self.deviations}
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, json.dumps(kept).encode())
+        replace_file(path, json.dumps(document).encode())
 
 
 def _text(value: Any) -> str:

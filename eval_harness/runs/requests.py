@@ -1,7 +1,7 @@
-"""Make requests of questions: prompt, system message, worked examples, option order, candidates to score.
+"""Build requests from questions: prompt, system message, examples, option order, candidates.
 
-Also the way back: what a choice among re-ordered options means.
-See also: which questions (`records/selection.py`), sending them (`ask.py`).
+See also: which questions (`records/selection.py`), sending them (`ask.py`), mapping a choice among
+rotated options back (`records/permutations.py`).
 """
 
 from __future__ import annotations
@@ -27,31 +27,38 @@ from eval_harness.runs.images import Partners, blank_image
 
 Row = dict[str, Any]
 Instance = tuple[int, int]
-"""One question put once: (row of the question, sample number)."""
+"""One question asked once: (row of the question, sample number)."""
 
 _SCORING: dict[str, Scoring] = {"gd": "next_token", "ps": "sequence", "ps_official": "sequence_official"}
 
 MAX_REQUESTS_PER_BATCH = 256
-"""How many requests (with their images) are handed to a back end together; bounds the memory the images take."""
+"""Requests passed to a back end together; bounds the memory of their images."""
 
 
 @dataclass(frozen=True)
 class RequestMaker:
-    """Makes the requests of a run, in the conversation form that the run's request names."""
+    """Builds the requests of a run, in the conversation form that the run's request names."""
 
     request: RunRequest
     family: str
     shots: tuple[tuple[Row, tuple[bytes, ...]], ...] = ()
 
     def make(self, row: Row, sample: int, images: Sequence[bytes], shown_ids: tuple[str, ...] = ()) -> Request:
-        """The request of one question and sample; `images` are those it shows, none where they are withheld; `shown_ids` are theirs where
-        they are another case's."""
+        """Build the request for one question and sample.
+
+        Args:
+            row: the question (a row of config `questions`).
+            sample: sample number, from 0.
+            images: encoded images to show; empty if withheld.
+            shown_ids: ids of `images` if they are another case's.
+        """
         method, generation = self.request.method, self.request.generation
-        kind = row["question_type"]
-        prompt = get_prompt(self.family, self.request.prompt, kind, method)
-        turned = rotation(sample, len(row["options"])) if self.request.permute else 0
-        options = rotate_options(row["options"], turned)
-        count = len(options)
+        question_type = row["question_type"]
+        prompt = get_prompt(self.family, self.request.prompt, question_type, method)
+        rotated_by = rotation(sample, len(row["options"])) if self.request.permute else 0
+        options = rotate_options(row["options"], rotated_by)
+        n_options = len(options)
+        # An example about the same case or image would give the answer away.
         examples = [pair for pair in self.shots if not _related(pair[0], row)][: self.request.shots]
         return Request(
             question_id=row["question_id"],
@@ -60,8 +67,8 @@ class RequestMaker:
             image=images[0] if images else None,
             more_images=tuple(images[1:]),
             options=tuple(options),
-            question_type=kind,
-            answer=tuple((int(position) - turned) % count for position in row["answer"]),
+            question_type=question_type,
+            answer=tuple((int(position) - rotated_by) % n_options for position in row["answer"]),
             max_tokens=1 if method == "gd" else generation["max_tokens"],
             temperature=generation["temperature"],
             seed=generation["seed"],
@@ -75,16 +82,19 @@ class RequestMaker:
 
     @property
     def form(self) -> Form:
-        """The form of the run; the default one for what is sent no conversation."""
+        """The run's conversation form; the default for models that receive no conversation."""
         return get_form(self.request.generation.get("form"))
 
     def system(self, prompt: Prompt, with_examples: bool) -> str | None:
-        """The system message: the user's own, else the authors' where the form has it; what introduces the examples is sent either way."""
+        """Return the system message: the user's, else the authors' if the form includes it.
+
+        The introduction of worked examples is sent in any case.
+        """
         intro = prompt.intro if with_examples else None
-        own: str | None = self.request.generation.get("system")
-        if own is None:
+        user_message: str | None = self.request.generation.get("system")
+        if user_message is None:
             return intro or (eval_spec(self.family).system if self.form.system else None)
-        return "\n\n".join(text for text in (own, intro) if text) or None
+        return "\n\n".join(text for text in (user_message, intro) if text) or None
 
     def _shot(self, row: Row, images: Sequence[bytes]) -> Shot:
         prompt = get_prompt(self.family, self.request.prompt, row["question_type"], self.request.method)
@@ -98,7 +108,10 @@ class RequestMaker:
 
 
 def _candidates(method: str, options: Sequence[str], shows_options: bool) -> tuple[str, ...]:
-    """The texts to score: letters (`gd`, options shown), first words of the options (`gd`, not shown), options (`ps`)."""
+    """Return the texts to score.
+
+    Letters (`gd`, options shown), capitalized options (`gd`, not shown), or options (`ps`).
+    """
     if method == "gd":
         return tuple(LETTERS[: len(options)]) if shows_options else tuple(_capital(option) for option in options)
     return tuple(option.strip() for option in options) if method in _SCORING else ()
@@ -114,26 +127,30 @@ def _related(example: Row, row: Row) -> bool:
 
 
 def example_rows(selection: Selection, count: int) -> list[Row]:
-    """The questions worked examples are taken from: the same few for the whole run, in an order drawn by their ids, each of another
-    case and another image, with some to spare for the questions that they are too close to. Questions that are asked come first, the
-    rest of the split where a `--limit` or `--branch` leaves too few of them.
+    """Choose the questions that are used as worked examples, the same for the whole run.
 
-    Raises BadInput if the split has too few cases with a known answer.
+    They are in an order drawn from their ids, each of another case and image, with two to spare for
+    questions that they are too close to. Questions that are asked come first, then the rest of the
+    split, if `--limit` or `--branch` leaves too few.
+
+    Raises:
+        BadInput: the split has too few cases with a known answer.
     """
     ids = set(selection.questions["question_id"])
-    known = [row for row in _records(selection.repository.questions(selection.split)) if len(row["answer"])]
-    known.sort(
+    answered_rows = [row for row in _records(selection.repository.questions(selection.split)) if len(row["answer"])]
+    answered_rows.sort(
         key=lambda row: (row["question_id"] not in ids, hashlib.sha256(f"shot\0{row['question_id']}".encode()).digest())
     )
     chosen: list[Row] = []
-    for row in known:
-        if not any(_related(row, other) for other in chosen):
+    for row in answered_rows:
+        if not any(_related(row, chosen_row) for chosen_row in chosen):
             chosen.append(row)
         if len(chosen) == count + 2:
             break
     if len(chosen) < count + 1:
         raise BadInput(
-            f"--shots {count}: the split has only {len(chosen)} case(s) of different images with a known answer. Give fewer."
+            f"--shots {count}: the split has only {len(chosen)} case(s) of different images with a "
+            "known answer. Give fewer."
         )
     return chosen
 
@@ -141,13 +158,13 @@ def example_rows(selection: Selection, count: int) -> list[Row]:
 def with_example_images(
     selection: Selection, rows: Sequence[Row], needed: bool
 ) -> tuple[tuple[Row, tuple[bytes, ...]], ...]:
-    """Each example with its images; none where the model takes none."""
+    """Return each example with its images; without them if the model takes none."""
     if not needed or not rows:
         return tuple((row, ()) for row in rows)
-    wanted = {row["case_id"] for row in rows}
+    case_ids = {row["case_id"] for row in rows}
     images = {
         (case.case_id, image_id): data
-        for case in selection.repository.cases(selection.split, wanted)
+        for case in selection.repository.cases(selection.split, case_ids)
         for image_id, data in case.images.items()
     }
     return tuple((row, tuple(images[row["case_id"], name] for name in row_image_ids(row))) for row in rows)
@@ -161,18 +178,27 @@ def make_requests(
     at_once: int = MAX_REQUESTS_PER_BATCH,
     partners: Partners | None = None,
 ) -> Iterator[list[Request]]:
-    """The requests of these instances, in the order the cases are stored, in lists that bound the memory their images take.
+    """Yield the requests of these instances in batches, in the order in which cases are stored.
 
-    `partners`: whose images each case shows instead of its own."""
+    Args:
+        selection: the questions.
+        maker: builds single requests.
+        instances: (row, sample) pairs.
+        with_images: False for models or runs without images.
+        at_once: maximum batch size; bounds the memory of the images.
+        partners: the case whose images each case shows instead of its own.
+    """
     records = _records(selection.questions)
     batch: list[Request] = []
     for (row, sample), images in _with_images(selection, records, instances, with_images, partners):
-        case, names = records[row]["case_id"], row_image_ids(records[row])
-        other = tuple(partners.shown(case, name) for name in names) if partners and images else ()
-        shown = [images[name] for name in other or names] if images else []
+        case, image_names = records[row]["case_id"], row_image_ids(records[row])
+        partner_image_ids = (
+            tuple(partners.partner_image(case, name) for name in image_names) if partners and images else ()
+        )
+        image_bytes = [images[name] for name in partner_image_ids or image_names] if images else []
         if maker.request.image == "blank":
-            shown = list(map(blank_image, shown))
-        batch.append(maker.make(records[row], sample, shown, other))
+            image_bytes = list(map(blank_image, image_bytes))
+        batch.append(maker.make(records[row], sample, image_bytes, partner_image_ids))
         if len(batch) >= at_once:
             yield batch
             batch = []
@@ -191,19 +217,22 @@ def _with_images(
     with_images: bool,
     partners: Partners | None,
 ) -> Iterator[tuple[Instance, Mapping[str, bytes]]]:
-    """Each instance with the images of its case, or of its case's partner; one case is held at a time."""
+    """Yield each instance with the images of its case, or of its partner; one case in memory at a
+    time.
+    """
     if not with_images:
         yield from ((instance, {}) for instance in instances)
         return
     waiting: dict[str, list[Instance]] = {}
     for row, sample in instances:
         case_id = records[row]["case_id"]
-        waiting.setdefault(partners.of[case_id] if partners else case_id, []).append((row, sample))
+        waiting.setdefault(partners.partner_by_case[case_id] if partners else case_id, []).append((row, sample))
     for case in selection.repository.cases(selection.split, set(waiting)):
         for instance in waiting.pop(case.case_id, []):
             yield instance, case.images
     if waiting:
         raise BadInput(
-            f"{selection.repository.data}: config `cases` lacks {len(waiting)} case(s) that have questions "
+            f"{selection.repository.data}: config `cases` lacks {len(waiting)} case(s) that have "
+            "questions "
             f"({', '.join(list(waiting)[:3])}). Build the dataset again."
         )

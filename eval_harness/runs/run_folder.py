@@ -1,7 +1,8 @@
-"""The run folder: `run.json` (what was asked of which model), `questions.parquet` (the questions asked, without images), the journal
-`answers.jsonl`, and the lock that keeps two processes out of one folder.
+"""Read and write a run folder: `run.json` (what was asked of which model), `questions.parquet` (the
+questions asked, without images), the journal `answers.jsonl`, and the lock that keeps a second
+process out.
 
-See also: asking the model (`ask.py`), reading and scoring answers (`scoring.py`).
+See also: asking the model (`ask.py`), reading and scoring answers (`run_scoring.py`).
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from eval_harness.records.result import UNDELIVERED
 from eval_harness.records.run import RunRecord
 
 AnswerId = tuple[str, int]
+"""(question id, sample number)."""
 
 
 def write_run(folder: Path, run: RunRecord, questions: pd.DataFrame | None) -> None:
-    """Begin a run folder: the questions first, `run.json` last, so that a folder with a `run.json` is complete.
+    """Begin a run folder. `run.json` is written last, so a folder that has one is complete.
 
-    `questions` None leaves the ones that are there.
+    `questions` None keeps the existing ones.
     """
     if questions is not None:
         replace_file(folder / "questions.parquet", questions.to_parquet(index=False))
@@ -37,9 +39,10 @@ def write_run(folder: Path, run: RunRecord, questions: pd.DataFrame | None) -> N
 
 
 def read_run_questions(folder: Path) -> pd.DataFrame:
-    """The questions of a run, as asked (columns of the config `questions_text`; lists as Python lists).
+    """Read the questions of a run (columns of config `questions_text`; lists as Python lists).
 
-    Raises BadInput if the file is missing or unreadable.
+    Raises:
+        BadInput: the file is missing or unreadable.
     """
     path = folder / "questions.parquet"
     try:
@@ -54,12 +57,15 @@ _EXPECTED = (
 
 
 def read_answer_journal(path: Path) -> list[dict[str, Any]]:
-    """The lines of a run's journal. Raises BadInput for one that is no answer; a torn last line is left out."""
+    """Read the lines of a run's journal; an incomplete last line is dropped.
+
+    Raises BadInput if a line is not an answer.
+    """
     return read_journal(path, answer_id, _EXPECTED)
 
 
 def response_to_record(response: Response) -> dict[str, Any]:
-    """The journal line of a response."""
+    """Return the journal line of a response; empty fields are omitted."""
     record: dict[str, Any] = {
         "question_id": response.question_id,
         "sample": response.sample,
@@ -77,21 +83,24 @@ def response_to_record(response: Response) -> dict[str, Any]:
 
 
 def answer_id(record: dict[str, Any]) -> AnswerId:
-    """(question id, sample) of a journal line; KeyError, TypeError or AttributeError where it is not one."""
+    """Return (question id, sample) of a journal line.
+
+    Raises KeyError, TypeError or AttributeError if it is not one.
+    """
     record["response"], record["status"]
     return str(record["question_id"]), int(record["sample"])
 
 
 def journal_lock_path(journal: Path) -> Path:
-    """The file whose lock the writer of a journal holds."""
+    """Return the file whose lock the journal's writer holds."""
     return journal.with_name(f".{journal.name}.lock")
 
 
 class AnswerJournal:
-    """The append-only answers of a run: one JSON object per line, held under a lock."""
+    """The append-only answers of a run, one JSON object per line, written under a lock."""
 
-    def __init__(self, path: Path, known: Iterable[dict[str, Any]] = ()) -> None:
-        """Open for appending. `known`: records that other journals of the run hold.
+    def __init__(self, path: Path, other_records: Iterable[dict[str, Any]] = ()) -> None:
+        """Open for appending. `other_records`: records in other journals of the run.
 
         Raises BadInput if another process holds the journal, or it is damaged.
         """
@@ -108,15 +117,15 @@ class AnswerJournal:
         except BaseException:
             self._lock.release()
             raise
-        records = (*known, *self._journal.entries)
+        records = (*other_records, *self._journal.entries)
         self.statuses: dict[AnswerId, str] = {answer_id(record): str(record["status"]) for record in records}
 
     def is_answered(self, key: AnswerId) -> bool:
-        """True if this question needs no more asking; one that was not delivered does."""
+        """Whether the question is done; one without a delivered response is asked again."""
         return self.statuses.get(key, "missing") not in UNDELIVERED
 
     def append(self, response: Response) -> None:
-        """Write one response. What was not delivered before and again is not adds nothing."""
+        """Write one response. A repeated delivery failure of the same kind adds nothing."""
         key = (response.question_id, response.sample)
         if response.status in UNDELIVERED and self.statuses.get(key) == response.status:
             return
@@ -124,7 +133,7 @@ class AnswerJournal:
         self.statuses[key] = response.status
 
     def sync(self) -> None:
-        """Force what was written to the disk."""
+        """Flush to disk."""
         self._journal.sync()
 
     def __enter__(self) -> AnswerJournal:
@@ -140,28 +149,34 @@ class AnswerJournal:
 
 
 def make_run_folder(folder: Path) -> None:
-    """Make the folder where absent. Raises BadInput if it is a file, cannot be written, or holds something else."""
+    """Create the folder if needed.
+
+    Raises BadInput if it is a file, cannot be written, or holds unrelated files.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        others = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+        file_names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
     except FileExistsError:
         raise BadInput(f"--out {folder}: is a file. Give a folder.") from None
     except OSError as error:
         raise BadInput(f"--out {folder}: cannot be written ({error.strerror}). Give another folder.") from None
-    strange = sorted(others - {"questions.parquet"})  # a run that was killed as it began has that alone
-    if strange and "run.json" not in others:
-        raise BadInput(f"--out {folder}: holds other files ({', '.join(strange[:3])}). Give an empty or new folder.")
+    unexpected = sorted(file_names - {"questions.parquet"})  # all that a run killed at its start leaves
+    if unexpected and "run.json" not in file_names:
+        raise BadInput(
+            f"--out {folder}: contains other files ({', '.join(unexpected[:3])}). Give an empty or new folder."
+        )
 
 
 @contextmanager
 def report_disk_errors(folder: Path) -> Iterator[None]:
-    """A full disk or a read-only folder ends in one clear line; the journal keeps every whole line it has."""
+    """Turn a full disk or missing permission into one line; complete journal lines are kept."""
     try:
         yield
     except OSError as error:
         if error.errno not in DISK_ERRNOS:
             raise
         raise BadInput(
-            f"{folder}: cannot be written ({error.strerror}). Answers written so far are whole; make room, or give a folder you may "
+            f"{folder}: cannot be written ({error.strerror}). Answers written so far are complete; "
+            "free some space, or give a folder you may "
             "write to, and run the same command again."
         ) from None

@@ -1,7 +1,9 @@
-"""A run folder scored: its journal and its judge's replies to `answers.parquet`, `judge.parquet` and what `derive` makes of them.
+"""Score a run folder: its journal and judge replies become `answers.parquet`, `judge.parquet` and
+the files that `derive` makes of them.
 
-Scoring the same answers again gives the same files, and asks the judge nothing twice: its replies are kept in the run folder. See also:
-reading and scoring (`derive/`), what a judge is asked (`reader/judge.py`), about which answers (`derive/reading.py`).
+Deterministic: scoring the same answers again gives the same files, and the judge is not asked
+twice, since its replies are kept in the run folder. See also: reading and scoring (`derive/`), what
+a judge is asked (`reader/judge.py`), about which answers (`derive/reading.py`).
 """
 
 from __future__ import annotations
@@ -37,13 +39,16 @@ from eval_harness.runs.reply_cache import ReplyCache
 from eval_harness.runs.run_folder import read_answer_journal, read_run_questions, write_run
 
 JUDGE_WORKERS = 8
+"""Concurrent requests to the judge."""
 JUDGE_REPLY_TOKENS = 1024
-"""Output tokens allowed to the judge's reply; one that reasons gets more."""
+"""Output-token limit of the judge's reply; a reasoning judge gets more."""
 
 
 @dataclass(frozen=True)
 class RunContents:
-    """A run folder's run, questions and answers, with the replies of its judge where it has one."""
+    """The record, questions and answers of a run folder, and its judge's replies if it has a
+    judge.
+    """
 
     run: RunRecord
     questions: pd.DataFrame
@@ -51,18 +56,23 @@ class RunContents:
     replies: pd.DataFrame | None
 
     def derived(self) -> Derived:
-        """Its readings and scores."""
+        """Return the readings and scores."""
         return derive(self.run, self.answers, self.questions, self.replies)
 
 
 def load_run_contents(
     folder: Path, extraction: str | None = None, judged: bool = True, judge: dict[str, Any] | None = None
 ) -> RunContents:
-    """Contents of a run folder. `extraction`: overrides the run's way of reading; not `judged`: without the run's judge; `judge`: with
-    this one instead.
+    """Load a run folder. The judge is asked what its cache in the folder lacks.
 
-    The judge is asked what its cache in the folder does not hold. Raises BadInput if the folder is no run folder, its journal is
-    damaged, or not everything was asked.
+    Args:
+        folder: the run folder.
+        extraction: "ours" or "official" reader, instead of the run's.
+        judged: False ignores the run's judge.
+        judge: settings of another judge.
+
+    Raises:
+        BadInput: not a run folder, a damaged journal, or an incomplete run.
     """
     run, questions = read_run(folder), read_run_questions(folder)
     run = with_judge(run, judge) if judge else run if judged else without_judge(run)
@@ -78,12 +88,15 @@ def load_run_contents(
 def score_run(
     folder: Path, extraction: str | None = None, judged: bool = True, judge: dict[str, Any] | None = None
 ) -> Result:
-    """Score the answers of a run folder and write its files; `run.json` names a `judge` from then on. Raises BadInput as `answered`."""
-    found = load_run_contents(folder, extraction, judged, judge)
-    derived = found.derived()
-    replace_file(folder / ANSWERS_FILE, encode_answers(found.answers))
-    if found.replies is not None:
-        replace_file(folder / JUDGE_FILE, encode_judge_replies(found.replies))
+    """Score the answers of a run folder and write its files; `run.json` then names `judge`.
+
+    Args and errors as `load_run_contents`.
+    """
+    contents = load_run_contents(folder, extraction, judged, judge)
+    derived = contents.derived()
+    replace_file(folder / ANSWERS_FILE, encode_answers(contents.answers))
+    if contents.replies is not None:
+        replace_file(folder / JUDGE_FILE, encode_judge_replies(contents.replies))
     if judge:
         write_run(folder, with_judge(read_run(folder), judge), None)
     write_derived(folder, derived)
@@ -91,33 +104,39 @@ def score_run(
 
 
 def judge_run(folder: Path, judge: str, base_url: str | None = None, send_to_provider: bool = False) -> Result:
-    """Let a judge (`openai:NAME`, served at `base_url`) read what the rules left unread, and write the files with what it replied;
-    `run.json` names it from then on.
+    """Let a judge model read what the rules could not read, and rewrite the scores.
 
-    Raises BadInput as `answered`, when the server cannot be reached, and before anything of a custom set is sent to another machine
-    without `send_to_provider`.
+    Args:
+        folder: the run folder; its `run.json` names the judge from then on.
+        judge: "openai:NAME".
+        base_url: address of its server.
+        send_to_provider: allow sending a custom set's answers to another machine.
+
+    Raises:
+        BadInput: as `load_run_contents`, an unreachable server, or a custom set that would be sent
+            to another machine without `send_to_provider`.
     """
     run = read_run(folder)
-    named = judge_record(judge, base_url, run.method.name)
+    judge_settings = judge_record(judge, base_url, run.method.name)
     if run.benchmark.origin == "custom" and run.benchmark.name != run.benchmark.family:
-        sent = f"the unread answers to questions of {run.benchmark.name}, with the questions"
-        permit_sending(f"--judge {judge}", server_address(judge, base_url), lambda: sent, send_to_provider)
-    return score_run(folder, judge=named)
+        data_sent = f"the unread answers to questions of {run.benchmark.name}, with the questions"
+        permit_sending(f"--judge {judge}", server_address(judge, base_url), lambda: data_sent, send_to_provider)
+    return score_run(folder, judge=judge_settings)
 
 
 def _replies(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame, folder: Path) -> pd.DataFrame | None:
-    """The replies of the run's judge, kept in the run folder, so that scoring again sends no new requests."""
+    """Return the replies of the run's judge, cached in the run folder."""
     if run.method.judge is None:
         return None
     judge = Judge(run.method.judge["model"], folder / "judge", run.method.judge.get("base_url"))
-    asked = judge_queries(run, answers, questions)
-    replies = judge.replies([each.query for each in asked])
-    rows = [(each.question_id, each.sample, reply) for each, reply in zip(asked, replies, strict=True)]
+    queries = judge_queries(run, answers, questions)
+    replies = judge.replies([query.query for query in queries])
+    rows = [(query.question_id, query.sample, reply) for query, reply in zip(queries, replies, strict=True)]
     return pd.DataFrame(rows, columns=["question_id", "sample", "reply"])
 
 
 class Judge:
-    """A judge model behind an OpenAI-compatible server, its replies kept under `cache`."""
+    """A judge model behind an OpenAI-compatible server, with a cache of its replies."""
 
     def __init__(self, model: str, cache: Path, base_url: str | None = None) -> None:
         self.model = model.removeprefix("openai:")
@@ -125,24 +144,26 @@ class Judge:
         self._cache = ReplyCache(cache, {"model": self.model, "server": self._settings.base_url}, [], keeps_draws=True)
 
     def replies(self, queries: Sequence[JudgeRequest]) -> list[str | None]:
-        """The judge's reply to each, many queries at a time; None where the server gave none after all tries.
+        """Return the judge's reply to each query; None if the server gave none after all retries.
 
-        The server is looked for when something is asked that the cache does not hold. Raises BadInput if it cannot be reached, refuses
-        the key or the model, or has gone.
+        The server is contacted only for queries that the cache lacks. Raises BadInput if it cannot
+        be reached, refuses the key or the model, or stops answering.
         """
-        asked = {each: _request(each) for each in queries}
-        responses = self._cache.through(self._ask)(asked.values())
-        found = {(each.question_id, each.sample): each.text for each in responses if each.status == "answered"}
-        return [found.get((asked[each].question_id, each.turn)) for each in queries]
+        requests = {each: _request(each) for each in queries}
+        responses = self._cache.through(self._ask)(requests.values())
+        texts = {(each.question_id, each.sample): each.text for each in responses if each.status == "answered"}
+        return [texts.get((requests[each].question_id, each.turn)) for each in queries]
 
     def _ask(self, requests: Iterator[Request]) -> Iterator[Response]:
-        for first in requests:
+        for request in requests:
             judge = OpenAIChat(self.model, self._settings, called=f"--judge {self.model}")
-            yield from judge.generate(chain([first], requests))
+            yield from judge.generate(chain([request], requests))
 
 
 def _request(query: JudgeRequest) -> Request:
-    """A query as a request; its question's id is what is asked."""
+    """Build the request of a query; its content serves as question id, which identifies the
+    reply.
+    """
     return Request(
         f"{query.system}\0{query.prompt}",
         query.turn,

@@ -1,12 +1,12 @@
-"""Run a model over a benchmark: configuration -> plan -> ask -> read -> score -> result.
+"""Run a model on a benchmark: configuration -> plan -> ask -> read -> score -> result.
 
-EvalConfig   the user's options                     config.py
-Plan         questions, prompts, model, run.json    plan.py
-begin        the run folder, new or resumed         here, shards.py
-ask          requests -> answers in the journal     ask.py
-sender_of    the model, behind a cache of replies   reply_cache.py
-Tracker      counts and scores to trackio or wandb  tracking.py
-score_run    journal -> answers -> scores -> files  scoring.py, derive/
+EvalConfig   the user's options                       config.py
+Plan         questions, prompts, model, run.json      plan.py
+begin_run    the run folder, new or resumed           here, shards.py
+ask          requests -> answers in the journal       ask.py
+make_sender  the model, behind a cache of replies     reply_cache.py
+Tracker      counts and scores to trackio or wandb    tracking.py
+score_run    journal -> answers -> scores -> files    run_scoring.py, derive/
 """
 
 from __future__ import annotations
@@ -48,26 +48,43 @@ from eval_harness.runs.tracking import Tracker
 
 
 def run_evaluation(
-    config: EvalConfig, load: BackendLoader = load_backend, first: int | None = None
+    config: EvalConfig, load: BackendLoader = load_backend, max_questions: int | None = None
 ) -> tuple[Result | None, Path]:
-    """Run the model over the selected questions and write the run folder; returns the result and the folder.
+    """Run the model on the selected questions and write the run folder.
 
-    Resumes what the folder already holds of the same request. The result is None where questions are left: in one of several processes
-    that was not the last to finish its share, or where only the `first` so many are asked. Raises BadInput for anything the user can fix.
+    Resumes an existing folder of the same request.
+
+    Args:
+        config: the run's options.
+        load: from a `--model` argument to a back end.
+        max_questions: ask only this many, to estimate the time of the rest.
+
+    Returns:
+        The result and the run folder. The result is None if questions are left: with
+        `max_questions`, or in one of several processes that was not the last to finish.
+
+    Raises:
+        BadInput: anything that the user can fix.
     """
     plan, shard = make_plan(config, load), Shard.of_this_process()
     check_sending_allowed(plan)
     send = make_sender(plan)
     folder = config.out or Path("runs") / plan.run.run_id
     with Tracker(config.track, plan.run, shard.name) as tracker:
-        return _run(plan, shard, folder, send, tracker, first), folder
+        return _run(plan, shard, folder, send, tracker, max_questions), folder
 
 
 def evaluate_arms(config: EvalConfig, load: BackendLoader = load_backend) -> tuple[Result | None, Path]:
-    """A run, and beside its folder the arms that a metric of the benchmark is compared with, with one loaded model; returns the run.
+    """Run a benchmark and all arms that its metrics are compared with, loading the model once.
 
-    Each is a run of its own, which resumes by itself. The one without images comes last: not every model takes a question without.
-    Raises BadInput for anything the user can fix, and where no metric of the benchmark has arms.
+    Every arm is a run of its own, in a folder beside the main one, and resumes independently. The
+    arm without images comes last, because not every model accepts a question without an image.
+
+    Returns:
+        The result and folder of the run with the real images.
+
+    Raises:
+        BadInput: anything that the user can fix, or a benchmark whose metrics have no arms.
     """
     load = caching_loader(load)
     arms = comparison_arms(make_plan(config, load))
@@ -79,27 +96,27 @@ def evaluate_arms(config: EvalConfig, load: BackendLoader = load_backend) -> tup
 
 
 def _run(
-    plan: Plan, shard: Shard, folder: Path, send: SendRequests, tracker: Tracker, first: int | None
+    plan: Plan, shard: Shard, folder: Path, send: SendRequests, tracker: Tracker, max_questions: int | None
 ) -> Result | None:
     with report_disk_errors(folder):
         make_run_folder(folder)
-        with shard.taking_part(folder):
+        with shard.claim(folder):
             with folder_lock(folder):
                 plan = begin_run(folder, plan, shard)
                 journal = shard.open_journal(folder)
             with journal:
-                generation, count = plan.run.method.generation, plan.run.request.samples
-                if count > 1 and generation["temperature"] and plan.config.samples:
+                generation, samples = plan.run.method.generation, plan.run.request.samples
+                if samples > 1 and generation["temperature"] and plan.config.samples:
                     print(
-                        f"--samples {count}: answers are drawn at temperature {generation['temperature']}.",
+                        f"--samples {samples}: answers are sampled at temperature {generation['temperature']}.",
                         file=sys.stderr,
                     )
-                instances = shard.instances(plan.selection.questions, plan.instances)[:first]
+                instances = shard.instances(plan.selection.questions, plan.instances)[:max_questions]
                 answered_now = ask(plan, journal, instances, send, tracker.answered)
             if answered_now:
                 update_run_record(folder, plan.run, plan.backend)
             with folder_lock(folder):
-                # Under the lock, so that the result of the process that finishes last is the one that stays.
+                # Under the lock: the process that finishes last writes the final result.
                 if not merge_journals(folder).issuperset(map(plan.key, plan.instances)):
                     return None
                 result = score_run(folder)
@@ -108,18 +125,24 @@ def _run(
 
 
 def begin_run(folder: Path, plan: Plan, shard: Shard) -> Plan:
-    """Write `run.json`, or check that the one there holds the same request. Returns the plan as it goes on.
+    """Write `run.json`, or check that the existing one has the same request. Call inside
+    `folder_lock`.
 
-    `--no-resume` sets aside what the folder holds, so that it is begun like a new one. Call inside `folder_lock`. Raises BadInput where
-    the folder holds another run, and where one of several processes is to start over.
+    `--no-resume` archives what the folder holds and begins anew.
+
+    Returns:
+        The plan, with the creation time and deviations of the run that it resumes.
+
+    Raises:
+        BadInput: the folder holds a different run, or one of several processes is to start over.
     """
     if not plan.config.resume:
         if shard.world > 1:
-            raise BadInput(f"{folder}: --no-resume: one of several processes cannot start over. Give another --out.")
+            raise BadInput(f"{folder}: --no-resume: a run of several processes cannot start over. Give another --out.")
         archive_journals(folder)
         for name in (ANSWERS_FILE, JUDGE_FILE, *DERIVED_FILES):
             (folder / name).unlink(missing_ok=True)
-    if not (folder / "run.json").exists() or not (_holds_answers(folder) or shard.others_live(folder)):
+    if not (folder / "run.json").exists() or not (_holds_answers(folder) or shard.other_processes_alive(folder)):
         write_run(folder, plan.run, plan.selection.questions)
         return plan
     stored = read_run(folder)
@@ -130,25 +153,26 @@ def begin_run(folder: Path, plan: Plan, shard: Shard) -> Plan:
 
 
 def _continued(folder: Path, plan: Plan, stored: RunRecord) -> Plan:
-    """The plan to go on with where a folder holds a run. Raises BadInput if that is another one."""
+    """Return the plan that resumes the stored run. Raises BadInput if that is a different run."""
     run = plan.run
     different = _differences(stored.request.model_dump(), run.request.model_dump())
     if different:
         raise BadInput(
-            f"{folder}: holds another run: {'; '.join(different)}. Give another --out, or --no-resume to start over."
+            f"{folder}: contains a different run: {'; '.join(different)}. Give another --out, or "
+            "--no-resume to start over."
         )
-    # The name, the version that finishes the run and the like may change; the request may not.
+    # The display name and software versions may change between processes; the request may not.
     deviations = list(dict.fromkeys([*run.deviations, *stored.deviations]))
     run = run.model_copy(update={"created_at": stored.created_at, "deviations": deviations})
     return replace(plan, run=run)
 
 
-def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """The differences between two requests, one entry per option."""
-    before, now = ({**request, "generation": None, **request["generation"]} for request in (before, now))
-    names = [name for name in dict.fromkeys([*now, *before]) if before.get(name) != now.get(name)]
-    words = {"model_digest": "the model's file, code or weights have changed since"}
-    return [words.get(name, f"{name} {before.get(name)!r} -> {now.get(name)!r}") for name in names]
+def _differences(stored: dict[str, Any], current: dict[str, Any]) -> list[str]:
+    """Return the differences between two requests, one entry per option."""
+    stored, current = ({**request, "generation": None, **request["generation"]} for request in (stored, current))
+    names = [name for name in dict.fromkeys([*current, *stored]) if stored.get(name) != current.get(name)]
+    descriptions = {"model_digest": "the model's file, code or weights have changed"}
+    return [descriptions.get(name, f"{name} {stored.get(name)!r} -> {current.get(name)!r}") for name in names]
 
 
 def _holds_answers(folder: Path) -> bool:
@@ -156,9 +180,9 @@ def _holds_answers(folder: Path) -> bool:
 
 
 def keep_answered_cases(folder: Path) -> None:
-    """Make an interrupted run one of the cases that were asked whole, marked as a selection; its journal as it was is kept aside.
+    """Reduce an interrupted run to its complete cases, marked as a selection; archive its journal.
 
-    Raises BadInput if no case was asked whole, and while a process is writing the run.
+    Raises BadInput if no case is complete, or a process is writing the run.
     """
     samples, answers = range(read_run(folder).request.samples), read_answer_records(folder)
 
@@ -168,61 +192,69 @@ def keep_answered_cases(folder: Path) -> None:
     keep_cases(folder, is_asked, "that were asked")
 
 
-def keep_cases(folder: Path, is_kept: Callable[[Mapping[Any, Any]], bool], which: str) -> int:
-    """Reduce a run to the cases of which every question is kept, marked as a selection; returns how many questions went.
+def keep_cases(folder: Path, is_kept: Callable[[Mapping[Any, Any]], bool], description: str) -> int:
+    """Reduce a run to the cases of which every question is kept, marked as a selection.
 
     Args:
-        folder: the run; its journal as it was is kept aside.
-        is_kept: told of each question.
-        which: completes "only the 5 of 7 questions".
+        folder: the run; its previous journal is archived.
+        is_kept: predicate on a question's row.
+        description: completes "only the 5 of 7 questions".
+
+    Returns:
+        The number of questions removed.
 
     Raises:
         BadInput: no case would be left, or a process is writing the run.
     """
-    with Shard().taking_part(folder), folder_lock(folder):
+    with Shard().claim(folder), folder_lock(folder):
         run, questions = read_run(folder), read_run_questions(folder)
         answers = read_answer_records(folder)
         kept_rows = pd.Series([is_kept(row) for row in questions.to_dict("records")], index=questions.index)
-        whole = kept_rows.groupby(questions["case_id"]).transform("all")
-        kept = questions[whole].reset_index(drop=True)
-        if whole.all():
+        is_complete = kept_rows.groupby(questions["case_id"]).transform("all")
+        kept_questions = questions[is_complete].reset_index(drop=True)
+        if is_complete.all():
             return 0
-        if kept.empty:
-            raise BadInput(f"{folder}: has no case with only questions {which}. Run it again, or delete the folder.")
-        ids = set(kept["question_id"].astype(str))
-        words = [run.benchmark.selection, f"only the {len(kept):,} of {len(questions):,} questions {which}"]
-        fingerprint = fingerprint_questions(kept)
+        if kept_questions.empty:
+            raise BadInput(
+                f"{folder}: no case consists only of questions {description}. Run it again, or delete the folder."
+            )
+        ids = set(kept_questions["question_id"].astype(str))
+        selection_notes = [
+            run.benchmark.selection,
+            f"only the {len(kept_questions):,} of {len(questions):,} questions {description}",
+        ]
+        fingerprint = fingerprint_questions(kept_questions)
         benchmark = run.benchmark.model_copy(
             update={
-                "questions": len(kept),
+                "questions": len(kept_questions),
                 "fingerprint": fingerprint,
-                "facets": digest_facets(kept),
-                "asked": digest_prompts(kept),
-                "selection": "; ".join(filter(None, words)),
+                "facets": digest_facets(kept_questions),
+                "asked": digest_prompts(kept_questions),
+                "selection": "; ".join(filter(None, selection_notes)),
             }
         )
         request = run.request.model_copy(update={"fingerprint": fingerprint})
         archive_journals(folder)
-        write_run(folder, run.model_copy(update={"benchmark": benchmark, "request": request}), kept)
+        write_run(folder, run.model_copy(update={"benchmark": benchmark, "request": request}), kept_questions)
         replace_file(folder / MERGED_JOURNAL, b"".join(encode_entry(answers[key]) for key in answers if key[0] in ids))
-        return len(questions) - len(kept)
+        return len(questions) - len(kept_questions)
 
 
 def update_run_record(folder: Path, run: RunRecord, backend: Backend) -> None:
-    """Write into run.json what became known only while the model ran (deviations, settings found).
+    """Add to run.json what only the running model revealed (deviations, detected settings).
 
-    The environment is the one the run was begun in; where it was finished in another, by a resumed run or by another of its processes,
-    what differs stands under `resumed_with`.
+    `environment` is that of the process that began the run; what differed in a process that resumed
+    or shared it is recorded under `resumed_with`.
     """
     with folder_lock(folder):
         stored = read_run(folder)
         deviations = list(dict.fromkeys([*stored.deviations, *map(printable_line, backend.deviations)]))
-        now = run.environment | json_description(backend)
-        begun = {name: value for name, value in stored.environment.items() if name != "resumed_with"}
-        different = {name: value for name, value in now.items() if name not in begun or begun[name] != value}
-        if begun == run.environment:
-            environment = stored.environment | now
+        current = run.environment | json_description(backend)
+        original = {name: value for name, value in stored.environment.items() if name != "resumed_with"}
+        different = {name: value for name, value in current.items() if name not in original or original[name] != value}
+        if original == run.environment:
+            environment = stored.environment | current
         else:
             environment = stored.environment | ({"resumed_with": different} if different else {})
-        found = stored.model_copy(update={"deviations": deviations, "environment": environment})
-        write_run(folder, found, None)
+        updated = stored.model_copy(update={"deviations": deviations, "environment": environment})
+        write_run(folder, updated, None)

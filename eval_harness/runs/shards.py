@@ -1,14 +1,17 @@
-"""Several processes on one run (torchrun, accelerate, a cluster's array job: RANK of WORLD_SIZE): each asks its share of the cases.
+"""Share one run among several processes (torchrun, accelerate, job arrays: RANK of WORLD_SIZE),
+each of which asks a share of the cases.
 
 Files of a run folder, and who writes them:
 
-- `answers.jsonl`: the journal of a process that runs alone; else what the processes have answered together, put together from their
-  journals whenever one of them begins or finishes.
-- `answers.rank0of2.0003-1a2b3c.jsonl`: the journal of one process. The name is never used again. It is removed once its answers are in
-  `answers.jsonl` and its process has ended.
-  The workers of a sweep on a Ray cluster write such journals as parts of `rank0of1`, whose lock the sweep holds (`sweep/cluster.py`).
-- `.rank0of2.lock`: held by a process as long as it lives; so each share has one process, and a live process's journal is left alone.
-- `.shards.lock`: held while a process begins, puts journals together, or scores.
+- `answers.jsonl`: the journal of a single process; else the merged journals of all processes,
+  rewritten whenever one of them begins or finishes.
+- `answers.rank0of2.0003-1a2b3c.jsonl`: the journal of one process, under a name that is never
+  reused. It is removed once its answers are in `answers.jsonl` and its process has ended.
+  The workers of a sweep on a Ray cluster write such journals as parts of `rank0of1`, whose lock the
+  sweep holds (`sweep/cluster.py`).
+- `.rank0of2.lock`: held by a process while it lives, so that every share has one process and a live
+  process's journal is not removed.
+- `.shards.lock`: held while a process begins, merges journals, or scores.
 
 No process waits for another, so a late, killed or restarted process loses no other's answers.
 """
@@ -41,51 +44,63 @@ _NAME = re.compile(r"answers\.(rank\d+of\d+)\.(\d+)-\w+\.jsonl")
 
 @dataclass(frozen=True)
 class Shard:
-    """Process `rank` of `world`. One process alone is rank 0 of 1."""
+    """Process `rank` of `world`; a single process is rank 0 of 1."""
 
     rank: int = 0
     world: int = 1
 
     @classmethod
     def of_this_process(cls) -> Shard:
-        """From RANK and WORLD_SIZE, as torchrun and accelerate set them. Raises BadInput if they make no sense."""
+        """Return the share given by RANK and WORLD_SIZE, as torchrun and accelerate set them.
+
+        Raises BadInput if they are inconsistent.
+        """
         rank, world = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
         if not (rank.isdigit() and world.isdigit() and int(rank) < int(world)):
-            raise BadInput(f"RANK={rank}, WORLD_SIZE={world}: not a share of a run. Start the processes with torchrun.")
+            raise BadInput(
+                f"RANK={rank}, WORLD_SIZE={world}: not a valid share of a run. Start the processes with torchrun."
+            )
         return cls(int(rank), int(world))
 
     def instances(self, questions: pd.DataFrame, instances: list[Instance]) -> list[Instance]:
-        """This process's share of the (row, sample) instances: every `world`-th case."""
+        """Return this process's share of the (row, sample) instances: every `world`-th case."""
         if self.world == 1:
             return instances
         case = pd.factorize(questions["case_id"])[0]
         return [(row, sample) for row, sample in instances if case[row] % self.world == self.rank]
 
     @contextmanager
-    def taking_part(self, folder: Path) -> Iterator[None]:
-        """Hold this share. Raises BadInput if another process has it, or others share the run in another way."""
-        held = FileLock(self._lock(folder))
+    def claim(self, folder: Path) -> Iterator[None]:
+        """Hold this share for the duration of the context.
+
+        Raises BadInput if another process has it, or other processes divide the run differently.
+        """
+        share_lock = FileLock(self._lock(folder))
         with folder_lock(folder):
-            busy = [name for name in _living(folder) if name == self.name or _world(name) != self.world]
-            if busy:
+            conflicts = [name for name in _living(folder) if name == self.name or _world(name) != self.world]
+            if conflicts:
                 raise BadInput(
-                    f"{folder}: another process is writing this run ({busy[0]}). Wait for it, or give another --out."
+                    f"{folder}: another process is writing this run ({conflicts[0]}). Wait for it, "
+                    "or give another --out."
                 )
-            held.acquire(blocking=False)
+            share_lock.acquire(blocking=False)
         try:
             yield
         finally:
-            held.release()
+            share_lock.release()
 
     def open_journal(self, folder: Path) -> AnswerJournal:
-        """The journal this process writes, which knows what was answered before. Call inside `folder_lock` and `taking_part`."""
+        """Open this process's journal, which also knows the answers in other journals.
+
+        Call inside `folder_lock` and `claim`.
+        """
         if self.world == 1:
             merge_journals(folder)
             return AnswerJournal(folder / MERGED_JOURNAL)
-        return AnswerJournal(self.new_journal(folder), known=read_answer_records(folder).values())
+        return AnswerJournal(self.new_journal(folder), other_records=read_answer_records(folder).values())
 
     def new_journal(self, folder: Path) -> Path:
-        """An empty journal under a name that was never used. Call inside `folder_lock`."""
+        """Create an empty journal under a name that was never used. Call inside `folder_lock`."""
         number = 1 + max((_number(path) for path in _shares(folder)), default=0)
         path = folder / f"answers.{self.name}.{number:04d}-{uuid.uuid4().hex[:6]}.jsonl"
         path.touch()
@@ -98,31 +113,34 @@ class Shard:
     def _lock(self, folder: Path) -> Path:
         return folder / f".{self.name}.lock"
 
-    def others_live(self, folder: Path) -> bool:
-        """True if another process takes part in the run. Call inside `folder_lock`."""
+    def other_processes_alive(self, folder: Path) -> bool:
+        """Whether another process is working on the run. Call inside `folder_lock`."""
         return any(name != self.name for name in _living(folder))
 
 
 def case_numbers(questions: pd.DataFrame) -> dict[str, int]:
-    """Question id -> number of its case."""
+    """Return question id -> number of its case."""
     return dict(zip(questions["question_id"], pd.factorize(questions["case_id"])[0].tolist(), strict=True))
 
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """One process of the run at a time. The lock dies with its holder."""
+    """Admit one process of the run at a time; the lock is released when its holder dies."""
     with FileLock(folder / ".shards.lock"):
         yield
 
 
 def merge_journals(folder: Path) -> set[AnswerId]:
-    """Write what all journals hold into `answers.jsonl`, remove those of processes that have ended, and return what was asked so far.
+    """Merge all journals into `answers.jsonl` and remove those of processes that have ended.
 
-    Call inside `folder_lock`. Killed in between, nothing is lost: a journal goes after its answers are on the disk, the oldest first,
-    and read once more it says the same.
+    Call inside `folder_lock`. Crash-safe: a journal is deleted only after its answers are on disk,
+    the oldest first, and reading it again is idempotent.
+
+    Returns:
+        The ids of everything asked so far.
     """
     shares = _shares(folder)
-    # Which have ended is asked before they are read: one that ends meanwhile has more to say.
+    # Check liveness before reading: a process may append more before it exits.
     ended = [path for path in shares if lock_is_free(journal_lock_path(path))]
     answers = read_answer_records(folder)
     if shares:
@@ -134,32 +152,39 @@ def merge_journals(folder: Path) -> set[AnswerId]:
 
 
 def archive_journals(folder: Path) -> None:
-    """Move every journal into a hidden folder: the run starts over. Call inside `folder_lock`, where no other process takes part."""
+    """Move every journal into a hidden folder, so that the run starts over.
+
+    Call inside `folder_lock`, with no other process alive.
+    """
     journals = [path for path in (folder / MERGED_JOURNAL, *_shares(folder)) if path.exists()]
     if journals:
-        aside = folder / f".before-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
-        aside.mkdir()
+        archive = folder / f".before-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+        archive.mkdir()
         for path in journals:
-            path.rename(aside / path.name)
+            path.rename(archive / path.name)
 
 
 def read_answer_records(folder: Path) -> dict[AnswerId, dict[str, Any]]:
-    """The journals' records, one per question and sample: the last one that did not fail, in the order in which journals were begun.
+    """Read the answers of all journals without writing; other processes may be appending.
 
-    Reads only: processes may be writing."""
-    found: dict[AnswerId, dict[str, Any]] = {}
+    Returns:
+        (question id, sample) -> record: the last one that was delivered, in the order in which the
+        journals were begun.
+    """
+    records: dict[AnswerId, dict[str, Any]] = {}
     for path in (folder / MERGED_JOURNAL, *_shares(folder)):
         for record in read_answer_journal(path):
             key = answer_id(record)
-            if record["status"] not in UNDELIVERED or found.get(key, record)["status"] in UNDELIVERED:
-                found[key] = record
-    return found
+            # A failure never replaces an answer.
+            if record["status"] not in UNDELIVERED or records.get(key, record)["status"] in UNDELIVERED:
+                records[key] = record
+    return records
 
 
 def _shares(folder: Path) -> list[Path]:
-    """The journals of the processes, the oldest first."""
-    found = [path for path in folder.glob("answers.rank*.jsonl") if _NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: (_number(path), path.name))
+    """Paths of the processes' journals, the oldest first."""
+    paths = [path for path in folder.glob("answers.rank*.jsonl") if _NAME.fullmatch(path.name)]
+    return sorted(paths, key=lambda path: (_number(path), path.name))
 
 
 def _number(path: Path) -> int:
@@ -172,12 +197,14 @@ def _world(name: str) -> int:
 
 
 def _living(folder: Path) -> set[str]:
-    """`rank0of2` of every process that takes part in the run. Call inside `folder_lock`, in which alone these locks are taken."""
+    """Names (`rank0of2`) of all live processes of the run. Call inside `folder_lock`, under which
+    alone these locks are acquired.
+    """
     return {path.name[1:-5] for path in folder.glob(".rank*of*.lock") if not lock_is_free(path)}
 
 
 def lock_is_free(path: Path) -> bool:
-    """True if no process holds this lock."""
+    """Whether no process holds this lock."""
     probe = FileLock(path)
     try:
         probe.acquire(blocking=False)

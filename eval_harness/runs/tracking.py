@@ -1,7 +1,8 @@
-"""Tracking a run while it goes, off by default: `medprobe eval --track trackio:PROJECT` (`trackio show` draws it) or `wandb:PROJECT`.
+"""Report a run to an experiment tracker, off by default: `medprobe eval --track trackio:PROJECT`
+(view it with `trackio show`) or `wandb:PROJECT`.
 
-Both libraries take the same calls: init, log, finish. What is tracked never decides anything: a tracker that cannot begin is said before
-the first question, and one that breaks later is said once and left alone, so that no answer is lost for it.
+Both libraries have the same calls: init, log, finish. A tracker that fails to start is reported
+before the first question; one that fails later is reported once and disabled. No answers are lost.
 """
 
 from __future__ import annotations
@@ -19,15 +20,21 @@ from eval_harness.records.result import Result
 from eval_harness.records.run import RunRecord
 
 TRACKERS = ("trackio", "wandb")
+"""Supported libraries."""
 LOG_INTERVAL_S = 5.0
-"""At most so often are counts sent while a run goes."""
+"""Minimum seconds between two logs of counts."""
 
 
 class Tracker:
-    """Sends counts while answers come, and the scores at the end. Without a `target` it does nothing."""
+    """Logs counts while answers arrive, and the scores at the end. Does nothing without a
+    `target`.
+    """
 
     def __init__(self, target: str | None, run: RunRecord, share: str = "") -> None:
-        """`target`: LIBRARY:PROJECT. Raises BadInput for another one, a library that is not there, and a tracker that cannot begin."""
+        """Start the tracker. `target`: LIBRARY:PROJECT.
+
+        Raises BadInput for an unknown or missing library, or a tracker that fails to start.
+        """
         self._library: Any = None
         self._counts: Counter[str] = Counter()
         self._sent = time.monotonic()
@@ -42,15 +49,15 @@ class Tracker:
             raise missing_extra(error) or BadInput(
                 f"--track {target}: {name} is not installed here. Install it: pip install {name}."
             ) from None
-        told = run.request.model_dump(mode="json") | {"run_id": run.run_id, "display_name": run.model.name}
+        config = run.request.model_dump(mode="json") | {"run_id": run.run_id, "display_name": run.model.name}
         try:
-            library.init(project=project, name=run.run_id + share, config=told)
+            library.init(project=project, name=run.run_id + share, config=config)
         except Exception as error:
             raise BadInput(f"--track {target}: {name} cannot start ({type(error).__name__}: {error}).") from error
         self._library = library
 
     def answered(self, response: Response) -> None:
-        """Count an answer, and send the counts now and then."""
+        """Count an answer; log the counts at most every `LOG_INTERVAL_S`."""
         if self._library is None:
             return
         self._counts["answers"] += 1
@@ -63,7 +70,7 @@ class Tracker:
             self._call("log", dict(self._counts))
 
     def scored(self, result: Result) -> None:
-        """Send the scores: value, low and high of each, and how many answers have which status."""
+        """Log the scores (value, low, high) and the number of answers per status."""
         numbers = {
             f"{name}/{part}": number
             for name, score in result.scores.items()
@@ -87,5 +94,5 @@ class Tracker:
             getattr(self._library, name)(*arguments)
         except Exception as error:
             library, self._library = self._library.__name__, None
-            said = f"{type(error).__name__}: {error}"
-            print(f"medprobe: --track: {library} failed ({said}); the run continues without it.", file=sys.stderr)
+            reason = f"{type(error).__name__}: {error}"
+            print(f"medprobe: --track: {library} failed ({reason}); the run continues without it.", file=sys.stderr)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from eval_harness.records.result import FEWEST, Verdict
+from eval_harness.records.result import MIN_INDEPENDENT_CASES, Verdict
 from eval_harness.scores.clustered import (
     CONFIDENCE_LEVEL,
     NORMAL_QUANTILE,
@@ -55,7 +55,7 @@ def verdict_against_chance(
 
     The word judges the responder, not the number: a confusion above chance is `worse` (`higher_is_better` False).
     """
-    if chance is None or higher_is_better is None or n_effective < FEWEST:
+    if chance is None or higher_is_better is None or n_effective < MIN_INDEPENDENT_CASES:
         return None
     if low <= chance <= high:
         return "no different"

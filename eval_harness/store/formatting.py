@@ -179,7 +179,7 @@ def _format_value(metric: str, score: Score | None) -> str:
 
 def format_sample_size(score: Score) -> str:
     """The denominator of a score, and the effective number of independent observations if notably smaller: "14 (worth 5)"."""
-    return str(score.n) if score.worth is None else f"{score.n} (worth {score.worth})"
+    return str(score.n) if score.independent_n is None else f"{score.n} (worth {score.independent_n})"
 
 
 def _score_row(name: str, score: Score, width: int, many: int) -> str:
@@ -194,7 +194,7 @@ def _score_sentence(metric: str, score: Score) -> str:
     """A score in the format of the first line."""
     of = "" if metric_unit(metric) == "count" else " %"
     ends = [f"95% interval {format_interval(score).replace(' - ', ' to ')}"] if format_interval(score) else []
-    ends.append(f"n = {score.n}{f' (worth {score.worth} independent)' if score.worth else ''}")
+    ends.append(f"n = {score.n}{f' (worth {score.independent_n} independent)' if score.independent_n else ''}")
     if score.verdict is not None:
         ends.append(f"{_VERDICT_PHRASES[score.verdict]} ({format_score(score.chance, metric_unit(metric))}{of})")
     if score.nonresponse is not None:

@@ -108,7 +108,7 @@ def run_tasks_on_ray(
                 for forecast in model_forecasts:
                     try:
                         make_run_folder(forecast.task.folder)
-                        locks.enter_context(Shard().taking_part(forecast.task.folder))
+                        locks.enter_context(Shard().claim(forecast.task.folder))
                     except BadInput as error:
                         yield TaskResult(forecast.task, str(error))
                     else:

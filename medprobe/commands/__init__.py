@@ -1,1 +1,3 @@
-"""The commands, grouped by what they work on. Each imports its dependencies when it runs, so that `--help` is fast."""
+"""The commands, by what they work on. Each imports its dependencies when it runs, so `--help` is
+fast.
+"""

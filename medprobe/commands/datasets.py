@@ -47,12 +47,12 @@ def build(
     benchmarks = parse_benchmarks(benchmark)
     if len(benchmarks) > 1 and (name or source or images):
         raise BadInput(
-            f"build {benchmark}: takes no --as, --source or --images. Build the benchmarks one by one with these."
+            f"build {benchmark}: cannot be combined with --as, --source or --images. Build the benchmarks one by one."
         )
-    for each in benchmarks:
-        folder = out / each if out and len(benchmarks) > 1 else out
+    for benchmark_name in benchmarks:
+        folder = out / benchmark_name if out and len(benchmarks) > 1 else out
         report = build_dataset(
-            each,
+            benchmark_name,
             name=name,
             source=source,
             images=tuple(images or ()),
@@ -106,11 +106,15 @@ def publish(
 
 @app.command(short_help="List the questions that a version changed.", rich_help_panel="Data")
 def diff(
-    before: Annotated[str, typer.Argument(metavar="ORG/NAME@TAG", help="a version of a dataset, or a folder")],
-    after: Annotated[str, typer.Argument(metavar="@TAG", help="another version of it: @TAG, ORG/NAME@TAG or a folder")],
-    most: Annotated[int, typer.Option(help="maximum number of questions to list of each kind of change")] = 20,
+    old_version: Annotated[str, typer.Argument(metavar="ORG/NAME@TAG", help="a dataset's version, or a folder")],
+    new_version: Annotated[
+        str, typer.Argument(metavar="@TAG", help="its other version: @TAG, ORG/NAME@TAG or a folder")
+    ],
+    max_listed: Annotated[
+        int, typer.Option("--most", help="maximum number of questions to list per kind of change")
+    ] = 20,
 ) -> None:
     """List the questions that were added, removed and changed between two versions, in Markdown."""
     from dataset_builders.hub.changes import compare_versions, format_changes, open_versions
 
-    typer.echo(format_changes(compare_versions(*open_versions(before, after)), most))
+    typer.echo(format_changes(compare_versions(*open_versions(old_version, new_version)), max_listed))

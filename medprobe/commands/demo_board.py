@@ -1,6 +1,6 @@
-"""Build the demo from scratch, offline: phantoms -> datasets -> evaluations -> a results store, all under one folder.
+"""Build the demo from scratch, offline: phantoms -> datasets -> evaluations -> a results store.
 
-See also: the board that shows them (`leaderboard_space/`).
+See also: the board that shows it (`leaderboard_space/`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,23 @@ from medprobe import BadInput, build, evaluate, open_dataset, submit
 
 TINY = "tiny-vlm"
 BASELINES = ("baseline:chance", "baseline:always-A", "baseline:oracle")
+"""Baselines that the demo runs beside a tiny model with random weights."""
 
 
 def make_demo(folder: Path, say: Callable[[str], None]) -> Path:
-    """Make `folder/{data,models,runs,results}` and return the results store (`folder` itself).
+    """Create `folder/{data,models,runs,results}`.
 
-    Complete parts are kept, so a second call takes seconds and a killed one resumes. `say` gets a line per step.
-    Raises BadInput if the folder cannot be used.
+    Complete parts are kept, so a second call takes seconds and a killed one resumes.
+
+    Args:
+        folder: where everything is written.
+        say: called with one line per step.
+
+    Returns:
+        The results store, which is `folder` itself.
+
+    Raises:
+        BadInput: the folder cannot be used.
     """
     for family in BENCHMARKS:
         _dataset(family, folder / "data" / family, say)

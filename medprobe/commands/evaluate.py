@@ -28,14 +28,16 @@ app = typer.Typer()
 RUN, PROMPT, SAMPLING, SERVER, LOCAL = (
     partial(typer.Option, rich_help_panel=name) for name in ("Run", "Prompt", "Sampling", "Server", "Local model")
 )
-"""An option in a panel of `medprobe eval --help`, as `OUTPUT`."""
+"""An option in a panel of `medprobe eval --help`, like `OUTPUT`."""
 
 
 @app.command("eval", short_help="Run a model on benchmarks.", rich_help_panel="Run")
 def run_model(
     benchmark: Annotated[
         str,
-        typer.Argument(help="name of the benchmark, or a dataset's place (data/my-set); several with commas, or all"),
+        typer.Argument(
+            help="benchmark's name, or a dataset's location (data/my-set); several separated by commas, or all"
+        ),
     ],
     model: Annotated[
         str,
@@ -103,7 +105,7 @@ def run_model(
     samples: Annotated[
         int | None,
         SAMPLING(
-            help="answers per question; more than one are drawn at temperature 0.7 unless --generation sets it (default: 1, temperature 0)"
+            help="answers per question; several are sampled at temperature 0.7 unless --generation sets it (default: 1, at temperature 0)"
         ),
     ] = None,
     max_tokens: Annotated[
@@ -123,7 +125,8 @@ def run_model(
         SERVER(help="seconds to wait for a server that starts, is busy or has stopped answering (default: 600)"),
     ] = None,
     no_look: Annotated[
-        bool, SERVER("--no-look", help="do not ask about a drawn picture, which tells whether the server drops images")
+        bool,
+        SERVER("--no-look", help="skip the question about a generated image, which detects servers that drop images"),
     ] = False,
     send_to_provider: Annotated[
         bool,
@@ -160,25 +163,40 @@ def run_model(
     quiet: Quiet = False,
     fail_under: FailUnder = None,
 ) -> None:
-    """Run a model on one or more benchmarks. Questions that already have an answer are not asked again."""
-    given = dict(locals())
-    for each in ("benchmark", "out", "dry_run", "no_resume", "arms", "all_metrics", "output", "quiet", "fail_under"):
-        del given[each]
+    """Run a model on one or more benchmarks. Questions that already have an answer are not asked
+    again.
+    """
+    options = dict(locals())
+    for benchmark_name in (
+        "benchmark",
+        "out",
+        "dry_run",
+        "no_resume",
+        "arms",
+        "all_metrics",
+        "output",
+        "quiet",
+        "fail_under",
+    ):
+        del options[benchmark_name]
+    # Fail on wrong arguments before anything is loaded.
     limits, benchmarks = parse_score_limits(fail_under or ()), parse_benchmarks(benchmark)
-    several = len(benchmarks) > 1
-    folders = {each: out / Path(each).name if out and several else out for each in benchmarks}
-    if dry_run or several:
+    is_several = len(benchmarks) > 1
+    folders = {
+        benchmark_name: out / Path(benchmark_name).name if out and is_several else out for benchmark_name in benchmarks
+    }
+    if dry_run or is_several:
         from eval_harness.records.selection import select_questions
         from eval_harness.runs.config import build_config
         from eval_harness.runs.dry_run import describe_first_request
 
-        for each, folder in folders.items():  # find every dataset before asking anything
-            config = build_config({**given, "benchmark": each, "out": folder}, sys.argv[1:])
+        for benchmark_name, folder in folders.items():  # find every dataset before sending anything
+            config = build_config({**options, "benchmark": benchmark_name, "out": folder}, sys.argv[1:])
             if dry_run:
                 typer.echo(describe_first_request(config, arms))
             else:
                 given_data = (config.data, config.split, config.branches, config.limit, config.facets, config.revision)
-                select_questions(each, *given_data)
+                select_questions(benchmark_name, *given_data)
         if dry_run:
             return
     from medprobe.runs import evaluate
@@ -186,12 +204,13 @@ def run_model(
     from medprobe.stores import load_results
 
     runs = []
-    for each, folder in folders.items():
-        alone = {benchmark: each, str(out): str(folder)}
-        argv = [alone.get(word, word) for word in sys.argv[1:]]
+    for benchmark_name, folder in folders.items():
+        # The command recorded for each run names its own benchmark and folder.
+        replacements = {benchmark: benchmark_name, str(out): str(folder)}
+        argv = [replacements.get(word, word) for word in sys.argv[1:]]
         # --quiet suppresses standard error; an exception still prints its line.
         with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere) if quiet else nullcontext():
-            run = evaluate(each, **given, arms=arms, out=folder, resume=not no_resume, argv=argv)
+            run = evaluate(benchmark_name, **options, arms=arms, out=folder, resume=not no_resume, argv=argv)
         if run.result is None:  # another of several processes writes the result
             typer.echo(str(run))
             continue
@@ -237,7 +256,9 @@ def score(
     quiet: Quiet = False,
     fail_under: FailUnder = None,
 ) -> None:
-    """Recompute the scores of a run folder from its answers (rewrites its result.json). `eval --model recorded:FILE` scores a file."""
+    """Recompute the scores of a run folder from its answers (rewrites its result.json). `eval
+    --model recorded:FILE` scores a file.
+    """
     from dataset_builders.errors import BadInput
     from eval_harness.runs.run_scoring import judge_run, score_run
     from eval_harness.runs.runner import keep_answered_cases
@@ -245,7 +266,7 @@ def score(
 
     limits = parse_score_limits(fail_under or ())
     if judge and (no_judge or extraction):
-        raise BadInput("--judge: a judge reads what our rules leave unread; omit --no-judge and --extraction.")
+        raise BadInput("--judge: cannot be combined with --no-judge or --extraction.")
     if asked_only:
         keep_answered_cases(run)
     if judge:

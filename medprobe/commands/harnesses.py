@@ -1,4 +1,6 @@
-"""publish-score, export-tsv, export-lmms-eval: exports to the Hub's leaderboards and to other harnesses."""
+"""publish-score, export-tsv, export-lmms-eval: exports to the Hub's leaderboards and to other
+harnesses.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def publish_score(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the file without opening a pull request")] = False,
 ) -> None:
-    """Open (or update) one pull request with .eval_results/<benchmark>.yaml, which holds the metric declared by the dataset's task."""
+    """Open (or update) one pull request with .eval_results/<benchmark>.yaml, which holds the metric
+    declared by the dataset's task.
+    """
     from dataset_builders.hub.client import check_repo_id
     from eval_harness.store import publish_score as publishing
 
@@ -54,7 +58,9 @@ def export_lmms_eval(
     split: Annotated[str | None, typer.Option(help="split (default: the benchmark's)")] = None,
     out: Annotated[Path, typer.Option(help="folder for lmms-eval's --include_path")] = Path("lmms_eval"),
 ) -> None:
-    """Write a task folder with our prompts, reader and metrics; `medprobe submit` reads the samples (--log_samples)."""
+    """Write a task folder with our prompts, reader and metrics; `medprobe submit` reads the samples
+    (--log_samples).
+    """
     from eval_harness.interop.lmms_eval import export_task
 
     task = export_task(data, split, out)

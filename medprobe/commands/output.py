@@ -1,4 +1,4 @@
-"""Output of results: a table or JSON, all metrics or one line, and thresholds that end with exit code 1."""
+"""Print results as a table or JSON, in full or on one line, and check thresholds (exit code 1)."""
 
 from __future__ import annotations
 
@@ -37,38 +37,46 @@ FailUnder = Annotated[
 def print_json(results: Sequence[Result]) -> None:
     """Print the JSON document of one result, or a list of several."""
     documents = [result.to_json() for result in results]
-    several = json.dumps([json.loads(each) for each in documents], indent=1) + "\n"
-    typer.echo(documents[0] if len(documents) == 1 else several, nl=False)
+    as_list = json.dumps([json.loads(document) for document in documents], indent=1) + "\n"
+    typer.echo(documents[0] if len(documents) == 1 else as_list, nl=False)
 
 
 def quiet_line(result: Result) -> str:
-    """The line that `--quiet` prints: the benchmark and its headline score, or why there is none."""
+    """Return the line for `--quiet`: the benchmark and its headline score, or why it has none."""
     from eval_harness.store.formatting import format_headline
 
     return f"{result.benchmark.name}: {format_headline(result)}"
 
 
-def parse_score_limits(given: Sequence[str]) -> dict[str, float]:
-    """Parse `METRIC=VALUE` options into metric -> minimum. Raises BadInput for an unknown metric, or one where lower is better."""
+def parse_score_limits(options: Sequence[str]) -> dict[str, float]:
+    """Parse `METRIC=VALUE` options.
+
+    Returns:
+        Metric -> minimum, in the metric's unit.
+
+    Raises:
+        BadInput: an unknown metric, one where lower is better, or an ambiguous value.
+    """
     from eval_harness.derive.metrics import METRICS
 
     limits = {}
-    for one in given:
-        name, _, value = one.partition("=")
+    for option in options:
+        name, _, value = option.partition("=")
         try:
             limit = float(value)
         except ValueError:
             limit = math.nan
         if not math.isfinite(limit):
-            raise BadInput(f"--fail-under {one!r}: write METRIC=VALUE, e.g. --fail-under accuracy=50.")
+            raise BadInput(f"--fail-under {option!r}: write METRIC=VALUE, e.g. --fail-under accuracy=50.")
         metric = resolve_name(name, METRICS, "--fail-under: the metric")
         if not METRICS[metric].higher_is_better:
-            raise BadInput(f"--fail-under {one}: a higher {metric} is not better, so it has no minimum.")
+            raise BadInput(f"--fail-under {option}: a higher {metric} is not better, so a minimum makes no sense.")
         if (
             METRICS[metric].unit == "percent" and not 1 < limit <= 100 and limit != 0
         ):  # 1 is 100 % to some, and 1 % to others
             raise BadInput(
-                f"--fail-under {one}: {metric} is in percent, so the value must be 0 or over 1, and at most 100. "
+                f"--fail-under {option}: {metric} is in percent, so the value must be 0 or over 1, "
+                "and at most 100. "
                 f"Write {metric}=25 for a quarter."
             )
         limits[metric] = limit
@@ -76,23 +84,27 @@ def parse_score_limits(given: Sequence[str]) -> dict[str, float]:
 
 
 def check_limits(results: Sequence[Result], limits: Mapping[str, float]) -> None:
-    """Exit with code 1 and a line for each limit that is not met. A result without a headline score meets none; with several results,
-    benchmarks without the metric are skipped."""
+    """Exit with code 1, and one line per limit that is not met.
+
+    A result without a headline score meets no limit; with several results, those of benchmarks
+    without the metric are skipped.
+    """
     from eval_harness.derive.metrics import NoScore, headline_score
     from eval_harness.store.formatting import format_score
 
     failed = []
     for metric, limit in limits.items():
         if results and not any(metric in result.scores for result in results):
-            failed.append(f"{metric}: no result has this metric; there are {', '.join(results[0].scores)}")
+            failed.append(f"{metric}: no result has this metric; available: {', '.join(results[0].scores)}")
         for result in results:
-            what, found = f"{metric} of {result.model.name} on {result.benchmark.name}", headline_score(result)
+            label = f"{metric} of {result.model.name} on {result.benchmark.name}"
+            main_score = headline_score(result)
             score = result.scores.get(metric)
-            if isinstance(found, NoScore):
-                failed.append(f"{what}: {found}")
+            if isinstance(main_score, NoScore):
+                failed.append(f"{label}: {main_score}")
             elif score is not None and (score.value is None or score.value < limit):
                 failed.append(
-                    f"{what}: {'no score' if score.value is None else f'{format_score(score.value)} is under {limit:g}'}"
+                    f"{label}: {'no score' if score.value is None else f'{format_score(score.value)} is under {limit:g}'}"
                 )
     for line in failed:
         print(f"medprobe: --fail-under {line}", file=sys.stderr)

@@ -45,7 +45,9 @@ def results(
         typer.Option("--format", help="table, md, latex: models x benchmarks; csv, json: a row per metric and label"),
     ] = "table",
 ) -> None:
-    """Print what models scored: a table of models x benchmarks with 95 % intervals, the best first; or every number (csv, json)."""
+    """Print what models scored: a table of models x benchmarks with 95 % intervals, the best first;
+    or every number (csv, json).
+    """
     from dataset_builders.errors import BadInput
     from eval_harness.store.results_table import escape_formulas
     from leaderboard_space.data.tree import of_facets
@@ -54,33 +56,36 @@ def results(
 
     if not sources and (Path("runs").is_dir() or not published):
         if not Path("runs").is_dir():
-            raise BadInput("results: there is no folder runs/ here. Name run folders or a store, or give --published.")
+            raise BadInput("results: no folder runs/ here. Name run folders or a store, or pass --published.")
         sources = ["runs"]
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
         table = load_results(*(sources or ()), published=published)
-    for warning in said:
+    for warning in caught_warnings:
         typer.echo(f"medprobe: {warning.message}", err=True)
-    for column, wanted in {"benchmark": benchmark, "model": model, "metric": metric}.items():
-        if wanted:
-            table = _only(table, column, wanted)
+    for column, names in {"benchmark": benchmark, "model": model, "metric": metric}.items():
+        if names:
+            table = _rows_with_names(table, column, names)
     table = of_facets(table, facet or ())
     if form == "csv":
         typer.echo(escape_formulas(table).to_csv(index=False), nl=False)
     elif form == "json":
         typer.echo(table.to_json(orient="records", indent=1))
     else:
-        shown = table if metric else table[table["headline"]]
-        shown = shown if facet else shown[shown["facet"].isna()]
-        typer.echo(FORMATTERS[form](shown) if len(shown) else "no results")
+        selected = table if metric else table[table["headline"]]
+        selected = selected if facet else selected[selected["facet"].isna()]
+        typer.echo(FORMATTERS[form](selected) if len(selected) else "no results")
 
 
-def _only(table: pd.DataFrame, column: str, wanted: list[str]) -> pd.DataFrame:
-    """The rows with one of the wanted names, in the order in which these are wanted. Raises BadInput for a name that no row has."""
-    there = list(dict.fromkeys(table[column]))
-    names = [resolve_name(name, there, f"--{column}") for name in wanted]
-    held = table[table[column].isin(names)]
-    return held.iloc[held[column].map(names.index).argsort(kind="stable")]
+def _rows_with_names(table: pd.DataFrame, column: str, requested: list[str]) -> pd.DataFrame:
+    """Return the rows with one of the requested names, in the order of the request.
+
+    Raises BadInput for a name that no row has.
+    """
+    available = list(dict.fromkeys(table[column]))
+    names = [resolve_name(name, available, f"--{column}") for name in requested]
+    matching = table[table[column].isin(names)]
+    return matching.iloc[matching[column].map(names.index).argsort(kind="stable")]
 
 
 @app.command(short_help="Show what differs between two results.", rich_help_panel="Results")
@@ -90,7 +95,9 @@ def compare(
     all_metrics: AllMetrics = False,
     form: OutputFormat = "table",
 ) -> None:
-    """Show what differs between two results: scores (paired test), answers, settings. json: the scores, a row per metric."""
+    """Show what differs between two results: scores (paired test), answers, settings. json: the
+    scores, a row per metric.
+    """
     from eval_harness.store.comparison import compare_results
     from medprobe.stores import compare as compare_scores
     from medprobe.stores import load_comparison_side
@@ -111,7 +118,7 @@ METHOD_DESCRIPTIONS = {
 
 
 def _benchmarks() -> list[dict[str, str]]:
-    """A row per benchmark."""
+    """Return a row per benchmark."""
     from dataset_builders.benchmarks import BENCHMARKS, spec
     from eval_harness.derive.metrics import HEADLINE_METRICS
 
@@ -128,7 +135,7 @@ def _benchmarks() -> list[dict[str, str]]:
 
 
 def _prompts() -> list[dict[str, str]]:
-    """A row per prompt; `default`: the methods or question types that use it by default."""
+    """Return a row per prompt; `default`: the methods or question types that use it by default."""
     from eval_harness.benchmarks import eval_spec
     from eval_harness.prompts import PROMPTS
 
@@ -137,7 +144,9 @@ def _prompts() -> list[dict[str, str]]:
             "benchmark": family,
             "prompt": name,
             "methods": ", ".join(prompt.methods),
-            "default": ", ".join(kind for kind, held in eval_spec(family).default_prompts.items() if held == name),
+            "default": ", ".join(
+                kind for kind, default in eval_spec(family).default_prompts.items() if default == name
+            ),
             "source": prompt.source,
         }
         for (family, name), prompt in PROMPTS.items()
@@ -146,14 +155,14 @@ def _prompts() -> list[dict[str, str]]:
 
 @app.command("list", short_help="List benchmarks, prompts or methods.", rich_help_panel="Run")
 def list_names(
-    what: Annotated[
+    kind: Annotated[
         Literal["benchmarks", "prompts", "methods"], typer.Argument(help="benchmarks, prompts, methods")
     ] = "benchmarks",
     form: OutputFormat = "table",
 ) -> None:
-    """List what the commands know by name: benchmarks, the prompts of their papers, and methods of asking."""
+    """List the names that the commands accept: benchmarks, prompts of their papers, and methods."""
     methods = [{"method": name, "what is read": words} for name, words in METHOD_DESCRIPTIONS.items()]
-    rows = _benchmarks() if what == "benchmarks" else _prompts() if what == "prompts" else methods
+    rows = _benchmarks() if kind == "benchmarks" else _prompts() if kind == "prompts" else methods
     if form == "json":
         typer.echo(json.dumps(rows, indent=1, ensure_ascii=False))
         return
@@ -194,9 +203,10 @@ def board(
     from eval_harness.store.hidden_test import HiddenTest
     from leaderboard_space.app import serve
 
-    for each in data or []:
-        if Path(each).exists() or "/" not in each:  # the board opens Hub repositories itself, and retries until it can
-            open_repository(each)
+    # Hub repositories are opened by the board itself, which retries until it can.
+    for dataset in data or []:
+        if Path(dataset).exists() or "/" not in dataset:
+            open_repository(dataset)
     serve(store, port=port, data=data or [], hidden=HiddenTest(*hidden) if hidden else None, names=host_name or ())
 
 

@@ -40,32 +40,36 @@ def submit(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list every problem, write nothing")] = False,
 ) -> None:
-    """Add a result to a store, with its scores recomputed from its answers. On the Hub this opens one pull request."""
+    """Add a result to a store, with its scores recomputed from its answers. On the Hub this opens
+    one pull request.
+    """
     from eval_harness.interop.convert import prepare_submission
     from eval_harness.store.formatting import format_headline
     from medprobe.stores import submit as add
 
-    done = None
+    added = None
     if dry_run:
-        found = prepare_submission(
+        submission = prepare_submission(
             answers, benchmark, model, data, split, extraction=extraction, kind=kind, reproduced=reproduced
         )
-        for problem in found.problems:
+        for problem in submission.problems:
             typer.echo(f"problem: {problem}")
     else:
-        done = add(
+        added = add(
             answers, to, benchmark=benchmark, model=model, data=data, split=split, extraction=extraction, kind=kind,
             reproduced=reproduced, with_questions=with_questions, account=account,
         )  # fmt: skip
-        found = done.submission
-    found.check(answers)
-    typer.echo(f"{found.result.model.name} on {found.result.benchmark.name}: {format_headline(found.result)}")
-    for line in (*found.notes, *(f"for a person to look at: {flag}" for flag in found.flags)):
+        submission = added.submission
+    submission.check(answers)
+    typer.echo(
+        f"{submission.result.model.name} on {submission.result.benchmark.name}: {format_headline(submission.result)}"
+    )
+    for line in (*submission.notes, *(f"needs review: {flag}" for flag in submission.flags)):
         typer.echo(f"note: {line}")
-    if done is None:
-        typer.echo(f"would add {found.folder} to {to}")
+    if added is None:
+        typer.echo(f"would add {submission.folder} to {to}")
     else:
-        typer.echo(f"{'added' if done.new else 'already there:'} {done.location}")
+        typer.echo(f"{'added' if added.new else 'already there:'} {added.location}")
 
 
 @app.command(short_help="Withdraw a result.", rich_help_panel="Store")
@@ -77,7 +81,9 @@ def withdraw(
         str | None, typer.Option(help="who withdraws it (folder stores only) (default: this user)")
     ] = None,
 ) -> None:
-    """Mark a result as withdrawn: it stays in the store but is not ranked. For its submitter and for the store's owner."""
+    """Mark a result as withdrawn: it stays in the store but is not ranked. For its submitter and
+    for the store's owner.
+    """
     from eval_harness.store import notes
 
     location, new = notes.withdraw(store, result, reason, account)
@@ -100,7 +106,7 @@ def annotate(
     typer.echo(f"noted: {location}")
 
 
-DATA_OPTION = typer.Option(help="dataset (folder or Hub repository) that the store's owner vouches for (repeatable)")
+DATA_OPTION = typer.Option(help="dataset (folder or Hub repository) trusted by the store's owner (repeatable)")
 WITH_QUESTIONS_OPTION = typer.Option(
     "--with-questions", help="also store the questions, so that the board can compute any selection of them"
 )
@@ -117,7 +123,9 @@ def verify(
     data: Annotated[list[str] | None, DATA_OPTION] = None,
     with_questions: Annotated[bool, WITH_QUESTIONS_OPTION] = False,
 ) -> None:
-    """Derive scores from submitted answers; on the Hub, comment on the pull requests and add those without flags to main."""
+    """Derive scores from submitted answers; on the Hub, comment on the pull requests and add those
+    without flags to main.
+    """
     from dataset_builders.errors import BadInput
     from eval_harness.store.verification import verify as verify_store
     from medprobe.stores import published_models
@@ -139,11 +147,13 @@ def verify(
 @app.command(short_help="Add a flagged pull request.", rich_help_panel="Store")
 def accept(
     pull: Annotated[str, typer.Argument(metavar="STORE@PR", help="a flagged pull request, e.g. ORG/NAME@3")],
-    commit: Annotated[str, typer.Option(help="the commit that you have looked at, as `medprobe verify` prints it")],
+    commit: Annotated[str, typer.Option(help="the commit that you have reviewed, as printed by `medprobe verify`")],
     data: Annotated[list[str] | None, DATA_OPTION] = None,
     with_questions: Annotated[bool, WITH_QUESTIONS_OPTION] = False,
 ) -> None:
-    """Add a flagged submission after a person has looked at it. It is verified once more, and not added if it is invalid."""
+    """Add a flagged submission after a person has reviewed it. It is verified again, and refused if
+    it is invalid.
+    """
     from dataset_builders.errors import BadInput
     from eval_harness.store.verification import accept as accept_pull
     from medprobe.stores import published_models
@@ -175,11 +185,15 @@ def rescore(
         ),
     ] = None,
 ) -> None:
-    """Derive again, with this version, the results that another version derived from a store's answers. The previous scores are kept
-    in each result's folder as history."""
+    """Recompute the results that another version derived from a store's answers. The previous
+    scores are kept in each result's folder.
+    """
     from eval_harness.store.rescoring import rescore_store
 
     outcomes = rescore_store(store, data or (), lambda outcome: typer.echo(str(outcome)))
-    written, skipped = sum(each.written for each in outcomes), sum(each.skipped is not None for each in outcomes)
+    written, skipped = (
+        sum(outcome.written for outcome in outcomes),
+        sum(outcome.skipped is not None for outcome in outcomes),
+    )
     current = len(outcomes) - written - skipped
     typer.echo(f"{written} of {len(outcomes)} results derived again, {current} up to date, {skipped} unchanged")

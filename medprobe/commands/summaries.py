@@ -1,4 +1,4 @@
-"""aggregate, adversarial-pairs, calibration, sight: summaries of one or several runs."""
+"""aggregate, adversarial-pairs, calibration, sight: summarize one or several runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def aggregate(
     out: Annotated[Path | None, typer.Option(help="write the result file here")] = None,
     form: OutputFormat = "table",
 ) -> None:
-    """Compute an aggregate over runs: best over methods, mean over prompts and samples, majority or oracle over samples."""
+    """Compute an aggregate over runs: best over methods, mean over prompts and samples, majority or
+    oracle over samples.
+    """
     from eval_harness.store.aggregate import aggregate as sum_up
     from eval_harness.store.formatting import format_summary
 
@@ -42,18 +44,21 @@ def adversarial_pairs(
     run: Annotated[Path, typer.Argument(help="run folder on ProbMed, or on a dataset in its format")],
     form: OutputFormat = "table",
 ) -> None:
-    """Print accuracy on the true questions alone and on pairs of a true and an adversarial question (ProbMed Table 3), in percent."""
+    """Print accuracy on the true questions alone and on pairs of a true and an adversarial question
+    (ProbMed Table 3), in percent.
+    """
     from eval_harness.store.aggregate import adversarial_pair_scores
     from eval_harness.store.formatting import format_pairs
 
-    found = adversarial_pair_scores(run)
+    scores_by_set = adversarial_pair_scores(run)
     if form == "json":
-        told = {
-            name: {metric: score.model_dump() for metric, score in scores.items()} for name, scores in found.items()
+        document = {
+            name: {metric: score.model_dump() for metric, score in scores.items()}
+            for name, scores in scores_by_set.items()
         }
-        typer.echo(json.dumps(told, indent=1))
+        typer.echo(json.dumps(document, indent=1))
     else:
-        typer.echo(format_pairs(found))
+        typer.echo(format_pairs(scores_by_set))
 
 
 @app.command(short_help="Print the calibration of a run.", rich_help_panel="Results")
@@ -61,28 +66,33 @@ def calibration(
     run: Annotated[Path, typer.Argument(help="run folder of a method that scores options (gd, ps)")],
     form: OutputFormat = "table",
 ) -> None:
-    """Print calibration (confidence against accuracy) and the risk-coverage curve, in percent (with json every point of it)."""
+    """Print calibration (confidence against accuracy) and the risk-coverage curve, in percent (with
+    json every point of it).
+    """
     from eval_harness.store.aggregate import run_calibration
 
-    found = run_calibration(run)
+    curve = run_calibration(run)
     if form == "json":
         tables = {
-            name: json.loads(getattr(found, name).to_json(orient="records")) for name in ("bins", "risk_coverage")
+            name: json.loads(getattr(curve, name).to_json(orient="records")) for name in ("bins", "risk_coverage")
         }
-        typer.echo(json.dumps({"ece": found.ece, "n": found.n, "aurc": found.aurc, **tables}, indent=1))
+        typer.echo(json.dumps({"ece": curve.ece, "n": curve.n, "aurc": curve.aurc, **tables}, indent=1))
         return
-    typer.echo(f"expected calibration error {found.ece:.2f} points over {found.n} answers")
-    typer.echo(found.bins.round(2).to_string(index=False))
-    typer.echo(f"mean risk over all coverages {found.aurc:.2f} %")
-    tenths = found.risk_coverage["coverage"].map(lambda coverage: math.ceil(coverage / 10))
-    typer.echo(found.risk_coverage.groupby(tenths).tail(1).round(2).to_string(index=False))
+    typer.echo(f"expected calibration error {curve.ece:.2f} points over {curve.n} answers")
+    typer.echo(curve.bins.round(2).to_string(index=False))
+    typer.echo(f"mean risk over all coverages {curve.aurc:.2f} %")
+    # One row of the risk-coverage curve per tenth of coverage.
+    tenths = curve.risk_coverage["coverage"].map(lambda coverage: math.ceil(coverage / 10))
+    typer.echo(curve.risk_coverage.groupby(tenths).tail(1).round(2).to_string(index=False))
 
 
 @app.command(short_help="Show how much of a score comes from the images.", rich_help_panel="Results")
 def sight(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders; arms are found beside their run")],
 ) -> None:
-    """Compare runs with those of the same model without the right images (`medprobe eval --arms`)."""
+    """Compare runs with those of the same model without the right images (`medprobe eval
+    --arms`).
+    """
     from eval_harness.store.sight_report import format_sight, load_arms
 
     typer.echo("\n\n".join(map(format_sight, load_arms(runs))))

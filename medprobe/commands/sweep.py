@@ -20,9 +20,11 @@ def sweep(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="forecast requests, tokens and cost without asking anything")
     ] = False,
-    first: Annotated[
+    max_questions: Annotated[
         int | None,
-        typer.Option(help="ask only the first N questions of each task, to estimate how long the rest takes"),
+        typer.Option(
+            "--first", help="ask only the first N questions of each task, to estimate how long the rest takes"
+        ),
     ] = None,
     task: Annotated[
         str | None, typer.Option(help="run only this task: its number, or the name of its run folder (Slurm arrays)")
@@ -34,7 +36,9 @@ def sweep(
     workers: Annotated[int, typer.Option(help="with --ray: number of worker processes, each with one model")] = 2,
     gpus_per_worker: Annotated[float, typer.Option(help="with --ray: GPUs per worker")] = 0,
 ) -> None:
-    """Run every model on every benchmark with every method. Questions that already have an answer are not asked again."""
+    """Run every model on every benchmark with every method. Questions that already have an answer
+    are not asked again.
+    """
     from dataset_builders.errors import BadInput
     from eval_harness.runs.shards import Shard
     from eval_harness.sweep.forecast import forecast_tasks, format_forecast
@@ -44,53 +48,57 @@ def sweep(
 
     if sum([slurm, task is not None, ray is not None]) > 1:
         raise BadInput("--slurm, --task, --ray: give only one of them.")
-    if first is not None and first < 1:
-        raise BadInput(f"--first {first}: must be at least 1.")
+    if max_questions is not None and max_questions < 1:
+        raise BadInput(f"--first {max_questions}: must be at least 1.")
     if task is None and Shard.of_this_process().world > 1:
         raise BadInput(
-            "sweep: torchrun divides one run among processes. Use it with `medprobe eval` or with this sweep's --task, or use --ray."
+            "sweep: torchrun divides one run among processes. Use it with `medprobe eval` or with "
+            "this sweep's --task, or use --ray."
         )
     out = out or Path("runs") / file.stem
     if any(folder.is_file() for folder in (out, *out.parents)):
         raise BadInput(f"--out {out}: is a file, or below one. Give a folder.")
     tasks = read_sweep(file, out)
+    # A job array's task runs alone and prints no table.
     if task is not None:
         tasks = [find_task(tasks, task, file)]
         if not dry_run:
-            outcome = run_task(tasks[0], first)
+            outcome = run_task(tasks[0], max_questions)
             if outcome.error:
                 raise BadInput(outcome.error)
             typer.echo(f"task {tasks[0].number}: {tasks[0].folder}")
             return
-    expected = forecast_tasks(tasks)
-    waiting = [each.task for each in expected if not each.is_done and not each.problem]
+    expected = format_forecast(tasks)
+    waiting = [
+        task_forecast.task for task_forecast in expected if not task_forecast.is_done and not task_forecast.problem
+    ]
     if slurm:
-        for each in expected:
-            if each.problem:
-                typer.echo(f"task {each.task.number} is left out: {each.problem}", err=True)
+        for task_forecast in expected:
+            if task_forecast.problem:
+                typer.echo(f"task {task_forecast.task.number} is left out: {task_forecast.problem}", err=True)
         if not waiting:
             raise BadInput(f"{file}: there is no task to run: each one is done or cannot be run.")
         out.mkdir(parents=True, exist_ok=True)  # sbatch does not create the folder of its logs
-        typer.echo(slurm_script(waiting, file, out, first))
+        typer.echo(slurm_script(waiting, file, out, max_questions))
         return
-    typer.echo(format_forecast(expected))
-    errors = {each.task.number: each.problem for each in expected if each.problem}
+    typer.echo(forecast_tasks(expected))
+    errors = {task_forecast.task.number: task_forecast.problem for task_forecast in expected if task_forecast.problem}
     if not dry_run:
         if ray is not None:
             from dataset_builders.ray_cluster import RayCluster
             from eval_harness.sweep.cluster import run_tasks_on_ray
 
-            outcomes = run_tasks_on_ray(expected, RayCluster(ray, workers, gpus_per_worker), first)
+            outcomes = run_tasks_on_ray(expected, RayCluster(ray, workers, gpus_per_worker), max_questions)
         else:
-            outcomes = run_tasks_locally(waiting, first)
+            outcomes = run_tasks_locally(waiting, max_questions)
         for outcome in outcomes:
             if outcome.error:
                 errors[outcome.task.number] = outcome.error
             typer.echo(f"task {outcome.task.number} of {len(tasks)}: {outcome.error or outcome.task.folder}", err=True)
     cluster = ["--ray", ray, "--workers", str(workers), "--gpus-per-worker", f"{gpus_per_worker:g}"] if ray else []
     command = shlex.join(["medprobe", "sweep", str(file), "--out", str(out), *cluster])
-    found = {task.number: task.result for task in tasks if task.number not in errors}
-    done = {number: result for number, result in found.items() if result is not None}
+    results = {task.number: task.result for task in tasks if task.number not in errors}
+    done = {number: result for number, result in results.items() if result is not None}
     table, missing = format_report(tasks, done, errors, command)
     if table:
         typer.echo(f"\n{table}")
@@ -98,5 +106,5 @@ def sweep(
         return
     if written := write_scores_csv(done.values(), out):
         typer.echo(f"every score is in {written}")
-    if missing and first is None:
+    if missing and max_questions is None:
         raise BadInput(f"{missing} of {len(tasks)} tasks are not done; the reasons are given above.")

@@ -51,8 +51,8 @@ REASONS = {
 
 QUESTIONS = {
     "raises": "RuntimeError: refused",
-    "a number": "TypeError: it gave 7 instead of a Response",
-    "nothing": "ValueError: it gave no response",
+    "a number": "TypeError: returned 7 instead of a Response",
+    "nothing": "ValueError: no response was returned",
     "endless texts": "ValueError: generate gave 2 texts for 1 requests",
     "a text": None,
 }
@@ -320,7 +320,7 @@ def test_every_run_ends_with_a_score_or_one_line_and_goes_on(phantoms, tmp_path,
 
 def test_what_is_waited_for_is_said(monkeypatch, capsys):
     """A line every ten seconds (here 0.1) without an answer."""
-    monkeypatch.setattr(openai_chat, "LINE_EVERY", 0.1)
+    monkeypatch.setattr(openai_chat, "REPORT_INTERVAL_S", 0.1)
     monkeypatch.setattr(OpenAIChat, "first_wait", 0.2)
     with ChaosServer(answer=lambda body: "A" if server.asked.total() > 5 else (503, {"message": "trouble"})) as server:
         backend = OpenAIChat("m", Settings(base_url=server.url, wait_server=60.0))

@@ -132,7 +132,13 @@ def _column_head(name: str, scores: dict[str, Score], facet: str, family: str) -
     sizes = {(score.n, score.n_cases) for score in scores.values() if score.value is not None}
     n, n_cases = max(sizes)
     size = (count(n) if n == n_cases else f"{count(n)} from {plural(n_cases, spec(family).case)}") if n else "not known"
-    worth = sorted({score.worth for score in scores.values() if score.value is not None and score.worth is not None})
+    worth = sorted(
+        {
+            score.independent_n
+            for score in scores.values()
+            if score.value is not None and score.independent_n is not None
+        }
+    )
     said = f", worth {count(worth[0])}{f' to {count(worth[-1])}' if len(worth) > 1 else ''}" if worth else ""
     return column_head("", label, name, small=f"<small>n {size}{said}</small>")
 

@@ -244,14 +244,17 @@ def _row(
     what of scores comes from the images, which is a column where any is known."""
     result, score, metric = row.entry.result, row.score, found.metric
     few = " few" if score.n_cases < FEW and score.value is not None else ""
-    n = count(score.n) if score.worth is None else f"{count(score.n)} ({count(score.worth)})"
+    n = count(score.n) if score.independent_n is None else f"{count(score.n)} ({count(score.independent_n)})"
     behind = f' title="{text(sentences.behind_n(score), 100)}"' if score.value is not None else ""
     ends = interval(score)
     known = score.value is not None
     cell = None if row.recomputed else own_cell(row.entry, branches)
     mark = entry_mark(row.entry, metric, cell)
     said = (
-        [f"n {count(score.n)}{f' (worth {count(score.worth)})' if score.worth is not None else ''}", mark]
+        [
+            f"n {count(score.n)}{f' (worth {count(score.independent_n)})' if score.independent_n is not None else ''}",
+            mark,
+        ]
         if known
         else [mark]
     )  # what a narrow screen has no columns for

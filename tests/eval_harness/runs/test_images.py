@@ -43,21 +43,21 @@ def test_a_case_is_shown_another_one_with_another_key(cases, labelled, random):
         return alike and one["answer"] != other["answer"] and one["image_id"] != other["image_id"] and not patient
 
     for name, case in by_case.items():
-        if name not in found.of:
+        if name not in found.partner_by_case:
             assert not any(fits(case, other) for other in rows)
             continue
-        other = by_case[found.of[name]]
+        other = by_case[found.partner_by_case[name]]
         assert fits(case, other)
         assert fits(case, other, anywhere=False) or not any(fits(case, each, anywhere=False) for each in rows)
-        assert found.shown(name, case["image_id"]) == other["image_id"]
+        assert found.partner_image(name, case["image_id"]) == other["image_id"]
     shuffled = random.sample(rows, len(rows))
-    assert assign_partners(pd.DataFrame(shuffled)).of == found.of
+    assert assign_partners(pd.DataFrame(shuffled)).partner_by_case == found.partner_by_case
     if len({case[2] for case in cases}) == len(cases) and not any(case[3] for case in cases):
         for kind in {case[0] for case in cases} if labelled else {None}:
             of_kind = [row for row in rows if not labelled or row["modality"] == kind]
             keys = Counter(row["answer"][0] for row in of_kind)
             if 2 * max(keys.values()) <= len(of_kind):  # then each image is shown once
-                assert len({found.of[row["case_id"]] for row in of_kind}) == len(of_kind)
+                assert len({found.partner_by_case[row["case_id"]] for row in of_kind}) == len(of_kind)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from(("L", "RGB", "P", "I;16")), st.integers(0, 2**32))
@@ -170,7 +170,7 @@ def test_answers_in_a_file_have_no_arms(sides, tmp_path):
     said = command(
         "eval", "sides", "--data", sides / "data", "--model", "recorded:answers.jsonl", "--arms", cwd=tmp_path, code=2
     ).stderr
-    assert "the same whatever is shown" in said
+    assert "do not depend on what is shown" in said
 
 
 @pytest.mark.exhaustive

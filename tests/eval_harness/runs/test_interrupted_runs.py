@@ -96,7 +96,7 @@ def test_ctrl_c_and_sigterm_end_in_one_line_and_the_run_goes_on(workdir, stop):
         process.send_signal(stop)
         assert process.wait(60) == 130
         errors = process.said.read_text()
-        assert "repeat the command to resume" in errors
+        assert "run the same command again to resume" in errors
         assert "Traceback" not in errors
         assert not (workdir / out / "result.json").exists(), "what was never asked is not scored"
         kept = answers(workdir / out)

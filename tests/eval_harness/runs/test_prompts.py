@@ -106,6 +106,6 @@ def test_every_method_has_a_default_and_refuses_the_others(family, kind):
     for method in ("mc", "gd", "ps", "ps_official", "ff"):
         prompt = get_prompt(family, None, kind, method)
         assert prompt.shows_options == (method in ("mc", "gd") and family != "probmed")
-    for name, method, words in (("mc-0", "ps", "not for --method ps"), ("mc-99", "mc", "mc-0")):
+    for name, method, words in (("mc-0", "ps", "not available for --method ps"), ("mc-99", "mc", "mc-0")):
         with pytest.raises(BadInput, match=words):
             get_prompt("mediconfusion", name, "single", method)

@@ -28,10 +28,10 @@ def config(phantoms, tmp_path):
 
 def test_an_interrupted_run_becomes_one_of_the_cases_that_were_asked(config):
     """Never-asked questions do not count as failed: no score until the run is completed or marked."""
-    run_evaluation(config, first=9)
+    run_evaluation(config, max_questions=9)
     assert "19 of 28 answers were never asked" in refused(score_run, config.out)
     for folder in (config.out, config.out.parent):
-        assert "holds no finished run" in refused(load_results, folder)
+        assert "contains no finished run" in refused(load_results, folder)
     keep_answered_cases(config.out)
     result = score_run(config.out)
     assert result.benchmark.selection == "only the 8 of 28 questions that were asked"
@@ -45,7 +45,7 @@ def test_answers_that_no_store_will_take_are_told_while_the_run_can_be_stopped(c
     for room, told in ((27, 1), (28, 0)):  # 28 answers of one letter
         monkeypatch.setattr("eval_harness.runs.ask.limits_for", lambda *_, room=room: Limits(0, 0, room, 0))
         run_evaluation(replace(config, out=config.out.with_name(f"run-{room}")))
-        assert capsys.readouterr().err.count("that a results store takes of this run") == told
+        assert capsys.readouterr().err.count("that a results store accepts for this run") == told
 
 
 @pytest.mark.slow

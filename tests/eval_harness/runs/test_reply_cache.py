@@ -95,6 +95,6 @@ def test_a_dry_run_says_how_much_would_be_asked_and_what_it_costs(data, tmp_path
     assert not list(tmp_path.iterdir())
     assert "in all: 8 requests, 8 distinct images" in words
     assert "at most 4,100 output tokens" in words
-    assert "at most 0.04 for what comes out" in words
+    assert "at most 0.04 for output" in words
     assert "in all: 24 requests, 8 distinct images" in dear
     assert "at most 190,000 output tokens" in dear

@@ -138,7 +138,7 @@ def test_whatever_decides_the_answers_is_part_of_the_request(data, tmp_path):
     ids = {make_plan(replace(wish, **changes)).run.run_id for changes in [{}, *CHANGES]}
     assert len(ids) == 1 + len(CHANGES)
     for changes in CHANGES:
-        with pytest.raises(BadInput, match="holds another run"):
+        with pytest.raises(BadInput, match="contains a different run"):
             run_evaluation(replace(wish, **changes))
     run = make_plan(replace(wish, settings=Settings(thinking=5000))).run
     assert run.method.generation["max_tokens"] == 512 + 5000
@@ -164,11 +164,11 @@ def test_whatever_decides_the_answers_is_part_of_the_request(data, tmp_path):
             for value in ("x", math.nan)
         ),
         ({"benchmark": "probmed", "permute": True}, "shows no options"),
-        ({"permute": True, "samples": 3}, "without --samples"),
+        ({"permute": True, "samples": 3}, "cannot be combined with --samples"),
         ({"method": "ps"}, "cannot score options"),
         ({"method": "cot"}, "--method cot"),
         ({"shots": 500}, "--shots 500"),
-        ({"form": "authors", "model": "baseline:chance"}, "is sent no conversation"),
+        ({"form": "authors", "model": "baseline:chance"}, "does not receive a conversation"),
         ({"settings": Settings(adapter="x"), "model": "baseline:chance"}, "--model-args adapter"),
         ({"settings": Settings(quantization="4bit"), "model": "openai:m"}, "--model-args quantization"),
         ({"settings": Settings(generation={"max_tokens": 3})}, "--generation: max_tokens"),

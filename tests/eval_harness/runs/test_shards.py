@@ -24,7 +24,7 @@ class Process:
         self.folder, self.shard = folder, Shard(rank, world)
         self.stack = contextlib.ExitStack()
         with contextlib.ExitStack() as beginning:
-            beginning.enter_context(self.shard.taking_part(folder))
+            beginning.enter_context(self.shard.claim(folder))
             with folder_lock(folder):
                 self.journal = self.shard.open_journal(folder)
             self.stack = beginning.pop_all()

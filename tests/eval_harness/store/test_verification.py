@@ -219,7 +219,7 @@ def test_what_is_told_and_kept_of_strangers_words_is_bounded():
 def test_large_files_are_not_even_fetched(owner, run, data, as_owner, local_hub, monkeypatch):
     files = files_of(run)
     propose(owner, files)
-    monkeypatch.setattr(pull_requests, "MAX_FILE", 100)
+    monkeypatch.setattr(pull_requests, "MAX_FILE_BYTES", 100)
     as_owner()
     local_hub.record.clear()
     (outcome,) = verify(f"{STORE}@1", data=[str(data)])

@@ -118,7 +118,7 @@ def check_panel(
         )
         known = score.value is not None
         assert value.removesuffix("*") == score_text(score.value, info.unit) and ends == interval(score)
-        worth = "" if score.worth is None else f" ({score.worth:,})"
+        worth = "" if score.independent_n is None else f" ({score.independent_n:,})"
         assert n == (f"{score.n:,}{worth}" if known else "–"), (key, n, score)
         if truth[key].units is not None and score.verdict is not None:
             assert (score.low <= score.chance <= score.high) == (score.verdict == "no different"), score  # type: ignore[operator]

@@ -65,7 +65,7 @@ def test_what_an_error_says_is_shown_in_whatever_form_it_comes(status, body, wor
 
 
 def test_replies_that_never_come_do_not_hold_up_an_error(monkeypatch):
-    monkeypatch.setattr(openai_chat, "LAST_REPLIES", 1.0)
+    monkeypatch.setattr(openai_chat, "DRAIN_TIMEOUT_S", 1.0)
 
     def answer(body):
         if "Question 3?" in json.dumps(body) or withdrawn.is_set():

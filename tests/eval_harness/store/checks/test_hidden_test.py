@@ -198,7 +198,7 @@ def test_a_scoring_that_breaks_says_nothing_of_the_key_and_costs_nothing(test, t
 
     path = upload(tmp_path / "a.jsonl", 30)
     with monkeypatch.context() as broken, caplog.at_level(logging.DEBUG):
-        broken.setattr(hidden_test, "units", breaks)
+        broken.setattr(hidden_test, "compute_units", breaks)
         line = refused(test.score, path, "Model", "ann")
     assert "key is" not in line + caplog.text and "nothing was counted" in line
     assert test.remaining("ann") == 2
