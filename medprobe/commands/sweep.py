@@ -68,7 +68,7 @@ def sweep(
                 raise BadInput(outcome.error)
             typer.echo(f"task {tasks[0].number}: {tasks[0].folder}")
             return
-    expected = format_forecast(tasks)
+    expected = forecast_tasks(tasks)
     waiting = [
         task_forecast.task for task_forecast in expected if not task_forecast.is_done and not task_forecast.problem
     ]
@@ -81,7 +81,7 @@ def sweep(
         out.mkdir(parents=True, exist_ok=True)  # sbatch does not create the folder of its logs
         typer.echo(slurm_script(waiting, file, out, max_questions))
         return
-    typer.echo(forecast_tasks(expected))
+    typer.echo(format_forecast(expected))
     errors = {task_forecast.task.number: task_forecast.problem for task_forecast in expected if task_forecast.problem}
     if not dry_run:
         if ray is not None:
