@@ -68,7 +68,10 @@ def _stop_usage(error: TyperException) -> NoReturn:
     if not message:
         sys.exit(error.exit_code)
     sentence = message if message.endswith((".", "?")) else f"{message}."
-    _stop(f"{sentence} See `{context.command_path if context else 'medprobe'} --help`.", error.exit_code)
+    _stop(
+        f"{sentence} See `{context.command_path if context else 'medprobe'} --help`.",
+        error.exit_code,
+    )
 
 
 def _stop(line: str, code: int = 2) -> NoReturn:

@@ -26,7 +26,8 @@ def _show_version(show: bool) -> None:
 @app.callback()
 def root_options(
     show_version: Annotated[
-        bool, typer.Option("--version", help="print the version and exit", callback=_show_version, is_eager=True)
+        bool,
+        typer.Option("--version", help="print the version and exit", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
     """Reliability benchmarks for medical vision-language models: build datasets, run models, show

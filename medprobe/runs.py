@@ -75,7 +75,11 @@ class Run:
         scores = _finished(self).scores
         columns = {name: pd.Series([getattr(score, name) for score in scores.values()]) for name in SCORE_COLUMNS}
         return pd.DataFrame({"metric": list(scores), **columns}).astype(
-            {**dict.fromkeys(("value", "low", "high", "chance"), "float64"), "n": "int64", "verdict": "str"}
+            {
+                **dict.fromkeys(("value", "low", "high", "chance"), "float64"),
+                "n": "int64",
+                "verdict": "str",
+            }
         )
 
     @cached_property
@@ -222,6 +226,7 @@ def evaluate(
         if base_url is not None and "judge" not in options:
             raise BadInput("base_url: an object runs in this process, without a server. Omit it.")
 
+        # The object replaces the model that `--model` would name.
         def load(_: str, settings: Settings) -> Backend:
             return wrap_plug_in(model, kind, f"model {kind}", settings)
 
@@ -255,7 +260,14 @@ def load_run(folder: Source) -> Run:
 
 
 def answer_table(side: Side) -> pd.DataFrame:
-    """Build the table of `Run.answers`."""
+    """Build the table of `Run.answers`.
+
+    Args:
+        side: a result with its answers and questions.
+
+    Returns:
+        One row per question and sample.
+    """
     readings, questions = side.answers, side.questions
     assert readings is not None and questions is not None
     family = side.result.benchmark.family
@@ -293,6 +305,7 @@ def plot_scores(scores: pd.DataFrame, result: Result) -> Figure:
     from matplotlib import pyplot
 
     is_count = [name in METRICS and METRICS[name].unit == "count" for name in scores["metric"]]
+    # Counts have no percent axis.
     rows = scores[scores["value"].notna() & ~pd.Series(is_count, index=scores.index)]
     figure, axes = pyplot.subplots(figsize=(7, 1.2 + 0.32 * len(rows)), layout="constrained")
     places = range(len(rows))
@@ -329,6 +342,7 @@ def _new_folder(name: str) -> Path:
     """
     from eval_harness.runs.shards import Shard
 
+    # Each process would otherwise create a folder of its own.
     if Shard.of_this_process().world > 1:
         raise BadInput("evaluate: several processes share a run folder. Name it: out=...")
     number, folder = 1, Path("runs") / name

@@ -39,6 +39,7 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
     has_duplicates = pd.MultiIndex.from_frame(rows[key[:2]]).isin(pd.MultiIndex.from_frame(duplicates[key[:2]]))
     rows["asked"] += prompts.where(has_duplicates, "")
     rows["number"] = rows.groupby(key).cumcount()  # one line per identical run
+    # Column order: official benchmarks first, each with its metrics in row order.
     order = sorted(rows["column"].unique(), key=_benchmark_sort_key)  # stable: within a benchmark, as in `rows`
     rows["cell"] = [_cell(row) for row in rows.to_dict("records")]
     index = ["standing", "model", "asked", "number"]
@@ -49,6 +50,7 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
     best = values.iloc[:, 0].sort_values(ascending=ascending, kind="stable", na_position="last")
     best = best.sort_index(level="standing", sort_remaining=False, kind="stable")
     table = table.loc[best.index].reset_index().drop(columns=["standing", "number"]).fillna("")
+    # The last row shows what guessing scores.
     guessing = {column: _chance(column_rows["chance"]) for column, column_rows in rows.groupby("column")}
     table.loc[len(table)] = {"model": GUESSING, "asked": "", **guessing}
     table.columns.name = None
@@ -56,7 +58,11 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def as_text(rows: pd.DataFrame) -> str:
-    """Format `score_table` for the terminal, with notes below it."""
+    """Format `score_table` for the terminal, with notes below it.
+
+    Args:
+        rows: of `medprobe.load_results`.
+    """
     table = score_table(rows)
     columns = [[printable_line(str(cell), MAX_NOTE_LENGTH) for cell in (name, *table[name])] for name in table.columns]
     widths = [max(map(len, cells)) for cells in columns]
@@ -69,26 +75,43 @@ def as_text(rows: pd.DataFrame) -> str:
 
 
 def as_markdown(rows: pd.DataFrame) -> str:
-    """Format `score_table` in Markdown."""
+    """Format `score_table` in Markdown.
+
+    Args:
+        rows: of `medprobe.load_results`.
+    """
     table = score_table(rows)
 
     def line(cells: Sequence[object]) -> str:
         return f"| {' | '.join(map(_markdown, cells))} |"
 
     return "\n".join(
-        [line(list(table.columns)), "|" + " --- |" * len(table.columns), *map(line, table.to_numpy().tolist())]
+        [
+            line(list(table.columns)),
+            "|" + " --- |" * len(table.columns),
+            *map(line, table.to_numpy().tolist()),
+        ]
     )
 
 
 def as_latex(rows: pd.DataFrame) -> str:
-    """Format `score_table` as a LaTeX table for the package booktabs."""
+    """Format `score_table` as a LaTeX table for the package booktabs.
+
+    Args:
+        rows: of `medprobe.load_results`.
+    """
     table = score_table(rows)
 
     def line(cells: Sequence[object]) -> str:
         return " & ".join(single_line(str(cell)).translate(_LATEX) for cell in cells) + r" \\"
 
     body = [line(cells) for cells in table.to_numpy().tolist()]
-    head = [rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}", r"\toprule", line(list(table.columns)), r"\midrule"]
+    head = [
+        rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}",
+        r"\toprule",
+        line(list(table.columns)),
+        r"\midrule",
+    ]
     return "\n".join([*head, *body[:-1], r"\midrule", body[-1], r"\bottomrule", r"\end{tabular}"])
 
 
@@ -100,7 +123,11 @@ def _markdown(cell: object) -> str:
     return re.sub(r"(?<=:)(?=//)|(?<=www)(?=\.)", r"\\", escaped, flags=re.IGNORECASE)
 
 
-FORMATTERS: dict[str, Callable[[pd.DataFrame], str]] = {"table": as_text, "md": as_markdown, "latex": as_latex}
+FORMATTERS: dict[str, Callable[[pd.DataFrame], str]] = {
+    "table": as_text,
+    "md": as_markdown,
+    "latex": as_latex,
+}
 """`--format` -> function."""
 _SIGNS = {sign: f"\\{sign}" for sign in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
@@ -111,7 +138,14 @@ _LATEX = str.maketrans(_SIGNS | {"<": "$<$", ">": "$>$"})
 
 
 def table_notes(rows: pd.DataFrame) -> list[str]:
-    """Return notes on the numbers: units, phantoms, reasons for missing scores and withdrawals."""
+    """Return notes on the numbers: units, phantoms, reasons for missing scores and withdrawals.
+
+    Args:
+        rows: of `medprobe.load_results`.
+
+    Returns:
+        One line each; at most `MAX_REASONS` reasons.
+    """
     notes = ["percent, with 95 % intervals; a score is better than guessing if its interval lies above it"]
     if rows["variant"].str.contains(PHANTOMS, na=False).any():
         notes.append("phantoms: synthetic images without medical content; these scores say nothing about medical use")

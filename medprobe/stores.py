@@ -106,6 +106,7 @@ def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
         raise BadInput("load_results: name a run or a store, or pass published=True for the papers' numbers.")
     results: dict[str, Result] = {}
     withdrawn: dict[str, str] = {}
+    # The same result may be in a run folder and in a store: it is identified by its content.
     for source in sources:
         stored, problems = _results_of(os.fspath(source))
         for problem in problems:
@@ -114,7 +115,8 @@ def load_results(*sources: Source, published: bool = False) -> pd.DataFrame:
             result = entry.result
             # Stores do not keep the dataset's location.
             identity = result.model_dump_json(
-                include={"kind", "benchmark", "model", "method", "scores"}, exclude={"benchmark": {"repo"}}
+                include={"kind", "benchmark", "model", "method", "scores"},
+                exclude={"benchmark": {"repo"}},
             )
             results.setdefault(identity, result)
             if entry.withdrawal is not None:  # even if another copy was loaded first
@@ -172,7 +174,11 @@ def compare(a: Source, b: Source) -> pd.DataFrame:
 
 
 def load_comparison_side(source: Source) -> Side:
-    """Load one side of a comparison. Raises BadInput if it is not a result."""
+    """Load one side of a comparison.
+
+    Raises:
+        BadInput: not a result.
+    """
     from leaderboard_space.data.published_results import published_results
 
     return load_side(os.fspath(source), published_results)

@@ -68,5 +68,6 @@ def _guess(request: Request) -> tuple[int, ...]:
     rng, count = _seeded(request), len(request.options)
     if request.question_type != "multiple":
         return (rng.randrange(count),)
+    # Each bit of the number is an option: all non-empty sets are equally likely.
     chosen = rng.randrange(1, 2**count)
     return tuple(i for i in range(count) if chosen >> i & 1)

@@ -79,5 +79,6 @@ def form_hash(
     parts = ["image", "text"] if form.image_first else ["text", "image"]
     user = {"role": "user", "content": [part for part in parts if with_image or part == "text"]}
     conversations = [[*([{"role": "system", "content": text}] if text else []), user] for text in systems]
+    # Roles and parts, not texts: two prompts in the same format have one hash.
     document = {"conversations": conversations, "template": template, "template_kwargs": template_kwargs}
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]

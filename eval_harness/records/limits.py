@@ -93,6 +93,7 @@ def limits_for(questions: int, samples: int = 1, size: int = 0) -> Limits:
             f"Use at most {max(1, MAX_ANSWERS // questions):,} samples, or fewer questions."
         )
     unpacked = min(MAX_UNPACKED_BYTES, MIN_FILE_BYTES + rows * BYTES_PER_ANSWER)
+    # Generous: see `Limits`. The terms cover questions, answers and bytes.
     seconds = 20 + questions // 1_500 + rows // 1_000 + unpacked // (8 << 20)
     return Limits(rows, min(MAX_FILE_BYTES, unpacked), unpacked, seconds, _memory_for(rows, size))
 

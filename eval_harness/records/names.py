@@ -74,10 +74,12 @@ def model_name_problem(name: str) -> str | None:
             f"model name {quoted_name}: has {len(name)} characters, at most {MAX_NAME_LENGTH}. Give a shorter --name."
         )
     visible = re.sub(f"[{JOINERS}]", "", name)
+    # Invisible or look-alike characters could imitate another model's name.
     bad_sign = _UNFIT.search(name) or next((sign for sign in visible if not sign.isprintable()), None)
     if bad_sign:
         sign = ascii(bad_sign if isinstance(bad_sign, str) else bad_sign[0][-1])
         return f"model name {quoted_name}: contains {sign}. Markup, enclosed and invisible characters are not allowed; give another --name."
+    # Mixed scripts in a word ("GPT" with a Cyrillic letter) imitate another name.
     mixed_word = next(
         (word for word in re.findall(r"\w+", unicodedata.normalize("NFKC", visible)) if len(_scripts(word)) > 1), None
     )

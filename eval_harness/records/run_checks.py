@@ -54,7 +54,8 @@ def _wrong_fields(run: RunRecord) -> Iterator[str]:
         created = datetime.fromisoformat(run.created_at)
         if created.replace(tzinfo=created.tzinfo or UTC) > datetime.now(UTC) + timedelta(days=1):
             yield (
-                f"created_at {clip(run.created_at)} is in the future: the machine's clock was wrong. "
+                f"created_at {clip(run.created_at)} is in the future: the machine's clock was "
+                "wrong. "
                 "Set it to the day of the run"
             )
     except ValueError:

@@ -76,6 +76,7 @@ def dataset_folder(benchmark: str, data: str | None) -> str:
             raise BadInput(f"{benchmark}: is a dataset's location, so it cannot be combined with --data.")
         return benchmark
     root = Path(data or "data")
+    # A folder of datasets is searched by name; a dataset folder is used as it is.
     inside = {path.name: path for path in sorted(root.iterdir()) if path.is_dir()} if root.is_dir() else {}
     if data is not None and (
         (root / MANIFEST).is_file() or not any((each / MANIFEST).is_file() for each in inside.values())

@@ -78,6 +78,7 @@ def ask(
         print(f"{already_answered:,} of {len(instances):,} answers were already there.", file=sys.stderr)
     started_at, report_every = time.monotonic(), -(-len(instances) // 20)
     last_report = started_at
+    # Without a terminal tqdm is disabled and lines are printed instead.
     with tqdm(
         total=len(instances), initial=already_answered, desc=name, unit="answer", file=sys.stderr, disable=None
     ) as bar:
@@ -102,6 +103,7 @@ def ask(
             if characters * len(plan.instances) > byte_limit * number and number >= MIN_ANSWERS_FOR_ESTIMATE:
                 tqdm.write(TOO_LONG_WARNING.format(characters // number, byte_limit >> 20), file=sys.stderr)
                 byte_limit = sys.maxsize  # warn only once
+            # Force to disk now and then: a power failure loses at most one batch.
             if number % MAX_REQUESTS_PER_BATCH == 0:
                 journal.sync()
         journal.sync()
@@ -251,7 +253,9 @@ class Sender:
 
     @property
     def _known(self) -> Request | None:
-        """A request that the model has answered."""
+        """A request that the model has answered, now or in an earlier process; None if there is
+        none.
+        """
         return self._answered or self._answered_before()
 
     def _works(self) -> bool:

@@ -140,6 +140,7 @@ def option_types() -> dict[str, Any]:
     """Return the run options of `medprobe eval`: name -> type, as given on the command line."""
     types = get_type_hints(EvalConfig) | get_type_hints(Settings)
     for name in ("settings", "argv", "resume", "branches", "facets", "engine", *MODEL_ARGS):
+        # These are set by options of other names.
         del types[name]
     types |= dict.fromkeys(OPTION_PARSERS, str | None) | dict.fromkeys(("branch", "facet"), list[str] | None)
     return types | {"image": str, "batch_size": str, "chat_template": Path | None, "model_args": str | None}

@@ -84,6 +84,7 @@ def estimate_size(plan: Plan, instances: Sequence[Instance] | None = None, image
 
     backend, instances = plan.backend, plan.instances if instances is None else instances
     requests = characters = max_output_tokens = 0
+    # Prompts are counted exactly; building them needs no images.
     for request in chain.from_iterable(plan.requests(instances, with_images=False)):
         texts = [request.prompt, request.system or "", *(shot.prompt + shot.answer for shot in request.shots)]
         calls = len(request.candidates) if backend.is_api and request.scoring == "sequence" else 1
@@ -97,6 +98,7 @@ def estimate_size(plan: Plan, instances: Sequence[Instance] | None = None, image
             with contextlib.suppress(OSError), Image.open(io.BytesIO(image_bytes)) as image:
                 scale = min(1.0, (plan.config.settings.max_image_side or sys.maxsize) / max(image.size))
                 pixels[-1] += int(image.width * scale) * int(image.height * scale)
+    # An image shared by several questions of a case counts once.
     rows = plan.selection.questions.iloc[sorted({row for row, _ in instances})].to_dict("records")
     distinct = {(row["case_id"], name) for row in rows for name in row_image_ids(row)} if plan.shows_images else ()
     tokens_in = characters / CHARACTERS_PER_TOKEN + requests * (mean(pixels) if pixels else 0.0) / PIXELS_PER_TOKEN

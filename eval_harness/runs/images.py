@@ -133,6 +133,7 @@ def _in_ring(cases: Sequence[str], facts: Mapping[str, _Fact]) -> dict[str, str 
     """Return the partner of each case: the next in the ring, at a distance of the most frequent
     key's count, that has another key and shares nothing; None if there is none.
     """
+    # Hashes of ids give an order that is arbitrary, but the same everywhere.
     order = sorted(cases, key=lambda case: (_digest(facts[case].key), _digest(case)))
     cases_per_key = Counter(facts[case].key for case in order)
     max_cases_per_key = max(cases_per_key.values(), default=0)
@@ -142,6 +143,7 @@ def _in_ring(cases: Sequence[str], facts: Mapping[str, _Fact]) -> dict[str, str 
         fact = facts[case]
         candidates = len(order) - cases_per_key[fact.key]
         offset = position + max_cases_per_key - key_end[fact.key]
+        # Walk around the ring, past all cases with the same key.
         ring = (order[(key_end[fact.key] + (offset + step) % candidates) % len(order)] for step in range(candidates))
         partner_by_case[case] = next(
             (candidate for candidate in ring if facts[candidate].shared.isdisjoint(fact.shared)), None

@@ -245,12 +245,14 @@ def describe_run(
         model_digest=backend.digest,
     )
     model = backend.model.model_copy(update={"name": normalize_name(config.name or backend.model.name)})
+    # The digest distinguishes runs whose names are equal.
     digest = hashlib.sha256(request.model_dump_json().encode()).hexdigest()[:8]
     arm = [config.image] if config.image != "real" else []
     hashes = {"prompt_hash": "+".join(dict.fromkeys(prompt.text_hash for prompt in prompts))}
     if backend.template_hash:
         hashes["template_hash"] = backend.template_hash
     if backend.sees_prompts:
+        # The conversation's hash lets others see whether two runs presented prompts alike.
         maker = RequestMaker(request, benchmark.family)
         systems = [maker.system(prompt, with_examples=config.shots > 0) for prompt in prompts]
         template, kwargs = generation.get("chat_template"), generation.get("chat_template_kwargs", {})
@@ -376,6 +378,7 @@ def _described() -> str:
     `--no-optional-locks`: a run killed at that moment would leave the repository locked.
     """
     here = Path(__file__).resolve().parents[2]
+    # An installed package is not a checkout.
     if not (here / ".git").exists():
         return ""
     command = [

@@ -103,6 +103,7 @@ class ReplyCache:
         is_sampled = request.temperature > 0
         if is_sampled and not self.keeps_draws:
             return None
+        # A deterministic reply does not depend on which question asked for it; a sampled one does.
         payload = asdict(request if is_sampled else replace(request, question_id="", sample=0))
         del payload["answer"], payload["shown"]  # not part of what is sent
         return hashlib.sha256(json.dumps([self.identity, payload], sort_keys=True, default=_text).encode()).hexdigest()
@@ -115,7 +116,10 @@ class ReplyCache:
         try:
             document = json.loads(self._path(key).read_bytes())
             fields = document["response"] | {
-                name: tuple(value) for name in ("scores", "usage") if (value := document["response"][name]) is not None
+                # JSON has no tuples.
+                name: tuple(value)
+                for name in ("scores", "usage")
+                if (value := document["response"][name]) is not None
             }
             reply = Response(request.question_id, request.sample, **fields, from_cache=True)
             self.deviations.extend(words for words in document["deviations"] if words not in self.deviations)

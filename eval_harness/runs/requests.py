@@ -145,6 +145,7 @@ def example_rows(selection: Selection, count: int) -> list[Row]:
     for row in answered_rows:
         if not any(_related(row, chosen_row) for chosen_row in chosen):
             chosen.append(row)
+        # Two to spare, for questions that share a case or image with an example.
         if len(chosen) == count + 2:
             break
     if len(chosen) < count + 1:
@@ -223,6 +224,7 @@ def _with_images(
     if not with_images:
         yield from ((instance, {}) for instance in instances)
         return
+    # Cases are read in storage order, so each image is decoded once.
     waiting: dict[str, list[Instance]] = {}
     for row, sample in instances:
         case_id = records[row]["case_id"]

@@ -35,6 +35,7 @@ def write_run(folder: Path, run: RunRecord, questions: pd.DataFrame | None) -> N
     """
     if questions is not None:
         replace_file(folder / "questions.parquet", questions.to_parquet(index=False))
+    # Last: its presence marks the folder as complete.
     replace_file(folder / "run.json", run.to_json().encode())
 
 
@@ -127,6 +128,7 @@ class AnswerJournal:
     def append(self, response: Response) -> None:
         """Write one response. A repeated delivery failure of the same kind adds nothing."""
         key = (response.question_id, response.sample)
+        # A resumed run with a dead server must not grow the journal.
         if response.status in UNDELIVERED and self.statuses.get(key) == response.status:
             return
         self._journal.append(response_to_record(response))

@@ -155,6 +155,7 @@ class Judge:
         return [texts.get((requests[each].question_id, each.turn)) for each in queries]
 
     def _ask(self, requests: Iterator[Request]) -> Iterator[Response]:
+        # Contact the server at the first query that the cache lacks, not before.
         for request in requests:
             judge = OpenAIChat(self.model, self._settings, called=f"--judge {self.model}")
             yield from judge.generate(chain([request], requests))

@@ -86,6 +86,7 @@ def evaluate_arms(config: EvalConfig, load: BackendLoader = load_backend) -> tup
     Raises:
         BadInput: anything that the user can fix, or a benchmark whose metrics have no arms.
     """
+    # All arms share one loaded model.
     load = caching_loader(load)
     arms = comparison_arms(make_plan(config, load))
     done = run_evaluation(config, load)
@@ -223,6 +224,8 @@ def keep_cases(folder: Path, is_kept: Callable[[Mapping[Any, Any]], bool], descr
             run.benchmark.selection,
             f"only the {len(kept_questions):,} of {len(questions):,} questions {description}",
         ]
+        # The reduced run must not pass as complete: its fingerprint and digests are those of what
+        # remains.
         fingerprint = fingerprint_questions(kept_questions)
         benchmark = run.benchmark.model_copy(
             update={

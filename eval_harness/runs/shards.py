@@ -66,6 +66,7 @@ class Shard:
         """Return this process's share of the (row, sample) instances: every `world`-th case."""
         if self.world == 1:
             return instances
+        # Whole cases per process, so that the images of a case are read once.
         case = pd.factorize(questions["case_id"])[0]
         return [(row, sample) for row, sample in instances if case[row] % self.world == self.rank]
 

@@ -17,7 +17,8 @@ def build(
     benchmark: Annotated[str, typer.Argument(help=f"{', '.join(BENCHMARKS)}, or all")],
     name: Annotated[str | None, typer.Option("--as", help="name of a custom benchmark in this format")] = None,
     source: Annotated[
-        Path | None, typer.Option(help="folder with the authors' files (default: build synthetic phantoms)")
+        Path | None,
+        typer.Option(help="folder with the authors' files (default: build synthetic phantoms)"),
     ] = None,
     images: Annotated[
         list[str] | None,
@@ -27,16 +28,19 @@ def build(
     allow_missing: Annotated[
         bool,
         typer.Option(
-            "--allow-missing", help="leave out cases whose images are missing and mark the dataset as partial"
+            "--allow-missing",
+            help="leave out cases whose images are missing and mark the dataset as partial",
         ),
     ] = False,
     text_only: Annotated[
-        bool, typer.Option("--text-only", help="without images: write only the config `questions_text`")
+        bool,
+        typer.Option("--text-only", help="without images: write only the config `questions_text`"),
     ] = False,
     eval_yaml: Annotated[
         bool,
         typer.Option(
-            "--eval-yaml", help="add the Hub's own tasks, for a dataset that is a benchmark there; copies the images"
+            "--eval-yaml",
+            help="add the Hub's own tasks, for a dataset that is a benchmark there; copies the images",
         ),
     ] = False,
 ) -> None:
@@ -68,7 +72,8 @@ def build(
 def publish(
     folder: Annotated[Path, typer.Argument(help="dataset folder (or, with --space, the board's folder)")],
     repository: Annotated[
-        str, typer.Argument(metavar="ORG/NAME", help="repository on the Hub ($HF_ENDPOINT honoured)")
+        str,
+        typer.Argument(metavar="ORG/NAME", help="repository on the Hub ($HF_ENDPOINT honoured)"),
     ],
     private: Annotated[bool, typer.Option("--private", help="keep the repository private")] = False,
     tag: Annotated[str | None, typer.Option(help="version to tag, e.g. v1.0.0")] = None,
@@ -82,11 +87,15 @@ def publish(
     ] = None,
     space: Annotated[bool, typer.Option("--space", help="publish the board as a Space")] = False,
     results: Annotated[
-        str | None, typer.Option(metavar="ORG/NAME", help="with --space: the results store that the board shows")
+        str | None,
+        typer.Option(metavar="ORG/NAME", help="with --space: the results store that the board shows"),
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORG/NAME", help="with --space: a dataset whose cases the board shows (repeatable)"),
+        typer.Option(
+            metavar="ORG/NAME",
+            help="with --space: a dataset whose cases the board shows (repeatable)",
+        ),
     ] = None,
     wheel: Annotated[
         Path | None,
@@ -99,7 +108,16 @@ def publish(
     from dataset_builders.hub.publish import publish as publish_folder
 
     report = publish_folder(
-        folder, repository, private, tag, space, notes=notes, gated=gated, results=results, data=data or (), wheel=wheel
+        folder,
+        repository,
+        private,
+        tag,
+        space,
+        notes=notes,
+        gated=gated,
+        results=results,
+        data=data or (),
+        wheel=wheel,
     )
     typer.echo(str(report))
 
@@ -108,7 +126,8 @@ def publish(
 def diff(
     old_version: Annotated[str, typer.Argument(metavar="ORG/NAME@TAG", help="a dataset's version, or a folder")],
     new_version: Annotated[
-        str, typer.Argument(metavar="@TAG", help="its other version: @TAG, ORG/NAME@TAG or a folder")
+        str,
+        typer.Argument(metavar="@TAG", help="its other version: @TAG, ORG/NAME@TAG or a folder"),
     ],
     max_listed: Annotated[
         int, typer.Option("--most", help="maximum number of questions to list per kind of change")

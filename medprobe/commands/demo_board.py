@@ -66,6 +66,7 @@ def _dataset(family: str, folder: Path, say: Callable[[str], None]) -> None:
 def _evaluation(family: str, model: str, folder: Path, say: Callable[[str], None]) -> None:
     out = folder / "runs" / f"{family}-{Path(model).name.removeprefix('baseline:')}"
     data = folder / "data" / family
+    # Only a new evaluation is worth a line.
     is_new = not (out / "result.json").exists()
     argv = ("eval", family, "--model", model, "--data", str(data), "--out", str(out))
     run = evaluate(family, model, data=data, out=out, argv=argv)

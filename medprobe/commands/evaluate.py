@@ -47,10 +47,12 @@ def run_model(
         ),
     ],
     data: Annotated[
-        str | None, RUN(help="dataset folder, folder of datasets, or Hub repository (default: data)")
+        str | None,
+        RUN(help="dataset folder, folder of datasets, or Hub repository (default: data)"),
     ] = None,
     revision: Annotated[
-        str | None, RUN(help="tag, branch or commit of --data on the Hub, e.g. v1.0.0 (default: main)")
+        str | None,
+        RUN(help="tag, branch or commit of --data on the Hub, e.g. v1.0.0 (default: main)"),
     ] = None,
     split: Annotated[str | None, RUN(help="split (default: the benchmark's)")] = None,
     branch: Annotated[
@@ -78,7 +80,8 @@ def run_model(
     ] = False,
     extraction: Annotated[str, RUN(help="how answers are read: ours, official")] = "ours",
     judge: Annotated[
-        str | None, RUN(help="openai:NAME, a judge model for free-form answers and those that the rules cannot read")
+        str | None,
+        RUN(help="openai:NAME, a judge model for free-form answers and those that the rules cannot read"),
     ] = None,
     no_resume: Annotated[bool, RUN("--no-resume", help="start over instead of resuming")] = False,
     dry_run: Annotated[
@@ -94,11 +97,13 @@ def run_model(
     permute: Annotated[
         bool,
         PROMPT(
-            "--permute", help="ask once per option order, to test whether the model prefers the option or the letter"
+            "--permute",
+            help="ask once per option order, to test whether the model prefers the option or the letter",
         ),
     ] = False,
     chat_template: Annotated[
-        Path | None, PROMPT(help="file with a Jinja chat template to use instead of the model's own")
+        Path | None,
+        PROMPT(help="file with a Jinja chat template to use instead of the model's own"),
     ] = None,
     chat_template_kwargs: Annotated[str | None, PROMPT(help="arguments for the chat template as JSON")] = None,
     max_image_side: Annotated[int | None, PROMPT(help="downscale images whose longer side has more pixels")] = None,
@@ -109,10 +114,12 @@ def run_model(
         ),
     ] = None,
     max_tokens: Annotated[
-        int | None, SAMPLING(help="maximum output tokens per answer, reasoning included (default: the benchmark's)")
+        int | None,
+        SAMPLING(help="maximum output tokens per answer, reasoning included (default: the benchmark's)"),
     ] = None,
     thinking: Annotated[
-        str | None, SAMPLING(help="on, off, or the maximum number of reasoning tokens (default: the model's own)")
+        str | None,
+        SAMPLING(help="on, off, or the maximum number of reasoning tokens (default: the model's own)"),
     ] = None,
     generation: Annotated[
         str | None, SAMPLING(help="further generation parameters as JSON, e.g. '{\"top_p\": 0.9}'")
@@ -126,17 +133,25 @@ def run_model(
     ] = None,
     no_look: Annotated[
         bool,
-        SERVER("--no-look", help="skip the question about a generated image, which detects servers that drop images"),
+        SERVER(
+            "--no-look",
+            help="skip the question about a generated image, which detects servers that drop images",
+        ),
     ] = False,
     send_to_provider: Annotated[
         bool,
-        SERVER("--send-to-provider", help="permit sending a custom dataset to a server that is not on this machine"),
+        SERVER(
+            "--send-to-provider",
+            help="permit sending a custom dataset to a server that is not on this machine",
+        ),
     ] = False,
     cache: Annotated[
-        Path | None, SERVER(help="folder that caches replies across runs, so that no request is sent twice")
+        Path | None,
+        SERVER(help="folder that caches replies across runs, so that no request is sent twice"),
     ] = None,
     price: Annotated[
-        str | None, SERVER(help="price per million input and output tokens, e.g. 2.5,10: adds the cost to the result")
+        str | None,
+        SERVER(help="price per million input and output tokens, e.g. 2.5,10: adds the cost to the result"),
     ] = None,
     batch_size: Annotated[str, LOCAL(help="a number, or auto")] = "auto",
     model_args: Annotated[
@@ -147,7 +162,11 @@ def run_model(
         ),
     ] = None,
     allow_missing_weights: Annotated[
-        bool, LOCAL("--allow-missing-weights", help="load a checkpoint that lacks some of the model's weights")
+        bool,
+        LOCAL(
+            "--allow-missing-weights",
+            help="load a checkpoint that lacks some of the model's weights",
+        ),
     ] = False,
     trust_remote_code: Annotated[bool, LOCAL("--trust-remote-code", help="run code that comes with the model")] = False,
     out: Annotated[
@@ -156,7 +175,8 @@ def run_model(
     ] = None,
     name: Annotated[str | None, OUTPUT(help="display name of the model")] = None,
     track: Annotated[
-        str | None, OUTPUT(help="send counts and scores to a tracker: trackio:PROJECT (local), wandb:PROJECT")
+        str | None,
+        OUTPUT(help="send counts and scores to a tracker: trackio:PROJECT (local), wandb:PROJECT"),
     ] = None,
     all_metrics: AllMetrics = False,
     output: OutputFormat = "table",
@@ -195,7 +215,14 @@ def run_model(
             if dry_run:
                 typer.echo(describe_first_request(config, arms))
             else:
-                given_data = (config.data, config.split, config.branches, config.limit, config.facets, config.revision)
+                given_data = (
+                    config.data,
+                    config.split,
+                    config.branches,
+                    config.limit,
+                    config.facets,
+                    config.revision,
+                )
                 select_questions(benchmark_name, *given_data)
         if dry_run:
             return
@@ -209,7 +236,10 @@ def run_model(
         replacements = {benchmark: benchmark_name, str(out): str(folder)}
         argv = [replacements.get(word, word) for word in sys.argv[1:]]
         # --quiet suppresses standard error; an exception still prints its line.
-        with Path(os.devnull).open("w") as nowhere, redirect_stderr(nowhere) if quiet else nullcontext():
+        with (
+            Path(os.devnull).open("w") as nowhere,
+            redirect_stderr(nowhere) if quiet else nullcontext(),
+        ):
             run = evaluate(benchmark_name, **options, arms=arms, out=folder, resume=not no_resume, argv=argv)
         if run.result is None:  # another of several processes writes the result
             typer.echo(str(run))
@@ -232,10 +262,12 @@ def score(
     run: Annotated[Path, typer.Argument(help="run folder")],
     extraction: Annotated[str | None, typer.Option(help="ours, official (default: the run's)")] = None,
     no_judge: Annotated[
-        bool, typer.Option("--no-judge", help="read the answers with the rules only, even if the run used --judge")
+        bool,
+        typer.Option("--no-judge", help="read the answers with the rules only, even if the run used --judge"),
     ] = False,
     judge: Annotated[
-        str | None, typer.Option(help="openai:NAME, a judge model for answers that the rules cannot read")
+        str | None,
+        typer.Option(help="openai:NAME, a judge model for answers that the rules cannot read"),
     ] = None,
     base_url: Annotated[str | None, typer.Option(help="address of the judge's OpenAI-compatible server")] = None,
     send_to_provider: Annotated[
@@ -248,7 +280,8 @@ def score(
     asked_only: Annotated[
         bool,
         typer.Option(
-            "--asked-only", help="reduce an interrupted run to the cases that were asked, marked as a selection"
+            "--asked-only",
+            help="reduce an interrupted run to the cases that were asked, marked as a selection",
         ),
     ] = False,
     all_metrics: AllMetrics = False,

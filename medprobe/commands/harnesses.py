@@ -13,14 +13,17 @@ app = typer.Typer()
 
 
 @app.command(
-    "publish-score", short_help="Propose a score to the model's repository.", rich_help_panel="Other harnesses"
+    "publish-score",
+    short_help="Propose a score to the model's repository.",
+    rich_help_panel="Other harnesses",
 )
 def publish_score(
     run: Annotated[Path, typer.Argument(help="run folder, or the folder of a stored result")],
     model: Annotated[str, typer.Argument(metavar="ORG/MODEL", help="the model's repository on the Hub")],
     dataset: Annotated[str, typer.Option(help="the benchmark's dataset on the Hub, ORG/NAME")],
     store: Annotated[
-        str | None, typer.Option(help="results store on the Hub that holds the answers, cited as the source")
+        str | None,
+        typer.Option(help="results store on the Hub that holds the answers, cited as the source"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print the file without opening a pull request")] = False,
 ) -> None:
@@ -52,7 +55,11 @@ def export_tsv(
     typer.echo(f"wrote {path} ({rows:,} questions); evaluate it as the dataset {path.stem}")
 
 
-@app.command("export-lmms-eval", short_help="Write a dataset's task for lmms-eval.", rich_help_panel="Other harnesses")
+@app.command(
+    "export-lmms-eval",
+    short_help="Write a dataset's task for lmms-eval.",
+    rich_help_panel="Other harnesses",
+)
 def export_lmms_eval(
     data: Annotated[str, typer.Argument(metavar="DATASET", help="dataset folder or Hub repository")],
     split: Annotated[str | None, typer.Option(help="split (default: the benchmark's)")] = None,

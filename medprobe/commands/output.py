@@ -22,7 +22,11 @@ OUTPUT = partial(typer.Option, rich_help_panel="Output")
 
 OutputFormat = Annotated[Literal["table", "json"], OUTPUT("--format", help="table, or json: the whole document")]
 AllMetrics = Annotated[
-    bool, OUTPUT("--all-metrics", help="also finish reasons, accuracy over answered questions, and letter frequencies")
+    bool,
+    OUTPUT(
+        "--all-metrics",
+        help="also finish reasons, accuracy over answered questions, and letter frequencies",
+    ),
 ]
 Quiet = Annotated[bool, OUTPUT("--quiet", help="no progress and no table: the headline score alone")]
 FailUnder = Annotated[
@@ -35,14 +39,22 @@ FailUnder = Annotated[
 
 
 def print_json(results: Sequence[Result]) -> None:
-    """Print the JSON document of one result, or a list of several."""
+    """Print results as JSON.
+
+    Args:
+        results: one is printed as its `result.json`, several as a list.
+    """
     documents = [result.to_json() for result in results]
     as_list = json.dumps([json.loads(document) for document in documents], indent=1) + "\n"
     typer.echo(documents[0] if len(documents) == 1 else as_list, nl=False)
 
 
 def quiet_line(result: Result) -> str:
-    """Return the line for `--quiet`: the benchmark and its headline score, or why it has none."""
+    """Format the line for `--quiet`.
+
+    Returns:
+        "BENCHMARK: headline score", or why there is no score.
+    """
     from eval_harness.store.formatting import format_headline
 
     return f"{result.benchmark.name}: {format_headline(result)}"
@@ -104,7 +116,8 @@ def check_limits(results: Sequence[Result], limits: Mapping[str, float]) -> None
                 failed.append(f"{label}: {main_score}")
             elif score is not None and (score.value is None or score.value < limit):
                 failed.append(
-                    f"{label}: {'no score' if score.value is None else f'{format_score(score.value)} is under {limit:g}'}"
+                    f"{label}: "
+                    f"{'no score' if score.value is None else f'{format_score(score.value)} is under {limit:g}'}"
                 )
     for line in failed:
         print(f"medprobe: --fail-under {line}", file=sys.stderr)

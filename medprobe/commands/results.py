@@ -30,7 +30,8 @@ def results(
     benchmark: Annotated[list[str] | None, typer.Option(help="only this benchmark (repeatable)")] = None,
     model: Annotated[list[str] | None, typer.Option(help="only this model (repeatable)")] = None,
     metric: Annotated[
-        list[str] | None, typer.Option(help="this metric instead of each benchmark's headline metric (repeatable)")
+        list[str] | None,
+        typer.Option(help="this metric instead of each benchmark's headline metric (repeatable)"),
     ] = None,
     facet: Annotated[
         list[str] | None,
@@ -42,7 +43,10 @@ def results(
     published: Annotated[bool, typer.Option("--published", help="with the numbers of the papers")] = False,
     form: Annotated[
         Literal["table", "md", "latex", "csv", "json"],
-        typer.Option("--format", help="table, md, latex: models x benchmarks; csv, json: a row per metric and label"),
+        typer.Option(
+            "--format",
+            help="table, md, latex: models x benchmarks; csv, json: a row per metric and label",
+        ),
     ] = "table",
 ) -> None:
     """Print what models scored: a table of models x benchmarks with 95 % intervals, the best first;
@@ -54,10 +58,12 @@ def results(
     from medprobe.score_table import FORMATTERS
     from medprobe.stores import load_results
 
+    # The default is runs/, unless only the papers' numbers are requested.
     if not sources and (Path("runs").is_dir() or not published):
         if not Path("runs").is_dir():
             raise BadInput("results: no folder runs/ here. Name run folders or a store, or pass --published.")
         sources = ["runs"]
+    # Unreadable files are reported on standard error, so that csv and json stay clean.
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
         table = load_results(*(sources or ()), published=published)
@@ -90,7 +96,10 @@ def _rows_with_names(table: pd.DataFrame, column: str, requested: list[str]) -> 
 
 @app.command(short_help="Show what differs between two results.", rich_help_panel="Results")
 def compare(
-    a: Annotated[str, typer.Argument(help="run folder, result.json, or 'published:MODEL/BENCHMARK/METHOD/Table 1'")],
+    a: Annotated[
+        str,
+        typer.Argument(help="run folder, result.json, or 'published:MODEL/BENCHMARK/METHOD/Table 1'"),
+    ],
     b: Annotated[str, typer.Argument(help="another one")],
     all_metrics: AllMetrics = False,
     form: OutputFormat = "table",
@@ -156,7 +165,8 @@ def _prompts() -> list[dict[str, str]]:
 @app.command("list", short_help="List benchmarks, prompts or methods.", rich_help_panel="Run")
 def list_names(
     kind: Annotated[
-        Literal["benchmarks", "prompts", "methods"], typer.Argument(help="benchmarks, prompts, methods")
+        Literal["benchmarks", "prompts", "methods"],
+        typer.Argument(help="benchmarks, prompts, methods"),
     ] = "benchmarks",
     form: OutputFormat = "table",
 ) -> None:
@@ -167,6 +177,7 @@ def list_names(
         typer.echo(json.dumps(rows, indent=1, ensure_ascii=False))
         return
     columns: list[str] = list(rows[0])
+    # Align the columns by their longest cell.
     widths = {name: max(len(name), *(len(str(row[name])) for row in rows)) for name in columns}
     for row in [{name: name for name in columns}, *rows]:
         typer.echo("  ".join(str(row[name]).ljust(widths[name]) for name in columns).rstrip())
@@ -177,7 +188,9 @@ def board(
     store: Annotated[
         str | None,
         typer.Option(
-            "--results", metavar="STORE", help="results store: a folder (that holds results/), or ORG/NAME on the Hub"
+            "--results",
+            metavar="STORE",
+            help="results store: a folder (that holds results/), or ORG/NAME on the Hub",
         ),
     ] = None,
     data: Annotated[
@@ -187,14 +200,16 @@ def board(
     hidden: Annotated[
         tuple[str, str, str] | None,
         typer.Option(
-            metavar="QUESTIONS ANSWERS LEDGER", help="score a test set with hidden answers, see docs/results_store.md"
+            metavar="QUESTIONS ANSWERS LEDGER",
+            help="score a test set with hidden answers, see docs/results_store.md",
         ),
     ] = None,
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7860,
     host_name: Annotated[
         list[str] | None,
         typer.Option(
-            "--host-name", help="additional host name at which the board is reached, e.g. of a tunnel (repeatable)"
+            "--host-name",
+            help="additional host name at which the board is reached, e.g. of a tunnel (repeatable)",
         ),
     ] = None,
 ) -> None:
@@ -207,7 +222,13 @@ def board(
     for dataset in data or []:
         if Path(dataset).exists() or "/" not in dataset:
             open_repository(dataset)
-    serve(store, port=port, data=data or [], hidden=HiddenTest(*hidden) if hidden else None, names=host_name or ())
+    serve(
+        store,
+        port=port,
+        data=data or [],
+        hidden=HiddenTest(*hidden) if hidden else None,
+        names=host_name or (),
+    )
 
 
 @app.command(short_help="Build a demo board from scratch.", rich_help_panel="Results")

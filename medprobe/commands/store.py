@@ -23,17 +23,22 @@ def submit(
     benchmark: Annotated[str | None, typer.Option(help="benchmark that FILE answers")] = None,
     model: Annotated[str | None, typer.Option(help="display name of the model that gave the answers in FILE")] = None,
     data: Annotated[
-        str | None, typer.Option(help="dataset folder or Hub repository (default: the run's; data/<benchmark>)")
+        str | None,
+        typer.Option(help="dataset folder or Hub repository (default: the run's; data/<benchmark>)"),
     ] = None,
     split: Annotated[str | None, typer.Option(help="split that FILE answers (default: the benchmark's)")] = None,
     extraction: Annotated[str, typer.Option(help="how the answers in FILE are read: ours, official")] = "ours",
     kind: Annotated[str | None, typer.Option(help="kind of the model of FILE: open, proprietary, medical")] = None,
     reproduced: Annotated[
         bool,
-        typer.Option("--reproduced", help="you own the store and ran the model yourself; on the Hub, commit to main"),
+        typer.Option(
+            "--reproduced",
+            help="you own the store and ran the model yourself; on the Hub, commit to main",
+        ),
     ] = False,
     with_questions: Annotated[
-        bool, typer.Option("--with-questions", help="with --reproduced, on the Hub: also store the questions")
+        bool,
+        typer.Option("--with-questions", help="with --reproduced, on the Hub: also store the questions"),
     ] = False,
     account: Annotated[
         str | None, typer.Option(help="who submits it (folder stores only) (default: this user)")
@@ -48,9 +53,17 @@ def submit(
     from medprobe.stores import submit as add
 
     added = None
+    # A dry run lists every problem instead of stopping at the first.
     if dry_run:
         submission = prepare_submission(
-            answers, benchmark, model, data, split, extraction=extraction, kind=kind, reproduced=reproduced
+            answers,
+            benchmark,
+            model,
+            data,
+            split,
+            extraction=extraction,
+            kind=kind,
+            reproduced=reproduced,
         )
         for problem in submission.problems:
             typer.echo(f"problem: {problem}")
@@ -96,7 +109,8 @@ def annotate(
     result: Annotated[str, typer.Argument(metavar="RESULT", help="its id, or its folder in the store")],
     note: Annotated[str, typer.Option(help="the note, in plain text; the board shows it")],
     account: Annotated[
-        str | None, typer.Option(help="who writes the note (folder stores only) (default: this user)")
+        str | None,
+        typer.Option(help="who writes the note (folder stores only) (default: this user)"),
     ] = None,
 ) -> None:
     """Attach a note to a result in a store. For its submitter and for the store's owner."""
@@ -108,14 +122,16 @@ def annotate(
 
 DATA_OPTION = typer.Option(help="dataset (folder or Hub repository) trusted by the store's owner (repeatable)")
 WITH_QUESTIONS_OPTION = typer.Option(
-    "--with-questions", help="also store the questions, so that the board can compute any selection of them"
+    "--with-questions",
+    help="also store the questions, so that the board can compute any selection of them",
 )
 
 
 @app.command(short_help="Check submissions.", rich_help_panel="Store")
 def verify(
     store: Annotated[
-        str, typer.Argument(metavar="STORE[@PR]", help="ORG/NAME@3 on the Hub, ORG/NAME with --all, or a folder")
+        str,
+        typer.Argument(metavar="STORE[@PR]", help="ORG/NAME@3 on the Hub, ORG/NAME with --all, or a folder"),
     ],
     everything: Annotated[
         bool, typer.Option("--all", help="verify all open pull requests, for a scheduled job")
@@ -131,7 +147,12 @@ def verify(
     from medprobe.stores import published_models
 
     results = verify_store(
-        store, everything, data or (), with_questions, lambda result: typer.echo(str(result)), published_models()
+        store,
+        everything,
+        data or (),
+        with_questions,
+        lambda result: typer.echo(str(result)),
+        published_models(),
     )
     if not results:
         typer.echo("nothing to verify")

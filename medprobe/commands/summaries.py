@@ -38,7 +38,9 @@ def aggregate(
 
 
 @app.command(
-    "adversarial-pairs", short_help="How accuracy drops with adversarial pairs (ProbMed).", rich_help_panel="Results"
+    "adversarial-pairs",
+    short_help="How accuracy drops with adversarial pairs (ProbMed).",
+    rich_help_panel="Results",
 )
 def adversarial_pairs(
     run: Annotated[Path, typer.Argument(help="run folder on ProbMed, or on a dataset in its format")],
@@ -88,7 +90,10 @@ def calibration(
 
 @app.command(short_help="Show how much of a score comes from the images.", rich_help_panel="Results")
 def sight(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run folders; arms are found beside their run")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="run folders; arms are found beside their run"),
+    ],
 ) -> None:
     """Compare runs with those of the same model without the right images (`medprobe eval
     --arms`).

@@ -13,25 +13,33 @@ app = typer.Typer()
 
 @app.command(short_help="Run many models on many benchmarks.", rich_help_panel="Run")
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="MODELS.YAML", help="models, benchmarks, methods; docs/scaling.md")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="MODELS.YAML", help="models, benchmarks, methods; docs/scaling.md"),
+    ],
     out: Annotated[
-        Path | None, typer.Option(help="folder of the run folders (default: runs/<name of the file>)")
+        Path | None,
+        typer.Option(help="folder of the run folders (default: runs/<name of the file>)"),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="forecast requests, tokens and cost without asking anything")
+        bool,
+        typer.Option("--dry-run", help="forecast requests, tokens and cost without asking anything"),
     ] = False,
     max_questions: Annotated[
         int | None,
         typer.Option(
-            "--first", help="ask only the first N questions of each task, to estimate how long the rest takes"
+            "--first",
+            help="ask only the first N questions of each task, to estimate how long the rest takes",
         ),
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help="run only this task: its number, or the name of its run folder (Slurm arrays)")
+        str | None,
+        typer.Option(help="run only this task: its number, or the name of its run folder (Slurm arrays)"),
     ] = None,
     slurm: Annotated[bool, typer.Option("--slurm", help="print a script for sbatch")] = False,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="run on a Ray cluster: auto, host:port, or local to start one")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="run on a Ray cluster: auto, host:port, or local to start one"),
     ] = None,
     workers: Annotated[int, typer.Option(help="with --ray: number of worker processes, each with one model")] = 2,
     gpus_per_worker: Annotated[float, typer.Option(help="with --ray: GPUs per worker")] = 0,
@@ -75,13 +83,17 @@ def sweep(
     if slurm:
         for task_forecast in expected:
             if task_forecast.problem:
-                typer.echo(f"task {task_forecast.task.number} is left out: {task_forecast.problem}", err=True)
+                typer.echo(
+                    f"task {task_forecast.task.number} is left out: {task_forecast.problem}",
+                    err=True,
+                )
         if not waiting:
             raise BadInput(f"{file}: there is no task to run: each one is done or cannot be run.")
         out.mkdir(parents=True, exist_ok=True)  # sbatch does not create the folder of its logs
         typer.echo(slurm_script(waiting, file, out, max_questions))
         return
     typer.echo(format_forecast(expected))
+    # Tasks that cannot run are reported at the end, beside those that failed.
     errors = {task_forecast.task.number: task_forecast.problem for task_forecast in expected if task_forecast.problem}
     if not dry_run:
         if ray is not None:
@@ -94,7 +106,10 @@ def sweep(
         for outcome in outcomes:
             if outcome.error:
                 errors[outcome.task.number] = outcome.error
-            typer.echo(f"task {outcome.task.number} of {len(tasks)}: {outcome.error or outcome.task.folder}", err=True)
+            typer.echo(
+                f"task {outcome.task.number} of {len(tasks)}: {outcome.error or outcome.task.folder}",
+                err=True,
+            )
     cluster = ["--ray", ray, "--workers", str(workers), "--gpus-per-worker", f"{gpus_per_worker:g}"] if ray else []
     command = shlex.join(["medprobe", "sweep", str(file), "--out", str(out), *cluster])
     results = {task.number: task.result for task in tasks if task.number not in errors}
