@@ -1,4 +1,4 @@
-"""Prompts and scores of each benchmark, one module each, found by the names in `dataset_builders.benchmarks`."""
+"""Prompts and scores of the benchmarks, one module each, as in `dataset_builders.benchmarks`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from eval_harness.benchmarks.spec import EvalSpec
 
 
 def eval_spec(name: str) -> EvalSpec:
-    """The spec of a benchmark, from its module. Raises KeyError for an unknown name."""
+    """Load the spec of a benchmark from its module. Raises KeyError for an unknown name."""
     if name not in BENCHMARKS:
         raise KeyError(f"{name!r} is not a benchmark; there are {', '.join(BENCHMARKS)}")
     return load_spec(__name__, name, EvalSpec)

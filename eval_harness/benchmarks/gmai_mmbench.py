@@ -1,9 +1,10 @@
-"""GMAI-MMBench: how it is asked, read and scored (Chen et al., NeurIPS 2024).
+"""GMAI-MMBench: prompts, reading and scores (Chen et al., NeurIPS 2024).
 
-Templates of Table 8; single-choice accuracy, multiple-choice accuracy and recall (section 3.4 and appendix D.2; Tables 2, 3, 5).
-The paper calls its overall a macro average, but its numbers are the micro average (GPT-4o, test, Table 10:
-53.96, where the mean of its 18 task accuracies is 49.40);
-`accuracy` is the micro average and `accuracy_macro_task` what the text says.
+Templates of Table 8; single-choice accuracy, multiple-choice accuracy and recall (section 3.4 and
+appendix D.2; Tables 2, 3, 5). The paper calls its overall score a macro average, but its numbers
+are the micro average (GPT-4o, test, Table 10: 53.96, where the mean of its 18 task accuracies is
+49.40). `accuracy` is the micro average, `accuracy_macro_task` the macro average that the text
+describes.
 """
 
 from __future__ import annotations
@@ -57,38 +58,56 @@ _REJECTS = (
 
 
 def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
-    """Read a response as VLMEvalKit did at the paper's time (`can_infer` of commit c6bdffd3, 2024-03): one option letter between blanks,
-    else one option text anywhere in the response, however long that is. Its rules of 2025-08 and 2026-06 give other scores
-    (`docs/harnesses.md`).
+    """Read a response as VLMEvalKit did at the paper's time (`can_infer`, commit c6bdffd3,
+    2024-03).
 
-    Defects: the article "A" is option A; "Option (B)" beside another letter is none; an option text inside a longer word counts. What it
-    leaves unread its users give to a judge, or to chance; here it stays irrelevant.
+    One option letter between blanks, else one option text anywhere in the response, regardless of
+    length. VLMEvalKit's rules of 2025-08 and 2026-06 give other scores (`docs/harnesses.md`).
     Multiple choice (the paper asks for "A,B"): every option letter between commas or blanks.
+
+    Defects: the article "A" is option A; "Option (B)" beside another letter reads nothing; an
+        option text
+    inside a longer word counts. VLMEvalKit's users give unread answers to a judge, or to chance;
+    here they stay irrelevant.
+
+    Args:
+        response: The model's response.
+        options: Option texts in the order shown.
+        question_type: `single` or `multiple`.
     """
     if "Failed to obtain answer via API" in response:
         return official_reading((), "official: error text")
     if any(reject in response for reject in _REJECTS):
         return Reading((), "refused", "official: refusal")
     words = response.translate(_BLANKED).split()
-    found = tuple(index for index in range(len(options)) if LETTERS[index] in words)
+    positions = tuple(index for index in range(len(options)) if LETTERS[index] in words)
     if question_type == "multiple":
-        return official_reading(found, "official: letters")
-    if len(found) == 1:
-        return official_reading(found, "official: letter between blanks")
-    if not found and "Z" in words:  # VLMEvalKit's letter for "none of them"
+        return official_reading(positions, "official: letters")
+    if len(positions) == 1:
+        return official_reading(positions, "official: letter between blanks")
+    if not positions and "Z" in words:  # VLMEvalKit's letter for "none of them"
         return official_reading((), "official: no option")
+    # No single letter: fall back to option texts.
     lowered = response.lower()
-    found = tuple(index for index, option in enumerate(options) if option.lower() in lowered)
-    if len(found) == 1:
-        return official_reading(found, "official: option text")
+    positions = tuple(index for index, option in enumerate(options) if option.lower() in lowered)
+    if len(positions) == 1:
+        return official_reading(positions, "official: option text")
     return official_reading((), "official: no option")
 
 
 def units(graded: Graded) -> pd.DataFrame:
-    """One row per question. Multiple choice: right picks / picks made, right picks / true options, summed over questions.
+    """Build one unit per question.
 
-    Chance of a guesser that takes any non-empty set of options with equal probability: a pick is right with probability
-    true / options; an option is picked with probability 2^(k-1) / (2^k - 1).
+    Multiple choice: correct picks / picks made and correct picks / correct options, summed over
+    questions. Chance of a guesser that takes any non-empty set of options with equal probability: a
+    pick is correct with probability true / options; an option is picked with probability 2^(k-1) /
+    (2^k - 1).
+
+    Args:
+        graded: Graded answers.
+
+    Returns:
+        Units of all metrics (`grading.make_units`).
     """
     single, multiple = np.flatnonzero(~graded.multiple), np.flatnonzero(graded.multiple)
     right = graded.right.mean(axis=1)
@@ -96,16 +115,20 @@ def units(graded: Graded) -> pd.DataFrame:
     if "task" in graded.questions.columns:
         task = graded.questions["task"].iloc[single]
         labelled = single[task.notna().to_numpy()]
-        names = graded.questions["task"].iloc[labelled]
-        weight = 1.0 / names.map(names.value_counts()).to_numpy(float)
+        task_names = graded.questions["task"].iloc[labelled]
+        # Each task weighs the same, however many questions it has.
+        weight = 1.0 / task_names.map(task_names.value_counts()).to_numpy(float)
         hits, guesses = right[labelled] * weight, graded.guess[labelled] * weight
         frames.append(make_units(graded, "accuracy_macro_task", labelled, hits, weight, guesses))
     hits, picks = graded.right_picks.mean(axis=1)[multiple], graded.picks.mean(axis=1)[multiple]
-    true, k = graded.true[multiple].astype(float), graded.k[multiple].astype(float)
-    picked_by_guess = 2.0 ** (k - 1) / (2.0**k - 1)
-    made, there = np.rint(picks).astype(np.int64), graded.true[multiple]
-    frames.append(make_units(graded, "mcq_accuracy", multiple, hits, picks, picks * true / k, count=made))
-    frames.append(make_units(graded, "mcq_recall", multiple, hits, true, true * picked_by_guess, count=there))
+    n_true, n_options = graded.true[multiple].astype(float), graded.k[multiple].astype(float)
+    # Half of all subsets contain a given option; the empty one is excluded.
+    picked_by_guess = 2.0 ** (n_options - 1) / (2.0**n_options - 1)
+    picks_made, true_count = np.rint(picks).astype(np.int64), graded.true[multiple]
+    frames.append(
+        make_units(graded, "mcq_accuracy", multiple, hits, picks, picks * n_true / n_options, count=picks_made)
+    )
+    frames.append(make_units(graded, "mcq_recall", multiple, hits, n_true, n_true * picked_by_guess, count=true_count))
     return pd.concat(frames, ignore_index=True)
 
 

@@ -1,8 +1,9 @@
-"""HALT-MedVQA: how it is asked, read and scored (Wu et al., 2024).
+"""HALT-MedVQA: prompts, reading and scores (Wu et al., 2024).
 
-Templates of Table 2, with the line breaks of the authors' prompt file; accuracy in the scenarios FAKE, NONE, SWAP, and how many responses
-name no option (Table 1). The paper's n (542, 817) are the last indices of its files, which hold 543 and 818 questions; its accuracies fit
-the latter.
+Templates of Table 2, with the line breaks of the authors' prompt file; accuracy in the scenarios
+FAKE, NONE and SWAP, and the number of responses that name no option (Table 1). The paper's n (542,
+817) are the last indices of its files, which hold 543 and 818 questions; its accuracies fit the
+latter.
 """
 
 from __future__ import annotations
@@ -63,11 +64,12 @@ _PROMPTS = (
 
 
 def _metrics() -> dict[str, MetricInfo]:
-    asked = {
+    labels = {
         "fake": ("Nonsense question", "picks “I do not know”"),
         "none": ("Correct option removed", "picks “None of the above”"),
         "swap": ("Wrong image", "picks “I do not know”"),
     }
+    # Arms are shown only where the right image is meant to matter.
     arms: dict[str, tuple[tuple[Images, ...], str]] = {
         "fake": ((), "the question makes no sense with any image"),
         "none": (("withheld", "blank"), "“None of the above” stays right with another image"),
@@ -75,7 +77,7 @@ def _metrics() -> dict[str, MetricInfo]:
     }
     metrics = {
         name: MetricInfo(
-            f"{asked[name][0]}: {asked[name][1]}",
+            f"{labels[name][0]}: {labels[name][1]}",
             "Right answers, in questions of this kind.",
             arms=arms[name][0],
             no_arm=arms[name][1],
@@ -90,7 +92,7 @@ def _metrics() -> dict[str, MetricInfo]:
     )
     for name in SCENARIOS:
         metrics[f"{name}_irrelevant"] = MetricInfo(
-            f"{asked[name][0]}: unreadable", "Responses that name no option (a count).", False, "count", of_ends=True
+            f"{labels[name][0]}: unreadable", "Responses that name no option (a count).", False, "count", of_ends=True
         )
     metrics["average_irrelevant"] = MetricInfo(
         "Unreadable, mean of the three", "Mean of the three counts.", False, "count", of_ends=True
@@ -99,17 +101,35 @@ def _metrics() -> dict[str, MetricInfo]:
 
 
 def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
-    """The prediction's one token must be an option letter (paper section 4); anything else is irrelevant."""
+    """Read a one-token response: it must be an option letter (paper section 4), else it is
+    irrelevant.
+
+    Args:
+        response: The model's response.
+        options: Option texts in the order shown.
+        question_type: Unused.
+    """
     token = response.strip()
     index = LETTERS.find(token) if len(token) == 1 else -1
     return official_reading((index,) if 0 <= index < len(options) else (), "official: the token is a letter")
 
 
 def units(graded: Graded) -> pd.DataFrame:
-    """One row per question. `average` is the mean over scenarios (each weighs the same); `<scenario>_irrelevant` is a count.
+    """Build one unit per question.
 
-    Irrelevant here is what the paper calls so: a response came and names no option (ours tells a refusal apart; it counts too).
-    A count is sum(numerator); its denominators are 1 and only say how many questions it is of.
+    `average` is the mean over scenarios, equally weighted; `<scenario>_irrelevant` is a count.
+    Irrelevant follows the paper: a response came and names no option (this includes refusals, which
+    we report separately). A count is sum(numerator); its denominators are 1 and only give the
+    number of questions.
+
+    Args:
+        graded: Graded answers; questions with the column `scenario`.
+
+    Returns:
+        Units of all metrics (`grading.make_units`).
+
+    Raises:
+        BadInput: The column `scenario` is missing.
     """
     if "scenario" not in graded.questions.columns:
         raise BadInput("questions: the column scenario is missing, which the format halt-medvqa needs.")
@@ -120,6 +140,7 @@ def units(graded: Graded) -> pd.DataFrame:
     frames = []
     for name in SCENARIOS:
         rows = np.flatnonzero((scenario == name).to_numpy())
+        # Each scenario weighs the same in the average.
         weight = 1.0 / max(len(rows), 1)
         frames.append(make_units(graded, name, rows, right[rows], 1.0, graded.guess[rows]))
         frames.append(make_units(graded, "average", rows, right[rows] * weight, weight, graded.guess[rows] * weight))
@@ -131,7 +152,8 @@ def units(graded: Graded) -> pd.DataFrame:
 SPEC = EvalSpec(
     units=units,
     read_official=read_official,
-    # A model that always answers "I do not know" gets 100 % in the two other scenarios, and 66.7 % in the mean.
+    # A model that always answers "I do not know" gets 100 % in the two other scenarios, and 66.7 %
+    # in the mean.
     headline="none",
     over_all="average",
     metrics=_metrics(),

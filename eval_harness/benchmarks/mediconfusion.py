@@ -1,7 +1,8 @@
-"""MediConfusion: how it is asked, read and scored (Sepehri et al., ICLR 2025).
+"""MediConfusion: prompts, reading and scores (Sepehri et al., ICLR 2025).
 
-Templates of the paper's Table 5 and the authors' prompt file, word for word; set accuracy, individual accuracy, confusion, invalid (ICLR
-text, section 3.3; Tables 1 and 2). See also: aggregates over several runs (`store/aggregate.py`), the free-form judge (`reader/judge.py`).
+Templates of the paper's Table 5 and the authors' prompt file, verbatim; set accuracy, individual
+accuracy, confusion and invalid (ICLR text, section 3.3; Tables 1 and 2). See also: aggregates over
+several runs (`store/aggregate.py`), the free-form judge (`reader/judge.py`).
 """
 
 from __future__ import annotations
@@ -134,31 +135,47 @@ _FORMS = ("{0}", "{0}:", ".{0}", ".{0}:", "{0}.", '{0}")', '("{0}":', '("{0}")',
 
 
 def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
-    """The authors' `clean_up_manual`: split at blanks, look for an option letter in one of nine forms; two letters found are none.
+    """Read a response as the authors' `clean_up_manual`: an option letter in one of nine forms.
 
-    Defects: the article "A" is option A; "(B)" is nothing; an article beside a letter ("B: A mass") makes the answer invalid.
+    The response is split at blanks; two different letters read nothing. Defects: the article "A" is
+    option A; "(B)" is nothing; an article beside a letter ("B: A mass") makes the answer invalid.
+
+    Args:
+        response: The model's response.
+        options: Option texts in the order shown.
+        question_type: Unused.
     """
     words = set(response.replace("\n", " ").split(" "))
-    found = tuple(
+    positions = tuple(
         index for index in range(len(options)) if any(form.format(LETTERS[index]) in words for form in _FORMS)
     )
-    return official_reading(found if len(found) == 1 else (), "official: letter between blanks")
+    return official_reading(positions if len(positions) == 1 else (), "official: letter between blanks")
 
 
 def units(graded: Graded) -> pd.DataFrame:
-    """One row per pair (set_accuracy, confusion) and per question (individual_accuracy, invalid).
+    """Build one unit per pair (set_accuracy, confusion) and per question (individual_accuracy,
+    invalid).
 
-    `category` is a list: a question carries the labels of its image, a pair those of both images one after the other, so that
-    `units.explode("category")` counts image labels as Table 2 does (a pair whose two images are both Cerebral counts twice).
+    `category` is a list: a question carries the labels of its image, a pair those of both images,
+    so `summary.explode_facet` counts image labels as Table 2 does (a pair of two Cerebral images
+    counts twice).
 
-    `confusion` is taken over the pairs with two valid answers, as the paper says; where no pair has, it is undefined (the authors'
-    code prints 0). Its chance is the probability that two independent guesses agree.
+    `confusion` is taken over the pairs with two valid answers, as the paper says; without any such
+    pair it is undefined (the authors' code prints 0). Its chance is the probability that two
+    independent guesses agree.
+
+    Args:
+        graded: Graded answers.
+
+    Returns:
+        Units of all metrics (`grading.make_units`).
     """
     questions = np.arange(len(graded.questions))
+    # Questions of one pair become neighbours, so pairs are slices.
     order = np.argsort(graded.case, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(graded.case[order]) != 0]) if len(order) else np.zeros(0, np.int64)
     size = np.diff(np.r_[starts, len(order)])
-    first = order[starts]
+    first_rows = order[starts]
     guess = graded.guess[order]
 
     def over_pair(values: np.ndarray, reduce: np.ufunc) -> np.ndarray:
@@ -166,8 +183,10 @@ def units(graded: Graded) -> pd.DataFrame:
 
     both_right = over_pair(graded.right, np.logical_and)
     both_valid = over_pair(graded.answered, np.logical_and)
-    lowest, highest = over_pair(graded.first, np.minimum), over_pair(graded.first, np.maximum)
-    same = both_valid & (lowest == highest) & (size > 1)[:, None]
+    # Equal minimum and maximum: the same position for all images of the pair.
+    lowest, highest = over_pair(graded.first_choice, np.minimum), over_pair(graded.first_choice, np.maximum)
+    is_same_option = both_valid & (lowest == highest) & (size > 1)[:, None]
+    # A pair of which only one question is present cannot be confused.
     countable = both_valid & (size > 1)[:, None]
     hit_by_guess = np.multiply.reduceat(guess, starts) if len(starts) else guess
     labels = [
@@ -179,32 +198,35 @@ def units(graded: Graded) -> pd.DataFrame:
         for start, length in zip(starts.tolist(), size.tolist(), strict=True)
     ]
     ends = graded.ends_over(order, starts)
-    pair_ids = graded.columns["case_id"][first]
-    agree = np.array([_agree(graded.k[order[s : s + n]]) for s, n in zip(starts, size, strict=True)], dtype=float)
+    pair_ids = graded.columns["case_id"][first_rows]
+    agreement_chance = np.array(
+        [_agree(graded.k[order[start : start + length]]) for start, length in zip(starts, size, strict=True)],
+        dtype=float,
+    )
 
-    def pairs(metric: str, numerator: Floats, denominator: Floats | float, chance: Floats) -> pd.DataFrame:
+    def pair_frame(metric: str, numerator: Floats, denominator: Floats | float, chance: Floats) -> pd.DataFrame:
         return make_units(
-            graded, metric, first, numerator, denominator, chance, pair_ids,
+            graded, metric, first_rows, numerator, denominator, chance, pair_ids,
             facets={"category": pair_labels}, ends=ends,
         )  # fmt: skip
 
-    def each(metric: str, numerator: Floats, chance: Floats | float) -> pd.DataFrame:
+    def question_units(metric: str, numerator: Floats, chance: Floats | float) -> pd.DataFrame:
         return make_units(graded, metric, questions, numerator, 1.0, chance, facets={"category": labels})
 
     valid_share = countable.mean(axis=1)
     return pd.concat(
         [
-            pairs("set_accuracy", both_right.mean(axis=1), 1.0, hit_by_guess),
-            each("individual_accuracy", graded.right.mean(axis=1), graded.guess),
-            pairs("confusion", same.mean(axis=1), valid_share, agree * valid_share),
-            each("invalid", (~graded.answered).mean(axis=1), np.nan),
+            pair_frame("set_accuracy", both_right.mean(axis=1), 1.0, hit_by_guess),
+            question_units("individual_accuracy", graded.right.mean(axis=1), graded.guess),
+            pair_frame("confusion", is_same_option.mean(axis=1), valid_share, agreement_chance * valid_share),
+            question_units("invalid", (~graded.answered).mean(axis=1), np.nan),
         ],
         ignore_index=True,
     )
 
 
 def _agree(options: np.ndarray) -> float:
-    """Probability that independent uniform guesses at questions with these numbers of options all name the same position."""
+    """Return the probability that independent uniform guesses all name the same position."""
     return float(options.min() / np.prod(options.astype(float)))
 
 

@@ -1,11 +1,14 @@
-"""ProbMed: how it is asked, read and scored (Yan et al., 2024).
+"""ProbMed: prompts, reading and scores (Yan et al., 2024).
 
-A hit = every question of an aspect on an image right (section 4, Tables 4, 5 and the appendix). The authors' scorer averages image types
-with weights that count, for condition and position, also the images that have no such question. `condition`, `position`, `overall` (and
-their `_without_adversarial`) carry these weights, so that they are the paper's numbers; we recommend `<name>_reweighted`, which divides by
-the images that have such questions. Three more defects of that scorer do not touch complete answers in file order and are not reproduced.
+A hit is an image with every question of an aspect correct (section 4, Tables 4, 5 and the
+appendix). The authors' scorer averages image types with weights that, for condition and position,
+also count the images without such a question. `condition`, `position`, `overall` (and their
+`_without_adversarial`) carry these weights, so they match the paper's numbers; we recommend
+`<name>_reweighted`, which divides by the images that have such questions. Three more defects of
+that scorer do not affect complete answers in file order and are not reproduced.
 
-Table 6 says where the diagnosis goes wrong: each step on the images whose earlier steps are right.
+Table 6 locates diagnostic errors: each step is scored on the images whose earlier steps are
+correct.
 """
 
 from __future__ import annotations
@@ -41,18 +44,26 @@ def _metrics() -> dict[str, MetricInfo]:
     metrics: dict[str, MetricInfo] = {}
     for aspect in ASPECTS:
         label = aspect.capitalize()
-        alike = aspect in ("modality", "organ")  # of the image that the arm `swapped` shows, as of the right one
-        arms, why = (ARMS[:2], "the image shown instead has the same modality and organ") if alike else (ARMS, "")
+        is_kept_by_swap = aspect in (
+            "modality",
+            "organ",
+        )  # of the image that the arm `swapped` shows, as of the right one
+        arms, no_arm_reason = (
+            (ARMS[:2], "the image shown instead has the same modality and organ") if is_kept_by_swap else (ARMS, "")
+        )
         weighted = " Image types are weighted as in the paper's scorer." if aspect in WEIGHTED else ""
         metrics[aspect] = MetricInfo(
-            label, f"Images with every question on {aspect} answered correctly.{weighted}", arms=arms, no_arm=why
+            label,
+            f"Images with every question on {aspect} answered correctly.{weighted}",
+            arms=arms,
+            no_arm=no_arm_reason,
         )
         if aspect != "abnormality":
             metrics[f"{aspect}_without_adversarial"] = MetricInfo(
                 f"{label}, no adversarial",
                 f"The same without the adversarial questions.{weighted}",
                 arms=arms,
-                no_arm=why,
+                no_arm=no_arm_reason,
             )
     metrics["overall"] = MetricInfo("Overall accuracy", "All five aspects together, weighted as in the paper's scorer.")
     metrics["overall_without_adversarial"] = MetricInfo(
@@ -83,66 +94,88 @@ STEPS: dict[str, tuple[str, ...]] = {
     "condition": ("modality", "organ", "abnormality"),
     "position": ("modality", "organ", "abnormality", "condition"),
 }
-"""Each step with the steps that must be right before it."""
+"""Diagnostic step -> the steps that must be correct before it."""
 
 
 def read_official(response: str, options: Sequence[str], question_type: str) -> Reading:
-    """The authors' `get_score_binary`, as a reading: 'Yes' anywhere, or the whole response yes; likewise 'No'.
+    """Read a response as the authors' `get_score_binary`: 'Yes' anywhere or just "yes"; likewise
+    'No'.
 
-    It asks only whether the key is found: a response with both is right for either key, so both positions are returned (see
-    `probmed_hit`). Defects: "Normal" and "None" hold 'No'; "yes, there is" is nothing.
+    The authors only test whether the key occurs: a response with both words is correct for either
+    key, so both positions are returned (see `probmed_hit`). Defects: "Normal" and "None" contain
+    'No'; "yes, there is" reads nothing.
+
+    Args:
+        response: The model's response.
+        options: Option texts in the order shown.
+        question_type: Unused.
     """
     lowered = [option.strip().lower() for option in options]
-    found = tuple(index for index, word in enumerate(lowered) if word in ("yes", "no") and probmed_hit(response, word))
-    return official_reading(found, "official: Yes or No as a substring")
+    positions = tuple(
+        index for index, word in enumerate(lowered) if word in ("yes", "no") and probmed_hit(response, word)
+    )
+    return official_reading(positions, "official: Yes or No as a substring")
 
 
 def probmed_hit(response: str, key: str) -> bool:
-    """True if the authors' scorer counts a response as right, for the key `yes` or `no`."""
+    """Return True if the authors' scorer counts a response as correct for the key `yes` or `no`."""
     text = response.strip()
     return key.capitalize() in text or text.lower() in (key, key + ".")
 
 
 def units(graded: Graded) -> pd.DataFrame:
-    """One row per (aspect, image); `overall` repeats the rows of the aspects.
+    """Build one unit per (aspect, image); `overall` repeats the units of all aspects.
 
-    `without_adversarial` of an image are its questions on what is really there; a normal image, whose only condition question is
-    an adversarial one, keeps that (as the authors' scorer does). Chance is (1/2)^questions: the paper prints 35.67 for condition
-    and 36.48 for position; the first is a mixture over images as ours, the second cannot be, since every image with position
-    questions has at least two (so at most 25).
+    `without_adversarial` uses an image's questions on what is really there; a normal image, whose
+    only condition question is adversarial, keeps that one (as in the authors' scorer). Chance is
+    (1/2)^questions: the paper prints 35.67 for condition and 36.48 for position; the first is a
+    mixture over images as ours, the second cannot be, since every image with position questions has
+    at least two (so at most 25).
+
+    Args:
+        graded: Graded answers; questions with the columns `aspect`, `adversarial`, `image_type`.
+
+    Returns:
+        Units of all metrics (`grading.make_units`).
+
+    Raises:
+        BadInput: A column is missing.
     """
     for column in ("aspect", "adversarial", "image_type"):
         if column not in graded.questions.columns:
             raise BadInput(f"questions: the column {column} is missing, which the format probmed needs.")
-    kind = pd.factorize(graded.questions["image_type"])[0]
+    type_codes = pd.factorize(graded.questions["image_type"])[0]
+    # Image types are counted over images, not questions.
     one_per_image = np.unique(graded.case, return_index=True)[1]
-    images_of_type = np.bincount(kind[one_per_image] + 1, minlength=kind.max(initial=-1) + 2)[kind + 1].astype(float)
+    images_of_type = np.bincount(type_codes[one_per_image] + 1, minlength=type_codes.max(initial=-1) + 2)[
+        type_codes + 1
+    ].astype(float)
     adversarial = graded.questions["adversarial"].to_numpy(dtype=bool)
     frames: list[pd.DataFrame] = []
-    everything: dict[str, list[pd.DataFrame]] = {"overall": [], "overall_without_adversarial": []}
+    overall_frames: dict[str, list[pd.DataFrame]] = {"overall": [], "overall_without_adversarial": []}
     for aspect in ASPECTS:
         rows = np.flatnonzero((graded.questions["aspect"] == aspect).to_numpy())
-        kinds = [(aspect, rows)]
+        metric_rows = [(aspect, rows)]
         if aspect != "abnormality":
-            kinds.append((f"{aspect}_without_adversarial", _without_adversarial(graded, rows, adversarial)))
-        for metric, chosen in kinds:
-            first, hit, guess, ends = _hits(graded, chosen)
-            plain = np.ones(len(first))
-            weighted = _official_weight(kind, first, images_of_type) if aspect in WEIGHTED else plain
-            for suffix, weight in (("", weighted), ("_reweighted", plain)):
-                frame = _rows(graded, f"{metric}{suffix}", first, hit, guess, weight, ends)
+            metric_rows.append((f"{aspect}_without_adversarial", _without_adversarial(graded, rows, adversarial)))
+        for metric, question_rows in metric_rows:
+            first_rows, hit, guess, ends = _hits(graded, question_rows)
+            unit_weight = np.ones(len(first_rows))
+            weighted = _official_weight(type_codes, first_rows, images_of_type) if aspect in WEIGHTED else unit_weight
+            for suffix, weight in (("", weighted), ("_reweighted", unit_weight)):
+                frame = _rows(graded, f"{metric}{suffix}", first_rows, hit, guess, weight, ends)
                 if aspect in WEIGHTED or not suffix:
                     frames.append(frame)
-                whole = f"{'overall' if metric == aspect else 'overall_without_adversarial'}{suffix}"
-                everything.setdefault(whole, []).append(_renamed(frame, whole, aspect))
-    return pd.concat([*frames, *(frame for parts in everything.values() for frame in parts)], ignore_index=True)
+                overall_metric = f"{'overall' if metric == aspect else 'overall_without_adversarial'}{suffix}"
+                overall_frames.setdefault(overall_metric, []).append(_renamed(frame, overall_metric, aspect))
+    return pd.concat([*frames, *(frame for parts in overall_frames.values() for frame in parts)], ignore_index=True)
 
 
 def _rows(
-    graded: Graded, metric: str, first: Ints, hit: Floats, guess: Floats, weight: Floats, ends: ResponseEnds
+    graded: Graded, metric: str, first_rows: Ints, hit: Floats, guess: Floats, weight: Floats, ends: ResponseEnds
 ) -> pd.DataFrame:
-    images = graded.columns["case_id"][first]
-    return make_units(graded, metric, first, hit * weight, weight, guess * weight, images, ends=ends)
+    images = graded.columns["case_id"][first_rows]
+    return make_units(graded, metric, first_rows, hit * weight, weight, guess * weight, images, ends=ends)
 
 
 def _renamed(frame: pd.DataFrame, metric: str, aspect: str) -> pd.DataFrame:
@@ -151,15 +184,21 @@ def _renamed(frame: pd.DataFrame, metric: str, aspect: str) -> pd.DataFrame:
 
 
 def _without_adversarial(graded: Graded, rows: Ints, adversarial: np.ndarray) -> Ints:
-    """The questions that are not adversarial; all of them for an image that has only adversarial ones."""
-    plain = rows[~adversarial[rows]]
-    unpaired = rows[~np.isin(graded.case[rows], graded.case[plain])]
-    return np.sort(np.concatenate([plain, unpaired]))
+    """Return the rows that are not adversarial; all rows of an image that has only adversarial
+    ones.
+    """
+    non_adversarial = rows[~adversarial[rows]]
+    adversarial_only = rows[~np.isin(graded.case[rows], graded.case[non_adversarial])]
+    return np.sort(np.concatenate([non_adversarial, adversarial_only]))
 
 
 def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats, ResponseEnds]:
-    """Per image with such questions: one of its rows, the share of samples in which all are right, the chance of that, how the responses
-    ended."""
+    """Score the images that have questions in `rows`.
+
+    Returns:
+        Per image: one of its rows, the share of samples in which all its questions are correct, the
+        chance of that, and how the responses ended.
+    """
     order = rows[np.argsort(graded.case[rows], kind="stable")]
     if not len(order):
         return order, np.zeros(0), np.zeros(0), graded.ends_over(order, order)
@@ -169,72 +208,95 @@ def _hits(graded: Graded, rows: Ints) -> tuple[Ints, Floats, Floats, ResponseEnd
     return order[starts], hit, guess, graded.ends_over(order, starts)
 
 
-def _official_weight(kind: Ints, first: Ints, images_of_type: Floats) -> Floats:
-    """Images of the type / images of the type with such questions: the authors' weight, spread over the latter. `kind` (Q,): the type."""
-    with_questions = np.bincount(kind[first] + 1, minlength=kind.max(initial=-1) + 2)
-    return images_of_type[first] / with_questions[kind[first] + 1]
+def _official_weight(type_codes: Ints, first_rows: Ints, images_of_type: Floats) -> Floats:
+    """Return the authors' weight per image: images of its type / images of its type with such
+    questions.
+    """
+    with_questions = np.bincount(type_codes[first_rows] + 1, minlength=type_codes.max(initial=-1) + 2)
+    return images_of_type[first_rows] / with_questions[type_codes[first_rows] + 1]
 
 
 def more_breakdowns(graded: Graded, official: bool) -> Breakdown:
-    """The errors of Table 6 per aspect; there `refused` is a share of errors."""
+    """Compute the errors of Table 6 per aspect; there `refused` is a share of errors.
+
+    Args:
+        graded: Graded answers.
+        official: Whether the paper's own reader read them.
+    """
     return {"aspect": conditional_errors(graded, official)}
 
 
 def conditional_errors(graded: Graded, official: bool = False) -> dict[str, dict[str, Score]]:
-    """Per step: `accuracy_given_earlier`, and of the images that fail it the shares of each kind of error.
+    """Compute per step `accuracy_given_earlier` and the shares of each kind of error (Table 6).
 
-    Abnormality: `wrong_answer`, `refused`. Condition and position: `denies_truth` (a question on what is there answered no),
-    `accepts_hallucination` (one on what is not, answered yes), `refused` (no yes or no was read); an image may show several, and the
-    shares are of all errors shown, as in the authors' code. That code leaves wrong conditions of images without position questions out of
-    the shares, for no stated reason; we count them. Images that were not asked an earlier step are left out, as there.
-    Where most responses to a step's questions say nothing, it has no scores but by the `official` reader.
+    Errors are counted on the images that fail the step. Abnormality: `wrong_answer`, `refused`.
+    Condition and position: `denies_truth` (no to a question on what is there),
+    `accepts_hallucination` (yes to one on what is not), `refused` (neither was read). An image may
+    show several; the shares are of all errors shown, as in the authors' code. That code leaves
+    wrong conditions of images without position questions out of the shares, for no stated reason;
+    we count them. Images that were not asked an earlier step are left out, as there.
+
+    Args:
+        graded: Graded answers.
+        official: Whether the paper's own reader read them. Otherwise a step has no scores if most
+            responses to its questions tell nothing.
+
+    Returns:
+        Step -> metric -> score.
     """
     aspect = graded.questions["aspect"].to_numpy(dtype=object)
     adversarial = graded.questions["adversarial"].to_numpy(dtype=bool)
-    images = int(graded.case.max(initial=-1)) + 1
-    right_of = {name: _all_right(graded, np.flatnonzero(aspect == name), images) for name in set(aspect)}
-    cluster = np.zeros(images, np.int64)
+    n_images = int(graded.case.max(initial=-1)) + 1
+    right_of = {name: _all_right(graded, np.flatnonzero(aspect == name), n_images) for name in set(aspect)}
+    # Images inherit the cluster of their questions.
+    cluster = np.zeros(n_images, np.int64)
     cluster[graded.case] = graded.cluster
     result: dict[str, dict[str, Score]] = {}
     for step, earlier in STEPS.items():
         if step not in right_of or not all(name in right_of for name in earlier):
             continue
-        asked, right = right_of[step]
-        reached = asked[:, None] & np.logical_and.reduce(
+        # Only images whose earlier steps are all correct reach this step.
+        has_questions, is_right = right_of[step]
+        reached = has_questions[:, None] & np.logical_and.reduce(
             [right_of[name][0][:, None] & right_of[name][1] for name in earlier]
         )
         rows = np.flatnonzero(aspect == step)
-        silent = decisive_nonresponse(graded.ends[rows].sum(axis=0))
-        scores = {"accuracy_given_earlier": _share((reached & right).mean(axis=1), reached.mean(axis=1), cluster)}
-        failed = reached & ~right
-        unread = _any(graded, rows, ~graded.answered[rows], images) & failed
+        nonresponse = decisive_nonresponse(graded.ends[rows].sum(axis=0))
+        scores = {"accuracy_given_earlier": _share((reached & is_right).mean(axis=1), reached.mean(axis=1), cluster)}
+        failed = reached & ~is_right
+        unread = _any(graded, rows, ~graded.answered[rows], n_images) & failed
         wrong = graded.answered[rows] & ~graded.right[rows]
         if step == "abnormality":
-            kinds = {"wrong_answer": _any(graded, rows, wrong, images) & failed, "refused": unread}
+            error_masks = {"wrong_answer": _any(graded, rows, wrong, n_images) & failed, "refused": unread}
         else:
-            kinds = {
-                "denies_truth": _any(graded, rows, wrong & ~adversarial[rows, None], images) & failed,
-                "accepts_hallucination": _any(graded, rows, wrong & adversarial[rows, None], images) & failed,
+            error_masks = {
+                "denies_truth": _any(graded, rows, wrong & ~adversarial[rows, None], n_images) & failed,
+                "accepts_hallucination": _any(graded, rows, wrong & adversarial[rows, None], n_images) & failed,
                 "refused": unread,
             }
-        shown = np.sum([kind.mean(axis=1) for kind in kinds.values()], axis=0)
-        scores |= {name: _share(kind.mean(axis=1), shown, cluster) for name, kind in kinds.items()}
-        result[step] = {name: apply_nonresponse(each, silent, official) for name, each in scores.items()}
+        # An image may show several kinds of error: shares are of all errors shown.
+        errors_shown = np.sum([kind.mean(axis=1) for kind in error_masks.values()], axis=0)
+        scores |= {name: _share(kind.mean(axis=1), errors_shown, cluster) for name, kind in error_masks.items()}
+        result[step] = {name: apply_nonresponse(score, nonresponse, official) for name, score in scores.items()}
     return result
 
 
-def _all_right(graded: Graded, rows: Ints, images: int) -> tuple[Bools, Bools]:
-    """Masks of the images with these questions (I,), and of those with all of them correct (I, S)."""
-    asked = np.zeros(images, bool)
-    asked[graded.case[rows]] = True
-    return asked, ~_any(graded, rows, ~graded.right[rows], images)
+def _all_right(graded: Graded, rows: Ints, n_images: int) -> tuple[Bools, Bools]:
+    """Return masks of the images with these questions (I,), and of those with all of them correct
+    (I, S).
+    """
+    has_questions = np.zeros(n_images, bool)
+    has_questions[graded.case[rows]] = True
+    return has_questions, ~_any(graded, rows, ~graded.right[rows], n_images)
 
 
-def _any(graded: Graded, rows: Ints, holds: Bools, images: int) -> Bools:
-    """True where any of the questions `rows` of an image holds: (I, S)."""
-    found = np.zeros((images, graded.samples), bool)
-    np.logical_or.at(found, graded.case[rows], holds)
-    return found
+def _any(graded: Graded, rows: Ints, holds: Bools, n_images: int) -> Bools:
+    """Return a mask (I, S) of the images with at least one of these questions for which `holds` is
+    true.
+    """
+    any_holds = np.zeros((n_images, graded.samples), bool)
+    np.logical_or.at(any_holds, graded.case[rows], holds)
+    return any_holds
 
 
 def _share(numerator: np.ndarray, denominator: np.ndarray, cluster: Ints) -> Score:

@@ -1,4 +1,7 @@
-"""ProbMed's probing of VQA-RAD: asked and read as ProbMed, scored by pairs (Yan et al., 2024, section 4.1.1, Table 3)."""
+"""ProbMed's probing of VQA-RAD: prompts and reading of ProbMed, scored by pairs.
+
+Yan et al., 2024, section 4.1.1, Table 3.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,20 @@ from eval_harness.scores.pairs import pair_units
 
 
 def units(graded: Graded) -> pd.DataFrame:
-    """Two rows per pair: `accuracy` (both right; chance 1/4) and `accuracy_without_adversarial` (the true question right; chance 1/2).
+    """Build two units per pair:
 
-    Raises BadInput if the columns `pair_id` or `adversarial` are missing.
+    `accuracy` (both correct, chance 1/4) and `accuracy_without_adversarial`.
+
+    The latter counts the true question alone (chance 1/2).
+
+    Args:
+        graded: Graded answers; questions with the columns `pair_id` and `adversarial`.
+
+    Raises:
+        BadInput: A column is missing.
     """
-    found = pair_units(graded)
-    return found.assign(metric=found["metric"].replace("accuracy_with_adversarial", "accuracy"))
+    pair_table = pair_units(graded)
+    return pair_table.assign(metric=pair_table["metric"].replace("accuracy_with_adversarial", "accuracy"))
 
 
 SPEC = EvalSpec(

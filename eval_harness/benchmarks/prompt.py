@@ -1,4 +1,4 @@
-"""A prompt template and how a question is put into it."""
+"""Prompt templates, and how a question is rendered into them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ Layout = Callable[[Sequence[str]], str]
 
 
 def lettered_layout(separator: str, between: str, opening: str = "", closing: str = "") -> Layout:
-    """Options with their letters: `separator` after the letter, `between` two options."""
+    """Build a layout that lists the options with their letters.
+
+    Args:
+        separator: Text after the letter.
+        between: Text between two options.
+        opening: Text before the letter.
+        closing: Text after the option.
+
+    Returns:
+        Option texts -> the text of the field `{options}`.
+    """
 
     def layout(options: Sequence[str]) -> str:
         return between.join(
@@ -28,10 +38,16 @@ COLON_LINES = lettered_layout(": ", "\n")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A template with the fields `{question}` and `{options}`, the layout of its options, and where it was published.
+    """A template with the fields `{question}` and `{options}`.
 
-    `methods`: what it may be used for. `intro`: what stands before the worked examples of a few-shot prompt. `shot_answer`: how an
-    example's answer is written: `letter` (A), `both` (A: text), `text`.
+    Attributes:
+        name: Name of the template.
+        template: The text with its fields.
+        source: Where it was published.
+        layout: Layout of the options.
+        methods: Methods that it may be used for.
+        intro: Text before the worked examples of a few-shot prompt.
+        shot_answer: Form of an example's answer: `letter` (A), `both` (A: text) or `text`.
     """
 
     name: str
@@ -43,10 +59,15 @@ class Prompt:
     shot_answer: str = "letter"
 
     def render(self, question: str, options: Sequence[str]) -> str:
-        """The text sent to the model for one question. `options` in the order shown; letters follow the position.
+        """Render the text sent to the model for one question.
 
-        Both fields are filled in one pass, so a question that itself holds braces stays as it is.
+        Both fields are filled in one pass, so braces within a question are kept.
+
+        Args:
+            question: Text of the question.
+            options: Option texts in the order shown; letters follow the position.
         """
+        # One pass over the template: braces within the question stay.
         fields = {"{question}": question.strip(), "{options}": self.layout([option.strip() for option in options])}
         return re.sub(r"\{(?:question|options)\}", lambda field: fields[field[0]], self.template)
 
@@ -57,14 +78,19 @@ class Prompt:
 
     @property
     def text_hash(self) -> str:
-        """Hash of everything in the prompt that is not the question: two runs with equal hashes were asked in the same words."""
-        shown = self.layout(["{option 1}", "{option 2}"])
+        """Hash of the prompt without the question: runs with equal hashes used the same wording."""
+        layout_sample = self.layout(["{option 1}", "{option 2}"])
         return hashlib.sha256(
-            "\0".join([self.template, shown, self.intro or "", self.shot_answer]).encode()
+            "\0".join([self.template, layout_sample, self.intro or "", self.shot_answer]).encode()
         ).hexdigest()[:16]
 
     def answer_of_shot(self, options: Sequence[str], answer: Sequence[int]) -> str:
-        """The answer of a worked example, written as this prompt wants answers."""
+        """Format the answer of a worked example.
+
+        Args:
+            options: Option texts in the order shown.
+            answer: Positions of the correct options.
+        """
         if self.shot_answer == "letter" and self.shows_options:
             return ",".join(LETTERS[position] for position in answer)
         texts = [options[position].strip() for position in answer]
@@ -78,5 +104,10 @@ OPEN_ENDED_METHODS = ("ps", "ps_official", "ff")
 
 
 def bare_question_prompt(source: str, methods: tuple[str, ...] = OPEN_ENDED_METHODS) -> Prompt:
-    """The template `question`: the question as it stands, for the methods that show no options."""
+    """Build the template `question`: the bare question, for methods that show no options.
+
+    Args:
+        source: Where it was published.
+        methods: Methods that it may be used for.
+    """
     return Prompt("question", "{question}", source, methods=methods, shot_answer="text")

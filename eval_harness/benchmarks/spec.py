@@ -15,11 +15,18 @@ from eval_harness.scores.grading import Graded
 
 @dataclass(frozen=True, slots=True)
 class MetricInfo:
-    """How a metric is shown. `higher_is_better` None: neither end is good (position bias). `unit`: `percent` or `count`.
+    """How a metric is shown and compared.
 
-    `of_ends`: it counts how responses ended, so that it has a value for a run whose responses mostly say nothing, too.
-
-    `arms`: the runs without the right image that show how much of the metric comes from it; `no_arm` says why one or all make no sense."""
+    Attributes:
+        label: Name for readers.
+        description: One sentence.
+        higher_is_better: None if neither end is good (position bias).
+        unit: `percent` or `count`.
+        of_ends: It counts how responses ended, so it has a value even if most responses tell
+            nothing.
+        arms: Runs without the right image that show how much of the metric comes from it.
+        no_arm: Why one arm or all make no sense.
+    """
 
     label: str
     description: str
@@ -31,25 +38,31 @@ class MetricInfo:
 
     @property
     def compared(self) -> tuple[Images, ...]:
-        """The arms of a metric that counts right answers; none of what counts other behaviour."""
+        """Arms to compare with; none for metrics that do not count correct answers."""
         return self.arms if self.higher_is_better and self.unit == "percent" and not self.of_ends else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvalSpec:
-    """The harness side of a benchmark; what is left out has a default.
+    """The harness side of a benchmark.
 
-    `headline`: the metric it is ranked by everywhere, one of `metrics`; `over_all`: the metric over every question, where the headline is
-    about a part of them. `prompts`: its templates. `default_prompts`: method, or question type for
-    the method `mc`, -> name of the template; `mc` must be there. `system`: the message that the authors sent to API models. `max_tokens`:
-    room for an answer of the method `mc`. `judged_free_form`: the judge of free-form answers compares its two options.
-
-    `hidden_split`: a split whose key its owner keeps, scored against uploaded answers; `hidden_metrics`: metric -> the type of question
-    it is about.
-
-    `units`: what is counted, of graded answers; `more_breakdowns`, by what is no facet of a question (graded answers, whether the paper's
-    reader read them). `read_official`: the reader of the paper's own code, defects included, which `--extraction official` uses: it
-    decides which numbers the paper prints (response, options, question type).
+    Attributes:
+        units: Builds the scoring units from graded answers.
+        read_official: The reader of the paper's own code, defects included, for `--extraction
+            official`: it reproduces the paper's numbers (response, options, question type).
+        more_breakdowns: Breakdowns by something other than a facet (graded answers, whether the
+            paper's reader read them).
+        headline: The metric that the benchmark is ranked by everywhere, one of `metrics`.
+        over_all: The metric over all questions, if the headline covers only some of them.
+        metrics: Name -> description of each metric.
+        prompts: Prompt templates.
+        default_prompts: Method, or question type for the method `mc`, -> name of its template; `mc`
+            is required.
+        system: System message that the authors sent to API models.
+        max_tokens: Output-token limit per answer of the method `mc`.
+        judged_free_form: A judge compares free-form answers with the two options.
+        hidden_split: Split whose key its owner keeps, scored from uploaded answers.
+        hidden_metrics: Metric of the hidden split -> question type that it is about.
     """
 
     units: Callable[[Graded], pd.DataFrame]
@@ -69,6 +82,7 @@ class EvalSpec:
     def __post_init__(self) -> None:
         if self.headline not in self.metrics:
             raise TypeError(f"headline {self.headline!r}: must be one of the metrics ({', '.join(self.metrics)})")
+        # Fail at import: a spec with a missing default prompt would fail in the middle of a run.
         names = {prompt.name for prompt in self.prompts}
         if "mc" not in self.default_prompts or not set(self.default_prompts.values()) <= names:
             raise TypeError(f"default_prompts: must name a template for 'mc', each one of {', '.join(sorted(names))}")

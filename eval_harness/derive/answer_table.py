@@ -1,6 +1,7 @@
-"""The answers of a run as a table: one row per answered (question, sample), before reading and scoring.
+"""The answers of a run as a table: one row per answered (question, sample), before reading and
+scoring.
 
-`answers.parquet` holds what came back from the model, `judge.parquet` what a judge model replied about it.
+`answers.parquet` holds the model's answers, `judge.parquet` a judge model's replies about them.
 """
 
 from __future__ import annotations
@@ -36,18 +37,22 @@ ANSWERS_SCHEMA = pa.schema(
         ("shown", pa.list_(pa.string())),
     ]
 )
-"""Columns of `answers.parquet`. `scores`: one number per option for the methods that score options; `delivery`: what the server did
-(`DELIVERIES`); `seconds`: from the request to the last token; `shown`: ids of the images of another case that were shown."""
+"""Columns of `answers.parquet`.
+
+`scores`: one number per option for the methods that score options; `delivery`: what the server did
+(`DELIVERIES`); `seconds`: from the request to the last token; `shown`: ids of the images of another
+case that were shown.
+"""
 JUDGE_SCHEMA = pa.schema([("question_id", pa.string()), ("sample", pa.int32()), ("reply", pa.string())])
 """Columns of `judge.parquet`: the judge model's verbatim reply about an answer."""
 ANSWER_COLUMNS: list[str] = ANSWERS_SCHEMA.names
 Record = dict[str, Any]
-ROWS = 4096
+ROW_GROUP_SIZE = 4096
 """Rows per row group: 64 MB at 16 kB of reasoning per answer."""
 
 
 def answer_row(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the table from a journal record (`status` of the request, `usage`)."""
+    """Build a row of the table from a journal record."""
     tokens = record.get("usage") or (None, None)
     return {
         "question_id": str(record["question_id"]),
@@ -65,73 +70,97 @@ def answer_row(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 USAGE_FIELDS = ("answers_from_cache", "tokens_in", "tokens_out", "cost")
-"""Fields of `usage_of` (`environment` of a run)."""
+"""Fields returned by `sum_usage`, stored in the `environment` of a run."""
 
 
 def sum_usage(records: Iterable[Mapping[str, Any]], price: list[float] | None) -> dict[str, Any]:
-    """Tokens counted by a server, summed over every answer of the journal, and what they cost (`price`: per million, in and out).
+    """Sum the tokens that a server counted over the answers of a journal, and compute their cost.
 
-    What was kept from earlier runs is counted apart: it costs nothing again.
+    Answers reused from earlier runs are counted separately: they cost nothing again.
+
+    Args:
+        records: Journal records.
+        price: Price per million input and output tokens; None leaves out the cost.
+
+    Returns:
+        Those of USAGE_FIELDS that apply.
     """
     records = list(records)
-    kept = sum(bool(record.get("from_cache")) for record in records)
-    found: dict[str, Any] = {"answers_from_cache": kept} if kept else {}
-    counted = [record["usage"] for record in records if record.get("usage") and not record.get("from_cache")]
-    if not counted:
-        return found
-    tokens = [sum(usage[side] for usage in counted) for side in (0, 1)]
-    found |= {"tokens_in": tokens[0], "tokens_out": tokens[1]}
+    n_cached = sum(bool(record.get("from_cache")) for record in records)
+    usage: dict[str, Any] = {"answers_from_cache": n_cached} if n_cached else {}
+    counted_tokens = [record["usage"] for record in records if record.get("usage") and not record.get("from_cache")]
+    if not counted_tokens:
+        return usage
+    tokens = [sum(counts[side] for counts in counted_tokens) for side in (0, 1)]
+    usage |= {"tokens_in": tokens[0], "tokens_out": tokens[1]}
     if price:
-        found["cost"] = round(sum(t * p for t, p in zip(tokens, price, strict=True)) / 1e6, 6)
-    return found
+        usage["cost"] = round(sum(count * unit_price for count, unit_price in zip(tokens, price, strict=True)) / 1e6, 6)
+    return usage
 
 
 def answer_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Rows as a frame, ordered by question id and sample, so that equal answers give equal tables; of duplicates the last one counts.
+    """Build the answer table, ordered by question id and sample; of duplicates the last one counts.
 
-    Values are Python objects: None where there is nothing.
+    Missing values are None. Equal answers give equal tables.
     """
+    # A question asked again (after a failure) has a later record, which replaces the earlier one.
     latest = {(row["question_id"], row["sample"]): row for row in rows}
-    kept = [latest[key] for key in sorted(latest)]
+    ordered_rows = [latest[key] for key in sorted(latest)]
     return pd.DataFrame(
-        {name: pd.Series([_plain(row.get(name)) for row in kept], dtype=object) for name in ANSWER_COLUMNS}
+        {name: pd.Series([_plain(row.get(name)) for row in ordered_rows], dtype=object) for name in ANSWER_COLUMNS}
     ).astype({"sample": "int64"})
 
 
 def encode_answers(answers: pd.DataFrame) -> bytes:
-    """The content of `answers.parquet`; the same bytes for the same rows."""
+    """Encode the content of `answers.parquet`; the same rows give the same bytes."""
     return _parquet(answers, ANSWERS_SCHEMA)
 
 
 def encode_judge_replies(replies: pd.DataFrame) -> bytes:
-    """The content of `judge.parquet`."""
+    """Encode the content of `judge.parquet`."""
     return _parquet(replies, JUDGE_SCHEMA)
 
 
 def table_to_frame(table: pa.Table | bytes) -> pd.DataFrame:
-    """A table, or the bytes of a Parquet file, as Python objects."""
+    """Convert an Arrow table, or the bytes of a Parquet file, to a data frame of Python objects."""
     if isinstance(table, bytes):
         table = pq.read_table(pa.BufferReader(table))
+    # to_pylist, not to_pandas: lists and None stay Python objects.
     columns = zip(table.column_names, table.columns, strict=True)
     return pd.DataFrame({name: pd.Series(column.to_pylist(), dtype=object) for name, column in columns})
 
 
 def rewrite_rows(rows: Iterable[Record], schema: pa.Schema, sink: io.BytesIO) -> Iterator[Record]:
-    """Write rows to `sink` as `answers_bytes` does, in their order, and pass each on: what is read of a stranger's file is kept so, never
-    its own bytes, of which another reader may make something else."""
+    """Write rows to `sink` as `encode_answers` does, and yield each of them.
+
+    Rows of an untrusted file are stored re-encoded, never as the original bytes, which another
+    Parquet reader may interpret differently.
+
+    Args:
+        rows: Rows of the table, in order.
+        schema: Columns to write.
+        sink: Receives the Parquet file.
+
+    Yields:
+        The rows, unchanged.
+    """
     remaining = iter(rows)
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
-        while group := list(islice(remaining, ROWS)):
+        # Row groups are flushed as they fill up: memory stays bounded for any file size.
+        while group := list(islice(remaining, ROW_GROUP_SIZE)):
             writer.write_table(_table({name: [row[name] for row in group] for name in schema.names}, schema))
             yield from group
 
 
 def _parquet(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
-    """The rows as Parquet, in row groups of ROWS, so that long texts are never all in memory twice."""
+    """Encode rows as Parquet in row groups of ROW_GROUP_SIZE, so long texts are not all copied at
+    once.
+    """
     buffer = io.BytesIO()
     with pq.ParquetWriter(buffer, schema, compression="zstd") as writer:
-        for start in range(0, max(1, len(frame)), ROWS):
-            part = frame.iloc[start : start + ROWS]
+        # max(1, ...): an empty table still gets one row group and its schema.
+        for start in range(0, max(1, len(frame)), ROW_GROUP_SIZE):
+            part = frame.iloc[start : start + ROW_GROUP_SIZE]
             writer.write_table(_table({name: part[name].tolist() for name in schema.names}, schema))
     return buffer.getvalue()
 
@@ -141,7 +170,7 @@ def _table(columns: Mapping[str, list[Any]], schema: pa.Schema) -> pa.Table:
 
 
 def _plain(value: Any) -> Any:
-    """Convert pandas' NaN for a missing value back to None, and text to valid UTF-8 (a server may send lone surrogates)."""
+    """Convert NaN to None, and text to valid UTF-8 (servers may send lone surrogates)."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -152,11 +181,24 @@ def _plain(value: Any) -> Any:
 
 
 def check_all_asked(folder: Path, run: RunRecord, questions: pd.DataFrame, records: Iterable[dict[str, Any]]) -> None:
-    """Raise BadInput if the run was interrupted: questions that were never asked are neither failed nor wrong. (A model that gave no
-    answer, and a recorded file that lacks a question, have a record of it.)"""
-    due = {(str(name), sample) for name in questions["question_id"] for sample in range(run.request.samples)}
-    if left := len(due - {(str(record["question_id"]), int(record["sample"])) for record in records}):
+    """Check that a run was not interrupted: questions never asked are neither failed nor wrong.
+
+    A failed request, or a question missing from a recorded file, does have a record.
+
+    Args:
+        folder: The run folder, for the message.
+        run: The run record, with the number of samples.
+        questions: The questions of the run.
+        records: Journal records.
+
+    Raises:
+        BadInput: Some (question, sample) pairs have no record.
+    """
+    # Every (question, sample) that the run was to ask.
+    due_keys = {(str(name), sample) for name in questions["question_id"] for sample in range(run.request.samples)}
+    if n_unasked := len(due_keys - {(str(record["question_id"]), int(record["sample"])) for record in records}):
         raise BadInput(
-            f"{folder}: {left:,} of {len(due):,} answers were never asked for: the run was interrupted. Give the same `medprobe eval` "
-            "again to ask them, or make it a run of the cases that were asked: `medprobe score RUN_DIR --asked-only`."
+            f"{folder}: {n_unasked:,} of {len(due_keys):,} answers were never requested: the run was "
+            "interrupted. Repeat the same `medprobe eval` command to request them, or score only the cases that were "
+            "asked: `medprobe score RUN_DIR --asked-only`."
         )

@@ -1,7 +1,8 @@
 """`derive`: compute every number of a run from its answers. No other code in medprobe does.
 
-What a store keeps of the output lies under a key over everything it follows from (`key_of`), so that it is known when it has to be derived
-again: other bytes, another answer key or other labels of the dataset, another `DERIVE_VERSION`.
+A store keeps the output under a key that covers everything it depends on
+(`compute_derivation_key`). The output is derived again if the files, the answer key or labels of
+the dataset, or `DERIVE_VERSION` change.
 """
 
 from __future__ import annotations
@@ -29,18 +30,23 @@ from eval_harness.records.run import RunRecord
 from eval_harness.scores.nonresponse import RESPONSE_COUNT_COLUMNS, UNSETTLED_COLUMN
 
 MEASURED_FIELD = "permuted"
-"""Fields of a result's `environment` that are measured from the answers; values stated by a run are ignored."""
+"""Field of a result's `environment` that is measured from the answers; a run's own value is
+ignored.
+"""
 UNIT_ID_COLUMNS = ("metric", "unit", "case_id", "cluster")
 UNIT_NUMBER_COLUMNS = ("numerator", "denominator", "chance", "count", *RESPONSE_COUNT_COLUMNS, UNSETTLED_COLUMN)
-"""The columns of units that say what they are, and those that say how the run did."""
+"""Columns that identify a unit, and columns with its numbers."""
 
 
 @dataclass(frozen=True)
 class Derived:
-    """Everything that is derived from a run and its answers.
+    """Everything derived from a run and its answers.
 
-    `readings`: `question_id, sample, response, delivery, choice, status, rule` and the other columns of the answers, one row for each
-    answer that was due, in the questions' order. `units`: UNIT_NAMES, the facets that weighted metrics need, UNIT_NUMBERS.
+    Attributes:
+        result: The result with its scores.
+        readings: `question_id, sample, response, delivery, choice, status, rule` and the other
+            columns of the answers; one row per due answer, in question order.
+        units: UNIT_ID_COLUMNS, the facets that weighted metrics need, UNIT_NUMBER_COLUMNS.
     """
 
     result: Result
@@ -55,14 +61,22 @@ def derive(
     replies: pd.DataFrame | None = None,
     key: str | None = None,
 ) -> Derived:
-    """Read and score the answers of a run.
+    """Read and score the answers of a run. Deterministic.
 
-    `answers`: as `answer_table.answer_frame`; `questions`: those that were asked, by whose key they are scored (rows without a known
-    key are read and not scored); `replies`: of the run's judge model. `key`: as `key_of` makes it.
-    The same input gives the same output. Raises BadInput for answers that do not fit the questions.
+    Args:
+        run: The run record.
+        answers: From `answer_table.answer_frame`.
+        questions: The questions asked, with the answer key used for scoring; answers to questions
+            with a hidden key are read but not scored.
+        replies: Replies of the run's judge model.
+        key: From `compute_derivation_key`, stored in the result.
+
+    Raises:
+        BadInput: The answers do not fit the questions.
     """
     readings, judge = read_due_answers(run, answers, questions, replies)
     scored = _scores(run, questions, readings)
+    # Recompute measured fields instead of trusting the run's.
     environment = {name: value for name, value in run.environment.items() if name != MEASURED_FIELD}
     if run.request.permute:
         environment |= _by_option_or_letter(readings, questions)
@@ -74,7 +88,7 @@ def derive(
     result = Result(
         kind="measured",
         provenance="submitted",
-        benchmark=run.benchmark.model_copy(update=asked),
+        benchmark=run.benchmark.model_copy(update=dataset_fields),
         model=run.model,
         method=_as_asked(run, judge),
         scores=scored.scores,
@@ -90,24 +104,30 @@ def derive(
 
 
 def _as_asked(run: RunRecord, judge: dict[str, Any] | None) -> Method:
-    """The method of a result: everything the request determines is taken from it, and only hashes of the generation are added."""
-    request, said = run.request, run.method
-    hashes = {name: value for name, value in said.generation.items() if name.endswith("_hash")}
+    """Build the method of a result: fields set by the request are taken from it, the run adds
+    hashes.
+    """
+    request, stated_method = run.request, run.method
+    hashes = {name: value for name, value in stated_method.generation.items() if name.endswith("_hash")}
     generation = {**request.generation, **hashes}
     if request.permute or "permute" in generation:
         generation["permute"] = request.permute
-    asked = {
+    method_fields = {
         "judge": judge,
         "samples": request.samples,
-        "shots": said.shots if request.shots == 0 and said.shots is None else request.shots,  # None: not known
-        "prompt": request.prompt or said.prompt,
+        "shots": stated_method.shots
+        if request.shots == 0 and stated_method.shots is None
+        else request.shots,  # None: not known
+        "prompt": request.prompt or stated_method.prompt,
         "generation": generation,
     }
-    return said.model_copy(update=asked)
+    return stated_method.model_copy(update=method_fields)
 
 
 def derived_files(derived: Derived) -> dict[str, bytes]:
-    """Content of the derived files by their names; `result.json`, which names the key, is the last."""
+    """Return the content of the derived files by name; `result.json`, which names the key, comes
+    last.
+    """
     rows = derived.readings[READINGS_SCHEMA.names].to_dict("list")
     return {
         READINGS_FILE: _parquet(pa.table(rows, schema=READINGS_SCHEMA)),
@@ -117,27 +137,43 @@ def derived_files(derived: Derived) -> dict[str, bytes]:
 
 
 def write_derived(folder: Path, derived: Derived) -> None:
-    """Write what was derived; each file appears whole or not at all, `result.json` last."""
+    """Write the derived files, each atomically, `result.json` last."""
+    # result.json last: without it a partly written set counts as absent.
     for name, content in derived_files(derived).items():
         replace_file(folder / name, content)
 
 
 def compute_derivation_key(sent: SubmittedFiles, fingerprint: str | None, facets: str | None) -> str:
-    """The key of everything derived from these files and the questions with these digests."""
-    parts = [DERIVE_VERSION, fingerprint, facets, *(hashlib.sha256(each or b"").hexdigest() for each in sent)]
+    """Compute the key of everything derived from a submission.
+
+    Args:
+        sent: The submitted files.
+        fingerprint: Digest of the questions and their answer key.
+        facets: Digest of the questions' labels.
+
+    Returns:
+        A sha256 in hexadecimal digits.
+    """
+    parts = [DERIVE_VERSION, fingerprint, facets, *(hashlib.sha256(content or b"").hexdigest() for content in sent)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def select_board_units(units: pd.DataFrame) -> pd.DataFrame:
-    """The units that a board aggregates, grouped by metric and sorted by cluster; letter frequencies are left out."""
+    """Select the units that the board aggregates, grouped by metric and sorted by cluster.
+
+    Letter frequencies are left out.
+    """
     facets = [facet for facet in sorted(set(BALANCED_METRICS.values())) if facet in units.columns]
-    kept = units.loc[~units["metric"].str.startswith("share_"), [*UNIT_ID_COLUMNS, *facets, *UNIT_NUMBER_COLUMNS]]
-    order = np.lexsort((kept["cluster"].to_numpy(), pd.factorize(kept["metric"])[0]))
-    return kept.iloc[order].reset_index(drop=True)
+    board_units = units.loc[
+        ~units["metric"].str.startswith("share_"), [*UNIT_ID_COLUMNS, *facets, *UNIT_NUMBER_COLUMNS]
+    ]
+    # Sorted columns compress well, and the board needs units by cluster.
+    order = np.lexsort((board_units["cluster"].to_numpy(), pd.factorize(board_units["metric"])[0]))
+    return board_units.iloc[order].reset_index(drop=True)
 
 
 def _scores(run: RunRecord, questions: pd.DataFrame, readings: pd.DataFrame) -> Scored:
-    """The scores of these readings."""
+    """Score the readings of a run."""
     scored = compute_scores(run.benchmark.family, questions, readings, run.method.extraction or "ours")
     if run.request.permute:
         _letters_as_shown(scored, run, questions, readings)
@@ -145,8 +181,11 @@ def _scores(run: RunRecord, questions: pd.DataFrame, readings: pd.DataFrame) -> 
 
 
 def _letters_as_shown(scored: Scored, run: RunRecord, questions: pd.DataFrame, readings: pd.DataFrame) -> None:
-    """Put the frequencies of the letters as shown into `scored`: in the question's own order they would hide a model that always says A,
-    since each option is A once."""
+    """Replace the letter frequencies of `scored` by those of the letters as shown.
+
+    In the question's original option order they would hide a model that always says A, since with
+    permuted options every option is shown as A once.
+    """
     counts = option_counts(questions)
     letters = [
         sorted((int(position) - rotation(int(sample), counts[question])) % counts[question] for position in choice)
@@ -154,34 +193,46 @@ def _letters_as_shown(scored: Scored, run: RunRecord, questions: pd.DataFrame, r
             readings["question_id"], readings["sample"], readings["choice"], strict=True
         )
     ]
-    chosen = readings.assign(choice=pd.Series(letters, index=readings.index, dtype=object))
-    turned = compute_scores(run.benchmark.family, questions, chosen, run.method.extraction or "ours")
-    pairs = [(scored.scores, turned.scores)]
+    # Score once more with the letters as shown, only to take the letter shares.
+    readings_by_letter = readings.assign(choice=pd.Series(letters, index=readings.index, dtype=object))
+    scored_by_letter = compute_scores(
+        run.benchmark.family, questions, readings_by_letter, run.method.extraction or "ours"
+    )
+    metric_pairs = [(scored.scores, scored_by_letter.scores)]
     for facet, values in scored.breakdown.items():
-        pairs += [(metrics, turned.breakdown[facet][value]) for value, metrics in values.items()]
-    for mine, theirs in pairs:
-        mine.update({name: shares for name, shares in theirs.items() if name.startswith("share_")})
+        metric_pairs += [(metrics, scored_by_letter.breakdown[facet][value]) for value, metrics in values.items()]
+    for own_metrics, shown_metrics in metric_pairs:
+        own_metrics.update({name: shares for name, shares in shown_metrics.items() if name.startswith("share_")})
 
 
 def _by_option_or_letter(readings: pd.DataFrame, questions: pd.DataFrame) -> dict[str, Any]:
-    """Whether the model follows the option or the letter. Percent of the questions answered in every option order: `same_option` chose
-    the same option throughout, `same_letter` the same letter."""
+    """Measure whether the model follows the option or the letter, over permuted samples.
+
+    Returns:
+        `permuted`: percent of the questions answered in every option order for which the same
+        option (`same_option`) or the same letter (`same_letter`) was chosen throughout, and their
+        number.
+    """
     counts = option_counts(questions)
-    option = letter = total = 0
-    for question, given in readings.groupby("question_id"):
-        k = counts[str(question)]
-        rows = given[given["sample"] < k]
-        if len(rows) < k or k < 2 or not all(len(choice) == 1 for choice in rows["choice"]):
+    n_same_option = n_same_letter = n_questions = 0
+    for question, question_readings in readings.groupby("question_id"):
+        n_options = counts[str(question)]
+        rows = question_readings[question_readings["sample"] < n_options]
+        # Only questions answered with exactly one option in every rotation count.
+        if len(rows) < n_options or n_options < 2 or not all(len(choice) == 1 for choice in rows["choice"]):
             continue
-        total += 1
+        n_questions += 1
         picks = [int(choice[0]) for choice in rows["choice"]]
-        letters = [(pick - rotation(int(sample), k)) % k for pick, sample in zip(picks, rows["sample"], strict=True)]
-        option += len(set(picks)) == 1
-        letter += len(set(letters)) == 1
-    share = {"same_option": option, "same_letter": letter}
+        letters = [
+            (pick - rotation(int(sample), n_options)) % n_options
+            for pick, sample in zip(picks, rows["sample"], strict=True)
+        ]
+        n_same_option += len(set(picks)) == 1
+        n_same_letter += len(set(letters)) == 1
+    counts_by_kind = {"same_option": n_same_option, "same_letter": n_same_letter}
     return {
-        "permuted": {name: 100 * count / total if total else None for name, count in share.items()}
-        | {"questions": total}
+        "permuted": {name: 100 * count / n_questions if n_questions else None for name, count in counts_by_kind.items()}
+        | {"questions": n_questions}
     }
 
 

@@ -1,6 +1,8 @@
-"""Labels, descriptions, directions and units of all metrics; the headline metric of a result, or why it has no score.
+"""Labels, descriptions, directions and units of all metrics; a result's headline score or why it
+has none.
 
-A benchmark's own metrics are in its module (`benchmarks/`). See also: the rule of nonresponse (`scores/nonresponse.py`).
+A benchmark's own metrics are in its module (`benchmarks/`). See also: the nonresponse rule
+(`scores/nonresponse.py`).
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from eval_harness.records.result import MIN_INDEPENDENT_CASES, Nonresponse, Resu
 from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
 
 HEADLINE_METRICS: dict[str, str] = {name: eval_spec(name).headline for name in BENCHMARKS}
-"""The metric that a benchmark is ranked by."""
+"""Benchmark -> the metric that it is ranked by."""
 OVERALL_METRICS: dict[str, str] = {
     name: eval_spec(name).over_all or headline for name, headline in HEADLINE_METRICS.items()
 }
-"""The metric over every question of a benchmark: what is right and wrong of a question is read from it."""
+"""Benchmark -> the metric over all its questions; it tells whether a question was answered
+correctly.
+"""
 
 _EVERYWHERE = {
     "irrelevant": MetricInfo(
@@ -53,15 +57,20 @@ METRICS: dict[str, MetricInfo] = {}
 for _name in BENCHMARKS:
     for _metric, _info in eval_spec(_name).metrics.items():
         METRICS.setdefault(_metric, _info)
+# Metrics of all benchmarks come last: no benchmark may redefine them.
 METRICS |= {**_EVERYWHERE, **_SHARES}
-"""Every metric by name; where two benchmarks have a metric of one name, the first one's (`spec(benchmark).metrics` has each)."""
+"""Every metric by name; where two benchmarks have a metric of one name, the first one's
+(`spec(benchmark).metrics` has each).
+"""
 BALANCED_METRICS = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_macro_task": "task"}
-"""Metrics that are means over the values of a facet: of a part of the questions, every value still there weighs the same."""
+"""Metric -> facet over whose values it is a mean. On a subset, all values still present weigh the
+same.
+"""
 
 
 @dataclass(frozen=True)
 class NoScore:
-    """Why a result has no headline score; `nonresponse` if most of its responses say nothing."""
+    """Why a result has no headline score; with `nonresponse` if that is the reason."""
 
     reason: str
     nonresponse: Nonresponse | None = None
@@ -71,7 +80,10 @@ class NoScore:
 
 
 def headline_score(result: Result) -> Score | NoScore:
-    """The score of a result's headline metric, or why it has none. Used wherever a run is judged by its score."""
+    """Return the score of a result's headline metric, or why it has none.
+
+    Used wherever a run is judged by its score.
+    """
     metric = HEADLINE_METRICS[result.benchmark.family]
     score = result.scores.get(metric)
     if score is not None and score.value is not None:
@@ -84,39 +96,55 @@ def headline_score(result: Result) -> Score | NoScore:
     return NoScore(f"no question counts towards {metric}, or the answer key is hidden")
 
 
-def untested_reason(score: Score, result: Result, case: str = "case") -> str:
-    """Why a score has neither verdict nor rank; empty where it may have them. `case`: what a case is called."""
+def untested_reason(score: Score, result: Result, case_noun: str = "case") -> str:
+    """Return why a score has neither verdict nor rank; empty if it may have them.
+
+    Args:
+        score: The score.
+        result: The result that it belongs to.
+        case_noun: What a case is called.
+    """
     if score.nonresponse is not None:
         return nonresponse_cause(score.nonresponse, result)
     worth = f"worth {score.n_effective:.1f}, and a test needs {MIN_INDEPENDENT_CASES}" if score.is_small else ""
     return f"too few independent {case}s ({worth})" if worth else ""
 
 
-def nonresponse_cause(found: Nonresponse, result: Result) -> str:
-    """Why most responses say nothing, counted by reason.
+def nonresponse_cause(nonresponse: Nonresponse, result: Result) -> str:
+    """Describe why most responses tell nothing, counted by reason.
 
-    "28 of 28 answers were cut off at 8 tokens"; "27 of 28 answers say nothing: 20 were cut off at 8 tokens, 7 failed".
+    "28 of 28 answers were cut off at 8 tokens"; "27 of 28 answers say nothing: 20 were cut off at
+    8 tokens, 7 failed".
+
+    Args:
+        nonresponse: Numbers of responses by reason.
+        result: The result, for its output limit.
     """
+    # The server's limit, if it reported one, overrides the requested one.
     limit = result.environment.get("output_limit") or result.method.generation.get("max_tokens")
     if "recorded_file" in result.environment:  # the run's settings are not those that the answers were generated with
         limit = None
-    at = f"at {limit:,} token{'s' * (limit != 1)}" if isinstance(limit, int) and limit > 0 else "by the output limit"
-    words = {
-        "truncated": ("was", "were", f"cut off {at}"),
+    cutoff = (
+        f"at {limit:,} token{'s' * (limit != 1)}" if isinstance(limit, int) and limit > 0 else "by the output limit"
+    )
+    phrases = {
+        "truncated": ("was", "were", f"cut off {cutoff}"),
         "failed": ("", "", "failed"),
         "missing": ("is", "are", "missing"),
         "irrelevant": ("", "", "could not be read"),
     }
-    counts = {reason: count for reason in NONRESPONSE_STATUSES if (count := getattr(found, reason))}
-    silent, asked = sum(counts.values()), found.responses
+    counts = {reason: count for reason in NONRESPONSE_STATUSES if (count := getattr(nonresponse, reason))}
+    n_silent, n_responses = sum(counts.values()), nonresponse.responses
 
-    def said(reason: str, count: int, of: str = "") -> str:
-        one, many, what = words[reason]
-        return " ".join(part for part in (f"{count:,}", of, one if count == 1 and not of else many, what) if part)
+    def phrase(reason: str, count: int, total: str = "") -> str:
+        singular, plural, outcome = phrases[reason]
+        return " ".join(
+            part for part in (f"{count:,}", total, singular if count == 1 and not total else plural, outcome) if part
+        )
 
     if len(counts) == 1:
-        return said(next(iter(counts)), silent, f"of {asked:,} answers")
-    return f"{silent:,} of {asked:,} answers say nothing: {', '.join(said(*each) for each in counts.items())}"
+        return phrase(next(iter(counts)), n_silent, f"of {n_responses:,} answers")
+    return f"{n_silent:,} of {n_responses:,} answers say nothing: {', '.join(phrase(*reason_count) for reason_count in counts.items())}"
 
 
 _REMEDIES = {
@@ -127,9 +155,15 @@ _REMEDIES = {
 }
 
 
-def nonresponse_remedy(found: Nonresponse, result: Result) -> str:
-    """A remedy for each reason that applies."""
+def nonresponse_remedy(nonresponse: Nonresponse, result: Result) -> str:
+    """Return a remedy for each reason that applies, separated by semicolons.
+
+    Args:
+        nonresponse: Numbers of responses by reason.
+        result: The result; answers from a recorded file cannot be asked again.
+    """
+    # A recorded file has no model that could be asked again.
     elsewhere = "have these answered again where the file comes from"
     recorded = {"failed": elsewhere} if "recorded_file" in result.environment else {}
-    words = [words for reason, words in (_REMEDIES | recorded).items() if getattr(found, reason)]
-    return "; ".join(dict.fromkeys(words))
+    remedies = [remedies for reason, remedies in (_REMEDIES | recorded).items() if getattr(nonresponse, reason)]
+    return "; ".join(dict.fromkeys(remedies))

@@ -1,7 +1,7 @@
-"""Read the answers of a run: by the rules of the reader or the paper's own reader, and by a judge model's replies where the rules read
-nothing.
+"""Read the answers of a run: by rules or the paper's own reader, then by a judge model's replies.
 
-With `--permute` each sample is read with its options in the order shown, and its choice told in the question's own order.
+The judge's replies are used only where the rules read nothing. With `--permute` each sample is read
+with its options in the order shown, and the choice is mapped back to the original option order.
 """
 
 from __future__ import annotations
@@ -32,78 +32,110 @@ from eval_harness.records.result import DELIVERIES
 from eval_harness.records.run import RunRecord
 
 STATUS_BY_DELIVERY = {delivery: status for status, delivery in DELIVERIES.items()}
-"""Delivery -> status of the request, as `read_answers` takes it."""
+"""Delivery -> request status, as `read_responses` takes it."""
 _NOT_READ = {status: delivery for status, delivery in DELIVERIES.items() if status != "answered"}
-"""Status of a response that never came -> the rule that decides it."""
+"""Request status of a response that never came -> the rule recorded for it."""
 
 
 @dataclass(frozen=True)
 class JudgeQuery:
-    """The prompt for a judge model about the answer in row `row` of the table, and the parser of its reply."""
+    """The judge model's request about the answer in row `row`, and the parser of its reply."""
 
     row: int
     question_id: str
     sample: int
-    query: JudgeRequest
-    read: Callable[[str], Reading]
+    request: JudgeRequest
+    parse: Callable[[str], Reading]
 
 
 def read_due_answers(
     run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame, replies: pd.DataFrame | None = None
 ) -> tuple[pd.DataFrame, dict[str, Any] | None]:
-    """Every answer that was due, with the columns `choice`, `status`, `rule`, in the questions' order; and what the judge did.
+    """Read every due answer of a run.
 
-    `answers`: as `answer_table.answer_frame`. `replies` (`question_id, sample, reply`) are used where the
-    run has a judge and it was due: every response of free form (`ff`), else those that no rule could read. An answer without its reply
-    stays unread. The report counts answers asked about, decided, with a reply that is neither an option nor "none"
-    (`not_understood`), and without a reply (`failed`); None without a judge.
-    Raises BadInput for an unknown question, extraction or benchmark format.
+    A judge's replies are used for every free-form response (`ff`), else for answers that no rule
+    could read. An answer without its reply stays unread.
+
+    Args:
+        run: The run record; its judge decides whether replies are used.
+        answers: From `answer_table.answer_frame`.
+        questions: The questions asked.
+        replies: Columns `question_id, sample, reply`.
+
+    Returns:
+        The answers in question order with the columns `choice`, `status`, `rule`; and the judge's
+        report: answers sent to it, decided, with a reply that is neither an option nor "none"
+        (`not_understood`), without a reply (`failed`). The report is None without a judge.
+
+    Raises:
+        BadInput: Unknown question, extraction or benchmark format.
     """
-    read = pd.concat(
+    readings = pd.concat(
         [_in_own_order(part, turned, turn) for part, turned, turn in _read_by_rules(run, answers, questions)],
         ignore_index=True,
     )
     report = None
     if run.method.judge is not None:
-        read, report = _read_by_judge(run, read, questions, replies)
+        readings, report = _read_by_judge(run, readings, questions, replies)
+    # Samples were read one after another: restore question order.
     order = {question_id: position for position, question_id in enumerate(questions["question_id"].astype(str))}
-    rank = read["question_id"].map(order)
-    return read.iloc[rank.argsort(kind="stable")].reset_index(drop=True) if run.request.permute else read, report
+    rank = readings["question_id"].map(order)
+    return readings.iloc[rank.argsort(kind="stable")].reset_index(
+        drop=True
+    ) if run.request.permute else readings, report
 
 
 def judge_queries(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
-    """The requests for the run's judge, from answers as `answer_table.answer_frame` returns them."""
+    """Return the requests for the run's judge.
+
+    Args:
+        run: The run record.
+        answers: From `answer_table.answer_frame`.
+        questions: The questions asked.
+    """
     return _queries(run, read_due_answers(without_judge(run), answers, questions)[0], questions)
 
 
 def complete_answers(answers: pd.DataFrame, questions: pd.DataFrame, samples: int) -> pd.DataFrame:
-    """One row for each (question, sample) that was due, in the questions' order, with the `status` of its request; what is not there
-    is `missing`."""
-    due = pd.MultiIndex.from_product(
+    """Expand the answers to one row per due (question, sample), in question order, with a request
+    status.
+
+    Args:
+        answers: From `answer_table.answer_frame`.
+        questions: The questions asked.
+        samples: Samples per question.
+
+    Returns:
+        The table with the column `status`; answers that are absent are `missing`.
+    """
+    due_index = pd.MultiIndex.from_product(
         [questions["question_id"].astype(str), range(samples)], names=["question_id", "sample"]
     )
-    whole = answers.set_index(["question_id", "sample"]).reindex(due).reset_index()
-    whole["response"] = whole["response"].fillna("")
-    whole["delivery"] = whole["delivery"].fillna("missing")
-    whole["status"] = whole["delivery"].map(STATUS_BY_DELIVERY)
-    return whole
+    completed = answers.set_index(["question_id", "sample"]).reindex(due_index).reset_index()
+    completed["response"] = completed["response"].fillna("")
+    completed["delivery"] = completed["delivery"].fillna("missing")
+    completed["status"] = completed["delivery"].map(STATUS_BY_DELIVERY)
+    return completed
 
 
 def option_counts(questions: pd.DataFrame) -> dict[str, int]:
-    """Question id -> number of options."""
+    """Return question id -> number of options."""
     return dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
 
 
 def with_judge(run: RunRecord, judge: dict[str, Any]) -> RunRecord:
-    """The run as if it had been asked with this judge."""
+    """Return the run record as if it had been requested with this judge."""
     method = run.method.model_copy(update={"judge": judge})
     return run.model_copy(
-        update={"method": method, "deviations": [said for said in run.deviations if said != NO_JUDGE_DEVIATION]}
+        update={
+            "method": method,
+            "deviations": [deviation for deviation in run.deviations if deviation != NO_JUDGE_DEVIATION],
+        }
     )
 
 
 def without_judge(run: RunRecord) -> RunRecord:
-    """The run as if without a judge: only rules read its answers, and a free-form run says so."""
+    """Return the run record without a judge; a free-form run then declares the deviation."""
     if run.method.judge is None:
         return run
     deviations = [*run.deviations, *([NO_JUDGE_DEVIATION] if run.method.name == "ff" else [])]
@@ -118,15 +150,20 @@ def without_judge(run: RunRecord) -> RunRecord:
 def _read_by_rules(
     run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame
 ) -> Iterator[tuple[pd.DataFrame, pd.DataFrame, int | None]]:
-    """(answers read, the questions as shown, the sample whose order that is)."""
-    whole = complete_answers(answers, questions, run.request.samples)
+    """Yield (readings, questions as shown, sample with that option order or None for all)."""
+    due_answers = complete_answers(answers, questions, run.request.samples)
     family, extraction = run.benchmark.family, run.method.extraction or "ours"
     if not run.request.permute:
-        yield read_responses(whole, questions, family, extraction), questions, None
+        yield read_responses(due_answers, questions, family, extraction), questions, None
         return
+    # Each sample was shown its own rotation of the options.
     for sample in range(run.request.samples):
-        turned = _as_shown(questions, sample)
-        yield read_responses(whole[whole["sample"] == sample], turned, family, extraction), turned, sample
+        shown_questions = _as_shown(questions, sample)
+        yield (
+            read_responses(due_answers[due_answers["sample"] == sample], shown_questions, family, extraction),
+            shown_questions,
+            sample,
+        )
 
 
 def _as_shown(questions: pd.DataFrame, sample: int) -> pd.DataFrame:
@@ -134,100 +171,116 @@ def _as_shown(questions: pd.DataFrame, sample: int) -> pd.DataFrame:
     return questions.assign(options=pd.Series(options, index=questions.index, dtype=object))
 
 
-def _in_own_order(read: pd.DataFrame, turned: pd.DataFrame, sample: int | None) -> pd.DataFrame:
-    """The choices of one sample, converted to the order of the question's options."""
+def _in_own_order(readings: pd.DataFrame, shown_questions: pd.DataFrame, sample: int | None) -> pd.DataFrame:
+    """Map the choices of one sample back to the original option order."""
     if sample is None:
-        return read
-    counts = option_counts(turned)
+        return readings
+    counts = option_counts(shown_questions)
     choices = [
-        sorted(original_position(int(position), rotation(sample, counts[name]), counts[name]) for position in choice)
-        for name, choice in zip(read["question_id"], read["choice"], strict=True)
+        sorted(
+            original_position(int(position), rotation(sample, counts[question_id]), counts[question_id])
+            for position in choice
+        )
+        for question_id, choice in zip(readings["question_id"], readings["choice"], strict=True)
     ]
-    return read.assign(choice=pd.Series(choices, index=read.index, dtype=object))
+    return readings.assign(choice=pd.Series(choices, index=readings.index, dtype=object))
 
 
-def _queries(run: RunRecord, read: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
-    """One query for each answer that is the judge's to read; the judge never sees the key."""
+def _queries(run: RunRecord, readings: pd.DataFrame, questions: pd.DataFrame) -> list[JudgeQuery]:
+    """Return one query per answer that the judge is to read; the judge never sees the key."""
     free_form = run.method.name == "ff"
-    due = {"answered", "irrelevant", "refused"} if free_form else {"irrelevant"}
-    about = {
+    due_statuses = {"answered", "irrelevant", "refused"} if free_form else {"irrelevant"}
+    question_by_id = {
         str(row["question_id"]): (
             str(row["question"]),
-            [str(each) for each in row["options"]],
+            [str(option) for option in row["options"]],
             str(row["question_type"]),
         )
         for row in questions.to_dict("records")
     }
-    found = []
-    for row, (name, sample, status, response) in enumerate(
-        zip(read["question_id"], read["sample"], read["status"], read["response"], strict=True)
+    queries = []
+    for row, (question_id, sample, status, response) in enumerate(
+        zip(readings["question_id"], readings["sample"], readings["status"], readings["response"], strict=True)
     ):
-        if status not in due or not response.strip():
+        # An empty response tells a judge nothing.
+        if status not in due_statuses or not response.strip():
             continue
-        text, options, kind = about[name]
+        text, options, question_type = question_by_id[question_id]
         if free_form:
             query = closeness_prompt(text, options, response, int(sample))
             reading: Callable[[str], Reading] = partial(read_closeness, extraction=run.method.extraction or "ours")
         else:
             turn = rotation(int(sample), len(options)) if run.request.permute else 0
-            query = extraction_prompt(text, rotate_options(options, turn), response, kind)
-            reading = partial(_read_turned, options=rotate_options(options, turn), kind=kind, turn=turn)
-        found.append(JudgeQuery(row, name, int(sample), query, reading))
-    return found
+            query = extraction_prompt(text, rotate_options(options, turn), response, question_type)
+            reading = partial(
+                _read_turned, options=rotate_options(options, turn), question_type=question_type, turn=turn
+            )
+        queries.append(JudgeQuery(row, question_id, int(sample), query, reading))
+    return queries
 
 
-def _read_turned(reply: str, options: Sequence[str], kind: str, turn: int) -> Reading:
-    reading = read_extraction(reply, options, kind)
+def _read_turned(reply: str, options: Sequence[str], question_type: str, turn: int) -> Reading:
+    reading = read_extraction(reply, options, question_type)
     return replace(
-        reading, choice=tuple(sorted(original_position(place, turn, len(options)) for place in reading.choice))
+        reading, choice=tuple(sorted(original_position(position, turn, len(options)) for position in reading.choice))
     )
 
 
 def _read_by_judge(
-    run: RunRecord, read: pd.DataFrame, questions: pd.DataFrame, replies: pd.DataFrame | None
+    run: RunRecord, readings: pd.DataFrame, questions: pd.DataFrame, replies: pd.DataFrame | None
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    said = {}
+    reply_by_answer = {}
     if replies is not None:
-        said = {
+        reply_by_answer = {
             (str(name), int(sample)): reply
             for name, sample, reply in zip(replies["question_id"], replies["sample"], replies["reply"], strict=True)
             if isinstance(reply, str)
         }
-    columns = {name: read[name].tolist() for name in ("choice", "status", "rule")}
-    asked = _queries(run, read, questions)
+    columns = {name: readings[name].tolist() for name in ("choice", "status", "rule")}
+    queries = _queries(run, readings, questions)
     decided = failed = not_understood = 0
-    for query in asked:
-        reply = said.get((query.question_id, query.sample))
+    for query in queries:
+        reply = reply_by_answer.get((query.question_id, query.sample))
         if reply is None:
             failed += 1
             continue
-        reading = query.read(reply)
+        reading = query.parse(reply)
         decided += bool(reading.choice)
         not_understood += reading.rule == NOT_UNDERSTOOD_RULE
         for name, value in (("choice", list(reading.choice)), ("status", reading.status), ("rule", reading.rule)):
             columns[name][query.row] = value
-    done = read.assign(**{name: pd.Series(values, index=read.index, dtype=object) for name, values in columns.items()})
+    judged = readings.assign(
+        **{name: pd.Series(values, index=readings.index, dtype=object) for name, values in columns.items()}
+    )
     report = (run.method.judge or {}) | {
-        "asked": len(asked),
-        "share": round(100 * len(asked) / len(read), 4) if len(read) else 0.0,
+        "asked": len(queries),
+        "share": round(100 * len(queries) / len(readings), 4) if len(readings) else 0.0,
         "decided": decided,
         "not_understood": not_understood,
         "failed": failed,
     }
-    return done, report
+    return judged, report
 
 
 def read_responses(
     answers: pd.DataFrame, questions: pd.DataFrame, family: str, extraction: str = "ours"
 ) -> pd.DataFrame:
-    """Read every response of a run: the same rows with the columns `choice`, `status`, `rule` filled.
+    """Read every response of a run.
 
-    `answers`: `question_id, sample, response, status`, the status as the journal has it: what the server did. Perhaps also `scores` (one
-    number per option, of which the highest is chosen) and `finish_reason`: what the output limit cut (`length`) is read only where it
-    states its answer, else it is `truncated`.
-    A row that is already `failed`, `missing` or `refused` stays so, with an empty choice. `extraction`: `ours`, or `official` (the
-    paper's own).
-    Raises BadInput for an unknown extraction, format or question id.
+    Args:
+        answers: Columns `question_id, response, status` (the request status). Optional: `scores`
+            (one number per option; the highest is chosen) and `finish_reason` (`length`: only an
+            explicit answer is read, else the response is `truncated`).
+        questions: Columns `question_id, options, question_type`.
+        family: Benchmark whose question format the questions have.
+        extraction: `ours` or `official` (the paper's own reader).
+
+    Returns:
+        The same rows with `choice`, `status`, `rule`. A row that is already `failed`, `missing` or
+        `refused` keeps its status, with an empty choice.
+
+    Raises:
+        BadInput: Unknown extraction, format or question id.
     """
     if extraction not in ("ours", "official"):
         raise BadInput(f"--extraction {extraction}: unknown. Available: ours, official.")
@@ -236,55 +289,66 @@ def read_responses(
     official = eval_spec(family).read_official
     ids = questions["question_id"].astype(str)
     question_of = {
-        question: (tuple(options), str(kind))
-        for question, options, kind in zip(ids, questions["options"], questions["question_type"], strict=True)
+        question_id: (tuple(options), str(question_type))
+        for question_id, options, question_type in zip(
+            ids, questions["options"], questions["question_type"], strict=True
+        )
     }
     scores = answers["scores"].tolist() if "scores" in answers.columns else [None] * len(answers)
     statuses = answers["status"].tolist() if "status" in answers.columns else ["answered"] * len(answers)
-    ends = answers["finish_reason"].tolist() if "finish_reason" in answers.columns else [None] * len(answers)
-    seen: dict[tuple[object, ...], Reading] = {}
+    finish_reasons = answers["finish_reason"].tolist() if "finish_reason" in answers.columns else [None] * len(answers)
+    cache: dict[tuple[object, ...], Reading] = {}
     readings: list[Reading] = []
-    for question, response, status, values, end in zip(
-        answers["question_id"].astype(str).tolist(), answers["response"].tolist(), statuses, scores, ends, strict=True
+    for question_id, response, status, option_scores, finish_reason in zip(
+        answers["question_id"].astype(str).tolist(),
+        answers["response"].tolist(),
+        statuses,
+        scores,
+        finish_reasons,
+        strict=True,
     ):
-        if question not in question_of:
+        if question_id not in question_of:
             raise BadInput(
-                f"answers: {question!r} is not a question of this benchmark. Check the benchmark, split and ids."
+                f"answers: {question_id!r} is not a question of this benchmark. Check the benchmark, split and ids."
             )
-        options, kind = question_of[question]
+        options, question_type = question_of[question_id]
         if status in _NOT_READ:
             readings.append(Reading((), status, _NOT_READ[status]))
-        elif _is_scores(values, len(options)):
-            readings.append(_highest(values))
+        elif _is_scores(option_scores, len(options)):
+            readings.append(_highest(option_scores))
         elif not isinstance(response, str):
             readings.append(Reading((), "failed", "no response"))
         else:
-            key = (response, options, kind, end == "length")
-            if key not in seen:
-                seen[key] = (
-                    official(response, options, kind)
+            # Runs repeat short responses: read each distinct one once.
+            key = (response, options, question_type, finish_reason == "length")
+            if key not in cache:
+                cache[key] = (
+                    official(response, options, question_type)
                     if extraction == "official"
-                    else read_choice(response, options, kind, end)
+                    else read_choice(response, options, question_type, finish_reason)
                 )
-            readings.append(seen[key])
-    read = answers.copy()
-    read["choice"] = pd.Series([list(reading.choice) for reading in readings], index=answers.index, dtype=object)
-    read["status"] = [reading.status for reading in readings]
-    read["rule"] = [reading.rule for reading in readings]
-    return read
+            readings.append(cache[key])
+    table = answers.copy()
+    # Lists need an object series: pandas would try to align them otherwise.
+    table["choice"] = pd.Series([list(reading.choice) for reading in readings], index=answers.index, dtype=object)
+    table["status"] = [reading.status for reading in readings]
+    table["rule"] = [reading.rule for reading in readings]
+    return table
 
 
-def _is_scores(values: object, count: int) -> bool:
-    return hasattr(values, "__len__") and not isinstance(values, str) and len(values) == count > 0
-
-
-def _highest(values: Sequence[float]) -> Reading:
-    """The option with the highest score; none in a tie, or if a score is not a number."""
-    if any(value is None or math.isnan(value) for value in values):
-        return Reading((), "irrelevant", "option scores are no numbers")
-    best = [position for position, value in enumerate(values) if value == max(values)]
+def _is_scores(option_scores: object, n_options: int) -> bool:
     return (
-        Reading((best[0],), "answered", "option scores")
-        if len(best) == 1
+        hasattr(option_scores, "__len__") and not isinstance(option_scores, str) and len(option_scores) == n_options > 0
+    )
+
+
+def _highest(option_scores: Sequence[float]) -> Reading:
+    """Choose the option with the highest score; none if scores tie or one is not a number."""
+    if any(value is None or math.isnan(value) for value in option_scores):
+        return Reading((), "irrelevant", "option scores are no numbers")
+    best_positions = [position for position, value in enumerate(option_scores) if value == max(option_scores)]
+    return (
+        Reading((best_positions[0],), "answered", "option scores")
+        if len(best_positions) == 1
         else Reading((), "irrelevant", "option scores tie")
     )

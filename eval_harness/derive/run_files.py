@@ -1,8 +1,8 @@
 """The files of a result, in a run folder and in a store.
 
-Sent by who ran the model: `run.json`, `answers.parquet` and, where a judge model read answers, `judge.parquet`.
-Derived from them beside: `result.json` (scores), `readings.parquet` (what each answer chooses) and `units.parquet` (what each question or
-case counts), all under the key that `result.json` names.
+Submitted: `run.json`, `answers.parquet` and, if a judge model read answers, `judge.parquet`.
+Derived from them: `result.json` (scores), `readings.parquet` (the option each answer chooses) and
+`units.parquet` (what each question or case counts), all under the key that `result.json` names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READINGS_SCHEMA = pa.schema(
         ("rule", pa.string()),
     ]
 )
-"""Columns of `readings.parquet`, one row for each answer that was due, missing ones included."""
+"""Columns of `readings.parquet`, one row per due answer, missing ones included."""
 
 
 class SubmittedFiles(NamedTuple):
@@ -42,7 +42,7 @@ class SubmittedFiles(NamedTuple):
 
     @classmethod
     def from_folder(cls, folder: Path) -> SubmittedFiles:
-        """Those of a folder. Raises OSError."""
+        """Read the files of a folder. Raises OSError."""
         judge = folder / JUDGE_FILE
         return cls(
             (folder / RUN_FILE).read_bytes(),
@@ -51,7 +51,7 @@ class SubmittedFiles(NamedTuple):
         )
 
     def content_by_name(self) -> dict[str, bytes]:
-        """Content by file name; without `judge.parquet` where there is none."""
+        """Return content by file name; without `judge.parquet` if there is none."""
         return {name: content for name, content in zip(SUBMITTED_FILES, self, strict=True) if content is not None}
 
 
@@ -60,15 +60,25 @@ def read_readings(
     columns: Sequence[str] = ("response",),
     question_ids: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """`question_id, sample, choice, status, rule` of a result's folder, with these columns of its answers (None where one is missing).
+    """Read the readings of a result joined with columns of its answers.
 
-    `question_ids`: only answers to these questions, without reading the rest.
-    Raises OSError or ValueError where the files are not there or cannot be read.
+    Args:
+        folder: The folder of the result.
+        columns: Columns of the answers to add; None where a value is missing.
+        question_ids: Only answers to these questions; the others are not read from disk.
+
+    Returns:
+        `question_id, sample, choice, status, rule` and `columns`.
+
+    Raises:
+        OSError: A file is missing.
+        ValueError: A file is unreadable.
     """
     keys = ["question_id", "sample"]
-    wanted = None if question_ids is None else pc.field("question_id").isin(list(question_ids))
-    readings = table_to_frame(pq.read_table(folder / READINGS_FILE, filters=wanted))
-    answers = table_to_frame(pq.read_table(folder / ANSWERS_FILE, columns=[*keys, *columns], filters=wanted))
+    row_filter = None if question_ids is None else pc.field("question_id").isin(list(question_ids))
+    readings = table_to_frame(pq.read_table(folder / READINGS_FILE, filters=row_filter))
+    answers = table_to_frame(pq.read_table(folder / ANSWERS_FILE, columns=[*keys, *columns], filters=row_filter))
+    # Left join: readings also cover missing answers.
     joined = readings.merge(answers, on=keys, how="left", sort=False)
     for name in columns:
         joined[name] = joined[name].astype(object).where(joined[name].notna(), None)
@@ -76,7 +86,12 @@ def read_readings(
 
 
 def read_question_file(path: Path) -> pd.DataFrame:
-    """A Parquet file of questions with list columns as Python lists. Raises OSError or ValueError when unreadable."""
+    """Read a Parquet file of questions, with list columns as Python lists.
+
+    Raises:
+        OSError: The file is missing.
+        ValueError: The file is unreadable.
+    """
     table = pq.read_table(path)
     frame = table.to_pandas()
     for name in table.column_names:

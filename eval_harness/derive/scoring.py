@@ -1,6 +1,7 @@
-"""Scores of the benchmarks: `units` (what is counted), `score` (the numbers with intervals, chance and verdicts).
+"""Compute a benchmark's units (`compute_units`) and scores with interval, chance and verdict.
 
-See also: reading responses (`derive/reading.py`), the result file (`records/result.py`). Imports no torch and no gradio.
+See also: reading responses (`derive/reading.py`), the result file (`records/result.py`). Imports
+neither torch nor gradio.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from eval_harness.scores.grading import Graded, grade, make_units
 
 @dataclass(frozen=True)
 class Scored:
-    """The numbers of a run: per metric, per facet value and metric, and how many responses ended in each status."""
+    """The numbers of a run.
+
+    Attributes:
+        scores: Metric -> score.
+        breakdown: Facet -> facet value -> metric -> score.
+        statuses: Number of responses per status.
+        units: The units that the scores were computed from (`compute_units`).
+    """
 
     scores: Scores
     breakdown: Breakdown = field(default_factory=dict)
@@ -31,26 +39,46 @@ class Scored:
 
 
 def compute_units(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
-    """One row per (metric, scoring unit): `metric, unit, case_id, case, cluster, numerator, denominator, chance, count`, the numbers of
-    responses by how they ended (`nonresponse.COUNTS`) + the facets.
+    """Build the scoring units of every metric of a benchmark.
 
-    `questions`: the columns of the config `questions_text`, labels as strings. `answers`: `question_id, sample, choice, status`, as
-    `read_answers` gives them. A metric is 100 x sum(numerator) / sum(denominator) (a count metric: sum(numerator)), so that any
-    subset is a mask; `chance` is the numerator a guesser would get; `count` what the unit adds to n; `cluster` numbers the connected
-    components of cases sharing images. With several samples, numerator and denominator are means over them. The facet
-    `category` is a list per unit (`explode` makes one row per label).
-    Questions whose answer is hidden are left out. Raises BadInput for unknown ids, duplicate answers, missing columns.
+    A metric is 100 x sum(numerator) / sum(denominator) (a count metric: sum(numerator)), so the
+    score of any subset follows from a mask. With several samples, numerator and denominator are
+    means over them.
+
+    Args:
+        family: Benchmark whose question format the questions have.
+        questions: The columns of the config `questions_text`, labels as strings. Questions with a
+            hidden answer are left out.
+        answers: `question_id, sample, choice, status`, from `reading.read_responses`.
+
+    Returns:
+        One row per (metric, unit): `metric, unit, case_id, case, cluster, numerator, denominator,
+        chance, count`, the response counts (`nonresponse.RESPONSE_COUNT_COLUMNS`) and the facets.
+        `chance` is the expected numerator of a guesser; `count` what the unit adds to n; `cluster`
+        the connected component of cases sharing images. The facet `category` is a list per unit
+        (`summary.explode_facet` makes one row per label).
+
+    Raises:
+        BadInput: Unknown ids, duplicate answers, missing columns.
     """
     return _all_units(grade(family, questions, answers))
 
 
 def compute_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, extraction: str = "ours") -> Scored:
-    """Every metric of a benchmark with interval, chance and verdict; the same per facet value; the count of each status.
+    """Compute every metric of a benchmark with interval, chance and verdict, also per facet value.
 
-    A benchmark may add breakdowns by what is no facet of a question (`EvalSpec.more_breakdowns`).
+    A benchmark may add breakdowns by something other than a facet (`EvalSpec.more_breakdowns`). A
+    metric has the value None if no question counts towards it, or if most responses to its
+    questions tell nothing, unless `extraction` is `official` (see `summary.summarise_units`).
 
-    A metric that nothing speaks for (no such question, or its answers are hidden) has the value None, and so has one to whose questions
-    most responses say nothing, unless the `extraction` is `official` (see `summarise`). Raises BadInput as `units`.
+    Args:
+        family: Benchmark whose question format the questions have.
+        questions: See `compute_units`.
+        answers: See `compute_units`.
+        extraction: `ours` or `official`.
+
+    Raises:
+        BadInput: See `compute_units`.
     """
     graded = grade(family, questions, answers)
     table = _all_units(graded)
@@ -74,36 +102,51 @@ def _all_units(graded: Graded) -> pd.DataFrame:
 
 
 def _everywhere(graded: Graded) -> pd.DataFrame:
-    """`irrelevant`, `refused`, `abstained` (no choice for any reason), the accuracy where an option was chosen, and the share of each
-    letter (or of yes and no) among the answers read."""
+    """Build the units of the metrics that every benchmark has.
+
+    `irrelevant`, `refused`, `abstained` (no choice for any reason), the accuracy where an option
+    was chosen, and the share of each letter (or of yes and no) among the answers read.
+    """
     rows = np.arange(len(graded.questions))
     frames = [
         make_units(graded, "irrelevant", rows, graded.irrelevant.mean(axis=1)),
         make_units(graded, "refused", rows, graded.refused.mean(axis=1)),
         make_units(graded, "abstained", rows, (~graded.answered).mean(axis=1)),
     ]
-    # Of the questions that a benchmark's accuracy is about: those with several correct options have metrics of their own.
-    one = np.flatnonzero(~graded.multiple)
-    chose, hits = graded.answered[one].mean(axis=1), graded.right[one].mean(axis=1)
-    frames.append(make_units(graded, "answered_accuracy", one, hits, chose, graded.guess[one] * chose))
+    # Of the questions that a benchmark's accuracy is about: those with several correct options have
+    # metrics of their own.
+    single_answer_rows = np.flatnonzero(~graded.multiple)
+    chose_share, hits = graded.answered[single_answer_rows].mean(axis=1), graded.right[single_answer_rows].mean(axis=1)
+    frames.append(
+        make_units(
+            graded,
+            "answered_accuracy",
+            single_answer_rows,
+            hits,
+            chose_share,
+            graded.guess[single_answer_rows] * chose_share,
+        )
+    )
     yes_no = (graded.questions["question_type"] == "yes_no").to_numpy(dtype=bool)
+    # Letters are counted over single-choice questions only.
     single = ~yes_no & ~graded.multiple
-    for members, names in ((np.flatnonzero(single), LETTERS), (np.flatnonzero(yes_no), ("yes", "no"))):
+    for members, labels in ((np.flatnonzero(single), LETTERS), (np.flatnonzero(yes_no), ("yes", "no"))):
         if not len(members):
             continue
         answered = graded.answered[members].mean(axis=1)
-        for option in range(min(int(graded.k[members].max()), len(names))):
-            there = members[graded.k[members] > option]
-            chosen = (graded.first[there] == option).mean(axis=1)
+        for option in range(min(int(graded.k[members].max()), len(labels))):
+            offering_rows = members[graded.k[members] > option]
+            chosen = (graded.first_choice[offering_rows] == option).mean(axis=1)
             share = answered[graded.k[members] > option]
-            frames.append(make_units(graded, f"share_{names[option]}", there, chosen, share))
+            frames.append(make_units(graded, f"share_{labels[option]}", offering_rows, chosen, share))
     return pd.concat(frames, ignore_index=True)
 
 
 def _statuses(questions: pd.DataFrame, answers: pd.DataFrame) -> dict[str, int]:
-    """Number of responses with each status."""
+    """Count the responses per status."""
     counted = answers["status"].value_counts().to_dict()
     samples = max(answers["sample"].nunique(), 1) if "sample" in answers.columns else 1
+    # Answers without any record are missing, too.
     absent = len(questions) * samples - len(answers)
     statuses = {name: int(counted.get(name, 0)) for name in STATUSES}
     statuses["missing"] += max(absent, 0)

@@ -1,4 +1,4 @@
-"""Compute scores from units: value, interval, chance and verdict of every metric, for all units or any subset.
+"""Compute scores from units: value, interval, chance and verdict, for all units or any subset.
 
 See also: what a unit of a metric is (the benchmark modules), the statistics (`intervals.py`).
 """
@@ -21,19 +21,30 @@ from eval_harness.scores.nonresponse import (
     numerator_if_lost_right,
 )
 
-UNKNOWN = MetricInfo("", "")
-"""Default for a metric that no benchmark defines: percent, and higher is better."""
-Known = dict[tuple[object, ...], Score]
-"""Inputs of a score -> the score. More than half of a breakdown's cells hold the same units in the same clusters as others:
-metrics that nothing speaks for, labels of one question, labels that go together."""
+DEFAULT_METRIC_INFO = MetricInfo("", "")
+"""For a metric that no benchmark defines: percent, higher is better."""
+ScoreCache = dict[tuple[object, ...], Score]
+"""Inputs of a score -> the score.
+
+More than half of a breakdown's cells repeat the units and clusters of others: metrics that no
+question counts towards, labels of one question, labels that coincide.
+"""
 
 
 def summarise_units(units: pd.DataFrame, official: bool = False) -> dict[str, Score]:
-    """The score of each metric among `units` (see `derive.scoring.units`; any subset of its rows), in order of first appearance.
+    """Compute the score of each metric among units.
 
-    Percent = 100 x sum(numerator) / sum(denominator); a metric that is a count is sum(numerator), without interval. A verdict that depends
-    on answers that are not there is left out, and where most say nothing (`nonresponse`) the value, too, but of metrics that count how
-    responses ended, and of those of a paper's `official` reader, which count every response.
+    Percent is 100 x sum(numerator) / sum(denominator); a count metric is sum(numerator), without an
+    interval. A verdict that depends on absent answers is withheld; if most responses tell nothing
+    (`nonresponse`), so is the value, except for metrics of nonresponse and those of a paper's
+    `official` reader, which counts every response.
+
+    Args:
+        units: Rows of `derive.scoring.compute_units`, any subset.
+        official: Whether the paper's own reader read the answers.
+
+    Returns:
+        Metric -> score, in order of first appearance.
     """
     return _grouped(units, np.zeros(len(units), np.int64), {}, official).get(0, {})
 
@@ -41,23 +52,33 @@ def summarise_units(units: pd.DataFrame, official: bool = False) -> dict[str, Sc
 def break_down_by_facet(
     units: pd.DataFrame, facets: tuple[str, ...], official: bool = False
 ) -> dict[str, dict[str, dict[str, Score]]]:
-    """Facet -> facet value -> metric -> Score, as `summarise` gives it. Units without a value are left out; list facets count once per
-    label."""
+    """Compute the scores of `summarise_units` per facet value.
+
+    Args:
+        units: Rows of `derive.scoring.compute_units`.
+        facets: Facets to break down by; units without a value are left out, units with a list count
+            once per label.
+        official: Whether the paper's own reader read the answers.
+
+    Returns:
+        Facet -> facet value -> metric -> score.
+    """
     result: dict[str, dict[str, dict[str, Score]]] = {}
-    known: Known = {}
+    cache: ScoreCache = {}
     for facet in facets:
         if facet not in units.columns:
             continue
+        # A unit with several labels counts under each of them.
         by_label = explode_facet(units, facet)
         if len(by_label):
             codes, labels = pd.factorize(by_label[facet], sort=True)
-            grouped = _grouped(_balanced(by_label, codes), codes.astype(np.int64), known, official)
+            grouped = _grouped(_balanced(by_label, codes), codes.astype(np.int64), cache, official)
             result[facet] = {str(label): grouped[index] for index, label in enumerate(labels)}
     return result
 
 
 def _balanced(units: pd.DataFrame, group: np.ndarray) -> pd.DataFrame:
-    """The units, with those of BALANCED metrics reweighted as if each group (U,) were the whole set."""
+    """Reweight the units of BALANCED_METRICS as if each group (U,) were the full set."""
     numbers = units[["numerator", "denominator", "chance"]].to_numpy(float, copy=True)
     for metric, facet in BALANCED_METRICS.items():
         rows = np.flatnonzero(units["metric"] == metric)
@@ -72,40 +93,47 @@ def _balanced(units: pd.DataFrame, group: np.ndarray) -> pd.DataFrame:
     return units.assign(numerator=numbers[:, 0], denominator=numbers[:, 1], chance=numbers[:, 2])
 
 
-def _grouped(units: pd.DataFrame, group: np.ndarray, known: Known, official: bool) -> dict[int, dict[str, Score]]:
-    """Scores per group number (U,) and metric. `known` holds those computed so far, and takes the new ones."""
+def _grouped(units: pd.DataFrame, group: np.ndarray, cache: ScoreCache, official: bool) -> dict[int, dict[str, Score]]:
+    """Compute scores per group number (U,) and metric; `cache` is read and extended."""
     metric, names = pd.factorize(units["metric"])
     columns = {name: units[name].to_numpy(float) for name in ("numerator", "denominator", "chance", UNSETTLED_COLUMN)}
     columns |= {"count": units["count"].to_numpy(np.int64), "cluster": units["cluster"].to_numpy()}
     columns |= {name: units[name].to_numpy(np.int64) for name in RESPONSE_COUNT_COLUMNS}
     columns["case"] = units["case"].to_numpy() if "case" in units.columns else pd.factorize(units["case_id"])[0]
+    # Sort once by (group, metric): each cell is then a slice.
     key = group * len(names) + metric
     order = np.argsort(key, kind="stable")
     bounds = np.flatnonzero(np.diff(key[order], prepend=-1, append=-2)) if len(order) else np.zeros(0, np.int64)
     columns = {name: values[order] for name, values in columns.items()}
     result: dict[int, dict[str, Score]] = {}
     for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        index, which = divmod(int(key[order[start]]), len(names))
-        name = str(names[which])
-        info = METRICS.get(name, UNKNOWN)
-        part = {column: values[start:stop] for column, values in columns.items()}
-        part |= {column: renumber_labels(part[column]) for column in ("case", "cluster")}
-        same = (info.unit, info.higher_is_better, info.of_ends, *(values.tobytes() for values in part.values()))
-        if same not in known:
-            scored, stands = _score(info, part), True
-            if part[UNSETTLED_COLUMN].any():
-                best = numerator_if_lost_right(part["numerator"], part["denominator"], part[UNSETTLED_COLUMN])
-                stands = _score(info, part | {"numerator": best}).verdict == scored.verdict
-            silent = decisive_nonresponse([part[count].sum() for count in RESPONSE_COUNT_COLUMNS], stands)
-            known[same] = apply_nonresponse(scored, silent, official or info.of_ends)
-        result.setdefault(index, {})[name] = known[same].model_copy()
+        index, metric_index = divmod(int(key[order[start]]), len(names))
+        name = str(names[metric_index])
+        info = METRICS.get(name, DEFAULT_METRIC_INFO)
+        cell = {column: values[start:stop] for column, values in columns.items()}
+        cell |= {column: renumber_labels(cell[column]) for column in ("case", "cluster")}
+        # Equal numbers in equal clusters give equal scores: compute them once.
+        cell_key = (info.unit, info.higher_is_better, info.of_ends, *(values.tobytes() for values in cell.values()))
+        if cell_key not in cache:
+            scored, verdict_holds = _score(info, cell), True
+            if cell[UNSETTLED_COLUMN].any():
+                best_case = numerator_if_lost_right(cell["numerator"], cell["denominator"], cell[UNSETTLED_COLUMN])
+                verdict_holds = _score(info, cell | {"numerator": best_case}).verdict == scored.verdict
+            nonresponse = decisive_nonresponse([cell[count].sum() for count in RESPONSE_COUNT_COLUMNS], verdict_holds)
+            cache[cell_key] = apply_nonresponse(scored, nonresponse, official or info.of_ends)
+        result.setdefault(index, {})[name] = cache[cell_key].model_copy()
     return result
 
 
 def explode_facet(units: pd.DataFrame, facet: str) -> pd.DataFrame:
-    """One row per unit and label of a facet; rows without a label are dropped.
+    """Expand units to one row per label of a facet; rows without a label are dropped.
 
-    A MediConfusion pair carries the labels of both its images, so one with two Cerebral images counts twice, as in Table 2.
+    A MediConfusion pair carries the labels of both its images, so a pair of two Cerebral images
+    counts twice, as in the paper's Table 2.
+
+    Args:
+        units: Rows of `derive.scoring.compute_units`.
+        facet: Column with the labels.
     """
     column = units[facet]
     if facet == "category":
@@ -115,33 +143,34 @@ def explode_facet(units: pd.DataFrame, facet: str) -> pd.DataFrame:
 
 
 def _score(info: MetricInfo, columns: dict[str, np.ndarray]) -> Score:
-    top, base, expected = columns["numerator"], columns["denominator"], columns["chance"]
-    counted = base > 0
-    cases = int(renumber_labels(columns["case"][counted]).max(initial=-1)) + 1
-    n = int(columns["count"][counted].sum())
+    numerator, denominator, chance_numerator = columns["numerator"], columns["denominator"], columns["chance"]
+    counts = denominator > 0
+    # Units that can score nothing (denominator 0) do not count as cases.
+    cases = int(renumber_labels(columns["case"][counts]).max(initial=-1)) + 1
+    n = int(columns["count"][counts].sum())
     if info.unit == "count":
-        return Score(value=_round(float(top.sum())), n=n, n_cases=cases)
-    total = float(base.sum())
-    if total <= 0:
+        return Score(value=_round(float(numerator.sum())), n=n, n_cases=cases)
+    total_denominator = float(denominator.sum())
+    if total_denominator <= 0:
         return Score(value=None, n=0, n_cases=0)
-    interval = clustered_interval(top, base, columns["cluster"])
+    interval = clustered_interval(numerator, denominator, columns["cluster"])
     assert interval is not None
-    low, high, worth = _round(100 * interval.low), _round(100 * interval.high), _round(interval.n_effective)
-    has_chance = bool(np.isfinite(expected[counted]).all())
-    chance = _round(100 * float(expected[counted].sum()) / total) if has_chance else None
+    low, high, n_effective = _round(100 * interval.low), _round(100 * interval.high), _round(interval.n_effective)
+    has_chance = bool(np.isfinite(chance_numerator[counts]).all())
+    chance = _round(100 * float(chance_numerator[counts].sum()) / total_denominator) if has_chance else None
     return Score(
-        value=_round(100 * float(top.sum()) / total),
+        value=_round(100 * float(numerator.sum()) / total_denominator),
         low=low,
         high=high,
         n=n,
         n_cases=cases,
-        n_effective=worth,
+        n_effective=n_effective,
         chance=chance,
-        verdict=verdict_against_chance(low, high, worth, chance, info.higher_is_better),
+        verdict=verdict_against_chance(low, high, n_effective, chance, info.higher_is_better),
         interval_method=INTERVAL_METHOD,
     )
 
 
 def _round(value: float) -> float:
-    """Ten decimals: more than any use needs, and the same number whatever the order of summation."""
+    """Round to ten decimals: more than any use needs, and independent of the order of summation."""
     return round(value, 10) + 0.0

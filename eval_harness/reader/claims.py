@@ -2,8 +2,8 @@
 
 A claim is a clause that names an option as the answer, or as a finding that is seen. A mention of
 an option counts as a claim only if both its context before, from the start of the clause, and its
-context after match a pattern of `claim_forms.py`. Any other statement about an option (it is next to
-something, somebody suspects it, it is to be excluded) matches no pattern and claims nothing.
+context after match a pattern of `claim_forms.py`. Any other statement about an option (it is next
+to something, somebody suspects it, it is to be excluded) matches no pattern and claims nothing.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def find_claims(response: PlainResponse) -> Iterator[OptionClaim]:
 
 
 def _denies(lead: str) -> bool:
-    """Return True if the last clause before an option on its own line denies it ("To be excluded:")."""
+    """Return True if the last clause before an option on its own line denies it ("To be
+    excluded:").
+    """
     return forms.DENIAL_WORD.search(re.split(r"[,;]|\bbut\b", lead)[-1]) is not None
 
 
@@ -102,8 +104,8 @@ def find_labelled_line(response: PlainResponse) -> Iterator[OptionClaim]:
         response: The normalized response with its options.
 
     Yields:
-        One claim per such line; none if lines begin with different letters, or if the lead-in denies
-        the option or is hypothetical.
+        One claim per such line; none if lines begin with different letters, or if the lead-in
+        denies the option or is hypothetical.
     """
     lines = list(_LABELLED_LINE.finditer(response.text)) if response.lettered and not response.multiple else []
     letters = {line[1].upper() for line in lines}
@@ -302,7 +304,9 @@ def _adversative_end(lead: str) -> int:
 
 
 def _ends_after(response: PlainResponse, mention: Mention, tail: str) -> bool:
-    """Return True if the option phrase ends at the mention and does not continue ("A or B", "A-lines")."""
+    """Return True if the option phrase ends at the mention and does not continue ("A or B",
+    "A-lines").
+    """
     word = response.lowered[mention.start : mention.end]
     if (response.options.yes_no and not mention.letter and " " not in word) or word in ("yes", "no"):
         return forms.YES_NO_END.match(tail) is not None
@@ -343,8 +347,8 @@ def _phrase_end(response: PlainResponse, mention: Mention) -> int:
 def _is_leading_answer(response: PlainResponse, index: int, tail: str) -> bool:
     """Return True if the option that a response begins with is its answer.
 
-    It is not if it is the first item of a list, an everyday word ("None of ..."), or part of a longer
-    sentence.
+    It is not if it is the first item of a list, an everyday word ("None of ..."), or part of a
+    longer sentence.
     """
     mention = response.mentions[index]
     if mention.letter:

@@ -1,7 +1,8 @@
-"""A judge model reads what the rules leave unread, or says which option free text is closer to (MediConfusion, method `ff`).
+"""Build the prompts of a judge model and parse its replies.
 
-What it is asked, and how its replies are read. It sees the question, the options and the response, never the key.
-See also: which answers it is asked about (`derive/reading.py`), asking it (`runs/scoring.py`).
+The judge reads what the rules leave unread, or decides which option a free text is closer to
+(MediConfusion, method `ff`). It sees the question, the options and the response, never the key. See
+also: which answers it is asked about (`derive/reading.py`), the requests (`runs/run_scoring.py`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from dataset_builders.schema import LETTERS
 from eval_harness.reader.rules import Reading, read_choice
 
 MIN_SCORE_GAP = 3
-"""MediConfusion's score gap: the closer option counts only where it leads by so much (paper A.4); its best-of-N oracle uses 2."""
+"""MediConfusion's score gap: the closer option must lead by this much (paper A.4; its best-of-N
+oracle uses 2).
+"""
 NO_JUDGE_DEVIATION = "no judge: free-form answers were matched with the options by rules"
-"""The deviation of a free-form run that no judge has read."""
+"""Deviation recorded for a free-form run that no judge has read."""
 NOT_UNDERSTOOD_RULE = "judge: reply not understood"
-"""The rule of an answer whose judge replied something else than an option or "none"."""
+"""Rule recorded if the judge's reply is neither an option nor "none"."""
 _NONE = "none"
 
 _SYSTEM = "You are a helpful and precise assistant for checking the quality of the answer."
@@ -40,7 +43,9 @@ _FEEDBACK = (
     "the following format:\n"
     "A: <SCORE>\nB: <SCORE>\nYour explanation: <EXPLANATION>"
 )
-"""MediConfusion's free-form judge, system message and prompt: appendix A.4, line breaks as the authors' prompt file (`conversion`)."""
+"""MediConfusion's free-form judge, system message and prompt: appendix A.4, line breaks as the
+authors' prompt file (`conversion`).
+"""
 FREE_FORM_TEMPERATURE = 0.7
 
 _EXTRACT = (
@@ -56,7 +61,7 @@ _EXTRACT = (
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
-    """What a judge is asked. `turn` tells repeated askings of the same prompt apart."""
+    """A request to a judge model. `turn` distinguishes repeated requests with the same prompt."""
 
     prompt: str
     system: str | None = None
@@ -65,13 +70,23 @@ class JudgeRequest:
 
 
 def judge_prompt_record(method: str) -> dict[str, str]:
-    """Name and hash of the prompt that a run of this method puts to its judge (16 hexadecimal digits of a sha256)."""
+    """Return the name of a method's judge prompt and its hash (16 hexadecimal digits, sha256)."""
+    # The hash covers the wording: replies to another wording are not comparable.
     name, text = ("mediconfusion-ff", _SYSTEM + _FEEDBACK) if method == "ff" else ("extract-option", _EXTRACT)
     return {"prompt": name, "prompt_hash": hashlib.sha256(text.encode()).hexdigest()[:16]}
 
 
 def judge_record(judge: str, base_url: str | None, method: str) -> dict[str, Any]:
-    """What a run says of its judge (`method.judge`), from `openai:NAME` or `azure:NAME`. Raises BadInput for another form."""
+    """Build the judge's description for the run record (`method.judge`).
+
+    Args:
+        judge: `openai:NAME` or `azure:NAME`.
+        base_url: Address of the judge's server.
+        method: The run's method, which decides the prompt.
+
+    Raises:
+        BadInput: `judge` has another form.
+    """
     if not judge.startswith(("openai:", "azure:")) or judge.endswith(":"):
         raise BadInput(
             f"--judge {judge}: unknown. Give openai:NAME, a model behind an OpenAI-compatible server, or azure:DEPLOYMENT."
@@ -80,20 +95,35 @@ def judge_record(judge: str, base_url: str | None, method: str) -> dict[str, Any
 
 
 def extraction_prompt(question: str, options: Sequence[str], response: str, question_type: str) -> JudgeRequest:
-    """Which option(s) does a response choose?"""
+    """Build the request for the option(s) that a response chooses.
+
+    Args:
+        question: Text of the question.
+        options: Option texts in the order shown.
+        response: The model's response; the first 8,000 characters are sent.
+        question_type: `single`, `multiple` or `yes_no`.
+    """
     lines = "\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, options, strict=False))
     several = ", or the letters separated by commas where it chooses several" if question_type == "multiple" else ""
     return JudgeRequest(_fill(_EXTRACT, question=question, options=lines, response=response[:8000], several=several))
 
 
 def read_extraction(reply: str, options: Sequence[str], question_type: str) -> Reading:
-    """Read the option(s) that the judge's reply names, as a model's response is read; or "none", the word that the prompt asks for."""
-    # The judge sees letters before "yes" and "no", too, and may say "none", which is one more choice than the question has.
+    """Read the option(s) that the judge's reply names, or the "none" that the prompt asks for.
+
+    Args:
+        reply: The judge's reply, read as a model's response is.
+        options: Option texts in the order shown.
+        question_type: `single`, `multiple` or `yes_no`.
+    """
+    # The judge sees letters before "yes" and "no", too, and may say "none", which is one more
+    # choice than the question has.
     choices = [*options, _NONE][: len(LETTERS)] if _NONE in reply.lower() else options
     reading = read_choice(reply, choices, "multiple" if question_type == "multiple" else "single")
     if reading.choice == (len(options),):
         return Reading((), "irrelevant", "judge: none")
-    # An option "None of the above" counts by its letter: the words alone may as well say that no option was chosen.
+    # An option "None of the above" counts by its letter: the words alone may as well say that no
+    # option was chosen.
     unclear = any(
         place == len(options)
         or (_NONE in options[place].lower() and not re.search(rf"\b{LETTERS[place]}\b", reply, re.IGNORECASE))
@@ -105,7 +135,17 @@ def read_extraction(reply: str, options: Sequence[str], question_type: str) -> R
 
 
 def closeness_prompt(question: str, options: Sequence[str], response: str, turn: int = 0) -> JudgeRequest:
-    """How close is a free response to each of two options, of 10 points (MediConfusion, appendix A.4)? Raises BadInput for others."""
+    """Build the request for how close a response is to each of two options (MediConfusion A.4).
+
+    Args:
+        question: Text of the question.
+        options: Two option texts.
+        response: The model's free-form response.
+        turn: Distinguishes repeated requests.
+
+    Raises:
+        BadInput: There are not exactly two options.
+    """
     if len(options) != 2:
         raise BadInput(f"method ff: the judge compares two options, and this question has {len(options)}.")
     prompt = (
@@ -116,7 +156,13 @@ def closeness_prompt(question: str, options: Sequence[str], response: str, turn:
 
 
 def read_closeness(reply: str, gap: float = MIN_SCORE_GAP, extraction: str = "ours") -> Reading:
-    """The option that the judge finds closer by at least `gap` points."""
+    """Read the option that the judge scores closer by at least `gap` points.
+
+    Args:
+        reply: The judge's reply with two scores of 0 to 10.
+        gap: Smallest difference that decides.
+        extraction: `ours` or `official` (the authors' parser).
+    """
     scores = _official_scores(reply) if extraction == "official" else _scores(reply)
     if scores is None:
         return Reading((), "irrelevant", "judge: no scores")
@@ -129,16 +175,19 @@ _SCORE = re.compile(r"^\W*(?:answer\s*)?([AB])\W{0,4}[:=]\W*(?:score\W*)?(\d+(?:
 
 
 def _scores(reply: str) -> tuple[float, float] | None:
-    """Both scores, wherever they stand in the reply; None unless each is given once and lies in 0..10."""
-    found = [(match[1].upper(), float(match[2])) for match in _SCORE.finditer(reply)]
-    scores = dict(found)
-    if len(found) != 2 or set(scores) != {"A", "B"} or max(scores.values()) > 10:
+    """Parse both scores anywhere in the reply; None unless each occurs once and lies in 0..10."""
+    score_pairs = [(match[1].upper(), float(match[2])) for match in _SCORE.finditer(reply)]
+    scores = dict(score_pairs)
+    if len(score_pairs) != 2 or set(scores) != {"A", "B"} or max(scores.values()) > 10:
         return None
     return scores["A"], scores["B"]
 
 
 def _official_scores(reply: str) -> tuple[float, float] | None:
-    """As the authors read it: whole numbers in the first two lines, "A: 7" and "B: 3"; anything else stops their program."""
+    """Parse the scores as the authors do: integers in the first two lines, "A: 7" and "B: 3".
+
+    Anything else stops their program; here it reads nothing.
+    """
     lines = reply.replace("\n\n", "\n").split("\n")
     try:
         return float(int(lines[0].replace("A: ", ""))), float(int(lines[1].replace("B: ", "")))
@@ -147,5 +196,5 @@ def _official_scores(reply: str) -> tuple[float, float] | None:
 
 
 def _fill(template: str, **fields: str) -> str:
-    """Fill a template in one pass, so that braces in a question or a response stay as they are."""
+    """Fill a template in one pass, so braces in a question or a response are kept."""
     return re.sub(r"\{(\w+)\}", lambda field: fields[field[1]], template)

@@ -1,6 +1,7 @@
-"""Find option letters in a response, however they are written; never the article A, the pronoun I, or a letter that is part of a name.
+"""Find option letters in a response, in any notation.
 
-Positions are those of the options shown; -1 stands for a letter outside them.
+The article A, the pronoun I and letters within names are not option letters. Positions are those of
+the options shown; -1 stands for a letter outside them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from dataset_builders.schema import LETTERS
 from eval_harness.reader.text import CJK_RANGES
 
 Positions = tuple[int, ...] | None
-"""What a rule finds: positions, () for more than one option without saying which, None where it does not apply."""
+"""Result of a rule: positions; () for several options without a decision; None if it does not
+apply.
+"""
 
 OPENING_MARKS, CLOSING_MARKS = r"[\"'(\[{<«「]{0,4}", r"[\"')\]}>»」]{0,4}"
 _OPTION_LETTER = re.compile(
@@ -20,14 +23,16 @@ _OPTION_LETTER = re.compile(
     rf"|$)))(?!['’]?[^\W_{CJK_RANGES}]|-[a-z]{{2}})(?P<close>{CLOSING_MARKS})"
 )
 _WORD_AFTER_ARTICLE = re.compile(
-    r"[^\S\n]+(?!\w(?![\w-])|\d[\d.,: ]*(?:\s?%|\W*(?:$|\n))|(?:and|or|nor|is|are|was|because|since|as|due|for"
+    r"[^\S\n]+(?!\w(?![\w-])|\d[\d.,: ]*(?:\s?%|\W*(?:$|\n))|(?:and|or|nor|is|are|was|because"
+    r"|since|as|due|for"
     r"|based|given|not|rather"
-    r"|with|which|but|in|on|only|unlike|vs|versus|through|thru|et|und|oder|ou|y|from|would|could|seems?|looks?"
+    r"|with|which|but|in|on|only|unlike|vs|versus|through|thru|et|und|oder|ou|y|from|would|could"
+    r"|seems?|looks?"
     r"|appears?|the|i|it|this"
     r"|that|instead|over|to|at|first|fits?|best|matches)\b)[A-Za-z0-9]",
     re.IGNORECASE,
 )
-"""What stands after the article."""
+"""A word that follows the article "A", rather than the option letter A."""
 _TICKED_BOXES = ("[x]", "[X]")
 LETTER_BOUNDARY = re.compile(
     rf"\s*(?:$|\n|[(.,;:!?)\]}}\"'<>|/&]|[-–—]\s|(?:and|n?or|et|und|oder|ou|y|o)\b|[{CJK_RANGES}])"
@@ -35,28 +40,38 @@ LETTER_BOUNDARY = re.compile(
 
 
 def letter_position(letter: str, option_count: int) -> int:
-    """The position that a letter stands for, -1 outside the options."""
+    """Return the position that a letter stands for, or -1 outside the options."""
     position = LETTERS.index(letter.upper())
     return position if position < option_count else -1
 
 
 def find_letters(text: str, lowered: str, offsets: Iterable[int]) -> Iterator[re.Match[str]]:
-    """Which of the words of one letter (where each begins) may be options; groups `letter` and `close` (the brackets after it)."""
+    """Yield matches of single-letter words that may be option letters.
+
+    Args:
+        text: The normalized response.
+        lowered: The same in lower case.
+        offsets: Offsets of the single-letter words.
+
+    Yields:
+        Matches with the groups `letter` and `close` (the brackets after it).
+    """
     for match in filter(None, (_OPTION_LETTER.match(text, offset) for offset in offsets)):
         start, end = match.start(), match.end()
+        # A letter between brackets or quotes is an option letter in any case and position.
         letter, closed = match["letter"], bool(match["close"])
         opened = start > 0 and text[start - 1] in "\"'([{<「"
         if letter.islower() and not (opened and closed) and not _BEGINS_LINE.search(lowered, max(0, start - 20), start):
             continue
+        # The pronoun I counts only in brackets or before punctuation.
         if (
             letter == "I"
             and not (opened and closed)
             and (LETTER_BOUNDARY.match(text, end) is None or text[end : end + 1] == "'")
         ):
             continue
-        if (letter == "A" and not closed and _is_article(text, lowered, start, end)) or text[
-            start - 1 : end
-        ] in _TICKED_BOXES:
+        is_article = letter == "A" and not closed and _is_article(text, lowered, start, end)
+        if is_article or text[start - 1 : end] in _TICKED_BOXES:
             continue
         yield match
 
@@ -76,8 +91,10 @@ _BEGINS_LINE = re.compile(r"(?:^|\n|answer|option|choice|is|:)[\s\"'(\[:*]*$")
 
 
 _NOTHING_BUT_LETTERS = re.compile(
-    rf"\W*(?:(?:options?|choices?|answers?|letters?|both|选项?)\s*:?\s*)?{OPENING_MARKS}[A-Za-z]{CLOSING_MARKS}"
-    rf"(?:(?:\s*(?:,|/|&|\||\+|;|\n|\band\b|\bund\b|\bet\b|\by\b|和|与|及)\s*)+(?:options?\s+)?{OPENING_MARKS}[A-Za-z]{CLOSING_MARKS}"
+    rf"\W*(?:(?:options?|choices?|answers?|letters?|both"
+    rf"|选项?)\s*:?\s*)?{OPENING_MARKS}[A-Za-z]{CLOSING_MARKS}"
+    rf"(?:(?:\s*(?:,|/|&|\||\+|;|\n|\band\b|\bund\b|\bet\b|\by\b|和|与"
+    rf"|及)\s*)+(?:options?\s+)?{OPENING_MARKS}[A-Za-z]{CLOSING_MARKS}"
     rf"|\s*[\"'(\[]+[A-Z]{CLOSING_MARKS})*[\W_]*(?:only\W*)?",
     re.IGNORECASE,
 )
@@ -88,7 +105,13 @@ _SINGLE_LETTER = re.compile(r"(?<![^\W_])[A-Za-z](?![^\W_])")
 
 
 def parse_letters_only(text: str, option_count: int, multiple: bool) -> Positions:
-    """The letters of a text that is nothing but letters: "B", "(b)", "B.", "option B", "A and C"; for several answers also "ACD"."""
+    """Parse a text that consists only of letters: "B", "(b)", "B.", "option B", "A and C".
+
+    Args:
+        text: The text.
+        option_count: Number of options.
+        multiple: Whether several answers are allowed; then also "ACD".
+    """
     if len(text) > 200 or _CROSS.search(text):
         return None
     if (
@@ -107,7 +130,13 @@ def parse_letters_only(text: str, option_count: int, multiple: bool) -> Position
 
 
 def parse_letter_run(text: str, start: int, option_count: int) -> Positions:
-    """Letters written together in ascending order ("BCE", "B C E") at text[start]."""
+    """Parse letters written together in ascending order ("BCE", "B C E") at text[start].
+
+    Args:
+        text: The text.
+        start: Offset of the first letter.
+        option_count: Number of options.
+    """
     run = _LETTER_RUN.match(text, start)
     if run is None:
         return None

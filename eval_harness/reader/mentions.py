@@ -20,8 +20,8 @@ class Mention(NamedTuple):
     """Options named at text[start:end].
 
     Attributes:
-        options: Positions of the options; several if they are named in a row ("A, B and D"). -1 is a
-            letter outside the options, -2 a text that two options share.
+        options: Positions of the options; several if they are named in a row ("A, B and D"). -1 is
+            a letter outside the options, -2 a text that two options share.
         start: Offset of the first character.
         end: Offset after the last character.
         letter: Whether they are named by letter.
@@ -43,14 +43,16 @@ class Mention(NamedTuple):
 
 # A full stop after "e.g.", "Fig." or a list number does not end a sentence.
 _SENTENCE_END = re.compile(
-    r"[.!?\n](?:(?<=\n)|(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\b[Ff]ig\.)(?<!\bDr\.)(?<!\b\d\.)(?<!\b\d\d\.)(?<!\bapprox\.)"
+    r"[.!?\n](?:(?<=\n)|(?<!\be\.g\.)"
+    r"(?<!\bi\.e\.)(?<!\bvs\.)(?<!\b[Ff]ig\.)(?<!\bDr\.)(?<!\b\d\.)(?<!\b\d\d\.)(?<!\bapprox\.)"
     r"[.!?]*[\"')\]]*(?=\s|$))"
 )
 _LABEL_GAP = re.compile(r"[^\S\n]*[.:)\]=,–—-]{0,2}[^\S\n]?[\"'(]{0,2}(?:(?<![.,] )(?:the|an?)\s)?")
 _LETTER_AFTER_TEXT = re.compile(r"[\"']?\s*[(\[](?:option |choice |answer )?\"?([a-z])\"?[)\]]")
 _LIST_CONJUNCTION = re.compile(
     r"[\"')\]?]*[^\S\n]*(?:\([^()\n]{2,80}\))?[^\S\n]*(?:,|;(?=\s*\W?[a-z]\W)|/|&|\+)?[^\S\n]*"
-    r"(?P<by>and/or|then|and|or(?: (?:maybe|possibly|perhaps))?|nor|vs\.?|versus|et|und|y|oder|ou|或者?|还是|以及|和|与|及|、)?"
+    r"(?P<by>and/or|then|and|or(?: (?:maybe|possibly|perhaps))?|nor|vs\.?|versus|et|und|y|oder|ou"
+    r"|或者?|还是|以及|和|与|及|、)?"
     r"[^\S\n]*(?:(?:both|either|the|an?|options?|choices?)[^\S\n]+)*[\"'(\[]*"
 )
 _YES_NO_CONJUNCTION = re.compile(r"\s*(?:/\s*)?(?P<by>and|or|nor)?\s*(?<=[/r d] )?|/")
@@ -90,13 +92,17 @@ class PlainResponse:
         return [match.end() for match in _SENTENCE_END.finditer(self.text)]
 
     def sentence_span(self, offset: int) -> tuple[int, int]:
-        """Return (start, end) of the sentence that contains text[offset]."""
+        """Return (start, end) of the sentence that contains text[offset].
+
+        Args:
+            offset: Character offset in the text.
+        """
         index = bisect_right(self.sentence_ends, offset)
         start = self.sentence_ends[index - 1] if index else 0
         return start, self.sentence_ends[index] if index < len(self.sentence_ends) else len(self.text)
 
     def sentence_before(self, offset: int) -> str:
-        """Return the lower-case part of the sentence before text[offset], at most 160 characters."""
+        """Return the lower-case part of the sentence before text[offset], up to 160 characters."""
         return self.lowered[max(self.sentence_span(offset)[0], offset - 160) : offset]
 
     def lead_before(self, offset: int) -> str:
@@ -130,8 +136,8 @@ class PlainResponse:
     def single_mentions(self) -> list[Mention]:
         """Mentions of single options in text order, capped at MAX_MENTIONS.
 
-        Beyond the cap the first quarter and the last three quarters are kept, since conclusions come
-        last.
+        Beyond the cap the first quarter and the last three quarters are kept, since conclusions
+        come last.
         """
         mentions = _merge_letters_and_texts(self._letters() if self.lettered else [], self._texts(), self.lowered)
         if self.options.duplicate_texts:
@@ -151,17 +157,23 @@ class PlainResponse:
     @cached_property
     def mentions(self) -> tuple[Mention, ...]:
         """`single_mentions` with options in a row ("A, B and D") merged into one mention."""
-        join = _LIST_CONJUNCTION if self.lettered else _YES_NO_CONJUNCTION
-        return _join_lists(self.single_mentions, self.lowered, join)
+        return _join_lists(
+            self.single_mentions, self.lowered, _LIST_CONJUNCTION if self.lettered else _YES_NO_CONJUNCTION
+        )
 
     def is_only_text(self, mention: Mention) -> bool:
         """Return True if no other option is named by text or by a bracketed letter."""
-        return {named.options for named in self.single_mentions if named.text or named.bracketed} == {mention.options}
+        return {mention.options} == {
+            candidate.options for candidate in self.single_mentions if candidate.text or candidate.bracketed
+        }
 
     def is_only_label(self, mention: Mention) -> bool:
         """Return True if no other option is named by letter and text, or by a bracketed letter."""
-        labels = {named.options for named in self.single_mentions if named.letter and (named.text or named.bracketed)}
-        return labels == {mention.options}
+        return {mention.options} == {
+            candidate.options
+            for candidate in self.single_mentions
+            if candidate.letter and (candidate.text or candidate.bracketed)
+        }
 
     def begins_line(self, mention: Mention) -> bool:
         """Return True if the mention starts a line or a list item."""
@@ -259,10 +271,10 @@ def _merge_letters_and_texts(letters: list[Mention], texts: list[Mention], lower
         if (
             merged
             and not merged[-1].letter
-            and (after := _LETTER_AFTER_TEXT.match(lowered, merged[-1].end)) is not None
-            and (letter.start <= after.start(1) <= letter.end)
+            and (label_match := _LETTER_AFTER_TEXT.match(lowered, merged[-1].end)) is not None
+            and (letter.start <= label_match.start(1) <= letter.end)
         ):
-            merged.append(_merge_label(letter, merged.pop(), after.end()))
+            merged.append(_merge_label(letter, merged.pop(), label_match.end()))
         elif next_text is not None and _is_label_of(letter, next_text, lowered):
             # "B (cyst)": the closing bracket belongs to the mention.
             closed = "(" in lowered[letter.end : next_text.start] and lowered[next_text.end : next_text.end + 1] == ")"

@@ -1,7 +1,8 @@
-"""Find the texts of options in a response, as sequences of words: their own and other names for the same.
+"""Find option texts in a response, as sequences of normalized words, including their synonyms.
 
-Tokens are compared without case, plural, British spelling and leading zeros after the decimal point; signs beside numbers (`<`, `-`, `%`)
-and a sign that ends a word ("ER-", "contrast +") are words of their own, so that `< 50%` is never read as `>= 50%`, or `2-1` as `2+1`.
+Words are compared regardless of case, plural, British spelling and trailing decimal zeros. Signs
+next to numbers (`<`, `-`, `%`) and a sign that ends a word ("ER-", "contrast +") are separate
+tokens, so `< 50%` is never read as `>= 50%`, or `2-1` as `2+1`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _TOKEN = re.compile(
     r"|\*(?=\s?[\w(√])|/(?=\s?[\d√π(])"
 )  # fmt: skip
 _BRITISH_LETTER = re.compile(
-    r"(?<=\w)a(?=em)|^o(?=edem|esoph|estr)|(?<=rrh)o(?=e)|(?<=pn)o(?=e)|(?<=^f)(?:o(?=et)|a(?=ec))|(?<=^c)a(?=ec)"
+    r"(?<=\w)a(?=em)|^o(?=edem|esoph|estr)|(?<=rrh)o(?=e)|(?<=pn)o(?=e)|(?<=^f)(?:o(?=et)"
+    r"|a(?=ec))|(?<=^c)a(?=ec)"
     r"|(?<=p)a(?=ed)"
     r"|(?<=an)a(?=esth)|^a(?=etiol)|(?<=tumo|colo)u(?=r)"
 )
@@ -39,7 +41,7 @@ _STATUS_SIGNS = {"+": "positive", "(+)": "positive", "-": "negative", "(-)": "ne
 
 
 def word_set(words: str) -> frozenset[str]:
-    """Tokens written as one text."""
+    """Return the set of the words of a string."""
     return frozenset(words.split())
 
 
@@ -97,8 +99,10 @@ _TRAILING_ABBREVIATION = re.compile(r"(.*?\w)\s*\(([A-Za-z][A-Za-z0-9-]{1,9})\)(
 _TRAILING_EXPLANATION = re.compile(r"(\S.{1,60}?)\s*\((\S{2,}\s[^()]+)\)\W*")
 """An option with an explanation in brackets: either part names it ("Grade 2 (osteophytes)")."""
 _EVERYDAY_ABBREVIATIONS = word_set(
-    "ai all am an and are as at be by can do due ex for go had has he her his if in is it me may my no nor not "
-    "of off on one or our out per so the to up us use via vs was we who di el es et la le los ma mi nos se si "
+    "ai all am an and are as at be by can do due ex for go had has he her his if in is it me may "
+    "my no nor not "
+    "of off on one or our out per so the to up us use via vs was we who di el es et la le los ma "
+    "mi nos se si "
     "son su te tu un und ist der die das oh ok hi dr mr"
 )
 _MODALITIES = (
@@ -114,9 +118,12 @@ _MODALITIES = (
 _NONE_OF_THE_ABOVE = ("none", "of", "the", "above")
 """`text.normalize_text` rewrites "none of these options" and similar phrases to this one."""
 COMMON_WORDS = word_set("yes no none all both true false other unknown present absent up down in out on off a an the")
-"""Options that are everyday words; on their own they count only as a full response or in a stated answer."""
+"""Options that are everyday words; on their own they count only as a full response or in a stated
+answer.
+"""
 _FORMULA_WORDS = word_set(
-    "mm cm m km nm um µm ml l mg g kg cc hz khz mmhg bpm ms s min h hu pi minute hour day week month year "
+    "mm cm m km nm um µm ml l mg g kg cc hz khz mmhg bpm ms s min h hu pi minute hour day week "
+    "month year "
     "percent degree"
 )  # fmt: skip
 
@@ -178,7 +185,9 @@ class OptionTexts:
 
     @cached_property
     def yes_no(self) -> tuple[str, ...]:
-        """`yes` and `no` in option order if these (or true and false) are the two options, else empty."""
+        """`yes` and `no` in option order if these (or true and false) are the two options, else
+        empty.
+        """
         leads = tuple({"true": "yes", "false": "no"}.get(words[0], words[0]) if words else "" for words in self.words)
         return leads if set(leads) == {"yes", "no"} and self.count == 2 else ()
 
@@ -221,7 +230,7 @@ class OptionTexts:
 
     @cached_property
     def none_option(self) -> int | None:
-        """Position of the option "none of the above" (or "none"); the first one if it occurs twice."""
+        """Position of the option "none of the above" (or "none"); the first if it occurs twice."""
         positions = [
             position
             for position, words in enumerate(self.words)
@@ -283,7 +292,7 @@ class OptionTexts:
 
     @cached_property
     def _unit(self) -> tuple[str, ...]:
-        """Tokens of the unit that follows the number of every numeric option; empty if they differ."""
+        """Tokens of the unit after the number of every numeric option; empty if they differ."""
         numbers = [words for words in self.words if words and words[0][0].isdigit()]
         units = {words[1:] for words in numbers}
         return units.pop() if len(units) == 1 and len(numbers) > 1 else ()
@@ -298,7 +307,7 @@ class OptionTexts:
 
     @cached_property
     def _everyday_abbreviations(self) -> frozenset[tuple[str, ...]]:
-        """Abbreviations that are everyday words in lower case ("US", "IT"); they count only in capitals."""
+        """Abbreviations that are everyday words in lower case ("US", "IT"): capitals only."""
         return frozenset(
             name
             for name in self.names
@@ -309,6 +318,9 @@ class OptionTexts:
         """Return the position of the option that a text names exactly, or None.
 
         Two options with the same tokens are told apart character by character ("180-w-y", "180-w+y").
+
+        Args:
+            text: A normalized text.
         """
         words = tokenize(text).words
         if words not in self.names and _LEADING_ARTICLE.match(text):
@@ -365,8 +377,10 @@ class OptionTexts:
 
 
 ABSENCE_ADJECTIVES = word_set(
-    "suspected potential treated resolved healed excluded presumed feared suggested denied considered drained supposed so-called "
-    "different hypothetical adjacent contralateral unrelated separate differential alternative near similar absent negative normal "
+    "suspected potential treated resolved healed excluded presumed feared suggested denied "
+    "considered drained supposed so-called "
+    "different hypothetical adjacent contralateral unrelated separate differential alternative "
+    "near similar absent negative normal "
     "equivocal previous simulated repaired removed cured missed expected imaginary apparent"
 )
 """Adjectives that make a finding absent, hypothetical or a different one."""
@@ -433,6 +447,7 @@ def _is_part_of_longer_name(
     For example "non-union", "PET/CT", "2-1", or "2 mm" where the options are in cm.
     """
     start, end = tokens.start(first_token), tokens.end(stop_token - 1)
+    # Number words are normalized to digits, but never stand before the options' unit.
     if unit and stop_token - first_token == 1 and tokens.words[first_token].isdigit() and text[start].isalpha():
         return True  # "two" is not "2 cm"
     if tokens.words[first_token] in ("π", "√") and _FACTOR_BEFORE.search(text, max(0, start - 4), start):
@@ -476,5 +491,9 @@ _SIGN_TOKENS = frozenset((">=", "<=", *"<>=±√π°%^+-*/"))
 
 @lru_cache(maxsize=16384)
 def compile_options(options: tuple[str, ...]) -> OptionTexts:
-    """Compile the options of a question; cached, since the questions of a run share options."""
+    """Compile the options of a question; cached, since the questions of a run share options.
+
+    Args:
+        options: Option texts in the order shown.
+    """
     return OptionTexts(options)

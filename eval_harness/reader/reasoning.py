@@ -1,13 +1,14 @@
-r"""Reasoning and answer of a response kept apart, from its text alone, for every model family's delimiters.
+r"""Reasoning and answer of a response kept apart, from its text alone, for every model family's
+delimiters.
 
 | family | delimiters |
 |---|---|
-| DeepSeek R1, Qwen, GLM, Ernie, EXAONE and others | `<think>`, `<thinking>`, `<thought>`, `<reasoning>` and their end tags |
+| DeepSeek R1, Qwen, GLM, Ernie, EXAONE, ... | `<think>`, `<thinking>`, `<thought>`, `<reasoning>` and their end tags |
 | Seed, Magistral | `<seed:think>`, `[THINK]` and their end tags |
 | Kimi | `◁think▷ ... ◁/think▷` |
 | Gemma 4 | `<\|channel>thought ... <channel\|>` |
 | MedGemma | `<unused94>thought ... <unused95>` |
-| Command A, Sky-T1 and others | `<\|START_THINKING\|>`, `<\|begin_of_thought\|>` ... and their ends |
+| Command A, Sky-T1, ... | `<\|START_THINKING\|>`, `<\|begin_of_thought\|>` ... and their ends |
 | gpt-oss (Harmony) | `<\|channel\|>analysis<\|message\|> ... <\|channel\|>final<\|message\|>` |
 | the same, its special tokens dropped | `analysis ... assistantfinal` |
 | agents | `Thought: ...` up to a line `Answer: ...` |
@@ -25,9 +26,11 @@ from eval_harness.reader.text import BOXED
 _TAG_NAMES = r"think(?:ing)?|thoughts?|reasoning|analysis|reflection|scratchpad|rationale|cot|cot_budget_reflect"
 _TAG = re.compile(
     rf"<(?:/?(?:\w{{1,12}}:)?(?:{_TAG_NAMES})\b[^<>\n]{{0,40}}>"
-    r"|\|(?:/?think(?:ing)?|(?:start|end)_thinking|(?:begin|end)_of_(?:thought|thinking|think)|(?:thinking"
+    r"|\|(?:/?think(?:ing)?|(?:start|end)_thinking|(?:begin|end)_of_(?:thought|thinking|think)"
+    r"|(?:thinking"
     r"|think)_(?:start|end))\|>"
-    r"|\|channel>\s{0,4}(?:thought|analysis|thinking)\b|channel\|>|unused94>(?:\s{0,4}thought\b)?|unused95>)"
+    r"|\|channel>\s{0,4}(?:thought|analysis|thinking)\b|channel\|>|unused94>(?:\s{0,4}thought\b)?"
+    r"|unused95>)"
     r"|◁/?think▷|\[/?think\]",
     re.IGNORECASE,
 )
@@ -43,7 +46,8 @@ _HARMONY_MARKS = re.compile(
     r"|^\s*analysis(?=[A-Z])"
 )
 _NON_CONTENT = re.compile(
-    r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:bos|eos|start_of_turn|end_of_turn)>|</?(?:body|html)>|\b(?:assistant|model"
+    r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:bos|eos|start_of_turn|end_of_turn)>|</?(?:body|html)>"
+    r"|\b(?:assistant|model"
     r"|user)\b\s*:?|\W",
     re.IGNORECASE,
 )
@@ -51,7 +55,8 @@ _THOUGHT_START = re.compile(
     r"\s*(?:(?:\*\*|#{1,4} )?(?:thoughts?|thinking)(?: process)?\s*(?::|\*\*:?)|thought\n)", re.IGNORECASE
 )
 _ANSWER_LINE = re.compile(
-    r"^[ \t>*#_-]{0,8}(?:final |my |the |correct )*(?:(?:answer|response|output|conclusion)\b|答案)[ \t*_]{0,4}"
+    r"^[ \t>*#_-]{0,8}(?:final |my |the |correct )*(?:(?:answer|response|output|conclusion)\b"
+    r"|答案)[ \t*_]{0,4}"
     r"(?:is\b)?[ \t*_]{0,4}[:：]",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -65,8 +70,13 @@ _ANSWER_END_TAG = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SplitResponse:
-    """What a model thought (None: nothing marked as thought), what it answered, and whether the text stops inside the thought: then
-    `answer` holds only what the model said before it began to think, mostly nothing."""
+    """A response split into reasoning and answer.
+
+    Attributes:
+        reasoning: The marked reasoning; None if nothing is marked as reasoning.
+        answer: The answer. If `unfinished`, only the text before the reasoning, mostly empty.
+        unfinished: Whether the text stops inside the reasoning.
+    """
 
     reasoning: str | None
     answer: str
@@ -74,11 +84,15 @@ class SplitResponse:
 
 
 def split_reasoning(text: str, opened: bool = False) -> SplitResponse:
-    r"""SplitResponse a response into its reasoning and its answer.
+    """Split a response into its reasoning and its answer. Never raises.
 
-    `opened`: the chat template had opened the reasoning, so that the text begins inside it. The answer is what follows the last end
-    of a reasoning; where a reasoning is never closed, an answer in `<answer>` tags or in a box that ends the text still counts, and
-    otherwise only what stood before the reasoning. Never raises.
+    The answer is what follows the last end of a reasoning. If a reasoning is never closed, an
+    answer in `<answer>` tags or in a box at the end of the text still counts; otherwise only the
+    text before it.
+
+    Args:
+        text: The response.
+        opened: The chat template opened the reasoning, so the text starts inside it.
 
     >>> split_reasoning("<think>Looks like A.</think>B")
     SplitResponse(reasoning='Looks like A.', answer='B', unfinished=False)
@@ -118,7 +132,9 @@ def split_reasoning(text: str, opened: bool = False) -> SplitResponse:
 
 
 def _last_span_outside(text: str, tags: list[re.Match[str]], opened: bool) -> tuple[int, int] | None:
-    """Where the last stretch outside a reasoning that says something begins and ends, before the last tag."""
+    """Return (start, end) of the last stretch with content outside a reasoning, before the last
+    tag.
+    """
     span, start = None, None if opened or _is_end_tag(tags[0]) else 0
     for tag in tags:
         if start is not None and _has_content(text[start : tag.start()]):
@@ -128,7 +144,7 @@ def _last_span_outside(text: str, tags: list[re.Match[str]], opened: bool) -> tu
 
 
 def _is_misplaced_answer_end(text: str, closing: list[re.Match[str]]) -> bool:
-    """True if the last end of a reasoning stands where that of the answer should ("<answer>B</think>")."""
+    """Return True if the last reasoning end tag closes the answer instead ("<answer>B</think>")."""
     start = closing[-2].end() if len(closing) > 1 else 0
     answer = _ANSWER_TAG.search(text, start, closing[-1].start())
     return answer is not None and closing[-1].start() - answer.end() <= 300
@@ -147,7 +163,10 @@ def _strip_tags(text: str) -> str:
 
 
 def _split_unclosed(prefix: str, text: str, start: int) -> SplitResponse:
-    """A reasoning that begins at text[start] and is never closed, `before` it what the model said first."""
+    """Split a text with a reasoning that starts at text[start] and is never closed.
+
+    `prefix` is the text before the reasoning.
+    """
     answer = _find_marked_answer(text, start)
     if answer is not None:
         return SplitResponse(_strip_tags(text[start:answer]), text[answer:], False)
@@ -155,7 +174,7 @@ def _split_unclosed(prefix: str, text: str, start: int) -> SplitResponse:
 
 
 def _find_marked_answer(text: str, start: int) -> int | None:
-    """Where a marked answer begins that ends the text, in tags or in a box."""
+    """Return the offset of a marked answer, in tags or a box, that ends the text."""
     tags = list(_ANSWER_TAG.finditer(text, start))
     if tags:
         end = _ANSWER_END_TAG.search(text, tags[-1].end())
@@ -169,8 +188,12 @@ def _find_marked_answer(text: str, start: int) -> int | None:
 
 
 def _split_thought_line(text: str) -> SplitResponse:
-    """A response without delimiters: "Thought: ..." up to its last line "Answer: ..." is reasoning. Without such a line the end of the
-    thought is unknown: the text stays whole, and `unfinished` tells that only an explicit answer may be read of it."""
+    """Split a response without delimiters: "Thought: ..." up to its last line "Answer: ..." is
+    reasoning.
+
+    Without such a line the end of the thought is unknown: the text stays whole, and `unfinished`
+    means that only an explicit answer may be read from it.
+    """
     thought = _THOUGHT_START.match(text)
     if thought is None:
         return SplitResponse(None, text, False)

@@ -1,7 +1,8 @@
 """The rules that read a response, as one table (`RULES`), and `read_choice`.
 
-What a response states decides: its whole text, a marked answer, the claims of its sentences (`claims.py`), yes and no, declining.
-Claims of one rank have to agree, or those after the last correction; else nothing is read.
+What a response states decides: its full text, a marked answer, the claims of its sentences
+(`claims.py`), yes and no, declining. Claims of one rank must agree, or those after the last
+correction must; otherwise nothing is read.
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ from eval_harness.reader.text import (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read: positions of the options chosen (ascending), the status, and the rule that decided."""
+    """What was read from a response.
+
+    Attributes:
+        choice: Positions of the chosen options, ascending.
+        status: See `read_choice`.
+        rule: Name of the rule that decided.
+    """
 
     choice: tuple[int, ...]
     status: str
@@ -42,7 +49,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A row of the table. `stage`: `explicit` rules also read a response that was cut off; `declining` ones make it `refused`."""
+    """A row of the rule table.
+
+    Attributes:
+        name: Stored in `answers.parquet` (column `rule`).
+        stage: `explicit` rules also read a truncated response; `declining` ones make it `refused`.
+        decides: When the rule applies.
+        example: A response that it reads.
+    """
 
     name: str
     stage: Literal["explicit", "declining", "implied"]
@@ -64,26 +78,36 @@ RULES = (
     Rule("denial", "implied", "it begins with a denial", "There is no nodule."),
     Rule("option seen", "implied", "sentences that say that an option's text is seen", "The image shows a rib fracture."),
 )  # fmt: skip
-"""Every rule, in the order in which they decide. `name` is stored in `answers.parquet` (column `rule`)."""
+"""Every rule, in order of precedence."""
 _OUTRIGHT_KINDS = ("answer statement", "leading option", "last line")
 MAX_RESPONSE_CHARACTERS = 8_000
-"""Characters up to which a response is read whole; of a longer one the first quarter and the last three quarters of as many."""
+"""Longer responses are clipped: the first quarter and the last three quarters of this length are
+read.
+"""
 
 
 def read_choice(
     response: str, options: Sequence[str], question_type: str = "single", finish_reason: str | None = None
 ) -> Reading:
-    """Read which option(s) a response chooses, by what it says.
+    """Read which option(s) a response chooses. Never guesses.
 
-    `options` in the order shown (letters follow the position); `question_type`: `single`, `multiple` or `yes_no` (options `yes`, `no` in
-    any case and order). `finish_reason` "length": the output limit cut the response, so that only an explicit answer is read; the same
-    where it stops inside its reasoning. Status: `answered` with a choice; else `irrelevant` (nothing to read, or more than one reading),
-    `refused` (declines), `truncated`, or `failed` (an error text stands where the response should be). Never guesses.
+    Args:
+        response: The model's response.
+        options: Option texts in the order shown; letters follow the position.
+        question_type: `single`, `multiple` or `yes_no` (options `yes`, `no` in any case and order).
+        finish_reason: "length" means that the output limit cut the response off: only an explicit
+            answer is read, as for a response that stops inside its reasoning.
+
+    Returns:
+        The choice with its rule. Status `answered` if there is a choice; else `irrelevant` (nothing
+        to read, or more than one reading), `refused` (declines), `truncated`, or `failed` (an error
+        message instead of a response).
+
+    Raises:
+        BadInput: More than 26 options, an unknown question type, or values that are not strings.
 
     >>> read_choice("Option A is wrong; the correct option is B", ["left hip", "right hip"])
     Reading(choice=(1,), status='answered', rule='statement')
-
-    Raises BadInput for more than 26 options or an unknown question type.
     """
     if not options or isinstance(options, str) or not all(isinstance(text, str) for text in (response, *options)):
         raise BadInput(f"response {response!r:.40}, options {options!r:.80}: give a text, and a list of texts.")
@@ -94,6 +118,7 @@ def read_choice(
     texts = compile_options(tuple(options))
     if question_type == "yes_no" and {" ".join(words) for words in texts.words} != {"yes", "no"}:
         raise BadInput(f"options {list(options)}: a yes/no question needs the options yes and no. Rebuild the dataset.")
+    # Clip before every costly step: models in a loop write megabytes.
     split = split_reasoning(_clip_middle(response.strip(), 25 * MAX_RESPONSE_CHARACTERS))
     raw = _first_turn(
         _clip_middle(
@@ -118,6 +143,7 @@ def read_choice(
                 PlainResponse(without_caveat, texts, question_type), without_caveat, was_cut
             )
             reading = reading_without_caveat if reading_without_caveat.choice else reading
+    # Unreadable because cut off: the limit is to blame, not the model.
     if was_cut and reading.status == "irrelevant":
         return Reading((), "truncated", "unfinished reasoning" if split.unfinished else "cut off")
     return reading
@@ -126,7 +152,7 @@ def read_choice(
 _TRAILING_A = re.compile(
     r"(?<!answer)(?<!answer:)(?<!answer is)(?<!choice is)(?<!option is)(?<=[a-z.,:]) A\s*$", re.IGNORECASE
 )
-"""A letter that begins what the output limit cut ("Let us see. A")."""
+"""An "A" that begins the word the output limit cut off ("Let us see. A")."""
 _YES_NO_LABEL = re.compile(r"\(?\b[A-Z][).:]\s+(?=(?:yes|no)\b)", re.IGNORECASE)
 """A letter that a prompt put before yes or no."""
 
@@ -138,14 +164,15 @@ def _clip_middle(text: str, max_characters: int) -> str:
 
 
 _NEXT_QUESTION = re.compile(
-    r"[\n.!?](?:(?:[ ]{1,4}|(?<=\n)[ \t*#>]{0,8})(?:(?:next )?question|q|user|human|instruction)\s*\d{0,3}\s*:"
+    r"[\n.!?](?:(?:[ ]{1,4}|(?<=\n)[ \t*#>]{0,8})(?:(?:next )?question|q|user|human"
+    r"|instruction)\s*\d{0,3}\s*:"
     r"|(?<=\n)#{1,6} (?:\w+ ){0,2}(?:question|example|instruction)s?\b)",
     re.IGNORECASE,
 )
 
 
 def _first_turn(raw: str) -> str:
-    """What stands before a question that the model goes on to put to itself ("B\\nQuestion: ...")."""
+    r"""Return the text before a question that the model asks itself ("B\nQuestion: ...")."""
     turn = _NEXT_QUESTION.search(raw) if ":" in raw or "#" in raw else None
     answer = raw[: turn.start() + 1] if turn else ""
     return answer if answer.strip() else raw
@@ -158,6 +185,7 @@ def _unread(rule: str) -> Reading:
 def _read_answer(response: PlainResponse, raw: str, was_cut: bool) -> Reading:
     if (positions := _parse_option_only(response)) is not None:
         return _decide_choice(positions, response.multiple, "whole response")
+    # The last line "Answer: B" decides, regardless of what precedes it.
     if (positions := _last_answer(response)) is not None:
         return _decide_choice(positions, response.multiple, "answer statement")
     if fields := extract_json_answers(raw):
@@ -169,6 +197,7 @@ def _read_answer(response: PlainResponse, raw: str, was_cut: bool) -> Reading:
         claim for claim in claims if claim.kind != "option seen" and not (was_cut and _begins_analysis(response, claim))
     ]
     reading = _explicit_reading(response, raw, stated)
+    # "It is unclear" outweighs a weak statement, but not an explicit answer.
     is_unsure = response.options.yes_no and is_undecided(response.lowered)
     if reading is not None and not (is_unsure and reading.rule == "statement"):
         return reading
@@ -182,7 +211,7 @@ def _read_answer(response: PlainResponse, raw: str, was_cut: bool) -> Reading:
 
 
 def _begins_analysis(response: PlainResponse, claim: OptionClaim) -> bool:
-    """True for the first option of an analysis that was cut ("A. Cyst: Cysts are round and ...")."""
+    """Return True for the first option of an analysis that was cut off ("A. Cyst: Cysts ...")."""
     if claim.kind != "leading option":
         return False
     end = next(mention.end for mention in response.mentions if mention.start == claim.offset)
@@ -190,11 +219,12 @@ def _begins_analysis(response: PlainResponse, claim: OptionClaim) -> bool:
 
 
 def _is_option_list(response: PlainResponse) -> bool:
-    """True if the response is a list of all options, perhaps after the question, and says nothing more."""
+    """Return True if the response only lists all options, possibly after the question."""
     options = [option.lower() for option in response.options.plain]
     if response.options.yes_no or response.count < 2 or any(option not in response.lowered for option in options):
         return False
     start, remaining = min(map(response.lowered.index, options)), response.lowered
+    # Longest first: a short option may be part of a longer one.
     for option in sorted(options, key=len, reverse=True):
         if option not in remaining:
             return False
@@ -211,7 +241,7 @@ def _decide_choice(positions: Sequence[int], multiple: bool, rule: str) -> Readi
     return Reading(choice, "answered", rule)
 
 
-# --- explicit: what the response states ---
+# --- explicit statements ---
 
 
 def _explicit_reading(response: PlainResponse, raw: str, stated: list[OptionClaim]) -> Reading | None:
@@ -224,7 +254,9 @@ def _explicit_reading(response: PlainResponse, raw: str, stated: list[OptionClai
 
 
 def _read_marked(response: PlainResponse, marked: list[str], stated: list[OptionClaim]) -> Reading:
-    """What JSON fields, `<answer>` tags and boxes hold: all of them one option, and no statement beside them another."""
+    """Read JSON fields, `<answer>` tags and boxes: all must hold one option, and no statement
+    another.
+    """
     readings = [
         _read_answer(PlainResponse(normalize_text(content), response.options, response.question_type), content, False)
         for content in marked
@@ -243,7 +275,10 @@ def _read_marked(response: PlainResponse, marked: list[str], stated: list[Option
 
 
 def _select_decisive_claims(response: PlainResponse, stated: list[OptionClaim]) -> list[OptionClaim]:
-    """Where claims disagree, those after the last correction, and of these the ones that name the answer outright."""
+    """Select the claims that decide where claims disagree.
+
+    Those after the last correction, and of these the ones that name the answer outright.
+    """
     if len({claim.options for claim in stated}) > 1:
         corrections = reversed([correction.start() for correction in CORRECTION.finditer(response.lowered)])
         stated = next(
@@ -260,7 +295,7 @@ def _select_decisive_claims(response: PlainResponse, stated: list[OptionClaim]) 
 
 
 def _is_reopened(response: PlainResponse, last_claim: OptionClaim) -> bool:
-    """True if a sentence takes back the last claim, and another option is named after it ("B. Wait, could it be C?")."""
+    """Return True if the last claim is retracted and another option follows ("B. Wait, C?")."""
     other_mentions = [
         mention.start for mention in response.mentions if not set(mention.options) <= set(last_claim.options)
     ]
@@ -272,7 +307,7 @@ def _is_reopened(response: PlainResponse, last_claim: OptionClaim) -> bool:
 
 
 def _agreed_reading(stated: list[OptionClaim], multiple: bool) -> Reading | None:
-    """What all claims agree on; where a question allows several answers, all that they name."""
+    """Return what all claims agree on; for several answers, all options that they name."""
     if not stated:
         return None
     if multiple:
@@ -288,10 +323,11 @@ _SEVERAL_LETTERS_CUE = re.compile(
     r"|(?:正确)?(?:答案|选项?|应选|故选)[是为]?\s*:?\s*",
     re.IGNORECASE,
 )
-"""Before letters in a row ("Answers: BCE")."""
+"""Lead-in of letters in a row ("Answers: BCE")."""
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 _OPTION_NUMBER = re.compile(
-    rf"\W*(?:(?:option|choice|statement)\s+(\d{{1,2}})|(?:the )?({'|'.join(_ORDINALS)}) (?:option|choice|statement|answer|one))\W*",
+    rf"\W*(?:(?:option|choice|statement)\s+(\d{{1,2}})|(?:the )?({'|'.join(_ORDINALS)}) (?:option"
+    rf"|choice|statement|answer|one))\W*",
     re.IGNORECASE,
 )
 
@@ -300,7 +336,10 @@ _LETTER_AND_TEXT = re.compile(r"[(*]*([A-Z])[).:*]+\s*(.+?)")
 
 
 def _parse_option_only(response: PlainResponse) -> tuple[int, ...] | None:
-    """The option(s) of a response that is nothing else, by letter, text or number; what stands after "Answer:" is a claim."""
+    """Parse a response that consists only of options, by letter, text or number.
+
+    A text after "Answer:" is a claim instead.
+    """
     text, texts = response.text, response.options
     if text[:1] in "✗❌✘?" and "\n" not in text:
         return ()
@@ -344,7 +383,7 @@ _LAST_ANSWER = re.compile(
 
 
 def _last_answer(response: PlainResponse) -> tuple[int, ...] | None:
-    """The option(s) of a last line "Answer: B", whatever came before it."""
+    """Parse a last line "Answer: B", regardless of what precedes it."""
     line = _LAST_ANSWER.fullmatch(response.text.rpartition("\n")[2])
     return (
         None
@@ -357,7 +396,10 @@ def _last_answer(response: PlainResponse) -> tuple[int, ...] | None:
 
 
 def _declining_option(response: PlainResponse) -> int | None:
-    """The option that itself declines ("cannot be determined", "I do not know"), where the response does so and names no other."""
+    """Return the option that itself declines ("cannot be determined"), if the response does so too.
+
+    The response must not name another option.
+    """
     position = _find_declining_option(response.options)
     if position is None or not (declines(response.lowered) or is_unknowable(response.lowered)):
         return None
@@ -375,7 +417,7 @@ def _declining_option(response: PlainResponse) -> int | None:
 
 @lru_cache(maxsize=16384)
 def _find_declining_option(texts: OptionTexts) -> int | None:
-    """The one option that declines to answer."""
+    """Return the only option that declines to answer."""
     options = [text.lower() if len(words) > 1 else "" for text, words in zip(texts.plain, texts.words, strict=True)]
     declining = [
         position for position, option in enumerate(options) if option and (declines(option) or is_unknowable(option))
@@ -383,10 +425,11 @@ def _find_declining_option(texts: OptionTexts) -> int | None:
     return declining[0] if len(declining) == 1 else None
 
 
-# --- implied: what the response says to see ---
+# --- implied by what the response reports to see ---
 
 
 def _implied_reading(response: PlainResponse, seen_claims: list[OptionClaim]) -> Reading | None:
+    """Read what the response reports to see, or its denial of a yes/no question."""
     if response.options.yes_no:
         return (
             Reading((response.options.yes_no.index("no"),), "answered", "denial")
@@ -397,5 +440,10 @@ def _implied_reading(response: PlainResponse, seen_claims: list[OptionClaim]) ->
 
 
 def official_reading(choice: tuple[int, ...], rule: str) -> Reading:
-    """The reading of a paper's own reader: answered where it found an option, else irrelevant."""
+    """Build the reading of a paper's own reader: answered if it found an option, else irrelevant.
+
+    Args:
+        choice: Positions of the chosen options.
+        rule: Name of the rule to record.
+    """
     return Reading(choice, "answered" if choice else "irrelevant", rule)

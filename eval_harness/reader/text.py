@@ -1,6 +1,8 @@
-"""Make a response plain: no chat markers, no markup, one way to write signs and units. Find the answer that it marks.
+"""Normalize a response: strip chat markers and markup, unify signs and units, find the marked
+answer.
 
-Reasoning has been taken out before (`reasoning.py`). `plain` keeps line breaks and the case of letters.
+Reasoning has already been removed (`reasoning.py`). `normalize_text` keeps line breaks and letter
+case.
 """
 
 from __future__ import annotations
@@ -10,42 +12,54 @@ import unicodedata
 from collections.abc import Callable
 
 CJK_RANGES = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-"""Scripts without blanks between words."""
+"""Character-class ranges of scripts without blanks between words."""
 
 _SPECIAL_TOKEN = re.compile(
-    r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn|end_of_utterance)>|\[/?INST\]|<0x0A>"
+    r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn|end_of_utterance)>"
+    r"|\[/?INST\]|<0x0A>"
     r"|<\|?eot_id\|?>|\ufeff|[\u200b-\u200f\u2060]",
     re.IGNORECASE,
 )
 _TURN_END = re.compile(r"<\|(?:im_end|eot_id|endoftext|end|end_of_text)\|>|</s>|<(?:end_of_turn|eos|end_of_utterance)>")
 _OTHER_ROLE_START = re.compile(
-    r"(?:<\|(?:im_start|start_header_id|start)\|>|<start_of_turn>|<\|(?=user|system))\s*(?:user|system)\b|\[INST\]"
+    r"(?:<\|(?:im_start|start_header_id|start)\|>|<start_of_turn>|<\|(?=user|system))\s*(?:user"
+    r"|system)\b|\[INST\]"
 )
 _ECHOED_PROMPT = re.compile(
-    r"\s*(?:(?:user|human):.{0,4000}?\n\s*assistant:|\[(?:context|question)\].{0,4000}\[choices\].{0,2000}\banswer:)(?=.*\w)",
+    r"\s*(?:(?:user|human):.{0,4000}?\n\s*assistant:|\[(?:context"
+    r"|question)\].{0,4000}\[choices\].{0,2000}\banswer:)(?=.*\w)",
     re.IGNORECASE | re.DOTALL,
 )
 _CHAT_OPENER = re.compile(
     r"[\s#]*(?:assistant\s*:\s*(?=\S)|(?:sure|okay|ok|alright|(?:great|good) question)[!.]\s+(?=\S))", re.IGNORECASE
 )
 _PICTOGRAPH = re.compile("[\U0001f300-\U0001f448\U0001f44a-\U0001f64f\U0001f680-\U0001faff\ufe0f]")
-"""Pictures that say nothing: all but the hand that points to an option."""
+"""Pictographs without meaning: all but the hand that points to an option."""
 _AI_CAVEAT = re.compile(
     r"(?:it(?: is|'s) (?:important|crucial|essential) to (?:note|remember)|please (?:note|remember)"
     r"|disclaimer:)(?: that)?"
     r" (?:i am|i'm|as) (?:only |just )?an ai\b[^.!\n]*[.!]?",
     re.IGNORECASE,
 )
-"""What a model adds to an answer about itself ("It is important to note that I am an AI and cannot give a diagnosis.")."""
+"""A model's caveat about itself ("It is important to note that I am an AI and cannot diagnose.").
+
+"""
 
 
 def _normalize_unicode(text: str) -> str:
-    """Full-width letters and the like as plain ones; a power keeps its sign."""
+    """Apply NFKC (full-width letters and the like become plain), keeping superscripts as powers."""
     return unicodedata.normalize("NFKC", text.replace("²", "^2").replace("³", "^3"))
 
 
 def strip_chat_markers(response: str) -> str:
-    """The model's own turn: without special tokens of its chat template, the prompt repeated, and caveats about itself."""
+    """Remove chat-template tokens, an echoed prompt, other speakers' turns and AI caveats.
+
+    Args:
+        response: The answer part of a response.
+
+    Returns:
+        The model's own turn.
+    """
     text = response if response.isascii() else _PICTOGRAPH.sub(" ", _normalize_unicode(response))
     if "<" in text or "[" in text or not text.isascii():
         text = _SPECIAL_TOKEN.sub(" ", _assistant_turn(text))
@@ -57,7 +71,7 @@ def strip_chat_markers(response: str) -> str:
 
 
 def _assistant_turn(text: str) -> str:
-    """The first turn that is not the user's or the system's."""
+    """Return the first turn that is not the user's or the system's."""
     turns = _TURN_END.split(text)
     assistant_turns = (
         turn for turn in turns if _OTHER_ROLE_START.search(turn) is None and _SPECIAL_TOKEN.sub("", turn).strip()
@@ -66,11 +80,13 @@ def _assistant_turn(text: str) -> str:
 
 
 _ANSWER_TAG = re.compile(
-    r"(?:<|(?<=\n)(?=answer>))(/?)(?:answer|ans|final_answer|final|response|output|choice|option|conclusion)\b[^<>]{0,40}>",
+    r"(?:<|(?<=\n)(?=answer>))(/?)(?:answer|ans|final_answer|final|response|output|choice|option"
+    r"|conclusion)\b[^<>]{0,40}>",
     re.IGNORECASE,
 )
 _HTML_TAG = re.compile(
-    r"</?(?:em|strong|mark|code|pre|span|div|center|font|sup|sub|li|ul|ol|(?-i:[biup]))(?:\s[^<>]{0,80})?/?>",
+    r"</?(?:em|strong|mark|code|pre|span|div|center|font|sup|sub|li|ul|ol"
+    r"|(?-i:[biup]))(?:\s[^<>]{0,80})?/?>",
     re.IGNORECASE,
 )
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
@@ -107,7 +123,9 @@ _LATEX_REPLACEMENTS = _compile_replacements(
     ("\\", r"\\(?:left|right|displaystyle|quad|qquad|[()\[\] ])", " "),
     ("\\", r"\\([%$&#_{}])", r"\1"),
 )
-"""What LaTeX stands for: a mark that the text must hold, what is replaced, and by what; in this order."""
+"""LaTeX replacements in order: a marker that the lower-case text must contain, pattern,
+replacement.
+"""
 _MARKUP = (
     ("_", re.compile(r"(?<![^\W_])_+|_+(?![^\W_])")),
     ("#", re.compile(r"^[ \t]*#{1,6}[ \t]*", re.MULTILINE)),
@@ -158,21 +176,34 @@ _NUMBER_REPLACEMENTS = _compile_replacements(
     (" to ", r" to (?<=\d to )(?=\d)", "-"),
     ("between ", r"\bbetween (\d+(?:\.\d+)?) and (?=\d)", r"\1-"),
 )
-"""One way to write comparisons, percent, degrees and units beside numbers, as in `_LATEX_REPLACEMENTS`."""
+"""Unify comparisons, percent, degrees and units next to numbers; same form as _LATEX_REPLACEMENTS.
+
+"""
 
 
 _OFFERED = r"(?:above|given|listed|provided|available|other|presented|offered|answer)"
 _NONE_OF_THE_OPTIONS = re.compile(
-    rf"\b(?:none|neither) of (?:(?:the|these|those) (?:{_OFFERED} |\w+ (?=options|choices|answers))*"
+    rf"\b(?:none|neither) of (?:(?:the|these|those) (?:{_OFFERED} |\w+ (?=options|choices"
+    rf"|answers))*"
     rf"(?:options?|choices?|answers?|alternatives?)(?: {_OFFERED})?"
-    rf"|the (?:{_OFFERED} )+(?:findings|conditions|diagnos[ei]s|diseases)|these|those|them)(?![\w-])"
+    rf"|the (?:{_OFFERED} )+(?:findings|conditions|diagnos[ei]s|diseases)|these|those"
+    rf"|them)(?![\w-])"
     rf"|\bno (?:{_OFFERED} )?(?:option|choice|answer)(?= (?:is|fits|applies|matches)\b)",
     re.IGNORECASE,
 )
 
 
 def normalize_text(text: str) -> str:
-    """A text without tags, LaTeX and Markdown; negations, quotes, signs, units and "none of these" are written in one way."""
+    """Normalize a text: no tags, LaTeX or Markdown.
+
+    Negations, quotes, signs, units and phrases for "none of these" are written in one way.
+
+    Args:
+        text: Text without chat markers.
+
+    Returns:
+        The text with its line breaks and letter case.
+    """
     if "<" in text:
         text = _HTML_TAG.sub("", _ANSWER_TAG.sub("\n", _LINE_BREAK.sub("\n", text)))
     if "\\" in text:
@@ -187,6 +218,7 @@ def normalize_text(text: str) -> str:
         text = text.replace("。", ". ").replace("、", ", ").replace("、", ", ")
     if "~~" in text:
         text = _STRUCK_THROUGH.sub("", text)
+    # Markdown table: cells become "label: value".
     if text.count("|") > 3:
         text = _TABLE_CELL_BORDER.sub(": ", text)
     if "*" in text:
@@ -225,18 +257,18 @@ def _apply_replacements(text: str, steps: tuple[_Replacement, ...]) -> str:
 _STRUCK_THROUGH, _TABLE_CELL_BORDER = re.compile(r"~~[^~\n]*~~"), re.compile(r"[^\S\n]*\|[^\S\n]*")
 _BOLD = re.compile(r"\*\*([^*\n]+(?:\*(?!\*)[^*\n]*|\*)?)\*\*(?!\*)")
 _ITALICS_START, _STAR_SIGN = re.compile(r"\*(?<!\w\*)(?=\w)"), re.compile(r"\*(?<=\w\*)(?![\w*])")
-"""An asterisk that is a sign ("T2*") ends a word that none began."""
+"""An asterisk that is a sign ("T2*"): it ends a word, and no emphasis was opened before."""
 _DIGIT = re.compile(r"\d")
 _PRODUCT = re.compile(r"\d\s?\*\s?[\d√πa-z(]")
 
 
 def _is_product(text: str) -> bool:
-    """True where an asterisk multiplies numbers and is no Markdown."""
+    """Return True if an asterisk multiplies numbers and is not Markdown."""
     return "**" not in text and _PRODUCT.search(text) is not None
 
 
 def lower_aligned(text: str) -> str:
-    """A text in lower case, every letter where it was."""
+    """Lower-case a text without changing its length, so offsets stay valid."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered
@@ -244,10 +276,12 @@ def lower_aligned(text: str) -> str:
 
 
 _JSON_ANSWER_FIELD = re.compile(
-    r"[\"'](?!(?:wrong|incorrect|other|excluded|eliminated|next|second|confidence))[\w ]{0,30}?(?:answer|choice"
+    r"[\"'](?!(?:wrong|incorrect|other|excluded|eliminated|next|second"
+    r"|confidence))[\w ]{0,30}?(?:answer|choice"
     r"|option|prediction|letter"
     r"|conclusion|decision)s?(?:[_ ](?:letter|choice|option|text|label)s?)?[\"']\s*:\s*"
-    r"(?P<value>\"(?:[^\"\\]|\\.)*\"|\"[^\n{}]{0,300}?\"|'[^'\n]*'|\[[^\[\]]*\]|true|false|null|none|-?\d+(?:\.\d+)?)(?=\s*[,}\n])",
+    r"(?P<value>\"(?:[^\"\\]|\\.)*\"|\"[^\n{}]{0,300}?\"|'[^'\n]*'|\[[^\[\]]*\]|true|false|null"
+    r"|none|-?\d+(?:\.\d+)?)(?=\s*[,}\n])",
     re.IGNORECASE,
 )
 _JSON_FIELD = re.compile(
@@ -260,14 +294,14 @@ _JSON_START = re.compile(r"\s*(?:```(?:json)?\s*)?\{")
 
 
 def extract_json_answers(text: str) -> list[str]:
-    """What the fields of JSON hold that are named answer, choice, prediction, ...; the last five."""
+    """Return the values of JSON fields named answer, choice, prediction, ...; the last five."""
     if "{" not in text or text.find("{") > text.rfind(":"):
         return []
     return [field.strip("\"'[] ").replace('"', "") for field in _answer_field_values(text)][-5:]
 
 
 def extract_marked_answers(text: str) -> list[str]:
-    r"""The content of `<answer>` tags and of \boxed{...}; the last five."""
+    r"""Return the content of `<answer>` tags and of \boxed{...}; the last five."""
     if "<" not in text and "\\" not in text:
         return []
     spans = sorted((*_tagged_spans(text), *_boxed_spans(text)))
@@ -275,8 +309,11 @@ def extract_marked_answers(text: str) -> list[str]:
 
 
 def _answer_field_values(text: str) -> list[str]:
-    """The values of the fields named answer (choice, prediction, ...); of one JSON object without any, of its only label (class, ...) or of
-    its only field that is true, false, yes or no."""
+    """Return the values of the fields named answer (choice, prediction, ...).
+
+    Of a JSON object without such a field: its only label (class, ...), or its only field that is
+    true, false, yes or no.
+    """
     fields = [field["value"] for field in _JSON_ANSWER_FIELD.finditer(text, text.find("{"))]
     if fields or not _JSON_START.match(text):
         return fields
@@ -289,15 +326,19 @@ def _answer_field_values(text: str) -> list[str]:
 
 
 def _tagged_spans(text: str) -> list[tuple[int, int]]:
-    """Where the content of each `<answer>` begins and ends."""
+    """Return (start, end) of the content of each `<answer>` tag."""
     tags = list(_ANSWER_TAG.finditer(text)) if "<" in text else []
     ends = [tag.start() for tag in tags[1:]] + [len(text)]
     return [(tag.end(), end) for tag, end in zip(tags, ends, strict=False) if not tag[1]]
 
 
 def _boxed_spans(text: str) -> list[tuple[int, int]]:
-    r"""Where the content of each of the last twenty \boxed{...} begins and ends (braces may nest; an unclosed one runs to the end)."""
+    r"""Return (start, end) of the content of the last twenty \boxed{...}.
+
+    Braces may nest; an unclosed one extends to the end of the text, at most 400 characters.
+    """
     spans = []
+    # The last boxes are the answers; the cap bounds the time on looping output.
     for box in list(BOXED.finditer(text))[-20:] if "\\" in text else []:
         depth, end = 1, box.end()
         while end < min(len(text), box.end() + 400):
@@ -311,13 +352,18 @@ def _boxed_spans(text: str) -> list[tuple[int, int]]:
 
 _ERROR_TEXT = re.compile(
     r"failed to obtain answer|^\W*an (?:\w+ )?error (?:has )?occurred\b"
-    r"|\bapi (?:error|call failed|request failed)|^\W*(?:error|exception|traceback|http(?: error)?)\b\W*(?:code|:"
+    r"|\bapi (?:error|call failed|request failed)|^\W*(?:error|exception|traceback"
+    r"|http(?: error)?)\b\W*(?:code|:"
     r"|\d|\(most)"
-    r"|\b(?:internal server error|bad gateway|service unavailable|gateway time-?out|too many requests"
-    r"|rate ?limit(?:ed| exceeded| reached)?|insufficient[_ ]quota|context length exceeded|maximum context length"
-    r"|connection (?:error|refused|reset|aborted|timed out)|(?:read|request) timed out|cuda (?:error"
+    r"|\b(?:internal server error|bad gateway|service unavailable|gateway time-?out"
+    r"|too many requests"
+    r"|rate ?limit(?:ed| exceeded| reached)?|insufficient[_ ]quota|context length exceeded"
+    r"|maximum context length"
+    r"|connection (?:error|refused|reset|aborted|timed out)|(?:read|request) timed out"
+    r"|cuda (?:error"
     r"|out of memory)|out of memory"
-    r"|traceback \(most recent call last\)|invalid[_ ]api[_ ]key|incorrect api key|\w+(?:error|exception):"
+    r"|traceback \(most recent call last\)|invalid[_ ]api[_ ]key|incorrect api key|\w+(?:error"
+    r"|exception):"
     r"|status code:? ?[45]\d\d"
     r"|max retries exceeded)",
 )
@@ -327,11 +373,14 @@ _ERROR_WORDS = (
     "error", "exception", "fail", "traceback", "http", "gateway", "unavailable", "request", "limit", "quota", "length", "connection",
     "timed", "memory", "api", "retries", "status",
 )  # fmt: skip
-"""One of these stands in every error text."""
+"""Every error text contains one of these: a cheap test before the pattern."""
 
 
 def is_error_text(text: str) -> bool:
-    """True if a response is the text of an error and no answer. Long prose may name errors; an error text is short."""
+    """Return True if a response is an error message instead of an answer.
+
+    Long prose may mention errors; an error message is short, so only the beginning is searched.
+    """
     beginning = text[:400].lower()
     return (
         len(text) > 8 and any(word in beginning for word in _ERROR_WORDS) and _ERROR_TEXT.search(beginning) is not None

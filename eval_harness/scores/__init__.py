@@ -1,1 +1,3 @@
-"""Units, grading, intervals, tests and ranks: the arithmetic of scores, the same for every benchmark."""
+"""Grading, scoring units, confidence intervals, significance tests and ranks, shared by all
+benchmarks.
+"""

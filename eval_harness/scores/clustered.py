@@ -1,6 +1,7 @@
-"""Design effects: how much clusters of questions on the same images widen an interval. Intervals and differences both use it.
+"""Compute design effects: the variance inflation from clusters of questions on the same images.
 
-See also: intervals of shares (`intervals.py`), differences between models (`comparisons.py`).
+Used for intervals of proportions (`intervals.py`) and for differences between models
+(`comparisons.py`). docs/statistics.md gives the reasons and the coverage simulations.
 """
 
 from __future__ import annotations
@@ -15,11 +16,18 @@ Floats = NDArray[np.float64]
 
 CONFIDENCE_LEVEL = 0.95
 NORMAL_QUANTILE = float(special.ndtri(0.5 + CONFIDENCE_LEVEL / 2))
+"""Two-sided standard normal quantile at the confidence level (1.96)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSizes:
-    """U `units` in G `clusters`; `squares`: the sum of the squared sizes of the clusters, in units."""
+    """Sizes of the clusters that scoring units fall into.
+
+    Attributes:
+        units: Number of units U.
+        clusters: Number of clusters G.
+        squares: Sum of the squared cluster sizes, in units^2.
+    """
 
     units: float
     clusters: float
@@ -27,65 +35,113 @@ class ClusterSizes:
 
     @classmethod
     def from_sizes(cls, sizes: NDArray[np.generic]) -> ClusterSizes:
-        """From the sizes (G,) of the clusters."""
-        each = np.asarray(sizes, dtype=float)
-        return cls(float(each.sum()), float(each.size), float(each @ each))
+        """Summarise an array (G,) of cluster sizes, in units."""
+        sizes_float = np.asarray(sizes, dtype=float)
+        return cls(float(sizes_float.sum()), float(sizes_float.size), float(sizes_float @ sizes_float))
 
     @property
     def max_design_effect(self) -> float:
-        """The design effect of outcomes that are identical within clusters (Kish 1965): sum of squares / sum."""
+        """Design effect of outcomes identical within clusters: sum m^2 / sum m (Kish 1965)."""
         return self.squares / self.units
 
     @property
     def effective_clusters(self) -> float:
-        """As how many clusters of equal size they count (Carter, Schnepel & Steigerwald 2017): U^2 / sum of squares."""
+        """Effective number of equal-sized clusters: U^2 / sum m^2.
+
+        Carter, Schnepel & Steigerwald 2017.
+        """
         return self.units / self.max_design_effect
 
 
 def renumber_labels(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The labels (U,) as numbers 0, 1, 2 ... without gaps. (For small labels faster than sorting them, as np.unique does.)"""
-    if not len(labels) or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() > 4 * len(labels) + 1000:
-        found: NDArray[np.int64] = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-        return found
-    there = np.zeros(int(labels.max()) + 1, np.int64)
-    there[labels] = 1
-    counted: NDArray[np.int64] = (np.cumsum(there) - 1)[labels]
-    return counted
+    """Renumber labels (U,) as 0, 1, 2 ... without gaps, in ascending order of the labels.
 
-
-def intracluster_correlation(squares: Floats, between: Floats, sizes: ClusterSizes) -> Floats:
-    """The analysis-of-variance estimate of the correlation within clusters (Donner 1986, equation 3), at least 0 and at most 1."""
-    if sizes.clusters >= sizes.units or sizes.clusters < 2:
-        return np.zeros(np.shape(squares))
-    between = np.minimum(between, squares)
-    within = (squares - between) / (sizes.units - sizes.clusters)
-    among = between / (sizes.clusters - 1)
-    size = (sizes.units - sizes.max_design_effect) / (sizes.clusters - 1)
-    total = among + (size - 1) * within
-    return np.clip(np.divide(among - within, total, out=np.zeros_like(total), where=total > 0), 0.0, 1.0)
-
-
-def design_effect(squares: Floats, between: Floats, sums: Floats, rarer: Floats, sizes: ClusterSizes) -> Floats:
-    """The variance of a mean over clusters, divided by that over as many independent units. The largest of
-
-    - 1 + (sum m^2 / sum m - 1) x `intracluster_correlation` (Kish 1965), which takes all clusters for equally correlated;
-    - the linearised variance (Kish & Frankel 1974), `sums` / `squares`, which sees that a single large cluster is unlike the rest;
-    - 1 + (U / G - 1) / h, where h = `rarer` outcomes of the rarer kind were seen: one or a few of them do not show how they cluster.
-
-    `squares`: sum of the squared residuals of the units; `sums`, `between`: sum over clusters of (sum of residuals)^2, and of
-    (sum of residuals)^2 / size; any shape.
+    For small non-negative integers a lookup table is used, which is faster than the sort of
+    np.unique.
     """
-    correlated = 1 + (sizes.max_design_effect - 1) * intracluster_correlation(squares, between, sizes)
-    linearised = np.divide(sums, squares, out=np.ones_like(squares), where=squares > 0)
-    return np.maximum(np.maximum(correlated, linearised), min_design_effect(rarer, sizes))
+    if not len(labels) or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() > 4 * len(labels) + 1000:
+        codes: NDArray[np.int64] = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        return codes
+    is_present = np.zeros(int(labels.max()) + 1, np.int64)
+    is_present[labels] = 1
+    renumbered: NDArray[np.int64] = (np.cumsum(is_present) - 1)[labels]
+    return renumbered
 
 
-def min_design_effect(rarer: Floats, sizes: ClusterSizes) -> Floats:
-    """The least `design_effect`, after `rarer` outcomes of the rarer kind."""
-    return 1 + (sizes.units / sizes.clusters - 1) / np.maximum(rarer, 1)
+def intracluster_correlation(squared_residuals: Floats, between: Floats, sizes: ClusterSizes) -> Floats:
+    """Estimate the intracluster correlation by analysis of variance (Donner 1986, equation 3).
+
+    Args:
+        squared_residuals: Sums over units of squared residuals; any shape.
+        between: Sums over clusters of (sum of residuals)^2 / cluster size; same shape.
+        sizes: Sizes of the clusters.
+
+    Returns:
+        Correlations clipped to 0..1; 0 if all units are independent or there is one cluster.
+    """
+    if sizes.clusters >= sizes.units or sizes.clusters < 2:
+        return np.zeros(np.shape(squared_residuals))
+    # Rounding can make the between-cluster sum exceed the total.
+    between = np.minimum(between, squared_residuals)
+    within_mean_square = (squared_residuals - between) / (sizes.units - sizes.clusters)
+    between_mean_square = between / (sizes.clusters - 1)
+    mean_cluster_size = (sizes.units - sizes.max_design_effect) / (sizes.clusters - 1)
+    total = between_mean_square + (mean_cluster_size - 1) * within_mean_square
+    return np.clip(
+        np.divide(between_mean_square - within_mean_square, total, out=np.zeros_like(total), where=total > 0), 0.0, 1.0
+    )
+
+
+def design_effect(
+    squared_residuals: Floats, between: Floats, cluster_sums: Floats, rarer_outcomes: Floats, sizes: ClusterSizes
+) -> Floats:
+    """Compute the design effect: cluster-robust variance of a mean over that of independent units.
+
+    It is the largest of three estimates:
+
+    - 1 + (sum m^2 / sum m - 1) x intracluster correlation (Kish 1965), which assumes that all
+      clusters are equally correlated;
+    - the linearised variance (Kish & Frankel 1974), `cluster_sums` / `squared_residuals`, which
+      captures a single large cluster that differs from the rest;
+    - `min_design_effect`, since a few outcomes of the rarer kind do not show how they cluster.
+
+    Args:
+        squared_residuals: Sums over units of squared residuals; any shape.
+        between: Sums over clusters of (sum of residuals)^2 / cluster size; same shape.
+        cluster_sums: Sums over clusters of (sum of residuals)^2; same shape.
+        rarer_outcomes: Number h of outcomes of the rarer kind; same shape.
+        sizes: Sizes of the clusters.
+
+    Returns:
+        Design effects of the same shape, at least 1.
+    """
+    # Each estimate is blind to one kind of clustering: take the largest.
+    correlated = 1 + (sizes.max_design_effect - 1) * intracluster_correlation(squared_residuals, between, sizes)
+    linearised = np.divide(
+        cluster_sums, squared_residuals, out=np.ones_like(squared_residuals), where=squared_residuals > 0
+    )
+    return np.maximum(np.maximum(correlated, linearised), min_design_effect(rarer_outcomes, sizes))
+
+
+def min_design_effect(rarer_outcomes: Floats, sizes: ClusterSizes) -> Floats:
+    """Compute the lower bound of the design effect, 1 + (U / G - 1) / h.
+
+    Args:
+        rarer_outcomes: Number h of outcomes of the rarer kind (hits or misses).
+        sizes: Sizes of the clusters.
+    """
+    return 1 + (sizes.units / sizes.clusters - 1) / np.maximum(rarer_outcomes, 1)
 
 
 def student_quantile(df: Floats | float) -> Floats:
-    """Student's two-sided 95 % quantile; infinite without a degree of freedom."""
+    """Return Student's t quantile of the two-sided 95 % interval.
+
+    Args:
+        df: Degrees of freedom; need not be whole.
+
+    Returns:
+        Quantiles of the same shape; infinite without a degree of freedom.
+    """
+    # stdtrit gives NaN for df <= 0: no information about the variance.
     quantile = special.stdtrit(np.asarray(df, dtype=float), 0.5 + CONFIDENCE_LEVEL / 2)
     return np.where(np.isfinite(quantile), quantile, np.inf).astype(np.float64)

@@ -1,6 +1,7 @@
-"""The difference between models on the same questions: its 95 % interval and the test that reads it, for two models or all pairs at once.
+"""Compare models on the same questions: differences, 95 % intervals and p-values, paired.
 
-See also: the packed outcomes (`outcomes.py`), design effects (`clustered.py`), what follows for the order of many models (`ranks.py`).
+For two models or all pairs at once. See also: the packed outcomes (`outcome_matrix.py`), design
+effects (`clustered.py`), ranks of many models (`ranks.py`).
 """
 
 from __future__ import annotations
@@ -16,16 +17,24 @@ from eval_harness.scores.clustered import ClusterSizes, Floats, design_effect, s
 from eval_harness.scores.outcome_matrix import OutcomeMatrix, pack_outcomes
 
 PAIRED_METHOD = "Student's t, design effect of shared images"
-"""How a difference of two models on the same questions is tested, and its interval found."""
+"""Name of the test and interval of a paired difference, as shown to users."""
 
-ROUNDING = 1e-9
-"""Differing units, fewer than which are none."""
+MIN_DIFFERING_UNITS = 1e-9
+"""Fewer differing units than this count as none: floating-point noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairwiseComparisons:
-    """All comparisons of M models, in percent: `value` (M,), `difference` (M, M) = value of row - value of column, its 95 % interval `low`,
-    `high` (M, M), and the uncorrected two-sided p-value `p` (M, M), which is under 5 % exactly where the interval excludes 0."""
+    """All pairwise comparisons of M models, in percent.
+
+    Attributes:
+        models: Names of the models.
+        value: Scores (M,).
+        difference: Score of the row minus score of the column (M, M), percentage points.
+        low: Lower ends of the 95 % intervals (M, M).
+        high: Upper ends (M, M).
+        p: Uncorrected two-sided p-values (M, M); below 5 % exactly if the interval excludes 0.
+    """
 
     models: tuple[str, ...]
     value: Floats
@@ -37,8 +46,18 @@ class PairwiseComparisons:
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """Two models on the same questions. Percent points; `n`: units that count in either of them; `only_a`, `only_b`: on how many one of
-    them scored more; p two-sided, under 5 % exactly where the interval excludes 0."""
+    """Paired comparison of two models on the same questions.
+
+    Attributes:
+        difference: Score of a minus score of b, percentage points.
+        low: Lower end of the 95 % interval.
+        high: Upper end.
+        p: Two-sided p-value; below 5 % exactly if the interval excludes 0.
+        only_a: Number of units on which a scores more.
+        only_b: Number of units on which b scores more.
+        n: Number of units that count for either model.
+        method: Name of the test.
+    """
 
     difference: float
     low: float
@@ -51,105 +70,152 @@ class PairedTest:
 
 
 def compare_pairwise(outcomes: OutcomeMatrix) -> PairwiseComparisons:
-    """Compare every two models: Student's t for the mean of the units' differences, with the design effect of clustered questions.
+    """Compare every pair of models with a cluster-robust paired t test.
 
-    A unit's difference is u = z_a - z_b, z = (numerator - share x denominator) / sum(denominator): of the same denominators the difference
-    of the outcomes less its mean, else the linearised ratio. The variance of the difference of shares is (sum u^2 + e^2) x
-    `clustered.design_effect` of u, with h = sum u^2 / e^2 units in which the two differ. e^2 is what one differing unit more would add
-    (1 / U^2; Agresti & Min 2005 add as much to a table of pairs), so that equal answers are not taken for certain. Student's t has one
-    degree of freedom less than there are effective clusters (`ClusterSizes.effective_clusters`, here by weight) of the model with fewer.
+    A unit's difference is u = z_a - z_b with z = (numerator - share x denominator) /
+    sum(denominator): with equal denominators the centred difference of the outcomes, otherwise the
+    linearised ratio. The variance of the difference of shares is (sum u^2 + e^2) x
+    `clustered.design_effect` of u, with h = sum u^2 / e^2 differing units. e^2 is the contribution
+    of one more differing unit (1 / U^2, as Agresti & Min 2005 add to a table of pairs), so
+    identical answers are not taken as certain. Student's t has one degree of freedom less than the
+    effective clusters (`ClusterSizes.effective_clusters`, here by weight) of the model with fewer.
 
-    Every pair is compared as by itself, whatever the other models are.
+    A pair's result does not depend on which other models are compared.
+
+    Args:
+        outcomes: Outcomes of M models on the same U units.
+
+    Returns:
+        All pairs, without correction for multiple comparisons (see `ranks.py`).
     """
-    found = compute_moments(outcomes)
+    moments = compute_moments(outcomes)
     with np.errstate(invalid="ignore", divide="ignore"):
-        error = standard_error([_of_differences(each) for each in found.products], found.unit, found.sizes)
-        difference = found.share[:, None] - found.share[None, :]
-        p = np.where(found.df > 1e-9, 2 * special.stdtr(found.df, -np.abs(difference) / error), 1.0)
-        half = np.where(found.df > 1e-9, student_quantile(found.df) * error, 2.0)
+        error = standard_error(
+            [_of_differences(products) for products in moments.products], moments.unit_variance, moments.sizes
+        )
+        difference = moments.share[:, None] - moments.share[None, :]
+        # With a single effective cluster nothing can be tested: p = 1 and the widest interval.
+        p = np.where(moments.df > 1e-9, 2 * special.stdtr(moments.df, -np.abs(difference) / error), 1.0)
+        half_width = np.where(moments.df > 1e-9, student_quantile(moments.df) * error, 2.0)
     return PairwiseComparisons(
         outcomes.models,
-        100 * found.share,
+        100 * moments.share,
         100 * difference,
-        100 * np.maximum(difference - half, -1.0),
-        100 * np.minimum(difference + half, 1.0),
+        100 * np.maximum(difference - half_width, -1.0),
+        100 * np.minimum(difference + half_width, 1.0),
         np.where(np.isfinite(p), p, 1.0),
     )
 
 
 def _of_differences(products: Floats) -> Floats:
-    """From (M, M) sums of products of two models each, the sums of the squares of their differences."""
-    own = np.diag(products)
-    return np.maximum(own[:, None] + own[None, :] - 2 * products, 0.0)
+    """Turn sums of products (M, M) into sums of squared differences: a^2 + b^2 - 2ab."""
+    squares = np.diag(products)
+    return np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Scores of M models on the same units, in the form that the variance of any difference between them needs.
+    """First and second moments of M models' scores, enough for the variance of any linear
+    combination.
 
-    `share` (M,): fractions; `products`: three (M, M) sums of products of z: over units, over clusters divided by their sizes, and over
-    clusters (see `clustered.design_effect`); `unit`, `df` (M, M): e^2 and Student's degrees of freedom of every pair (see `pairwise`).
+    Attributes:
+        share: Scores as fractions (M,).
+        products: Three (M, M) sums of products of z (see `compare_pairwise`): over units, over
+            clusters divided by cluster size, and over clusters.
+        unit_variance: e^2 of every pair (M, M).
+        df: Student's degrees of freedom of every pair (M, M).
+        sizes: Sizes of the clusters.
     """
 
     share: Floats
     products: tuple[Floats, Floats, Floats]
-    unit: Floats
+    unit_variance: Floats
     df: Floats
     sizes: ClusterSizes
 
 
 def compute_moments(outcomes: OutcomeMatrix) -> Moments:
-    """The moments of M models' linearised scores."""
-    models, base = len(outcomes.models), outcomes.denominator[: 1 if outcomes.paired else None].astype(np.float64)
-    total = base.sum(axis=1)
+    """Compute the moments of M models' linearised scores.
+
+    Args:
+        outcomes: Outcomes of M models on the same U units.
+    """
+    n_models, denominator = (
+        len(outcomes.models),
+        outcomes.denominator[: 1 if outcomes.paired else None].astype(np.float64),
+    )
+    total_weight = denominator.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        share = outcomes.numerator.sum(axis=1, dtype=np.float64) / total
-        influence = share[:, None] * base  # of hundreds of models gigabytes, if each step made a table of its own
+        share = outcomes.numerator.sum(axis=1, dtype=np.float64) / total_weight
+        influence = share[:, None] * denominator  # in place: for hundreds of models each copy takes gigabytes
         np.subtract(outcomes.numerator, influence, out=influence)
-        influence /= total[:, None]
-        one = np.broadcast_to(np.square(base).sum(axis=1) / np.square(total), models)
+        influence /= total_weight[:, None]
+        unit_variance = np.broadcast_to(np.square(denominator).sum(axis=1) / np.square(total_weight), n_models)
+    # Units are sorted by cluster: sums per cluster are sums over consecutive runs.
     starts = np.flatnonzero(np.r_[True, np.diff(outcomes.cluster) != 0])
-    size = np.diff(np.r_[starts, len(outcomes.cluster)])
-    sizes = ClusterSizes.from_sizes(size)
+    cluster_sizes = np.diff(np.r_[starts, len(outcomes.cluster)])
+    sizes = ClusterSizes.from_sizes(cluster_sizes)
     products = influence @ influence.T
     between = sums = products
     if sizes.clusters < sizes.units:
-        totals = np.add.reduceat(influence, starts, axis=1)
-        scaled = totals / np.sqrt(size)
-        between, sums = scaled @ scaled.T, totals @ totals.T
-    weight = np.add.reduceat(base, starts, axis=1)
+        cluster_totals = np.add.reduceat(influence, starts, axis=1)
+        # Dividing by sqrt(size) here gives products over clusters divided by their size.
+        scaled = cluster_totals / np.sqrt(cluster_sizes)
+        between, sums = scaled @ scaled.T, cluster_totals @ cluster_totals.T
+    cluster_weights = np.add.reduceat(denominator, starts, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        clusters = np.broadcast_to(np.square(total) / np.square(weight).sum(axis=1), models)
+        effective_clusters = np.broadcast_to(np.square(total_weight) / np.square(cluster_weights).sum(axis=1), n_models)
     return Moments(
         share,
         (products, between, sums),
-        (one[:, None] ** 2 + one[None, :] ** 2) / 2,
-        np.minimum(clusters[:, None], clusters[None, :]) - 1.0,
+        (unit_variance[:, None] ** 2 + unit_variance[None, :] ** 2) / 2,
+        np.minimum(effective_clusters[:, None], effective_clusters[None, :]) - 1.0,
         sizes,
     )
 
 
-def standard_error(sums: Sequence[Floats], unit: Floats, sizes: ClusterSizes) -> Floats:
-    """The standard error of sums of z, from three `sums` of their squares (as `Moments.products`) and e^2 (see `pairwise`)."""
-    squares = np.where(sums[0] > ROUNDING * unit, sums[0], 0.0)
-    effect = design_effect(squares, sums[1], sums[2], squares / unit, sizes)
-    return np.sqrt((squares + unit) * effect)
+def standard_error(sums: Sequence[Floats], unit_variance: Floats, sizes: ClusterSizes) -> Floats:
+    """Compute the cluster-robust standard error of a difference.
+
+    Args:
+        sums: Sums of squares of z over units, over clusters divided by size, and over clusters (see
+            `Moments.products`).
+        unit_variance: e^2, the contribution of one more differing unit (see `compare_pairwise`).
+        sizes: Sizes of the clusters.
+
+    Returns:
+        Standard errors as fractions, of the shape of the sums.
+    """
+    # Less than a fraction of one unit is rounding noise, not a difference.
+    squares = np.where(sums[0] > MIN_DIFFERING_UNITS * unit_variance, sums[0], 0.0)
+    design = design_effect(squares, sums[1], sums[2], squares / unit_variance, sizes)
+    return np.sqrt((squares + unit_variance) * design)
 
 
 def paired_test(units_a: pd.DataFrame, units_b: pd.DataFrame, metric: str) -> PairedTest:
-    """Compare two models on one metric (`pairwise`): the difference with its 95 % interval, and the p-value, in percent points.
+    """Compare two models on one metric with the test of `compare_pairwise`.
 
-    Raises BadInput if the two did not answer the same questions.
+    Args:
+        units_a: Scoring units of the first model (`derive.scoring.compute_units`).
+        units_b: Scoring units of the second model.
+        metric: Name of the metric.
+
+    Returns:
+        The difference in percentage points, its 95 % interval and p-value.
+
+    Raises:
+        BadInput: The two models did not answer the same questions.
     """
     outcomes = pack_outcomes({"a": units_a, "b": units_b}, metric)
     pairs = compare_pairwise(outcomes)
-    won = outcomes.numerator[0] - outcomes.numerator[1]
+    # Counts of units on which one model scores more, for the reader: not used by the test.
+    score_difference = outcomes.numerator[0] - outcomes.numerator[1]
     return PairedTest(
         float(pairs.difference[0, 1]),
         float(pairs.low[0, 1]),
         float(pairs.high[0, 1]),
         float(pairs.p[0, 1]),
-        only_a=int((won > 0).sum()),
-        only_b=int((won < 0).sum()),
+        only_a=int((score_difference > 0).sum()),
+        only_b=int((score_difference < 0).sum()),
         n=int((outcomes.denominator > 0).any(axis=0).sum()),
     )

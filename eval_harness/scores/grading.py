@@ -1,4 +1,6 @@
-"""Answers against the key: which question was right, under which sample. The basis of every metric.
+"""Grade answers against the key: which question is correct in which sample.
+
+The basis of every metric.
 
 See also: reading a response (`derive/reading.py`), the metrics (one module per benchmark).
 """
@@ -28,18 +30,34 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 ResponseEnds = tuple[Ints, Floats]
-"""Of units: the numbers `nonresponse.COUNTS` (U, 5), and the share of samples in which one of its responses is lost (U,)."""
+"""How the responses behind units ended: counts (U, 5) of `nonresponse.RESPONSE_COUNT_COLUMNS`, and
+the share of samples in which a response of the unit is lost (U,).
+"""
 
 
 @dataclass(frozen=True)
 class Graded:
-    """Q questions with a known key x S samples.
+    """Graded answers of Q questions with a known key in S samples.
 
-    `family`: the benchmark whose format they have. `questions` has Q rows (index 0..Q-1), `columns` its ids and facets as arrays. `right`,
-    `answered`, `refused`, `irrelevant`, `lost` (no behaviour of the model) are (Q, S); `ends` (Q, 5) are the numbers `nonresponse.COUNTS`
-    of each question; `picks` (Q, S) counts the options chosen, `right_picks` those of them that are true, `first` is the first option
-    chosen or -1. `k` options and `true` keys per question; `guess` is the probability that a uniform guess is right. `case`, `cluster` (Q,)
-    number the cases and the connected components of cases that share an image.
+    Attributes:
+        family: Benchmark whose question format the questions have.
+        questions: The Q questions, index 0..Q-1.
+        columns: Ids and facets of the questions as arrays (Q,).
+        right: Whether the answer is correct (Q, S).
+        answered: Whether an option was chosen (Q, S).
+        refused: Whether the response refuses (Q, S).
+        irrelevant: Whether no option could be read (Q, S).
+        lost: Whether the response is truncated, failed or missing (Q, S).
+        ends: Counts of `nonresponse.RESPONSE_COUNT_COLUMNS` per question (Q, 5).
+        picks: Number of options chosen (Q, S).
+        right_picks: Number of chosen options that are correct (Q, S).
+        first_choice: Position of the first option chosen, or -1 (Q, S).
+        k: Number of options (Q,).
+        true: Number of correct options (Q,).
+        guess: Probability that a uniform guess is correct (Q,).
+        multiple: Whether the question allows several answers (Q,).
+        case: Number of the case (Q,).
+        cluster: Number of the connected component of cases that share an image or a patient (Q,).
     """
 
     family: str
@@ -53,7 +71,7 @@ class Graded:
     ends: Ints
     picks: Ints
     right_picks: Ints
-    first: Ints
+    first_choice: Ints
     k: Ints
     true: Ints
     guess: Floats
@@ -63,11 +81,16 @@ class Graded:
 
     @property
     def samples(self) -> int:
+        """Number of samples S per question."""
         return int(self.right.shape[1])
 
     def ends_over(self, rows: Ints, starts: Ints) -> ResponseEnds:
-        """How the responses of units of several questions ended; `rows` are one unit's after the other's, `starts` where each unit's
-        begin."""
+        """Aggregate how the responses ended over units that consist of several questions.
+
+        Args:
+            rows: Question rows, those of one unit after those of another.
+            starts: Index in `rows` at which each unit begins (U,).
+        """
         if not len(starts):
             return self.ends[:0], np.zeros(0)
         lost = np.logical_or.reduceat(self.lost[rows], starts, axis=0)
@@ -75,46 +98,60 @@ class Graded:
 
 
 def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded:
-    """Set answers (columns `question_id, sample, choice, status`) against the key of `questions`.
+    """Grade answers against the key of their questions.
 
-    Questions with a hidden answer are left out. An answer that is absent for one of the samples is `missing`.
-    A choice counts only where the status is `answered`. Raises BadInput for an unknown format, an unknown question id, a duplicate
-    (question_id, sample), a sample without a number, an unknown status, a choice outside the options, or a missing column.
+    Questions with a hidden answer are left out. An answer absent for one of the samples is
+    `missing`. A choice counts only if the status is `answered`.
+
+    Args:
+        family: Benchmark whose question format the questions have.
+        questions: Columns `question_id, case_id, options, answer, question_type` and the facets.
+        answers: Columns `question_id, choice, status` and, with several samples, `sample`.
+
+    Returns:
+        The graded answers of the questions with a known key.
+
+    Raises:
+        BadInput: Unknown format, question id or status, a duplicate (question_id, sample), a
+            missing sample number or column, or a choice outside the options.
     """
     if family not in FACETS_BY_BENCHMARK:
         raise BadInput(f"format {family!r}: unknown. Available: {', '.join(FACETS_BY_BENCHMARK)}.")
     _need(questions, ["question_id", "case_id", "options", "answer", "question_type"], "questions")
     _need(answers, ["question_id", "choice", "status"], "answers")
     keys = questions["answer"].tolist()
-    known = _sizes(keys) > 0
+    has_key = _sizes(keys) > 0
     rows, column, samples = _row_indices(questions["question_id"], answers)
     shape = (len(questions), samples)
-    right, picks, right_picks = np.zeros(shape, bool), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    first, statuses = np.full(shape, -1, np.int64), np.full(shape, "missing", dtype=object)
+    is_right, picks, right_picks = np.zeros(shape, bool), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    first_choice, statuses = np.full(shape, -1, np.int64), np.full(shape, "missing", dtype=object)
     statuses[rows, column] = answers["status"].to_numpy(dtype=object)
     _check_statuses(answers)
-    # The authors' ProbMed reader takes a response with both words as right for either key; ours never reads both.
-    lenient = (questions["question_type"] == "yes_no").to_numpy(dtype=bool)
+    # The authors' ProbMed reader takes a response with both words as right for either key; ours
+    # never reads both.
+    is_yes_no = (questions["question_type"] == "yes_no").to_numpy(dtype=bool)
     for row, sample, choice in zip(rows.tolist(), column.tolist(), answers["choice"].tolist(), strict=True):
-        size = _size(choice)
-        if not size or statuses[row, sample] != "answered":
+        n_chosen = _size(choice)
+        if not n_chosen or statuses[row, sample] != "answered":
             continue
-        first[row, sample] = choice[0]
-        if size == 1 and len(keys[row] if known[row] else ()) == 1:
-            hit = choice[0] == keys[row][0]
-            right[row, sample], picks[row, sample], right_picks[row, sample] = hit, 1, hit
-        elif known[row]:
+        first_choice[row, sample] = choice[0]
+        # Fast path of single-choice questions, nearly all answers.
+        if n_chosen == 1 and len(keys[row] if has_key[row] else ()) == 1:
+            is_correct = choice[0] == keys[row][0]
+            is_right[row, sample], picks[row, sample], right_picks[row, sample] = is_correct, 1, is_correct
+        elif has_key[row]:
             chosen, key = {int(option) for option in choice}, {int(option) for option in keys[row]}
             picks[row, sample], right_picks[row, sample] = len(chosen), len(chosen & key)
-            right[row, sample] = chosen == key or (lenient[row] and key <= chosen)
-    statuses[(statuses == "answered") & (first == -1)] = "irrelevant"  # an answer without a choice says nothing
-    frame, status = questions[known].reset_index(drop=True), statuses[known]
+            is_right[row, sample] = chosen == key or (is_yes_no[row] and key <= chosen)
+    statuses[(statuses == "answered") & (first_choice == -1)] = "irrelevant"  # an answer without a choice says nothing
+    frame, status = questions[has_key].reset_index(drop=True), statuses[has_key]
     lost = np.isin(status.astype(str), LOST_STATUSES)
+    # Questions with a hidden key are dropped from here on.
     k = _sizes(frame["options"].tolist())
-    outside = (first[known] >= k[:, None]) | (first[known] < -1)
+    outside = (first_choice[has_key] >= k[:, None]) | (first_choice[has_key] < -1)
     if outside.any():
-        wrong = frame["question_id"].iloc[int(np.argmax(outside.any(axis=1)))]
-        raise BadInput(f"answers: the choice for {wrong!r} is not one of its options. Read the responses again.")
+        question_id = frame["question_id"].iloc[int(np.argmax(outside.any(axis=1)))]
+        raise BadInput(f"answers: the choice for {question_id!r} is not one of its options. Read the responses again.")
     multiple = (frame["question_type"] == "multiple").to_numpy(dtype=bool)
     return Graded(
         family=family,
@@ -124,17 +161,17 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
             for name in ("question_id", "case_id", *(_source(facet) for facet in FACETS_BY_BENCHMARK[family]))
             if name in frame.columns
         },
-        right=right[known],
-        answered=picks[known] > 0,
+        right=is_right[has_key],
+        answered=picks[has_key] > 0,
         refused=status == "refused",
         irrelevant=status == "irrelevant",
         lost=lost,
         ends=np.stack(
             [np.full(len(frame), samples), *((status == reason).sum(axis=1) for reason in NONRESPONSE_STATUSES)], axis=1
         ).astype(np.int64),
-        picks=picks[known],
-        right_picks=right_picks[known],
-        first=first[known],
+        picks=picks[has_key],
+        right_picks=right_picks[has_key],
+        first_choice=first_choice[has_key],
         k=k,
         true=_sizes(frame["answer"].tolist()),
         guess=np.where(multiple, 1.0 / np.maximum(2.0**k - 1, 1), 1.0 / np.maximum(k, 1)),
@@ -152,43 +189,57 @@ def _check_statuses(answers: pd.DataFrame) -> None:
 
 
 def _source(facet: str) -> str:
-    """The column of the questions that a facet is read from."""
+    """Return the question column that a facet is read from."""
     return "categories" if facet == "category" else facet
 
 
 def image_clusters(questions: pd.DataFrame) -> Ints:
-    """The number of the connected component of cases sharing images or groups (patients), per question (Q,).
+    """Number the clusters of questions: connected components of cases sharing images or patients.
 
-    MediConfusion uses one image in up to 14 pairs: its 176 pairs form 60 components. Without `image_id` and `group` every case is its own.
+    MediConfusion uses one image in up to 14 pairs: its 176 pairs form 60 components. Without the
+    columns `image_id` and `group` every case is its own cluster.
+
+    Args:
+        questions: Columns `case_id` and, if present, `image_id`, `more_image_ids`, `group`.
+
+    Returns:
+        The cluster number of each question (Q,).
     """
     case = pd.factorize(questions["case_id"])[0]
     shared = [name for name in ("image_id", "group") if name in questions.columns]
+    # No image or patient ids: every case is independent.
     if not shared or not len(questions):
         return case.astype(np.int64)
     nodes = int(case.max()) + 1
     rows, columns = [], []
     for name in shared:
-        values = question_image_ids(questions) if name == "image_id" else questions[name].reset_index(drop=True)
-        held, names = pd.factorize(values)
-        rows.append(case[values.index[held >= 0]])
-        columns.append(nodes + held[held >= 0])
+        ids = question_image_ids(questions) if name == "image_id" else questions[name].reset_index(drop=True)
+        codes, names = pd.factorize(ids)
+        rows.append(case[ids.index[codes >= 0]])
+        columns.append(nodes + codes[codes >= 0])
         nodes += len(names)
     row, column = np.concatenate(rows), np.concatenate(columns)
+    # Bipartite graph of cases and their images or patients.
     links = coo_array((np.ones(len(row)), (row, column)), shape=(nodes, nodes))
     label = connected_components(links, directed=False)[1]
     return label[case].astype(np.int64)
 
 
 def question_image_ids(questions: pd.DataFrame) -> pd.Series:
-    """The ids of the images that each question shows: a value per question and image, under the question's position as index."""
-    first = questions["image_id"].reset_index(drop=True)
+    """Return the image ids of every question, indexed by the question's position.
+
+    Questions with several images have several rows.
+    """
+    first_image_ids = questions["image_id"].reset_index(drop=True)
     if "more_image_ids" not in questions.columns:
-        return first
-    return pd.concat([first.astype(object), questions["more_image_ids"].reset_index(drop=True).explode().dropna()])
+        return first_image_ids
+    return pd.concat(
+        [first_image_ids.astype(object), questions["more_image_ids"].reset_index(drop=True).explode().dropna()]
+    )
 
 
 def _row_indices(question_ids: pd.Series, answers: pd.DataFrame) -> tuple[Ints, Ints, int]:
-    """Row and sample column of each answer, and the number of samples."""
+    """Return the question row and sample column of each answer, and the number of samples."""
     index = pd.Index(question_ids.astype(str))
     if not index.is_unique:
         raise BadInput(f"questions: the id {index[index.duplicated()][0]!r} occurs twice. Rebuild the dataset.")
@@ -198,23 +249,24 @@ def _row_indices(question_ids: pd.Series, answers: pd.DataFrame) -> tuple[Ints, 
         raise BadInput(
             f"answers: {str(unknown)!r} is not a question of this benchmark. Check the benchmark, split and ids."
         )
-    given = answers["sample"] if "sample" in answers.columns else pd.Series(0, index=answers.index)
-    column, names = pd.factorize(given, sort=True)
+    sample_numbers = answers["sample"] if "sample" in answers.columns else pd.Series(0, index=answers.index)
+    column, names = pd.factorize(sample_numbers, sort=True)
     if (column < 0).any():  # factorize gives -1 for "no number", which would land in the last sample
         unnumbered = answers["question_id"].iloc[int(np.argmin(column))]
         raise BadInput(
             f"answers: {unnumbered!r} has no sample number. Number the samples 0, 1, 2 ..., or leave them all out."
         )
     samples = max(len(names), 1)
-    flat = rows * samples + column
-    if len(np.unique(flat)) != len(flat):
-        duplicate = answers.loc[pd.Series(flat).duplicated().to_numpy(), "question_id"].iloc[0]
+    # One number per (question, sample) cell: duplicates become visible.
+    cell_numbers = rows * samples + column
+    if len(np.unique(cell_numbers)) != len(cell_numbers):
+        duplicate = answers.loc[pd.Series(cell_numbers).duplicated().to_numpy(), "question_id"].iloc[0]
         raise BadInput(f"answers: {duplicate!r} is answered twice in one sample. Number the samples 0, 1, 2 ...")
     return rows.astype(np.int64), column.astype(np.int64), samples
 
 
 def _size(value: object) -> int:
-    """Length of a list column's cell; 0 for null."""
+    """Return the length of a list cell; 0 for null."""
     return len(value) if isinstance(value, (list, tuple, np.ndarray)) else 0
 
 
@@ -243,9 +295,24 @@ def make_units(
     facets: Mapping[str, Sequence[object]] | None = None,
     ends: ResponseEnds | None = None,
 ) -> pd.DataFrame:
-    """The units of one metric as a frame. `rows` (U,) is a question of each unit, from which case, cluster and facets are taken; where a
-    unit is several questions, `ends` are theirs (`Graded.ends_over`)."""
-    taken: dict[str, object] = {
+    """Build the table of scoring units of one metric.
+
+    Args:
+        graded: The graded answers.
+        metric: Name of the metric.
+        rows: One question row per unit (U,); case, cluster and facets are taken from it.
+        numerator: What each unit scores (U,).
+        denominator: What each unit could score (U,) or one number.
+        chance: Expected numerator of a guesser (U,) or one number; NaN if undefined.
+        unit: Ids of the units; question ids by default.
+        count: What each unit adds to n.
+        facets: Facet -> values (U,) that replace those of the questions.
+        ends: How the units' responses ended, for units of several questions (`Graded.ends_over`).
+
+    Returns:
+        One row per unit, with the columns of `derive.scoring.compute_units`.
+    """
+    identity: dict[str, object] = {
         "metric": np.full(len(rows), metric, dtype=object),
         "unit": graded.columns["question_id"][rows] if unit is None else np.asarray(unit, dtype=object),
         "case_id": graded.columns["case_id"][rows],
@@ -254,10 +321,10 @@ def make_units(
         if facets is not None and facet in facets:
             column = np.empty(len(rows), dtype=object)
             column[:] = facets[facet]
-            taken[facet] = column
+            identity[facet] = column
         else:
             source = graded.columns.get(_source(facet))
-            taken[facet] = np.full(len(rows), None, dtype=object) if source is None else source[rows]
+            identity[facet] = np.full(len(rows), None, dtype=object) if source is None else source[rows]
     numbers: dict[str, object] = {
         "case": graded.case[rows],
         "cluster": graded.cluster[rows],
@@ -268,5 +335,6 @@ def make_units(
     }
     counts, unsettled = (graded.ends[rows], graded.lost[rows].mean(axis=1)) if ends is None else ends
     numbers |= dict(zip(RESPONSE_COUNT_COLUMNS, counts.T, strict=True)) | {UNSETTLED_COLUMN: unsettled}
-    # Object columns: nothing is gained from turning these few repeated strings into another type and back.
-    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in taken.items()} | numbers)
+    # Object columns: nothing is gained from turning these few repeated strings into another type
+    # and back.
+    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in identity.items()} | numbers)

@@ -1,6 +1,7 @@
-"""95 % intervals of shares over clusters of questions, and the test that reads them: for measured scores, printed ones, every cell.
+"""Compute 95 % intervals of clustered proportions, and the verdict against chance based on them.
 
-See also: design effects (`clustered.py`), differences between models (`comparisons.py`).
+Used for measured scores, printed scores and every cell of a breakdown. See also: design effects
+(`clustered.py`), differences between models (`comparisons.py`).
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from eval_harness.scores.clustered import (
 )
 
 INTERVAL_METHOD = "Clopper-Pearson at the effective sample size"
-"""`interval_method` of every score that has an interval."""
-ROUNDING = 1e-12
-"""How far from 0 a number may lie that is 0: sums of weights such as 1/23 are not exact."""
+"""`interval_method` of every score with an interval."""
+ZERO_TOLERANCE = 1e-12
+"""Numbers closer to 0 than this count as 0: sums of weights such as 1/23 are not exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A 95 % interval as fractions, and how many independent outcomes would give it."""
+    """A 95 % interval as fractions, and the effective sample size that it is based on."""
 
     low: float
     high: float
@@ -39,21 +40,38 @@ class Interval:
 
 
 def clopper_pearson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
-    """The 95 % interval (Clopper & Pearson 1934) of shares in 0..1, each seen in n independent outcomes; n need not be whole (Korn &
-    Graubard 1998)."""
+    """Compute Clopper-Pearson intervals (1934) at fractional sample sizes (Korn & Graubard 1998).
+
+    Args:
+        share: Proportions in 0..1; any shape.
+        n: Numbers of independent outcomes, not necessarily whole; same shape.
+
+    Returns:
+        Lower and upper ends of the 95 % intervals, as fractions.
+    """
     hits, misses, tail = share * n, (1 - share) * n, (1 - CONFIDENCE_LEVEL) / 2
-    low = np.where(hits > 0, special.betaincinv(np.maximum(hits, ROUNDING), misses + 1, tail), 0.0)
-    high = np.where(misses > 0, special.betaincinv(hits + 1, np.maximum(misses, ROUNDING), 1 - tail), 1.0)
+    low = np.where(hits > 0, special.betaincinv(np.maximum(hits, ZERO_TOLERANCE), misses + 1, tail), 0.0)
+    high = np.where(misses > 0, special.betaincinv(hits + 1, np.maximum(misses, ZERO_TOLERANCE), 1 - tail), 1.0)
     return np.minimum(low, share), np.maximum(high, share)
 
 
 def verdict_against_chance(
     low: float, high: float, n_effective: float, chance: float | None, higher_is_better: bool | None = True
 ) -> Verdict | None:
-    """`better` or `worse` than chance where the 95 % interval excludes it; None where chance is not known, neither end is good, or fewer
-    than FEWEST independent cases are behind it.
+    """Judge a score against chance by its 95 % interval.
 
-    The word judges the responder, not the number: a confusion above chance is `worse` (`higher_is_better` False).
+    The verdict is about the responder, not the number: a confusion rate above chance is `worse`.
+
+    Args:
+        low: Lower end of the interval, percent.
+        high: Upper end, percent.
+        n_effective: Effective sample size.
+        chance: Expected score of guessing, percent; None if unknown.
+        higher_is_better: Direction of the metric; None if neither end is good.
+
+    Returns:
+        `better`, `worse` or `no different`; None if chance is unknown, neither end is good, or
+        there are fewer than FEWEST effective cases.
     """
     if chance is None or higher_is_better is None or n_effective < MIN_INDEPENDENT_CASES:
         return None
@@ -62,83 +80,136 @@ def verdict_against_chance(
     return "better" if (low > chance) == higher_is_better else "worse"
 
 
-def effective_sample_size(n: Floats, effect: Floats, sizes: ClusterSizes) -> Floats:
-    """How many independent outcomes n units in clusters are worth: n / design effect x (1.96 / t)^2, t Student's quantile for one degree
-    of freedom less than there are effective clusters (Korn & Graubard 1998); at least as many as if outcomes within clusters were
-    identical."""
+def effective_sample_size(n: Floats, design: Floats, sizes: ClusterSizes) -> Floats:
+    """Compute the effective sample size of clustered units (Korn & Graubard 1998).
+
+    n / design effect x (1.96 / t)^2, with Student's t quantile for one degree of freedom less than
+    the effective clusters; at least the size for outcomes that are identical within clusters.
+
+    Args:
+        n: Numbers of units; any shape.
+        design: Design effects; same shape.
+        sizes: Sizes of the clusters.
+    """
+    # All clusters are single units: no design effect.
     if sizes.clusters >= sizes.units:
         return n
     return np.maximum(
-        n / effect * (NORMAL_QUANTILE / student_quantile(sizes.effective_clusters - 1)) ** 2,
+        n / design * (NORMAL_QUANTILE / student_quantile(sizes.effective_clusters - 1)) ** 2,
         n / sizes.max_design_effect,
     )
 
 
 def printed_interval(value: float, n_cases: int, sharing: tuple[float, float] = (1.0, 1.0)) -> Interval:
-    """The interval of a printed percentage of which only the number of cases is known: that of the same score measured, with the least
-    design effect, since no answers show how they cluster.
+    """Compute the interval of a published percentage of which only the number of cases is known.
 
-    `sharing`: how many cases share images, (a) on average over the clusters, U / G, and (b) over the cases, sum m^2 / sum m. With (1, 1)
-    nothing is known of shared images: the true interval is wider where cases share images.
+    It is the interval of the same measured score with the minimum design effect, since no answers
+    show how they cluster.
+
+    Args:
+        value: The published score, percent.
+        n_cases: Number of cases behind it.
+        sharing: Mean cluster size over clusters, U / G, and over cases, sum m^2 / sum m. (1, 1)
+            means that shared images are unknown; the true interval is then wider where cases share
+            images.
     """
+    # Published percentages can be out of range by rounding.
     share = np.array(min(max(value / 100, 0.0), 1.0))
     sizes = ClusterSizes(n_cases, n_cases / sharing[0], n_cases * sharing[1])
     n = np.array(float(n_cases))
+    # Hits or misses, whichever are rarer, bound the design effect.
     n = effective_sample_size(n, min_design_effect(np.minimum(share, 1 - share) * n, sizes), sizes)
     low, high = clopper_pearson(share, n)
     return Interval(float(low), float(high), float(n))
 
 
 def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: ArrayLike) -> Interval | None:
-    """`clustered_intervals` of one run: sum(numerator) / sum(denominator) over units (U,) in clusters (U,); None where nothing counts."""
-    top, base = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
-    used = base > 0
-    if not used.any():
+    """Compute `clustered_intervals` for one run.
+
+    Args:
+        numerator: What each unit scores (U,).
+        denominator: What each unit could score (U,); units with 0 are left out.
+        cluster: Cluster number of each unit (U,).
+
+    Returns:
+        The interval of sum(numerator) / sum(denominator), or None if every denominator is 0.
+    """
+    numerators, denominators = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
+    counts = denominators > 0
+    if not counts.any():
         return None
-    top, base, index = top[used], base[used], renumber_labels(np.asarray(cluster)[used])
+    numerators, denominators, cluster_index = (
+        numerators[counts],
+        denominators[counts],
+        renumber_labels(np.asarray(cluster)[counts]),
+    )
     low, high, n = clustered_intervals(
-        np.bincount(index, top)[None, :],
-        np.array([(top * top).sum()]),
-        np.array([(top * base).sum()]),
-        np.bincount(index, base).astype(float),
-        float((base * base).sum()),
-        np.bincount(index),
+        np.bincount(cluster_index, numerators)[None, :],
+        np.array([(numerators * numerators).sum()]),
+        np.array([(numerators * denominators).sum()]),
+        np.bincount(cluster_index, denominators).astype(float),
+        float((denominators * denominators).sum()),
+        np.bincount(cluster_index),
     )
     return Interval(float(low[0]), float(high[0]), float(n[0]))
 
 
 def clustered_intervals(
-    sums: NDArray[np.generic],
-    squared: Floats,
-    crossed: Floats,
-    weight: Floats,
-    squares: float,
-    sizes: NDArray[np.generic],
+    cluster_numerators: NDArray[np.generic],
+    numerator_squares: Floats,
+    cross_products: Floats,
+    cluster_denominators: Floats,
+    denominator_squares: float,
+    cluster_unit_counts: NDArray[np.generic],
 ) -> tuple[Floats, Floats, Floats]:
-    """95 % intervals of R shares sum(numerator) / sum(base) over the same U units, all base > 0, in the same G clusters.
+    """Compute 95 % intervals of R ratios over the same U units in the same G clusters.
 
-    `sums` (R, G): numerators per cluster; `weight` (G,): bases per cluster; `sizes` (G,): units per cluster; `squared`, `crossed` (R,):
-    sums of numerator^2 and numerator x base over units; `squares`: the sum of base^2. Gives low, high, effective sample
-    size (R,).
+    Clopper-Pearson at the effective sample size (Korn & Graubard 1998; Dean & Pagano 2015 compare
+    such intervals): p (1 - p) / V independent units if the numerators are means over samples or
+    weighted, and `effective_sample_size` of these in clusters.
 
-    Clopper and Pearson's interval at the effective sample size (Korn & Graubard 1998; Dean & Pagano 2015 compare such intervals): p (1 - p)
-    / V independent units if the numerators are the outcomes' means over samples or are weighted, `effective_size` of these in clusters.
+    Args:
+        cluster_numerators: Sums of numerators per cluster (R, G).
+        numerator_squares: Sums of numerator^2 over units (R,).
+        cross_products: Sums of numerator x denominator over units (R,).
+        cluster_denominators: Sums of denominators per cluster (G,); all units have a denominator >
+            0.
+        denominator_squares: Sum of denominator^2 over units.
+        cluster_unit_counts: Units per cluster (G,).
+
+    Returns:
+        Lower end, upper end (fractions) and effective sample size, (R,) each.
     """
-    total = float(weight.sum())
-    hits = sums.sum(axis=1, dtype=np.float64)
-    share = np.clip(hits / total, 0.0, 1.0)
-    share = np.where(np.abs(share - np.rint(share)) < ROUNDING, np.rint(share), share)
-    layout = ClusterSizes.from_sizes(sizes)
-    single = share * (1 - share)
-    plain = total * total / squares  # as many equally weighted 0/1 outcomes (Kish 1965)
-    independent = squared - 2 * share * crossed + share**2 * squares
-    independent = np.where(independent > ROUNDING * squares, independent, 0.0)
-    # One 0/1 outcome more keeps the variance of units that happen to be equal above 0; of 0/1 outcomes it changes nothing.
-    variance = (independent / squares * plain + single) / (plain + 1)
-    n = np.divide(single, variance, out=np.ones_like(single), where=single > ROUNDING) * plain
-    if layout.clusters < layout.units:
-        residual = np.square(sums - share[:, None] * weight)
-        between = residual @ (1 / np.asarray(sizes, dtype=float))
-        effect = design_effect(independent, between, residual.sum(axis=1), np.minimum(share, 1 - share) * n, layout)
-        n = effective_sample_size(n, effect, layout)
+    total_denominator = float(cluster_denominators.sum())
+    hits = cluster_numerators.sum(axis=1, dtype=np.float64)
+    share = np.clip(hits / total_denominator, 0.0, 1.0)
+    # Snap 0 and 1: one-sided intervals apply to exactly these.
+    share = np.where(np.abs(share - np.rint(share)) < ZERO_TOLERANCE, np.rint(share), share)
+    cluster_sizes = ClusterSizes.from_sizes(cluster_unit_counts)
+    bernoulli_variance = share * (1 - share)
+    kish_size = (
+        total_denominator * total_denominator / denominator_squares
+    )  # as many equally weighted 0/1 outcomes (Kish 1965)
+    residual_squares = numerator_squares - 2 * share * cross_products + share**2 * denominator_squares
+    # Residual sum of squares of the linearised ratio, without rounding noise.
+    residual_squares = np.where(residual_squares > ZERO_TOLERANCE * denominator_squares, residual_squares, 0.0)
+    # One 0/1 outcome more keeps the variance of units that happen to be equal above 0; of 0/1
+    # outcomes it changes nothing.
+    variance = (residual_squares / denominator_squares * kish_size + bernoulli_variance) / (kish_size + 1)
+    n = (
+        np.divide(
+            bernoulli_variance,
+            variance,
+            out=np.ones_like(bernoulli_variance),
+            where=bernoulli_variance > ZERO_TOLERANCE,
+        )
+        * kish_size
+    )
+    if cluster_sizes.clusters < cluster_sizes.units:
+        squared_residuals = np.square(cluster_numerators - share[:, None] * cluster_denominators)
+        between = squared_residuals @ (1 / np.asarray(cluster_unit_counts, dtype=float))
+        design = design_effect(
+            residual_squares, between, squared_residuals.sum(axis=1), np.minimum(share, 1 - share) * n, cluster_sizes
+        )
+        n = effective_sample_size(n, design, cluster_sizes)
     return (*clopper_pearson(share, n), n)

@@ -1,4 +1,4 @@
-"""Scores of several models on the same units, packed into arrays for comparison."""
+"""Pack the scores of several models on the same units into arrays for comparison."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class OutcomeMatrix:
-    """M models x U units of one metric, packed once, compared often.
+    """M models x U units of one metric, packed once and compared often.
 
-    `numerator`, `denominator` (M, U) float32; `cluster` (U,) ascending; `units` (U,) their ids. `paired`: all models have the same
-    denominators.
+    Attributes:
+        models: Names of the models.
+        metric: Name of the metric.
+        numerator: What each unit scores (M, U), float32.
+        denominator: What each unit could score (M, U), float32.
+        cluster: Cluster number of each unit (U,), ascending.
+        units: Ids of the units (U,).
+        paired: Whether all models have the same denominators.
     """
 
     models: tuple[str, ...]
@@ -32,43 +38,51 @@ class OutcomeMatrix:
 
 
 def pack_outcomes(units: Mapping[str, pd.DataFrame], metric: str) -> OutcomeMatrix:
-    """Pack the units of several models (`derive.scoring.units` of each) for one metric.
+    """Pack the units of several models for one metric.
 
-    Raises BadInput if a model lacks units that another has: models are compared on the same questions only.
+    Args:
+        units: Model name -> its scoring units (`derive.scoring.compute_units`).
+        metric: Name of the metric.
+
+    Raises:
+        BadInput: No model, a unit that occurs twice, or models that did not answer the same
+            questions.
     """
     frames = {name: frame[frame["metric"].to_numpy() == metric] for name, frame in units.items()}
     if not frames:
         raise BadInput("nothing to compare: no model was given.")
-    first_name, first = next(iter(frames.items()))
-    ids = pd.Index(first["unit"].to_numpy(dtype=object))
+    first_name, first_frame = next(iter(frames.items()))
+    ids = pd.Index(first_frame["unit"].to_numpy(dtype=object))
     if not ids.is_unique:
         raise BadInput(f"{first_name}: {metric} counts a unit twice, so it cannot be compared. Choose another metric.")
-    order = np.argsort(first["cluster"].to_numpy(), kind="stable")
-    tops, bases = [], []
+    # Sorted by cluster once, so that sums over clusters are cheap afterwards.
+    order = np.argsort(first_frame["cluster"].to_numpy(), kind="stable")
+    numerators, denominators = [], []
     for name, frame in frames.items():
         positions = _positions(ids, frame["unit"].to_numpy(dtype=object))
         if positions is None:
             raise BadInput(
                 f"{name} and {first_name} did not answer the same questions, so {metric} cannot be compared."
             )
-        tops.append(frame["numerator"].to_numpy(np.float32)[positions][order])
-        bases.append(frame["denominator"].to_numpy(np.float32)[positions][order])
-    base = np.stack(bases)
+        numerators.append(frame["numerator"].to_numpy(np.float32)[positions][order])
+        denominators.append(frame["denominator"].to_numpy(np.float32)[positions][order])
+    denominator = np.stack(denominators)
     return OutcomeMatrix(
         tuple(frames),
         metric,
-        np.stack(tops),
-        base,
-        first["cluster"].to_numpy(np.int64)[order],
+        np.stack(numerators),
+        denominator,
+        first_frame["cluster"].to_numpy(np.int64)[order],
         ids.to_numpy(dtype=object)[order],
-        bool(np.all(base == base[0])),
+        bool(np.all(denominator == denominator[0])),
     )
 
 
 def _positions(ids: pd.Index, units: NDArray[np.object_]) -> Ints | slice | None:
-    """Index of each of `ids` in `units`; None if the two are not the same units."""
+    """Return the index of each of `ids` in `units`, or None if these are not the same units."""
     if len(units) != len(ids):
         return None
+    # The usual case: runs of one dataset list their units in the same order.
     if np.array_equal(units, ids.to_numpy(dtype=object)):
         return slice(None)
     index = pd.Index(units)

@@ -1,4 +1,4 @@
-"""Pairs of a true question and its adversarial counterpart (ProbMed section 4, Table 3)."""
+"""Score pairs of a true question and its adversarial counterpart (ProbMed section 4, Table 3)."""
 
 from __future__ import annotations
 
@@ -10,25 +10,33 @@ from eval_harness.scores.grading import Graded, make_units
 
 
 def pair_units(graded: Graded) -> pd.DataFrame:
-    """Two rows per pair of a true question and its adversarial counterpart (Table 3): `accuracy_without_adversarial` counts the true
-    question alone, `accuracy_with_adversarial` both. Pairs that lack either question are left out.
+    """Build two units per pair of a true question and its adversarial counterpart (ProbMed Table
+    3).
 
-    Pairs are identified by `pair_id` (columns `pair_id`, `adversarial`; units are named by it). Chance is 1/2 and 1/4 for yes/no questions.
-    Raises BadInput if either column is missing.
+    `accuracy_without_adversarial` counts the true question alone, `accuracy_with_adversarial` both.
+    Pairs without one of the two questions are left out. Chance is 1/2 and 1/4 for yes/no questions.
+
+    Args:
+        graded: Graded answers; questions with the columns `pair_id` (which names the units) and
+            `adversarial`.
+
+    Raises:
+        BadInput: A column is missing, or a pair has more than two questions.
     """
     for column in ("pair_id", "adversarial"):
         if column not in graded.questions.columns:
             raise BadInput(f"questions: the column {column} is missing, which adversarial pairs need.")
     adversarial = graded.questions["adversarial"].to_numpy(dtype=bool)
     rows = pd.Series(np.arange(len(adversarial)), index=graded.questions["pair_id"].to_numpy(dtype=object))
+    # Questions outside any pair have no pair_id.
     rows = rows[rows.index.notna()]
-    truth, counterpart = rows[~adversarial[rows]], rows[adversarial[rows]]
-    for half in (truth, counterpart):
+    true_questions, counterpart = rows[~adversarial[rows]], rows[adversarial[rows]]
+    for half in (true_questions, counterpart):
         if not half.index.is_unique:
             raise BadInput(f"questions: pair {half.index[half.index.duplicated()][0]!r} holds more than two questions.")
-    pairs = truth.index[truth.index.isin(counterpart.index)]
-    true_row, other = truth.loc[pairs].to_numpy(np.int64), counterpart.loc[pairs].to_numpy(np.int64)
-    hit, both = graded.right[true_row], graded.right[true_row] & graded.right[other]
+    pairs = true_questions.index[true_questions.index.isin(counterpart.index)]
+    true_row, counterpart_row = true_questions.loc[pairs].to_numpy(np.int64), counterpart.loc[pairs].to_numpy(np.int64)
+    hit, both_hit = graded.right[true_row], graded.right[true_row] & graded.right[counterpart_row]
     chance = graded.guess[true_row]
     names = pairs.to_numpy(dtype=object)
     return pd.concat(
@@ -43,9 +51,9 @@ def pair_units(graded: Graded) -> pd.DataFrame:
                 ),
                 (
                     "accuracy_with_adversarial",
-                    both,
-                    chance * graded.guess[other],
-                    graded.ends_over(np.stack([true_row, other], axis=1).ravel(), np.arange(len(pairs)) * 2),
+                    both_hit,
+                    chance * graded.guess[counterpart_row],
+                    graded.ends_over(np.stack([true_row, counterpart_row], axis=1).ravel(), np.arange(len(pairs)) * 2),
                 ),
             )
         ],

@@ -1,6 +1,8 @@
-"""Measure how much of a score comes from the image: the same questions with the image, and with another, a blank, or none (the arms).
+"""Measure how much of a score comes from the image, from runs with and without the right image.
 
-See also: differences of two runs (`comparisons.py`), what an arm shows (`runs/images.py`), in words (docs/sight.md).
+The same questions are asked with the image and in up to three arms: another image, a blank one, or
+none. See also: differences of two runs (`comparisons.py`), what an arm shows (`runs/images.py`),
+docs/sight.md.
 """
 
 from __future__ import annotations
@@ -17,15 +19,22 @@ from eval_harness.scores.comparisons import Moments, compare_pairwise, compute_m
 from eval_harness.scores.outcome_matrix import OutcomeMatrix, pack_outcomes
 
 SIGHT_METHOD = "Student's t, design effect of shared images; ratio: Fieller 1954"
-TAIL = (1 - CONFIDENCE_LEVEL) / 2
-FARTHEST = 1e3
-"""Shares above which an end of an interval is not looked for."""
+TAIL_PROBABILITY = (1 - CONFIDENCE_LEVEL) / 2
+MAX_SHARE = 1e3
+"""Ratios above this are not searched for an end of the interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """The score without the right image, and score(real) - score(arm) with its 95 % interval, in percentage points; p two-sided, under
-    5 % exactly where the interval excludes 0."""
+    """Comparison of the score with the score of one arm, in percent and percentage points.
+
+    Attributes:
+        score: Score without the right image.
+        difference: score(real) - score(arm).
+        low: Lower end of the 95 % interval of the difference.
+        high: Upper end.
+        p: Two-sided p-value; below 5 % exactly if the interval excludes 0.
+    """
 
     score: float
     difference: float
@@ -36,12 +45,21 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """The part of a score that needs the image, in percent points.
+    """The part of a score that needs the image.
 
-    `value` is the smallest of the differences between `score` and the `arms`, that to `best_arm`, with its 95 % interval `low` to `high`.
-    `sees`: every difference is significantly above 0, each at 5 % (an intersection-union test needs no correction: Berger 1982,
-    Technometrics 24); so it is exactly where `low` is above 0. `share`: percent of the score that the best arm keeps, with its interval,
-    which is missing where `score` is not significantly above 0, as is the share of a score of 0. `n`: units.
+    Attributes:
+        metric: Name of the metric.
+        score: Score with the right images, percent.
+        arms: Arm -> its comparison with the score.
+        best_arm: The arm with the smallest difference.
+        value: That smallest difference, percentage points.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        share: Percentage of the score that the best arm keeps; None if the score is 0.
+        share_low: Lower end of the share's interval; None if the score is not significantly above
+            0.
+        share_high: Upper end, likewise.
+        n: Number of units.
     """
 
     metric: str
@@ -58,28 +76,46 @@ class Sight:
 
     @property
     def sees(self) -> bool:
-        """True if the score shows that the model uses the image."""
+        """True if every arm scores significantly less, each at 5 %: exactly if `low` is above 0.
+
+        An intersection-union test needs no correction (Berger 1982, Technometrics 24).
+        """
         return self.low > 0
 
 
 def compute_sight(real: pd.DataFrame, arms: Mapping[str, pd.DataFrame], metric: str) -> Sight:
-    """`sight_of` the units (`derive.scoring.units`) of a run and its arms. Raises BadInput if they did not answer the same questions."""
+    """Compare a run with its arms on one metric.
+
+    Args:
+        real: Scoring units of the run with the right images (`derive.scoring.compute_units`).
+        arms: Arm -> scoring units of its run.
+        metric: Name of the metric.
+
+    Raises:
+        BadInput: The runs did not answer the same questions.
+    """
     return compute_sight_of_outcomes(pack_outcomes({"real": real, **arms}, metric))
 
 
 def compute_sight_of_outcomes(outcomes: OutcomeMatrix, with_share: bool = True) -> Sight:
-    """Compare the first of several runs with the others, its K arms; without the share where it is not wanted.
+    """Compare the first of several runs with the others, its K arms.
 
-    The smallest of K differences is below its lower end only where the smallest true one is below its own, so that 2.5 % a side need no
-    correction; it is above the smallest upper end where any of them is above its own, so that each has 2.5 % / K (Bonferroni). For the
-    share, which is the largest of K ratios, it is the other way round.
+    The smallest of K differences is below its lower end only if the smallest true one is below its
+    own, so 2.5 % per side needs no correction; it is above the smallest upper end if any of them is
+    above its own, so each gets 2.5 % / K (Bonferroni). For the share, the largest of K ratios, it
+    is the reverse.
 
-    The interval of a ratio is Fieller's (1954, J. Royal Statistical Society B 16): the shares s for which the paired test (`pairwise`) of
-    score(arm) - s score(real) does not reject 0, so that it excludes 100 % exactly where the arm differs significantly.
+    The interval of a ratio is Fieller's (1954, J. Royal Statistical Society B 16): the shares s for
+    which the paired test of score(arm) - s score(real) does not reject 0. It excludes 100 % exactly
+    if the arm differs significantly.
+
+    Args:
+        outcomes: Outcomes of the real run, then of its arms.
+        with_share: Whether to compute the share and its interval.
     """
     arms = outcomes.models[1:]
-    found, pairs = compute_moments(outcomes), compare_pairwise(outcomes)
-    compared = {
+    moments, pairs = compute_moments(outcomes), compare_pairwise(outcomes)
+    arm_results = {
         name: Arm(
             float(pairs.value[k]),
             float(pairs.difference[0, k]),
@@ -89,62 +125,72 @@ def compute_sight_of_outcomes(outcomes: OutcomeMatrix, with_share: bool = True) 
         )
         for k, name in enumerate(arms, 1)
     }
-    best = min(compared, key=lambda name: compared[name].difference)
-    corrected = TAIL / len(arms)
-    lows = [_share_end(found, k, corrected, upper=False) for k in range(1, len(arms) + 1)] if with_share else []
-    highs = [_share_end(found, k, TAIL, upper=True) for k in range(1, len(arms) + 1)] if with_share else []
-    score, bounded = float(pairs.value[0]), with_share and all(end is not None for end in highs)
+    best_arm = min(arm_results, key=lambda name: arm_results[name].difference)
+    # Bonferroni over the arms; see the docstring for which ends need it.
+    tail_per_arm = TAIL_PROBABILITY / len(arms)
+    lows = [_share_end(moments, k, tail_per_arm, upper=False) for k in range(1, len(arms) + 1)] if with_share else []
+    highs = (
+        [_share_end(moments, k, TAIL_PROBABILITY, upper=True) for k in range(1, len(arms) + 1)] if with_share else []
+    )
+    score, has_interval = float(pairs.value[0]), with_share and all(end is not None for end in highs)
     return Sight(
         metric=outcomes.metric,
         score=score,
-        arms=compared,
-        best_arm=best,
-        value=compared[best].difference,
-        low=min(arm.low for arm in compared.values()),
-        high=min(_upper_end(found, k, corrected) for k in range(1, len(arms) + 1)),
-        share=100 * compared[best].score / score if with_share and score > 0 else None,
-        share_low=max(end or 0.0 for end in lows) if bounded else None,
-        share_high=max(end or 0.0 for end in highs) if bounded else None,
+        arms=arm_results,
+        best_arm=best_arm,
+        value=arm_results[best_arm].difference,
+        low=min(arm.low for arm in arm_results.values()),
+        high=min(_upper_end(moments, k, tail_per_arm) for k in range(1, len(arms) + 1)),
+        share=100 * arm_results[best_arm].score / score if with_share and score > 0 else None,
+        share_low=max(end or 0.0 for end in lows) if has_interval else None,
+        share_high=max(end or 0.0 for end in highs) if has_interval else None,
         n=int((outcomes.denominator > 0).any(axis=0).sum()),
     )
 
 
-def _error(found: Moments, arm: int, share: float) -> float:
-    """The standard error of score(arm) - share x score(real)."""
+def _error(moments: Moments, arm: int, share: float) -> float:
+    """Return the standard error of score(arm) - share x score(real), as a fraction."""
     sums = [
-        np.maximum(each[arm, arm] - 2 * share * each[0, arm] + share * share * each[0, 0], 0.0)
-        for each in found.products
+        np.maximum(products[arm, arm] - 2 * share * products[0, arm] + share * share * products[0, 0], 0.0)
+        for products in moments.products
     ]
-    return float(standard_error(sums, found.unit[0, arm], found.sizes))
+    return float(standard_error(sums, moments.unit_variance[0, arm], moments.sizes))
 
 
-def _quantile(found: Moments, arm: int, tail: float) -> float:
-    """Student's quantile that leaves this tail; infinite without a degree of freedom."""
-    df = float(found.df[0, arm])
+def _quantile(moments: Moments, arm: int, tail: float) -> float:
+    """Return Student's quantile for this upper tail probability; infinite without a degree of
+    freedom.
+    """
+    df = float(moments.df[0, arm])
     return float(special.stdtrit(df, 1 - tail)) if df > 1e-9 else np.inf
 
 
-def _upper_end(found: Moments, arm: int, tail: float) -> float:
-    """The upper end of score(real) - score(arm), in percent points."""
-    difference = float(found.share[0] - found.share[arm])
-    return 100 * min(difference + _quantile(found, arm, tail) * _error(found, arm, 1.0), 1.0)
+def _upper_end(moments: Moments, arm: int, tail: float) -> float:
+    """Return the upper end of score(real) - score(arm), in percentage points."""
+    difference = float(moments.share[0] - moments.share[arm])
+    return 100 * min(difference + _quantile(moments, arm, tail) * _error(moments, arm, 1.0), 1.0)
 
 
-def _share_end(found: Moments, arm: int, tail: float, upper: bool) -> float | None:
-    """An end of the interval of score(arm) / score(real) in percent, at least 0; None where there is none, or above FARTHEST."""
-    quantile, (real, without) = _quantile(found, arm, tail), (float(found.share[each]) for each in (0, arm))
+def _share_end(moments: Moments, arm: int, tail: float, upper: bool) -> float | None:
+    """Return an end of the interval of score(arm) / score(real) in percent, at least 0.
+
+    None if the ratio is unbounded or the end lies above MAX_SHARE.
+    """
+    quantile, (real, without_image) = _quantile(moments, arm, tail), (float(moments.share[model]) for model in (0, arm))
+    # A ratio to a score of 0 has no interval.
     if real <= 0 or not np.isfinite(quantile):
         return None
 
-    def outside(share: float) -> float:
-        return abs(without - share * real) - quantile * _error(found, arm, share)
+    def excess(share: float) -> float:
+        return abs(without_image - share * real) - quantile * _error(moments, arm, share)
 
-    inside = without / real
+    point_estimate = without_image / real
     if not upper:
-        return 100 * optimize.brentq(outside, 0.0, inside) if inside > 0 and outside(0.0) > 0 else 0.0
+        return 100 * optimize.brentq(excess, 0.0, point_estimate) if point_estimate > 0 and excess(0.0) > 0 else 0.0
     step = 0.1
-    while outside(inside + step) <= 0:
+    # The interval contains the point estimate: search outwards for a sign change.
+    while excess(point_estimate + step) <= 0:
         step *= 2
-        if step > FARTHEST:
+        if step > MAX_SHARE:
             return None
-    return 100 * optimize.brentq(outside, inside, inside + step)
+    return 100 * optimize.brentq(excess, point_estimate, point_estimate + step)

@@ -109,7 +109,7 @@ def judged_run(samples: int = 1, permute: bool = False) -> RunRecord:
 def read(judge: Judge, given: pd.DataFrame, run: RunRecord) -> tuple[pd.DataFrame, dict[str, object]]:
     """The answers read by rules and by what the judge replies now."""
     asked = judge_queries(run, given, questions())
-    replies = judge.replies([each.query for each in asked])
+    replies = judge.replies([each.request for each in asked])
     rows = [(each.question_id, each.sample, reply) for each, reply in zip(asked, replies, strict=True)]
     done, report = read_due_answers(
         run, given, questions(), pd.DataFrame(rows, columns=["question_id", "sample", "reply"])
@@ -241,7 +241,7 @@ def test_a_judge_that_errs_changes_only_what_it_was_shown() -> None:
     alone.method.judge = None
     before, _ = read_due_answers(alone, given, questions())
     asked = judge_queries(run, given, questions())
-    assert not any("The answer is B." in each.query.prompt for each in asked)
+    assert not any("The answer is B." in each.request.prompt for each in asked)
     rows = [(each.question_id, each.sample, draw.choice(["A"] * 19 + ["B"])) for each in asked]
     after, report = read_due_answers(
         run, given, questions(), pd.DataFrame(rows, columns=["question_id", "sample", "reply"])
