@@ -80,7 +80,7 @@ def derive(
     environment = {name: value for name, value in run.environment.items() if name != MEASURED_FIELD}
     if run.request.permute:
         environment |= _by_option_or_letter(readings, questions)
-    asked = {
+    dataset_fields = {
         "fingerprint": fingerprint_questions(questions),
         "facets": digest_facets(questions),
         "questions": len(questions),

@@ -107,7 +107,7 @@ def untested_reason(score: Score, result: Result, case_noun: str = "case") -> st
     if score.nonresponse is not None:
         return nonresponse_cause(score.nonresponse, result)
     worth = f"worth {score.n_effective:.1f}, and a test needs {MIN_INDEPENDENT_CASES}" if score.is_small else ""
-    return f"too few independent {case}s ({worth})" if worth else ""
+    return f"too few independent {case_noun}s ({worth})" if worth else ""
 
 
 def nonresponse_cause(nonresponse: Nonresponse, result: Result) -> str:

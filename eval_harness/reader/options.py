@@ -317,7 +317,7 @@ class OptionTexts:
     def find_exact(self, text: str) -> int | None:
         """Return the position of the option that a text names exactly, or None.
 
-        Two options with the same tokens are told apart character by character ("180-w-y", "180-w+y").
+        Options with the same tokens are told apart by their characters ("180-w-y", "180-w+y").
 
         Args:
             text: A normalized text.

@@ -1,19 +1,18 @@
-r"""Reasoning and answer of a response kept apart, from its text alone, for every model family's
-delimiters.
+r"""Split a response into reasoning and answer by the delimiters of every model family.
 
 | family | delimiters |
 |---|---|
-| DeepSeek R1, Qwen, GLM, Ernie, EXAONE, ... | `<think>`, `<thinking>`, `<thought>`, `<reasoning>` and their end tags |
+| DeepSeek R1, Qwen, GLM, ... | `<think>`, `<thinking>`, `<thought>`, `<reasoning>` and their end tags |
 | Seed, Magistral | `<seed:think>`, `[THINK]` and their end tags |
 | Kimi | `◁think▷ ... ◁/think▷` |
 | Gemma 4 | `<\|channel>thought ... <channel\|>` |
 | MedGemma | `<unused94>thought ... <unused95>` |
 | Command A, Sky-T1, ... | `<\|START_THINKING\|>`, `<\|begin_of_thought\|>` ... and their ends |
 | gpt-oss (Harmony) | `<\|channel\|>analysis<\|message\|> ... <\|channel\|>final<\|message\|>` |
-| the same, its special tokens dropped | `analysis ... assistantfinal` |
+| gpt-oss, special tokens dropped | `analysis ... assistantfinal` |
 | agents | `Thought: ...` up to a line `Answer: ...` |
 
-Everything is linear in the length of the response.
+All functions take time linear in the length of the response.
 """
 
 from __future__ import annotations
