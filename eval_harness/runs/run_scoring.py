@@ -130,7 +130,7 @@ def _replies(run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame, fol
         return None
     judge = Judge(run.method.judge["model"], folder / "judge", run.method.judge.get("base_url"))
     queries = judge_queries(run, answers, questions)
-    replies = judge.replies([query.query for query in queries])
+    replies = judge.replies([query.request for query in queries])
     rows = [(query.question_id, query.sample, reply) for query, reply in zip(queries, replies, strict=True)]
     return pd.DataFrame(rows, columns=["question_id", "sample", "reply"])
 
