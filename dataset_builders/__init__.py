@@ -1,1 +1,4 @@
-"""Layer 1: official benchmark sources -> cases -> Parquet dataset repositories. Imports no other layer."""
+"""Layer 1: official benchmark sources -> cases -> Parquet dataset repositories.
+
+Imports no other layer.
+"""

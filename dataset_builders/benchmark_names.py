@@ -1,4 +1,4 @@
-"""The list of benchmarks, separate from their packages, so that the command line can name them without loading any."""
+"""List the benchmarks, apart from their packages, so that the command line loads none of them."""
 
 from __future__ import annotations
 
@@ -8,40 +8,58 @@ from difflib import get_close_matches
 from dataset_builders.errors import BadInput
 
 BENCHMARKS: tuple[str, ...] = ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa", "probmed-vqa-rad")
-"""The official benchmarks. A custom set has a name of its own and the family of one of these."""
+"""The official benchmarks. A custom set has its own name and the format of one of these."""
 
 
-def resolve_name(said: str, names: Iterable[str], what: str) -> str:
-    """The one of `names` that is meant, in upper or lower case, with `-`, `_` or a space between words.
+def resolve_name(text: str, names: Iterable[str], label: str) -> str:
+    """Return the candidate that a user means, ignoring case and `-`, `_` or spaces between words.
 
-    `what`: how the error begins, such as "benchmark" or "--metric". Raises BadInput that lists near misses, else every name.
+    Args:
+        text: what the user typed.
+        names: the candidates.
+        label: start of the error message, such as "benchmark" or "--metric".
+
+    Raises:
+        BadInput: no candidate matches; lists near misses, or else all candidates.
 
     >>> resolve_name("GMAI_MMBench", BENCHMARKS, "benchmark")
     'gmai-mmbench'
     """
-    known: dict[str, str] = {}
-    for name in (listed := list(dict.fromkeys(names))):
-        known.setdefault(normalize_name(name), name)
-    if said in listed:
-        return said
-    if (wanted := normalize_name(said)) in known:
-        return known[wanted]
-    near = get_close_matches(wanted, known, n=3, cutoff=0.6)
-    near += sorted(name for name in known if wanted and wanted in name and name not in near)[:5]
-    hint = f"Did you mean {' or '.join(known[name] for name in near)}? " if near else ""
-    more = f" and {len(listed) - 24} more" if len(listed) > 24 else ""
-    raise BadInput(f"{what} {said[:80]!r}: unknown. {hint}Available: {', '.join(listed[:24]) or 'none'}{more}.")
+    name_by_form: dict[str, str] = {}
+    for name in (candidates := list(dict.fromkeys(names))):
+        name_by_form.setdefault(normalize_name(name), name)
+    if text in candidates:
+        return text
+    if (form := normalize_name(text)) in name_by_form:
+        return name_by_form[form]
+    suggestions = get_close_matches(form, name_by_form, n=3, cutoff=0.6)
+    suggestions += sorted(name for name in name_by_form if form and form in name and name not in suggestions)[:5]
+    hint = f"Did you mean {' or '.join(name_by_form[name] for name in suggestions)}? " if suggestions else ""
+    remainder = f" and {len(candidates) - 24} more" if len(candidates) > 24 else ""
+    raise BadInput(
+        f"{label} {text[:80]!r}: unknown. {hint}Available: {', '.join(candidates[:24]) or 'none'}{remainder}."
+    )
 
 
 def normalize_name(name: str) -> str:
-    """The form of a name in which names are compared."""
+    """Return the form in which names are compared: lower case, words joined by hyphens."""
     return "-".join(name.casefold().replace("_", " ").replace("-", " ").split())
 
 
-def parse_benchmarks(said: str) -> tuple[str, ...]:
-    """The names in a list with commas, official ones as they are spelled; `all`: every official one. Raises BadInput for an empty list."""
+def parse_benchmarks(text: str) -> tuple[str, ...]:
+    """Parse a comma-separated list of benchmarks.
+
+    Args:
+        text: names in any case, or `all` for every official benchmark.
+
+    Returns:
+        Distinct names; official ones in their official spelling, others unchanged.
+
+    Raises:
+        BadInput: the list is empty.
+    """
     official = {normalize_name(name): name for name in BENCHMARKS}
-    found = [official.get(normalize_name(name), name) for part in said.split(",") if (name := part.strip())]
-    if not found:
-        raise BadInput(f"benchmark {said!r}: name one, several with commas, or all. Official: {', '.join(BENCHMARKS)}.")
-    return BENCHMARKS if [normalize_name(name) for name in found] == ["all"] else tuple(dict.fromkeys(found))
+    selected = [official.get(normalize_name(name), name) for part in text.split(",") if (name := part.strip())]
+    if not selected:
+        raise BadInput(f"benchmark {text!r}: name one, several with commas, or all. Official: {', '.join(BENCHMARKS)}.")
+    return BENCHMARKS if [normalize_name(name) for name in selected] == ["all"] else tuple(dict.fromkeys(selected))

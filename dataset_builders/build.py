@@ -1,6 +1,8 @@
-"""Build a dataset repository: read a source, check its images, write the folder completely or not at all.
+"""Build a dataset repository: read a source, check its images, and write the folder completely or
+not at all.
 
-See also: reading each format (one module per benchmark), writing files (`repository_files.py`), publishing (`publish.py`).
+See also: reading each format (one module per benchmark), writing files (`repository_files.py`),
+publishing (`publish.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ MANIFEST_FILE = "manifest.json"
 
 @dataclass(frozen=True)
 class BuildReport:
-    """Outcome of a build. `str()` of it is for people: the counts beside the paper's, and peculiarities of the source."""
+    """Outcome of a build; `str()` formats it for users, with the paper's counts and the source's
+    oddities.
+    """
 
     folder: Path
     name: str
@@ -58,11 +62,23 @@ def build(
     text_only: bool = False,
     eval_yaml: bool = False,
 ) -> BuildReport:
-    """Build a benchmark, or one of the user's own `name` in its format, into `out` [data/<name>]; `source` None draws phantoms.
+    """Build a benchmark, or a custom set in its format.
 
-    `images` are folders, or an address with {pmcid}, {file_name} ... in it from which missing images are downloaded. `eval_yaml` adds
-    the Hub's tasks, and the copy of the images that they need. An existing dataset in `out` is replaced once the new one is
-    whole. Raises BadInput for anything the user can fix; then nothing is written.
+    An existing dataset in `out` is replaced once the new one is complete.
+
+    Args:
+        benchmark: name of the benchmark or format.
+        name: name of a custom set; None for the benchmark itself.
+        source: folder with the authors' files; None draws phantoms.
+        images: folders with images, or URL templates with {pmcid}, {file_name} ... for downloading
+            missing ones.
+        out: the folder to write; default data/<name>.
+        allow_missing: build the complete cases if images are missing.
+        text_only: build without images.
+        eval_yaml: add the Hub's tasks and the copy of the images that they need.
+
+    Raises:
+        BadInput: anything that the user can fix; nothing is written then.
     """
     family = resolve_name(benchmark, BENCHMARKS, "benchmark")
     name = name or family
@@ -85,14 +101,14 @@ def build(
         phantom = is_phantom_source(folder)
         if phantom:
             _mark_phantoms(content)
-        # Told from the whole source, before cases without images are left out: a part of the official set is still official.
+        # Determine the origin before incomplete cases are dropped: part of the official set is still official.
         origin = _determine_origin(family, name, content, phantom)
         is_custom = name != family and not phantom
-        if is_custom:  # not held against the paper's counts
+        if is_custom:  # the paper's counts do not apply
             content.counts = [
                 replace(c, paper=None, note="") if c.paper is not None else c
                 for c in content.counts
-                if c.found or c.paper is None
+                if c.count or c.paper is None
             ]
         partial = None if text_only else _drop_incomplete_cases(content, spec(family).get_images, allow_missing)
         if is_custom:
@@ -107,28 +123,28 @@ def build(
             _drop_withdrawn_cases(content, read_withdrawn_ids(folder, target))
         description = Description(name, family, origin, partial, text_only, eval_yaml)
         answers = target.with_name(f"{target.name}-answers")
-        if content.hidden:
+        if content.hidden_answers:
             _check_target(answers)
         with replace_folder(target) as fresh:
             lines = write_repository(fresh, description, content)
-            if content.hidden:
+            if content.hidden_answers:
                 with replace_folder(answers) as private:
                     write_hidden_answers(private, name, content)
-                lines = (*lines, f"hidden test answers went to {answers}: keep that folder private.")
+                lines = (*lines, f"hidden test answers were written to {answers}: keep that folder private.")
         return BuildReport(target, name, family, origin, partial, lines)
 
 
 def _read_source(
     family: str, folder: Path, images: Sequence[str | Path], target: Path, text_only: bool
 ) -> SourceContent:
-    """The content that the format's builder reads from the source, with the images that can be found or downloaded."""
+    """Read the source with the format's reader, downloading missing images if templates are given."""
     builder = load_benchmark_module(family, "reader")
     addresses = [str(source) for source in images if is_url_template(str(source))]
-    given = [Path(source) for source in images if not is_url_template(str(source))]
+    local_folders = [Path(source) for source in images if not is_url_template(str(source))]
     if text_only and images:
         raise BadInput("--text-only: builds no images, so it takes no --images.")
     cache = target.with_name(f"{target.name}-images")
-    folders = [*given, folder, *([cache] if addresses and cache.is_dir() else [])]
+    folders = [*local_folders, folder, *([cache] if addresses and cache.is_dir() else [])]
     content: SourceContent = builder.read(folder, None if text_only else ImageFolders(folders))
     if addresses and find_missing_images(content):
         if not hasattr(builder, "download_fields"):
@@ -144,16 +160,16 @@ def _read_source(
 
 
 def _check_file_names(content: SourceContent) -> None:
-    """Raise BadInput for ids and image names that are no file names: readers of the dataset save its images under them."""
+    """Raise BadInput for ids and image names that are not file names: tools save images under them."""
     problems = Problems()
     seen: set[str] = set()
-    for case in content.all_cases(more=True):
+    for case in content.all_cases(include_extra=True):
         for image in case.images:
-            for what, name in (("case id", case.case_id), ("image id", image.image_id), ("image name", image.name)):
+            for label, name in (("case id", case.case_id), ("image id", image.image_id), ("image name", image.name)):
                 is_file_name = not name or (is_safe_relative_path(name) and name.isprintable() and len(name) < 256)
                 if name not in seen and not is_file_name:
-                    where = image.where or f"case {clip(case.case_id)}"
-                    problems.add(where, None, f"the {what} {clip(name)} is no file name")
+                    location = image.location or f"case {clip(case.case_id)}"
+                    problems.add(location, None, f"the {label} {clip(name)} is not a valid file name")
                 seen.add(name)
     problems.check(
         "Fix the ids in the source: no '..', no absolute path, no control characters, at most 255 characters."
@@ -161,14 +177,23 @@ def _check_file_names(content: SourceContent) -> None:
 
 
 def read_source_manifest(folder: Path) -> dict[str, Any]:
-    """manifest.json of a source that `medprobe curate` wrote; empty for any other."""
+    """Read the manifest.json of a source that `medprobe curate` wrote.
+
+    Args:
+        folder: the source.
+
+    Returns:
+        The manifest; empty for any other source.
+    """
     file = folder / MANIFEST_FILE
     manifest = read_json(file) if file.is_file() else None
     return manifest if isinstance(manifest, dict) else {}
 
 
 def _check_group_splits(content: SourceContent) -> None:
-    """Raise BadInput where a patient (study, article) is in several splits: what is learned on one side would help on the other."""
+    """Raise BadInput if a patient, study or article is in several splits, which would leak
+    information.
+    """
     groups = {split: [image.group for case in cases for image in case.images] for split, cases in content.cases.items()}
     shared = find_split_overlaps(groups)
     if shared:
@@ -179,8 +204,8 @@ def _check_group_splits(content: SourceContent) -> None:
 
 
 def _mark_phantoms(content: SourceContent) -> None:
-    """Say of every image that we drew it and give it away."""
-    for splits in (content.cases, *content.more.values()):
+    """Set licence and source of all images to those of drawn phantoms."""
+    for splits in (content.cases, *content.extra_configs.values()):
         for split, cases in splits.items():
             splits[split] = [
                 replace(
@@ -192,48 +217,48 @@ def _mark_phantoms(content: SourceContent) -> None:
 
 
 def find_missing_images(content: SourceContent) -> dict[str, str]:
-    """Image id -> what the image is called, of all images that were not found, in order of the cases."""
-    found: dict[str, str] = {}
-    for image in (image for case in content.all_cases(more=True) for image in case.images):
+    """Return image id -> name of all images that were not found, in the order of the cases."""
+    missing: dict[str, str] = {}
+    for image in (image for case in content.all_cases(include_extra=True) for image in case.images):
         if image.read is None:
-            found.setdefault(image.image_id, image.name or image.image_id)
-    return found
+            missing.setdefault(image.image_id, image.name or image.image_id)
+    return missing
 
 
 def _drop_incomplete_cases(content: SourceContent, get_images: str, allow_missing: bool) -> str | None:
-    """Drop the cases whose images are missing, and say so in words; None where nothing is missing.
+    """Drop the cases with missing images and return a note about it; None if nothing is missing.
 
-    Raises BadInput listing all missing images, unless they are allowed to miss.
+    Raises BadInput that lists all missing images, unless they are allowed.
     """
     missing = find_missing_images(content)
     if not missing:
         return None
-    everything = list(content.all_cases())
-    whole = sum(not _lacks_image(case) for case in everything)
-    total = len({image.image_id for case in everything for image in case.images})
+    cases = list(content.all_cases())
+    complete = sum(not _lacks_image(case) for case in cases)
+    total = len({image.image_id for case in cases for image in case.images})
     if not allow_missing:
         raise BadInput(
-            f"{len(missing)} of {total} images are missing, so {len(everything) - whole} of {len(everything)} cases "
+            f"{len(missing)} of {total} images are missing, so {len(cases) - complete} of {len(cases)} cases "
             f"cannot be built. {''.join(note + ' ' for note in content.notes if 'downloaded' in note)}{get_images} Or "
-            f"build what is whole ({whole} of {len(everything)} cases) with --allow-missing. Missing: "
+            f"build what is whole ({complete} of {len(cases)} cases) with --allow-missing. Missing: "
             f"{', '.join(missing.values())}"
         )
-    if not whole:
+    if not complete:
         raise BadInput(f"all {total} images are missing, so no case can be built. {get_images}")
     _filter_cases(content, lambda case: not _lacks_image(case))
-    return f"{whole} of {len(everything)} cases: {len(missing)} of {total} images were missing"
+    return f"{complete} of {len(cases)} cases: {len(missing)} of {total} images were missing"
 
 
 def _drop_withdrawn_cases(content: SourceContent, withdrawn: Set[str]) -> None:
-    """Drop the cases that show an image of somebody who has withdrawn."""
-    before = len(list(content.all_cases()))
+    """Drop the cases that show an image of a patient who has withdrawn."""
+    total = len(list(content.all_cases()))
     _filter_cases(
         content, lambda case: not any(withdrawn & {image.group, Path(image.image_id).stem} for image in case.images)
     )
-    if left_out := before - len(list(content.all_cases())):
-        content.notes.append(f"{left_out} of {before} cases were left out: their patients have withdrawn.")
-    if before and not any(content.cases.values()):
-        raise BadInput("no case is left: every one shows an image of somebody who has withdrawn.")
+    if left_out := total - len(list(content.all_cases())):
+        content.notes.append(f"{left_out} of {total} cases were left out: their patients have withdrawn.")
+    if total and not any(content.cases.values()):
+        raise BadInput("no case is left: all show images of patients who have withdrawn.")
 
 
 def _lacks_image(case: Case) -> bool:
@@ -241,49 +266,70 @@ def _lacks_image(case: Case) -> bool:
 
 
 def _filter_cases(content: SourceContent, is_kept: Callable[[Case], bool]) -> None:
-    """Keep these cases alone, with their hidden answers; a further config that loses a whole split goes."""
+    """Keep only these cases and their hidden answers; a further config that loses a split is
+    dropped.
+    """
 
-    def of(splits: dict[str, list[Case]]) -> dict[str, list[Case]]:
-        kept = {split: [case for case in cases if is_kept(case)] for split, cases in splits.items()}
-        return {split: cases for split, cases in kept.items() if cases}
+    def filter_splits(splits: dict[str, list[Case]]) -> dict[str, list[Case]]:
+        remaining = {split: [case for case in cases if is_kept(case)] for split, cases in splits.items()}
+        return {split: cases for split, cases in remaining.items() if cases}
 
-    content.cases = of(content.cases)
-    content.more = {config: kept for config, splits in content.more.items() if len(kept := of(splits)) == len(splits)}
+    content.cases = filter_splits(content.cases)
+    content.extra_configs = {
+        config: remaining
+        for config, splits in content.extra_configs.items()
+        if len(remaining := filter_splits(splits)) == len(splits)
+    }
     ids = {question.question_id for case in content.all_cases() for question in case.questions}
-    content.hidden = {key: answer for key, answer in content.hidden.items() if key in ids}
+    content.hidden_answers = {key: answer for key, answer in content.hidden_answers.items() if key in ids}
 
 
 def _determine_origin(family: str, name: str, content: SourceContent, phantom: bool) -> str:
-    """official where the whole released set was read, phantom where we drew it, custom otherwise.
+    """Classify the source: official (the complete released set), phantom (drawn) or custom.
 
-    Where the fingerprint of the released set is not known, a set is taken for the official one when its counts equal the paper's.
+    If the released fingerprint is not known, a set counts as official if its counts equal the
+    paper's.
     """
     if phantom:
         return "phantom"
     if name != family:
         return "custom"
-    known = {split: RELEASED_FINGERPRINTS.get((family, split)) for split in content.cases}
-    if any(known.values()):
-        return "official" if all(known[s] == fingerprint_cases(content.cases[s]) for s in content.cases) else "custom"
+    fingerprints = {split: RELEASED_FINGERPRINTS.get((family, split)) for split in content.cases}
+    if any(fingerprints.values()):
+        return (
+            "official"
+            if all(fingerprints[s] == fingerprint_cases(content.cases[s]) for s in content.cases)
+            else "custom"
+        )
     return "official" if spec(family).is_whole(content) else "custom"
 
 
 def _check_target(target: Path) -> None:
-    """Raise BadInput where writing to `target` would destroy something that is not a dataset of ours."""
+    """Raise BadInput if writing to `target` would destroy anything but a dataset of ours."""
     if target.exists() and not target.is_dir():
         raise BadInput(f"--out {target}: is a file. Name a folder that does not exist yet.")
     if target.is_dir() and not (target / MANIFEST_FILE).is_file():
-        first = next(iter(sorted(path.name for path in target.iterdir())), None)
-        if first is not None:
+        entry_name = next(iter(sorted(path.name for path in target.iterdir())), None)
+        if entry_name is not None:
             raise BadInput(
-                f"--out {target}: holds {first!r} and is not a dataset. Name another folder, or empty this one."
+                f"--out {target}: holds {entry_name!r} and is not a dataset. Name another folder, or empty this one."
             )
 
 
 @contextmanager
 def replace_folder(target: Path) -> Iterator[Path]:
-    """A fresh folder beside `target` to write in; it takes the place of `target` when the block ends well, and
-    vanishes when not."""
+    """Write a folder in place of an existing one.
+
+    Args:
+        target: the folder to replace or create.
+
+    Yields:
+        A new folder beside it, which replaces `target` if the block succeeds and is removed
+            otherwise.
+
+    Raises:
+        BadInput: the parent folder is not writable.
+    """
     old = target.with_name(f".{target.name}.replaced")
     with ExitStack() as stack:
         try:
@@ -292,7 +338,7 @@ def replace_folder(target: Path) -> Iterator[Path]:
         except OSError as error:
             raise BadInput(f"--out {target}: cannot be written ({error.strerror}). Name another folder.") from None
         if old.is_dir() and not target.exists():
-            old.rename(target)  # a process was killed between the two renames below
+            old.rename(target)  # recover from a kill between the two renames below
         yield fresh
         shutil.rmtree(old, ignore_errors=True)
         if target.exists():

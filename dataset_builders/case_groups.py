@@ -1,4 +1,4 @@
-"""Group cases that share images or patients, which must not be separated."""
+"""Group cases that share images or patients and must stay in one split."""
 
 from __future__ import annotations
 
@@ -14,37 +14,60 @@ T = TypeVar("T")
 
 
 def group_linked_cases(cases: Sequence[Case], *, images: bool, groups: bool) -> list[list[Case]]:
-    """The connected components of cases that share images, or whose images share a group (patient, study, article), in order of their
-    first case; an image without a group is alone."""
+    """Group cases that share images, or whose images share a patient, study or article.
 
-    def held(case: Case) -> list[tuple[str, str]]:
-        shown = [("image", image.image_id) for image in case.images if images]
-        return shown + [("group", image.group) for image in case.images if groups and image.group]
+    Args:
+        cases: the cases to group.
+        images: link cases that show the same image.
+        groups: link cases whose images have the same `group`; an image without one links nothing.
 
-    return connected_components(cases, held)
+    Returns:
+        Connected components, in the order of their first case.
+    """
+
+    def link_keys(case: Case) -> list[tuple[str, str]]:
+        images_linked = [("image", image.image_id) for image in case.images if images]
+        return images_linked + [("group", image.group) for image in case.images if groups and image.group]
+
+    return connected_components(cases, link_keys)
 
 
 def find_split_overlaps(splits: Mapping[str, Iterable[str | None]]) -> dict[str, list[str]]:
-    """Value -> the splits it is in, of values (groups, pictures) that are in more than one. Empty values count as none."""
-    where: dict[str, list[str]] = {}
+    """Find values that occur in more than one split.
+
+    Args:
+        splits: split -> values, such as patient ids; empty values are ignored.
+
+    Returns:
+        Value -> the splits that contain it.
+    """
+    splits_by_value: dict[str, list[str]] = {}
     for split, values in splits.items():
         for value in dict.fromkeys(filter(None, values)):
-            where.setdefault(value, []).append(split)
-    return {value: names for value, names in where.items() if len(names) > 1}
+            splits_by_value.setdefault(value, []).append(split)
+    return {value: names for value, names in splits_by_value.items() if len(names) > 1}
 
 
 def format_overlaps(values: Mapping[str, Sequence[str]]) -> str:
-    """How many values of `find_split_overlaps` are in which splits, in words."""
+    """Format how many values of `find_split_overlaps` are in which splits."""
     counts = Counter(" and ".join(splits) for splits in values.values())
     return "; ".join(f"{count} in {names}" for names, count in counts.items())
 
 
-def connected_components(cases: Sequence[T], held: Callable[[T], Iterable[Hashable]]) -> list[list[T]]:
-    """The connected components of what holds something in common, in order of their first member."""
-    sets, first = DisjointSet(range(len(cases))), dict[Hashable, int]()
+def connected_components(cases: Sequence[T], keys_of: Callable[[T], Iterable[Hashable]]) -> list[list[T]]:
+    """Group elements that have a key in common, directly or through other elements.
+
+    Args:
+        cases: the elements.
+        keys_of: returns the keys of an element.
+
+    Returns:
+        Connected components, in the order of their first element.
+    """
+    sets, first_index = DisjointSet(range(len(cases))), dict[Hashable, int]()
     for number, case in enumerate(cases):
-        for thing in held(case):
-            sets.merge(number, first.setdefault(thing, number))
+        for key in keys_of(case):
+            sets.merge(number, first_index.setdefault(key, number))
     groups: dict[int, list[T]] = {}
     for number, case in enumerate(cases):
         groups.setdefault(sets[number], []).append(case)

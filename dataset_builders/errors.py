@@ -1,7 +1,7 @@
-"""The error for unusable input, and a list of problems that becomes one.
+"""Define the error for unusable input, and a list of problems that becomes one such error.
 
-The command line prints a BadInput as one line on standard error and exits with code 2; any other exception is a defect of ours and shows
-its traceback.
+The command line prints a `BadInput` as one line on standard error and exits with code 2. Any other
+exception is a bug in this package and shows its traceback.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 
 
 MAX_MESSAGE_LENGTH = 3_000
-"""Characters of a message."""
+"""Longest error message, in characters."""
 
 
 class BadInput(ValueError):
     """Input from outside (a file, an option, a server) that cannot be used.
 
-    The message says what is wrong, where (file and entry), and the remedy; it is shown to the user as it stands. A long list in it is cut
-    in the middle: the remedy comes last.
+    The message states the problem, its location (file and entry) and the remedy, and is shown to
+    the user verbatim. A message that is too long is cut in the middle, because the remedy comes
+    last.
     """
 
     def __init__(self, message: str) -> None:
@@ -32,24 +33,31 @@ class BadInput(ValueError):
 
 
 class Unavailable(BadInput):
-    """A server could not be asked, so nothing was found out: the same call may well succeed later.
+    """A server could not be reached, so nothing is known about the request; a retry may succeed.
 
-    Code that judges a submission defers it then, and never refuses it.
+    Code that judges a submission must defer it on this error, never reject it.
     """
 
 
 def first_validation_error(error: ValidationError) -> str:
-    """The first value of a document that does not fit its schema: where it stands, and why."""
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"
+    """Describe the first value of a document that does not fit its schema.
+
+    Args:
+        error: the pydantic error of the document.
+
+    Returns:
+        `path.to.field: message`.
+    """
+    problem = error.errors()[0]
+    return f"{'.'.join(map(str, problem['loc'])) or 'the file'}: {problem['msg']}"
 
 
 MAX_LISTED_PROBLEMS = 20
-"""How many problems a report spells out; the rest are counted."""
+"""How many problems a report lists; the rest are only counted."""
 
 
 class Problems:
-    """A list of problems that becomes one `BadInput` when `check` finds it not empty."""
+    """A list of problems that `check` turns into one `BadInput`."""
 
     def __init__(self) -> None:
         self._found: list[str] = []
@@ -57,33 +65,54 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found)
 
-    def add(self, file: str, entry: str | int | None, what: str) -> None:
-        """Note that `entry` of `file` is wrong: `what` says how."""
-        where = file if entry is None else f"{file}, entry {entry}"
-        self._found.append(f"{where}: {what}")
+    def add(self, file: str, entry: str | int | None, problem: str) -> None:
+        """Record a problem.
+
+        Args:
+            file: the file that has the problem.
+            entry: key or index of the entry within the file; None for the file as a whole.
+            problem: a phrase that follows the location, such as "has no answer".
+        """
+        location = file if entry is None else f"{file}, entry {entry}"
+        self._found.append(f"{location}: {problem}")
 
     def check(self, remedy: str) -> None:
-        """Raise BadInput with all problems found so far (one line), or return if there are none."""
+        """Raise the recorded problems as one error; do nothing if there are none.
+
+        Args:
+            remedy: the sentence that ends the message.
+
+        Raises:
+            BadInput: lists the problems in one line.
+        """
         if not self._found:
             return
-        shown = [" ".join(line.split()) for line in self._found[:MAX_LISTED_PROBLEMS]]
-        more = len(self._found) - len(shown)
+        listed = [" ".join(line.split()) for line in self._found[:MAX_LISTED_PROBLEMS]]
+        unlisted = len(self._found) - len(listed)
         count = "" if len(self._found) == 1 else f"{len(self._found)} problems: "
-        rest = f"; and {more} more" if more else ""
-        raise BadInput(f"{count}{'; '.join(shown)}{rest}. {remedy}")
+        remainder = f"; and {unlisted} more" if unlisted else ""
+        raise BadInput(f"{count}{'; '.join(listed)}{remainder}. {remedy}")
 
 
 def clip(value: object, length: int = 60) -> str:
-    """`repr` of a value, short enough for a message."""
+    """Format a value for a message.
+
+    Args:
+        value: any object.
+        length: maximum length in characters.
+
+    Returns:
+        The `repr` of the value, truncated with "..." if needed.
+    """
     text = repr(value)
     return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says, at most 300 characters."""
+    """Return the first line of an exception's message, at most 300 characters."""
     return str(error).strip().partition("\n")[0][:300]
 
 
 def describe_error(error: BaseException) -> str:
-    """The same after the name of its class, for errors of other people's code."""
+    """Return `ClassName: first line` of an exception raised by third-party code."""
     return f"{type(error).__name__}: {first_line(error)}"

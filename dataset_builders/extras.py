@@ -1,4 +1,4 @@
-"""Map optional libraries to the extras that install them; a missing library is one line that names the remedy."""
+"""Map optional libraries to the extras that install them, and report a missing one in one line."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ EXTRAS = {
     "threadpoolctl": "space",
     "uvicorn": "space",
 }
-"""Import name -> extra in pyproject.toml. A test compares it with what the code imports and what pyproject.toml lists."""
+"""Import name -> extra in pyproject.toml. A test compares this with the imports and pyproject.toml.
+"""
 
 
 class MissingExtra(BadInput):
-    """A library of an extra that is not installed."""
+    """A library of an optional extra is not installed."""
 
     def __init__(self, *modules: str, extra: str | None = None) -> None:
         extras = extra or ",".join(dict.fromkeys(EXTRAS[module] for module in modules))
@@ -55,16 +56,23 @@ class MissingExtra(BadInput):
 
 
 def require(*modules: str) -> None:
-    """Raise MissingExtra for those of `modules` that are not installed; imports none of them.
+    """Check that optional libraries are installed, without importing them.
 
-    For work that would otherwise fail late. Elsewhere a plain import does: the command line says the same of its ModuleNotFoundError.
+    Use this before work that would otherwise fail late. Elsewhere a plain import is enough: the
+    command line turns its ModuleNotFoundError into the same message.
+
+    Args:
+        modules: import names, all keys of `EXTRAS`.
+
+    Raises:
+        MissingExtra: names the libraries that are not installed.
     """
     if missing := [module for module in modules if find_spec(module) is None]:
         raise MissingExtra(*missing)
 
 
 def missing_extra(error: BaseException) -> MissingExtra | None:
-    """The same line for an import that failed; None where the missing module belongs to no extra."""
+    """Convert a failed import into a `MissingExtra`; None if the module belongs to no extra."""
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     module = error.name.partition(".")[0]
@@ -74,7 +82,7 @@ def missing_extra(error: BaseException) -> MissingExtra | None:
 
 
 def _in_curation(trace: TracebackType | None) -> bool:
-    """True if a command of curation wanted it: its extra contains the others, and is better installed at once."""
+    """Return True if a module of curation failed to import: its extra includes the others."""
     while trace is not None:
         if str(trace.tb_frame.f_globals.get("__name__")).startswith("curation."):
             return True

@@ -1,7 +1,9 @@
-"""Select by facets, `modality=CT`: several values of a facet are joined by or, several facets by and. The same for questions, results and
-the board.
+"""Select questions by facets such as `modality=CT`.
 
-See also: branches of the lexical tree, joined in the same way (`lexical_tree.py`).
+Values of one facet are alternatives (or); different facets narrow the selection (and). Questions,
+results and the board all use these rules.
+
+See also: branches of the lexical tree, which combine in the same way (`lexical_tree.py`).
 """
 
 from __future__ import annotations
@@ -19,42 +21,71 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def parse_facets(said: Sequence[str], labels: Mapping[str, Iterable[str]]) -> list[tuple[str, str]]:
-    """The facet and the label of each `FACET=VALUE`, as `labels` (facet -> its labels) spells them, in any case of letters.
+def parse_facets(expressions: Sequence[str], labels: Mapping[str, Iterable[str]]) -> list[tuple[str, str]]:
+    """Parse `FACET=VALUE` expressions, ignoring case.
 
-    Raises BadInput, with near misses or the available names, for an unknown facet or label.
+    Args:
+        expressions: what the user typed.
+        labels: facet -> its labels.
+
+    Returns:
+        (facet, label) of each expression, spelled as in `labels`.
+
+    Raises:
+        BadInput: the facet or label is unknown; lists near misses or the available names.
     """
-    found = []
-    for one in said:
-        name, equals, value = (part.strip() for part in one.partition("="))
+    pairs = []
+    for expression in expressions:
+        name, equals, value = (part.strip() for part in expression.partition("="))
         if not equals or not name or not value:
-            raise BadInput(f"--facet {one[:80]!r}: write FACET=VALUE, e.g. --facet modality=CT.")
+            raise BadInput(f"--facet {expression[:80]!r}: write FACET=VALUE, e.g. --facet modality=CT.")
         facet = resolve_name(name, labels, "--facet: the facet")
-        found.append((facet, resolve_name(value, sorted(labels[facet]), f"--facet {facet}: the label")))
-    return found
+        pairs.append((facet, resolve_name(value, sorted(labels[facet]), f"--facet {facet}: the label")))
+    return pairs
 
 
 def parse_question_facets(questions: pd.DataFrame, facets: Sequence[str]) -> list[tuple[str, str]]:
-    """The facets and labels that are meant, as the questions spell them. Raises BadInput as `parse_facets` does."""
-    return parse_facets(facets, {name: set().union(*held) for name, held in question_labels(questions).items()})
+    """Parse `FACET=VALUE` expressions against the labels that the questions have.
+
+    Args:
+        questions: a frame of questions.
+        facets: what the user typed.
+
+    Returns:
+        (facet, label) pairs, spelled as in the questions.
+
+    Raises:
+        BadInput: as `parse_facets`.
+    """
+    return parse_facets(facets, {name: set().union(*labels) for name, labels in question_labels(questions).items()})
 
 
 def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarray:
-    """Boolean mask (n_questions,) of the questions that have one of the named labels of every named facet.
+    """Select the questions that have a chosen label in every chosen facet.
 
-    `facets`: as `parse_facets` takes them; a facet that is named several times takes any of its labels. No facets: all questions. A
-    question with several categories has each of them; one that a source does not label has none.
-    Raises BadInput for a facet or a label that no question has, and where no question has them all.
+    A question with several categories matches any of them; an unlabelled question matches none.
+
+    Args:
+        questions: a frame of questions.
+        facets: `FACET=VALUE` expressions; without any, all questions are selected.
+
+    Returns:
+        Boolean mask of shape (n_questions,).
+
+    Raises:
+        BadInput: a facet or label is unknown, or no question satisfies all facets.
     """
     mask = np.ones(len(questions), dtype=bool)
     if not facets:
         return mask
-    held = question_labels(questions)
-    wanted: dict[str, set[str]] = {}
+    labels_by_facet = question_labels(questions)
+    chosen_labels: dict[str, set[str]] = {}
     for facet, label in parse_question_facets(questions, facets):
-        wanted.setdefault(facet, set()).add(normalize_name(label))
-    for facet, chosen in wanted.items():
-        mask &= np.array([not chosen.isdisjoint(map(normalize_name, labels)) for labels in held[facet]], dtype=bool)
+        chosen_labels.setdefault(facet, set()).add(normalize_name(label))
+    for facet, forms in chosen_labels.items():
+        mask &= np.array(
+            [not forms.isdisjoint(map(normalize_name, labels)) for labels in labels_by_facet[facet]], dtype=bool
+        )
     if not mask.any():
         raise BadInput(
             f"--facet {' --facet '.join(facets)}: no question has them all, though each is known. Leave one of them out."
@@ -63,17 +94,22 @@ def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarr
 
 
 def question_labels(questions: pd.DataFrame) -> dict[str, list[set[str]]]:
-    """Facet -> the labels of every question, for the facets that some question has."""
-    found = {}
+    """Return facet -> the set of labels of each question, for the facets that occur in the
+    questions.
+    """
+    labels_by_facet = {}
     for facet in dict.fromkeys([*(facet for benchmark in BENCHMARKS for facet in spec(benchmark).facets), "keyword"]):
         name = "categories" if facet == "category" else facet
         if name not in questions.columns or not questions[name].notna().any():
             continue
         column = questions[name]
         if facet == "category":
-            found[facet] = [{str(label).strip() for label in held} if held is not None else set() for held in column]
-        else:
-            found[facet] = [
-                {str(value).strip()} if known else set() for value, known in zip(column, column.notna(), strict=True)
+            labels_by_facet[facet] = [
+                {str(label).strip() for label in cell} if cell is not None else set() for cell in column
             ]
-    return found
+        else:
+            labels_by_facet[facet] = [
+                {str(value).strip()} if is_present else set()
+                for value, is_present in zip(column, column.notna(), strict=True)
+            ]
+    return labels_by_facet

@@ -1,7 +1,10 @@
-"""Files and folders as several processes and killed ones may leave them: written whole or not at all, one writer at a time; temporary
-folders that vanish at the end, after an error, and after a kill, when the next process makes one of the same name.
+"""Write files and folders safely when processes run in parallel or are killed.
 
-See also: the append-only journal of a run (`eval_harness/runs/run_folder.py`).
+Files are replaced atomically, tasks in a folder are locked, and temporary folders are removed when
+the process ends. Those of a killed process are removed the next time one with the same name is
+created.
+
+See also: the append-only journal (`journal.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from filelock import FileLock, Timeout
 from dataset_builders.errors import BadInput
 
 TEMP_SUFFIX = ".part"
-"""How the name of an unfinished file ends; it starts with a dot, so that no listing takes it for a result."""
+"""Suffix of an unfinished file. Its name also starts with a dot, so that listings ignore it."""
 
 DISK_ERRNOS = (
     errno.ENOSPC,
@@ -35,17 +38,25 @@ DISK_ERRNOS = (
     errno.EPERM,
     errno.EIO,
 )
-"""Numbers of an OSError that says of a disk or its rights what no program can help."""
+"""errno values for disk-full, permission and I/O errors, which no retry fixes."""
 
 
 def replace_file(path: Path, write: Callable[[Path], object] | bytes) -> None:
-    """Write `path` through a sibling that is flushed to the disk and then renamed: a reader sees the old file or the new one, never half.
+    """Replace a file atomically: readers see the old content or the new, never a mixture.
 
-    `write` gets the sibling's path, or is the content; threads may write the same file. Raises OSError where the folder cannot be written.
+    The content goes to a sibling file, is flushed to disk, and is renamed. Several threads may
+    replace the same file.
+
+    Args:
+        path: the file to create or replace.
+        write: the new content, or a function that writes it to the path it is given.
+
+    Raises:
+        OSError: the folder is not writable.
     """
     temporary = path.with_name(f".{path.name}.{threading.get_native_id()}{TEMP_SUFFIX}")
     try:
-        if path.is_file():  # the new file has the same readers as the old one
+        if path.is_file():  # keep the mode: a private file must not become readable by others
             temporary.touch()
             temporary.chmod(path.stat().st_mode & 0o777)
         if isinstance(write, bytes):
@@ -60,52 +71,76 @@ def replace_file(path: Path, write: Callable[[Path], object] | bytes) -> None:
 
 
 def write_json(path: Path, document: Any, **options: Any) -> None:
-    """Replace a JSON file, the same bytes for the same document. `options`: of `json.dumps`, in place of `indent=1, ensure_ascii=False`."""
+    """Replace a JSON file; equal documents give equal bytes.
+
+    Args:
+        path: the file to create or replace.
+        document: any JSON-serialisable object.
+        options: arguments of `json.dumps` that override `indent=1, ensure_ascii=False`.
+    """
     text = json.dumps(document, **{"indent": 1, "ensure_ascii": False} | options)
     replace_file(path, (text + "\n").encode("utf-8"))
 
 
 @contextmanager
 def lock_folder(folder: Path, task: str) -> Iterator[None]:
-    """Keep other processes out of one task in a folder (embed, search, write ...), which is made where absent.
+    """Keep other processes out of a task in a folder (embed, search, write ...).
 
-    Raises BadInput if another process holds the lock, or a file lies there. A killed process holds none.
+    The folder is created if it does not exist. The lock is released when the process ends, even if
+    it is killed.
+
+    Args:
+        folder: the folder to lock.
+        task: name of the task; each task has its own lock.
+
+    Raises:
+        BadInput: another process holds the lock, or `folder` is a file.
     """
     if folder.is_file():
         raise BadInput(f"{folder}: is a file. Give a folder.")
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        held = FileLock(folder / f".{task}.lock").acquire(timeout=0)
+        acquired = FileLock(folder / f".{task}.lock").acquire(timeout=0)
     except Timeout:
         raise BadInput(
             f"{folder}: another process is working on it ({task}). Wait until it is done, or stop it."
         ) from None
-    with held:
+    with acquired:
         yield
 
 
 def remove_temp_files(folder: Path) -> None:
-    """Remove the unfinished files that killed processes left in a folder. Only a process that holds the folder's `lock_folder` may."""
+    """Remove the unfinished files of killed processes; the caller must hold the folder's lock."""
     for temporary in folder.glob(f".*{TEMP_SUFFIX}"):
         temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """A fresh folder `parent/PREFIX` + 8 characters, removed at the end unless it was moved away; those of processes that were killed
-    are removed first. It belongs to the process that holds the lock beside it; the system gives the lock back when that process ends,
-    however it ends.
+    """Create a folder that is removed at the end, unless it was moved away.
 
-    Raises OSError where `parent` cannot be written.
+    Folders that killed processes left behind are removed first. A lock file beside the folder marks
+    it as in use; the operating system releases the lock when the process ends for any reason.
+
+    Args:
+        parent: where the folder is created.
+        prefix: start of its name; eight hexadecimal digits follow.
+
+    Yields:
+        Path of the new folder.
+
+    Raises:
+        OSError: `parent` is not writable.
     """
     remove_abandoned_folders(parent, prefix)
     folder = parent / f"{prefix}{secrets.token_hex(4)}"
     try:
-        # The name is new, so that no other process holds it: where no file can be made, as in /proc, FileLock would try for ever.
-        held = FileLock(_lock_path(folder)).acquire(timeout=5)
+        # The name is new, so nobody else holds the lock. The timeout is for places such as /proc, where no file can be
+        # created and FileLock would retry forever.
+        acquired = FileLock(_lock_path(folder)).acquire(timeout=5)
     except Timeout:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(parent)) from None
-    with held:
+    with acquired:
         folder.mkdir()
         try:
             yield folder
@@ -115,14 +150,23 @@ def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def remove_abandoned_folders(parent: Path, prefix: str) -> list[Path]:
-    """Remove the temporary folders of this prefix that no living process holds; returns them. What cannot be removed stays."""
-    ours = re.compile(re.escape(prefix) + r"[0-9a-f]{8}")
+    """Remove temporary folders that no running process holds.
+
+    Args:
+        parent: the folder to search.
+        prefix: start of the folders' names, as in `temporary_folder`.
+
+    Returns:
+        The removed folders. A folder that cannot be removed is skipped.
+    """
+    temporary_name = re.compile(re.escape(prefix) + r"[0-9a-f]{8}")
     removed = []
     with contextlib.suppress(OSError):
         for path in list(parent.iterdir()):
-            # The lock is made first and goes last: a kill in between leaves it alone, and never the folder.
+            # The lock file is created first and deleted last, so a killed process may leave a lock without a folder but
+            # never a folder without a lock.
             folder = path.with_name(path.name.removesuffix(".lock"))
-            if path == folder or not ours.fullmatch(folder.name):
+            if path == folder or not temporary_name.fullmatch(folder.name):
                 continue
             with contextlib.suppress(OSError, RuntimeError, Timeout), FileLock(_lock_path(folder), timeout=0):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -1,8 +1,10 @@
-"""Compute fingerprints of sets of questions: equal exactly where everything that scoring reads is equal.
+"""Compute fingerprints of sets of questions, which are equal if and only if everything that scoring
+reads is equal.
 
-`v1-` and a sha256 in hexadecimal, over id, case, image id, text, options, type and key of every question, and the columns of the
-benchmarks that metrics are computed from. An absent column is the same as an empty one, so that a column which a benchmark adds changes the
-fingerprint of no set without it.
+A fingerprint is `v1-` and a SHA-256 in hexadecimal over id, case, image ids, text, options, type
+and answer key of every question, plus the benchmarks' columns that metrics use. A missing column
+counts as an empty one, so a column that one benchmark adds does not change the fingerprints of the
+others.
 """
 
 from __future__ import annotations
@@ -21,48 +23,57 @@ from dataset_builders.schema import Case, Question
 
 FINGERPRINT_PREFIX = "v1-"
 QUESTION_COLUMNS = ("question_id", "question", "options", "question_type", "answer")
-"""Columns that every set of questions has."""
+"""Columns that every set of questions must have."""
 SCORED_COLUMNS = tuple(
     dict.fromkeys(
         (
             *("case_id", "image_id", "group", "more_image_ids"),
             *("aspect", "adversarial", "pair_id", "image_type", "scenario", "task"),
-            *(name for each in BENCHMARKS for name in spec(each).scored),
+            *(name for benchmark in BENCHMARKS for name in spec(benchmark).scored),
         )
     )
 )
-"""Further columns that the metrics are computed from: cases are scored together, shared images and patients form clusters, the others
-weight or select."""
+"""Further columns that metrics use: cases are scored together, shared images and patients form
+clusters, and the others weight or select questions.
+"""
 PROMPT_COLUMNS = ("question_id", "question", "options", "question_type", "image_id", "more_image_ids")
+"""Columns that determine what a model is asked."""
 FINGERPRINT_COLUMNS = (*QUESTION_COLUMNS, *SCORED_COLUMNS)
 FACET_COLUMNS = tuple(
     dict.fromkeys(
         ("categories", *(name for facets in FACETS_BY_BENCHMARK.values() for name in facets if name != "category"))
     )
 )
-"""The columns that scores are broken down by; no metric of the whole depends on them."""
+"""Columns by which scores are broken down; no overall metric depends on them."""
 
 
 def fingerprint_questions(questions: pd.DataFrame) -> str:
-    """The fingerprint of a frame of questions: in any row order, with and without images.
+    """Compute the fingerprint of a frame of questions, independent of row order and of image
+    columns.
 
-    Raises KeyError where a column that every benchmark has is absent.
+    Args:
+        questions: a row per question, with at least `QUESTION_COLUMNS`.
+
+    Raises:
+        KeyError: a column that every benchmark has is missing.
     """
     return FINGERPRINT_PREFIX + _digest(_canonical_rows(questions, FINGERPRINT_COLUMNS))
 
 
 def digest_prompts(questions: pd.DataFrame) -> str:
-    """A digest of what was put to a model (texts, options, types, images): the same after the answer key was corrected."""
+    """Digest what a model is asked (texts, options, types, images); unaffected by corrections to
+    the answer key.
+    """
     return FINGERPRINT_PREFIX + _digest(_canonical_rows(questions, PROMPT_COLUMNS))
 
 
 def digest_facets(questions: pd.DataFrame) -> str:
-    """A digest of the labels that scores are broken down by (`FACET_COLUMNS`), question by question; `v1-` and a sha256."""
+    """Digest the labels by which scores are broken down (`FACET_COLUMNS`), question by question."""
     return FINGERPRINT_PREFIX + _digest(_canonical_rows(questions, ("question_id", *FACET_COLUMNS)))
 
 
 def fingerprint_cases(cases: Iterable[Case]) -> str:
-    """The fingerprint of the questions of `cases`, the same as that of the frame they are stored as."""
+    """Compute the fingerprint of the questions of some cases, equal to that of their stored frame."""
     return FINGERPRINT_PREFIX + _digest(
         _canonical(_question_record(case, question), FINGERPRINT_COLUMNS)
         for case in cases
@@ -71,7 +82,16 @@ def fingerprint_cases(cases: Iterable[Case]) -> str:
 
 
 def is_released_set(family: str, split: str, fingerprint: str | None) -> bool:
-    """True if this is the complete set that the authors released (known where their files are)."""
+    """Check whether a set is the complete one that the authors released.
+
+    Args:
+        family: the benchmark.
+        split: the split of the set.
+        fingerprint: that of the set; None if unknown.
+
+    Returns:
+        True on a match; always False if the released fingerprint is not known.
+    """
     return fingerprint is not None and fingerprint == RELEASED_FINGERPRINTS.get((family, split))
 
 
@@ -82,20 +102,20 @@ def _question_record(case: Case, question: Question) -> Mapping[str, Any]:
 
 
 def _canonical_rows(questions: pd.DataFrame, names: Sequence[str]) -> Iterator[str]:
-    there = [name for name in names if name in questions.columns or name in QUESTION_COLUMNS]
-    columns = (questions[name].tolist() for name in there)
+    present = [name for name in names if name in questions.columns or name in QUESTION_COLUMNS]
+    columns = (questions[name].tolist() for name in present)
     for values in zip(*columns, strict=True):
-        yield _canonical(dict(zip(there, values, strict=True)), there)
+        yield _canonical(dict(zip(present, values, strict=True)), present)
 
 
 def _canonical(record: Mapping[str, Any], names: Sequence[str]) -> str:
-    """A row's values in these columns, as JSON."""
-    held = {name: value for name in names if (value := _json_value(record.get(name), name)) is not None}
-    return json.dumps(held, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    """Serialise the non-empty values of these columns as JSON."""
+    present = {name: value for name in names if (value := _json_value(record.get(name), name)) is not None}
+    return json.dumps(present, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def _json_value(value: Any, name: str) -> Any:
-    """A value as JSON has it: positions as int, other lists as texts, nothing (None, NaN, an empty list of labels) as null."""
+    """Convert a value to JSON types; None, NaN and an empty list of labels become None."""
     if name == "answer":
         return [int(position) for position in value]
     if name == "options":

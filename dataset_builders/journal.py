@@ -1,5 +1,9 @@
-"""Append-only journals: JSON objects, one per line, each flushed as it is written, so that a killed process loses at most the line it
-was writing. See also: files that are replaced whole, and locks (`files.py`); a journal has one writer at a time, who holds a lock.
+"""Keep append-only journals: one JSON object per line, flushed as it is written.
+
+A killed process loses at most the line it was writing. A journal has one writer at a time, which
+must hold a lock.
+
+See also: files that are replaced as a whole, and locks (`files.py`).
 """
 
 from __future__ import annotations
@@ -20,34 +24,41 @@ DEFAULT_EXPECTATION = "an entry of this journal. Take the line out, or restore t
 def read_journal(
     path: Path, check: Callable[[JournalEntry], object] = bool, expected: str = DEFAULT_EXPECTATION
 ) -> list[JournalEntry]:
-    """The entries of a journal; none where there is no file. Reading changes nothing: another process may be writing.
+    """Read the entries of a journal without changing it; another process may be writing to it.
 
-    A torn last line (its writer was killed) is left out. `check` raises KeyError, TypeError, AttributeError or ValueError for what is no
-    entry. Raises BadInput naming any other line that is none, with what was `expected`.
+    A torn last line, left by a killed writer, is ignored.
+
+    Args:
+        path: the journal; a missing file has no entries.
+        check: raises KeyError, TypeError, AttributeError or ValueError if an entry is invalid.
+        expected: what a line should be, for the error message.
+
+    Raises:
+        BadInput: names a line that is not a valid entry.
     """
     return _read_entries(path, check, expected)[0]
 
 
 class Journal:
-    """A journal open for appending; a torn last line is dropped first. Use as a context manager.
+    """A journal open for appending; a torn last line is removed first. Use as a context manager.
 
-    `entries` is what it held. Raises BadInput as `read_journal` does.
+    `entries` are those it already had. Raises BadInput as `read_journal` does.
     """
 
     def __init__(
         self, path: Path, check: Callable[[JournalEntry], object] = bool, expected: str = DEFAULT_EXPECTATION
     ) -> None:
-        self.entries, whole = _read_entries(path, check, expected)
+        self.entries, valid_bytes = _read_entries(path, check, expected)
         self._file = path.open("ab")
-        self._file.truncate(whole)
+        self._file.truncate(valid_bytes)
 
     def append(self, entry: JournalEntry) -> None:
-        """Write one entry and hand it to the operating system."""
+        """Write one entry and flush it to the operating system."""
         self._file.write(encode_entry(entry))
         self._file.flush()
 
     def sync(self) -> None:
-        """Force what was written to the disk."""
+        """Flush everything written to the disk."""
         os.fsync(self._file.fileno())
 
     def __enter__(self) -> Journal:
@@ -63,18 +74,18 @@ class Journal:
 
 
 def encode_entry(entry: JournalEntry) -> bytes:
-    """An entry as it stands in the file: ASCII, so that no sign in a text can be taken for the end of a line, or fail to be written."""
+    """Encode an entry as a line of ASCII, so that no character can be mistaken for a line break."""
     return json.dumps(entry).encode() + b"\n"
 
 
 def _read_entries(path: Path, check: Callable[[JournalEntry], object], expected: str) -> tuple[list[JournalEntry], int]:
-    """The entries, and the number of bytes up to the end of the last whole line."""
+    """Return the entries, and the offset in bytes of the end of the last complete line."""
     try:
-        lines = path.read_bytes().split(b"\n")  # at line feeds only: a text may hold other signs that end a line
+        lines = path.read_bytes().split(b"\n")  # not splitlines(): text may contain other line separators
     except FileNotFoundError:
         return [], 0
-    entries, whole = [], 0
-    for number, line in enumerate(lines[:-1], 1):  # what follows the last line feed was torn
+    entries, valid_bytes = [], 0
+    for number, line in enumerate(lines[:-1], 1):  # the part after the last line feed is incomplete
         try:
             entry = json.loads(line) if line.strip() else None
             if entry is not None:
@@ -84,5 +95,5 @@ def _read_entries(path: Path, check: Callable[[JournalEntry], object], expected:
                 entries.append(entry)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise BadInput(f"{path}, line {number}: not {expected}.") from None
-        whole += len(line) + 1
-    return entries, whole
+        valid_bytes += len(line) + 1
+    return entries, valid_bytes

@@ -1,7 +1,9 @@
-"""Read what a label of a data set says: a plain positive finding of a known or unknown concept, or why it is none.
+"""Parse labels of data sets: a plain positive finding of a known or unknown concept, or the reason
+why it is not one.
 
-A label is taken for true of its image, so anything else than a plain name is refused: questioned, negated, signed, past, normal, one
-of several possibilities, in a script that these rules cannot read. The words that refuse a label are the `cue` rows of `terms.csv`.
+A label is taken as true of its image, so anything but a plain name is refused: uncertain, negated,
+signed, past, normal, one of several possibilities, or in a script that these rules cannot parse.
+The words that cause a refusal are the `cue` rows of `terms.csv`.
 
 See also: the vocabulary (`terms.py`).
 """
@@ -31,7 +33,7 @@ SIDE_WORDS = frozenset({"left", "right", "bilateral", "l", "r", "lt", "rt", "sid
 SIDED_STRUCTURES = frozenset(
     {"ventricle", "atrium", "ventricular", "atrial", "bundle", "coronary", "heart", "cardiac", "lobe", "colon"}
 )
-"""Words beside which left and right are part of the name, not a side of a paired organ."""
+"""Words with which left and right are part of the name rather than the side of a paired organ."""
 PART_OF_NAME, NO_FINDING, DESCRIBES_FINDING = "part of a name", "names no finding", "describes a finding"
 DASH_CHARACTERS = "-‐‑‒–—−﹣－"
 DASH_PATTERN = re.compile(rf"[{DASH_CHARACTERS}]")
@@ -44,8 +46,12 @@ TRAILING_PUNCTUATION = re.compile(r"(?<=\w)[.,;]\s*$")
 
 @dataclass(frozen=True)
 class ParsedLabel:
-    """A label as read. `problem`: why it is no plain positive finding, "" where it is; `term`: its concept, None where the vocabulary
-    does not know it, or it was refused; `side`: left, right, bilateral, or ""."""
+    """A parsed label.
+
+    `problem` says why it is not a plain positive finding, "" if it is. `term` is its concept; None
+    if the vocabulary does not contain it or the label was refused. `side` is left, right, bilateral
+    or "".
+    """
 
     text: str
     term: Term | None = None
@@ -54,63 +60,90 @@ class ParsedLabel:
 
 
 @cache
-def parse_label(text: str, place: ImageContext = UNKNOWN_CONTEXT) -> ParsedLabel:
-    """The meaning of a data set's label for an image.
+def parse_label(text: str, context: ImageContext = UNKNOWN_CONTEXT) -> ParsedLabel:
+    """Parse a data set's label of an image.
+
+    Args:
+        text: the label.
+        context: what is known about the images; it decides what bare words mean.
 
     >>> label = parse_label("Left pleural effusion")
     >>> label.term.concept, label.side, label.problem
     ('pleural effusion', 'left', '')
     >>> parse_label("Pneumonia?").problem, parse_label("no pneumothorax").problem, parse_label("our grade III").problem
-    ("holds the sign '?'", "is negated ('no')", '')
+    ("contains the sign '?'", "is negated ('no')", '')
     """
-    shown = " ".join(text.split())
-    problem = _find_problem(unicodedata.normalize("NFKC", shown))
+    label_text = " ".join(text.split())
+    problem = _find_problem(unicodedata.normalize("NFKC", label_text))
     if problem:
-        return ParsedLabel(shown, problem=problem)
-    term, side = _find_concept(shown, place)
-    return ParsedLabel(shown, term, side)
+        return ParsedLabel(label_text, problem=problem)
+    term, side = _find_concept(label_text, context)
+    return ParsedLabel(label_text, term, side)
 
 
 @cache
-def parse_finding(text: str, place: ImageContext = UNKNOWN_CONTEXT) -> ParsedLabel:
-    """`parse_label` of a finding as reports write it: words of size, degree, side and place may stand beside a concept. A label in which
-    any other word stands beside one is refused, since it may say that the finding is not there.
+def parse_finding(text: str, context: ImageContext = UNKNOWN_CONTEXT) -> ParsedLabel:
+    """Parse a finding as reports phrase it.
+
+    Words of size, degree, side and place may accompany a concept. Any other extra word refuses the
+    label, since it may say that the finding is absent.
+
+    Args:
+        text: the phrase.
+        context: what is known about the images; it decides what bare words mean.
 
     >>> parse_finding("small left pneumothorax at the apex").term.concept, parse_finding("hardly any pneumothorax").problem
-    ('pneumothorax', "holds words beside 'pneumothorax' that may change what it says")
+    ('pneumothorax', "has words beside 'pneumothorax' that may change its meaning")
     """
-    label = parse_label(text, place)
+    label = parse_label(text, context)
     if label.term or label.problem:
         return label
     words = normalize_term(split_camel_case(text)).split()
+    # Longest phrases first: "pleural effusion" must win over "effusion".
     spans = [(at, at + size) for size in range(len(words) - 1, 0, -1) for at in range(len(words) - size + 1)]
     for start, stop in spans:
-        beside = set(words[:start] + words[stop:]) - _cue_words(DESCRIBES_FINDING) - SIDE_WORDS
-        # A bare word ("mass") beside an organ is of that organ, not of the one that its place makes of it.
-        core = parse_label(" ".join(words[start:stop]), UNKNOWN_CONTEXT if beside else place).term
-        if core is not None and core.kind == "finding" and all(map(_is_anatomy, beside)):
+        extra_words = set(words[:start] + words[stop:]) - _cue_words(DESCRIBES_FINDING) - SIDE_WORDS
+        # Beside an organ, a bare word ("mass") belongs to that organ, so the data set's context must not decide.
+        core = parse_label(" ".join(words[start:stop]), UNKNOWN_CONTEXT if extra_words else context).term
+        if core is not None and core.kind == "finding" and all(map(_is_anatomy, extra_words)):
             return ParsedLabel(label.text, core, split_side(text)[1])
-    known = find_terms(text, "finding") or [term for word in words if (term := _find_bare_term(word, place))]
-    if known:
-        return ParsedLabel(label.text, problem=f"holds words beside {known[0].concept!r} that may change what it says")
+    findings = find_terms(text, "finding") or [term for word in words if (term := _find_bare_term(word, context))]
+    if findings:
+        return ParsedLabel(label.text, problem=f"has words beside {findings[0].concept!r} that may change its meaning")
     return label
 
 
 def _is_anatomy(word: str) -> bool:
-    known = terms_by_name("organ", "region", "site", "position")
-    return word in known or singular(word) in known
+    anatomy = terms_by_name("organ", "region", "site", "position")
+    return word in anatomy or singular(word) in anatomy
 
 
-def label_key(text: str, place: ImageContext = UNKNOWN_CONTEXT) -> str:
-    """Labels with one key are spellings of one: the concept where it is known, else the folded words in the singular; with the side."""
-    label = parse_label(text, place)
+def label_key(text: str, context: ImageContext = UNKNOWN_CONTEXT) -> str:
+    """Compute a key that is equal for different spellings of one label.
+
+    Args:
+        text: the label.
+        context: what is known about the images.
+
+    Returns:
+        The side and the concept if it is known, else the normalised words in the singular.
+    """
+    label = parse_label(text, context)
     if label.term is not None:
         return " ".join((label.side, normalize_term(label.term.concept))).strip()
     return " ".join(map(singular, normalize_term(text).split()))
 
 
 def split_side(text: str) -> tuple[str, str]:
-    """(the folded text without left and right, the side); words of which a side is part of the name stay as they are."""
+    """Separate left and right from a label.
+
+    Args:
+        text: the label.
+
+    Returns:
+        (normalised text without the side, side). Words of which a side is part of the name stay
+            unchanged.
+    """
     words = normalize_term(split_camel_case(text)).split()
     if SIDED_STRUCTURES & set(words):
         return " ".join(words), ""
@@ -119,7 +152,7 @@ def split_side(text: str) -> tuple[str, str]:
     return " ".join(word for word in words if word not in SIDE_WORDS), side if len(set(sides)) < 2 else "bilateral"
 
 
-def _find_concept(text: str, place: ImageContext) -> tuple[Term | None, str]:
+def _find_concept(text: str, context: ImageContext) -> tuple[Term | None, str]:
     plain, side = split_side(text)
     for candidate, found_side in (
         (normalize_term(text), ""),
@@ -127,36 +160,36 @@ def _find_concept(text: str, place: ImageContext) -> tuple[Term | None, str]:
         (plain, side),
     ):
         for name in (candidate, " ".join(map(singular, candidate.split()))):
-            term = terms_by_name("finding", "organ").get(name) or _find_bare_term(name, place)
+            term = terms_by_name("finding", "organ").get(name) or _find_bare_term(name, context)
             if term is not None:
                 return term, found_side
     return None, ""
 
 
-def _find_bare_term(name: str, place: ImageContext) -> Term | None:
-    """The concept of a word that means it only beside certain regions and modalities; None where none or several fit."""
-    found = [term for term in _terms_by_bare_word().get(name, ()) if applies_in_context(term, place)]
-    return found[0] if len(found) == 1 else None
+def _find_bare_term(name: str, context: ImageContext) -> Term | None:
+    """Return the term that a bare word means in this context; None if none or several apply."""
+    matches = [term for term in _terms_by_bare_word().get(name, ()) if applies_in_context(term, context)]
+    return matches[0] if len(matches) == 1 else None
 
 
 @cache
 def _terms_by_bare_word() -> dict[str, list[Term]]:
-    found: dict[str, list[Term]] = {}
+    terms_by_word: dict[str, list[Term]] = {}
     for term in load_terms("finding", "organ"):
         for word in term.bare:
-            found.setdefault(normalize_term(word), []).append(term)
-    return found
+            terms_by_word.setdefault(normalize_term(word), []).append(term)
+    return terms_by_word
 
 
 def describe_requirements(text: str) -> str:
-    """What a data set has to state so that a bare word is unambiguous; "" if it is not a bare word."""
-    held = _terms_by_bare_word().get(split_side(text)[0], ())
-    return "; ".join(f"{term.concept}: {', '.join(term.needs)}" for term in held)
+    """Describe what a data set must state so that a bare word is unambiguous; "" if it is not one."""
+    terms = _terms_by_bare_word().get(split_side(text)[0], ())
+    return "; ".join(f"{term.concept}: {', '.join(term.needs)}" for term in terms)
 
 
 @cache
 def _find_problem(text: str) -> str:
-    """Why a text is no plain positive finding; "" where it is."""
+    """Explain why a text is not a plain positive finding; "" if it is."""
     if not normalize_term(text):
         return "is empty"
     if not re.search(r"[^\W\d_]", text):
@@ -165,7 +198,7 @@ def _find_problem(text: str) -> str:
         return "is not in Latin letters: negation and doubt would not be recognized"
     plain = TRAILING_PUNCTUATION.sub("", DASH_PATTERN.sub("-", text))
     if DASH_SIGN_PATTERN.search(plain):
-        return "has a dash as a sign"
+        return "uses a dash as a sign"
     words = normalize_term(split_camel_case(plain)).split()
     if normalize_term(plain) in terms_by_name("finding", "organ"):
         words = []
@@ -176,7 +209,7 @@ def _find_problem(text: str) -> str:
         return "names no finding"
     sign = SIGN_PATTERN.search(plain)
     if sign is not None and not (sign[0] == "/" and normalize_term(plain) in terms_by_name("finding", "organ")):
-        return f"holds the sign {sign[0]!r}"
+        return f"contains the sign {sign[0]!r}"
     if "/" in plain and words:
         return "names alternatives (a slash)"
     return ""
@@ -188,13 +221,20 @@ def _cue_words(name: str) -> frozenset[str]:
 
 
 CUE_PROBLEMS = {
-    "negated": "is negated", "uncertain": "is uncertain", "not current": "is not of now", "normal": "says that something is normal",
+    "negated": "is negated", "uncertain": "is uncertain", "not current": "is not current", "normal": "states that something is normal",
     "signed": "is signed",
 }  # fmt: skip
 
 
 def find_cues(text: str) -> list[tuple[str, str]]:
-    """(kind of cue, the words) of everything in a text that denies, questions or dates what it names."""
+    """Find all words that negate, question or date what a text names.
+
+    Args:
+        text: free text.
+
+    Returns:
+        (kind of cue, matched words) in order.
+    """
     words = normalize_term(split_camel_case(text)).split()
     return [(kind, " ".join(words[at : at + size])) for kind, at, size in _find_cue_spans(tuple(words))]
 
@@ -210,21 +250,24 @@ def _describe_cues(words: list[str], text: str) -> Iterator[str]:
 
 @cache
 def _find_cue_spans(words: tuple[str, ...]) -> tuple[tuple[str, int, int], ...]:
-    """(kind, position, number of words) of every cue in a text, but for those in the name of a known term."""
+    """Return (kind, position, number of words) of every cue outside the names of known terms."""
     masked = set(_masked_positions(words, _names_with_cues()))
-    found = []
+    spans = []
     for kind, pattern, starts, ends in _cue_patterns():
         size = len(pattern)
         for at in range(len(words) - size + 1):
             if (starts and at) or (ends and at + size != len(words)) or masked & set(range(at, at + size)):
                 continue
-            if all(_matches_pattern(word, wanted) for word, wanted in zip(words[at : at + size], pattern, strict=True)):
-                found.append((kind, at, size))
-    return tuple(sorted(found, key=lambda each: each[1]))
+            if all(
+                _matches_pattern(word, pattern_word)
+                for word, pattern_word in zip(words[at : at + size], pattern, strict=True)
+            ):
+                spans.append((kind, at, size))
+    return tuple(sorted(spans, key=lambda span: span[1]))
 
 
-def _matches_pattern(word: str, wanted: str) -> bool:
-    return word.startswith(wanted[:-1]) if wanted.endswith("*") else word == wanted
+def _matches_pattern(word: str, pattern: str) -> bool:
+    return word.startswith(pattern[:-1]) if pattern.endswith("*") else word == pattern
 
 
 def _masked_positions(words: tuple[str, ...], names: Iterable[tuple[str, ...]]) -> Iterator[int]:
@@ -236,22 +279,23 @@ def _masked_positions(words: tuple[str, ...], names: Iterable[tuple[str, ...]]) 
 
 @cache
 def _cue_patterns() -> tuple[tuple[str, tuple[str, ...], bool, bool], ...]:
-    """(kind, words, only at the start, only at the end) of every cue."""
-    found = []
+    """Return (kind, words, only at the start, only at the end) of every cue."""
+    patterns = []
     for term in load_terms("cue"):
         for cue in term.synonyms if term.concept in CUE_PROBLEMS else ():
             body = tuple(cue.strip("^$").casefold().split())
-            found.append((term.concept, body, cue.startswith("^"), cue.endswith("$")))
-    return tuple(found)
+            patterns.append((term.concept, body, cue.startswith("^"), cue.endswith("$")))
+    return tuple(patterns)
 
 
 @cache
 def _names_with_cues() -> tuple[tuple[str, ...], ...]:
-    """Names that hold a cue word and mean no denial: `normal pressure hydrocephalus`, `clear cell`."""
-    given = next(term for term in load_terms("cue") if term.concept == PART_OF_NAME).synonyms
-    known = [name for term in load_terms("finding", "organ") for name in term.names]
+    """Names that contain a cue word without negating anything: `normal pressure hydrocephalus`."""
+    listed_names = next(term for term in load_terms("cue") if term.concept == PART_OF_NAME).synonyms
+    term_names = [name for term in load_terms("finding", "organ") for name in term.names]
     return tuple(
-        tuple(name.split()) for name in (*map(normalize_term, given), *(name for name in known if " " in name))
+        tuple(name.split())
+        for name in (*map(normalize_term, listed_names), *(name for name in term_names if " " in name))
     )
 
 
@@ -263,14 +307,20 @@ GLUED_SUFFIXES = ("free", "negative", "neg", "absent", "less", "like")
 
 
 def _find_glued_cue(word: str) -> str:
-    """A word that joins a cue and a finding or organ, as folders and columns are named: `nopneumonia`, `tumorfree`, `edema0`; "" for
-    any other."""
+    """Return the word if it joins a cue and a finding or organ, else "".
+
+    Folders and columns are named like this: `nopneumonia`, `tumorfree`, `edema0`.
+    """
     if word in terms_by_name("finding", "organ") or word in _cue_words(PART_OF_NAME):
         return ""
-    rests = [word.removeprefix(cue) for cue in GLUED_PREFIXES] + [
+    remainders = [word.removeprefix(cue) for cue in GLUED_PREFIXES] + [
         word.removesuffix(cue) for cue in (*GLUED_SUFFIXES, "0", "1")
     ]
-    return word if any(rest != word and len(rest) > 3 and rest in _words_of_names() for rest in rests) else ""
+    return (
+        word
+        if any(remainder != word and len(remainder) > 3 and remainder in _words_of_names() for remainder in remainders)
+        else ""
+    )
 
 
 @cache

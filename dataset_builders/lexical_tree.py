@@ -1,11 +1,14 @@
-"""Read the authors' lexical tree (subject -> category -> modality -> keyword), and select questions by branches of it.
+"""Read the authors' lexical tree (subject -> category -> modality -> keyword), and select questions
+by its branches.
 
-A subject is one of task, department, granularity; a category one of its values. A branch is a path: its subject, then labels from the
-trunk outwards, ("department", "Ophthalmology", "Fundus Photography"). Branches of one subject are united, those of different subjects
-are intersected. This is ours, after appendix C.2 of GMAI-MMBench ("we can intersect the keywords"): the paper then fetches questions by
-keyword, and here the questions themselves are taken.
+A subject is one of task, department and granularity; a category is one of its values. A branch is a
+path: its subject, then labels from the trunk outwards, such as ("department", "Ophthalmology",
+"Fundus Photography"). Branches of one subject are united; those of different subjects are
+intersected. This extends appendix C.2 of GMAI-MMBench ("we can intersect the keywords"): the paper
+then looks questions up by keyword, whereas this module selects the questions themselves.
 
-The board's trees and facets are paths of the same kind (`leaderboard_space/data/tree.py`) and use these functions.
+The board's trees and facets are paths of the same kind and use these functions
+(`leaderboard_space/data/tree.py`).
 """
 
 from __future__ import annotations
@@ -31,10 +34,13 @@ SUBJECT_BY_CONTAINER = {"clinical-tasks": "task", "departments": "department", "
 """The ids of the three containers on the authors' page."""
 TREE_ROW_FIELDS = ("subject", "category", "modality", "keyword")
 FACET_CHAINS = tuple((subject, "modality", "keyword") for subject in TREE_SUBJECTS)
-"""The facets of each subject's branches from the trunk outwards. A branch that names no subject belongs to the first that has it."""
+"""The facets along each subject's branches, from the trunk outwards.
+
+A branch that names no subject belongs to the first one that contains it.
+"""
 STEP_SEPARATOR = ">"
 UNLABELLED = "unlabelled"
-"""The label of a question that its source does not label."""
+"""Label of a question that its source does not label."""
 
 TreePath = tuple[str, ...]
 IntArray = NDArray[np.int64]
@@ -44,14 +50,23 @@ TreeRow = tuple[str, str, str, str]
 
 
 def read_tree(file: Path) -> tuple[list[TreeRow], list[str]]:
-    """The rows (subject, category, modality, keyword) of the official LexicalTree.html, in its order, and notes on its oddities.
+    """Read the official LexicalTree.html.
 
-    An entry without a name is kept with an empty text and reported. Raises BadInput if the page holds no such tree.
+    An entry without a name is kept with an empty string and reported.
+
+    Args:
+        file: the page.
+
+    Returns:
+        Rows (subject, category, modality, keyword) in the page's order, and notes on its oddities.
+
+    Raises:
+        BadInput: the page contains no such tree.
     """
     parser = _TreePageParser()
     parser.feed(read_text(file))
     if not parser.rows:
-        raise BadInput(f"{file}: holds no lexical tree (lists below clinical-tasks, departments, granularities).")
+        raise BadInput(f"{file}: contains no lexical tree (lists below clinical-tasks, departments, granularities).")
     rows = parser.rows
     modalities, keywords = {row[2] for row in rows}, {row[3] for row in rows}
     notes = [
@@ -72,7 +87,15 @@ def read_tree(file: Path) -> tuple[list[TreeRow], list[str]]:
 
 
 def render_tree_page(rows: Iterable[TreeRow], title: str) -> str:
-    """A page of these rows in the layout of the authors' page, which `read_tree` reads."""
+    """Render a tree in the layout of the authors' page, which `read_tree` reads.
+
+    Args:
+        rows: (subject, category, modality, keyword).
+        title: title of the page.
+
+    Returns:
+        HTML.
+    """
     trees: dict[str, dict[str, dict[str, set[str]]]] = {subject: {} for subject in TREE_SUBJECTS}
     for subject, category, modality, keyword in rows:
         trees[subject].setdefault(category, {}).setdefault(modality, set()).add(keyword)
@@ -92,7 +115,9 @@ def render_tree_page(rows: Iterable[TreeRow], title: str) -> str:
 
 
 class _TreePageParser(HTMLParser):
-    """Reads the three nested lists of the page: a link names a category or a modality, a plain item is a keyword."""
+    """Parser of the page's three nested lists: links name categories and modalities, items
+    keywords.
+    """
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -123,12 +148,21 @@ class _TreePageParser(HTMLParser):
 
 
 def select_by_branches(questions: pd.DataFrame, branches: Sequence[str], facets: Iterable[str] = ()) -> BoolArray:
-    """Boolean mask (n_questions,) of the questions on some branches; no branches: all questions.
+    """Select the questions on some branches of the lexical tree.
 
-    A branch is steps from the trunk outwards, divided by ">": "Ophthalmology > Fundus Photography", "Fundus Photography",
-    "Disease Diagnosis > CT > lung nodule". `resolve_branch` says which paths it means, `selection_mask` how they are joined. `facets`: what
-    labels are chosen of besides (`check_facet_conflicts`).
-    Raises BadInput with near misses for a step that no question has, and for branches without a common question.
+    Args:
+        questions: a frame of questions.
+        branches: steps from the trunk outwards, separated by ">": "Ophthalmology > Fundus
+            Photography", "Fundus Photography", "Disease Diagnosis > CT > lung nodule". Without any,
+            all questions are selected. See `resolve_branch` for their meaning and `selection_mask`
+            for how they combine.
+        facets: facets that are also filtered by label (`check_facet_conflicts`).
+
+    Returns:
+        Boolean mask of shape (n_questions,).
+
+    Raises:
+        BadInput: no question has a step (lists near misses), or no question is on all branches.
     """
     if not branches:
         return np.ones(len(questions), dtype=bool)
@@ -153,22 +187,25 @@ def resolve_branch(
     chains: Sequence[Sequence[str]],
     branch: str,
     option: str = "branch",
-    shown: Callable[[str, str], str] = lambda facet, label: label,
+    display: Callable[[str, str], str] = lambda facet, label: label,
 ) -> list[TreePath]:
-    """The paths that a branch means: those that end in its last step and have the others before it, in this order.
+    """Find the paths that a branch means: they end in its last step and contain the others in
+    order.
 
     Args:
         paths: the paths of a tree.
-        chains: the facets of each of its subjects from the trunk outwards.
-        branch: steps divided by ">", in any case of letters. A step is a label, or `facet: label` where a label is several things.
+        chains: the facets of each of its subjects, from the trunk outwards.
+        branch: steps separated by ">", in any case. A step is a label, or `facet: label` if the
+            label occurs in several facets.
         option: what messages call the branch.
-        shown: how a label of a facet is shown, which is understood as well as the label itself.
+        display: how a facet's label is displayed; this spelling is accepted as well.
 
     Returns:
-        Paths of one subject. Where a name is several things, what stands nearer to the trunk is meant, then the earlier subject.
+        Paths of one subject. An ambiguous name means the label nearest to the trunk, then the
+            earlier subject.
 
     Raises:
-        BadInput: no path has such steps; with near misses for an unknown one.
+        BadInput: no path has these steps; lists near misses for an unknown one.
     """
     levels = {chain[0]: chain for chain in chains}
     on_chains = [path for path in paths if path[0] in levels]
@@ -176,7 +213,7 @@ def resolve_branch(
     for path in on_chains:
         labels.setdefault(levels[path[0]][len(path) - 2], set()).add(path[-1])
     steps = [
-        _match_step(step.strip(), labels, f"{option} {branch[:80]!r}", shown) for step in branch.split(STEP_SEPARATOR)
+        _match_step(step.strip(), labels, f"{option} {branch[:80]!r}", display) for step in branch.split(STEP_SEPARATOR)
     ]
     matches: dict[tuple[int, ...], list[TreePath]] = {}
     for path in on_chains:
@@ -184,52 +221,74 @@ def resolve_branch(
             matches.setdefault((*depths, list(levels).index(path[0])), []).append(path)
     if not matches:
         raise BadInput(
-            f"{option} {branch[:80]!r}: no question lies on it, though each step is known. Shorten it; steps of different subjects "
-            "are branches of their own."
+            f"{option} {branch[:80]!r}: no question is on this branch, although each step exists. Shorten it; give steps of "
+            "different subjects as separate branches."
         )
     return matches[min(matches)]
 
 
 FacetLabel = tuple[str, str]
-"""A facet and a label of it."""
+"""(facet, label)"""
 
 
 def _match_step(
-    step: str, labels: Mapping[str, set[str]], option: str, shown: Callable[[str, str], str]
+    step: str, labels: Mapping[str, set[str]], option: str, display: Callable[[str, str], str]
 ) -> set[FacetLabel]:
-    """The labels that a step of a branch can mean. `labels`: facet -> its labels. Raises BadInput where there is none."""
+    """Return the labels that a step may mean; `labels`: facet -> labels. Raises BadInput if there
+    are none.
+    """
     if not step:
         raise BadInput(f'{option}: a step is empty. Write it like "Ophthalmology > Fundus Photography".')
-    named, _, rest = (part.strip() for part in step.partition(":"))
-    if rest and named.lower() in labels:
-        labels, step = {named.lower(): labels[named.lower()]}, rest
+    facet_name, _, label_text = (part.strip() for part in step.partition(":"))
+    if label_text and facet_name.lower() in labels:
+        labels, step = {facet_name.lower(): labels[facet_name.lower()]}, label_text
     spellings = {
-        (facet, label): (label, shown(facet, label)) for facet, held in labels.items() for label in sorted(held)
+        (facet, label): (label, display(facet, label))
+        for facet, facet_labels in labels.items()
+        for label in sorted(facet_labels)
     }
-    meant = {one for one, written in spellings.items() if normalize_name(step) in map(normalize_name, written)}
-    if not meant:
+    matches = {
+        facet_label
+        for facet_label, written in spellings.items()
+        if normalize_name(step) in map(normalize_name, written)
+    }
+    if not matches:
         resolve_name(step, [label for _, label in spellings], f"{option}: the {' or '.join(labels)}")
-    return meant
+    return matches
 
 
 def _step_depths(labels: Sequence[FacetLabel], steps: Sequence[set[FacetLabel]]) -> tuple[int, ...]:
-    """Where each step stands on a path, in order, the last at its end; empty if one is missing."""
-    rest = enumerate(labels[:-1])  # a step is looked for behind the one before it
-    depths = [next((at for at, label in rest if label in step), -1) for step in steps[:-1]]
+    """Return each step's position on a path, the last at its end; empty if a step is missing."""
+    remaining = enumerate(labels[:-1])  # consumed as the loop advances, so steps must occur in order
+    depths = [next((at for at, label in remaining if label in step), -1) for step in steps[:-1]]
     return () if -1 in depths or labels[-1] not in steps[-1] else (*depths, len(labels) - 1)
 
 
 def check_facet_conflicts(paths: Iterable[TreePath], facets: Iterable[str]) -> None:
-    """Raise BadInput where labels of a facet are chosen besides branches of it: should the branches be united with them, or narrowed?"""
-    if both := {path[0] for path in paths} & set(facets):
-        subject = min(both)
+    """Check that no facet is chosen both by branches and by labels: union or intersection would be
+    unclear.
+
+    Args:
+        paths: the chosen branches.
+        facets: facets filtered by label.
+
+    Raises:
+        BadInput: a facet is chosen in both ways.
+    """
+    if conflicts := {path[0] for path in paths} & set(facets):
+        subject = min(conflicts)
         raise BadInput(
             f"{subject} is chosen by a branch and by a facet. Give its labels as branches: branches of one subject are united."
         )
 
 
 def group_by_subject(selection: Iterable[TreePath]) -> list[list[TreePath]]:
-    """The paths of each subject (or facet): a selection is the union of a group, and the intersection of the groups.
+    """Group paths by subject or facet.
+
+    A selection is the union of the paths in a group and the intersection of the groups.
+
+    Args:
+        selection: paths in any order.
 
     >>> group_by_subject([("task", "A"), ("modality", "CT"), ("task", "B", "MRI")])
     [[('task', 'A'), ('task', 'B', 'MRI')], [('modality', 'CT')]]
@@ -241,7 +300,16 @@ def group_by_subject(selection: Iterable[TreePath]) -> list[list[TreePath]]:
 
 
 def selection_mask(rows: Mapping[TreePath, IntArray], selection: Iterable[TreePath], size: int) -> BoolArray:
-    """The selected ones (size,) of `size` questions. `rows`: path -> positions of the questions on it."""
+    """Compute the mask of a selection.
+
+    Args:
+        rows: path -> positions of its questions.
+        selection: the chosen paths.
+        size: number of questions.
+
+    Returns:
+        Boolean mask of shape (size,).
+    """
     mask = np.ones(size, dtype=bool)
     for group in group_by_subject(selection):
         united = np.zeros(size, dtype=bool)
@@ -252,32 +320,57 @@ def selection_mask(rows: Mapping[TreePath, IntArray], selection: Iterable[TreePa
 
 
 def branch_positions(questions: pd.DataFrame, chain: Sequence[str]) -> dict[TreePath, IntArray]:
-    """Path -> positions of the questions on it, for all branches of a chain of facets; a branch before those on it, the largest first.
-    Where a level has no label at all, it and what is below it is left out."""
-    below: dict[TreePath, dict[str, IntArray]] = {}
+    """Compute the questions on every branch of a chain of facets.
+
+    A branch precedes its sub-branches, the largest first. A level without any label is omitted with
+    everything below it.
+
+    Args:
+        questions: a frame of questions.
+        chain: facets from the trunk outwards.
+
+    Returns:
+        Path -> positions of its questions.
+    """
+    children: dict[TreePath, dict[str, IntArray]] = {}
     for depth in range(1, len(chain) + 1):
         for labels, at in positions_by_labels(questions, chain[:depth]).items():
-            below.setdefault((chain[0], *labels[:-1]), {})[labels[-1]] = at
+            children.setdefault((chain[0], *labels[:-1]), {})[labels[-1]] = at
 
-    def grown(path: TreePath) -> Iterator[tuple[TreePath, IntArray]]:
-        branches = below.get(path, {})
+    def walk(path: TreePath) -> Iterator[tuple[TreePath, IntArray]]:
+        branches = children.get(path, {})
         if not set(branches) - {UNLABELLED}:
             return
         for label in sorted(branches, key=lambda label: largest_first_key(label, branches[label].size)):
             yield (*path, label), branches[label]
-            yield from grown((*path, label))
+            yield from walk((*path, label))
 
-    return dict(grown((chain[0],)))
+    return dict(walk((chain[0],)))
 
 
 def largest_first_key(label: str, n: int) -> tuple[bool, int, str]:
-    """Sort key of labels: the largest first, then by name; what has no label comes last."""
+    """Sort key of labels: largest first, then by name; unlabelled last.
+
+    Args:
+        label: the label.
+        n: number of its questions.
+    """
     return (label == UNLABELLED, -n, label.lower())
 
 
 def positions_by_labels(questions: pd.DataFrame, facets: Sequence[str]) -> dict[TreePath, IntArray]:
-    """Labels by some facets -> positions of the questions that have them all. A question with several categories is in each of them; one
-    without a label is "unlabelled". None where the source gives none of a facet."""
+    """Group questions by their labels in some facets.
+
+    A question with several categories is in each of their groups; one without a label counts as
+    "unlabelled".
+
+    Args:
+        questions: a frame of questions.
+        facets: facets to group by.
+
+    Returns:
+        Labels -> positions of the questions; empty if the source lacks one of the facets.
+    """
     columns = ["categories" if facet == "category" else facet for facet in facets]
     if not set(columns) <= set(questions.columns):
         return {}

@@ -1,7 +1,8 @@
-"""Write cases as Parquet: every image once per row group, the same bytes for the same input, few images in memory at a time.
+"""Write cases as Parquet: each image once per row group, reproducible bytes, few images in memory
+at a time.
 
-An image that nine questions share is nine small indices into the row group's dictionary of images. See also: the card and the
-manifest (`contents/`), the columns (`schema.py`).
+An image that nine questions share is stored as nine small indices into the row group's dictionary
+of images. See also: the card and the manifest (`contents/`), the columns (`schema.py`).
 """
 
 from __future__ import annotations
@@ -30,19 +31,21 @@ from dataset_builders.images.picture import encode_data_uri, make_picture
 from dataset_builders.schema import LETTERS, Case, CaseImage, ColumnType, Question, SourceContent, text_columns
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
-"""Distinct image bytes per row group: the most that a reader streaming `cases` has to fetch for its first row."""
+"""Distinct image bytes per row group: what a streaming reader of `cases` must fetch for its first
+row.
+"""
 SHARD_BYTES = 480 * 1024 * 1024
 DECODER_THREADS = min(8, os.cpu_count() or 1)
 MAX_GROUP_ROWS = 20_000
-"""Questions per row group where there are no images, or only small ones."""
+"""Questions per row group without images, or with small ones."""
 
 ShardPlan = list[list[list[Case]]]
-"""Shards of row groups of cases."""
+"""Shards, each a list of row groups, each a list of cases."""
 
 
 @dataclass
 class ConfigSizes:
-    """Output of a config: rows per split, total Parquet bytes."""
+    """Size of a config: rows per split and total Parquet bytes."""
 
     rows: dict[str, int] = field(default_factory=dict)
     parquet_bytes: int = 0
@@ -50,10 +53,10 @@ class ConfigSizes:
 
 @dataclass
 class ImageFacts:
-    """sha256 and size of every image seen while writing, what was met in some (`picture.py`), and what was wrong with some.
+    """SHA-256, size, peculiarities (`picture.py`) and problems of every image seen while writing.
 
-    `whites`: what white is in the deep greys of the whole dataset. `pixels`: image id -> digest of its
-    pixels.
+    `whites` are the white levels of the whole dataset's deep greys. `pixels` maps image ids to
+    digests of their pixels.
     """
 
     whites: dict[str, int] = field(default_factory=dict)
@@ -64,13 +67,20 @@ class ImageFacts:
     wrong: set[str] = field(default_factory=set)
 
     def fetch(self, images: Iterable[CaseImage]) -> Iterator[tuple[CaseImage, bytes]]:
-        """Each image with its bytes, checked, several decoded at a time; empty bytes where they are wrong (which is noted)."""
-        wanted = list(images)
+        """Read and check images, decoding several at a time.
+
+        Args:
+            images: the images, in order.
+
+        Yields:
+            Each image with its bytes; empty bytes for a bad image, which is recorded in `problems`.
+        """
+        pending = list(images)
         with ThreadPoolExecutor(DECODER_THREADS, thread_name_prefix="decode") as pool:
-            for image, (data, pixels, traits, wrong) in zip(wanted, pool.map(self._read, wanted), strict=True):
+            for image, (data, pixels, traits, wrong) in zip(pending, pool.map(self._read, pending), strict=True):
                 if wrong is not None:
                     self.wrong.add(image.image_id)
-                    self.problems.add(image.where or image.name or image.image_id, None, wrong)
+                    self.problems.add(image.location or image.name or image.image_id, None, wrong)
                 elif image.image_id not in self.wrong:
                     for trait in traits if image.image_id not in self.facts else ():
                         self.traits.setdefault(trait, []).append(image.name or image.image_id)
@@ -79,14 +89,16 @@ class ImageFacts:
                 yield image, data
 
     def notes(self) -> list[str]:
-        """A sentence on each trait that images have."""
+        """Return a sentence on each trait that some images have."""
         return [
             f"{len(names)} of {len(self.facts)} images {trait} ({', '.join(names[:3])}{' ...' * (len(names) > 3)})."
             for trait, names in self.traits.items()
         ]
 
     def _read(self, image: CaseImage) -> tuple[bytes, str, tuple[str, ...], str | None]:
-        """The picture that a model is shown as a file without metadata, the digest of its pixels, what was met in it, and what is wrong."""
+        """Return the file without metadata, the digest of its pixels, its traits, and the problem
+        if any.
+        """
         if image.read is None:
             raise AssertionError(f"image {image.image_id} is missing; the build should have said so")
         if image.image_id in self.wrong:
@@ -99,7 +111,7 @@ class ImageFacts:
 
 
 def iter_image_files(cases: Iterable[Case]) -> Iterator[bytes]:
-    """The files of all images, each once; those that cannot be read are left out."""
+    """Iterate over the files of all images, each once; unreadable ones are skipped."""
     for image in {image.image_id: image for case in cases for image in case.images}.values():
         if image.read is not None:
             with suppress(OSError, ImageError):
@@ -107,10 +119,15 @@ def iter_image_files(cases: Iterable[Case]) -> Iterator[bytes]:
 
 
 def plan_shards(cases: Sequence[Case], *, images: bool) -> ShardPlan:
-    """Assignment of cases to row groups and shards.
+    """Assign cases to row groups and shards.
 
-    Cases keep their order. Only where the images do not fit in one row group, cases that share an image are moved beside each
-    other, since Parquet can store an image once within a row group but not across.
+    Cases keep their order. Only if the images do not fit in one row group are cases that share an
+    image placed together, because Parquet can store an image once within a row group but not
+    across.
+
+    Args:
+        cases: the cases of a split.
+        images: whether images are stored.
     """
     groups = [[case] for case in cases]
     if images:
@@ -118,10 +135,10 @@ def plan_shards(cases: Sequence[Case], *, images: bool) -> ShardPlan:
         if sum(sizes.values()) > ROW_GROUP_BYTES:
             groups = group_linked_cases(cases, images=True, groups=False)
     shards: ShardPlan = [[[]]]
-    held: set[str] = set()
+    group_image_ids: set[str] = set()
     in_group = in_shard = rows = 0
     for case in (case for group in groups for case in group):
-        new = [image for image in case.images if image.image_id not in held] if images else []
+        new = [image for image in case.images if image.image_id not in group_image_ids] if images else []
         size = sum(image.size for image in new)
         full = rows + len(case.questions) > MAX_GROUP_ROWS or in_group + size > ROW_GROUP_BYTES
         if full and shards[-1][-1]:
@@ -132,25 +149,33 @@ def plan_shards(cases: Sequence[Case], *, images: bool) -> ShardPlan:
                 in_shard = 0
             else:
                 shards[-1].append([])
-            held, in_group, rows = set(), 0, 0
+            group_image_ids, in_group, rows = set(), 0, 0
         shards[-1][-1].append(case)
-        held.update(image.image_id for image in new)
+        group_image_ids.update(image.image_id for image in new)
         in_group, in_shard, rows = in_group + size, in_shard + size, rows + len(case.questions)
     return shards
 
 
 def used_columns(family: str, content: SourceContent) -> dict[str, ColumnType]:
-    """The columns of a repository's questions: of those that the benchmark declares, the ones in which some question has a value, and
-    `image` and `answer`, which may be empty."""
+    """Return the columns of a repository's questions.
+
+    Args:
+        family: the benchmark, which declares the columns.
+        content: what the reader returned.
+
+    Returns:
+        Those columns for which some question has a value, plus `image` and `answer`, which may be
+            empty.
+    """
     declared = question_columns(family)
-    held = {"image", "answer"}
-    for case in content.all_cases(more=True):
+    filled = {"image", "answer"}
+    for case in content.all_cases(include_extra=True):
         for question in case.questions:
-            shown = _question_images(question, case.images)
-            waiting = declared.keys() - held - {"more_images"}
-            held |= {name for name in waiting if _column_value(name, question, shown) not in (None, ())}
-    held |= {"more_images"} if "more_image_ids" in held else set()
-    return {name: kind for name, kind in declared.items() if name in held}
+            images = _question_images(question, case.images)
+            waiting = declared.keys() - filled - {"more_images"}
+            filled |= {name for name in waiting if _column_value(name, question, images) not in (None, ())}
+    filled |= {"more_images"} if "more_image_ids" in filled else set()
+    return {name: kind for name, kind in declared.items() if name in filled}
 
 
 def write_cases(
@@ -158,18 +183,26 @@ def write_cases(
     configs: Mapping[str, dict[str, ColumnType]],
     split: str,
     cases: Sequence[Case],
-    known: ImageFacts,
+    facts: ImageFacts,
     written: dict[str, ConfigSizes],
 ) -> None:
-    """Write the cases of a split under each config's folder: one row per case where its columns are `case_columns`, else per question.
+    """Write the cases of a split to every config's folder.
 
-    `configs`: config -> columns; what is written is added to `written`. The images of a row group are read once for all configs. After a
-    first wrong image nothing more is written but the rest is still checked, so that `known.problems` names all.
+    The images of a row group are read once for all configs. After the first bad image nothing more
+    is written, but the remaining images are still checked, so that `facts.problems` lists them all.
+
+    Args:
+        folder: the repository.
+        configs: config -> columns. With `case_columns` a row is a case, otherwise a question.
+        split: name of the split.
+        cases: its cases.
+        facts: collects image facts and problems.
+        written: config -> sizes; updated.
     """
     for config in configs:
         written.setdefault(config, ConfigSizes()).rows[split] = 0
     with_images = [config for config, columns in configs.items() if text_columns(columns) != columns]
-    held = {name: kind for columns in configs.values() for name, kind in _question_columns(columns).items()}
+    question_columns = {name: kind for columns in configs.values() for name, kind in _question_columns(columns).items()}
     texts: list[pa.Table] = []
     shards = plan_shards(cases, images=bool(with_images))
     with tqdm(total=len(cases), desc=f"writing {', '.join(configs)}", unit=" cases", disable=None) as bar:
@@ -177,10 +210,10 @@ def write_cases(
             name = f"{split}-{number:05d}-of-{len(shards):05d}.parquet"
             files = {config: ParquetFile(folder / config / name, configs[config]) for config in with_images}
             for group in shard:
-                shown = {image.image_id: image for case in group for image in case.images} if with_images else {}
-                bank = ImageBank(known.fetch(shown.values()))
-                if not known.problems:
-                    rows = RowGroup(group, held)
+                images = {image.image_id: image for case in group for image in case.images} if with_images else {}
+                bank = ImageBank(facts.fetch(images.values()))
+                if not facts.problems:
+                    rows = RowGroup(group, question_columns)
                     texts.append(rows.text)
                     for config, file in files.items():
                         table = rows.cases(file, bank) if "questions" in file.columns else rows.questions(file, bank)
@@ -198,14 +231,22 @@ def write_cases(
 
 
 def _question_columns(columns: Mapping[str, ColumnType]) -> dict[str, ColumnType]:
-    """The columns of the questions of a config, less their images."""
+    """Return the columns of a config's questions, without images."""
     return dict(columns["questions"].fields) if "questions" in columns else text_columns(columns)
 
 
 def write_split_table(
     path: Path, columns: dict[str, ColumnType], split: str, tables: Sequence[pa.Table], written: ConfigSizes
 ) -> None:
-    """Write tables without images as the one file of a split."""
+    """Write tables without images as the only file of a split.
+
+    Args:
+        path: the Parquet file.
+        columns: column -> type.
+        split: name of the split.
+        tables: concatenated in this order; none gives a file without rows.
+        written: sizes of the config; updated.
+    """
     file = ParquetFile(path, columns)
     table = pa.concat_tables(tables) if tables else file.schema.empty_table()
     for start in range(0, table.num_rows, MAX_GROUP_ROWS):
@@ -216,7 +257,7 @@ def write_split_table(
 
 
 class ParquetFile:
-    """A Parquet file being written, a row group per `write`."""
+    """A Parquet file being written, one row group per `write`."""
 
     def __init__(self, path: Path, columns: dict[str, ColumnType]) -> None:
         self.path, self.columns = path, columns
@@ -234,8 +275,8 @@ class ParquetFile:
             dictionary_pagesize_limit=1 << 30,
             write_statistics=[leaf for leaf in leaves if "." not in leaf and leaf not in large],
             write_batch_size=1024,
-            # Pages end where the content says, so that a row more or less leaves the other pages as they were: what follows is found
-            # again by stores that deduplicate by content (the Hub's). The index lets readers fetch the pages that they need.
+            # Content-defined page boundaries: inserting a row leaves the other pages unchanged, so content-addressed
+            # stores (the Hub) deduplicate them. The index lets readers fetch only the pages they need.
             use_content_defined_chunking=True,
             write_page_index=True,
         )
@@ -245,13 +286,13 @@ class ParquetFile:
         self.writer.write_table(table, row_group_size=max(table.num_rows, 1))
 
     def close(self) -> None:
-        """Write the end of the file; without a row group before, the file has the columns and no rows."""
+        """Finish the file; without a row group it has columns and no rows."""
         self.writer.add_key_value_metadata(features_metadata(self.columns))
         self.writer.close()
 
 
 def _leaf_paths(name: str, type_: pa.DataType) -> Iterator[str]:
-    """Paths of the Parquet columns that an Arrow column becomes."""
+    """Yield the paths of the Parquet columns that an Arrow column becomes."""
     if pa.types.is_list(type_):
         yield from _leaf_paths(f"{name}.list.element", type_.value_type)
     elif pa.types.is_struct(type_):
@@ -262,7 +303,7 @@ def _leaf_paths(name: str, type_: pa.DataType) -> Iterator[str]:
 
 
 class RowGroup:
-    """The questions of a row group as Arrow columns, made once for all configs."""
+    """The questions of a row group as Arrow columns, shared by all configs."""
 
     def __init__(self, group: Sequence[Case], columns: Mapping[str, ColumnType]) -> None:
         self.group = group
@@ -273,7 +314,7 @@ class RowGroup:
         self.more_image_ids = [question.more_image_ids for question, _ in questions]
         arrays = []
         for name, kind in columns.items():
-            values = [_column_value(name, question, shown) for question, shown in questions]
+            values = [_column_value(name, question, images) for question, images in questions]
             if kind.names:
                 codes = {label: number for number, label in enumerate(kind.names)}
                 values = [codes.get(value) for value in values]
@@ -281,14 +322,16 @@ class RowGroup:
         self.text = pa.Table.from_arrays(arrays, names=list(columns))
 
     def questions(self, file: ParquetFile, bank: ImageBank) -> pa.Table:
-        """A row per question with its images."""
+        """Build a table with a row per question, including its images."""
         arrays = []
         for name, kind in file.columns.items():
             if kind.name == "image":
                 arrays.append(bank.array(self.image_ids))
             elif kind.name == "list of image":
-                more = [name for names in self.more_image_ids for name in names]
-                arrays.append(pa.ListArray.from_arrays(_list_offsets(map(len, self.more_image_ids)), bank.array(more)))
+                extra_ids = [name for names in self.more_image_ids for name in names]
+                arrays.append(
+                    pa.ListArray.from_arrays(_list_offsets(map(len, self.more_image_ids)), bank.array(extra_ids))
+                )
             elif kind.name == "uri":
                 uris = [encode_data_uri(data) for data in bank.values.to_pylist()]
                 arrays.append(bank.coded(self.image_ids, pa.array(uris, pa.string())))
@@ -297,7 +340,7 @@ class RowGroup:
         return pa.Table.from_arrays(arrays, schema=file.schema)
 
     def cases(self, file: ParquetFile, bank: ImageBank) -> pa.Table:
-        """A row per case with its images once."""
+        """Build a table with a row per case, each image once."""
         ids = [image.image_id for case in self.group for image in case.images]
         names = [name for name, _ in file.columns["questions"].fields]
         questions = pa.StructArray.from_arrays([self.text[name].chunk(0) for name in names], names=names)
@@ -316,27 +359,38 @@ def _list_offsets(lengths: Iterable[int]) -> pa.Array:
 
 
 def _question_images(question: Question, images: Sequence[CaseImage]) -> Sequence[CaseImage]:
-    """The images that a question shows, of those of its case."""
+    """Return the images that a question shows, out of those of its case."""
     if len(images) == 1:
         return images
     return [next(image for image in images if image.image_id == name) for name in question.image_ids]
 
 
-def _column_value(name: str, question: Question, shown: Sequence[CaseImage]) -> Any:
-    """What a question that shows these images has in a column. What is said of several images are the different values, apart by
-    semicolons (`images/licences.py` asks for all of them)."""
+def _column_value(name: str, question: Question, images: Sequence[CaseImage]) -> Any:
+    """Return a question's value in a column.
+
+    Licences and sources of several images are joined by semicolons, each distinct value once;
+    `images/licences.py` then requires all of them to permit copies.
+    """
     if name in ("image_license", "image_source"):
-        said = [image.license if name == "image_license" else image.source for image in shown]
-        return said[0] if len(said) == 1 else "; ".join(dict.fromkeys(each for each in said if each)) or None
+        origins = [image.license if name == "image_license" else image.source for image in images]
+        return (
+            origins[0]
+            if len(origins) == 1
+            else "; ".join(dict.fromkeys(origin for origin in origins if origin)) or None
+        )
     if name == "group":
-        return shown[0].group
+        return images[0].group
     if name == "target":
         return "".join(LETTERS[position] for position in question.answer)
     return getattr(question, name) if name in Question.__dataclass_fields__ else question.extra.get(name)
 
 
 class ImageBank:
-    """The images of a row group by id. Equal bytes are held once, even under two ids: Parquet needs a dictionary without doubles."""
+    """The images of a row group by id.
+
+    Equal bytes are stored once, even under two ids, because a Parquet dictionary must not have
+    duplicates.
+    """
 
     def __init__(self, images: Iterable[tuple[CaseImage, bytes]] = ()) -> None:
         self.names: dict[str, str] = {}
@@ -348,17 +402,25 @@ class ImageBank:
         self.values = pa.array(list(distinct), pa.binary())
 
     def array(self, ids: list[str]) -> pa.Array:
-        """An image column (struct of bytes and path) showing these images."""
+        """Build an image column (struct of bytes and path) for these ids."""
         paths = pa.array([self.names[i] for i in ids], pa.string())
         return pa.StructArray.from_arrays([self.coded(ids, self.values), paths], names=["bytes", "path"])
 
     def coded(self, ids: list[str], values: pa.Array) -> pa.DictionaryArray:
-        """For each id its value, of those of the distinct images."""
+        """Build a dictionary-encoded column: for each id the value of its distinct image.
+
+        Args:
+            ids: image ids, one per row.
+            values: one value per distinct image.
+        """
         return pa.DictionaryArray.from_arrays(pa.array([self.codes[i] for i in ids], pa.int32()), values)
 
 
 def arrow_type(kind: ColumnType) -> pa.DataType:
-    """The Arrow type of a column. Image bytes are dictionary-coded, so that Parquet stores a repeated image once."""
+    """Return the Arrow type of a column.
+
+    Image bytes are dictionary-encoded, so that Parquet stores a repeated image once.
+    """
     image = pa.struct([("bytes", pa.dictionary(pa.int32(), pa.binary())), ("path", pa.string())])
     plain = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int32": pa.int32(), "image": image}
     plain["uri"] = pa.dictionary(pa.int32(), pa.string())
@@ -372,7 +434,7 @@ def arrow_type(kind: ColumnType) -> pa.DataType:
 
 
 def features_metadata(columns: dict[str, ColumnType]) -> dict[bytes, bytes]:
-    """The key that `datasets` looks for in a Parquet file, for those who open a single file without the card."""
+    """Build the metadata that `datasets` looks for when a file is opened without the card."""
     features = {name: _feature(kind) for name, kind in columns.items()}
     return {b"huggingface": json.dumps({"info": {"features": features}}).encode()}
 

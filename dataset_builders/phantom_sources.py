@@ -1,7 +1,9 @@
-"""Write small sources of drawn phantoms in the official layout of a benchmark, so that everything can be tried offline.
+"""Write small sources of drawn phantoms in a benchmark's official layout, to try everything
+offline.
 
-Every question has one right answer by construction, and the letters are balanced. The texts are ours. See also: the drawings
-(`phantom_drawings.py`), each benchmark's questions (`benchmarks/*/phantoms.py`).
+Each question has one correct answer by construction, and correct letters are balanced. The texts
+are original. See also: the drawings (`phantom_drawings.py`), each benchmark's questions
+(`benchmarks/*/phantoms.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ from dataset_builders.source_files import ORIGIN_MARKER
 
 
 def write_sources(family: str, folder: Path) -> None:
-    """Write the phantom source of a benchmark into `folder` (made if need be): the same bytes every time."""
+    """Write the phantom source of a benchmark; the bytes are the same every time.
+
+    Args:
+        family: the benchmark.
+        folder: where to write; created if needed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     load_benchmark_module(family, "phantoms").write(folder)
     write_json(folder / ORIGIN_MARKER, {"origin": "phantom"})

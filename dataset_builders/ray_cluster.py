@@ -14,9 +14,10 @@ from dataset_builders.extras import require
 
 @dataclass(frozen=True)
 class RayCluster:
-    """`address`: of a running cluster (`auto`: the one of this machine), or `local`: one is started here and ends with the work.
+    """The cluster to use and the resources of its workers.
 
-    `workers` at a time, each with so many `gpus` and `cpus`.
+    `address` is that of a running cluster (`auto`: the one on this machine) or `local`, which
+    starts one for the duration of the work. `workers` run at a time, each with `gpus` and `cpus`.
     """
 
     address: str = "local"
@@ -37,29 +38,49 @@ class RayCluster:
 
 
 NODE_CHECK_INTERVAL_S = 10.0
-"""Seconds without news from the workers after which `check_nodes` is called: Ray waits for a node that is gone as long as it takes."""
+"""Call `check_nodes` after this many seconds without news from the workers: Ray itself waits
+indefinitely for a node that is gone.
+"""
 
 
 def check_nodes(ray: Any, cluster: RayCluster) -> None:
-    """Raise BadInput where no living node has what a worker needs."""
+    """Check that some live node can run a worker.
+
+    Args:
+        ray: the connected module `ray`.
+        cluster: the resources that a worker needs.
+
+    Raises:
+        BadInput: no live node has these resources.
+    """
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if not any(node.get("CPU", 0) >= cluster.cpus and node.get("GPU", 0) >= cluster.gpus for node in nodes):
         raise BadInput(
-            f"--ray {cluster.address}: no living node has {cluster.cpus:g} CPUs and {cluster.gpus:g} GPUs, which a worker needs. Give "
-            "other --gpus-per-worker, or start one (--ray local: the same command does). Finished work is kept."
+            f"--ray {cluster.address}: no live node has the {cluster.cpus:g} CPUs and {cluster.gpus:g} GPUs that a worker needs. Change "
+            "--gpus-per-worker, or use --ray local, which starts a node itself. Finished work is kept."
         )
 
 
 @contextmanager
 def ray_connection(cluster: RayCluster) -> Iterator[Any]:
-    """The module `ray`, connected. Raises BadInput if there is no cluster, or no node of it has what a worker needs."""
+    """Connect to Ray, or start it, for the duration of a block.
+
+    Args:
+        cluster: address and resources.
+
+    Yields:
+        The module `ray`, connected.
+
+    Raises:
+        BadInput: the cluster cannot be reached, fails, or has no node for a worker.
+    """
     require("ray")
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # else Ray writes a token into the home folder
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # otherwise Ray writes a token into the home folder
     import ray
     import ray.exceptions
     import ray.util
 
-    # The address is said: without one, Ray would join a cluster that RAY_ADDRESS names.
+    # Pass the address explicitly; otherwise Ray joins the cluster in RAY_ADDRESS.
     here = {"address": "local", "num_cpus": max(1, round(cluster.workers * cluster.cpus)), "include_dashboard": False}
     try:
         ray.init(
@@ -67,7 +88,7 @@ def ray_connection(cluster: RayCluster) -> Iterator[Any]:
             log_to_driver=False,
             logging_level="ERROR",
         )
-    except Exception as error:  # Ray raises plain ones, too: a node that does not start in time
+    except Exception as error:  # includes plain exceptions, such as a node that does not start in time
         raise BadInput(
             f"--ray {cluster.address}: no cluster can be reached ({first_line(error)}). Start one with "
             "`ray start --head`, or give --ray local."
@@ -76,13 +97,13 @@ def ray_connection(cluster: RayCluster) -> Iterator[Any]:
         check_nodes(ray, cluster)
         yield ray
     except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, BadInput | OSError):  # what the work itself ran into
+        if isinstance(error.cause, BadInput | OSError):  # an error of the task, not of Ray
             raise error.cause from None
         raise
     except ray.exceptions.RayError as error:
         raise BadInput(
-            f"--ray {cluster.address}: the cluster failed ({describe_error(error)}). What was "
-            "done is kept; repeat the command to resume."
+            f"--ray {cluster.address}: the cluster failed ({describe_error(error)}). Finished "
+            "work is kept; repeat the command to resume."
         ) from None
     finally:
         ray.shutdown()

@@ -1,6 +1,7 @@
-"""Declare the data: Question and Case, the columns of a dataset repository, and what a benchmark's reader returns.
+"""Declare the data: questions, cases, the columns of a dataset repository, and a reader's result.
 
-See also: a benchmark's own columns (`benchmarks/`), the columns' types in Parquet (`parquet.py`) and in the card (`contents/card.py`).
+See also: a benchmark's own columns (`benchmarks/`), the columns' types in Parquet (`parquet.py`)
+and in the card (`contents/card.py`).
 """
 
 from __future__ import annotations
@@ -10,18 +11,22 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, get_type_hints
 
 DATASET_SCHEMA_VERSION = 1
-"""Of a dataset's `manifest.json`."""
+"""Version of a dataset's `manifest.json`."""
 QUESTION_TYPES: tuple[str, ...] = ("single", "multiple", "yes_no")
 ASPECTS: tuple[str, ...] = ("modality", "organ", "abnormality", "condition", "position")
 SCENARIOS: tuple[str, ...] = ("fake", "none", "swap")
 LETTERS: str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""Option letters by position. No benchmark has more than 26 options; a builder refuses one that has."""
+"""Option letters by position. Builders refuse a question with more than 26 options."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """The type of a column. `label` columns hold positions in `names`; `struct` columns hold `fields`; `uri` is a text as long as an image,
-    which Parquet stores once however many rows have it. `meaning`: what it holds, for the card's table of columns."""
+    """The type of a column.
+
+    `label` columns store an index into `names`; `struct` columns have `fields`; `uri` is a string
+    as long as an image, which Parquet stores once however many rows have it. `meaning` describes
+    the column in the card's table.
+    """
 
     name: str
     names: tuple[str, ...] = ()
@@ -29,7 +34,7 @@ class ColumnType:
     meaning: str = ""
 
     def described(self, meaning: str) -> ColumnType:
-        """The same type with a meaning."""
+        """Return the same type with a description."""
         return replace(self, meaning=meaning)
 
 
@@ -39,9 +44,9 @@ TEXTS, INTS, IMAGES = ColumnType("list of string"), ColumnType("list of int32"),
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One prompt to the model. Each annotated field is a column of a dataset repository.
+    """One prompt to a model. Each annotated field is a column of a dataset repository.
 
-    `answer` is empty where the source hides it.
+    `answer` is empty if the source hides it.
     """
 
     question_id: Annotated[str, TEXT.described("unique within the dataset")]
@@ -66,21 +71,24 @@ class Question:
         tuple[str, ...], TEXTS.described("categories of the question; it counts once in each of them")
     ] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """The benchmark's own columns, as its `DatasetSpec.columns` names them (`aspect`, `scenario`, `sim_med` ...)."""
+    """The benchmark's own columns, named as in `DatasetSpec.columns` (`aspect`, `scenario` ...)."""
     more_image_ids: tuple[str, ...] = ()
-    """The images shown after `image_id`, in order, of a question about several (slices, views, prior and current); all of its case."""
+    """Further images shown after `image_id`, in order (slices, views, prior and current study).
+
+    All belong to the question's case.
+    """
 
     @property
     def image_ids(self) -> tuple[str, ...]:
-        """Every image that the question shows, in order."""
+        """All images that the question shows, in order."""
         return (self.image_id, *self.more_image_ids)
 
 
 def _question_columns() -> dict[str, ColumnType]:
     hints = get_type_hints(Question, include_extras=True)
     columns = {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
-    first = {name: columns[name] for name in ("question_id", "case_id")}
-    return {**first, "image": IMAGE.described("the image shown"), **columns}
+    leading = {name: columns[name] for name in ("question_id", "case_id")}
+    return {**leading, "image": IMAGE.described("the image shown"), **columns}
 
 
 COMMON_COLUMNS: dict[str, ColumnType] = {
@@ -91,56 +99,62 @@ COMMON_COLUMNS: dict[str, ColumnType] = {
         "patient, study or article of the image: never in two splits, and a cluster of the intervals"
     ),
 }
-"""The columns of all benchmarks, in the order in which they are stored."""
+"""The columns of all benchmarks, in stored order."""
 EXTRA_IMAGE_COLUMNS: dict[str, ColumnType] = {
     "more_images": IMAGES.described("images after the first, in order"),
     "more_image_ids": TEXTS.described("their ids"),
 }
-"""The images after the first."""
+"""The columns for images after the first."""
 TREE_COLUMNS: dict[str, ColumnType] = dict.fromkeys(("subject", "category", "modality", "keyword"), TEXT)
 ANSWER_COLUMNS: dict[str, ColumnType] = {"question_id": TEXT, "answer": INTS}
 
 
 def text_columns(columns: Mapping[str, ColumnType]) -> dict[str, ColumnType]:
-    """The columns that hold no image."""
+    """Return the columns without images."""
     return {name: kind for name, kind in columns.items() if kind.name not in ("image", "list of image", "uri")}
 
 
 def case_columns(columns: Mapping[str, ColumnType]) -> dict[str, ColumnType]:
-    """The columns of the config `cases`, for questions that have `columns`."""
+    """Return the columns of the config `cases` for questions that have `columns`."""
     questions = ColumnType("list of struct", fields=tuple(text_columns(columns).items()))
     return {"case_id": TEXT, "images": IMAGES, "image_ids": TEXTS, "questions": questions}
 
 
 def row_image_ids(row: Mapping[Any, Any]) -> tuple[str, ...]:
-    """The ids of the images that a stored question (a row of a repository) shows, in order."""
-    more = row.get("more_image_ids")
-    return (row["image_id"], *(more if more is not None and not isinstance(more, float) else ()))
+    """Return the ids of the images that a stored question shows, in order.
+
+    Args:
+        row: a question's row of a dataset repository.
+    """
+    extra_ids = row.get("more_image_ids")
+    return (row["image_id"], *(extra_ids if extra_ids is not None and not isinstance(extra_ids, float) else ()))
 
 
 @dataclass(frozen=True, slots=True)
 class CaseImage:
-    """An image of a case. Its bytes stay where they are until `read` fetches them, so that a build holds few images at once.
+    """An image of a case, whose bytes are read on demand so that a build keeps few images in
+    memory.
 
-    `read` is None where the image is missing, and in a text-only build. `size` is in bytes (0 where missing).
+    `read` is None if the image is missing, and in a text-only build. `size` is in bytes, 0 if
+    missing.
     """
 
     image_id: str
     read: Callable[[], bytes] | None
     size: int = 0
     name: str = ""
-    """File name: the name in the source."""
+    """File name in the source."""
     license: str = "unknown"
     source: str | None = None
-    where: str = ""
-    """File and entry that the image comes from, for messages."""
+    location: str = ""
+    """File and entry of the source, for messages."""
     group: str | None = None
-    """Who or what the image shows together with others: a patient, study or article; a keyed hash in custom sets."""
+    """Patient, study or article that images have in common; a keyed hash in custom sets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The questions scored together, with each of their images once."""
+    """Questions that are scored together, with each of their images once."""
 
     case_id: str
     images: tuple[CaseImage, ...]
@@ -149,39 +163,43 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class CountComparison:
-    """A line of the count report: what a source holds beside what its paper says (None where it says nothing)."""
+    """A row of the count report: a count in the source and the one in the paper (None if not
+    stated).
+    """
 
-    what: str
-    found: int
+    quantity: str
+    count: int
     paper: int | None = None
     note: str = ""
 
 
 @dataclass(slots=True)
 class SourceContent:
-    """Everything that a builder read from a source: the cases of each split, in the source's order, and notes about them.
+    """Everything that a reader found in a source: the cases of each split, in source order, and
+    notes.
 
-    `more` holds further configs (`finetune`) as config -> split -> cases. `hidden` are test answers that must not be
-    published (question id -> option positions). `tree` are the rows of the lexical tree. `notes` name oddities of the source.
+    `extra_configs` maps further configs (`finetune`) to split -> cases. `hidden_answers` maps ids
+    of test questions to option positions that must not be published. `tree_rows` are the rows of
+    the lexical tree. `notes` describe oddities of the source.
     """
 
     cases: dict[str, list[Case]]
     counts: list[CountComparison] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    more: dict[str, dict[str, list[Case]]] = field(default_factory=dict)
-    hidden: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    tree: list[tuple[str, str, str, str]] | None = None
+    extra_configs: dict[str, dict[str, list[Case]]] = field(default_factory=dict)
+    hidden_answers: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    tree_rows: list[tuple[str, str, str, str]] | None = None
     patients: dict[str, str] | None = None
-    """Of custom sets: how the images were de-identified, approval, consent, licence, terms, each in words."""
+    """Custom sets only: de-identification, approval, consent, licence and terms, each as text."""
     validated: bool | None = None
-    """Of custom sets: whether a person has checked any of the questions; None where the source does not say."""
+    """Custom sets only: whether a person has checked any question; None if unknown."""
 
-    def all_cases(self, *, more: bool = False) -> Iterator[Case]:
-        """The cases of all splits, and with `more` those of the further configs."""
-        for splits in (self.cases, *(self.more.values() if more else ())):
+    def all_cases(self, *, include_extra: bool = False) -> Iterator[Case]:
+        """Iterate over the cases of all splits, optionally with those of the further configs."""
+        for splits in (self.cases, *(self.extra_configs.values() if include_extra else ())):
             for cases in splits.values():
                 yield from cases
 
     def sizes(self) -> dict[str, int]:
-        """Questions of each split."""
+        """Return split -> number of questions."""
         return {split: sum(len(case.questions) for case in cases) for split, cases in self.cases.items()}

@@ -1,6 +1,6 @@
-"""Read the authors' files: text in UTF-8 or UTF-16, JSON without duplicate keys, fields with their types checked.
+"""Read the authors' files: UTF-8 or UTF-16 text, JSON without duplicate keys, type-checked fields.
 
-See also: what the files mean (one builder per benchmark), images (`images/lookup.py`).
+See also: the readers (one per benchmark), images (`images/lookup.py`).
 """
 
 from __future__ import annotations
@@ -17,35 +17,62 @@ from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.schema import LETTERS
 
 ORIGIN_MARKER = "medprobe-origin.json"
-"""A file in a source folder that says what it is: phantoms write `{"origin": "phantom"}`. Without it a source is real."""
+"""A file in a source folder that states its origin.
+
+Phantom sources contain `{"origin": "phantom"}`; a source without the file is real.
+"""
 
 
 def check_source_folder(source: Path) -> Path:
-    """The folder of a source. Raises BadInput if it is not one."""
+    """Check that a source is a folder.
+
+    Args:
+        source: the argument of --source.
+
+    Returns:
+        The same path.
+
+    Raises:
+        BadInput: it is a file or does not exist.
+    """
     if not source.is_dir():
-        what = "is a file, not a folder" if source.exists() else "there is no such folder"
-        raise BadInput(f"--source {source}: {what}. Give the folder that holds the authors' files.")
+        problem = "is a file, not a folder" if source.exists() else "there is no such folder"
+        raise BadInput(f"--source {source}: {problem}. Give the folder that holds the authors' files.")
     return source
 
 
-def required_file(folder: Path, name: str, what: str) -> Path:
-    """`folder/name`; BadInput naming what the file is where it is absent."""
+def required_file(folder: Path, name: str, content: str) -> Path:
+    """Return the path of a file of the source.
+
+    Args:
+        folder: the source.
+        name: the file's name.
+        content: what it contains, for the message.
+
+    Raises:
+        BadInput: the file does not exist.
+    """
     path = folder / name
     if not path.is_file():
-        raise BadInput(f"{path}: there is no such file. It holds {what}; get it from the benchmark's authors.")
+        raise BadInput(f"{path}: file not found. It contains {content}; get it from the benchmark's authors.")
     return path
 
 
 def is_phantom_source(folder: Path) -> bool:
-    """True if the source folder was drawn by us."""
+    """Return True if the source was written by `phantom_sources.write_sources`."""
     marker = folder / ORIGIN_MARKER
     return marker.is_file() and read_json(marker) == {"origin": "phantom"}
 
 
 def read_text(path: Path) -> str:
-    """The text of a file in UTF-8 (with or without a byte order mark) or UTF-16 with one.
+    """Read a file in UTF-8 (with or without a byte order mark) or UTF-16 with one.
 
-    Raises BadInput for an empty file and for bytes that are neither, naming the position; text is never guessed or dropped.
+    Args:
+        path: the file.
+
+    Raises:
+        BadInput: the file is empty or in another encoding; names the position. Bytes are never
+            guessed or dropped.
     """
     data = path.read_bytes()
     if not data.strip():
@@ -62,17 +89,24 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON document in a file. Raises BadInput for bad JSON (with its line) and for an object that names a key twice."""
+    """Read a JSON document.
+
+    Args:
+        path: the file.
+
+    Raises:
+        BadInput: the JSON is invalid (names the line), or an object has a duplicate key.
+    """
     try:
         return json.loads(read_text(path), object_pairs_hook=_unique_keys_hook(path), parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         raise BadInput(f"{path}, line {error.lineno}: not valid JSON ({error.msg}). Is the file complete?") from None
     except RecursionError:
-        raise BadInput(f"{path}: nested too deeply to be a file of questions.") from None
+        raise BadInput(f"{path}: nested too deeply for a file of questions.") from None
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML in which a key that a map names twice is an error, as in `read_json`."""
+    """YAML loader that rejects duplicate keys, as `read_json` does."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -82,16 +116,31 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def read_yaml(path: Path) -> Any:
-    """The YAML document in a file. Raises BadInput for bytes that are no text, yaml.YAMLError for what is no YAML or names a key twice."""
+    """Read a YAML document.
+
+    Args:
+        path: the file.
+
+    Raises:
+        BadInput: the file is not text.
+        yaml.YAMLError: the YAML is invalid or has a duplicate key.
+    """
     return yaml.load(read_text(path), _UniqueKeys)
 
 
 def read_json_records(path: Path) -> list[Any]:
-    """The records of a JSON list or of a JSONL file (one object per line)."""
+    """Read the records of a JSON list or of a JSONL file (one object per line).
+
+    Args:
+        path: the file; its suffix decides.
+
+    Raises:
+        BadInput: the JSON is invalid or is not a list.
+    """
     if path.suffix.lower() != ".jsonl":
         document = read_json(path)
         if not isinstance(document, list):
-            raise BadInput(f"{path}: holds {_describe_type(document)} where a list of questions was expected.")
+            raise BadInput(f"{path}: contains {_describe_type(document)}; expected a list of questions.")
         return document
     records = []
     for number, line in enumerate(read_text(path).split("\n"), start=1):
@@ -107,12 +156,12 @@ def read_json_records(path: Path) -> list[Any]:
 
 def _unique_keys_hook(path: Path) -> Any:
     def hook(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) != len(pairs):
+        document = dict(pairs)
+        if len(document) != len(pairs):
             seen: set[str] = set()
             duplicate = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
             raise BadInput(f"{path}: the id or field {clip(duplicate)} occurs twice in one object. Keep one of them.")
-        return made
+        return document
 
     return hook
 
@@ -122,66 +171,71 @@ def _reject_constant(name: str) -> float:
 
 
 def _describe_type(value: object) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
 
 
 class SourceEntry:
-    """One entry of a source file, whose fields are taken out with their type checked; what is wrong goes to `problems`."""
+    """An entry of a source file, with type-checked access to its fields.
+
+    Problems are added to `problems` and make `ok` False.
+    """
 
     def __init__(self, value: Any, file: str, name: str | int, problems: Problems) -> None:
         self.file, self.name, self.problems = file, name, problems
         self.ok = isinstance(value, dict)
         self.value: dict[str, Any] = value if self.ok else {}
         if not self.ok:
-            problems.add(file, name, f"is {_describe_type(value)} where an object was expected")
+            problems.add(file, name, f"is {_describe_type(value)}; expected an object")
 
-    def wrong(self, what: str) -> None:
-        """Note a problem with this entry."""
+    def add_problem(self, problem: str) -> None:
+        """Record a problem with this entry."""
         self.ok = False
-        self.problems.add(self.file, self.name, what)
+        self.problems.add(self.file, self.name, problem)
 
     def text(self, field: str) -> str:
-        """A text that is not blank, stripped. Numbers are taken as text, since some sources write ids so."""
+        """Return a non-blank string, stripped. Numbers are accepted, since some sources write ids
+        as numbers.
+        """
         value = self._get(field)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             value = str(value)
         if value is not None and not isinstance(value, str):
-            self.wrong(f'field "{field}" is {_describe_type(value)} where a text was expected')
+            self.add_problem(f'field "{field}" is {_describe_type(value)}; expected a string')
         elif value is not None and not value.strip():
-            self.wrong(f'field "{field}" is empty')
+            self.add_problem(f'field "{field}" is empty')
         elif value is not None:
             return check_text(value.strip(), self, field)
         return ""
 
     def number(self, field: str) -> float:
-        """A number."""
+        """Return a number; 0.0 after a problem."""
         value = self._get(field)
         if value is None:
             return 0.0
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            self.wrong(f'field "{field}" is {clip(value)}, not a number')
+            self.add_problem(f'field "{field}" is {clip(value)}, not a number')
             return 0.0
         return float(value)
 
     def texts(self, field: str) -> tuple[str, ...]:
-        """A list of texts."""
+        """Return a list of non-blank strings; an empty tuple after a problem."""
         value = self._get(field)
         if value is None:
             return ()
         if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
-            self.wrong(f'field "{field}" is {clip(value)}, not a list of texts')
+            self.add_problem(f'field "{field}" is {clip(value)}, not a list of strings')
             return ()
         return tuple(check_text(item.strip(), self, field) for item in value)
 
     def _get(self, field: str) -> Any:
         if field not in self.value:
             if self.value:
-                self.wrong(f'field "{field}" is missing')
+                self.add_problem(f'field "{field}" is missing')
             return None
         value = self.value[field]
         if value is None:
-            self.wrong(f'field "{field}" is null')
+            self.add_problem(f'field "{field}" is null')
         return value
 
 
@@ -189,21 +243,32 @@ _UNSTORABLE = re.compile("[\ud800-\udfff\x00]")
 
 
 def check_text(text: str, entry: SourceEntry, field: str) -> str:
-    """The text, if it can be stored; a lone surrogate (a broken \\ud800 escape) cannot, and a NUL must not."""
+    """Return a text if it can be stored; record a problem and return "" otherwise.
+
+    A lone surrogate (from a broken \\ud800 escape) cannot be encoded, and a NUL byte must not be
+    stored.
+    """
     if _UNSTORABLE.search(text):
-        entry.wrong(f'field "{field}" holds a broken character')
+        entry.add_problem(f'field "{field}" contains an invalid character')
         return ""
     return text
 
 
 OPTION_MARK = r"\s*[(\[]?{}\s*(?:[).:\]]|[-–](?=\s))\s*"
-"""The mark of an option before its text: `A:`, `(A)`, `a.`, `A - `."""
+"""The mark before an option's text: `A:`, `(A)`, `a.`, `A - `."""
 
 
 def strip_option_letters(options: Sequence[str]) -> tuple[str, ...]:
-    """The options without the letters that some sources write before each (` A:glioma`); letters follow the position.
+    """Remove the letters that some sources write before each option (` A:glioma`).
 
-    A capital and a colon are always a mark. Any other is one where every option has its own: `A. fumigatus` is a name.
+    A capital with a colon is always a mark. Other marks count only if every option has its own
+    letter, because `A. fumigatus` is a name.
+
+    Args:
+        options: the options of a question, in order.
+
+    Returns:
+        The options without their marks.
 
     >>> strip_option_letters([" A:glioma", "B: cyst"]), strip_option_letters(["A. fumigatus", "C. albicans"])
     (('glioma', 'cyst'), ('A. fumigatus', 'C. albicans'))
@@ -216,6 +281,11 @@ def strip_option_letters(options: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_safe_relative_path(name: str) -> bool:
-    """True if a file name given by a source stays in the folder it is looked up in (no `..`, no absolute path, no drive)."""
+    """Check that a file name from a source stays in its folder (no `..`, absolute path or drive
+    letter).
+
+    Args:
+        name: a relative path with `/` or `\\`.
+    """
     parts = name.replace("\\", "/").split("/")
     return bool(parts[0]) and ".." not in parts and not re.match("[A-Za-z]:", name) and "\x00" not in name

@@ -1,14 +1,18 @@
-"""The one vocabulary of medical terms: `terms.csv`, and what follows from it.
+"""Load the vocabulary of medical terms, `terms.csv`, and derive relations between its terms.
 
-Kinds of rows: `region` of the body (`related`: regions of which one picture may show part of the other), `organ`, `finding`, `site`
-(words that tell only a region: its parts, adjectives), `modality`, `technique` (words that tell only a modality: its kinds),
-`department`, `task`, `position` (`parents`: the axis on which positions exclude one another) and `cue` (words that make a label no plain
-positive finding). Synonyms may stand for one another in a question; what is a kind or a part is a row of its own. A `bare` word names its
-concept only where everything known of the data set (`ImageContext`) is among the regions and modalities in `needs`: "mass" is a breast mass
-in mammography and a pulmonary mass on a chest film. `excludes` states the only findings that rule one another out. An id of MeSH or RadLex
-stands only where it was read from the file that `vocabulary` names.
+Kinds of rows: `region` of the body (`related`: regions that may be partly visible in the same
+picture), `organ`, `finding`, `site` (words that only imply a region, such as parts and adjectives),
+`modality`, `technique` (words that only imply a modality), `department`, `task`, `position`
+(`parents`: the axis whose positions exclude one another) and `cue` (words that make a label
+something other than a plain positive finding).
 
-See also: what a label says (`label_reading.py`).
+Synonyms are interchangeable in a question; a subtype or part has its own row. A `bare` word means
+its concept only if everything known about the data set (`ImageContext`) is among the regions and
+modalities in `needs`: "mass" is a breast mass in mammography and a pulmonary mass on a chest film.
+`excludes` lists the only findings that are mutually exclusive. MeSH and RadLex ids are given only
+where they were read from the file named in `vocabulary`.
+
+See also: parsing labels (`label_reading.py`).
 """
 
 from __future__ import annotations
@@ -23,14 +27,14 @@ from pathlib import Path
 
 TERMS_FILE = Path(__file__).with_name("terms.csv")
 ANY_REGION = "any"
-"""The region of what can be anywhere, and the neighbour of a region that borders on every other."""
+"""Region of terms that can occur anywhere, and neighbour of a region adjacent to all others."""
 LIST_SEPARATOR = re.compile(r"\s*;\s*")
 CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{2})|(?<=[A-Z]{2})(?=[A-Z][a-z]{3})")
 
 
 @dataclass(frozen=True)
 class Term:
-    """A row of the table; lists are tuples in the table's order."""
+    """A row of the table. Lists are tuples in the table's order."""
 
     kind: str
     concept: str
@@ -52,7 +56,7 @@ class Term:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The folded concept and synonyms, which hold in every data set."""
+        """The normalised concept and synonyms, which are valid in every data set."""
         return tuple(dict.fromkeys((normalize_term(self.concept), *map(normalize_term, self.synonyms))))
 
 
@@ -61,7 +65,9 @@ LIST_FIELDS = {field.name for field in fields(Term) if str(field.type).startswit
 
 @dataclass(frozen=True)
 class ImageContext:
-    """The known origin of an image: canonical body regions and modalities, empty if unknown."""
+    """What is known about the images of a data set: canonical regions and modalities, empty if
+    unknown.
+    """
 
     regions: frozenset[str] = frozenset()
     modalities: frozenset[str] = frozenset()
@@ -72,15 +78,15 @@ UNKNOWN_CONTEXT = ImageContext()
 
 @cache
 def load_terms(*kinds: str) -> tuple[Term, ...]:
-    """The rows of the given kinds, of all kinds without any, in the table's order."""
+    """Load the rows of the given kinds, or all rows without any, in the table's order."""
     with TERMS_FILE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    made = (
+    selected = (
         Term(**{name: _split_list(text) if name in LIST_FIELDS else text for name, text in row.items()})  # type: ignore[arg-type]
         for row in rows
         if not kinds or row["kind"] in kinds
     )
-    return tuple(made)
+    return tuple(selected)
 
 
 def _split_list(text: str) -> tuple[str, ...]:
@@ -89,7 +95,7 @@ def _split_list(text: str) -> tuple[str, ...]:
 
 @cache
 def normalize_term(text: str) -> str:
-    """Terms are compared like this: small letters without accents, words divided by one space, no apostrophes.
+    """Normalise a term for comparison: lower case, no accents or apostrophes, single spaces.
 
     >>> normalize_term("Ménière's disease"), normalize_term("kidney_left"), normalize_term("X-Ray")
     ('menieres disease', 'kidney left', 'x ray')
@@ -100,12 +106,12 @@ def normalize_term(text: str) -> str:
 
 
 def split_camel_case(text: str) -> str:
-    """Words that a folder's name joins, apart: `NoPneumothorax` -> `No Pneumothorax`."""
+    """Split words that a folder name joins: `NoPneumothorax` -> `No Pneumothorax`."""
     return CAMEL_CASE_BOUNDARY.sub(" ", text)
 
 
 def singular(word: str) -> str:
-    """An English plural's singular, by its ending."""
+    """Return the singular of an English word, judged by its ending."""
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "is", "us")) else word
@@ -113,68 +119,87 @@ def singular(word: str) -> str:
 
 @cache
 def terms_by_name(*kinds: str) -> Mapping[str, Term]:
-    """Folded concept or synonym -> row, of the given kinds."""
-    found: dict[str, Term] = {}
+    """Return normalised concept or synonym -> row, for the given kinds."""
+    by_name: dict[str, Term] = {}
     for term in load_terms(*kinds):
         for name in term.names:
-            found.setdefault(name, term)
-    return found
+            by_name.setdefault(name, term)
+    return by_name
 
 
 @cache
 def ancestors(kind: str, concept: str) -> frozenset[str]:
-    """All concepts of its kind above a concept."""
-    found: set[str] = set()
-    waiting = [concept]
-    while waiting:
-        term = terms_by_name(kind).get(normalize_term(waiting.pop()))
+    """Return all concepts above a concept.
+
+    Args:
+        kind: kind of the rows, such as "region".
+        concept: name of the concept.
+    """
+    concepts: set[str] = set()
+    pending = [concept]
+    while pending:
+        term = terms_by_name(kind).get(normalize_term(pending.pop()))
         for parent in term.parents if term else ():
-            if parent not in found:
-                found.add(parent)
-                waiting.append(parent)
-    return frozenset(found)
+            if parent not in concepts:
+                concepts.add(parent)
+                pending.append(parent)
+    return frozenset(concepts)
 
 
 # Regions of the body ---------------------------------------------------------------------------------------------------------------
 
 
 def find_terms(text: str, *kinds: str) -> list[Term]:
-    """The rows of the given kinds whose names stand in a text as whole words, longest first; a word belongs to one name."""
-    return list(dict.fromkeys(term for held in _find_term_groups(normalize_term(text), kinds) for term in held))
+    """Find terms whose names occur in a text as whole words.
+
+    Args:
+        text: free text.
+        kinds: the kinds of rows to search; all without any.
+
+    Returns:
+        Matching rows, longest name first. Each word of the text belongs to one name only.
+    """
+    return list(dict.fromkeys(term for group in _find_term_groups(normalize_term(text), kinds) for term in group))
 
 
 @cache
 def _find_term_groups(text: str, kinds: tuple[str, ...]) -> tuple[tuple[Term, ...], ...]:
-    """The rows of each name in a text."""
+    """Return the rows of each name that occurs in a text."""
     words = text.split()
-    known: dict[str, list[Term]] = {}
+    by_name: dict[str, list[Term]] = {}
     for term in load_terms(*kinds):
         for name in term.names:
-            known.setdefault(name, []).append(term)
-    taken = [False] * len(words)
-    found: list[tuple[Term, ...]] = []
+            by_name.setdefault(name, []).append(term)
+    is_matched = [False] * len(words)
+    groups: list[tuple[Term, ...]] = []
     for size in range(len(words), 0, -1):
         for at in range(len(words) - size + 1):
             span = words[at : at + size]
-            held = known.get(" ".join(span)) or known.get(" ".join([*span[:-1], singular(span[-1])]))
-            if held and not any(taken[at : at + size]):
-                taken[at : at + size] = [True] * size
-                found.append(tuple(held))
-    return tuple(found)
+            matches = by_name.get(" ".join(span)) or by_name.get(" ".join([*span[:-1], singular(span[-1])]))
+            if matches and not any(is_matched[at : at + size]):
+                is_matched[at : at + size] = [True] * size
+                groups.append(tuple(matches))
+    return tuple(groups)
 
 
 @cache
 def find_regions(text: str) -> frozenset[str]:
-    """The regions of the body that a text names, itself or by an organ; of the words of several regions, each. Empty where unknown.
+    """Find the body regions that a text names, directly or through an organ.
+
+    Args:
+        text: free text, such as an organ's name.
+
+    Returns:
+        Regions; all candidates of an ambiguous word; empty if none is known.
 
     >>> sorted(find_regions("left knee")), sorted(find_regions("aorta")), sorted(find_regions("thorax"))
     (['knee'], ['abdomen', 'chest'], ['chest'])
     """
-    found: set[str] = set()
-    for held in _find_term_groups(normalize_term(text), ("region", "organ", "site")):
-        own = {term.concept for term in held if term.kind == "region"}
-        found |= own or {region for term in held for region in term.regions if region != ANY_REGION}
-    return frozenset(found)
+    regions: set[str] = set()
+    for group in _find_term_groups(normalize_term(text), ("region", "organ", "site")):
+        concepts = {term.concept for term in group if term.kind == "region"}
+        regions |= concepts or {region for term in group for region in term.regions if region != ANY_REGION}
+    return frozenset(regions)
 
 
 def _top_region(region: str) -> str:
@@ -182,33 +207,53 @@ def _top_region(region: str) -> str:
     return above[0] if above else region
 
 
-def regions_overlap(some: Iterable[str], others: Iterable[str]) -> bool:
-    """True where a region of the one is, or lies in, a region of the other, or `any` is among them."""
-    first, second = set(some), set(others)
-    if ANY_REGION in first or ANY_REGION in second:
+def regions_overlap(regions: Iterable[str], other_regions: Iterable[str]) -> bool:
+    """Check whether two sets of regions share a region, one contains another, or either is `any`.
+
+    Args:
+        regions: body regions.
+        other_regions: body regions.
+    """
+    region_set, other_set = set(regions), set(other_regions)
+    if ANY_REGION in region_set or ANY_REGION in other_set:
         return True
     return any(
-        one == other or one in ancestors("region", other) or other in ancestors("region", one)
-        for one in first
-        for other in second
+        a == b or a in ancestors("region", b) or b in ancestors("region", a) for a in region_set for b in other_set
     )
 
 
-def regions_disjoint(some: Iterable[str], others: Iterable[str]) -> bool:
-    """True where a picture of the one shows nothing of the other: all regions are known, none borders on any of the other."""
-    first, second = set(some), set(others)
-    if not first or not second or ANY_REGION in first or ANY_REGION in second:
+def regions_disjoint(regions: Iterable[str], other_regions: Iterable[str]) -> bool:
+    """Check that a picture of some regions cannot show any of the others.
+
+    Args:
+        regions: body regions.
+        other_regions: body regions.
+
+    Returns:
+        True if all regions are known and none is adjacent to any of the others.
+    """
+    region_set, other_set = set(regions), set(other_regions)
+    if not region_set or not other_set or ANY_REGION in region_set or ANY_REGION in other_set:
         return False
-    return not any(_are_adjacent(_top_region(one), _top_region(other)) for one in first for other in second)
+    return not any(_are_adjacent(_top_region(a), _top_region(b)) for a in region_set for b in other_set)
 
 
 @cache
-def _are_adjacent(one: str, other: str) -> bool:
-    known = terms_by_name("region")
-    if normalize_term(one) not in known or normalize_term(other) not in known:
+def _are_adjacent(region: str, other_region: str) -> bool:
+    region_terms = terms_by_name("region")
+    if normalize_term(region) not in region_terms or normalize_term(other_region) not in region_terms:
         return True
-    first, second = known[normalize_term(one)].related, known[normalize_term(other)].related
-    return one == other or ANY_REGION in first or ANY_REGION in second or other in first or one in second
+    neighbours, other_neighbours = (
+        region_terms[normalize_term(region)].related,
+        region_terms[normalize_term(other_region)].related,
+    )
+    return (
+        region == other_region
+        or ANY_REGION in neighbours
+        or ANY_REGION in other_neighbours
+        or other_region in neighbours
+        or region in other_neighbours
+    )
 
 
 # Modalities ------------------------------------------------------------------------------------------------------------------------
@@ -216,31 +261,52 @@ def _are_adjacent(one: str, other: str) -> bool:
 
 @cache
 def find_modalities(text: str) -> frozenset[str]:
-    """The modalities that a text names, empty where unknown.
+    """Find the modalities that a text names.
+
+    Args:
+        text: free text.
+
+    Returns:
+        Modalities; empty if none is known.
 
     >>> sorted(find_modalities("contrast-enhanced CT")), sorted(find_modalities("PET/CT")), sorted(find_modalities("angiography"))
     (['CT'], ['PET/CT'], [])
     """
-    found = find_terms(text, "modality", "technique")
+    matches = find_terms(text, "modality", "technique")
     return frozenset(
-        name for term in found for name in ([term.concept] if term.kind == "modality" else term.modalities)
+        name for term in matches for name in ([term.concept] if term.kind == "modality" else term.modalities)
     )
 
 
-def modalities_disjoint(some: Iterable[str], others: Iterable[str]) -> bool:
-    """True where images of the one are not images of the other: both are known, with no modality or kind of modality in common."""
-    first, second = (set(each) | {up for name in each for up in ancestors("modality", name)} for each in (some, others))
-    return bool(first) and bool(second) and not first & second
+def modalities_disjoint(modalities: Iterable[str], other_modalities: Iterable[str]) -> bool:
+    """Check that two sets of modalities are known and share no modality or parent modality.
+
+    Args:
+        modalities: modality names.
+        other_modalities: modality names.
+    """
+    kinds, other_kinds = (
+        set(names) | {up for name in names for up in ancestors("modality", name)}
+        for names in (modalities, other_modalities)
+    )
+    return bool(kinds) and bool(other_kinds) and not kinds & other_kinds
 
 
 def parse_image_context(regions: Iterable[str], modality: str | None) -> ImageContext:
-    """Body region and modality of images, from a data set's own words. A modality that shows only one region (mammography) implies it."""
+    """Determine body regions and modality of images from a data set's own words.
+
+    A modality that shows only one region, such as mammography, implies that region.
+
+    Args:
+        regions: texts that name body regions.
+        modality: text that names the modality; None if unknown.
+    """
     modalities = find_modalities(modality or "")
-    shown = {region for name in modalities for region in terms_by_name("modality")[normalize_term(name)].regions}
-    named = {region for text in regions for region in find_regions(text)}
-    if shown and not (named and all(_lies_within(each, shown) for each in named)):
-        named = shown
-    return ImageContext(frozenset(named), modalities)
+    implied = {region for name in modalities for region in terms_by_name("modality")[normalize_term(name)].regions}
+    stated = {region for text in regions for region in find_regions(text)}
+    if implied and not (stated and all(_lies_within(region, implied) for region in stated)):
+        stated = implied
+    return ImageContext(frozenset(stated), modalities)
 
 
 def _lies_within(region: str, regions: set[str]) -> bool:
@@ -250,41 +316,65 @@ def _lies_within(region: str, regions: set[str]) -> bool:
 # Findings --------------------------------------------------------------------------------------------------------------------------
 
 
-def applies_in_context(term: Term, place: ImageContext) -> bool:
-    """True where the bare words of a term mean it: all regions and modalities of a place are known and among those the words need."""
+def applies_in_context(term: Term, context: ImageContext) -> bool:
+    """Check whether the bare words of a term mean it in this context.
+
+    Args:
+        term: the term.
+        context: what is known about the images.
+
+    Returns:
+        True if all regions and modalities of the context are known and among those that the term
+            needs.
+    """
     regions = {need for need in term.needs if normalize_term(need) in terms_by_name("region")}
     modalities = set(term.needs) - regions
     return (
-        (not regions or (bool(place.regions) and place.regions <= regions))
-        and (not modalities or (bool(place.modalities) and place.modalities <= modalities))
+        (not regions or (bool(context.regions) and context.regions <= regions))
+        and (not modalities or (bool(context.modalities) and context.modalities <= modalities))
     )  # fmt: skip
 
 
-def mutually_exclusive(one: str, other: str) -> bool:
-    """True where the table states that two findings rule one another out, themselves or by what they are kinds of."""
-    known = terms_by_name("finding")
-    first, second = ({name, *ancestors("finding", name)} for name in (one, other))
+def mutually_exclusive(finding: str, other_finding: str) -> bool:
+    """Check whether the table states that two findings, or findings above them, exclude each other.
 
-    def states(some: set[str], others: set[str]) -> bool:
+    Args:
+        finding: name of a finding.
+        other_finding: name of another.
+    """
+    findings = terms_by_name("finding")
+    ancestry, other_ancestry = ({name, *ancestors("finding", name)} for name in (finding, other_finding))
+
+    def states(kinds: set[str], excluded: set[str]) -> bool:
         return any(
-            normalize_term(name) in known and set(known[normalize_term(name)].excludes) & others for name in some
+            normalize_term(name) in findings and set(findings[normalize_term(name)].excludes) & excluded
+            for name in kinds
         )
 
-    return states(first, second) or states(second, first)
+    return states(ancestry, other_ancestry) or states(other_ancestry, ancestry)
 
 
-def cannot_show(place: ImageContext, term: Term) -> bool:
-    """True where no image of a place shows an organ or finding, since it lies in no region near (ProbMed's adversarial organs)."""
-    return regions_disjoint(place.regions, term.regions)
+def cannot_show(context: ImageContext, term: Term) -> bool:
+    """Check that images with this context cannot show an organ or finding.
+
+    This is the rule behind ProbMed's adversarial organs: the term lies in no adjacent region.
+
+    Args:
+        context: what is known about the images.
+        term: the organ or finding.
+    """
+    return regions_disjoint(context.regions, term.regions)
 
 
 def find_ct_window(text: str) -> str:
-    """The window under which a label is shown on CT: that of the longest organ or finding named in it, else `soft tissue`."""
-    found = find_terms(split_camel_case(text), "finding", "organ")
-    return next((term.window for term in found if term.window), "soft tissue")
+    """Return the CT window for a label: that of the longest organ or finding it names, else `soft
+    tissue`.
+    """
+    matches = find_terms(split_camel_case(text), "finding", "organ")
+    return next((term.window for term in matches if term.window), "soft tissue")
 
 
 def find_task_noun(task: str) -> str:
-    """Description of what a task asks for."""
-    known = terms_by_name("task").get(normalize_term(task))
-    return known.noun if known else task[:1].lower() + task[1:]
+    """Return a noun phrase for what a task asks about."""
+    term = terms_by_name("task").get(normalize_term(task))
+    return term.noun if term else task[:1].lower() + task[1:]

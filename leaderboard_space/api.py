@@ -147,7 +147,9 @@ def _understood(
     section = _section(board, benchmark, question_set)
     _, tree = board.outcomes(section)
     chains = chains_of(section.family)
-    paths = [path for branch in branches or () for path in resolve_branch(tree.rows, chains, branch, shown=shown_label)]
+    paths = [
+        path for branch in branches or () for path in resolve_branch(tree.rows, chains, branch, display=shown_label)
+    ]
     known = {facet: [node.label for node in nodes] for facet, nodes in tree.facets}
     labels = parse_facets(facets or [], known)
     check_facet_conflicts(paths, [facet for facet, _ in labels])

@@ -257,7 +257,7 @@ def standardize_terms(images: Sequence[ProbedImage]) -> list[ProbedImage]:
     finding = {
         place: _frequent_spellings(
             (label.text for image in images if image.place == place for label in _image_labels(image)),
-            partial(label_key, place=place),
+            partial(label_key, context=place),
         )
         for place in places
     }

@@ -1,7 +1,7 @@
-"""The benchmarks, one package each; nothing outside these packages names one.
+"""The benchmarks, one package each; no code outside these packages names one.
 
-To add one, write its package and add its name to `benchmark_names.py`; the folders of the same name in `eval_harness` and
-`leaderboard_space` are found by it.
+To add a benchmark, write its package and add its name to `benchmark_names.py`. Modules of the same
+name in `eval_harness` and `leaderboard_space` are found by it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,26 @@ from dataset_builders.schema import COMMON_COLUMNS, EXTRA_IMAGE_COLUMNS, ColumnT
 
 
 def spec(name: str) -> DatasetSpec:
-    """The spec of a benchmark, from its package. Raises KeyError for an unknown name."""
+    """Load the spec of a benchmark.
+
+    Args:
+        name: name of the benchmark.
+
+    Raises:
+        KeyError: the name is unknown.
+    """
     if name not in BENCHMARKS:
         raise KeyError(f"{name!r} is not a benchmark; there are {', '.join(BENCHMARKS)}")
     return load_spec(__name__, name, DatasetSpec)
 
 
 def load_benchmark_module(name: str, module: str) -> ModuleType:
-    """A module of a benchmark's package: `reader` (with `read`), `phantoms` (with `write`)."""
+    """Load a module of a benchmark's package: `reader` (with `read`) or `phantoms` (with `write`).
+
+    Args:
+        name: name of the benchmark.
+        module: name of the module.
+    """
     return importlib.import_module(f"{module_name(__name__, name)}.{module}")
 
 
@@ -38,5 +50,8 @@ RELEASED_FINGERPRINTS: dict[tuple[str, str], str] = {
 
 
 def question_columns(name: str) -> dict[str, ColumnType]:
-    """Every column that a question of a benchmark may have; a repository has those of which it has values (`parquet.used_columns`)."""
+    """Return every column that a benchmark's questions may have.
+
+    A repository has those with values (`parquet.used_columns`).
+    """
     return {**COMMON_COLUMNS, **spec(name).columns, **EXTRA_IMAGE_COLUMNS}

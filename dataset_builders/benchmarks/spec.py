@@ -1,4 +1,6 @@
-"""Declare the data side of a benchmark (card, columns, facets, released fingerprints), and load what any layer says of a benchmark."""
+"""Declare the data side of a benchmark (card, columns, facets, released fingerprints), and load the
+spec of any layer.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,19 @@ Spec = TypeVar("Spec")
 
 @dataclass(frozen=True)
 class CardText:
-    """Words for the dataset card; Markdown. `what` and `metrics` hold for every set of the format, also a user's own; the rest is of the
-    released benchmark alone. `made_of`: a sentence on where its questions and images come from."""
+    """Texts of the dataset card, in Markdown.
+
+    `summary` and `metrics` apply to every set in the format, including custom ones; the rest only
+    to the released benchmark. `origin_note` says where its questions and images come from.
+    """
 
     title: str
-    what: str
+    summary: str
     metrics: str
     limits: str
     licence: str
     citation: str
-    made_of: str = ""
+    origin_note: str = ""
 
 
 def _never_complete(content: SourceContent) -> bool:
@@ -32,19 +37,22 @@ def _never_complete(content: SourceContent) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSpec:
-    """The data side of a benchmark; what is left out has a default that holds for any set of questions.
+    """The data side of a benchmark. Defaults suit any set of questions.
 
-    `facets`: what the source really labels, in the order the board shows it; a facet not listed is unlabelled (`category` is read
-    from the list column `categories`: a question counts once in each of its categories). `columns`: the benchmark's own columns beside
-    the common ones; `scored`: those of them that a metric reads, so that the fingerprint covers them. `is_whole`: whether what was read
-    has the paper's counts, asked where no released fingerprint is known.
-    `released`: split -> fingerprint of the complete set that the authors released, where their files are known to us.
-    `tasks`: metric -> the questions (with a key) whose plain accuracy it is; what eval.yaml offers to the Hub (`eval_yaml.py`).
-    `not_in_results`: columns of texts about the images that nothing reads of a run, so that runs and stores do not hold them.
-    `configs`: further configs of the reader's `Content.more` -> what a row of each is. `get_images`: what to tell users who lack images.
+    `facets`: what the source labels, in the board's order; other facets are unlabelled (`category`
+    is read from the list column `categories`: a question counts in each of its categories).
+    `columns`: the benchmark's own columns; `scored`: those that a metric reads, so that the
+    fingerprint covers them. `is_whole`: whether the content has the paper's counts, used if no
+    released fingerprint is known.
 
-    The package also has `reader.py` with `read(source, images) -> Content` (and `download_fields(source)` where images can be downloaded)
-    and `phantoms.py` with `write(folder)`.
+    `released`: split -> fingerprint of the authors' complete set, if their files are known.
+    `tasks`: metric -> the questions (with answer key) whose plain accuracy it is, which eval.yaml
+    offers to the Hub (`eval_yaml.py`). `not_in_results`: columns with texts about the images that
+    runs never read, so runs and stores omit them. `configs`: further configs of the reader -> what
+    a row of each is. `get_images`: advice for users who lack images.
+
+    The package also has `reader.py` with `read(source, images) -> SourceContent` (and
+    `download_fields(source)` if images can be downloaded), and `phantoms.py` with `write(folder)`.
     """
 
     card: CardText
@@ -61,12 +69,26 @@ class DatasetSpec:
 
 
 def load_spec(layer: str, name: str, kind: type[Spec]) -> Spec:
-    """The `SPEC` of a benchmark in a layer. Raises ModuleNotFoundError where the layer has nothing of it."""
-    found = importlib.import_module(module_name(layer, name)).SPEC
-    assert isinstance(found, kind)
-    return found
+    """Load the `SPEC` of a benchmark in a layer.
+
+    Args:
+        layer: package of the layer's benchmarks, such as `eval_harness.benchmarks`.
+        name: name of the benchmark.
+        kind: expected class.
+
+    Raises:
+        ModuleNotFoundError: the layer has no module for it.
+    """
+    spec = importlib.import_module(module_name(layer, name)).SPEC
+    assert isinstance(spec, kind)
+    return spec
 
 
 def module_name(layer: str, name: str) -> str:
-    """The module or package of a benchmark in a layer (`eval_harness.benchmarks`)."""
+    """Return the module or package of a benchmark in a layer.
+
+    Args:
+        layer: package of the layer's benchmarks, such as `eval_harness.benchmarks`.
+        name: name of the benchmark.
+    """
     return f"{layer}.{name.replace('-', '_')}"

@@ -1,4 +1,6 @@
-"""Read the statements on the patients of a custom set: about.yaml in its source, and the report of `medprobe curate deidentify`."""
+"""Read a custom set's statements about its patients: about.yaml in its source, and the report of
+`medprobe curate deidentify`.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,20 @@ ABOUT_REMEDY = (
 
 
 def read_about(source: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Field -> what is said; `deidentification` is the report's counts where the set was made of de-identified images and nothing else is
-    said. Raises BadInput for a file that is no such thing."""
-    said: dict[str, str] = {}
+    """Read a custom set's statements about its patients.
+
+    Args:
+        source: the source folder.
+        manifest: the source's manifest.
+
+    Returns:
+        Field -> statement. `deidentification` defaults to the report's counts if the images were
+            de-identified by medprobe.
+
+    Raises:
+        BadInput: about.yaml is invalid.
+    """
+    statements: dict[str, str] = {}
     if (source / ABOUT_FILE).is_file():
         try:
             document = yaml.safe_load(read_text(source / ABOUT_FILE))
@@ -31,16 +44,20 @@ def read_about(source: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
         if not isinstance(document, dict) or not all(
             key in ABOUT_FIELDS and isinstance(text, str) for key, text in document.items()
         ):
-            raise BadInput(f"{source / ABOUT_FILE}: does not say {', '.join(ABOUT_FIELDS)} as texts. {ABOUT_REMEDY}")
-        said = {key: " ".join(document[key].split()) for key in ABOUT_FIELDS if str(document.get(key) or "").strip()}
+            raise BadInput(
+                f"{source / ABOUT_FILE}: must contain only {', '.join(ABOUT_FIELDS)}, as strings. {ABOUT_REMEDY}"
+            )
+        statements = {
+            key: " ".join(document[key].split()) for key in ABOUT_FIELDS if str(document.get(key) or "").strip()
+        }
     report = manifest.get("deidentification")
-    if "deidentification" not in said and isinstance(report, dict):
-        said["deidentification"] = _format_report(report)
-    return {key: said[key] for key in ABOUT_FIELDS if key in said}
+    if "deidentification" not in statements and isinstance(report, dict):
+        statements["deidentification"] = _format_report(report)
+    return {key: statements[key] for key in ABOUT_FIELDS if key in statements}
 
 
 def _format_report(report: Mapping[str, Any]) -> str:
-    """The counts of `medprobe curate deidentify` in a sentence."""
+    """Format the counts of `medprobe curate deidentify` as a phrase."""
     text = report.get("text")
     text = text if isinstance(text, dict) else {}
     return (
@@ -50,10 +67,17 @@ def _format_report(report: Mapping[str, Any]) -> str:
 
 
 def check_deidentification_stated(manifest: Mapping[str, Any]) -> None:
-    """Raise BadInput where a custom set that is to be published says nothing of how its images were de-identified."""
-    said = manifest.get("patients")
-    if isinstance(said, dict) and not said.get("deidentification"):
+    """Check before publishing that a custom set states how its images were de-identified.
+
+    Args:
+        manifest: the dataset's manifest.
+
+    Raises:
+        BadInput: there is no such statement.
+    """
+    statements = manifest.get("patients")
+    if isinstance(statements, dict) and not statements.get("deidentification"):
         raise BadInput(
-            "this set says nothing of how its images were de-identified. Make it from what `medprobe curate deidentify` wrote, or state "
-            f"it yourself (also that there is nothing to remove), then build again. {ABOUT_REMEDY}"
+            "this set does not state how its images were de-identified. Make it from the output of `medprobe curate deidentify`, or "
+            f"state it yourself (even if there is nothing to remove), then build again. {ABOUT_REMEDY}"
         )

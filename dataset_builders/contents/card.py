@@ -1,6 +1,7 @@
-"""Write the dataset card (README.md): YAML for loaders and the Hub, and a body for readers who know nothing of medprobe.
+"""Write the dataset card (README.md): YAML for loaders and the Hub, and a body for readers
+unfamiliar with medprobe.
 
-See also: what is known of each benchmark (`benchmarks/`), the Parquet files.
+See also: the benchmarks' texts (`benchmarks/`), the Parquet files.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from dataset_builders.parquet import ConfigSizes
 from dataset_builders.schema import ColumnType, SourceContent
 
 LICENSE_FILE = "LICENSE.md"
-"""The licences of the images, by number. The Hub takes as `license_link` this name, `LICENSE`, or an address."""
+"""Counts of images per licence. The Hub accepts this name, `LICENSE`, or a URL as `license_link`.
+"""
 ORIGIN_TEXTS = {
     "official": "This is the complete benchmark, built from the authors' files.",
-    "part": "**This is a part of the benchmark**, built from the authors' files. Scores on it are not comparable with published ones.",
+    "part": "**This is part of the benchmark**, built from the authors' files. Scores on it are not comparable with published ones.",
     "phantom": (
         "**These are drawn phantoms, not medical images.** They have the official layout and show that everything "
-        "works; a score on them says nothing about medicine."
+        "works; a score on them has no medical meaning."
     ),
     "own": (
-        "**This is a set of its makers' own, in the format of a benchmark**, and holds nothing of that benchmark. Scores on it are not "
+        "**This is a custom set in the format of a benchmark**, and contains nothing from that benchmark. Scores on it are not "
         "comparable with published ones."
     ),
     "custom": (
@@ -36,21 +38,23 @@ ORIGIN_TEXTS = {
     ),
 }
 PUBLIC_DATA_WARNING = (
-    "The images and texts this benchmark is made of have been public for years and may be in a model's training data. "
+    "The images and texts of this benchmark have been public for years and may be in a model's training data. "
 )
 NO_TRAINING_NOTICE = (
-    "Do not train on any of its splits (but a config made for fine-tuning), and keep this page out of text corpora."
+    "Do not train on any of its splits (except a config made for fine-tuning), and keep this page out of text corpora."
 )
-CUSTOM_LIMITS = "What was measured on this set, and what was not checked, stands above (How it was built)."
+CUSTOM_LIMITS = "See above (How it was built) for what was measured on this set and what was not checked."
 CUSTOM_LICENCE = (
-    "The licence of each image is the one that the makers of this set state for it (`image_license`; `unknown` where they state none); "
-    "terms for the whole set, where they state any, stand under Patients."
+    "The licence of each image is the one stated by the makers of this set (`image_license`; `unknown` if they state none). "
+    "Terms for the whole set, if any, are listed under Patients."
 )
 
 
 @dataclass(frozen=True)
 class Description:
-    """A repository's description of itself. `partial` says what is missing, None if it is complete."""
+    """What a repository says about itself. `partial` states what is missing, None if it is
+    complete.
+    """
 
     name: str
     family: str
@@ -58,22 +62,22 @@ class Description:
     partial: str | None
     text_only: bool
     has_tasks: bool = False
-    """True if eval.yaml is written, with the config of its tasks."""
+    """Whether eval.yaml and the configs of its tasks are written."""
 
     @property
     def kind(self) -> str:
-        """The key of its sentence in `ORIGIN_TEXTS`."""
+        """Key of the sentence in `ORIGIN_TEXTS`."""
         if self.origin == "custom" and self.name != self.family:
             return "own"
         return "part" if self.partial and self.origin == "official" else self.origin
 
     @property
     def card(self) -> CardText:
-        """What its builder knows of it: of a set of somebody's own, what holds for its format."""
-        facts = spec(self.family).card
+        """Texts of the card; for a custom set, those that apply to its format."""
+        card = spec(self.family).card
         if self.kind == "own":
-            return replace(facts, limits=CUSTOM_LIMITS, licence=CUSTOM_LICENCE)
-        return replace(facts, what=f"{facts.what} {facts.made_of}".strip())
+            return replace(card, limits=CUSTOM_LIMITS, licence=CUSTOM_LICENCE)
+        return replace(card, summary=f"{card.summary} {card.origin_note}".strip())
 
 
 def render_card(
@@ -83,7 +87,15 @@ def render_card(
     written: dict[str, ConfigSizes],
     entries: list[dict[str, Any]],
 ) -> str:
-    """The whole README.md. `entries`: its `configs` (`data_files.config_entries`)."""
+    """Render README.md.
+
+    Args:
+        description: what the repository says about itself.
+        content: what the reader returned.
+        columns: config -> column -> type.
+        written: config -> sizes.
+        entries: the card's `configs` (`data_files.config_entries`).
+    """
     head = yaml.safe_dump(_card_metadata(description, entries), sort_keys=False, allow_unicode=True, width=1000)
     return f"---\n{head}---\n\n{_render_body(description, content, columns, written)}"
 
@@ -114,17 +126,22 @@ def _card_metadata(description: Description, entries: list[dict[str, Any]]) -> d
 
 
 def repository_title(description: Description) -> str:
-    """Title of the repository."""
-    own = description.name != description.family
-    title = description.name if own else spec(description.family).card.title
+    """Return the title of the repository."""
+    is_custom = description.name != description.family
+    title = description.name if is_custom else spec(description.family).card.title
     return f"{title} (phantoms)" if description.origin == "phantom" else title
 
 
 def summarize_repository(description: Description) -> str:
-    """Description for eval.yaml, which shows no card: what may and may not be compared with published numbers."""
-    said = [description.card.what, *([] if description.kind == "official" else [ORIGIN_TEXTS[description.kind]])]
-    said += ["Text only: the questions without their images."] if description.text_only else []
-    return " ".join(said).replace("**", "").replace("*", "")
+    """Describe the repository for eval.yaml, which shows no card: content and comparability with
+    published numbers.
+    """
+    sentences = [
+        description.card.summary,
+        *([] if description.kind == "official" else [ORIGIN_TEXTS[description.kind]]),
+    ]
+    sentences += ["Text only: the questions without their images."] if description.text_only else []
+    return " ".join(sentences).replace("**", "").replace("*", "")
 
 
 def _render_body(
@@ -133,11 +150,11 @@ def _render_body(
     columns: dict[str, dict[str, ColumnType]],
     written: dict[str, ConfigSizes],
 ) -> str:
-    facts, is_own = description.card, description.kind == "own"
+    card, is_own = description.card, description.kind == "own"
     is_of_authors = description.kind not in ("own", "phantom")
     parts = [
         f"# {repository_title(description)}",
-        facts.what,
+        card.summary,
         ORIGIN_TEXTS[description.kind],
     ]
     if description.partial:
@@ -149,11 +166,11 @@ def _render_body(
         _configs_section(description, written),
         _columns_section(columns[next(iter(columns))]),
         _provenance_section(content),
-        f"## How answers are scored\n\n{facts.metrics}",
-        f"## Limits\n\n{facts.limits}\n\n**Contamination.** {PUBLIC_DATA_WARNING if is_of_authors else ''}{NO_TRAINING_NOTICE}",
+        f"## How answers are scored\n\n{card.metrics}",
+        f"## Limits\n\n{card.limits}\n\n**Contamination.** {PUBLIC_DATA_WARNING if is_of_authors else ''}{NO_TRAINING_NOTICE}",
         _patients_section(content),
         _licences_section(description),
-        f"## {f'The format is that of {facts.title}' if is_own else 'Citation'}\n\n```bibtex\n{facts.citation}\n```",
+        f"## {f'The format is that of {card.title}' if is_own else 'Citation'}\n\n```bibtex\n{card.citation}\n```",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -171,12 +188,11 @@ def _usage_section(description: Description, written: dict[str, ConfigSizes]) ->
         lines.append(f'questions = load_dataset("ORG/{description.name}", "questions_text")["{split}"]')
     return (
         "## Use\n\n```python\n" + "\n".join(lines) + "\n```\n\n"
-        "Put the repository's name, or the path of a folder that holds it. `answer` holds positions in `options` "
-        "(0 is the first), and is "
-        "empty where the answer is hidden."
+        "Replace ORG with the owner, or give the path of a local copy. `answer` contains positions in `options` "
+        "(starting at 0) and is empty if the answer is hidden."
         + (
-            "\n\nThe files store each image once, however many questions show it. Loading `questions` without "
-            "streaming repeats it in your cache; `cases` (one row per case, its images once) does not."
+            "\n\nThe files store each image once, even if several questions show it. Loading `questions` without "
+            "streaming duplicates it in your cache; `cases` (one row per case, each image once) does not."
             if config == "questions"
             else ""
         )
@@ -186,7 +202,7 @@ def _usage_section(description: Description, written: dict[str, ConfigSizes]) ->
 def _configs_section(description: Description, written: dict[str, ConfigSizes]) -> str:
     about = {
         "questions": "a question with its image",
-        "cases": "the questions scored together, each of their images once",
+        "cases": "the questions that are scored together, with each image once",
         "questions_text": "a question without its image",
         "lexical_tree": "a leaf of the lexical tree",
         **{config: TASK_ROW_MEANING for config in written if config.split("_")[0] == TASK_CONFIG},
@@ -200,14 +216,14 @@ def _configs_section(description: Description, written: dict[str, ConfigSizes]) 
 
 
 def _columns_section(columns: dict[str, ColumnType]) -> str:
-    """The columns of a config; of a label its positions and names."""
+    """Render the table of a config's columns; for labels with positions and names."""
     lines = ["## Columns", "", "| column | type | meaning |", "|---|---|---|"]
     for name, kind in columns.items():
         labels = ", ".join(f"{position} {label}" for position, label in enumerate(kind.names))
         lines.append(f"| `{name}` | {kind.name}{f': {labels}' if labels else ''} | {kind.meaning} |")
     return "\n".join(lines) + (
-        "\n\nA label is stored as its position: `features[column].int2str` of `datasets` names it; pandas and duckdb show the number. "
-        "A column without any value is left out; where only some questions have one, it is null in the others."
+        "\n\nA label is stored as an integer: `features[column].int2str` of `datasets` gives its name; pandas and duckdb show the number. "
+        "A column without any values is omitted; a question without a value has null."
     )
 
 
@@ -219,51 +235,59 @@ def _provenance_section(content: SourceContent) -> str:
     lines = [
         "## How it was built",
         "",
-        "By `medprobe build` from the source files alone; the same input gives the same bytes. `manifest.json` holds a "
-        "sha256 per image and the fingerprint of each split (sha256 over ids, questions, options, types and answers).",
+        "By `medprobe build` from the source files alone; the same input gives the same bytes. `manifest.json` contains a "
+        "SHA-256 per image and the fingerprint of each split (SHA-256 over ids, questions, options, types and answers).",
         "",
         "| count | here | paper | |",
         "|---|---|---|---|",
     ]
     for count in content.counts:
         paper = f"{count.paper:,}" if count.paper is not None else ""
-        differs = count.paper is not None and count.paper != count.found
+        differs = count.paper is not None and count.paper != count.count
         lines.append(
-            f"| {_escape_inline(count.what)} | {count.found:,} | {paper} | "
+            f"| {_escape_inline(count.quantity)} | {count.count:,} | {paper} | "
             f"{_escape_inline(count.note) if differs or not paper else ''} |"
         )
     return "\n".join([*lines, "", *(f"- {_escape_inline(note)}" for note in content.notes)]).rstrip()
 
 
 def _patients_section(content: SourceContent) -> str:
-    """Statements of a custom set's makers about the people in it."""
+    """Render the makers' statements about the patients of a custom set."""
     if not content.patients:
         return ""
-    said = [f"- **{what.capitalize()}:** {_escape_inline(words)}" for what, words in content.patients.items()]
-    return "\n".join(["## Patients", "", *said])
+    lines = [f"- **{field.capitalize()}:** {_escape_inline(words)}" for field, words in content.patients.items()]
+    return "\n".join(["## Patients", "", *lines])
 
 
 def _licences_section(description: Description) -> str:
     if description.origin == "phantom":
-        said = "Questions and images were made by medprobe and are given away under CC0-1.0."
+        text = "Questions and images were created by medprobe and are released under CC0-1.0."
     else:
-        said = f"{description.card.licence} [How many images have which licence]({LICENSE_FILE})."
-    return f"## Licences and image terms\n\n{said}"
+        text = f"{description.card.licence} [Number of images per licence]({LICENSE_FILE})."
+    return f"## Licences and image terms\n\n{text}"
 
 
 def render_licence_file(description: Description, content: SourceContent) -> str:
-    """LICENSE.md: the terms of the questions, and how many images have which licence; empty for phantoms, which are CC0."""
+    """Render LICENSE.md: the terms of the questions, and the number of images per licence.
+
+    Args:
+        description: what the repository says about itself.
+        content: what the reader returned.
+
+    Returns:
+        Markdown; empty for phantoms, which are CC0.
+    """
     if description.origin == "phantom":
         return ""
     lines = ["# Licences and image terms", "", description.card.licence]
-    found = {image.image_id: image for case in content.all_cases() for image in case.images}
-    by_licence = Counter(image.license for image in found.values())
-    if found:
-        lines += ["", "| licence of the image | images |", "|---|---|"]
+    images = {image.image_id: image for case in content.all_cases() for image in case.images}
+    by_licence = Counter(image.license for image in images.values())
+    if images:
+        lines += ["", "| image licence | images |", "|---|---|"]
         lines += [f"| {_escape_inline(licence)} | {count:,} |" for licence, count in sorted(by_licence.items())]
         lines += [
             "",
-            "`image_license` and `image_source` say it per question. An image of unknown licence must not be passed "
-            "on: keep a copy of this repository that holds such images private.",
+            "`image_license` and `image_source` give the details per question. Images with an unknown licence must not be "
+            "redistributed: keep a copy of this repository that contains such images private.",
         ]
     return "\n".join([*lines, ""])

@@ -1,7 +1,8 @@
-"""Name the data files of a repository, and state them with a digest in its card (README.md).
+"""Name the data files of a repository, and record them with a digest in its card (README.md).
 
-`datasets` caches what it loaded from a folder by the folder's name and the YAML of its card alone. With a digest of its files, as the
-`description` of each config, another build in the same place has another YAML, and its rows are what is loaded.
+`datasets` caches a folder's rows under the folder's name and the YAML of its card alone. A digest
+of the files in each config's `description` makes the YAML of another build in the same place
+differ, so the right rows are loaded.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from dataset_builders.errors import BadInput, first_line
 
 CARD_FILE = "README.md"
 DATA_FILE = re.compile(r"(\w+)/(\w+)-\d{5}-of-\d{5}\.parquet")
-"""Config and split of a data file by its path in the repository."""
+"""Matches a data file's path in the repository; groups: config and split."""
 SPLIT_ORDER = ("train", "validation", "test")
-"""Their order."""
+"""Order of splits in listings."""
 DIGEST_PREFIX = "rows sha256:"
-"""How the description of a config that is ours begins."""
+"""Start of the description of a config written by medprobe."""
 STANDARD_CONFIGS = ("questions", "cases", "questions_text")
-"""Configs that are ours with or without a description."""
+"""Configs that belong to medprobe with or without a description."""
 FRONT_MATTER = re.compile(r"\s*---[ \t]*\r?\n(.*?)(?:\r?\n)?---[ \t]*(?:\r?\n|$)", re.DOTALL)
 
 DataFiles = Mapping[str, Mapping[str, list[str]]]
@@ -34,7 +35,7 @@ DataFiles = Mapping[str, Mapping[str, list[str]]]
 
 
 def group_data_files(present: Collection[str]) -> dict[str, dict[str, list[str]]]:
-    """The data files among the paths in a repository."""
+    """Group the data files among a repository's paths by config and split."""
     files: dict[str, dict[str, list[str]]] = {}
     matches = [match for name in sorted(present) if (match := DATA_FILE.fullmatch(name))]
     for match in sorted(
@@ -45,7 +46,9 @@ def group_data_files(present: Collection[str]) -> dict[str, dict[str, list[str]]
 
 
 def hash_files(paths: Sequence[Path]) -> list[str]:
-    """The SHA-256 of each file, several read at a time. A file of the same size and time is read once in a process."""
+    """Compute the SHA-256 of files in parallel; a file of unchanged size and time is read once per
+    process.
+    """
     with ThreadPoolExecutor(thread_name_prefix="sha256") as pool:
         return list(pool.map(_hash_file, paths))
 
@@ -62,7 +65,8 @@ def _read_sha256(path: Path, *_: int) -> str:
 
 
 def config_entries(files: DataFiles, sha256: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The entries of the card's `configs`: where the files of each config are, and the digest of their rows.
+    """Build the entries of the card's `configs`: the files of each config and the digest of their
+    rows.
 
     Args:
         files: the repository's data files.
@@ -84,51 +88,72 @@ def config_entries(files: DataFiles, sha256: Mapping[str, str]) -> list[dict[str
 
 
 def folder_config_entries(folder: Path) -> list[dict[str, Any]]:
-    """The entries for the data files that a folder holds."""
+    """Build the entries for the data files in a folder."""
     files = group_data_files([path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")])
     names = [name for splits in files.values() for listed in splits.values() for name in listed]
     return config_entries(files, dict(zip(names, hash_files([folder / name for name in names]), strict=True)))
 
 
-def update_card_configs(card: str, entries: list[dict[str, Any]], where: object) -> str:
-    """The text of a card whose `configs` hold these entries in place of all that are ours; the rest of it stays as it is.
+def update_card_configs(card: str, entries: list[dict[str, Any]], location: object) -> str:
+    """Replace medprobe's `configs` entries in a card; everything else stays unchanged.
 
-    Raises BadInput for a card whose YAML cannot be read.
+    Args:
+        card: text of the card.
+        entries: the new entries.
+        location: what messages call the card.
+
+    Returns:
+        Text of the new card.
+
+    Raises:
+        BadInput: the card's YAML cannot be parsed.
     """
-    head, body = _split_front_matter(card, where)
+    head, body = _split_front_matter(card, location)
     stated = {"configs": entries + _foreign_entries(head.get("configs"), entries)}
-    # What `push_to_hub` once noted of our configs may describe other columns, and nothing would load.
+    # A `dataset_info` that `push_to_hub` once wrote may describe other columns, and then nothing would load.
     info = _foreign_entries(head.get("dataset_info"), entries)
     if info:
         stated["dataset_info"] = info
-    kept = {key: value for key, value in head.items() if key != "dataset_info"}
-    if head == kept | stated:
+    remaining = {key: value for key, value in head.items() if key != "dataset_info"}
+    if head == remaining | stated:
         return card
-    text = yaml.safe_dump(kept | stated, sort_keys=False, allow_unicode=True, width=1000)
+    text = yaml.safe_dump(remaining | stated, sort_keys=False, allow_unicode=True, width=1000)
     return f"---\n{text}---\n{body}"
 
 
-def check_card_configs(card: str, entries: list[dict[str, Any]], where: object, remedy: str) -> None:
-    """Raise BadInput where a card states other rows than those of `entries`: `load_dataset` might serve rows of another build."""
+def check_card_configs(card: str, entries: list[dict[str, Any]], location: object, remedy: str) -> None:
+    """Check that a card matches the data files; otherwise `load_dataset` might serve rows of
+    another build.
+
+    Args:
+        card: text of the card.
+        entries: the entries for the files that exist.
+        location: what messages call the card.
+        remedy: end of the message.
+
+    Raises:
+        BadInput: names the configs that differ.
+    """
     stated = {
-        entry.get("config_name"): entry for entry in _list_entries(_split_front_matter(card, where)[0].get("configs"))
+        entry.get("config_name"): entry
+        for entry in _list_entries(_split_front_matter(card, location)[0].get("configs"))
     }
     differ = []
     for entry in entries:
         in_card = stated.get(entry["config_name"], {})
-        # A config that somebody added beside ours need not say anything of its rows.
+        # A config that someone else added need not have a digest.
         is_ours = entry["config_name"] in STANDARD_CONFIGS or str(in_card.get("description")).startswith(DIGEST_PREFIX)
         if is_ours and any(in_card.get(field) != entry[field] for field in ("description", "data_files")):
             differ.append(entry["config_name"])
     if differ:
         raise BadInput(
-            f"{where}: states other files of {', '.join(differ)} than are there (changed or damaged since), so that load_dataset may "
-            f"give the rows of another build. {remedy}"
+            f"{location}: does not match the files of {', '.join(differ)} (changed or damaged since), so load_dataset may return the rows "
+            f"of another build. {remedy}"
         )
 
 
 def _foreign_entries(listed: Any, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The entries of a list in a card that speak of configs of others."""
+    """Return the entries of a card's list that describe configs of others."""
     return [entry for entry in _list_entries(listed) if not _is_medprobe_entry(entry, entries)]
 
 
@@ -140,19 +165,19 @@ def _is_medprobe_entry(entry: Mapping[str, Any], entries: list[dict[str, Any]]) 
 
 
 def _list_entries(listed: Any) -> list[dict[str, Any]]:
-    """The entries of a list in a card, which may hold its only one without a list."""
+    """Return the entries of a card's list, which may be a single entry without a list."""
     return [entry for entry in (listed if isinstance(listed, list) else [listed]) if isinstance(entry, dict)]
 
 
-def _split_front_matter(card: str, where: object) -> tuple[dict[str, Any], str]:
-    """The YAML at the top of a card, and the text below it."""
+def _split_front_matter(card: str, location: object) -> tuple[dict[str, Any], str]:
+    """Split a card into the YAML at its top and the text below."""
     match = FRONT_MATTER.match(card.removeprefix("\ufeff"))
     if match is None:
         return {}, card
     try:
         head = yaml.safe_load(match[1]) or {}
     except yaml.YAMLError as error:
-        raise BadInput(f"{where}: the YAML at its top cannot be read ({first_line(error)}). Correct it.") from None
+        raise BadInput(f"{location}: the YAML at its top cannot be read ({first_line(error)}). Correct it.") from None
     if not isinstance(head, dict):
-        raise BadInput(f"{where}: the YAML at its top is not a list of fields. Correct it.")
+        raise BadInput(f"{location}: the YAML at its top is not a list of fields. Correct it.")
     return head, card.removeprefix("\ufeff")[match.end() :]

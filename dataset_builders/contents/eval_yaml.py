@@ -1,8 +1,11 @@
-"""Write `eval.yaml` and the configs of its tasks, by which the Hub lists a dataset as a benchmark and `inspect eval hf/ORG/NAME` runs it.
+"""Write `eval.yaml` and the configs of its tasks.
 
-A task of ours is a set of questions whose plain accuracy is one of the benchmark's metrics, because that is what inspect-ai's own scorer
-computes; its id says split and metric (`test_individual_accuracy`). Only that metric may be published to it. Its config holds the
-questions as inspect-ai reads them: the image as a data URI (stored once per row group), the key as letters, ids beside them.
+With them the Hub lists a dataset as a benchmark and `inspect eval hf/ORG/NAME` runs it. A task is a
+set of questions whose plain accuracy is one of the benchmark's metrics, since inspect-ai's own
+scorer computes accuracy. The task's id names split and metric (`test_individual_accuracy`), and
+only that metric may be published to it. Its config stores the questions as inspect-ai reads them:
+the image as a data URI (stored once per row group), the answer key as letters, ids beside them.
+
 Specification: https://huggingface.co/docs/hub/eval-results; inspect_ai/_eval/task/hf.py (0.3.285).
 """
 
@@ -34,7 +37,7 @@ TASK_COLUMNS: dict[str, ColumnType] = {
 
 @dataclass(frozen=True)
 class HubTask:
-    """A task of eval.yaml: the questions of `split` whose accuracy is `metric`, in the config `config`."""
+    """A task of eval.yaml: the questions of `split` whose accuracy is `metric`, stored in `config`."""
 
     split: str
     metric: str
@@ -46,41 +49,65 @@ class HubTask:
 
 
 def select_hub_tasks(family: str, content: SourceContent) -> list[tuple[HubTask, list[Case]]]:
-    """The tasks of what a builder read, with the cases (and of these the questions) of each; a split without a key has none."""
+    """Select the tasks that a set offers.
+
+    Args:
+        family: the benchmark, which declares the tasks.
+        content: what the reader returned.
+
+    Returns:
+        Each task with its cases, reduced to the task's questions. A split without an answer key has
+            none.
+    """
     metrics = spec(family).tasks
-    found = []
+    tasks = []
     for split, cases in content.cases.items():
         for metric, belongs in metrics.items():
-            chosen = list(_select_cases(cases, belongs))
-            if chosen:
+            task_cases = list(_select_cases(cases, belongs))
+            if task_cases:
                 config = TASK_CONFIG if len(metrics) == 1 else f"{TASK_CONFIG}_{metric}"
-                found.append((HubTask(split, metric, config), chosen))
-    return found
+                tasks.append((HubTask(split, metric, config), task_cases))
+    return tasks
 
 
 def _select_cases(cases: Iterable[Case], belongs: Any) -> Iterator[Case]:
-    """The cases with those of their questions that have a key and belong to a task."""
+    """Yield the cases, reduced to the questions that belong to a task and have an answer key."""
     for case in cases:
         questions = tuple(q for q in case.questions if q.answer and belongs(q))
         if questions:
-            shown = {q.image_id for q in questions}
-            yield replace(case, questions=questions, images=tuple(i for i in case.images if i.image_id in shown))
+            image_ids = {q.image_id for q in questions}
+            yield replace(case, questions=questions, images=tuple(i for i in case.images if i.image_id in image_ids))
 
 
 def parse_task_metric(task_id: str, split: str) -> str | None:
-    """The metric that a task of ours declares by its id; None for a task of another split, or of an eval.yaml that is not ours."""
+    """Return the metric that a task's id names.
+
+    Args:
+        task_id: id of the task in eval.yaml.
+        split: split of the results.
+
+    Returns:
+        The metric; None for a task of another split or of an eval.yaml not written by medprobe.
+    """
     metric = task_id.removeprefix(f"{split}_")
-    known = {metric for name in BENCHMARKS for metric in spec(name).tasks}
-    return metric if task_id == f"{split}_{metric}" and metric in known else None
+    declared = {metric for name in BENCHMARKS for metric in spec(name).tasks}
+    return metric if task_id == f"{split}_{metric}" and metric in declared else None
 
 
 def render_eval_yaml(title: str, about: str, tasks: Iterable[HubTask], *, images: bool) -> str:
-    """The text of eval.yaml."""
+    """Render eval.yaml.
+
+    Args:
+        title: title of the dataset.
+        about: description of the dataset.
+        tasks: its tasks.
+        images: whether the tasks' configs contain images.
+    """
     tasks = list(tasks)
-    said = "; ".join(f"{task.id}: accuracy, which medprobe calls {task.metric}" for task in tasks)
+    metrics = "; ".join(f"{task.id}: accuracy, which medprobe calls {task.metric}" for task in tasks)
     document = {
         "name": title,
-        "description": f"{about} Each task declares one metric ({said}).",
+        "description": f"{about} Each task has one metric ({metrics}).",
         "evaluation_framework": "inspect-ai",
         "tasks": [_task_document(task, images) for task in tasks],
     }
@@ -102,5 +129,7 @@ def _task_document(task: HubTask, images: bool) -> dict[str, Any]:
 
 
 def task_columns(*, images: bool) -> dict[str, ColumnType]:
-    """The columns of a task's config. `target`: the letters of the correct options, "B" or "BC"."""
+    """Return the columns of a task's config. `target` has the letters of the correct options: "B"
+    or "BC".
+    """
     return TASK_COLUMNS if images else text_columns(TASK_COLUMNS)

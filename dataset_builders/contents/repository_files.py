@@ -1,6 +1,7 @@
 """Write a dataset repository: Parquet files, card, manifest, and the private answers beside it.
 
-See also: the Parquet layout (`parquet.py`), the card's words (`card.py`), opening a repository (`hub/repository.py`).
+See also: the Parquet layout (`parquet.py`), the card's text (`card.py`), opening a repository
+(`hub/repository.py`).
 """
 
 from __future__ import annotations
@@ -50,43 +51,56 @@ from dataset_builders.schema import (
 
 
 def write_repository(folder: Path, description: Description, content: SourceContent) -> tuple[str, ...]:
-    """Write all files of a repository into the empty `folder`; returns lines that tell people what was counted.
+    """Write all files of a repository.
 
-    Raises BadInput naming every image that is none, too large or cut off.
+    Args:
+        folder: an empty folder.
+        description: what the repository says about itself.
+        content: what the reader returned.
+
+    Returns:
+        Lines for the user: sizes, counts and notes.
+
+    Raises:
+        BadInput: names every image that is invalid, too large or truncated.
     """
-    known = ImageFacts(
-        {} if description.text_only else find_white_levels(iter_image_files(content.all_cases(more=True)))
+    facts = ImageFacts(
+        {} if description.text_only else find_white_levels(iter_image_files(content.all_cases(include_extra=True)))
     )
-    held = used_columns(description.family, content)
-    columns = {"questions": held, "cases": case_columns(held), "questions_text": text_columns(held)}
+    question_kinds = used_columns(description.family, content)
+    columns = {
+        "questions": question_kinds,
+        "cases": case_columns(question_kinds),
+        "questions_text": text_columns(question_kinds),
+    }
     if description.text_only:
-        columns = {"questions_text": text_columns(held)}
+        columns = {"questions_text": text_columns(question_kinds)}
     written: dict[str, ConfigSizes] = {}
 
     def write(configs: dict[str, dict[str, ColumnType]], splits: dict[str, list[Case]]) -> None:
         for split, cases in splits.items():
-            write_cases(folder, configs, split, cases, known, written)
+            write_cases(folder, configs, split, cases, facts, written)
 
     write(dict(columns), content.cases)
-    for config, splits in {} if description.text_only else content.more.items():
-        columns[config] = held
-        write({config: held}, splits)
-    if content.tree is not None:
+    for config, splits in {} if description.text_only else content.extra_configs.items():
+        columns[config] = question_kinds
+        write({config: question_kinds}, splits)
+    if content.tree_rows is not None:
         columns["lexical_tree"] = TREE_COLUMNS
-        rows = {name: [row[column] for row in content.tree] for column, name in enumerate(TREE_ROW_FIELDS)}
+        rows = {name: [row[column] for row in content.tree_rows] for column, name in enumerate(TREE_ROW_FIELDS)}
         written["lexical_tree"] = ConfigSizes()
         _write_rows(folder, "lexical_tree", "train", rows, TREE_COLUMNS, written["lexical_tree"])
-    several = "more_images" in held
+    several = "more_images" in question_kinds
     tasks = select_hub_tasks(description.family, content) if description.has_tasks and not several else []
     if description.has_tasks and several:
         content.notes.append("no eval.yaml: inspect-ai's own reader of the Hub takes one image a question.")
     for task, cases in tasks:
         columns[task.config] = task_columns(images=not description.text_only)
         write({task.config: columns[task.config]}, {task.split: cases})
-    known.problems.check("Replace these images, or leave out their entries; nothing was written.")
-    content.notes += known.notes()
+    facts.problems.check("Replace these images, or leave out their entries; nothing was written.")
+    content.notes += facts.notes()
     if description.origin == "custom":
-        content.notes += _describe_shared_pictures(content.cases, known.pixels)
+        content.notes += _describe_shared_pictures(content.cases, facts.pixels)
     if tasks:
         text = render_eval_yaml(
             repository_title(description),
@@ -95,7 +109,7 @@ def write_repository(folder: Path, description: Description, content: SourceCont
             images=not description.text_only,
         )
         (folder / "eval.yaml").write_text(text, encoding="utf-8")
-    manifest = _build_manifest(description, content, known)
+    manifest = _build_manifest(description, content, facts)
     write_json(folder / "manifest.json", manifest)
     card = render_card(description, content, columns, written, folder_config_entries(folder))
     (folder / CARD_FILE).write_text(card, encoding="utf-8")
@@ -113,12 +127,12 @@ def write_repository(folder: Path, description: Description, content: SourceCont
 
 
 def _describe_shared_pictures(splits: dict[str, list[Case]], pixels: dict[str, str]) -> list[str]:
-    """A note on pictures that are in several splits, under whatever name and in whatever file."""
-    shown = {
+    """Note pictures that occur in several splits, compared by pixels rather than name or file."""
+    digests = {
         split: [pixels.get(image.image_id, "") for case in cases for image in case.images]
         for split, cases in splits.items()
     }
-    shared = find_split_overlaps(shown)
+    shared = find_split_overlaps(digests)
     if not shared:
         return []
     names = [image for image, digest in pixels.items() if digest in shared]
@@ -129,11 +143,17 @@ def _describe_shared_pictures(splits: dict[str, list[Case]], pixels: dict[str, s
 
 
 def write_hidden_answers(folder: Path, name: str, content: SourceContent) -> None:
-    """Write the private answers into the empty `folder`: a dataset repository of its own (question_id, answer)."""
-    questions = [q for case in content.all_cases() for q in case.questions if q.question_id in content.hidden]
+    """Write the private answers as a dataset repository of their own (question_id, answer).
+
+    Args:
+        folder: an empty folder.
+        name: name of the dataset.
+        content: what the reader returned.
+    """
+    questions = [q for case in content.all_cases() for q in case.questions if q.question_id in content.hidden_answers]
     rows: dict[str, list[Any]] = {
         "question_id": [q.question_id for q in questions],
-        "answer": [list(content.hidden[q.question_id]) for q in questions],
+        "answer": [list(content.hidden_answers[q.question_id]) for q in questions],
     }
     _write_rows(folder, "answers", "test", rows, ANSWER_COLUMNS, ConfigSizes())
     write_json(
@@ -147,17 +167,25 @@ def write_hidden_answers(folder: Path, name: str, content: SourceContent) -> Non
 
 
 def format_counts(counts: Sequence[CountComparison], origin: str) -> list[str]:
-    """The count report, a line each: what was found beside what the paper says (which phantoms are not held against)."""
+    """Format the count report.
+
+    Args:
+        counts: counts in the source and in the paper.
+        origin: origin of the set; phantoms are not compared with the paper.
+
+    Returns:
+        A line per count.
+    """
     lines = []
     for count in counts:
         if origin == "phantom":
-            lines += [f"{count.what}: {count.found:,}"] if count.found else []
+            lines += [f"{count.quantity}: {count.count:,}"] if count.count else []
             continue
-        differs = count.paper is not None and count.paper != count.found
-        beside = f" (paper: {count.paper:,})" if count.paper is not None else ""
+        differs = count.paper is not None and count.paper != count.count
+        paper_note = f" (paper: {count.paper:,})" if count.paper is not None else ""
         mark = " DIFFERS" if differs and origin == "official" else ""
         note = f", {count.note}" if count.note and (differs or count.paper is None) else ""
-        lines.append(f"{count.what}: {count.found:,}{beside}{mark}{note}")
+        lines.append(f"{count.quantity}: {count.count:,}{paper_note}{mark}{note}")
     return lines
 
 
@@ -174,37 +202,37 @@ def _write_rows(
     write_split_table(path, columns, split, [pa.Table.from_pydict(rows, schema)], written)
 
 
-def _build_manifest(description: Description, content: SourceContent, known: ImageFacts) -> dict[str, Any]:
-    def splits(of: dict[str, list[Case]]) -> dict[str, Any]:
+def _build_manifest(description: Description, content: SourceContent, facts: ImageFacts) -> dict[str, Any]:
+    def splits(cases_by_split: dict[str, list[Case]]) -> dict[str, Any]:
         return {
             split: {
                 "questions": sum(len(case.questions) for case in cases),
                 "cases": len(cases),
                 "fingerprint": fingerprint_cases(cases),
             }
-            for split, cases in of.items()
+            for split, cases in cases_by_split.items()
         }
 
-    made: dict[str, Any] = {
+    manifest: dict[str, Any] = {
         "schema_version": DATASET_SCHEMA_VERSION,
         "name": description.name,
         "format": description.family,
         "origin": description.origin,
         "partial": description.partial,
         "splits": splits(content.cases),
-        "images": {name: {"sha256": digest, "bytes": size} for name, (digest, size) in sorted(known.facts.items())},
+        "images": {name: {"sha256": digest, "bytes": size} for name, (digest, size) in sorted(facts.facts.items())},
         "report": {
             "counts": [
-                {"what": count.what, "found": count.found, "paper": count.paper, "note": count.note}
+                {"what": count.quantity, "found": count.count, "paper": count.paper, "note": count.note}
                 for count in content.counts
             ],
             "notes": content.notes,
         },
     }
-    if content.more and not description.text_only:
-        made["more"] = {config: splits(of) for config, of in content.more.items()}
+    if content.extra_configs and not description.text_only:
+        manifest["more"] = {config: splits(cases_by_split) for config, cases_by_split in content.extra_configs.items()}
     if content.patients is not None:
-        made["patients"] = content.patients
+        manifest["patients"] = content.patients
     if content.validated is not None:
-        made["validated"] = content.validated
-    return made
+        manifest["validated"] = content.validated
+    return manifest

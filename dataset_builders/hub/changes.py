@@ -1,4 +1,4 @@
-"""Compare two versions of a dataset (`medprobe diff ORG/NAME@v1 @v2`): questions added, removed and changed; no image is loaded."""
+"""Compare two versions of a dataset (`medprobe diff ORG/NAME@v1 @v2`) without loading images."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.schema import row_image_ids
 
 COMPARED_COLUMNS = frozenset(FINGERPRINT_COLUMNS) - {"question_id"}
-"""Columns that scores depend on."""
+"""Columns on which scores depend."""
 
 
 @dataclass
 class SplitChanges:
-    """The differences between two versions of a split. `changed`: question id -> column -> (before, after); `images`: ids of images whose
-    bytes differ (where both manifests name them)."""
+    """The differences between two versions of a split.
+
+    `changed` maps question id -> column -> (before, after). `images` are ids of images whose bytes
+    differ, if both manifests list them.
+    """
 
     split: str
     added: list[str] = field(default_factory=list)
@@ -29,31 +32,38 @@ class SplitChanges:
 
     @property
     def scored(self) -> bool:
-        """True if results on the two versions may not be compared; else only labels, captions and sources differ."""
+        """True if results on the two versions are not comparable; else only labels, captions and
+        sources differ.
+        """
         return bool(
             self.added
             or self.removed
             or self.images
-            or any(COMPARED_COLUMNS & each.keys() for each in self.changed.values())
+            or any(COMPARED_COLUMNS & columns.keys() for columns in self.changed.values())
         )
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed or self.images)
 
 
-def open_versions(before: str, after: str) -> tuple[Repository, Repository]:
-    """The two versions: `ORG/NAME@TAG` or a folder, and the same or `@TAG` of the first's repository.
+def open_versions(old_name: str, new_name: str) -> tuple[Repository, Repository]:
+    """Open two versions of a dataset.
 
-    Raises BadInput if one cannot be opened, or they are two benchmarks.
+    Args:
+        old_name: `ORG/NAME@TAG` or a folder.
+        new_name: likewise, or `@TAG` of the first repository.
+
+    Raises:
+        BadInput: a version cannot be opened, or they belong to different benchmarks.
     """
-    first, old = _parse_version(before)
-    second, new = _parse_version(after)
-    if not first:
-        raise BadInput(f"{before}: names no dataset. Give ORG/NAME@TAG, or a folder.")
-    versions = open_repository(first, old), open_repository(second or first, new)
+    old_repository, old = _parse_version(old_name)
+    new_repository, new = _parse_version(new_name)
+    if not old_repository:
+        raise BadInput(f"{old_name}: contains no dataset name. Give ORG/NAME@TAG, or a folder.")
+    versions = open_repository(old_repository, old), open_repository(new_repository or old_repository, new)
     if versions[0].family != versions[1].family:
         raise BadInput(
-            f"{before}, {after}: hold {versions[0].family} and {versions[1].family}; only versions of one dataset are compared."
+            f"{old_name}, {new_name}: are {versions[0].family} and {versions[1].family}; only versions of one dataset can be compared."
         )
     return versions
 
@@ -63,35 +73,49 @@ def _parse_version(name: str) -> tuple[str, str | None]:
         return name, None
     repository, at, revision = name.partition("@")
     if at and not revision:
-        raise BadInput(f"{name}: names no version behind the @. Give a tag, e.g. {repository or 'ORG/NAME'}@v1.0.0.")
+        raise BadInput(f"{name}: has no version after the @. Give a tag, e.g. {repository or 'ORG/NAME'}@v1.0.0.")
     return repository, revision or None
 
 
-def compare_versions(before: Repository, after: Repository) -> list[SplitChanges]:
-    """The differences, split by split, in the order of the new version (removed questions in their old order)."""
-    return [_compare_split(split, before, after) for split in dict.fromkeys([*after.splits, *before.splits])]
+def compare_versions(old: Repository, new: Repository) -> list[SplitChanges]:
+    """Compare two versions split by split.
+
+    Args:
+        old: the earlier version.
+        new: the later version.
+
+    Returns:
+        A report per split, in the order of the new version; removed questions in their old order.
+    """
+    return [_compare_split(split, old, new) for split in dict.fromkeys([*new.splits, *old.splits])]
 
 
-def _compare_split(split: str, before: Repository, after: Repository) -> SplitChanges:
-    old, new = (_split_rows(repository, split) for repository in (before, after))
-    found = SplitChanges(split, [name for name in new if name not in old], [name for name in old if name not in new])
-    kept = {name: row for name, row in new.items() if name in old}
-    for name, row in kept.items():
-        pairs = {column: (old[name].get(column), row.get(column)) for column in dict.fromkeys([*row, *old[name]])}
+def _compare_split(split: str, old: Repository, new: Repository) -> SplitChanges:
+    old_rows, new_rows = (_split_rows(repository, split) for repository in (old, new))
+    changes = SplitChanges(
+        split, [name for name in new_rows if name not in old_rows], [name for name in old_rows if name not in new_rows]
+    )
+    common = {name: row for name, row in new_rows.items() if name in old_rows}
+    for name, row in common.items():
+        pairs = {
+            column: (old_rows[name].get(column), row.get(column)) for column in dict.fromkeys([*row, *old_rows[name]])
+        }
         columns = {column: pair for column, pair in pairs.items() if pair[0] != pair[1]}
         if columns:
-            found.changed[name] = columns
-    was, now = (
+            changes.changed[name] = columns
+    old_sha256, new_sha256 = (
         {image: facts.get("sha256") for image, facts in (repository.manifest.get("images") or {}).items()}
-        for repository in (before, after)
+        for repository in (old, new)
     )
-    shown = {image for row in kept.values() for image in row_image_ids(row)}
-    found.images = sorted(image for image in shown & was.keys() & now.keys() if was[image] != now[image])
-    return found
+    image_names = {image for row in common.values() for image in row_image_ids(row)}
+    changes.images = sorted(
+        image for image in image_names & old_sha256.keys() & new_sha256.keys() if old_sha256[image] != new_sha256[image]
+    )
+    return changes
 
 
 def _split_rows(repository: Repository, split: str) -> dict[str, dict[str, Any]]:
-    """Question id -> column -> value, NaN as None."""
+    """Return question id -> column -> value, with NaN as None."""
     if split not in repository.splits:
         return {}
     rows = repository.questions(split).to_dict("records")
@@ -101,25 +125,30 @@ def _split_rows(repository: Repository, split: str) -> dict[str, dict[str, Any]]
     }
 
 
-def format_changes(found: list[SplitChanges], most: int = 20) -> str:
-    """The changes in Markdown; at most so many questions of each kind are listed."""
+def format_changes(changes: list[SplitChanges], max_listed: int = 20) -> str:
+    """Format the changes in Markdown.
+
+    Args:
+        changes: one report per split.
+        max_listed: how many questions of each kind are listed.
+    """
     parts = []
-    for split in found:
+    for split in changes:
         lines = [f"## {split.split}", *([] if split else ["No change."])]
         for title, names in (("added", split.added), ("removed", split.removed), ("images replaced", split.images)):
             if names:
-                more = f", and {len(names) - most:,} more" if len(names) > most else ""
-                lines.append(f"- {title}: {len(names):,} ({', '.join(names[:most])}{more})")
+                remainder = f", and {len(names) - max_listed:,} more" if len(names) > max_listed else ""
+                lines.append(f"- {title}: {len(names):,} ({', '.join(names[:max_listed])}{remainder})")
         if split.changed:
             lines.append(f"- changed: {len(split.changed):,}")
-            for name, columns in list(split.changed.items())[:most]:
-                for column, (before, after) in columns.items():
-                    lines.append(f"  - `{name}` {column}: {clip(before, 120)} -> {clip(after, 120)}")
-            if len(split.changed) > most:
-                lines.append(f"  - and {len(split.changed) - most:,} more")
+            for name, columns in list(split.changed.items())[:max_listed]:
+                for column, (old, new) in columns.items():
+                    lines.append(f"  - `{name}` {column}: {clip(old, 120)} -> {clip(new, 120)}")
+            if len(split.changed) > max_listed:
+                lines.append(f"  - and {len(split.changed) - max_listed:,} more")
         if split.scored:
             lines.append("Results on the two versions are not comparable.")
         elif split:
-            lines.append("Only what no score depends on changed: results on the two versions are comparable.")
+            lines.append("No change affects scores: results on the two versions are comparable.")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

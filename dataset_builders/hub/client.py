@@ -1,4 +1,4 @@
-"""Connect to the Hub: address, account, retries, and one line with a remedy for each of its errors."""
+"""Connect to the Hub: URL, account, retries, and one-line errors with a remedy."""
 
 from __future__ import annotations
 
@@ -20,34 +20,41 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_ATTEMPTS = 6
 FIRST_BACKOFF_S = 0.5
-"""Mean seconds before the second try; doubled each time, with jitter so that clients refused together do not return together."""
+"""Mean delay before the second attempt, in seconds.
+
+It doubles each time, with jitter so that clients refused together do not return together.
+"""
 MAX_RETRY_AFTER_S = 60.0
-"""Most seconds of a Retry-After that are waited."""
+"""Longest Retry-After that is obeyed, in seconds; a longer one is an error."""
 
 RETRYABLE_STATUSES = frozenset({409, 412, 429, 500, 502, 503, 504})
-"""Another commit came in between, too many requests, a server in trouble."""
-NO_TOKEN_MESSAGE = "no Hub token: run `hf auth login`, or set HF_TOKEN to a token that may write."
-RETRY_HINT = ". Run this again later; what is there already is not sent twice"
+"""A concurrent commit, too many requests, or a server error."""
+NO_TOKEN_MESSAGE = "no Hub token: run `hf auth login`, or set HF_TOKEN to a token with write access."
+RETRY_HINT = ". Run this again later; uploaded files are not sent again"
 STATUS_MESSAGES = {
     401: "the Hub does not accept the token. Make a new one and run `hf auth login`, or set HF_TOKEN",
-    403: "{account} has no right to do so. Use a token that may, ask for access, or choose another ORG",
-    404: "it is not there, or {account} may not see it. Check the name, the revision and the token",
+    403: "{account} lacks permission. Use a token that has it, ask for access, or choose another ORG",
+    404: "it does not exist, or {account} cannot see it. Check the name, the revision and the token",
     409: "it was changed by someone else at the same time. Run this again",
     412: "it was changed by someone else at the same time. Run this again",
-    429: "the Hub had too many requests. Wait a few minutes, then run this again",
+    429: "the Hub received too many requests. Wait a few minutes, then run this again",
 }
-"""HTTP status -> cause and remedy; what the Hub itself says follows in brackets."""
+"""HTTP status -> cause and remedy; the Hub's own message follows in parentheses."""
 
 
 def endpoint() -> str:
-    """The Hub's address: $HF_ENDPOINT as it is now (huggingface_hub itself reads it only when it is imported)."""
+    """Return the Hub's URL: the current $HF_ENDPOINT (huggingface_hub reads it only on import)."""
     from huggingface_hub import constants
 
     return (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
 
 
 def connect(token: str | None = None) -> HfApi:
-    """A client of the Hub at `endpoint()`."""
+    """Create a client of the Hub.
+
+    Args:
+        token: the token to send; None for this machine's token, or none within `anonymous_access`.
+    """
     from huggingface_hub import HfApi
 
     sent_token = False if token is None and _ANONYMOUS.get() else token
@@ -59,17 +66,27 @@ _ANONYMOUS: ContextVar[bool] = ContextVar("as_anyone", default=False)
 
 @contextmanager
 def anonymous_access() -> Iterator[None]:
-    """Within this, `connect()` sends no token of this machine: what a stranger names is read as anybody may read it, so that no answer
-    depends on what is private."""
-    before = _ANONYMOUS.set(True)
+    """Send no token of this machine within the block.
+
+    A repository named by a stranger is then read as anybody could read it, so that results never
+    depend on private content.
+    """
+    token = _ANONYMOUS.set(True)
     try:
         yield
     finally:
-        _ANONYMOUS.reset(before)
+        _ANONYMOUS.reset(token)
 
 
 def connect_with_token(token: str | None = None) -> HfApi:
-    """A client that may write, by this token or this machine's. BadInput without one."""
+    """Create a client that may write.
+
+    Args:
+        token: None for this machine's token.
+
+    Raises:
+        BadInput: there is no token.
+    """
     from huggingface_hub import get_token
 
     token = token or get_token()
@@ -79,9 +96,17 @@ def connect_with_token(token: str | None = None) -> HfApi:
 
 
 def sign_in(repo_id: str, token: str | None = None) -> tuple[HfApi, str]:
-    """A client that may write to a repository, and the account of its token (None: this machine's).
+    """Create a client that may write to a repository.
 
-    BadInput for an id that is none, without a token, and where the Hub does not take it.
+    Args:
+        repo_id: ORG/NAME.
+        token: None for this machine's token.
+
+    Returns:
+        The client, and the account that the token belongs to.
+
+    Raises:
+        BadInput: the id is invalid, there is no token, or the Hub rejects it.
     """
     check_repo_id(repo_id)
     api = connect_with_token(token)
@@ -90,7 +115,14 @@ def sign_in(repo_id: str, token: str | None = None) -> tuple[HfApi, str]:
 
 
 def check_repo_id(repo_id: str) -> None:
-    """BadInput unless `repo_id` is ORG/NAME as the Hub allows it."""
+    """Check that an id is ORG/NAME as the Hub allows it.
+
+    Args:
+        repo_id: the id.
+
+    Raises:
+        BadInput: it is not.
+    """
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -104,7 +136,7 @@ def check_repo_id(repo_id: str) -> None:
 
 
 def is_repo_id(text: str) -> bool:
-    """True for ORG/NAME as the Hub allows it."""
+    """Return True for ORG/NAME as the Hub allows it."""
     try:
         check_repo_id(text)
     except BadInput:
@@ -113,25 +145,39 @@ def is_repo_id(text: str) -> bool:
 
 
 @contextmanager
-def hub_errors(repo_id: str, doing: str, who: str | None = None) -> Iterator[None]:
-    """Turn an error of the Hub or of the network into one line; any other exception passes through.
+def hub_errors(repo_id: str, action: str, account: str | None = None) -> Iterator[None]:
+    """Turn errors of the Hub or network within the block into one line; other exceptions pass
+    through.
 
-    Raises Unavailable where the Hub could not be asked, BadInput where it refused.
-    `doing` completes "cannot ...", e.g. "create it"; `who` is the account, where it is known.
+    Args:
+        repo_id: the repository.
+        action: completes "cannot ...", e.g. "create it".
+        account: the account, if known.
+
+    Raises:
+        Unavailable: the Hub could not be reached.
+        BadInput: the Hub refused.
     """
     try:
         yield
     except BadInput:
         raise
     except Exception as error:
-        reason = _explain_error(error, f"the account {who}" if who else "your account")
+        reason = _explain_error(error, f"the account {account}" if account else "your account")
         if reason is None:
             raise
-        raise (Unavailable if is_unavailable(error) else BadInput)(f"{repo_id}: cannot {doing}: {reason}.") from error
+        raise (Unavailable if is_unavailable(error) else BadInput)(f"{repo_id}: cannot {action}: {reason}.") from error
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """True where the Hub could not be asked (network, server, token), so that what was asked for may exist."""
+    """Check whether an error means that the Hub could not be asked (network, server, token).
+
+    Args:
+        error: any exception.
+
+    Returns:
+        True if what was requested may nevertheless exist.
+    """
     from huggingface_hub import errors
     from huggingface_hub.utils import httpx
 
@@ -144,42 +190,44 @@ def is_unavailable(error: BaseException) -> bool:
 
 
 def http_status(error: BaseException) -> int | None:
-    """The HTTP status behind an error of huggingface_hub; None where there was no answer."""
+    """Return the HTTP status behind an error of huggingface_hub; None if there was no response."""
     response = _find_response(error)
     return None if response is None else int(response.status_code)
 
 
 def _iter_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, and what it was raised from."""
+    """Yield the error and its chain of causes."""
     while error is not None:
         yield error
         error = error.__cause__
 
 
 def _find_cause(error: BaseException, kinds: Any) -> BaseException | None:
-    """The error of one of these kinds that `error` is, or was raised from."""
+    """Return the first error of these types in the chain of causes."""
     return next((cause for cause in _iter_causes(error) if isinstance(cause, kinds)), None)
 
 
 def _find_response(error: BaseException) -> Any:
-    """The HTTP response behind an error of huggingface_hub, also where the client wrapped it; None where there was no answer."""
+    """Return the HTTP response behind an error, even if it was wrapped; None if there was none."""
     responses = (getattr(cause, "response", None) for cause in _iter_causes(error))
     return next((response for response in responses if response is not None), None)
 
 
 def _retry_after_s(error: BaseException) -> float | None:
-    """The back-off that the Hub asks for (Retry-After) before the next try; None if a retry is pointless."""
+    """Return the delay in seconds that the Hub requests (Retry-After); None if a retry is
+    pointless.
+    """
     from huggingface_hub.errors import OfflineModeIsEnabled
     from huggingface_hub.utils import httpx
 
     response = _find_response(error)
     if response is not None:
-        asked = str(response.headers.get("retry-after") or "").strip()
-        seconds = float(asked) if asked.isascii() and asked.isdigit() else 0.0
+        header = str(response.headers.get("retry-after") or "").strip()
+        seconds = float(header) if header.isascii() and header.isdigit() else 0.0
         return seconds if response.status_code in RETRYABLE_STATUSES and seconds <= MAX_RETRY_AFTER_S else None
-    broke = _find_cause(error, (httpx.TransportError, ConnectionError))
-    no_use = broke is None or isinstance(broke, httpx.ConnectError | OfflineModeIsEnabled)
-    return None if no_use else 0.0
+    failure = _find_cause(error, (httpx.TransportError, ConnectionError))
+    is_pointless = failure is None or isinstance(failure, httpx.ConnectError | OfflineModeIsEnabled)
+    return None if is_pointless else 0.0
 
 
 @contextmanager
@@ -197,14 +245,19 @@ def hide_progress_bars() -> Iterator[None]:
         enable_progress_bars()
 
 
-def with_retries(action: Callable[[], T], look: Callable[[], T | None] | None = None, tries: int = MAX_ATTEMPTS) -> T:
-    """Call `action`, up to `tries` times where errors may pass.
+def with_retries(
+    action: Callable[[], T], check_done: Callable[[], T | None] | None = None, tries: int = MAX_ATTEMPTS
+) -> T:
+    """Call a function, repeating it after transient errors.
 
-    `look`, before each try, returns the result if it exists already (the answer of an earlier try may have got lost), else None; it is
-    itself retried.
+    Args:
+        action: the function to call.
+        check_done: called before each attempt; returns the result if it already exists (the
+            response to an earlier attempt may have been lost), else None. It is itself retried.
+        tries: maximum number of attempts.
     """
     for attempt in range(tries):
-        if look is not None and (done := with_retries(look)) is not None:
+        if check_done is not None and (done := with_retries(check_done)) is not None:
             return done
         try:
             return action()
@@ -219,24 +272,28 @@ def with_retries(action: Callable[[], T], look: Callable[[], T | None] | None = 
 
 
 def _explain_error(error: BaseException, account: str) -> str | None:
-    """Cause and remedy of an error of the Hub or of the network; None for any other (a defect of ours)."""
+    """Return cause and remedy of an error of the Hub or network; None for any other, which is a
+    bug.
+    """
     from huggingface_hub import errors
 
     if _find_cause(error, errors.OfflineModeIsEnabled):
         return "offline mode is on. Unset HF_HUB_OFFLINE (and TRANSFORMERS_OFFLINE)"
     status = http_status(error)
     if status is not None:
-        said = next((told for cause in _iter_causes(error) if (told := getattr(cause, "server_message", None))), "")
+        server_message = next(
+            (message for cause in _iter_causes(error) if (message := getattr(cause, "server_message", None))), ""
+        )
         missing = isinstance(error, errors.RepositoryNotFoundError) and status == 401
         reason = STATUS_MESSAGES.get(
             404 if missing else status, f"the Hub answered {status}{RETRY_HINT if status >= 500 else ''}"
         )
-        return f"{reason.format(account=account)} ({_one_line(said) or f'{endpoint()} answered {status}'})"
-    if "xet" in f"{type(error).__module__} {error}".lower():  # its native client has no class of errors of its own
+        return f"{reason.format(account=account)} ({_one_line(server_message) or f'{endpoint()} answered {status}'})"
+    if "xet" in f"{type(error).__module__} {error}".lower():  # Xet's native client has no exception classes of its own
         return f"the upload through Xet failed ({_one_line(str(error))}). Run this again, or set HF_HUB_DISABLE_XET=1"
     if is_unavailable(error):
-        first = _one_line(str([*_iter_causes(error)][-1]))
-        return f"{endpoint()} cannot be reached, or is no Hub ({first}). Check the network and HF_ENDPOINT"
+        root_cause = _one_line(str([*_iter_causes(error)][-1]))
+        return f"{endpoint()} is unreachable or is not a Hugging Face Hub ({root_cause}). Check the network and HF_ENDPOINT"
     return None
 
 

@@ -1,4 +1,6 @@
-"""Make a commit on the Hub, and check that one was released by the repository's owner. Never answered from a cache."""
+"""Make a commit on the Hub, and check that the repository's owner released one. Never answered from
+a cache.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,19 @@ def commit_files(
     revision: str | None = None,
     pull_request: bool = False,
 ) -> CommitInfo:
-    """Write these files (None: delete it) in one commit, whole or not at all.
+    """Write files in one commit, completely or not at all.
 
-    `parent`: the commit that the files were computed from; the Hub refuses (412) when another came in between; compute the files
-    anew then. `revision`: a branch or pull request other than main. `pull_request`: open one instead of writing to main.
+    Args:
+        api: a client that may write.
+        repo_id: the repository.
+        files: path -> content or file; None deletes it.
+        message: title of the commit.
+        kind: "dataset", "space" or "model".
+        description: body of the commit message.
+        parent: the commit that the files were computed from. The Hub refuses (412) if another
+            commit came in between; recompute the files then.
+        revision: a branch or pull request; None for main.
+        pull_request: open a pull request instead of writing to main.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
@@ -37,7 +48,8 @@ def commit_files(
         else CommitOperationAdd(path, str(content) if isinstance(content, Path) else content)
         for path, content in sorted(files.items(), key=lambda item: (item[1] is not None, item[0]))
     ]
-    # The images of `cases` are in `questions`, too. hf_xet finds again what an upload before has sent, and not what the same one sends.
+    # The images of `cases` are also in `questions`. hf_xet deduplicates against earlier uploads but not within one, so
+    # upload config by config.
     configs: dict[str, list[CommitOperationAdd]] = {}
     for operation in operations:
         if isinstance(operation, CommitOperationAdd) and operation.path_in_repo.endswith(".parquet"):
@@ -57,16 +69,24 @@ def commit_files(
 
 
 def is_released(repo_id: str, commit: str) -> bool:
-    """True for a commit of a dataset repository on main or behind a tag: only these are released by the owner.
+    """Check that a commit of a dataset repository is on main or behind a tag, hence released by its
+    owner.
 
-    Anyone may open a pull request, whose commits the Hub serves under the owner's name. Raises Unavailable
-    where the Hub cannot be asked, BadInput where it has no such repository.
+    Anyone may open a pull request, whose commits the Hub serves under the owner's name.
+
+    Args:
+        repo_id: the repository.
+        commit: id of the commit.
+
+    Raises:
+        Unavailable: the Hub could not be reached.
+        BadInput: there is no such repository.
     """
     api = connect()
     with hub_errors(repo_id, "list its commits"):
         tags = with_retries(lambda: api.list_repo_refs(repo_id, repo_type="dataset").tags)
         for revision in ("main", *(tag.target_commit for tag in tags)):
-            line = with_retries(lambda at=revision: api.list_repo_commits(repo_id, revision=at, repo_type="dataset"))  # type: ignore[misc]
-            if any(each.commit_id == commit for each in line):
+            history = with_retries(lambda at=revision: api.list_repo_commits(repo_id, revision=at, repo_type="dataset"))  # type: ignore[misc]
+            if any(entry.commit_id == commit for entry in history):
                 return True
     return False

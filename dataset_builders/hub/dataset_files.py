@@ -1,7 +1,9 @@
-"""Select the files of a dataset folder that a published repository consists of, and check that they may be published. Works offline.
+"""Select the files of a dataset folder to publish, and check that they may be published. Works
+offline.
 
-Only what a build writes is published: README.md, manifest.json, eval.yaml, Parquet files under the names of data files, licence texts. Any
-other file in the folder is left out and named in the report, so that nothing is published by accident.
+Only files that a build writes are published: README.md, manifest.json, eval.yaml, Parquet files
+named as data files, licence texts. Other files are left out and reported, so that nothing is
+published by accident.
 """
 
 from __future__ import annotations
@@ -24,10 +26,20 @@ BUILT_FOLDER_REMEDY = "Give a folder that `medprobe build` wrote."
 
 
 def select_dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dict[str, Path | bytes], list[str]]:
-    """(path in the repository -> file to publish, paths of the files that are left out).
+    """Select the files of a dataset folder to publish.
 
-    Raises BadInput if the folder is not a dataset repository or not whole, holds phantoms and `repo_id` has a benchmark's official
-    name, holds test answers, or holds images whose licence does not allow passing them on (the last two: unless `private`).
+    Args:
+        folder: a folder that `medprobe build` wrote.
+        repo_id: where it will be published.
+        private: whether the repository is private.
+
+    Returns:
+        (path in the repository -> file or content, paths of the files that are left out).
+
+    Raises:
+        BadInput: the folder is not a complete dataset repository; it contains phantoms and
+            `repo_id` has a benchmark's official name; or, unless `private`, it contains test
+            answers or images whose licence forbids redistribution.
     """
     present = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
     data = group_data_files(present)
@@ -36,30 +48,30 @@ def select_dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dic
     manifest = load_manifest(folder)
     if manifest.get("origin") == "phantom" and re.sub(r"[-_.]+", "-", repo_id.split("/")[1].lower()) in BENCHMARKS:
         raise BadInput(
-            f"{repo_id}: is the official name of a benchmark, and this folder holds phantoms. "
+            f"{repo_id}: is the official name of a benchmark, but this folder contains phantoms. "
             f"Choose another name, e.g. {repo_id}-phantoms."
         )
     check_deidentification_stated(manifest)
     if not private and ("answers_of" in manifest or "answers" in data):
-        raise BadInput(f"{folder}: holds the hidden answers of a test, which must not become public. Add --private.")
+        raise BadInput(f"{folder}: contains the hidden answers of a test, which must not become public. Add --private.")
     paths = [path for splits in data.values() for names in splits.values() for path in names]
     refused = {licence for path in paths for licence in _restricted_licences(folder / path)}
     if refused and "questions" in data and not private:
         raise BadInput(
-            f"{folder}: it holds images without a licence that permits redistribution ({', '.join(sorted(refused))}). "
+            f"{folder}: contains images without a licence that permits redistribution ({', '.join(sorted(refused))}). "
             "Publish them with --private, or build with --text-only."
         )
     files: dict[str, Path | bytes] = {path: folder / path for path in paths}
     for pattern in METADATA_PATTERNS:
         files |= {path.name: path for path in folder.glob(pattern) if path.is_file()}
-    # The card may have been edited: what it states of the rows is written anew.
+    # The card may have been edited: rewrite its record of the data files.
     text = (folder / CARD_FILE).read_text(encoding="utf-8", errors="replace")
     files[CARD_FILE] = update_card_configs(text, folder_config_entries(folder), folder / CARD_FILE).encode()
     return dict(sorted(files.items())), sorted(set(present) - files.keys())
 
 
 def _restricted_licences(path: Path) -> set[str]:
-    """The licences of the images that the rows of a file show, of those that permit no redistribution."""
+    """Return the licences in a file's rows that do not permit redistribution."""
     try:
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
@@ -67,5 +79,5 @@ def _restricted_licences(path: Path) -> set[str]:
                 return {"none stated"} if "image" in names else set()
             stated = file.read(columns=["image_license"])["image_license"].unique().to_pylist()
     except (pa.ArrowException, OSError):
-        raise BadInput(f"{path}: is damaged or no Parquet file. {BUILT_FOLDER_REMEDY}") from None
+        raise BadInput(f"{path}: is damaged or not a Parquet file. {BUILT_FOLDER_REMEDY}") from None
     return {str(licence or "none stated") for licence in stated if not allows_redistribution(licence)}

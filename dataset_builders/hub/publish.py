@@ -1,4 +1,6 @@
-"""Publish a folder on the Hub: one commit with what differs, one tag. Publishing the same folder again changes nothing and says so.
+"""Publish a folder on the Hub: one commit with the differences, one tag.
+
+Publishing the same folder again changes nothing and says so.
 
 See also: which files belong to a repository (`dataset_files.py`), the Hub's errors (`client.py`).
 """
@@ -22,8 +24,11 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 SPACE_PACKAGES = ("dataset_builders", "eval_harness")
-"""The layers below the board. A Space build sees only its own folder, so these packages are uploaded with it (about 2 MB of text).
-Libraries that a Space lacks (torch, transformers) are imported inside the functions that need them, which a test checks."""
+"""The layers below the board, uploaded with it because a Space build sees only its own folder.
+
+They are about 2 MB of text. Libraries that a Space lacks (torch, transformers) are imported inside
+the functions that need them, which a test checks.
+"""
 IGNORED_NAMES = frozenset({"__pycache__", ".git", ".ipynb_checkpoints"})
 
 LAUNCHER = '''"""Starts the board, from the wheel beside this file where there is one. Written by `medprobe publish --space`."""
@@ -43,12 +48,16 @@ for wheel in Path(__file__).parent.glob("*.whl"):  # unpacked, a wheel without c
 runpy.run_module("{package}.app", run_name="__main__")
 '''
 READ_PRIVATE_SCOPE = "read-repos"
-"""The OAuth scope with which a signed-in reader's token may read a private store, to open a pull request to it."""
+"""OAuth scope that lets a signed-in user's token read a private store, to open a pull request to
+it.
+"""
 
 
 @dataclass(frozen=True)
 class PublishReport:
-    """Outcome of publishing. `commit` is the head of main; `committed` is False if nothing had to change."""
+    """Outcome of publishing. `commit` is the head of main; `committed` is False if nothing had to
+    change.
+    """
 
     repo_id: str
     repo_type: str
@@ -57,29 +66,29 @@ class PublishReport:
     created: bool
     committed: bool
     deleted: tuple[str, ...]
-    kept: tuple[str, ...]
+    preserved: tuple[str, ...]
     left_out: tuple[str, ...]
     private: bool
     tag: str | None = None
     tagged: bool = False
     configured: tuple[str, ...] = ()
-    """Settings made or still to be made, a sentence each."""
+    """Settings that were made or are still needed, a sentence each."""
 
     def __str__(self) -> str:
         lines = [
-            f"published {self.repo_id}: what differs, in one commit {self.commit[:12]}"
+            f"published {self.repo_id}: all differences, in one commit {self.commit[:12]}"
             if self.committed
             else f"{self.repo_id} is up to date at {self.commit[:12]}: nothing uploaded, no commit made"
         ]
         if self.deleted:
             lines.append(f"deleted from an earlier version: {', '.join(self.deleted)}")
-        if self.kept:
-            lines.append(f"changed there since the last publish, and left so: {', '.join(self.kept)}")
+        if self.preserved:
+            lines.append(f"changed there since the last publish, and preserved: {', '.join(self.preserved)}")
         if self.tag:
-            lines.append(f"{'tagged' if self.tagged else 'was tagged already'}: {self.tag}")
+            lines.append(f"{'tagged' if self.tagged else 'already tagged'}: {self.tag}")
         if self.left_out:
-            shown = ", ".join(self.left_out[:5]) + (", ..." if len(self.left_out) > 5 else "")
-            lines.append(f"left out, not part of the repository: {len(self.left_out)} files ({shown})")
+            examples = ", ".join(self.left_out[:5]) + (", ..." if len(self.left_out) > 5 else "")
+            lines.append(f"left out, not part of the repository: {len(self.left_out)} files ({examples})")
         lines += self.configured
         lines.append(f"{self.url}{' (private)' if self.private else ''}")
         if self.repo_type == "dataset":
@@ -100,44 +109,58 @@ def publish(
     data: Sequence[str] = (),
     wheel: str | Path | None = None,
 ) -> PublishReport:
-    """Publish a dataset folder (or with `space` the board's folder) as `repo_id`, and tag the version.
+    """Publish a dataset folder, or with `space` the board's folder, and tag the version.
 
-    `notes`: what is new in this version, the description of its commit and the message of the tag. `gated`: readers of a dataset ask for
-    access, which is granted at once or by the owner. `results`, `data`: the results store and the datasets (ORG/NAME) that the Space shows;
-    they become its variables and stand in its card. `wheel`: of medprobe, which the Space runs instead of copies of the packages. The Hub
-    is the one of $HF_ENDPOINT.
-    Idempotent: files that are there already are not sent, and when nothing differs no commit is
-    made. If others commit in between, the commit is retried on top of theirs.
-    Raises BadInput: no token, no rights, gated, offline, a bad id, a tag that names another version, a folder that may not be published.
+    Idempotent: existing files are not sent again, and without differences no commit is made. If
+    others commit in between, the commit is retried on top of theirs. The Hub is that of
+    $HF_ENDPOINT.
+
+    Args:
+        folder: the folder to publish.
+        repo_id: ORG/NAME of the repository.
+        private: create a private repository.
+        tag: name of the version.
+        space: publish the board instead of a dataset.
+        notes: what is new, as description of the commit and message of the tag.
+        gated: readers of a dataset must request access, granted automatically or by the owner.
+        results: the results store that the Space shows; becomes a variable and part of its card.
+        data: the datasets (ORG/NAME) that the Space shows; likewise.
+        wheel: a medprobe wheel that the Space runs instead of copies of the packages.
+
+    Raises:
+        BadInput: no token or permission, gated, offline, an invalid id, a tag of another version,
+            or a folder that must not be published.
     """
     check_repo_id(repo_id)
     folder = Path(folder)
     if notes and not tag:
         raise BadInput("--notes: needs a version. Name it with --tag.")
     if (results or data or wheel) and not space:
-        raise BadInput("--results, --data, --wheel: are what a board shows and runs. Add --space.")
+        raise BadInput("--results, --data, --wheel: apply to a board only. Add --space.")
     if gated and space:
-        raise BadInput("--gated: is a setting of datasets, not of Spaces. Leave it out, or add --private.")
-    shown = [*([results] if results else []), *data]
-    for each in shown:
-        check_repo_id(each)
+        raise BadInput("--gated: applies to datasets, not to Spaces. Omit it, or add --private.")
+    shown_datasets = [*([results] if results else []), *data]
+    for dataset in shown_datasets:
+        check_repo_id(dataset)
     kind = "space" if space else "dataset"
     files: Mapping[str, FileContent]
-    of_wheel = None if wheel is None else Path(wheel)
+    wheel_path = None if wheel is None else Path(wheel)
     files, left_out = (
-        select_space_files(folder, shown, of_wheel) if space else select_dataset_files(folder, repo_id, private)
+        select_space_files(folder, shown_datasets, wheel_path)
+        if space
+        else select_dataset_files(folder, repo_id, private)
     )
-    api, who = sign_in(repo_id)
-    private_shown = _find_private(api, shown, who)
+    api, account = sign_in(repo_id)
+    private_shown = _find_private(api, shown_datasets, account)
     if private_shown:
-        files, left_out = select_space_files(folder, shown, of_wheel, private=True)
-    with hide_progress_bars(), hub_errors(repo_id, "publish it", who):
+        files, left_out = select_space_files(folder, shown_datasets, wheel_path, private=True)
+    with hide_progress_bars(), hub_errors(repo_id, "publish it", account):
         created = not with_retries(lambda: api.repo_exists(repo_id, repo_type=kind))
         if created:
             sdk = "gradio" if space else None
             hidden = private or None
             with_retries(lambda: api.create_repo(repo_id, repo_type=kind, private=hidden, exist_ok=True, space_sdk=sdk))
-        # Read first, so that it is no newer than the commit.
+        # Read the tag before the commit, so that it cannot be newer.
         tagged = with_retries(lambda: _tag_commit(api, repo_id, kind, tag))
         info = with_retries(lambda: api.repo_info(repo_id, repo_type=kind))
         if private and not info.private:
@@ -145,10 +168,10 @@ def publish(
         if tagged not in (None, info.sha):
             raise _tag_conflict(repo_id, tag, tagged)
         configured = _set_gating(api, repo_id, gated) if gated else []
-        configured += _set_variables(api, repo_id, results, data, private_shown) if shown else []
+        configured += _set_variables(api, repo_id, results, data, private_shown) if shown_datasets else []
         head, changes = _commit_changes(api, repo_id, kind, files, notes)
     if tag:
-        with hub_errors(repo_id, f"set the tag {tag} (the files are published; run this again for the tag)", who):
+        with hub_errors(repo_id, f"set the tag {tag} (the files are published; run this again for the tag)", account):
             _create_tag(api, repo_id, kind, tag, head, notes)
     return PublishReport(
         repo_id=repo_id,
@@ -158,7 +181,7 @@ def publish(
         created=created,
         committed=head != info.sha,
         deleted=tuple(path for path, content in changes.write.items() if content is None),
-        kept=tuple(changes.kept),
+        preserved=tuple(changes.preserved),
         left_out=tuple(left_out),
         private=bool(info.private),
         tag=tag,
@@ -168,36 +191,38 @@ def publish(
 
 
 def _set_gating(api: HfApi, repo_id: str, gated: Literal["auto", "manual"]) -> list[str]:
-    """Require readers to request access; set before any data is uploaded."""
+    """Require readers to request access, before any data is uploaded."""
     if with_retries(lambda: api.repo_info(repo_id, repo_type="dataset")).gated != gated:
         with_retries(lambda: api.update_repo_settings(repo_id, gated=gated, repo_type="dataset"))
-    granted = "at once" if gated == "auto" else "by the owner"
-    return [f"gated: readers ask for access, which is granted {granted}"]
+    granted = "automatically" if gated == "auto" else "by the owner"
+    return [f"gated: readers must request access, which is granted {granted}"]
 
 
 def _set_variables(api: HfApi, repo_id: str, results: str | None, data: Sequence[str], private: list[str]) -> list[str]:
-    """Set the Space's variables that differ; report them, and the secret needed to read private repositories."""
-    wanted = {"MEDPROBE_RESULTS": results, "MEDPROBE_DATA": " ".join(data)}
-    there = with_retries(lambda: api.get_space_variables(repo_id))
+    """Set the Space's variables that differ; report them and the secret needed for private
+    repositories.
+    """
+    variables = {"MEDPROBE_RESULTS": results, "MEDPROBE_DATA": " ".join(data)}
+    current = with_retries(lambda: api.get_space_variables(repo_id))
     done = []
-    for name, value in wanted.items():
-        if value and (name not in there or there[name].value != value):
+    for name, value in variables.items():
+        if value and (name not in current or current[name].value != value):
             with_retries(partial(api.add_space_variable, repo_id, name, value))
         if value:
             done.append(f"variable {name}: {value}")
     if private:
-        done.append(f"still needed: the secret HF_TOKEN, a token that may read {' and '.join(private)} (private)")
+        done.append(f"still needed: the secret HF_TOKEN, a token that can read {' and '.join(private)} (private)")
         done.append(
-            f"the card asks readers who sign in for the scope {READ_PRIVATE_SCOPE}, too: without it they cannot submit there"
+            f"the card also requests the scope {READ_PRIVATE_SCOPE} from users who sign in: without it they cannot submit there"
         )
     return done
 
 
-def _find_private(api: HfApi, names: Sequence[str], who: str) -> list[str]:
-    """Those of the dataset repositories that are private. Raises BadInput for one that this account cannot see."""
+def _find_private(api: HfApi, names: Sequence[str], account: str) -> list[str]:
+    """Return the private ones of some dataset repositories. Raises BadInput if one is not visible."""
     private = []
     for name in dict.fromkeys(names):
-        with hub_errors(name, "show it on the board", who):
+        with hub_errors(name, "show it on the board", account):
             if with_retries(partial(api.repo_info, name, repo_type="dataset")).private:
                 private.append(name)
     return private
@@ -206,15 +231,17 @@ def _find_private(api: HfApi, names: Sequence[str], who: str) -> list[str]:
 def _commit_changes(
     api: HfApi, repo_id: str, kind: str, files: Mapping[str, FileContent], notes: str | None
 ) -> tuple[str, PublishChanges]:
-    """Bring main to `files`, in one commit or none; returns (a commit on main with these files, what the first try had to change).
+    """Bring main to `files` in at most one commit; return a commit with these files and the first
+    attempt's changes.
 
-    Each try looks again first: when an answer got lost on the way although the commit had landed, there is nothing left to do.
+    Each attempt looks again: if a response was lost although the commit succeeded, nothing is left
+    to do.
     """
     tries: list[PublishChanges] = []
 
     def attempt() -> str:
         info = api.repo_info(repo_id, repo_type=kind, files_metadata=True)
-        siblings = getattr(info, "siblings", None) or ()  # a kernel's record, which is none of ours, has none
+        siblings = getattr(info, "siblings", None) or ()  # records of other repository types have none
         stored = {file.rfilename: file.lfs.sha256 if file.lfs else str(file.blob_id) for file in siblings}
 
         def read(path: str) -> bytes:
@@ -230,44 +257,59 @@ def _commit_changes(
 
 
 def _tag_commit(api: HfApi, repo_id: str, kind: str, tag: str | None) -> str | None:
-    """The commit that a tag names; None where there is no such tag."""
+    """Return the commit that a tag names; None if the tag does not exist."""
     tags = api.list_repo_refs(repo_id, repo_type=kind).tags if tag else []
     return next((ref.target_commit for ref in tags if ref.name == tag), None)
 
 
 def _create_tag(api: HfApi, repo_id: str, kind: str, tag: str, head: str, notes: str | None) -> None:
-    """Make `tag` name the commit `head`. Raises BadInput if it names another: the version before, whose tag was given again."""
+    """Tag the commit `head`. Raises BadInput if the tag names another commit, such as an older
+    version.
+    """
     if with_retries(lambda: _tag_commit(api, repo_id, kind, tag)) is None:
         with_retries(
             lambda: api.create_tag(repo_id, tag=tag, tag_message=notes, revision=head, repo_type=kind, exist_ok=True)
         )
-    now = with_retries(lambda: _tag_commit(api, repo_id, kind, tag))
-    if now != head:
-        raise _tag_conflict(repo_id, tag, now)
+    tagged = with_retries(lambda: _tag_commit(api, repo_id, kind, tag))
+    if tagged != head:
+        raise _tag_conflict(repo_id, tag, tagged)
 
 
 def _tag_conflict(repo_id: str, tag: str | None, commit: str | None) -> BadInput:
     return BadInput(
-        f"{repo_id}: the tag {tag} names another version ({str(commit)[:12]}) and stays there. Give what main holds a new tag."
+        f"{repo_id}: the tag {tag} names another version ({str(commit)[:12]}) and is not moved. Choose a new tag for the content of main."
     )
 
 
 def select_space_files(
     folder: Path, datasets: Sequence[str] = (), wheel: Path | None = None, private: bool = False
 ) -> tuple[dict[str, Path | bytes], list[str]]:
-    """(path in the Space -> file or content, files left out).
+    """Collect the files of a Space that runs the board.
 
-    README.md (the Space's card, which names the `datasets` that the board shows) and requirements.txt go to the top, where a Space wants
-    them, with an app.py that starts the package: from the `wheel`, or from the packages, which keep their names, so that imports hold.
-    `private`: one of the datasets is, so that the card asks for the scope that reads it. Raises BadInput if the folder is no Space of
-    that kind, or the file no wheel of medprobe.
+    README.md (the Space's card) and requirements.txt go to the top, where a Space expects them,
+    with an app.py that starts the package: from the wheel, or from the packages under their own
+    names, so that imports work.
+
+    Args:
+        folder: the board's package.
+        datasets: the repositories that the board shows; listed in the card.
+        wheel: a medprobe wheel to run; None to upload the packages.
+        private: a shown repository is private, so the card requests the scope to read it.
+
+    Returns:
+        (path in the Space -> file or content, files left out).
+
+    Raises:
+        BadInput: the folder is not the board's package, or the file not a medprobe wheel.
     """
     from huggingface_hub import RepoCard
 
     folder = folder.resolve()
     for name in ("app.py", "README.md", "requirements.txt", "__init__.py"):
         if not (folder / name).is_file():
-            raise BadInput(f"{folder}: is no Space of the board: {name} is missing. Give the folder leaderboard_space.")
+            raise BadInput(
+                f"{folder}: is not the board's Space folder ({name} is missing). Give the folder leaderboard_space."
+            )
     files: dict[str, Path | bytes] = {"app.py": LAUNCHER.format(package=folder.name).encode()}
     files |= {name: folder / name for name in ("README.md", "requirements.txt")}
     if datasets:
@@ -282,24 +324,24 @@ def select_space_files(
         _check_wheel(wheel, folder.name)
         return {**files, wheel.name: wheel}, []
     left_out = []
-    for inside, path in _iter_files(folder):
-        if any(part.startswith(".") for part in Path(inside).parts):
-            left_out.append(inside)
-        elif inside not in files or inside == "app.py":
-            files[f"{folder.name}/{inside}"] = path
-    ours = Path(__file__).resolve().parents[2]
+    for relative_path, path in _iter_files(folder):
+        if any(part.startswith(".") for part in Path(relative_path).parts):
+            left_out.append(relative_path)
+        elif relative_path not in files or relative_path == "app.py":
+            files[f"{folder.name}/{relative_path}"] = path
+    packages_root = Path(__file__).resolve().parents[2]
     for package in SPACE_PACKAGES:
-        files |= {f"{package}/{inside}": path for inside, path in _iter_files(ours / package)}
+        files |= {f"{package}/{relative_path}": path for relative_path, path in _iter_files(packages_root / package)}
     return dict(sorted(files.items())), left_out
 
 
 def _check_wheel(wheel: Path, package: str) -> None:
     if not zipfile.is_zipfile(wheel) or f"{package}/app.py" not in zipfile.ZipFile(wheel).namelist():
-        raise BadInput(f"--wheel {wheel}: is no wheel of medprobe. Build one in its folder: `pip wheel --no-deps .`")
+        raise BadInput(f"--wheel {wheel}: is not a medprobe wheel. Build one in its folder: `pip wheel --no-deps .`")
 
 
 def _iter_files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """(path below the folder, path) of every file but what Python and editors leave there."""
+    """Yield (relative path, path) of every file except those that Python and editors create."""
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         if path.is_file() and not IGNORED_NAMES & set(inside.parts):

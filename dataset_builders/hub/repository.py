@@ -1,6 +1,7 @@
-"""Open a dataset repository, a folder or one on the Hub, and read no more of it than is asked for.
+"""Open a dataset repository, in a folder or on the Hub, and read only what is requested.
 
-See also: writing one (`build.py`). Imports no torch; `datasets` and the Hub client only where they are used.
+See also: writing one (`build.py`). Does not import torch; `datasets` and the Hub client are
+imported where they are used.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ STALE_CARD_REMEDY = "Build the dataset again; of a repository on the Hub, `medpr
 
 @dataclass(frozen=True)
 class StoredCase:
-    """A case as the repository stores it: its images (encoded files by image id) and the ids of its questions in order."""
+    """A stored case: its images (encoded files by image id) and the ids of its questions in order."""
 
     case_id: str
     images: Mapping[str, bytes]
@@ -47,7 +48,9 @@ class StoredCase:
 
 @dataclass
 class Repository:
-    """An open dataset repository. `data` is what was asked for, `folder` where its files are on this machine."""
+    """An open dataset repository. `data` is the name it was opened by, `folder` where its files are
+    on this machine.
+    """
 
     data: str
     folder: Path
@@ -57,34 +60,47 @@ class Repository:
 
     @property
     def name(self) -> str:
+        """Name of the set."""
         return str(self.manifest["name"])
 
     @property
     def family(self) -> str:
+        """The benchmark whose format the set has."""
         return str(self.manifest["format"])
 
     @property
     def origin(self) -> str:
+        """`official`, `custom` or `phantom`."""
         return str(self.manifest["origin"])
 
     @property
     def partial(self) -> str | None:
+        """What is missing; None if the set is complete."""
         return self.manifest["partial"]
 
     @property
     def splits(self) -> list[str]:
+        """Names of the splits."""
         return list(self.manifest["splits"])
 
     @property
     def has_images(self) -> bool:
-        """True if the repository holds the config `cases` (a text-only build does not)."""
+        """True if the repository has the config `cases` (a text-only build does not)."""
         return "cases" in self._files
 
     def questions(self, split: str) -> pd.DataFrame:
-        """The questions of a split in stored order: labels as texts, lists as Python lists, absent values as None, also in columns that
-        the benchmark declares and the files lack.
+        """Read the questions of a split in stored order.
 
-        Raises BadInput for an unknown split or damaged files.
+        Args:
+            split: name of the split.
+
+        Returns:
+            A row per question: labels as strings, lists as Python lists, missing values as None.
+                Columns that the benchmark declares but the files lack are included, filled with
+                None.
+
+        Raises:
+            BadInput: the split is unknown, or files are damaged.
         """
         if split not in self.manifest["splits"]:
             raise BadInput(f"{self.data}: has no split {split!r}. It has {', '.join(self.splits)}.")
@@ -92,50 +108,84 @@ class Repository:
         tables = [_read_table(path, name) for name, path in self._paths(config, split).items()]
         declared = question_columns(self.family)
         labels = {name: list(kind.names) for name, kind in declared.items()}
-        held = {name: _read_column(tables, name, labels.get(name)) for name in tables[0].column_names}
-        nothing = pd.Series([None] * sum(table.num_rows for table in tables), dtype=object)
-        absent = [name for name in text_columns(declared) if name not in held and name not in EXTRA_IMAGE_COLUMNS]
-        return pd.DataFrame(held | dict.fromkeys(absent, nothing))
+        columns = {name: _read_column(tables, name, labels.get(name)) for name in tables[0].column_names}
+        empty = pd.Series([None] * sum(table.num_rows for table in tables), dtype=object)
+        absent = [name for name in text_columns(declared) if name not in columns and name not in EXTRA_IMAGE_COLUMNS]
+        return pd.DataFrame(columns | dict.fromkeys(absent, empty))
 
     def questions_of_runs(self, split: str) -> pd.DataFrame:
-        """The questions of a split without the columns that runs and stores must not hold (`DatasetSpec.not_in_results`)."""
+        """Read the questions without columns that runs and stores must not contain.
+
+        Args:
+            split: name of the split.
+
+        Returns:
+            As `questions`, without the columns in `DatasetSpec.not_in_results`.
+        """
         return self.questions(split).drop(columns=list(spec(self.family).not_in_results))
 
     def cases(self, split: str, case_ids: Collection[str] | None = None) -> Iterator[StoredCase]:
-        """The cases of a split with their images, in stored order, one row group in memory at a time; only those named, if any.
+        """Iterate over the cases of a split with their images, one row group in memory at a time.
 
-        Raises BadInput for an unknown split, and when the repository holds no images.
+        Args:
+            split: name of the split.
+            case_ids: the cases to read; None for all.
+
+        Yields:
+            Cases in stored order.
+
+        Raises:
+            BadInput: the split is unknown, or the repository has no images.
         """
         if split not in self.manifest["splits"]:
             raise BadInput(f"{self.data}: has no split {split!r}. It has {', '.join(self.splits)}.")
         if not self.has_images:
-            raise BadInput(f"{self.data}: holds no images (a text-only build). Build it again without --text-only.")
-        wanted = None if case_ids is None else set(case_ids)
+            raise BadInput(f"{self.data}: has no images (a text-only build). Build it again without --text-only.")
+        selected = None if case_ids is None else set(case_ids)
         for name, path in self._paths("cases", split).items():
             with _open_parquet(path, name) as file:
                 for group in range(file.num_row_groups):
                     ids = file.read_row_group(group, columns=["case_id"])["case_id"].to_pylist()
-                    if wanted is not None and wanted.isdisjoint(ids):
+                    if selected is not None and selected.isdisjoint(ids):
                         continue
                     for row in file.read_row_group(group).to_pylist():
-                        if wanted is None or row["case_id"] in wanted:
+                        if selected is None or row["case_id"] in selected:
                             pictures = (image["bytes"] for image in row["images"])
                             images = dict(zip(row["image_ids"], pictures, strict=True))
-                            yield StoredCase(row["case_id"], images, [each["question_id"] for each in row["questions"]])
+                            yield StoredCase(
+                                row["case_id"], images, [question["question_id"] for question in row["questions"]]
+                            )
 
     def file_names(self, config: str, split: str) -> list[str]:
-        """The paths within the repository of the files of a config's split. Raises BadInput if there are none."""
+        """Return the files of a config's split, as paths in the repository.
+
+        Args:
+            config: name of the config.
+            split: name of the split.
+
+        Raises:
+            BadInput: there are none.
+        """
         names = self._files.get(config, {}).get(split, [])
         if not names:
             raise BadInput(f"{self.data}: has no files of config {config!r}, split {split!r}.")
         return names
 
     def to_datasets(self, config: str | None = None) -> DatasetDict:
-        """A whole config as `datasets.load_dataset` reads it: split -> `datasets.Dataset`, images decoded when they are looked at.
+        """Load a config as `datasets.load_dataset` does, with images decoded on access.
 
-        `config`: `questions` (a row per question with its image; the default), `cases`, `questions_text` (no images; the default of a
-        text-only build), or another that the card names. Raises BadInput if it is not there, or a file `datasets.py` of
-        the caller's hides the library; Unavailable where the Hub cannot be asked.
+        Args:
+            config: `questions` (a row per question with its image; the default), `cases`,
+                `questions_text` (no images; the default of a text-only build), or another config of
+                the card.
+
+        Returns:
+            split -> `datasets.Dataset`.
+
+        Raises:
+            BadInput: the config does not exist, or the caller's own `datasets.py` shadows the
+                library.
+            Unavailable: the Hub could not be reached.
         """
         try:
             from datasets import load_dataset
@@ -149,7 +199,9 @@ class Repository:
         return loaded
 
     def _paths(self, config: str, split: str) -> dict[str, Path]:
-        """The files of a config's split on this machine, by what a message calls them: the cache of the Hub's is not named."""
+        """Download the files of a config's split; return what messages call each file -> local
+        path.
+        """
         names, commit = self.file_names(config, split), self.revision
         if commit is None:
             return {str(self.folder / name): self.folder / name for name in names}
@@ -157,9 +209,16 @@ class Repository:
 
 
 def open_repository(data: str | Path, revision: str | None = None) -> Repository:
-    """Open a dataset repository: a folder, or ORG/NAME on the Hub (an existing folder wins, unless a revision is given).
+    """Open a dataset repository.
 
-    Raises BadInput with a remedy for anything else, Unavailable where the Hub cannot be asked.
+    Args:
+        data: a folder, or ORG/NAME on the Hub. An existing folder takes precedence unless a
+            revision is given.
+        revision: branch, tag or commit on the Hub.
+
+    Raises:
+        BadInput: it is neither, or is damaged.
+        Unavailable: the Hub could not be reached.
     """
     folder = Path(data)
     if folder.is_dir() and revision is None:
@@ -170,12 +229,20 @@ def open_repository(data: str | Path, revision: str | None = None) -> Repository
     from dataset_builders.hub.client import is_repo_id
 
     if not is_repo_id(str(data)):
-        raise BadInput(f"{data}: there is no such folder, and it is not a Hub repository's name. {OPEN_REMEDY}")
+        raise BadInput(f"{data}: there is no such folder, and it is not the name of a Hub repository. {OPEN_REMEDY}")
     return _open_from_hub(str(data), revision)
 
 
 def load_manifest(folder: Path, data: str | Path | None = None) -> dict[str, Any]:
-    """manifest.json as an object of the known version. Raises BadInput for anything else. `data`: what a message calls the folder."""
+    """Read manifest.json.
+
+    Args:
+        folder: the repository's folder.
+        data: what messages call the folder.
+
+    Raises:
+        BadInput: the file is not a manifest, or has another schema version.
+    """
     path = f"{data or folder}/manifest.json"
     try:
         manifest = json.loads((folder / "manifest.json").read_bytes())
@@ -184,20 +251,20 @@ def load_manifest(folder: Path, data: str | Path | None = None) -> dict[str, Any
         raise BadInput(f"{path}: is not a manifest of a dataset repository. {OPEN_REMEDY}") from None
     if version != DATASET_SCHEMA_VERSION:
         raise BadInput(
-            f"{path}: the file has version {clip(version)}, and this medprobe reads version {DATASET_SCHEMA_VERSION}. "
+            f"{path}: the file has version {clip(version)}, but this medprobe reads version {DATASET_SCHEMA_VERSION}. "
             "Build the dataset again with this medprobe, or use the one that wrote it."
         )
     return dict(manifest)
 
 
 def _open_from_hub(data: str, revision: str | None) -> Repository:
-    """The repository as it is in one commit, looked up on the Hub: its texts are fetched, its images when they are asked for."""
+    """Open the repository at one commit: text files are downloaded now, images on demand."""
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import repo_folder_name
 
     from dataset_builders.hub.client import connect, hide_progress_bars, hub_errors, with_retries
 
-    # `snapshot_download` answers from its cache where the Hub does not; this asks the Hub itself for the commit.
+    # Ask the Hub for the commit: `snapshot_download` would fall back to a stale cache if the Hub does not respond.
     with (
         hub_errors(data, "open it as a folder (there is none here) or as a repository of the Hub"),
         hide_progress_bars(),
@@ -207,7 +274,7 @@ def _open_from_hub(data: str, revision: str | None) -> Repository:
         for name in sorted(stored):
             if name in (CARD_FILE, "manifest.json") or name.startswith("questions_text/"):
                 _download(data, commit, name)
-        # The Hub knows the SHA-256 of a file by itself, unless it is small and in git.
+        # The Hub reports the SHA-256 of LFS files only; small files in git must be hashed here.
         sha256 = {
             name: lfs.sha256 if lfs else hash_files([_download(data, commit, name)])[0]
             for name, lfs in stored.items()
@@ -227,7 +294,10 @@ def _download(data: str, revision: str, name: str) -> Path:
 def _open_checked(
     data: str, folder: Path, revision: str | None, present: list[str], entries: list[dict[str, Any]]
 ) -> Repository:
-    """`present`: the files of the repository (paths in it). `entries`: what its card has to state of them."""
+    """Check a repository's files, manifest and card, and open it.
+
+    `present` are the repository's paths. `entries` are what its card must record about them.
+    """
     files = group_data_files(present)
     if not files.keys() & {"questions", "questions_text"}:
         raise BadInput(f"{data}: is not a dataset folder (no Parquet files of a config `questions`). {OPEN_REMEDY}")
@@ -245,7 +315,9 @@ def _open_checked(
 
 
 def _read_column(tables: list[pa.Table], name: str, labels: list[str] | None = None) -> pd.Series:
-    """A column as Python values: floats and booleans where all are, else objects; a label's position becomes its name."""
+    """Return a column as Python values: floats and booleans if all are, else objects; labels by
+    name.
+    """
     values = [value for table in tables for value in table[name].to_pylist()]
     if labels and any(isinstance(value, int) for value in values):
         values = [labels[v] if isinstance(v, int) and 0 <= v < len(labels) else None for v in values]
@@ -264,6 +336,6 @@ def _open_parquet(path: Path, name: str) -> Iterator[pq.ParquetFile]:
 
 
 def _read_table(path: Path, name: str) -> pa.Table:
-    """All columns but the images. `name`: what a message calls the file."""
+    """Read all columns except images; `name` is what messages call the file."""
     with _open_parquet(path, name) as file:
         return file.read(columns=[name for name in file.schema_arrow.names if name not in ("image", "more_images")])

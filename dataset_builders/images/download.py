@@ -1,6 +1,7 @@
-"""Download missing images from an address template, at most three requests a second; an interrupted download resumes.
+"""Download missing images from a URL template, at most three requests a second; interrupted
+downloads resume.
 
-See also: which images a benchmark needs (its builder), looking for them in folders (`lookup.py`).
+See also: which images a benchmark needs (its reader), finding images in folders (`lookup.py`).
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from dataset_builders.images.lookup import ImageError, check_image
 
 USER_AGENT = "medprobe dataset builder (one request at a time)"
 REQUEST_INTERVAL_S = 0.34
-"""Seconds between requests: NCBI asks for at most three per second."""
+"""Pause between requests in seconds; NCBI allows at most three requests per second."""
 DOWNLOAD_ATTEMPTS = 4
 REQUEST_TIMEOUT_S = 60.0
 
 
 def is_url_template(source: str) -> bool:
-    """True if an `--images` argument is an address and not a folder."""
+    """Return True if an `--images` argument is a URL rather than a folder."""
     return re.match(r"https?:/", source) is not None
 
 
@@ -37,20 +38,28 @@ def download_missing(
     missing: Mapping[str, str],
     folder: Path,
 ) -> dict[str, str]:
-    """Download the images `missing` (image id -> name) into `folder`, named by image id; returns id -> why of those not to be had.
+    """Download missing images. Existing files are kept.
 
-    A template is an address with fields in braces ("https://host/{pmcid}/{file_name}"). Templates are tried in order. What is there
-    already is kept.
-    Raises BadInput for a template that names an unknown field.
+    Args:
+        templates: URLs with fields in braces ("https://host/{pmcid}/{file_name}"), tried in order.
+        fields: image id -> values of the template fields.
+        missing: image id -> name of the images to download.
+        folder: where to write them, named by image id.
+
+    Returns:
+        Image id -> reason, for the images that could not be downloaded.
+
+    Raises:
+        BadInput: a template uses an unknown field.
     """
     addresses = [_check_template(template, fields) for template in templates]
     folder.mkdir(parents=True, exist_ok=True)
-    failed = {image: "the source does not say where it is" for image in missing if image not in fields}
-    wanted = sorted(missing.keys() - failed.keys())
-    for image in tqdm(wanted, desc="downloading images", unit=" images", disable=None):
+    failed = {image: "the source gives no location for it" for image in missing if image not in fields}
+    pending = sorted(missing.keys() - failed.keys())
+    for image in tqdm(pending, desc="downloading images", unit=" images", disable=None):
         if any(path.stem == image for path in folder.iterdir()):
             continue
-        why: list[str] = []
+        reasons: list[str] = []
         for address in addresses:
             url = address.format_map({name: quote(value, safe="/") for name, value in fields[image].items()})
             try:
@@ -59,33 +68,36 @@ def download_missing(
                 replace_file(folder / f"{image}.{'jpg' if kind in ('jpeg', 'mpo') else kind}", data)
                 break
             except (_NotThereError, ImageError) as error:
-                why.append(f"{url}: {error}")
+                reasons.append(f"{url}: {error}")
         else:
-            failed[image] = "; ".join(why)
+            failed[image] = "; ".join(reasons)
     write_json(folder / "failed.json", failed, sort_keys=True)
     return failed
 
 
 class _NotThereError(Exception):
-    """The server has no such file, or could not be asked; the message says why."""
+    """The server does not have the file or could not be reached; the message says why."""
 
 
 def _check_template(template: str, fields: Mapping[str, Mapping[str, str]]) -> str:
     template = re.sub(r"^(https?):/+", r"\1://", template)
-    known = {name for each in fields.values() for name in each}
+    available = {name for image_fields in fields.values() for name in image_fields}
     try:
         names = {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
     except ValueError as error:
         raise BadInput(f"--images {template}: {error}. Write fields like {{file_name}}.") from None
-    unknown = sorted(names - known)
+    unknown = sorted(names - available)
     if unknown or not names:
-        what = f"there is no field {unknown[0]!r}" if unknown else "names no field, so every image would be the same"
-        raise BadInput(f"--images {template}: {what}. Fields: {', '.join(sorted(known))}.")
+        # Without a field, every image would have the same URL.
+        problem = f"unknown field {unknown[0]!r}" if unknown else "contains no field, so all images would be the same"
+        raise BadInput(f"--images {template}: {problem}. Fields: {', '.join(sorted(available))}.")
     return template
 
 
 def _fetch(url: str) -> bytes:
-    """The file at an address; huggingface_hub's client asks again while the server is busy and where the connection breaks."""
+    """Download a file; huggingface_hub's client retries while the server is busy or the connection
+    breaks.
+    """
     time.sleep(REQUEST_INTERVAL_S)
     try:
         answer = http_backoff(

@@ -1,15 +1,21 @@
 """Decide from an image's licence whether the image may be redistributed.
 
-The rule. Images go out unmodified (a build stores the source's very bytes), each with its licence and its source beside it, free of
-charge. So what counts is whether the licence permits anyone to redistribute unmodified copies:
- - public domain (CC0, PDM, works of the US government) and CC BY, CC BY-SA: yes;
- - CC BY-NC, CC BY-NC-SA: yes, for non-commercial use. The licence travels in the row; who sells the copies breaks it, not we;
- - CC BY-ND, CC BY-NC-ND: yes, since only adaptations may not be shared, and putting an unaltered file into a collection or another
-   container is none (CC 4.0, section 1(a) with 2(a)(4); the older versions allow collections and changes of format by name);
- - open data and software licences that allow copies (ODC-By, ODbL, PDDL, MIT, BSD, Apache-2.0): yes;
- - everything else: no. That is above all "unknown", an empty cell, "all rights reserved", a data use agreement, a licence we do not
-   recognise. Saying nothing is no permission.
-`--private` is the way out: a private repository is not passed on. Not legal advice, and the card says so.
+Images are published unmodified (a build stores the source's exact pixels), with licence and source
+beside them, free of charge. So the question is whether the licence permits anyone to redistribute
+unmodified copies:
+
+- Public domain (CC0, PDM, works of the US government) and CC BY, CC BY-SA: yes.
+- CC BY-NC, CC BY-NC-SA: yes, for non-commercial use. The licence travels with the row; commercial
+  use would be the user's breach.
+- CC BY-ND, CC BY-NC-ND: yes. Only adaptations may not be shared, and placing an unaltered file in a
+  collection or another container is not an adaptation (CC 4.0, section 1(a) with 2(a)(4); the older
+  versions explicitly allow collections and changes of format).
+- Open data and software licences that allow copies (ODC-By, ODbL, PDDL, MIT, BSD, Apache-2.0): yes.
+- Everything else: no. This includes "unknown", an empty cell, "all rights reserved", data use
+  agreements and unrecognised licences. Silence is not permission.
+
+`--private` is the alternative: a private repository does not redistribute. This is not legal
+advice, and the card says so.
 """
 
 from __future__ import annotations
@@ -29,7 +35,10 @@ _LICENCE_URL = re.compile(r"https?://(?:www\.)?creativecommons\.org/(licenses|pu
 
 
 def allows_redistribution(licence: str | None) -> bool:
-    """True if `licence`, as a source writes it, permits redistribution of unmodified copies; of several (`A; B`), if each does.
+    """Check whether a licence permits redistribution of unmodified copies.
+
+    Args:
+        licence: the licence as the source writes it; several (`A; B`) must all permit it.
 
     >>> [allows_redistribution(name) for name in ("CC BY-NC-ND 4.0", "cc-by-4.0", "unknown", None)]
     [True, True, False, False]
@@ -38,13 +47,13 @@ def allows_redistribution(licence: str | None) -> bool:
     """
     if not isinstance(licence, str):
         return False
-    if ";" in licence:  # of a question about several images
-        return all(allows_redistribution(each) for each in licence.split(";"))
+    if ";" in licence:  # a question with several images
+        return all(allows_redistribution(part) for part in licence.split(";"))
     text = licence.strip().lower()
-    found = _LICENCE_URL.fullmatch(text)
-    if found:
-        prefix = "cc " if found[1] == "licenses" else ""
-        text = f"{prefix}{found[2].replace('zero', 'cc0').replace('mark', 'pdm')} {found[3]}"
+    url = _LICENCE_URL.fullmatch(text)
+    if url:
+        prefix = "cc " if url[1] == "licenses" else ""
+        text = f"{prefix}{url[2].replace('zero', 'cc0').replace('mark', 'pdm')} {url[3]}"
     text = re.sub(r"\b(license|licence|international|universal|unported|generic|deed)\b", " ", text)
     text = text.replace("creative commons", "cc").replace("attribution", "by").replace("noncommercial", "nc")
     text = text.replace("non-commercial", "nc").replace("sharealike", "sa").replace("share-alike", "sa")

@@ -1,4 +1,4 @@
-"""Find images in folders for an entry of a source, and check that a file is an image that readers can open.
+"""Find a source's images in folders, and check that a file is an image that other tools can open.
 
 See also: downloading (`download.py`), writing (`parquet.py`).
 """
@@ -24,7 +24,9 @@ from dataset_builders.source_files import SourceEntry, is_safe_relative_path, re
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff")
 PILLOW_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "JPEG2000")
 MAX_PIXELS = 178_956_970
-"""Twice Pillow's own limit: beyond it Pillow, and so every reader of the dataset, refuses to open the image."""
+"""Twice Pillow's warning threshold: above it Pillow, and thus every reader of the dataset, refuses
+the image.
+"""
 
 
 class ImageError(ValueError):
@@ -32,10 +34,11 @@ class ImageError(ValueError):
 
 
 class ImageFolders:
-    """Image files below some folders, found by relative path, by name, or by name without extension.
+    """Index of the image files below some folders, by relative path, name, and name without
+    extension.
 
-    The folders are walked once. Links are followed (caches of downloaded files are made of links); names that a source gives
-    are only ever looked up in the index, so that they cannot lead out of the folders.
+    Each folder is walked once. Symbolic links are followed, because download caches consist of
+    them. Names from a source are only looked up in the index, so they cannot escape the folders.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -66,49 +69,60 @@ class ImageFolders:
                 self._by_stem[path.stem.lower()].append(path)
 
     def find(self, names: Sequence[str], sha256: str | None = None) -> Path | None:
-        """The file that the first fitting name points to, None if there is none.
+        """Find the file that the first matching name refers to.
 
-        A name fits a file whose path ends with it, folder by folder, in any case of letters; failing that, one that differs
-        only in the extension. A path right below a folder given comes first. With `sha256` only a file that holds those very
-        bytes fits. Raises ImageError for a name that leaves the folder, where different files fit, and where files have a fitting
-        name but none the right bytes.
+        A name matches a file whose path ends with it, ignoring case; otherwise one that differs
+        only in its extension. A path directly below a given folder takes precedence.
+
+        Args:
+            names: candidate names, in order of preference.
+            sha256: required digest of the content, if known.
+
+        Returns:
+            The file; None if no name matches.
+
+        Raises:
+            ImageError: a name escapes the folder, different files match, or no match has the
+                digest.
         """
-        others: list[Path] = []
+        mismatches: list[Path] = []
         for name in names:
             if not is_safe_relative_path(name):
                 raise ImageError(f"the image name {name!r} leaves its folder")
         for name in names:
             parts = name.replace("\\", "/").lower().strip("/").split("/")
-            last = PurePosixPath(parts[-1])
-            stem = last.stem if last.suffix in IMAGE_SUFFIXES else parts[-1]
-            found = self._by_path.get("/".join(parts)) or _paths_in_folders(
+            file_name = PurePosixPath(parts[-1])
+            stem = file_name.stem if file_name.suffix in IMAGE_SUFFIXES else parts[-1]
+            paths = self._by_path.get("/".join(parts)) or _paths_in_folders(
                 parts[:-1], self._by_name.get(parts[-1], [])
             )
-            found = found or _paths_in_folders(parts[:-1], self._by_stem.get(stem, []))
-            if found and sha256 is None:
-                return _single_file(name, found)
-            for path in found:
+            paths = paths or _paths_in_folders(parts[:-1], self._by_stem.get(stem, []))
+            if paths and sha256 is None:
+                return _single_file(name, paths)
+            for path in paths:
                 if hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
                     return path
-            others += found
-        if others:
-            raise ImageError(f"{others[0]} is called {names[0]!r} but is another image (its sha256 is not {sha256})")
+            mismatches += paths
+        if mismatches:
+            raise ImageError(
+                f"{mismatches[0]} is named {names[0]!r} but is a different image (its sha256 is not {sha256})"
+            )
         return None
 
 
 def _paths_in_folders(folders: list[str], paths: list[Path]) -> list[Path]:
-    """The paths that lie in these folders (outermost first)."""
+    """Return the paths that lie in these folders (outermost first)."""
     if not folders:
         return paths
     return [p for p in paths if [part.lower() for part in p.absolute().parts[-1 - len(folders) : -1]] == folders]
 
 
 def _single_file(name: str, paths: list[Path]) -> Path:
-    first = paths[0]
-    for other in paths[1:]:
-        if not (first.samefile(other) or first.read_bytes() == other.read_bytes()):
-            raise ImageError(f"two different files are called {name!r}: {first} and {other}; keep one of them")
-    return first
+    path = paths[0]
+    for duplicate in paths[1:]:
+        if not (path.samefile(duplicate) or path.read_bytes() == duplicate.read_bytes()):
+            raise ImageError(f"two different files are named {name!r}: {path} and {duplicate}; keep one of them")
+    return path
 
 
 def find_image(
@@ -117,36 +131,46 @@ def find_image(
     names: Sequence[str],
     *,
     image_id: str,
-    own: ImageRecord,
-    called: str | None = None,
+    record: ImageRecord,
+    missing_name: str | None = None,
     license: str = "unknown",
     source: str | None = None,
 ) -> CaseImage | None:
-    """The image of an entry, under the first of `names` that fits; None if something is wrong, which is noted on the entry.
+    """Find the image of an entry.
 
-    An image that is not there, or any where `folders` is None (a text-only build), has `read` None. `own`: what image_dict.json says of it;
-    `license`, `source`: where that says nothing. `called`: what to call a file that is not there (default: the first name).
+    Args:
+        entry: the entry; problems are recorded there.
+        folders: where to look; None in a text-only build.
+        names: candidate names; the first match is used.
+        image_id: id of the image.
+        record: its entry in image_dict.json.
+        missing_name: name of an image that is not found; default: the first of `names`.
+        license: licence if `record` has none.
+        source: source if `record` has none.
+
+    Returns:
+        The image, with `read` None if it was not found; None if there was a problem.
     """
     try:
-        path = folders.find(names, own.sha256) if folders else None
+        path = folders.find(names, record.sha256) if folders else None
     except ImageError as error:
-        entry.wrong(str(error))
+        entry.add_problem(str(error))
         return None
     return CaseImage(
         image_id=image_id,
         read=path.read_bytes if path else None,
         size=path.stat().st_size if path else 0,
-        name=path.name if path else called or names[0],
-        license=own.license or license,
-        source=own.source or source,
-        where=f"{path or names[0]} (entry {entry.name} of {entry.file})",
-        group=own.group,
+        name=path.name if path else missing_name or names[0],
+        license=record.license or license,
+        source=record.source or source,
+        location=f"{path or names[0]} (entry {entry.name} of {entry.file})",
+        group=record.group,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRecord:
-    """The entry of image_dict.json for an image of a custom set; None if there is none."""
+    """The entry in image_dict.json for an image of a custom set; a field is None if not stated."""
 
     license: str | None = None
     source: str | None = None
@@ -155,36 +179,63 @@ class ImageRecord:
 
 
 def read_image_records(source: Path, problems: Problems) -> dict[str, ImageRecord]:
-    """Image name -> what the source's image_dict.json says of it; empty where there is none."""
+    """Read a source's image_dict.json.
+
+    Args:
+        source: the source folder.
+        problems: collects problems of entries.
+
+    Returns:
+        Image name -> its record; empty if there is no file.
+    """
     file = source / "image_dict.json"
     document = read_json(file) if file.is_file() else {}
     if not isinstance(document, dict):
-        raise BadInput(f"{file}: is not an object (image name -> what is known of it). Fix it.")
-    own = {}
+        raise BadInput(f"{file}: is not an object (image name -> its fields). Fix it.")
+    records = {}
     for name, value in document.items():
         entry = SourceEntry(value, str(file), name, problems)
-        own[name] = ImageRecord(
+        records[name] = ImageRecord(
             **{field: entry.text(field) for field in ("license", "source", "sha256", "group") if field in entry.value}
         )
-    return own
+    return records
 
 
 def check_image(data: bytes) -> str:
-    """The format (Pillow's name for it) of an encoded image. Raises ImageError where it cannot be decoded whole: a file may begin and end
-    as its format promises and be damaged between."""
+    """Check that an image can be decoded completely: a damaged file may still begin and end
+    correctly.
+
+    Args:
+        data: the content of the file.
+
+    Returns:
+        The format, as Pillow names it.
+
+    Raises:
+        ImageError: the image is damaged or truncated.
+    """
     with open_complete_image(data) as image:
         return str(image.format)
 
 
 def image_format(data: bytes) -> str:
-    """The format that an image's header states (Pillow's name for it). Raises ImageError for what is no image; decodes nothing."""
+    """Return the format that an image's header states, as Pillow names it, without decoding the
+    image.
+    """
     with open_image(data) as image:
         return str(image.format)
 
 
 @contextmanager
 def open_complete_image(data: bytes) -> Iterator[Image.Image]:
-    """An opened image, of which every byte is there when the block ends; else ImageError is raised."""
+    """Open an image and check at the end of the block that all of its data is there.
+
+    Args:
+        data: the content of the file.
+
+    Raises:
+        ImageError: the image is damaged or truncated.
+    """
     with open_image(data) as image:
         if image.format == "JPEG" and (lost := _find_jpeg_data_loss(data)):
             raise ImageError(f"the image is damaged or cut off ({lost})")
@@ -192,12 +243,19 @@ def open_complete_image(data: bytes) -> Iterator[Image.Image]:
         image.load()
     if image.format == "PNG":
         with open_image(data) as image:
-            image.verify()  # every chunk and its checksum up to the end, which decoding does not look at
+            image.verify()  # decoding alone does not check every chunk's checksum
 
 
 @contextmanager
 def open_image(data: bytes) -> Iterator[Image.Image]:
-    """The image as Pillow opens it, without its warnings. Whatever Pillow raises of it inside is raised as ImageError."""
+    """Open an image with Pillow, silencing warnings; errors within the block become ImageError.
+
+    Args:
+        data: the content of the file.
+
+    Raises:
+        ImageError: Pillow cannot open or decode the image, or it is too large.
+    """
     if not data:
         raise ImageError("the image file is empty")
     try:
@@ -218,30 +276,36 @@ def open_image(data: bytes) -> Iterator[Image.Image]:
 
 
 def encode_png(image: Image.Image) -> bytes:
-    """A picture as the content of a PNG file."""
+    """Encode an image as PNG."""
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
 
 
 DATA_LOSS_WARNINGS = ("premature end", "instead of RST", "bad Huffman code")
-"""Warnings of libjpeg that say that pixels are missing. Others, such as bytes between two markers, cost the picture nothing."""
+"""Warnings of libjpeg about missing pixels. Others, such as bytes between markers, do not affect
+the picture.
+"""
 
 
 def _find_jpeg_data_loss(data: bytes) -> str | None:
-    """libjpeg's warning if the data of a JPEG ends before the picture is complete (Pillow shows grey there), else None."""
+    """Return libjpeg's warning if JPEG data ends early (Pillow fills the rest with grey), else
+    None.
+    """
     import simplejpeg
 
     try:
         simplejpeg.decode_jpeg(data, "GRAY", fastdct=True, fastupsample=True, strict=True)
     except ValueError as error:
-        told = " ".join(str(error).split())
-        return told if any(words in told for words in DATA_LOSS_WARNINGS) else None
+        warning = " ".join(str(error).split())
+        return warning if any(words in warning for words in DATA_LOSS_WARNINGS) else None
     return None
 
 
 def unique_file_names(names: Iterable[str]) -> set[str]:
-    """The file names (without folders) that only one of the paths `names` ends with: these may be looked up alone."""
+    """Return the file names that occur in only one of some paths, and may thus be looked up without
+    folders.
+    """
     paths: dict[str, set[str]] = defaultdict(set)
     for name in names:
         paths[name.rsplit("/", 1)[-1]].add(name)

@@ -1,8 +1,9 @@
-"""Remove everything from an image file that is not its picture: EXIF, XMP, comments, text chunks, colour profiles, thumbnails, bytes
-after the end. The pixels that readers decode stay the same.
+"""Remove everything but the picture from an image file: EXIF, XMP, comments, text chunks, colour
+profiles, thumbnails and trailing bytes. The decoded pixels do not change.
 
-JPEG and PNG files lose the parts that hold no picture and are otherwise copied; other formats become PNG, which loses nothing.
-An EXIF orientation other than "upright" is kept, and nothing else: without it the picture would lie on its side.
+From JPEG and PNG files the other segments are dropped and the rest is copied; other formats become
+PNG, without loss. Only an EXIF orientation other than "upright" is kept, because the picture would
+be rotated without it.
 
 See also: the picture that a model is shown (`picture.py`).
 """
@@ -27,28 +28,43 @@ from dataset_builders.images.picture import (
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PICTURE_CHUNKS = (b"IHDR", b"sBIT", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 PICTURE_MARKERS = (*(marker for marker in range(0xC0, 0xD0) if marker != 0xC8), 0xDA, 0xDB, 0xDD)
-"""Frames, tables, scans, and how often these restart."""
+"""Frames, tables, scans and restart intervals."""
 SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
-"""A scan's coded data goes on over stuffed bytes, restarts and fill bytes."""
+"""End of a scan: coded data continues across stuffed bytes, restarts and fill bytes."""
 
 
 def strip_metadata(data: bytes) -> bytes:
-    """The image with nothing but its picture, as JPEG or PNG.
+    """Reduce an image file to its picture.
 
-    Raises ImageError for bytes that are no image that readers can open.
+    Args:
+        data: the content of the file.
+
+    Returns:
+        A JPEG or PNG file.
+
+    Raises:
+        ImageError: the image cannot be opened.
     """
     with open_image(data) as image:
-        found, orientation = str(image.format), exif_orientation(image)
-        if found == "JPEG":
+        kind, orientation = str(image.format), exif_orientation(image)
+        if kind == "JPEG":
             try:
                 return _strip_jpeg(data, orientation)
-            except (IndexError, StopIteration, ValueError):  # not laid out as its format says, though it can be decoded
+            except (IndexError, StopIteration, ValueError):  # decodable although its segments are malformed
                 return _convert_to_png(image, data, orientation)
-        return _strip_png(data) if found == "PNG" and orientation == 1 else _convert_to_png(image, data, orientation)
+        return _strip_png(data) if kind == "PNG" and orientation == 1 else _convert_to_png(image, data, orientation)
 
 
 def image_file_name(name: str, data: bytes) -> str:
-    """The name with a suffix that fits what `strip_metadata` gave: one that fits stays, another (.tif) or none is replaced."""
+    """Give a file name the suffix that fits its content.
+
+    Args:
+        name: the name in the source.
+        data: the content, as returned by `strip_metadata`.
+
+    Returns:
+        The name; a fitting suffix is kept, another (.tif) or none is replaced.
+    """
     kind = ".png" if data.startswith(PNG_SIGNATURE) else ".jpg"
     if re.search(r"\.(jpe?g|png)$", name, re.IGNORECASE):
         return name
@@ -56,8 +72,10 @@ def image_file_name(name: str, data: bytes) -> str:
 
 
 def _convert_to_png(image: Image.Image, data: bytes, orientation: int) -> bytes:
-    """The first picture as PNG, turned upright. What PNG cannot hold becomes the picture that a model is shown."""
-    # Greys whose bits only the whole dataset tells wait for the build, which sees it.
+    """Convert the first frame to an upright PNG, falling back to the model's picture if PNG cannot
+    hold it.
+    """
+    # Only the build sees the whole dataset, which decides how many bits these greys have; keep them as they are.
     if image.mode.startswith("I") and not is_inverted(image) and declared_white_level(image, data) is None:
         smallest_white_level(image)
         return encode_png(Image.fromarray(np.asarray(ImageOps.exif_transpose(image)).astype(np.uint16)))
@@ -68,7 +86,7 @@ def _convert_to_png(image: Image.Image, data: bytes, orientation: int) -> bytes:
 
 
 def _strip_png(data: bytes) -> bytes:
-    """A PNG's header, palette, transparency and pixels; of a film the first picture."""
+    """Keep header, palette, transparency and pixels; of an animation, the first frame."""
     parts, at, kind = [PNG_SIGNATURE], len(PNG_SIGNATURE), b""
     while at < len(data) and kind != b"IEND":
         kind, end = data[at + 4 : at + 8], at + 12 + int.from_bytes(data[at : at + 4], "big")
@@ -79,8 +97,9 @@ def _strip_png(data: bytes) -> bytes:
 
 
 def _strip_jpeg(data: bytes, orientation: int) -> bytes:
-    """A JPEG's tables, frames and scans up to its end marker; of the application segments a fresh JFIF header and Adobe's transform flag,
-    which says how the colours are coded."""
+    """Keep tables, frames and scans, plus a fresh JFIF header and Adobe's transform flag (colour
+    coding).
+    """
     parts: list[bytes] = []
     jfif = adobe = b""
     at = 2
@@ -103,7 +122,7 @@ def _strip_jpeg(data: bytes, orientation: int) -> bytes:
 
 
 def _orientation_segment(orientation: int) -> bytes:
-    """An EXIF segment that holds the orientation and nothing else."""
+    """Build an EXIF segment with nothing but the orientation."""
     exif = Image.Exif()
     exif[ORIENTATION_TAG] = orientation
     body = exif.tobytes()

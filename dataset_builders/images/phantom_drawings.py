@@ -1,6 +1,8 @@
-"""Draw phantoms: pictures with the outlines of anatomy (a Shepp-Logan style head, a chest ...) and lesions whose truth is known.
+"""Draw phantoms: pictures with outlines of anatomy (a Shepp-Logan style head, a chest ...) and
+known lesions.
 
-No medical image is involved. The same arguments give the same bytes. See also: the questions on them (`benchmarks/*/phantoms.py`).
+No medical image is involved. Equal arguments give equal bytes. See also: the questions about them
+(`benchmarks/*/phantoms.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 SIZE_PX = 256
-"""Pixels along each side."""
+"""Side length in pixels."""
 
 Canvas = NDArray[np.float64]
-"""(SIZE, SIZE) brightness from 0 to 1, or (SIZE, SIZE, 3)."""
+"""Brightness from 0 to 1, shape (SIZE_PX, SIZE_PX) or (SIZE_PX, SIZE_PX, 3)."""
 
 _AXIS = np.linspace(-1, 1, SIZE_PX)
 X, Y = np.meshgrid(_AXIS, _AXIS)
@@ -28,7 +30,11 @@ X, Y = np.meshgrid(_AXIS, _AXIS)
 
 @dataclass(frozen=True)
 class Lesion:
-    """A round spot. `side` is left or right *in the picture*, `level` upper or lower, `size` small or large, `tone` bright or dark."""
+    """A round spot.
+
+    `side` is left or right *in the picture*, `level` upper or lower, `size` small or large, `tone`
+    bright or dark.
+    """
 
     side: str = "left"
     level: str = "upper"
@@ -37,23 +43,27 @@ class Lesion:
 
     @property
     def words(self) -> str:
+        """The lesion in words, such as "small bright spot"."""
         return f"{self.size} {self.tone} spot"
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """What to draw: an organ as a modality shows it, with lesions; `variant` chooses an anatomical detail (wide, narrow, ...)."""
+    """What to draw: an organ in a modality, with lesions.
+
+    `variant` selects an anatomical detail (wide, narrow, ...).
+    """
 
     organ: str
     modality: str
     lesions: tuple[Lesion, ...] = ()
     variant: str = ""
     number: int = 0
-    """Number of cells, bones ... where the organ is a scene to count in."""
+    """Number of cells, vertebrae ... in pictures for counting."""
 
 
 def _ellipse(cx: float, cy: float, rx: float, ry: float, turn: float = 0.0) -> Canvas:
-    """Soft mask (0 to 1) of an ellipse; radii in picture coordinates, `turn` in degrees."""
+    """Return the soft mask (0 to 1) of an ellipse; radii in picture coordinates, `turn` in degrees."""
     a = np.deg2rad(turn)
     u, v = (X - cx) * np.cos(a) + (Y - cy) * np.sin(a), (Y - cy) * np.cos(a) - (X - cx) * np.sin(a)
     away = np.sqrt((u / rx) ** 2 + (v / ry) ** 2)
@@ -66,7 +76,10 @@ def _paint(canvas: Canvas, mask: Canvas, value: float) -> Canvas:
 
 
 def _head(drawing: Drawing) -> Canvas:
-    """After Shepp and Logan: skull, brain, two ventricles; CT has a bright skull, MRI a dark one and a bright scalp."""
+    """Draw skull, brain and two ventricles after Shepp and Logan.
+
+    CT has a bright skull; MRI has a dark one and a bright scalp.
+    """
     ct = drawing.modality == "ct"
     canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.02), _ellipse(0, 0, 0.72, 0.92), 0.95 if ct else 0.75)
     canvas = _paint(canvas, _ellipse(0, 0, 0.68, 0.87), 0.95 if ct else 0.08)
@@ -80,7 +93,7 @@ def _head(drawing: Drawing) -> Canvas:
 
 
 def _chest(drawing: Drawing) -> Canvas:
-    """Body outline, two lungs, heart, spine, ribs (X-ray) or a cross-section (CT)."""
+    """Draw body outline, lungs, heart, spine and ribs (X-ray), or a cross-section (CT)."""
     if drawing.modality == "ct":
         canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.02), _ellipse(0, 0.05, 0.92, 0.7), 0.55)
         for side in (-1, 1):
@@ -107,7 +120,7 @@ def _abdomen(drawing: Drawing) -> Canvas:
 
 
 def _spine(drawing: Drawing) -> Canvas:
-    """A column of vertebrae, straight or bent."""
+    """Draw a column of vertebrae, straight or bent."""
     canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.05), _ellipse(0, 0, 0.75, 1.3), 0.35)
     bend = {"bent": 0.3}.get(drawing.variant, 0.0)
     for level in range(drawing.number or 7):
@@ -119,7 +132,7 @@ def _spine(drawing: Drawing) -> Canvas:
 
 
 def _fundus(drawing: Drawing) -> Canvas:
-    """A retina in colour: disc with a cup, vessels. `variant` wide: a large cup."""
+    """Draw a colour retina: disc with a cup, vessels. `variant` wide: a large cup."""
     shade = _ellipse(0, 0, 0.95, 0.95)
     disc, cup = (
         _ellipse(0.45, 0, 0.17, 0.2),
@@ -136,7 +149,7 @@ def _fundus(drawing: Drawing) -> Canvas:
 
 
 def _cells(drawing: Drawing) -> Canvas:
-    """Stained cells on a light ground, `number` of them; `variant` round or long."""
+    """Draw stained cells on a light background: `number` of them, round or long."""
     rng = np.random.Generator(np.random.PCG64(drawing.number * 7 + len(drawing.variant)))
     positions = [(x, y) for y in (-0.66, -0.22, 0.22, 0.66) for x in (-0.66, -0.22, 0.22, 0.66)]
     order = rng.permutation(len(positions))[: drawing.number]
@@ -165,12 +178,20 @@ _LESION_OFFSETS = {
     "spine": (0.45, 0.5),
     "retina": (0.4, 0.45),
 }
-"""Positions of lesions: distance from the centre, sideways and up or down."""
+"""Distance of lesions from the centre, horizontally and vertically."""
 
 
-@cache  # the benchmarks share pictures, and a process may build each more than once: a few megabytes in all
+@cache  # benchmarks share pictures, and a process may build several; the cache takes a few megabytes
 def draw_phantom(drawing: Drawing, encoding: str = "PNG") -> bytes:
-    """The picture as an encoded file (PNG or JPEG)."""
+    """Render a drawing.
+
+    Args:
+        drawing: what to draw.
+        encoding: "PNG" or "JPEG".
+
+    Returns:
+        The content of the image file.
+    """
     canvas = _ORGAN_PAINTERS[drawing.organ](drawing)
     across, along = _LESION_OFFSETS.get(drawing.organ, (0.4, 0.4))
     for lesion in drawing.lesions:
@@ -194,5 +215,11 @@ def draw_phantom(drawing: Drawing, encoding: str = "PNG") -> bytes:
 
 
 def one_lesion(organ: str, modality: str, **lesion: str) -> Drawing:
-    """A drawing with one lesion; the lesion's other properties are the defaults."""
+    """Return a drawing with one lesion.
+
+    Args:
+        organ: what to draw.
+        modality: how to draw it.
+        lesion: fields of `Lesion`; the others keep their defaults.
+    """
     return Drawing(organ, modality, (Lesion(**lesion),))

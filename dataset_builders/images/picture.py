@@ -1,10 +1,11 @@
-"""Make the picture that a model is shown: the one way from an image file to pixels, for every route.
+"""Make the picture that a model is shown: the only route from an image file to pixels.
 
-The build stores it, local models decode it, servers are sent it, the exports to other harnesses hold it. It is upright (EXIF applied),
-opaque (white behind alpha), the first frame, of 8 bits. Greys of more bits are scaled by a fixed rule, never by the range of the picture
-itself: two pictures of one scanner stay comparable.
+The build stores it, local models decode it, servers receive it, and exports to other harnesses
+contain it. It is upright (EXIF applied), opaque (on white), the first frame, and 8 bits deep.
+Deeper greys are scaled by a fixed rule, never by the picture's own range, so that pictures of one
+scanner remain comparable.
 
-See also: what a file is checked for (`lookup.py`), what a file says beside its picture (`metadata.py`).
+See also: checks of files (`lookup.py`), metadata (`metadata.py`).
 """
 
 from __future__ import annotations
@@ -23,26 +24,29 @@ from dataset_builders.images.lookup import ImageError, encode_png, open_complete
 
 ORIENTATION_TAG = 0x0112
 WHITE_LEVELS = (1, 255, 4095, 65535)
-"""What white may be in a file of more than 8 bits: of a mask or of fractions, of 8, 12 and 16 bits."""
+"""Possible white levels of files with more than 8 bits: masks and fractions, 8, 12 and 16 bits."""
 MIN_GREY_LEVELS = 32
-"""A picture with fewer grey levels in use was probably scaled wrongly before it came here."""
+"""A picture with fewer distinct grey levels was probably scaled wrongly beforehand."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownPicture:
-    """What a model is shown of a file. `pixels`: L or RGB; `traits`: what was met on the way, in words; `file`: the content of the JPEG or
-    PNG that it came from if every reader sees exactly this in it."""
+    """What a model is shown of a file.
+
+    `pixels` is in mode L or RGB. `traits` are peculiarities, as phrases. `file` is the original
+    JPEG or PNG if every reader decodes exactly these pixels from it.
+    """
 
     pixels: Image.Image
     traits: tuple[str, ...]
     file: bytes | None
 
     def encoded(self) -> bytes:
-        """The content of a JPEG or PNG file that every reader decodes to these pixels."""
+        """Return a JPEG or PNG file that every reader decodes to these pixels."""
         return encode_png(self.pixels) if self.file is None else self.file
 
     def digest(self) -> str:
-        """A digest of the pixels: equal for pictures that look the same, whatever their files hold."""
+        """Digest the pixels, so that identical pictures are equal regardless of their files."""
         digest = hashlib.blake2b(str(self.pixels.size).encode(), digest_size=16)
         digest.update(self.pixels.convert("RGB").tobytes())
         return digest.hexdigest()
@@ -52,23 +56,24 @@ def make_picture(data: bytes, whites: Mapping[str, int] | None = None) -> ShownP
     """Make the picture that a model is shown of an image file.
 
     Args:
-        data: The content of the file.
-        whites: What white is in the dataset that the file belongs to (`find_white_levels`). Without, only what the file itself says counts.
+        data: the content of the file.
+        whites: white levels of the dataset (`find_white_levels`). Without them only the file's own
+            declaration counts.
 
     Raises:
-        ImageError: For a file that cannot be decoded whole, and greys of which it cannot be told what white is.
+        ImageError: the file cannot be decoded completely, or its white level is unknown.
     """
     with open_complete_image(data) as image:
         is_deep, is_clear = image.mode.startswith(("I", "F")), image.has_transparency_data
         traits = {
             "have several frames, of which the first is shown": getattr(image, "is_animated", False),
-            # Asked before the picture is loaded: a TIFF is turned then.
-            "are turned as their EXIF orientation says": exif_orientation(image) != 1,
+            # Read before loading the picture, because Pillow rotates a TIFF while loading.
+            "are rotated as their EXIF orientation states": exif_orientation(image) != 1,
             "have floating-point greys, brought to 8 bits": image.mode == "F",
             "have greys of more than 8 bits, brought to 8": is_deep and image.mode != "F",
         }
         white = _choose_white_level(image, data, whites or {}) if is_deep else 0
-        is_turned = traits["are turned as their EXIF orientation says"]
+        is_turned = traits["are rotated as their EXIF orientation states"]
         pixels = ImageOps.exif_transpose(image) if is_turned else image.copy()
         if is_deep:
             levels = np.rint(np.asarray(pixels, np.float64) * 255 / white).astype(np.uint8)
@@ -78,11 +83,11 @@ def make_picture(data: bytes, whites: Mapping[str, int] | None = None) -> ShownP
             traits["are transparent, shown on white"] = bool(np.asarray(layer)[..., 3].min() < 255)
             pixels = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
         pixels = pixels if pixels.mode == "L" else pixels.convert("RGB")
-        pixels.info = {}  # a colour profile would be saved with it
-        # A PNG of 16 bits a colour is decoded to 8 here, by others otherwise.
+        pixels.info = {}  # otherwise saving would write the colour profile
+        # Readers differ in how they reduce a PNG with 16 bits per channel to 8.
         is_plain = data[24] <= 8 if image.format == "PNG" else image.format == "JPEG" and image.mode in ("L", "RGB")
         file = data if is_plain and not any(traits.values()) else None
-        if whites is not None:  # a build, which says so
+        if whites is not None:  # only a build reports this
             traits[f"have fewer than {MIN_GREY_LEVELS} grey levels in use"] = (
                 sum(map(bool, pixels.convert("L").histogram())) < MIN_GREY_LEVELS
             )
@@ -90,7 +95,7 @@ def make_picture(data: bytes, whites: Mapping[str, int] | None = None) -> ShownP
 
 
 def exif_orientation(image: Image.Image) -> int:
-    """The EXIF orientation of an image, 1 to 8; 1 (upright) where it says nothing that can be read."""
+    """Return the EXIF orientation, 1 to 8; 1 (upright) if it is absent or unreadable."""
     try:
         orientation = image.getexif().get(ORIENTATION_TAG, 1)
     except Exception:  # Pillow raises many kinds of error on metadata that are not what they should be
@@ -99,24 +104,44 @@ def exif_orientation(image: Image.Image) -> int:
 
 
 def encode_picture(data: bytes) -> bytes:
-    """The content of a JPEG or PNG file that every reader decodes to `make_picture`: the file itself where it is one, else a PNG.
+    """Encode the picture that a model is shown of an image file.
 
-    Raises ImageError as `make_picture`.
+    Args:
+        data: the content of the file.
+
+    Returns:
+        A JPEG or PNG file: the original if every reader decodes it to this picture, else a PNG.
+
+    Raises:
+        ImageError: as `make_picture`.
     """
     return make_picture(data).encoded()
 
 
 def encode_data_uri(data: bytes) -> str:
-    """The picture that a model is shown of an image file, as a data URI. Raises ImageError as `make_picture`."""
-    shown = encode_picture(data)
-    kind = "png" if shown.startswith(b"\x89PNG") else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(shown).decode()}"
+    """Encode the picture that a model is shown of an image file as a data URI.
+
+    Args:
+        data: the content of the file.
+
+    Raises:
+        ImageError: as `make_picture`.
+    """
+    encoded = encode_picture(data)
+    kind = "png" if encoded.startswith(b"\x89PNG") else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(encoded).decode()}"
 
 
 def find_white_levels(files: Iterable[bytes]) -> dict[str, int]:
-    """Kind of deep greys (Pillow's mode) -> what white is in a dataset of these files: the least of WHITES that holds all its greys.
+    """Determine the white levels of a dataset's deep greys.
 
-    Files that state their own white, and damaged ones, are passed over.
+    Files that declare their own white level, and damaged files, are ignored.
+
+    Args:
+        files: the contents of all image files.
+
+    Returns:
+        Pillow mode -> the smallest of `WHITE_LEVELS` that covers all grey levels.
     """
     whites: dict[str, int] = {}
     for data in files:
@@ -128,40 +153,58 @@ def find_white_levels(files: Iterable[bytes]) -> dict[str, int]:
 
 
 def _choose_white_level(image: Image.Image, data: bytes, whites: Mapping[str, int]) -> int:
-    """What white is in a picture of deep greys: as the file states it, else as the dataset has it.
+    """Return the white level of a picture with deep greys: the file's own, else the dataset's.
 
-    Raises ImageError where both are silent, and for a picture that would be nearly black in its dataset: its bits are fewer, or it is dark.
+    Raises ImageError if neither is known, and for a picture that would be nearly black in its
+    dataset because it has fewer bits or is dark.
     """
-    least, stated = smallest_white_level(image), declared_white_level(image, data)
+    smallest, stated = smallest_white_level(image), declared_white_level(image, data)
     if stated is not None:
         return stated
-    white = whites.get(image.mode[:4], least if least in (WHITE_LEVELS[0], WHITE_LEVELS[-1]) else 0)
+    white = whites.get(image.mode[:4], smallest if smallest in (WHITE_LEVELS[0], WHITE_LEVELS[-1]) else 0)
     is_doubtful = (
-        least < white and (least == WHITE_LEVELS[0] or white == WHITE_LEVELS[-1]) and bool(np.asarray(image).any())
+        smallest < white
+        and (smallest == WHITE_LEVELS[0] or white == WHITE_LEVELS[-1])
+        and bool(np.asarray(image).any())
     )
     if is_doubtful or not white:
-        others = f", others of the dataset to {white:,}" if white else ""
+        dataset_note = f", others of the dataset to {white:,}" if white else ""
         raise ImageError(
-            f"its greys end below {least:,}{others}, and nothing tells how many bits they have; bring them to 8 bits by a fixed "
-            "window, or name the bits in the file (BitsPerSample or MaxSampleValue of a TIFF, sBIT of a PNG)"
+            f"its grey levels are below {smallest:,}{dataset_note}, and their bit depth is unknown; convert them to 8 bits with a "
+            "fixed window, or declare the depth in the file (BitsPerSample or MaxSampleValue of a TIFF, sBIT of a PNG)"
         )
     return white
 
 
 def smallest_white_level(image: Image.Image) -> int:
-    """The least of WHITES that holds all greys of a picture. Raises ImageError for greys that no fixed rule brings to 8 bits."""
+    """Return the smallest of `WHITE_LEVELS` that covers all grey levels of a picture.
+
+    Args:
+        image: a picture with deep greys.
+
+    Raises:
+        ImageError: a level is negative, too large or NaN.
+    """
     levels = np.asarray(image)
     low, high = float(levels.min()), float(levels.max())
-    if not (low >= 0 and high <= WHITE_LEVELS[-1]):  # true for NaN, too
+    if not (low >= 0 and high <= WHITE_LEVELS[-1]):  # also true for NaN
         raise ImageError(
-            f"its greys go from {low:,.6g} to {high:,.6g}; only 0 to {WHITE_LEVELS[-1]:,} can be brought to 8 bits by one rule for all "
-            "pictures. Apply a fixed window first"
+            f"its grey levels range from {low:,.6g} to {high:,.6g}; only 0 to {WHITE_LEVELS[-1]:,} can be converted to 8 bits by one "
+            "rule for all pictures. Apply a fixed window first"
         )
     return next(white for white in WHITE_LEVELS if high <= white)
 
 
 def declared_white_level(image: Image.Image, data: bytes) -> int | None:
-    """What white is by the file itself: the bits of a TIFF's samples or their stated maximum, the significant bits of a PNG."""
+    """Return the white level that a file declares; None if it declares none.
+
+    It follows from the bits of a TIFF's samples or their declared maximum, or a PNG's significant
+    bits.
+
+    Args:
+        image: the opened image.
+        data: the content of the file.
+    """
     bits = _tiff_tag(image, 258) or 0
     if (
         not 8 < bits < 16
@@ -169,18 +212,18 @@ def declared_white_level(image: Image.Image, data: bytes) -> int | None:
         bits = next((bits for bits in range(8, 17) if 2**bits - 1 in (_tiff_tag(image, 281), _tiff_tag(image, 341))), 0)
     place = data.find(b"sBIT", 0, data.find(b"IDAT")) if image.format == "PNG" else -1
     if place > 0:
-        # By the standard greys are stored scaled to 16 bits whatever the bits; those that end below and use the low bits are not.
+        # The PNG standard scales greys to 16 bits whatever sBIT is; levels that stay below and use the low bits are unscaled.
         bits, levels = data[place + 4], np.asarray(image)
         bits = bits if levels.max() < 2**bits and (levels % 2 ** (16 - bits)).any() else 16
     return 2**bits - 1 if bits and np.asarray(image).max() < 2**bits else None
 
 
 def is_inverted(image: Image.Image) -> bool:
-    """True for deep greys of a TIFF in which 0 is white; Pillow inverts those of 8 bits only."""
+    """Return True for deep greys of a TIFF in which 0 is white; Pillow inverts only 8-bit ones."""
     return image.mode.startswith(("I", "F")) and _tiff_tag(image, 262) == 0
 
 
 def _tiff_tag(image: Image.Image, number: int) -> Any:
-    """The first value of a tag of a TIFF; None where it has none."""
+    """Return the first value of a TIFF tag; None if absent."""
     value = getattr(image, "tag_v2", {}).get(number)
     return value[0] if isinstance(value, tuple) and value else value

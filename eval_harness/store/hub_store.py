@@ -49,7 +49,7 @@ def open_submission_pull(repo_id: str, submission: Submission, token: str | None
         return str(done.pr_url), True
 
     with hide_progress_bars(), hub_errors(repo_id, "open a pull request", who):
-        return with_retries(propose_it, look=look)
+        return with_retries(propose_it, check_done=look)
 
 
 def _existing_location(api: HfApi, repo_id: str, who: str, folder: str, files: dict[str, bytes]) -> str | None:

@@ -221,7 +221,7 @@ def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
         return str(done.pr_url), "opened"
 
     with hide_progress_bars(), hub_errors(model, "open a pull request", who):
-        return with_retries(propose, look=look)
+        return with_retries(propose, check_done=look)
 
 
 def _fetch_if_present(api: HfApi, repo_id: str, revision: str, path: str, kind: str = "model") -> bytes | None:

@@ -395,7 +395,7 @@ class PullRequests:
             return True
 
         self._comment(details, head, result, headline)
-        with_retries(close, look=lambda: is_closed() or None)
+        with_retries(close, check_done=lambda: is_closed() or None)
         return result
 
     def _refusal(self, details: DiscussionWithDetails, head: str) -> tuple[str, ...] | None:
@@ -429,7 +429,7 @@ class PullRequests:
             self.api.comment_discussion(self.repo, details.num, text, repo_type="dataset")
             return True
 
-        with_retries(say, look=look)
+        with_retries(say, check_done=look)
         return result
 
 

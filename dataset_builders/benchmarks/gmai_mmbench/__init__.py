@@ -6,7 +6,9 @@ from dataset_builders.benchmarks.spec import CardText, DatasetSpec
 from dataset_builders.schema import SourceContent
 
 PAPER_SPLIT_SIZES = {"validation": 4550, "test": 21281}
-"""Questions (section 3.2). Tables 5 and 6 add up to other figures (25,898 and 25,403 where the text says 25,831)."""
+"""Questions (section 3.2). Tables 5 and 6 have other sums (25,898 and 25,403; the text says
+25,831).
+"""
 
 
 def _has_paper_counts(content: SourceContent) -> bool:
@@ -17,7 +19,7 @@ def _has_paper_counts(content: SourceContent) -> bool:
 SPEC = DatasetSpec(
     card=CardText(
         title="GMAI-MMBench",
-        what=(
+        summary=(
             "How well does a model cover the breadth of medicine? Single and multiple choice over clinical tasks, departments, "
             "perceptual granularities and modalities, ordered in a lexical tree."
         ),

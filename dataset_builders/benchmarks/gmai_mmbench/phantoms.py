@@ -1,4 +1,4 @@
-"""Phantom source of GMAI-MMBench: a TSV with answers, one without, and the page of the lexical tree."""
+"""Write the phantom source of GMAI-MMBench: a TSV with answers, one without, and the tree's page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ MODALITY_NAMES = {"mri": "MRI", "ct": "CT", "xray": "X-ray"}
 
 @dataclass(frozen=True)
 class _PhantomQuestion:
-    """A question of the GMAI-MMBench phantoms; `right` are the true options, `facets` task, department, granularity, modality."""
+    """A phantom question.
+
+    `right` and `wrong` are options; `facets` are task, department, granularity and modality.
+    """
 
     drawing: Drawing
     question: str
@@ -36,7 +39,7 @@ TSV_COLUMNS = (
 def _single_choice(
     drawing: Drawing, question: str, right: str, names: Iterable[str], facets: tuple[str, str, str, str]
 ) -> _PhantomQuestion:
-    """A question whose wrong options are the other `names`."""
+    """Build a question whose wrong options are the other `names`."""
     return _PhantomQuestion(drawing, question, (right,), tuple(name for name in names if name != right), facets)
 
 
@@ -44,9 +47,11 @@ def _validation_questions() -> Iterator[_PhantomQuestion]:
     counts = ("2", "3", "5", "7", "9", "12")
     facets = ("Counting", "Hematology", "Image Level", "Microscopy")
     for index, count in enumerate(counts):
-        others = [other for other in counts if other != count][index % 2 : index % 2 + 3]
+        wrong_counts = [wrong_count for wrong_count in counts if wrong_count != count][index % 2 : index % 2 + 3]
         drawing = Drawing("cells", "microscopy", number=int(count))
-        yield _single_choice(drawing, "How many cells are drawn in this microscopy picture?", count, others, facets)
+        yield _single_choice(
+            drawing, "How many cells are drawn in this microscopy picture?", count, wrong_counts, facets
+        )
     names: Sequence[str] = ("round cells", "long cells", "star-shaped cells", "square cells")
     facets = ("Cell Recognition", "Hematology", "Box Level", "Microscopy")
     for variant, number in (("round", 4), ("long", 4), ("round", 6), ("long", 6)):
@@ -113,32 +118,32 @@ def _test_questions() -> Iterator[_PhantomQuestion]:
 
 
 def write(folder: Path) -> None:
-    """`GMAI-MMBench_VAL.tsv` with answers, a TEST part without, and `LexicalTree.html`."""
-    drawn, hidden = list(_validation_questions()), list(_test_questions())
-    _write_tsv(folder / "GMAI-MMBench_VAL.tsv", drawn, 1, "VAL")
-    _write_tsv(folder / "GMAI_mm_bench_TEST_part_1.tsv", hidden, len(drawn) + 1, "TEST")
-    (folder / "LexicalTree.html").write_text(_tree_page(drawn), encoding="utf-8")
+    """Write `GMAI-MMBench_VAL.tsv` with answers, a TEST part without, and `LexicalTree.html`."""
+    questions, hidden = list(_validation_questions()), list(_test_questions())
+    _write_tsv(folder / "GMAI-MMBench_VAL.tsv", questions, 1, "VAL")
+    _write_tsv(folder / "GMAI_mm_bench_TEST_part_1.tsv", hidden, len(questions) + 1, "TEST")
+    (folder / "LexicalTree.html").write_text(_tree_page(questions), encoding="utf-8")
 
 
-def _write_tsv(path: Path, drawn: list[_PhantomQuestion], first: int, split: str) -> None:
+def _write_tsv(path: Path, questions: list[_PhantomQuestion], first_index: int, split: str) -> None:
     stream = io.StringIO(newline="")
     writer = csv.DictWriter(stream, TSV_COLUMNS, delimiter="\t", lineterminator="\n")
     writer.writeheader()
     turns: dict[int, int] = {}
-    for number, each in enumerate(drawn):
-        size = len(each.right) + len(each.wrong)
+    for number, question in enumerate(questions):
+        size = len(question.right) + len(question.wrong)
         turn = turns[size] = turns.get(size, -1) + 1
-        options = [*each.right, *each.wrong]
+        options = [*question.right, *question.wrong]
         options = options[-turn % size :] + options[: -turn % size]
-        answer = ",".join(sorted("ABCDE"[options.index(right)] for right in each.right))
-        task, department, granularity, modality = each.facets
+        answer = ",".join(sorted("ABCDE"[options.index(right)] for right in question.right))
+        task, department, granularity, modality = question.facets
         row: dict[str, Any] = {
-            "index": first + number,
-            "image": base64.b64encode(draw_phantom(each.drawing)).decode("ascii"),
-            "question": each.question,
+            "index": first_index + number,
+            "image": base64.b64encode(draw_phantom(question.drawing)).decode("ascii"),
+            "question": question.question,
             **dict(zip("ABCDE", options, strict=False)),
             "answer": answer if split == "VAL" else "",
-            "category": each.right[0] if split == "VAL" else "",
+            "category": question.right[0] if split == "VAL" else "",
             "l2-category": task,
             "split": split,
             "clinical vqa task": task,
@@ -150,8 +155,12 @@ def _write_tsv(path: Path, drawn: list[_PhantomQuestion], first: int, split: str
     path.write_text(stream.getvalue(), encoding="utf-8")
 
 
-def _tree_page(drawn: list[_PhantomQuestion]) -> str:
-    """The tree of the questions in the layout of the authors' page."""
+def _tree_page(questions: list[_PhantomQuestion]) -> str:
+    """Render the questions' tree in the layout of the authors' page."""
     subjects = enumerate(("task", "department", "granularity"))
-    rows = [(subject, each.facets[at], each.facets[3], each.right[0]) for at, subject in subjects for each in drawn]
+    rows = [
+        (subject, question.facets[at], question.facets[3], question.right[0])
+        for at, subject in subjects
+        for question in questions
+    ]
     return render_tree_page(rows, "Lexical tree of the phantoms")

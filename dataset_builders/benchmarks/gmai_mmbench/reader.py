@@ -1,6 +1,7 @@
-"""Read GMAI-MMBench: VLMEvalKit TSVs with images inside (VAL with answers, TEST parts without), and the lexical tree.
+"""Read GMAI-MMBench: VLMEvalKit TSVs with embedded images (VAL with answers, TEST without), and the
+lexical tree.
 
-See also: the file's records (`tsv.py`), the tree's page and branches (`lexical_tree.py`), writing.
+See also: reading records (`tsv.py`), the tree and its branches (`lexical_tree.py`).
 """
 
 from __future__ import annotations
@@ -34,10 +35,18 @@ GMAI_REMEDY = "Fix the entries, or get the file again from OpenGVLab/GMAI-MMBenc
 
 
 def read(source: Path, images: ImageFolders | None) -> SourceContent:
-    """Rows with an answer become split `validation`, rows without `test`; a question is a case.
+    """Read the benchmark. Rows with an answer become split `validation`, others `test`; a question
+    is a case.
 
-    An image that several rows show is one image, named by the first of them. `images` is None in a text-only build. A TSV of
-    `index` and `answer` alone gives hidden test answers. Raises BadInput listing every problem of the files.
+    An image that several rows show is stored once, named after the first. A TSV with only `index`
+    and `answer` provides hidden test answers.
+
+    Args:
+        source: the source folder.
+        images: folders with images; None in a text-only build.
+
+    Raises:
+        BadInput: lists all problems of the files.
     """
     problems = Problems()
     questions, keys = _find_source_files(source)
@@ -50,22 +59,22 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
     cases["test"] = [_with_question_type(case, hidden) for case in cases["test"]]
     tree, notes = read_tree(source / "LexicalTree.html") if (source / "LexicalTree.html").is_file() else (None, [])
     return SourceContent(
-        cases={split: found for split, found in cases.items() if found},
+        cases={split: split_cases for split, split_cases in cases.items() if split_cases},
         counts=_compare_counts(cases),
         notes=notes,
-        hidden=hidden,
-        tree=tree,
+        hidden_answers=hidden,
+        tree_rows=tree,
     )
 
 
 def _find_source_files(source: Path) -> tuple[list[Path], list[Path]]:
-    """The TSVs of questions and those of hidden answers, by their columns."""
+    """Return the TSVs of questions and those of hidden answers, told apart by their columns."""
     questions, keys = [], []
     for file in sorted(source.glob("*.tsv")):
-        first = next(read_tsv(file), None)
-        if first is None:
-            raise BadInput(f"{file}: holds a header and no question. {GMAI_REMEDY}")
-        columns = set(first.fields)
+        record = next(read_tsv(file), None)
+        if record is None:
+            raise BadInput(f"{file}: contains a header but no questions. {GMAI_REMEDY}")
+        columns = set(record.fields)
         if "question" not in columns and {"index", "answer"} <= columns:
             keys.append(file)
             continue
@@ -76,28 +85,28 @@ def _find_source_files(source: Path) -> tuple[list[Path], list[Path]]:
         questions.append(file)
     if not questions:
         raise BadInput(
-            f"{source}: there is no TSV file of questions. Get GMAI-MMBench_VAL.tsv from OpenGVLab/GMAI-MMBench "
+            f"{source}: no TSV file of questions found. Get GMAI-MMBench_VAL.tsv from OpenGVLab/GMAI-MMBench "
             f"and give its folder."
         )
     return questions, keys
 
 
 class _TsvReader:
-    """The questions read so far, over all files, and the images they show."""
+    """Accumulates the questions of all files and the images that they show."""
 
     def __init__(self, folders: ImageFolders | None, problems: Problems) -> None:
         self.folders, self.problems = folders, problems
         self.lines: dict[str, str] = {}
         self.questions: list[Question] = []
         self.images: dict[str, CaseImage] = {}
-        self.shown: dict[str, list[str]] = {}
-        """Index -> ids of the images in its row"""
-        self.refers: dict[str, str] = {}
-        """Index -> index of the row whose images it shows"""
+        self.image_ids_by_index: dict[str, list[str]] = {}
+        """Index of a row -> ids of its images."""
+        self.references: dict[str, str] = {}
+        """Index of a row -> index of the row whose images it shows."""
         self.by_digest: dict[str, str] = {}
 
     def read(self, file: Path) -> None:
-        """Read one file; problems are noted."""
+        """Read one file; problems are recorded."""
         size = file.stat().st_size
         with tqdm(total=size, unit="B", unit_scale=True, desc=f"reading {file.name}", disable=None) as bar:
             for record in read_tsv(file):
@@ -109,9 +118,9 @@ class _TsvReader:
         index = text["index"]
         entry = SourceEntry(text, str(file), f"{index} (line {record.line})", self.problems)
         if not index:
-            entry.wrong("has no index")
+            entry.add_problem("has no index")
         elif index in self.lines:
-            entry.wrong(f"the index occurs already in {self.lines[index]}")
+            entry.add_problem(f"the index already occurs in {self.lines[index]}")
         self.lines.setdefault(index, f"{file.name}, line {record.line}")
         for name, value in text.items():
             check_text(value, entry, name)
@@ -139,79 +148,81 @@ class _TsvReader:
         )
 
     def _image(self, entry: SourceEntry, file: Path, record: TsvRecord, index: str) -> None:
-        given = record.fields.get("image", "").strip()
+        cell = record.fields.get("image", "").strip()
         path = record.fields.get("image_path", "").strip()
-        if not given and not path:
-            entry.wrong("has no image")
-        elif given and len(given) <= MAX_REFERENCE_LENGTH and not given.startswith("["):
-            self.refers[index] = given
+        if not cell and not path:
+            entry.add_problem("has no image")
+        elif cell and len(cell) <= MAX_REFERENCE_LENGTH and not cell.startswith("["):
+            self.references[index] = cell
         else:
             try:
-                listed = parse_image_cell(given or path)
+                contents = parse_image_cell(cell or path)
             except ImageError as error:
-                entry.wrong(str(error))
+                entry.add_problem(str(error))
                 return
-            names = [index] if len(listed) == 1 else [f"{index}-{number}" for number in range(1, len(listed) + 1)]
-            self.shown[index] = [
-                self._inline(entry, file, record, name, number, each)
-                if given
-                else self._named(entry, record, name, each)
-                for number, (name, each) in enumerate(zip(names, listed, strict=True))
+            names = [index] if len(contents) == 1 else [f"{index}-{number}" for number in range(1, len(contents) + 1)]
+            self.image_ids_by_index[index] = [
+                self._inline(entry, file, record, name, number, content)
+                if cell
+                else self._named(entry, record, name, content)
+                for number, (name, content) in enumerate(zip(names, contents, strict=True))
             ]
 
-    def _inline(self, entry: SourceEntry, file: Path, record: TsvRecord, name: str, number: int, given: str) -> str:
-        """Note the image that stands in a row; returns its id, which is that of an equal image where there was one."""
+    def _inline(self, entry: SourceEntry, file: Path, record: TsvRecord, name: str, number: int, encoded: str) -> str:
+        """Register an image embedded in a row; return its id, which is that of an equal earlier
+        image.
+        """
         try:
-            data = decode_base64_image(given)
+            data = decode_base64_image(encoded)
             suffix = image_format(data).lower() if self.folders is not None else ""
         except ImageError as error:
             if self.folders is None:
                 self.images[name] = _read_image(name, record)
             else:
-                entry.wrong(str(error))
+                entry.add_problem(str(error))
             return name
-        first = self.by_digest.setdefault(hashlib.sha256(data).hexdigest(), name)
-        if first == name:
+        image_id = self.by_digest.setdefault(hashlib.sha256(data).hexdigest(), name)
+        if image_id == name:
             fetch = partial(read_image, file, record.start, number) if self.folders is not None else None
-            where = f"{file}, entry {entry.name}"
-            self.images[name] = _read_image(name, record, fetch, len(data), f"{name}.{suffix}", where)
-        return first
+            location = f"{file}, entry {entry.name}"
+            self.images[name] = _read_image(name, record, fetch, len(data), f"{name}.{suffix}", location)
+        return image_id
 
     def _named(self, entry: SourceEntry, record: TsvRecord, name: str, path: str) -> str:
-        """Note the image that a row names by its path; returns its id."""
+        """Register an image that a row names by path; return its id."""
         try:
-            found = self.folders.find([path]) if self.folders else None
+            file = self.folders.find([path]) if self.folders else None
         except ImageError as error:
-            entry.wrong(str(error))
+            entry.add_problem(str(error))
             return name
-        size = found.stat().st_size if found else 0
+        size = file.stat().st_size if file else 0
         file_name = path.rsplit("/", 1)[-1] if self.folders else ""
-        where = f"{found or path} (entry {entry.name} of {entry.file})" if self.folders else ""
-        self.images[name] = _read_image(name, record, found.read_bytes if found else None, size, file_name, where)
+        location = f"{file or path} (entry {entry.name} of {entry.file})" if self.folders else ""
+        self.images[name] = _read_image(name, record, file.read_bytes if file else None, size, file_name, location)
         return name
 
     def cases(self) -> dict[str, list[Case]]:
-        """The cases of each split, every question with its images."""
-        made: dict[str, list[Case]] = {"validation": [], "test": []}
+        """Return split -> cases, each question with its images."""
+        cases_by_split: dict[str, list[Case]] = {"validation": [], "test": []}
         for question in self.questions:
             index = question.question_id
-            for _ in range(2):  # a row may refer to one that refers on
-                index = self.refers.get(index, index)
-            shown = [self.images[name] for name in self.shown.get(index, ()) if name in self.images]
-            if not shown:
+            for _ in range(2):  # a reference may lead to a second reference
+                index = self.references.get(index, index)
+            images = [self.images[name] for name in self.image_ids_by_index.get(index, ()) if name in self.images]
+            if not images:
                 self.problems.add(
                     self.lines[question.question_id],
                     question.question_id,
                     f"its image is {clip(index)}, which is neither an image nor the index of a row that has one",
                 )
                 continue
-            first, *more = (image.image_id for image in shown)
-            whole = replace(question, image_id=first, more_image_ids=tuple(more))
-            distinct = {image.image_id: image for image in shown}
-            made["validation" if whole.answer else "test"].append(
-                Case(whole.case_id, tuple(distinct.values()), (whole,))
+            image_id, *extra_ids = (image.image_id for image in images)
+            complete = replace(question, image_id=image_id, more_image_ids=tuple(extra_ids))
+            distinct = {image.image_id: image for image in images}
+            cases_by_split["validation" if complete.answer else "test"].append(
+                Case(complete.case_id, tuple(distinct.values()), (complete,))
             )
-        return made
+        return cases_by_split
 
 
 def _read_image(
@@ -220,51 +231,53 @@ def _read_image(
     read_file: Callable[[], bytes] | None = None,
     size: int = 0,
     file_name: str = "",
-    where: str = "",
+    location: str = "",
 ) -> CaseImage:
-    """An image of a row, with what the row's columns say of it."""
-    said = {
+    """Build an image of a row, with licence, source and group from the row's columns."""
+    fields = {
         column: record.fields.get(column, "").strip() or None for column in ("license", "source", "group", "patient")
     }
-    group = said["group"] or said["patient"]
-    return CaseImage(name, read_file, size, file_name, said["license"] or "unknown", said["source"], where, group)
+    group = fields["group"] or fields["patient"]
+    return CaseImage(
+        name, read_file, size, file_name, fields["license"] or "unknown", fields["source"], location, group
+    )
 
 
 def _read_options(entry: SourceEntry, text: dict[str, str]) -> tuple[str, ...]:
     columns = [name for name in LETTERS if name in text]
-    given = [name for name in columns if text[name]]
-    extra = [name for name in text if re.fullmatch(r"[A-Z]{2}", name) and text[name]]
-    if extra:
-        entry.wrong(f"has more than 26 options (column {extra[0]})")
-    elif len(given) < 2:
-        entry.wrong("has fewer than two options")
-    elif given != list(LETTERS[: len(given)]):
-        entry.wrong(f"has the options {', '.join(given)}: one between them is empty")
-    return tuple(text[name] for name in given)
+    letters = [name for name in columns if text[name]]
+    double_letters = [name for name in text if re.fullmatch(r"[A-Z]{2}", name) and text[name]]
+    if double_letters:
+        entry.add_problem(f"has more than 26 options (column {double_letters[0]})")
+    elif len(letters) < 2:
+        entry.add_problem("has fewer than two options")
+    elif letters != list(LETTERS[: len(letters)]):
+        entry.add_problem(f"has the options {', '.join(letters)}: an option between them is empty")
+    return tuple(text[name] for name in letters)
 
 
 def _read_answer(
-    entry: SourceEntry, given: str, options: tuple[str, ...], text: dict[str, str]
+    entry: SourceEntry, cell: str, options: tuple[str, ...], text: dict[str, str]
 ) -> tuple[tuple[int, ...], bool]:
-    """Positions of the correct options, and whether the question asks for several.
+    """Return the positions of the correct options, and whether the question is multiple choice.
 
-    "B" is a single choice; "A,C", "AC", "['A', 'C']" are multiple choice. A row without an answer is multiple choice where a
-    column `question_type` or `type` says so.
+    "B" is single choice; "A,C", "AC" and "['A', 'C']" are multiple choice. A row without an answer
+    is multiple choice if a column `question_type` or `type` says so.
     """
     kind = (text.get("question_type") or text.get("type") or "").lower()
-    if not given:
+    if not cell:
         return (), kind.startswith("multi")
-    letters = re.sub(r"[\s\[\]'\"(){},;|/&.]+|\band\b", "", given)
-    known = LETTERS[: len(options)]
-    if not letters or any(letter not in known for letter in letters):
-        entry.wrong(f'"answer" {clip(given)} is no option ({", ".join(known)})')
+    letters = re.sub(r"[\s\[\]'\"(){},;|/&.]+|\band\b", "", cell)
+    valid_letters = LETTERS[: len(options)]
+    if not letters or any(letter not in valid_letters for letter in letters):
+        entry.add_problem(f'"answer" {clip(cell)} is not an option ({", ".join(valid_letters)})')
         return (), False
     if len(set(letters)) < len(letters):
-        entry.wrong(f'"answer" {clip(given)} names an option twice')
+        entry.add_problem(f'"answer" {clip(cell)} names an option twice')
         return (), False
-    listed = given.strip().startswith("[")
-    return tuple(sorted(known.index(letter) for letter in letters)), (
-        len(letters) > 1 or kind.startswith("multi") or (listed and kind != "single")
+    is_list = cell.strip().startswith("[")
+    return tuple(sorted(valid_letters.index(letter) for letter in letters)), (
+        len(letters) > 1 or kind.startswith("multi") or (is_list and kind != "single")
     )
 
 
@@ -273,7 +286,7 @@ def _first_column(text: dict[str, str], *columns: str) -> str | None:
 
 
 def _read_hidden_answers(files: list[Path], test: list[Case], problems: Problems) -> dict[str, tuple[int, ...]]:
-    """The answers of test questions that a separate file gives."""
+    """Read the answers of test questions from separate files."""
     question_of = {case.case_id: case.questions[0] for case in test}
     hidden: dict[str, tuple[int, ...]] = {}
     for file in files:
@@ -281,18 +294,20 @@ def _read_hidden_answers(files: list[Path], test: list[Case], problems: Problems
             index = record.fields["index"].strip()
             entry = SourceEntry(dict(record.fields), str(file), f"{index} (line {record.line})", problems)
             if index not in question_of:
-                entry.wrong("there is no test question of this index")
+                entry.add_problem("there is no test question with this index")
                 continue
             if index in hidden:
-                entry.wrong("the index occurs twice")
+                entry.add_problem("the index occurs twice")
             hidden[index], _ = _read_answer(entry, record.fields["answer"].strip(), question_of[index].options, {})
             if not hidden[index] and entry.ok:
-                entry.wrong("has no answer")
+                entry.add_problem("has no answer")
     return hidden
 
 
 def _with_question_type(case: Case, hidden: dict[str, tuple[int, ...]]) -> Case:
-    """The case, as multiple choice where its hidden answer has several options (the prompt has to say so)."""
+    """Mark a case as multiple choice if its hidden answer has several options, since the prompt
+    says so.
+    """
     if len(hidden.get(case.case_id, ())) < 2:
         return case
     return replace(case, questions=(replace(case.questions[0], question_type="multiple"),))
@@ -300,11 +315,11 @@ def _with_question_type(case: Case, hidden: dict[str, tuple[int, ...]]) -> Case:
 
 def _compare_counts(cases: dict[str, list[Case]]) -> list[CountComparison]:
     counts = []
-    for split, found in cases.items():
-        single = sum(case.questions[0].question_type == "single" for case in found)
+    for split, split_cases in cases.items():
+        single = sum(case.questions[0].question_type == "single" for case in split_cases)
         counts.append(CountComparison(f"{split}: single-choice questions", single, PAPER_SPLIT_SIZES[split]))
-        counts.append(CountComparison(f"{split}: multiple-choice questions", len(found) - single))
-    questions = [case.questions[0] for found in cases.values() for case in found]
+        counts.append(CountComparison(f"{split}: multiple-choice questions", len(split_cases) - single))
+    questions = [case.questions[0] for split_cases in cases.values() for case in split_cases]
     for facet, paper in PAPER_FACET_SIZES.items():
         values = {getattr(question, facet) for question in questions} - {None}
         counts.append(CountComparison(f"values of {facet}", len(values), paper))

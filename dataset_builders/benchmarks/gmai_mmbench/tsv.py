@@ -1,6 +1,7 @@
-"""Read the TSV files of GMAI-MMBench record by record: only one record of a 9 GB file with images is in memory at a time.
+"""Read the TSV files of GMAI-MMBench record by record, so that a 9 GB file with images fits in
+memory.
 
-See also: what the columns mean (`reader.py`).
+See also: the meaning of the columns (`reader.py`).
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import ImageError
 
 MAX_FIELD_LENGTH = 256 * 1024 * 1024
-"""Characters of one field. A quote that is never closed would otherwise read the rest of the file into memory."""
+"""Longest field in characters; otherwise an unclosed quote would read the rest of the file into
+memory.
+"""
 MAX_REFERENCE_LENGTH = 64
-"""An `image` no longer than this is the index of the record that holds the image (as VLMEvalKit reads it)."""
+"""An `image` cell up to this length is the index of the record with the image, as in VLMEvalKit."""
 
 csv.field_size_limit(MAX_FIELD_LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
 class TsvRecord:
-    """One record: its fields by column, and where in the file it lies (bytes), so that its image can be fetched again."""
+    """A record: its fields by column, and its position in the file (bytes), to read its image
+    again.
+    """
 
     fields: dict[str, str]
     line: int
@@ -36,10 +41,18 @@ class TsvRecord:
 
 
 def read_tsv(file: Path) -> Iterator[TsvRecord]:
-    """The records of a tab-separated file with a header; quoted fields may hold tabs, line breaks and two quotes for one.
+    """Read a tab-separated file with a header. Quoted fields may contain tabs, line breaks and
+    doubled quotes.
 
-    Raises BadInput for an empty file, a header without names or with duplicates, a record with another number of fields,
-    text that is not UTF-8, and an unclosed quote.
+    Args:
+        file: the file.
+
+    Yields:
+        Its records.
+
+    Raises:
+        BadInput: the file is empty or not UTF-8, column names are missing or duplicate, a record
+            has the wrong number of fields, or a quote is not closed.
     """
     rows = _read_rows(file)
     header = [name.strip() for name in next(rows, (0, 0, 0, []))[3]]
@@ -47,8 +60,8 @@ def read_tsv(file: Path) -> Iterator[TsvRecord]:
         raise BadInput(f"{file}: the file is empty. Get it again from the benchmark's authors.")
     duplicates = sorted({name for name in header if header.count(name) > 1})
     if not all(header) or duplicates:
-        what = f"names the column {duplicates[0]!r} twice" if duplicates else "has a column without a name"
-        raise BadInput(f"{file}: the header {what}. Get the file again from the benchmark's authors.")
+        problem = f"names the column {duplicates[0]!r} twice" if duplicates else "has a column without a name"
+        raise BadInput(f"{file}: the header {problem}. Get the file again from the benchmark's authors.")
     for line, start, end, values in rows:
         if values and len(values) != len(header):
             raise BadInput(
@@ -59,7 +72,7 @@ def read_tsv(file: Path) -> Iterator[TsvRecord]:
 
 
 def _read_rows(file: Path, start: int = 0) -> Iterator[tuple[int, int, int, list[str]]]:
-    """(line number, first byte, byte after the last, fields) of each record from the byte `start` on."""
+    """Yield (line number, first byte, end byte, fields) of each record from the byte `start` on."""
     with file.open("rb") as stream:
         stream.seek(start)
         lines = (
@@ -67,40 +80,60 @@ def _read_rows(file: Path, start: int = 0) -> Iterator[tuple[int, int, int, list
         )
         reader = csv.reader(lines, delimiter="\t", strict=True)
         while True:
-            line, first = reader.line_num + 1, stream.tell()
+            line, start_byte = reader.line_num + 1, stream.tell()
             try:
                 values = next(reader)
             except StopIteration:
                 return
             except (csv.Error, UnicodeDecodeError) as error:
                 raise BadInput(f"{file}, line {line}: {error}. Is the file complete, and UTF-8?") from None
-            yield line, first, stream.tell(), values
+            yield line, start_byte, stream.tell(), values
 
 
 def parse_image_cell(text: str) -> list[str]:
-    """The contents of a cell of `image` or `image_path`: one image, or a list of several (`["...", "..."]`, as VLMEvalKit reads it).
+    """Split a cell of `image` or `image_path` into its images.
 
-    Raises ImageError for a list that is malformed, empty, or holds anything but texts.
+    Args:
+        text: one image, or a list (`["...", "..."]`), as in VLMEvalKit.
+
+    Raises:
+        ImageError: the list is malformed, empty, or has elements other than strings.
     """
     if not text.startswith("["):
         return [text]
     try:
-        listed = json.loads(text) if '"' in text[:64] else ast.literal_eval(text)
+        cells = json.loads(text) if '"' in text[:64] else ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         raise ImageError("its list of images is cut off or not quoted") from None
-    if not (isinstance(listed, list) and listed and all(isinstance(each, str) and each.strip() for each in listed)):
+    if not (isinstance(cells, list) and cells and all(isinstance(cell, str) and cell.strip() for cell in cells)):
         raise ImageError("its list of images is empty, or holds something that is not text")
-    return [each.strip() for each in listed]
+    return [cell.strip() for cell in cells]
 
 
 def read_image(file: Path, start: int, number: int = 0) -> bytes:
-    """An image of the record at byte `start` (the one at index `number` of a list), decoded. Raises ImageError if it is not an image."""
+    """Read and decode an image of a record.
+
+    Args:
+        file: the TSV file.
+        start: first byte of the record.
+        number: index of the image in a list.
+
+    Raises:
+        ImageError: the image is not valid base64.
+    """
     column = [name.strip() for name in next(_read_rows(file))[3]].index("image")
     return decode_base64_image(parse_image_cell(next(_read_rows(file, start))[3][column].strip())[number])
 
 
 def decode_base64_image(text: str) -> bytes:
-    """The bytes of a base64 image, with or without a `data:` prefix. Raises ImageError if it is not base64."""
+    """Decode a base64 image, with or without a `data:` prefix.
+
+    Args:
+        text: content of the cell.
+
+    Raises:
+        ImageError: the text is not base64.
+    """
     if text.startswith("data:"):
         text = text.partition(",")[2]
     try:

@@ -8,7 +8,7 @@ from dataset_builders.schema import SCENARIOS, TEXT, ColumnType
 SPEC = DatasetSpec(
     card=CardText(
         title="HALT-MedVQA",
-        what=(
+        summary=(
             "Does a model admit that a question cannot be answered? Three scenarios: `fake` asks nonsense, `none` has its "
             "correct option replaced by *none of the above*, `swap` shows an image that does not belong to the question."
         ),

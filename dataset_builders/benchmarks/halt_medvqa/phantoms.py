@@ -33,23 +33,23 @@ _FAKE_QUESTIONS = (
 
 
 def write(folder: Path) -> None:
-    """The three files of questions and `images/<dataset>/<name>.jpg`."""
+    """Write the three files of questions and `images/<dataset>/<name>.jpg`."""
     unsure, none = "I do not know", "None of the above"
     fake: dict[str, Any] = {}
     swap: dict[str, Any] = {}
     nota: list[dict[str, str]] = []
     for number, (drawing, question, right, wrong) in enumerate(_SCENES):
-        asked, replaced = _scene_question(number), f"PMC900{number:02d}_Fig1_{number + 1}.jpg"
-        for name in (asked, replaced):
-            home = folder / "images" / _source_image_name(name)
-            home.mkdir(parents=True, exist_ok=True)
-            (home / name).write_bytes(draw_phantom(drawing, "JPEG"))
+        image_name, replacement_name = _scene_question(number), f"PMC900{number:02d}_Fig1_{number + 1}.jpg"
+        for name in (image_name, replacement_name):
+            image_folder = folder / "images" / _source_image_name(name)
+            image_folder.mkdir(parents=True, exist_ok=True)
+            (image_folder / name).write_bytes(draw_phantom(drawing, "JPEG"))
         fake[str(number)] = _source_entry(
             _FAKE_QUESTIONS[number % len(_FAKE_QUESTIONS)].format(organ=drawing.organ),
             (right, *wrong),
             unsure,
             number,
-            asked,
+            image_name,
         )
         wording = f"{question.removesuffix('?')} in this {drawing.organ} with a green square in its corner?"
         swap[str(number)] = _source_entry(
@@ -59,7 +59,7 @@ def write(folder: Path) -> None:
         options.insert(number % 4, none)
         nota.append(
             {
-                "img": replaced,
+                "img": replacement_name,
                 "question": f" {question} ",
                 **{f"choice_{letter}": f" {letter}:{text} " for letter, text in zip("ABCD", options, strict=True)},
                 "answer": "ABCD"[number % 4],
@@ -78,8 +78,8 @@ def _source_image_name(name: str) -> str:
     return "VQA-RAD" if name.startswith("synpic") else "PathVQA" if name.startswith("test_") else "PMC-VQA"
 
 
-def _source_entry(question: str, others: tuple[str, ...], right: str, turn: int, image: str) -> dict[str, Any]:
-    options = list(others)
+def _source_entry(question: str, distractors: tuple[str, ...], right: str, turn: int, image: str) -> dict[str, Any]:
+    options = list(distractors)
     position = turn % (len(options) + 1)
     options.insert(position, right)
     return {

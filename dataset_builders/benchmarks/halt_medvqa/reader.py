@@ -1,4 +1,5 @@
-"""Read HALT-MedVQA: `fake_qa_shuffle.json`, `pmc_vqa_nota1K.json`, `swap_img_shuffle.json`, and images of three other datasets.
+"""Read HALT-MedVQA: `fake_qa_shuffle.json`, `pmc_vqa_nota1K.json`, `swap_img_shuffle.json`, and
+images of three other datasets.
 
 See also: the authors' prompts (`eval_harness/benchmarks/halt_medvqa.py`).
 """
@@ -17,29 +18,36 @@ from dataset_builders.source_files import SourceEntry, read_json, required_file,
 
 SCENARIO_FILES = {"fake": "fake_qa_shuffle.json", "none": "pmc_vqa_nota1K.json", "swap": "swap_img_shuffle.json"}
 PAPER_COUNTS = {"fake": 542, "none": 1000, "swap": 817}
-"""n in Table 1. 542 and 817 are the last indices of files that hold 543 and 818 entries (they count from 0)."""
+"""n in Table 1. The files have 543 and 818 entries numbered from 0: 542 and 817 are their last
+indices.
+"""
 IMAGE_NAME_PATTERNS = ((r"synpic\d+", "VQA-RAD"), (r"test_\d+", "PathVQA"), (r"PMC\d+", "PMC-VQA"))
 HALT_REMEDY = "Fix the entries, or get the files again from knowlab/halt-medvqa."
 
 
 def read(source: Path, images: ImageFolders | None) -> SourceContent:
-    """The questions of the three scenarios; each is a case of its own.
+    """Read the questions of the three scenarios; each question is a case.
 
-    `images` is None in a text-only build. Raises BadInput listing every problem of the files.
+    Args:
+        source: the source folder.
+        images: folders with images; None in a text-only build.
+
+    Raises:
+        BadInput: lists all problems of the files.
     """
     problems = Problems()
     cases: list[Case] = []
-    found: Counter[str] = Counter()
+    entry_counts: Counter[str] = Counter()
     notes: list[str] = []
-    made: dict[str, CaseImage | None] = {}
-    own = read_image_records(source, problems)
+    image_cache: dict[str, CaseImage | None] = {}
+    records = read_image_records(source, problems)
     for scenario, name in SCENARIO_FILES.items():
         file = required_file(source, name, f"the questions of scenario {scenario}")
         entries = _parse_entries(file, read_json(file), scenario, problems)
-        found[scenario] = len(entries)
+        entry_counts[scenario] = len(entries)
         duplicates = []
         for key, entry in entries:
-            case = _parse_case(entry, scenario, key, images, made, own)
+            case = _parse_case(entry, scenario, key, images, image_cache, records)
             if case is None:
                 continue
             cases.append(case)
@@ -47,7 +55,7 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
             if len(set(options)) < len(options):
                 duplicates.append(case.case_id)
         if duplicates:
-            notes.append(f"The same option text stands twice in {', '.join(duplicates)} (as in the authors' file).")
+            notes.append(f"The same option text occurs twice in {', '.join(duplicates)} (as in the authors' file).")
     problems.check(HALT_REMEDY)
     nota = [case.questions[0].options for case in cases if case.case_id.startswith("none-")]
     twice = sum(sum("none of the above" in option.lower() for option in options) > 1 for options in nota)
@@ -58,13 +66,13 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
     letters = Counter(LETTERS[case.questions[0].answer[0]] for case in cases if case.case_id.startswith("none-"))
     balanced = not letters or max(letters.values()) <= 1.25 * letters.total() / len(letters)
     notes.append(
-        f"Right letters of scenario none: {', '.join(f'{a} {letters[a]}' for a in sorted(letters))}"
+        f"Correct letters in scenario none: {', '.join(f'{a} {letters[a]}' for a in sorted(letters))}"
         f"{'' if balanced else ' (not balanced)'}."
     )
     counts = [
         CountComparison(
             f"questions of scenario {scenario}",
-            found[scenario],
+            entry_counts[scenario],
             PAPER_COUNTS[scenario],
             "" if scenario == "none" else "the paper's n is the file's last index, counted from 0",
         )
@@ -74,13 +82,16 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
 
 
 def _parse_entries(file: Path, document: Any, scenario: str, problems: Problems) -> list[tuple[str, SourceEntry]]:
-    """(key, entry) of a file: by its own key; in the list of `none` by `entry_id` (custom sets, so that an entry that is taken out changes
-    no other's id) or position."""
+    """Return (key, entry) pairs of a file.
+
+    The list of `none` is keyed by `entry_id` (in custom sets, so that removing an entry changes no
+    other id) or by position.
+    """
     if scenario == "none" and isinstance(document, list):
-        own = [value.get("entry_id") if isinstance(value, dict) else None for value in document]
+        fields = [value.get("entry_id") if isinstance(value, dict) else None for value in document]
         pairs = [
             (str(position if key is None else key), value)
-            for position, (key, value) in enumerate(zip(own, document, strict=True))
+            for position, (key, value) in enumerate(zip(fields, document, strict=True))
         ]
         if len({key for key, _ in pairs}) < len(pairs):
             raise BadInput(f"{file}: two entries have the same entry_id. {HALT_REMEDY}")
@@ -91,7 +102,7 @@ def _parse_entries(file: Path, document: Any, scenario: str, problems: Problems)
             f"{file}: is not a {'list' if scenario == 'none' else 'JSON object (number -> question)'}. {HALT_REMEDY}"
         )
     if not pairs:
-        raise BadInput(f"{file}: holds no questions. {HALT_REMEDY}")
+        raise BadInput(f"{file}: contains no questions. {HALT_REMEDY}")
     return [(key, SourceEntry(value, str(file), key, problems)) for key, value in pairs]
 
 
@@ -100,15 +111,17 @@ def _parse_case(
     scenario: str,
     key: str,
     images: ImageFolders | None,
-    made: dict[str, CaseImage | None],
-    own: dict[str, ImageRecord],
+    image_cache: dict[str, CaseImage | None],
+    records: dict[str, ImageRecord],
 ) -> Case | None:
     text, name = entry.text("question"), entry.text("img")
     options, answer = _parse_options(entry, scenario)
-    if name and name not in made:
-        said = own.get(name, ImageRecord())
-        made[name] = find_image(entry, images, [name], image_id=name, own=said, source=_source_dataset(name))
-    image = made.get(name)
+    if name and name not in image_cache:
+        answer_text = records.get(name, ImageRecord())
+        image_cache[name] = find_image(
+            entry, images, [name], image_id=name, record=answer_text, source=_source_dataset(name)
+        )
+    image = image_cache.get(name)
     if not entry.ok or image is None or answer is None:
         return None
     question_id = f"{scenario}-{key}"
@@ -125,16 +138,24 @@ def _parse_case(
 
 
 def _parse_options(entry: SourceEntry, scenario: str) -> tuple[tuple[str, ...], int | None]:
-    """Options without their letters ("B: None of the above" -> "None of the above"), and the position of the right one."""
-    given, right = entry.value.get("option"), "answer_id"
+    """Return the options without letters ("B: None of the above"), and the position of the correct
+    one.
+    """
+    raw_options, right = entry.value.get("option"), "answer_id"
     if scenario == "none":
-        given = {letter: entry.value[f"choice_{letter}"] for letter in LETTERS if f"choice_{letter}" in entry.value}
+        raw_options = {
+            letter: entry.value[f"choice_{letter}"] for letter in LETTERS if f"choice_{letter}" in entry.value
+        }
         right = "answer"
-    if not isinstance(given, dict) or len(given) < 2 or list(given) != list(LETTERS[: len(given)]):
-        entry.wrong("has no options A, B, C ... in a row (two or more, at most 26)")
+    if (
+        not isinstance(raw_options, dict)
+        or len(raw_options) < 2
+        or list(raw_options) != list(LETTERS[: len(raw_options)])
+    ):
+        entry.add_problem("has no options A, B, C ... in a row (two or more, at most 26)")
         return (), None
-    texts = SourceEntry(given, entry.file, entry.name, entry.problems)
-    options = tuple(texts.text(letter) for letter in given)
+    texts = SourceEntry(raw_options, entry.file, entry.name, entry.problems)
+    options = tuple(texts.text(letter) for letter in raw_options)
     if scenario == "none":
         options = strip_option_letters(options)
     letter = entry.text(right)
@@ -142,15 +163,15 @@ def _parse_options(entry: SourceEntry, scenario: str) -> tuple[tuple[str, ...], 
     if not entry.ok:
         return options, None
     if not all(options):
-        entry.wrong("an option is empty but for its letter")
-    elif letter not in given:
-        entry.wrong(f'"{right}" {letter!r} is no option')
-    elif scenario != "none" and options[list(given).index(letter)] != entry.text("answer"):
-        entry.wrong(f'"answer" {entry.text("answer")!r} is not the option {letter}')
-    return options, list(given).index(letter) if entry.ok else None
+        entry.add_problem("an option has a letter but no text")
+    elif letter not in raw_options:
+        entry.add_problem(f'"{right}" {letter!r} is not an option')
+    elif scenario != "none" and options[list(raw_options).index(letter)] != entry.text("answer"):
+        entry.add_problem(f'"answer" {entry.text("answer")!r} is not the option {letter}')
+    return options, list(raw_options).index(letter) if entry.ok else None
 
 
 def _source_dataset(name: str) -> str | None:
-    """The dataset that an image comes from, by its file name; None where the name says nothing."""
+    """Return the dataset that an image comes from, judged by its file name; None if unknown."""
     base = name.rsplit("/", 1)[-1]
     return next((dataset for pattern, dataset in IMAGE_NAME_PATTERNS if re.match(pattern, base)), None)

@@ -8,13 +8,13 @@ from dataset_builders.schema import NUMBER, TEXT, TEXTS
 SPEC = DatasetSpec(
     card=CardText(
         title="MediConfusion",
-        what=(
+        summary=(
             "Can a model tell two images apart that look the same to its encoder? Each case is a *confusing pair*: two "
             "radiology images that a medical encoder finds alike and a general one does not, one question, "
             "two options. The correct option differs between the two images, so a model that ignores the image gets at most "
             "one of them right."
         ),
-        made_of="The images are from ROCO.",
+        origin_note="The images are from ROCO.",
         metrics=(
             "`set_accuracy`: both images of the pair correct (guessing: 25%). `individual_accuracy`: each image on "
             "its own (50%). `confusion`: pairs with the same answer on both images, among pairs with two valid answers. "

@@ -36,22 +36,29 @@ PAPER_CATEGORY_SIZES = {
     "Pulmonary": 20,
     "Nuclear Medicine": 14,
 }
-"""Images per category (the authors' statistics.json; the denominators of Table 2). They count image labels, not
-pairs."""
+"""Images per category (the authors' statistics.json; denominators of Table 2): image labels, not
+pairs.
+"""
 
 MEDICONFUSION_REMEDY = "Fix the entries, or get the files again from AIF4S/MediConfusion."
 
 
 def read(source: Path, images: ImageFolders | None) -> SourceContent:
-    """The confusing pairs: a case is a pair, its two questions share text and options and differ in the image.
+    """Read the confusing pairs. A case is a pair; its questions share text and options and differ
+    in the image.
 
-    `images` is None in a text-only build. Raises BadInput listing every problem of the files. Images that are not found have
-    `read` None.
+    Args:
+        source: the source folder.
+        images: folders with images; None in a text-only build. Images that are not found have
+            `read` None.
+
+    Raises:
+        BadInput: lists all problems of the files.
     """
     file = required_file(source, "dataset.json", "the confusing pairs")
     document = read_json(file)
     if not isinstance(document, dict) or not document:
-        raise BadInput(f"{file}: holds no confusing pairs (an object: pair id -> pair). {MEDICONFUSION_REMEDY}")
+        raise BadInput(f"{file}: contains no confusing pairs (an object: pair id -> pair). {MEDICONFUSION_REMEDY}")
     problems = Problems()
     source_images = _SourceImages(source, images, problems)
     cases = []
@@ -64,7 +71,7 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
         cases={"test": cases},
         counts=_compare_counts(cases),
         notes=_describe_oddities(cases),
-        more=split_finetune_halves(cases),
+        extra_configs=split_finetune_halves(cases),
     )
 
 
@@ -79,12 +86,12 @@ def _parse_pair(entry: SourceEntry, source_images: _SourceImages) -> Case | None
         "ai_options": ai_options,
     }
     if options[0] == options[1] and all(options):
-        entry.wrong("both options read the same")
+        entry.add_problem("both options are identical")
     questions, images = [], []
     for number in (1, 2):
         answer = entry.text(f"im_{number}_correct")
         if answer and answer not in PAIR_LETTERS:
-            entry.wrong(f'"im_{number}_correct" is {answer!r}, which is no option (A or B)')
+            entry.add_problem(f'"im_{number}_correct" is {answer!r}, which is not an option (A or B)')
         image = source_images.image(entry, number)
         images.append(image)
         if answer not in PAIR_LETTERS or image is None:
@@ -102,98 +109,109 @@ def _parse_pair(entry: SourceEntry, source_images: _SourceImages) -> Case | None
             )
         )
     if len(questions) == 2 and questions[0].answer == questions[1].answer:
-        entry.wrong("both images have the same correct option, so the pair cannot confuse")
+        entry.add_problem("both images have the same correct option, so the pair cannot confuse")
     if len(images) == 2 and None not in images and images[0] == images[1]:
-        entry.wrong("both images are the same")
+        entry.add_problem("both images are the same")
     if not entry.ok:
         return None
     return Case(name, tuple(image for image in images if image is not None), tuple(questions))
 
 
 class _SourceImages:
-    """The images of the source, each made once."""
+    """The images of the source, each created once."""
 
     def __init__(self, source: Path, folders: ImageFolders | None, problems: Problems) -> None:
         self.folders, self.licences = folders, _read_licences(source, folders)
-        self.locations, self.own = _read_locations(source, problems)
+        self.locations, self.records = _read_locations(source, problems)
         self.unambiguous_names = unique_file_names([location["file_name"] for location in self.locations.values()])
-        self.made: dict[tuple[str, str], CaseImage | None] = {}
+        self.cache: dict[tuple[str, str], CaseImage | None] = {}
         self.roco_of: dict[str, str] = {}
 
     def image(self, entry: SourceEntry, number: int) -> CaseImage | None:
         roco, local = entry.text(f"im_{number}"), entry.text(f"im_{number}_local")
         if not roco or not local:
             return None
-        if (roco, local) not in self.made:
-            self.made[roco, local] = self._make(entry, roco, local)
-        return self.made[roco, local]
+        if (roco, local) not in self.cache:
+            self.cache[roco, local] = self._make(entry, roco, local)
+        return self.cache[roco, local]
 
     def _make(self, entry: SourceEntry, roco: str, local: str) -> CaseImage | None:
         if self.roco_of.setdefault(local, roco) != roco:
-            entry.wrong(f"image {local} is {roco} here and {self.roco_of[local]} in another pair")
+            entry.add_problem(f"image {local} is {roco} here and {self.roco_of[local]} in another pair")
             return None
         names = [local, roco, roco.rsplit("/", 1)[-1]]
         location = self.locations.get(roco)
         if location and location["file_name"] in self.unambiguous_names:
             names.append(location["file_name"])
-        found = re.search(r"ROCO_\d+", roco)
+        roco_id = re.search(r"ROCO_\d+", roco)
         return find_image(
             entry,
             self.folders,
             names,
             image_id=local,
-            called=f"{local}.jpg",
-            own=self.own.get(roco, ImageRecord()),
-            license=self.licences.get(found.group(), "unknown") if found else "unknown",
+            missing_name=f"{local}.jpg",
+            record=self.records.get(roco, ImageRecord()),
+            license=self.licences.get(roco_id.group(), "unknown") if roco_id else "unknown",
             source=f"PMC Open Access {location['pmcid']}, {location['file_name']} ({roco})"
             if location
             else roco
-            if found
+            if roco_id
             else None,
         )
 
 
 def _read_locations(source: Path, problems: Problems) -> tuple[dict[str, dict[str, str]], dict[str, ImageRecord]]:
-    """Locations of images in PMC (`pmcid`, `file_name`) and other statements of image_dict.json, by their name in
-    `im_1`, `im_2`; nothing where the source has none."""
+    """Read the PMC locations of images (`pmcid`, `file_name`) and the other fields of
+    image_dict.json.
+
+    Both are keyed by the names in `im_1` and `im_2`; empty if there is no file.
+    """
     file = source / "image_dict.json"
-    own = read_image_records(source, problems)
+    records = read_image_records(source, problems)
     locations = {}
     for name, value in (read_json(file) if file.is_file() else {}).items():
         entry = SourceEntry(value, str(file), name, problems)
-        if own[name] != ImageRecord() and "dlink" not in entry.value:
+        if records[name] != ImageRecord() and "dlink" not in entry.value:
             continue
         link, file_name = entry.text("dlink"), entry.text("file_name")
         pmcid = re.search(r"PMC\d+", link)
         if link and pmcid is None:
-            entry.wrong(f'"dlink" {link!r} names no PMC article')
+            entry.add_problem(f'"dlink" {link!r} names no PMC article')
         if entry.ok and pmcid:
             locations[name] = {"pmcid": pmcid.group(), "file_name": file_name}
-    return locations, own
+    return locations, records
 
 
 def download_fields(source: Path) -> dict[str, dict[str, str]]:
-    """Image id -> what an address template may name: pmcid, file_name, roco, local. Raises BadInput as `read` does."""
+    """Return image id -> fields of a URL template: pmcid, file_name, roco, local.
+
+    Args:
+        source: the source folder.
+
+    Raises:
+        BadInput: as `read`.
+    """
     problems = Problems()
     locations, _ = _read_locations(source, problems)
     problems.check(MEDICONFUSION_REMEDY)
     document: dict[str, Any] = read_json(required_file(source, "dataset.json", "the confusing pairs"))
-    named = [(str(pair.get(f"im_{n}")), str(pair.get(f"im_{n}_local"))) for pair in document.values() for n in (1, 2)]
-    return {local: {**locations[roco], "roco": roco, "local": local} for roco, local in named if roco in locations}
+    name_pairs = [
+        (str(pair.get(f"im_{n}")), str(pair.get(f"im_{n}_local"))) for pair in document.values() for n in (1, 2)
+    ]
+    return {local: {**locations[roco], "roco": roco, "local": local} for roco, local in name_pairs if roco in locations}
 
 
 def _read_licences(source: Path, images: ImageFolders | None) -> dict[str, str]:
-    """ROCO id -> licence, from every `licences.txt` (columns ROCO_ID, PMC_ID, CC) below the source and the
-    image folders."""
-    found: dict[str, str] = {}
+    """Return ROCO id -> licence, from all `licences.txt` files (columns ROCO_ID, PMC_ID, CC)."""
+    licences: dict[str, str] = {}
     folders = [source, *(images.folders if images else [])]
     for path in sorted({path.resolve() for folder in folders for path in folder.rglob("licences.txt")}):
         rows = csv.reader(io.StringIO(read_text(path), newline=""))
         for row in rows:
             if len(row) >= 3 and row[0].startswith("ROCO_") and row[0] != "ROCO_ID":
                 licence = row[-1].strip()
-                found[row[0]] = licence if licence.startswith("CC") else "unknown"
-    return found
+                licences[row[0]] = licence if licence.startswith("CC") else "unknown"
+    return licences
 
 
 def _compare_counts(cases: list[Case]) -> list[CountComparison]:
@@ -227,14 +245,22 @@ def _describe_oddities(cases: list[Case]) -> list[str]:
 
 
 def split_finetune_halves(cases: list[Case]) -> dict[str, dict[str, list[Case]]]:
-    """Configs `finetune` and `finetune_disjoint`, each with splits train and test; left out where a half would be empty.
+    """Split the pairs into halves for fine-tuning (appendix D): half of each category, no pair
+    split.
 
-    After appendix D: half of the pairs of each category, no pair split. The authors' own halves are not published (84 and 92 pairs);
-    these are drawn anew, the same ones every time. Because one image can be in many pairs, pairs of both halves may share images;
-    `finetune_disjoint` keeps all pairs that share an image in one half. A patient (or whatever `group` says belongs together) is in
-    one half only, in both configs.
+    The authors' own halves (84 and 92 pairs) are not published; these are drawn deterministically.
+    An image may be in several pairs, so the halves of `finetune` may share images;
+    `finetune_disjoint` keeps all pairs that share an image in one half. A patient (or other
+    `group`) is in one half only, in both configs.
+
+    Args:
+        cases: the pairs.
+
+    Returns:
+        Config (`finetune`, `finetune_disjoint`) -> split (train, test) -> cases. A config with an
+            empty half is omitted.
     """
-    made = {}
+    configs = {}
     for config, images in (("finetune", False), ("finetune_disjoint", True)):
         train = _choose_training_cases(group_linked_cases(cases, images=images, groups=True))
         split = {
@@ -242,12 +268,14 @@ def split_finetune_halves(cases: list[Case]) -> dict[str, dict[str, list[Case]]]
             "test": [case for case in cases if case.case_id not in train],
         }
         if all(split.values()):
-            made[config] = split
-    return made
+            configs[config] = split
+    return configs
 
 
 def _choose_training_cases(groups: list[list[Case]]) -> set[str]:
-    """The cases to train on: group by group, largest first, to the half that keeps every category nearest to half and half."""
+    """Choose the training cases, one group at a time, largest first, keeping every category
+    balanced.
+    """
     labels = [Counter(label for case in group for label in _case_categories(case)) for group in groups]
     order = sorted(range(len(groups)), key=lambda n: (-len(groups[n]), _case_hash(groups[n][0])))
     balance: Counter[str] = Counter()
@@ -270,5 +298,5 @@ def _case_categories(case: Case) -> set[str]:
 
 
 def _case_hash(case: Case) -> int:
-    """A number drawn for the case: the same on every machine."""
+    """Return a pseudo-random number for a case, equal on every machine."""
     return int.from_bytes(hashlib.sha256(f"{FINETUNE_SEED} {case.case_id}".encode()).digest()[:8], "big")

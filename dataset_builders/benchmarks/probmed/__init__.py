@@ -15,7 +15,7 @@ def _has_paper_counts(content: SourceContent) -> bool:
 SPEC = DatasetSpec(
     card=CardText(
         title="ProbMed",
-        what=(
+        summary=(
             "Does a model know what is *not* in the image? Yes/no questions on modality, organ, abnormality, "
             "condition and position, most in "
             "pairs: one on what is there, one *adversarial* on something made up. All questions on an image are a case."

@@ -1,4 +1,4 @@
-"""Phantom source of ProbMed: the whole set of questions on drawings without a finding, with one and with two."""
+"""Write the phantom source of ProbMed: all questions on drawings with no, one and two findings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ IMAGE_TYPES = (
     ("abdomen", "ct"),
     ("spine", "xray"),
 )
-"""Organ and modality of the image types; each has a normal image, one with a finding, one with two."""
+"""Organ and modality of the image types. Each has a normal image, one with one finding, one with
+two.
+"""
 FINDINGS = (
     Lesion("left", "upper", "large", "bright"),
     Lesion("right", "lower", "small", "dark"),
@@ -26,7 +28,7 @@ FINDINGS = (
 
 
 def write(folder: Path) -> None:
-    """`probmed.json` and `images/<image type>/<n>.png`: the whole set of questions on normal and abnormal images."""
+    """Write `probmed.json` and `images/<image type>/<n>.png`."""
     rows: list[dict[str, str]] = []
     for scene, (organ, modality) in enumerate(IMAGE_TYPES):
         kind = f"{organ}_{modality}"
@@ -73,13 +75,13 @@ def _image_questions(
         yield "entity_hallu", f"Does the drawing show a {absent[0].words}?", "no"
     for index, lesion in enumerate(lesions):
         made_up = Lesion(size=lesion.size, tone="dark" if lesion.tone == "bright" else "bright").words
-        if any(made_up == other.words for other in lesions):
+        if any(made_up == drawn_lesion.words for drawn_lesion in lesions):
             made_up = "star-shaped spot"
         yield f"entity_gt_{index}", f"Does the drawing show a {lesion.words}?", "yes"
         yield f"entity_hallu_{index}", f"Does the drawing show a {made_up}?", "no"
     for index, lesion in enumerate(lesions):
-        where = f"in the {lesion.level} {lesion.side} part of the picture"
+        position = f"in the {lesion.level} {lesion.side} part of the picture"
         level = "lower" if lesion.level == "upper" else "upper"
         elsewhere = f"in the {level} {'right' if lesion.side == 'left' else 'left'} part of the picture"
-        yield f"grounding_gt_{index}", f"Does the {lesion.words} lie {where}?", "yes"
+        yield f"grounding_gt_{index}", f"Does the {lesion.words} lie {position}?", "yes"
         yield f"grounding_hallu_{index}", f"Does the {lesion.words} lie {elsewhere}?", "no"

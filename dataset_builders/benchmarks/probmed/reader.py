@@ -31,17 +31,24 @@ PAPER_IMAGE_TYPES: dict[str, tuple[int, int, int]] = {
     "chest_xray": (3178, 27530, 13278),
     "spine_xray": (202, 2052, 1020),
 }
-"""Table 2: images, questions, questions with answer "yes" per image type. The image rows add up to 6,361, the
-table's total is 6,303."""
+"""Table 2: images, questions, and questions with answer "yes" per image type.
+
+The image rows add up to 6,361; the table's total is 6,303.
+"""
 
 YES_NO_OPTIONS = ("yes", "no")
 PROBMED_REMEDY = "Fix the entries, or get the file again from rippleripple/ProbMed."
 
 
 def read(source: Path, images: ImageFolders | None) -> SourceContent:
-    """All questions on one image are a case.
+    """Read the questions; all questions on one image are a case.
 
-    `images` is None in a text-only build. Raises BadInput listing every problem of the files.
+    Args:
+        source: the source folder.
+        images: folders with images; None in a text-only build.
+
+    Raises:
+        BadInput: lists all problems of the files.
     """
     problems = Problems()
     files = _read_question_files(source)
@@ -52,14 +59,14 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
 
 
 def _read_question_files(source: Path) -> list[tuple[Path, list[Any]]]:
-    """The files of questions right in the folder, or in its `test` folder: those with `qa_type`."""
-    found = [*source.glob("*.json"), *source.glob("*.jsonl"), *source.glob("test/*.json"), *source.glob("test/*.jsonl")]
-    others = (ORIGIN_MARKER, "dataset_info.json", "image_dict.json", "manifest.json")
-    read = [(file, read_json_records(file)) for file in sorted(found) if file.name not in others]
-    files = [(file, rows) for file, rows in read if any(isinstance(row, dict) and "qa_type" in row for row in rows)]
+    """Read the files with `qa_type` in the folder or in its `test` folder."""
+    paths = [*source.glob("*.json"), *source.glob("*.jsonl"), *source.glob("test/*.json"), *source.glob("test/*.jsonl")]
+    other_files = (ORIGIN_MARKER, "dataset_info.json", "image_dict.json", "manifest.json")
+    records = [(file, read_json_records(file)) for file in sorted(paths) if file.name not in other_files]
+    files = [(file, rows) for file, rows in records if any(isinstance(row, dict) and "qa_type" in row for row in rows)]
     if not files:
         raise BadInput(
-            f"{source}: there is no file of questions (a JSON list with id, image, image_type, qa_type, question, answer). Get "
+            f"{source}: no file of questions found (a JSON list with id, image, image_type, qa_type, question, answer). Get "
             "probmed.json (or test/test.json) from rippleripple/ProbMed."
         )
     return files
@@ -83,11 +90,14 @@ def _parse_cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problem
             if question is None or image is None:
                 continue
             if question.question_id in seen:
-                entry.wrong(f"the qa_type {entry.text('qa_type')!r} occurs twice for this image")
+                entry.add_problem(f"the qa_type {entry.text('qa_type')!r} occurs twice for this image")
                 continue
-            first = questions.get(case_id, [question])[0]
-            if images.setdefault(case_id, image) != image or first.extra["image_type"] != question.extra["image_type"]:
-                entry.wrong("its image or image type differs from that of the image's other questions")
+            first_question = questions.get(case_id, [question])[0]
+            if (
+                images.setdefault(case_id, image) != image
+                or first_question.extra["image_type"] != question.extra["image_type"]
+            ):
+                entry.add_problem("its image or image type differs from that of the image's other questions")
                 continue
             seen.add(question.question_id)
             questions.setdefault(case_id, []).append(question)
@@ -95,17 +105,18 @@ def _parse_cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problem
 
 
 def _ids_restart_per_type(files: list[tuple[Path, list[Any]]]) -> bool:
-    """True if the ids begin anew in each image type (the authors' scorer looks at one type after the other, so they may).
+    """Return True if ids restart in each image type, which the authors' scorer allows.
 
-    They do when an id stands for different images in different types; then an image is named by both.
+    This is so if an id has different images in different types; images are then named by type and
+    id.
     """
-    shown: dict[Any, set[tuple[str, str]]] = {}
+    images_by_id: dict[Any, set[tuple[str, str]]] = {}
     for row in (row for _, rows in files for row in rows if isinstance(row, dict)):
         if isinstance(row.get("id"), (str, int)):
-            shown.setdefault(row["id"], set()).add((str(row.get("image_type")), image_path(row)))
+            images_by_id.setdefault(row["id"], set()).add((str(row.get("image_type")), image_path(row)))
     return any(
         len({kind for kind, _ in paths}) == len({path for _, path in paths}) == len(paths) > 1
-        for paths in shown.values()
+        for paths in images_by_id.values()
     )
 
 
@@ -114,7 +125,7 @@ def _parse_question(entry: SourceEntry, case_id: str, image: CaseImage | None) -
     answer = parse_yes_no(entry)
     aspect, adversarial, pair = _parse_qa_type(entry, kind)
     if image_type and "_" not in image_type:
-        entry.wrong(f'"image_type" {image_type!r} is not ORGAN_MODALITY (such as chest_xray)')
+        entry.add_problem(f'"image_type" {image_type!r} is not ORGAN_MODALITY (such as chest_xray)')
     if not entry.ok or image is None or answer is None:
         return None
     organ, _, modality = image_type.partition("_")
@@ -139,10 +150,11 @@ def _parse_question(entry: SourceEntry, case_id: str, image: CaseImage | None) -
 
 
 def _parse_qa_type(entry: SourceEntry, kind: str) -> tuple[str, bool, str | None]:
-    """Aspect, whether adversarial, and the name of the pair (None for a question that has no counterpart), as the authors' scorer reads it.
+    """Return aspect, whether adversarial, and the pair's name (None without a counterpart), as the
+    authors' scorer reads them.
 
-    `modality_gt`, `body_part_hallu`, `abnormality`, `entity_gt_0`, `entity_hallu_0`, `grounding_gt_1`; a normal image has a
-    single `entity_hallu` without a number.
+    `modality_gt`, `body_part_hallu`, `abnormality`, `entity_gt_0`, `entity_hallu_0`,
+    `grounding_gt_1`; a normal image has a single `entity_hallu` without a number.
     """
     names = {"modality": "modality", "body_part": "organ", "entity": "condition", "grounding": "position"}
     if kind == "abnormality":
@@ -150,14 +162,14 @@ def _parse_qa_type(entry: SourceEntry, kind: str) -> tuple[str, bool, str | None
     match = re.fullmatch(r"(modality|body_part|entity|grounding)_(gt|hallu)(?:_(\w+))?", kind)
     if match is None:
         if kind:
-            entry.wrong(f'"qa_type" {kind!r} is none that the authors\' scorer reads (such as entity_gt_0)')
+            entry.add_problem(f'"qa_type" {kind!r} is unknown to the authors\' scorer (expected e.g. entity_gt_0)')
         return "", False, None
     aspect = names[match[1]]
     return aspect, match[2] == "hallu", f"{aspect}-{match[3]}" if match[3] else aspect
 
 
 def _keep_complete_pairs(questions: list[Question]) -> tuple[Question, ...]:
-    """The questions of an image, with `pair_id` only where both the true and the adversarial question are there."""
+    """Return the questions of an image, keeping `pair_id` only if both questions of the pair exist."""
     size = Counter(question.extra["pair_id"] for question in questions)
     return tuple(
         question
@@ -196,20 +208,26 @@ def _compare_counts(cases: list[Case]) -> list[CountComparison]:
 
 
 class ImageIndex:
-    """The images of the source, each made once, and named by the first entry that shows it."""
+    """The images of the source, each created once and named after the first entry that shows it."""
 
-    def __init__(self, folders: ImageFolders | None, rows: list[Any], own: dict[str, ImageRecord]) -> None:
-        self.folders, self.own = folders, own
+    def __init__(self, folders: ImageFolders | None, rows: list[Any], records: dict[str, ImageRecord]) -> None:
+        self.folders, self.records = folders, records
         self.unambiguous_names = unique_file_names({image_path(row) for row in rows if isinstance(row, dict)})
-        self.made: dict[str, CaseImage | None] = {}
+        self.cache: dict[str, CaseImage | None] = {}
 
     def image(self, entry: SourceEntry, image_id: str) -> CaseImage | None:
+        """Return the image of an entry; None if there was a problem.
+
+        Args:
+            entry: the entry.
+            image_id: id of the image if this is the first entry that shows it.
+        """
         name, path = entry.text("image"), image_path(entry.value)
         if not name:
             return None
-        if path not in self.made:
-            self.made[path] = self._make(entry, image_id, name, path)
-        return self.made[path]
+        if path not in self.cache:
+            self.cache[path] = self._make(entry, image_id, name, path)
+        return self.cache[path]
 
     def _make(self, entry: SourceEntry, image_id: str, name: str, path: str) -> CaseImage | None:
         names = [path, name] if name != path else [name]
@@ -221,24 +239,31 @@ class ImageIndex:
             self.folders,
             names,
             image_id=image_id,
-            called=name,
-            own=self.own.get(name, ImageRecord()),
+            missing_name=name,
+            record=self.records.get(name, ImageRecord()),
             source="ChestX-ray14" if re.fullmatch(r"\d{8}_\d{3}\.png", base) else None,
         )
 
 
 def image_path(row: dict[str, Any]) -> str:
-    """Path of an entry's image: `image`, below a folder named by its image type unless it names a
-    folder itself."""
+    """Return the relative path of an entry's image.
+
+    Args:
+        row: the entry.
+
+    Returns:
+        `image`, in the folder of its image type unless it has a folder of its own.
+    """
     name, kind = str(row.get("image", "")).strip(), str(row.get("image_type", "")).strip()
     return name if "/" in name or not kind else f"{kind}/{name}"
 
 
 def parse_yes_no(entry: SourceEntry) -> int | None:
+    """Return the position of an entry's answer in `YES_NO_OPTIONS`; None after a problem."""
     answer = entry.text("answer" if "answer" in entry.value or "gt_ans" not in entry.value else "gt_ans")
     if not answer:
         return None
     if answer.lower().rstrip(".") not in YES_NO_OPTIONS:
-        entry.wrong(f'"answer" {clip(answer)} is neither yes nor no')
+        entry.add_problem(f'"answer" {clip(answer)} is neither yes nor no')
         return None
     return YES_NO_OPTIONS.index(answer.lower().rstrip("."))

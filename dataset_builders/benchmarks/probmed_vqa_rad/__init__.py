@@ -16,11 +16,11 @@ def _has_paper_counts(content: SourceContent) -> bool:
 SPEC = DatasetSpec(
     card=CardText(
         title="ProbMed on VQA-RAD",
-        what=(
+        summary=(
             "Does an accuracy survive the negated question? Closed questions whose answer is yes, each followed by a counterpart whose "
             "answer is no. A pair is a case."
         ),
-        made_of="The questions are those of VQA-RAD's test set; the counterparts were written by hand.",
+        origin_note="The questions are those of VQA-RAD's test set; the counterparts were written by hand.",
         metrics=(
             "`accuracy`: pairs with both questions right (guessing: 25%). `accuracy_without_adversarial`: pairs with the original "
             "question right (50%): who always says yes gets 100 there, and 0 with the counterpart."

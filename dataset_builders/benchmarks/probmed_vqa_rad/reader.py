@@ -1,4 +1,6 @@
-"""Read the authors' layout of the VQA-RAD pairs: rows `image`, `question`, `gt_ans`, in turn yes and no (JSON list or JSON Lines)."""
+"""Read the authors' VQA-RAD pairs: rows of `image`, `question`, `gt_ans`, alternating yes and no
+(JSON list or JSON Lines).
+"""
 
 from __future__ import annotations
 
@@ -16,52 +18,58 @@ VQA_RAD_REMEDY = "Fix the entries: each question whose answer is yes is followed
 
 
 def read(source: Path, images: ImageFolders | None) -> SourceContent:
-    """The pairs of the question files right in the folder; a pair is a case.
+    """Read the pairs from the question files in the folder; a pair is a case.
 
-    `images` is None in a text-only build. Raises BadInput listing every problem of the files.
+    Args:
+        source: the source folder.
+        images: folders with images; None in a text-only build.
+
+    Raises:
+        BadInput: lists all problems of the files.
     """
     problems = Problems()
-    found = [file for file in sorted(source.glob("*.json*")) if file.suffix in (".json", ".jsonl")]
-    files = [(file, read_json_records(file)) for file in found if file.name not in (ORIGIN_MARKER, "image_dict.json")]
+    paths = [file for file in sorted(source.glob("*.json*")) if file.suffix in (".json", ".jsonl")]
+    files = [(file, read_json_records(file)) for file in paths if file.name not in (ORIGIN_MARKER, "image_dict.json")]
     if not files:
-        raise BadInput(f"{source}: holds no file of questions (a JSON list or JSON Lines of image, question, gt_ans).")
+        raise BadInput(
+            f"{source}: contains no file of questions (a JSON list or JSON Lines of image, question, gt_ans)."
+        )
     index = ImageIndex(images, [row for _, rows in files for row in rows], read_image_records(source, problems))
     pairs = _read_pairs(files, index, problems)
     problems.check(VQA_RAD_REMEDY)
     if not pairs:
-        raise BadInput(f"{found[0]}: holds no pair of questions. {VQA_RAD_REMEDY}")
+        raise BadInput(f"{paths[0]}: contains no pair of questions. {VQA_RAD_REMEDY}")
     return SourceContent(cases={"test": pairs}, counts=[CountComparison("pairs", len(pairs), PAPER_PAIRS)])
 
 
 def _read_pairs(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Problems) -> list[Case]:
-    """Rows in turn: a question whose answer is yes, and its adversarial counterpart whose answer is no. A pair
-    is a case."""
+    """Pair each question answered yes with the adversarial counterpart that follows, answered no."""
     cases = []
     for file, rows in files:
         if len(rows) % 2:
             problems.add(str(file), len(rows) - 1, "has no counterpart (rows come in pairs: yes, then no)")
         for position in range(0, len(rows) - 1, 2):
             case_id = f"vqa-rad-{position // 2}"
-            made = []
-            for row, wanted in ((position, 0), (position + 1, 1)):
+            pair = []
+            for row, expected in ((position, 0), (position + 1, 1)):
                 entry = SourceEntry(rows[row], str(file), row, problems)
                 image, text, answer = (
                     index.image(entry, image_path(entry.value)),
                     entry.text("question"),
                     parse_yes_no(entry),
                 )
-                if answer is not None and answer != wanted:
-                    entry.wrong(
-                        f"its answer is {YES_NO_OPTIONS[answer]} where {YES_NO_OPTIONS[wanted]} was due (rows alternate)"
+                if answer is not None and answer != expected:
+                    entry.add_problem(
+                        f"its answer is {YES_NO_OPTIONS[answer]} where {YES_NO_OPTIONS[expected]} was expected (rows alternate)"
                     )
                 if entry.ok and image is not None:
-                    made.append((text, image))
-            if len(made) == 2:
-                cases.append(_parse_case(case_id, made))
+                    pair.append((text, image))
+            if len(pair) == 2:
+                cases.append(_parse_case(case_id, pair))
     return cases
 
 
-def _parse_case(case_id: str, made: list[tuple[str, CaseImage]]) -> Case:
+def _parse_case(case_id: str, pair: list[tuple[str, CaseImage]]) -> Case:
     questions = [
         Question(
             question_id=f"{case_id}-{'hallu' if adversarial else 'gt'}",
@@ -73,6 +81,6 @@ def _parse_case(case_id: str, made: list[tuple[str, CaseImage]]) -> Case:
             question_type="yes_no",
             extra={"adversarial": adversarial, "pair_id": case_id},
         )
-        for adversarial, (text, image) in zip((False, True), made, strict=True)
+        for adversarial, (text, image) in zip((False, True), pair, strict=True)
     ]
-    return Case(case_id, tuple(dict.fromkeys(image for _, image in made)), tuple(questions))
+    return Case(case_id, tuple(dict.fromkeys(image for _, image in pair)), tuple(questions))

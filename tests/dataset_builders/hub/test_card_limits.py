@@ -33,7 +33,7 @@ def test_the_card_of_ones_own_set_says_nothing_of_the_benchmark_in_its_format(be
     of_benchmark = [
         facts.limits,
         facts.licence,
-        facts.made_of,
+        facts.origin_note,
         "public for years",
         "ROCO",
         "176 pairs",
@@ -43,9 +43,9 @@ def test_the_card_of_ones_own_set_says_nothing_of_the_benchmark_in_its_format(be
         text = " ".join((tmp_path / "set" / file).read_text().split()) if (tmp_path / "set" / file).is_file() else ""
         assert not [words for words in of_benchmark if words and " ".join(words.split()) in text], file
     card = (tmp_path / "set" / "README.md").read_text()
-    assert "our own terms" in card and f"The format is that of {facts.title}" in card and facts.what in card
+    assert "our own terms" in card and f"The format is that of {facts.title}" in card and facts.summary in card
     official = (publishable / benchmark / "README.md").read_text()
-    assert all(words in official for words in (facts.limits, facts.made_of, "public for years"))
+    assert all(words in official for words in (facts.limits, facts.origin_note, "public for years"))
 
 
 @pytest.mark.sources

@@ -85,7 +85,10 @@ def test_what_others_edited_on_the_hub_stays(publishable, local_hub, monkeypatch
     with pytest.raises(BadInput, match="states other files of questions_text"):
         open_repository("ORG/probmed")
     again = publish(publishable / "probmed", "ORG/probmed", private=True)
-    assert again.kept == ("questions_text/test-00000-of-00001.parquet", f"{CARD_FILE} (but for its list of configs)")
+    assert again.preserved == (
+        "questions_text/test-00000-of-00001.parquet",
+        f"{CARD_FILE} (but for its list of configs)",
+    )
     assert "left so" in str(again)
     opened = open_repository("ORG/probmed")
     text = (opened.folder / CARD_FILE).read_text()

@@ -156,7 +156,7 @@ def test_licences_come_from_rocos_lists(sources, tmp_path):
 
 def test_the_fine_tuning_halves(sources):
     content = mediconfusion.read(sources / "mediconfusion", None)
-    for config, halves in content.more.items():
+    for config, halves in content.extra_configs.items():
         train, test = halves["train"], halves["test"]
         assert len(train) + len(test) == 176
         assert not {case.case_id for case in train} & {case.case_id for case in test}
