@@ -86,6 +86,7 @@ def build(
         raise BadInput(
             f"--as {name!r}: a name has letters, digits, '-', '_' and '.', and begins with a letter or digit."
         )
+    # Check the target first: reading a large source may take minutes.
     target = Path(out) if out is not None else Path("data") / name
     _check_target(target)
     with ExitStack() as stack:
@@ -110,6 +111,7 @@ def build(
                 for c in content.counts
                 if c.count or c.paper is None
             ]
+        # A text-only build needs no images, so none can be missing.
         partial = None if text_only else _drop_incomplete_cases(content, spec(family).get_images, allow_missing)
         if is_custom:
             _check_group_splits(content)
@@ -118,10 +120,14 @@ def build(
             content.validated = validated if isinstance(validated, bool) else None
             notes = read_source_manifest(folder).get("notes")
             content.notes += [str(note) for note in notes] if isinstance(notes, list) else []
+            # Sources written by `medprobe curate` have keyed ids already; hashing twice would
+            # change them.
             if read_source_manifest(folder).get("ids") != KEYED_IDS:
                 content = pseudonymize_content(content, load_pseudonyms(target, also=folder))
             _drop_withdrawn_cases(content, read_withdrawn_ids(folder, target))
         description = Description(name, family, origin, partial, text_only, eval_yaml)
+        # Hidden answers go to a folder of their own, so that publishing the dataset cannot include
+        # them.
         answers = target.with_name(f"{target.name}-answers")
         if content.hidden_answers:
             _check_target(answers)
@@ -143,6 +149,7 @@ def _read_source(
     local_folders = [Path(source) for source in images if not is_url_template(str(source))]
     if text_only and images:
         raise BadInput("--text-only: builds no images, so it takes no --images.")
+    # Downloads are kept beside the target, since the target itself is replaced by every build.
     cache = target.with_name(f"{target.name}-images")
     folders = [*local_folders, folder, *([cache] if addresses and cache.is_dir() else [])]
     content: SourceContent = builder.read(folder, None if text_only else ImageFolders(folders))
@@ -150,6 +157,7 @@ def _read_source(
         if not hasattr(builder, "download_fields"):
             raise BadInput(f"--images {addresses[0]}: images of {family} cannot be downloaded; give folders.")
         failed = download_missing(addresses, builder.download_fields(folder), find_missing_images(content), cache)
+        # Read again, now with the downloaded images in the index.
         content = builder.read(folder, ImageFolders([*folders, cache]))
         if failed:
             image, why = next(iter(failed.items()))
@@ -166,6 +174,7 @@ def _check_file_names(content: SourceContent) -> None:
     for case in content.all_cases(include_extra=True):
         for image in case.images:
             for label, name in (("case id", case.case_id), ("image id", image.image_id), ("image name", image.name)):
+                # 255 bytes is the limit of common file systems.
                 is_file_name = not name or (is_safe_relative_path(name) and name.isprintable() and len(name) < 256)
                 if name not in seen and not is_file_name:
                     location = image.location or f"case {clip(case.case_id)}"
@@ -234,6 +243,7 @@ def _drop_incomplete_cases(content: SourceContent, get_images: str, allow_missin
     if not missing:
         return None
     cases = list(content.all_cases())
+    # A case is scored as a whole, so one missing image makes all of it useless.
     complete = sum(not _lacks_image(case) for case in cases)
     total = len({image.image_id for case in cases for image in case.images})
     if not allow_missing:
@@ -294,6 +304,7 @@ def _determine_origin(family: str, name: str, content: SourceContent, phantom: b
         return "phantom"
     if name != family:
         return "custom"
+    # Fingerprints decide if any is known; otherwise counts are the best evidence.
     fingerprints = {split: RELEASED_FINGERPRINTS.get((family, split)) for split in content.cases}
     if any(fingerprints.values()):
         return (
@@ -309,6 +320,7 @@ def _check_target(target: Path) -> None:
     if target.exists() and not target.is_dir():
         raise BadInput(f"--out {target}: is a file. Name a folder that does not exist yet.")
     if target.is_dir() and not (target / MANIFEST_FILE).is_file():
+        # An empty folder may be used; one with other files must not be overwritten.
         entry_name = next(iter(sorted(path.name for path in target.iterdir())), None)
         if entry_name is not None:
             raise BadInput(
@@ -330,6 +342,7 @@ def replace_folder(target: Path) -> Iterator[Path]:
     Raises:
         BadInput: the parent folder is not writable.
     """
+    # Two renames: the old dataset is moved aside, then the new one takes its place.
     old = target.with_name(f".{target.name}.replaced")
     with ExitStack() as stack:
         try:

@@ -64,6 +64,7 @@ def connected_components(cases: Sequence[T], keys_of: Callable[[T], Iterable[Has
     Returns:
         Connected components, in the order of their first element.
     """
+    # Union-find over positions: two cases are linked through the first case that has the same key.
     sets, first_index = DisjointSet(range(len(cases))), dict[Hashable, int]()
     for number, case in enumerate(cases):
         for key in keys_of(case):

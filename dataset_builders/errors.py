@@ -25,6 +25,8 @@ class BadInput(ValueError):
     """
 
     def __init__(self, message: str) -> None:
+        # The end of a message is the remedy, so keep two thirds from the start and one third from
+        # the end.
         left_out = len(message) - MAX_MESSAGE_LENGTH
         if left_out > 0:
             head, tail = MAX_MESSAGE_LENGTH * 2 // 3, MAX_MESSAGE_LENGTH // 3
@@ -87,6 +89,7 @@ class Problems:
         """
         if not self._found:
             return
+        # Problems may quote source text with line breaks; a message is a single line.
         listed = [" ".join(line.split()) for line in self._found[:MAX_LISTED_PROBLEMS]]
         unlisted = len(self._found) - len(listed)
         count = "" if len(self._found) == 1 else f"{len(self._found)} problems: "

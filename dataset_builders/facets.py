@@ -78,6 +78,7 @@ def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarr
     mask = np.ones(len(questions), dtype=bool)
     if not facets:
         return mask
+    # Parsing spells labels as the questions do; normalising again merges spellings of one label.
     labels_by_facet = question_labels(questions)
     chosen_labels: dict[str, set[str]] = {}
     for facet, label in parse_question_facets(questions, facets):
@@ -102,6 +103,7 @@ def question_labels(questions: pd.DataFrame) -> dict[str, list[set[str]]]:
         name = "categories" if facet == "category" else facet
         if name not in questions.columns or not questions[name].notna().any():
             continue
+        # A question has at most one label per facet, except for the list column `categories`.
         column = questions[name]
         if facet == "category":
             labels_by_facet[facet] = [

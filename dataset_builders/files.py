@@ -54,6 +54,8 @@ def replace_file(path: Path, write: Callable[[Path], object] | bytes) -> None:
     Raises:
         OSError: the folder is not writable.
     """
+    # A sibling is on the same file system, so `replace` is atomic; the thread id keeps writers
+    # apart.
     temporary = path.with_name(f".{path.name}.{threading.get_native_id()}{TEMP_SUFFIX}")
     try:
         if path.is_file():  # keep the mode: a private file must not become readable by others
@@ -160,6 +162,7 @@ def remove_abandoned_folders(parent: Path, prefix: str) -> list[Path]:
         The removed folders. A folder that cannot be removed is skipped.
     """
     temporary_name = re.compile(re.escape(prefix) + r"[0-9a-f]{8}")
+    # Best effort: a folder that cannot be listed or removed must not stop the caller.
     removed = []
     with contextlib.suppress(OSError):
         for path in list(parent.iterdir()):

@@ -96,12 +96,14 @@ def is_released_set(family: str, split: str, fingerprint: str | None) -> bool:
 
 
 def _question_record(case: Case, question: Question) -> Mapping[str, Any]:
+    # `group` is a property of the image but a column of the question, hence added here.
     group = next((image.group for image in case.images if image.image_id == question.image_id), None)
     values = {field.name: getattr(question, field.name) for field in fields(question)}
     return values | dict(question.extra) | {"group": group}
 
 
 def _canonical_rows(questions: pd.DataFrame, names: Sequence[str]) -> Iterator[str]:
+    # Missing optional columns are skipped, so they equal empty ones; a missing required one raises.
     present = [name for name in names if name in questions.columns or name in QUESTION_COLUMNS]
     columns = (questions[name].tolist() for name in present)
     for values in zip(*columns, strict=True):
@@ -120,6 +122,7 @@ def _json_value(value: Any, name: str) -> Any:
         return [int(position) for position in value]
     if name == "options":
         return list(value)
+    # Lists arrive as tuples from readers and as lists or arrays from Parquet.
     if hasattr(value, "__len__") and not isinstance(value, str):
         return [str(label) for label in value] or None
     if value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
@@ -128,4 +131,5 @@ def _json_value(value: Any, name: str) -> Any:
 
 
 def _digest(lines: Iterable[str]) -> str:
+    # Sorting makes the digest independent of row order; "surrogatepass" accepts broken source text.
     return hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogatepass")).hexdigest()

@@ -50,6 +50,7 @@ class Journal:
     ) -> None:
         self.entries, valid_bytes = _read_entries(path, check, expected)
         self._file = path.open("ab")
+        # Without this, the next entry would be appended to the torn line and both would be lost.
         self._file.truncate(valid_bytes)
 
     def append(self, entry: JournalEntry) -> None:

@@ -145,6 +145,7 @@ def split_side(text: str) -> tuple[str, str]:
             unchanged.
     """
     words = normalize_term(split_camel_case(text)).split()
+    # "Left ventricle" and "left lobe" name structures; their side must stay in the name.
     if SIDED_STRUCTURES & set(words):
         return " ".join(words), ""
     sides = [word for word in words if word in SIDE_WORDS - {"sided"}]
@@ -154,6 +155,7 @@ def split_side(text: str) -> tuple[str, str]:
 
 def _find_concept(text: str, context: ImageContext) -> tuple[Term | None, str]:
     plain, side = split_side(text)
+    # Try the label as written before removing the side: "left ventricle" is a name of its own.
     for candidate, found_side in (
         (normalize_term(text), ""),
         (normalize_term(split_camel_case(text)), ""),
@@ -169,6 +171,7 @@ def _find_concept(text: str, context: ImageContext) -> tuple[Term | None, str]:
 def _find_bare_term(name: str, context: ImageContext) -> Term | None:
     """Return the term that a bare word means in this context; None if none or several apply."""
     matches = [term for term in _terms_by_bare_word().get(name, ()) if applies_in_context(term, context)]
+    # Return nothing rather than guess between several applicable terms.
     return matches[0] if len(matches) == 1 else None
 
 
@@ -194,12 +197,14 @@ def _find_problem(text: str) -> str:
         return "is empty"
     if not re.search(r"[^\W\d_]", text):
         return "is a number"
+    # The cue words are English: a negation in another script would go unnoticed.
     if any(sign.isalpha() and not unicodedata.name(sign, "").startswith(("LATIN", "GREEK")) for sign in text):
         return "is not in Latin letters: negation and doubt would not be recognized"
     plain = TRAILING_PUNCTUATION.sub("", DASH_PATTERN.sub("-", text))
     if DASH_SIGN_PATTERN.search(plain):
         return "uses a dash as a sign"
     words = normalize_term(split_camel_case(plain)).split()
+    # A name of the vocabulary may contain cue words ("normal pressure hydrocephalus").
     if normalize_term(plain) in terms_by_name("finding", "organ"):
         words = []
     cue = next(_describe_cues(words, plain), None)
@@ -251,6 +256,7 @@ def _describe_cues(words: list[str], text: str) -> Iterator[str]:
 @cache
 def _find_cue_spans(words: tuple[str, ...]) -> tuple[tuple[str, int, int], ...]:
     """Return (kind, position, number of words) of every cue outside the names of known terms."""
+    # Cue words inside known names do not count.
     masked = set(_masked_positions(words, _names_with_cues()))
     spans = []
     for kind, pattern, starts, ends in _cue_patterns():
@@ -313,6 +319,7 @@ def _find_glued_cue(word: str) -> str:
     """
     if word in terms_by_name("finding", "organ") or word in _cue_words(PART_OF_NAME):
         return ""
+    # The remainder must itself be a known word of more than three letters, to avoid chance matches.
     remainders = [word.removeprefix(cue) for cue in GLUED_PREFIXES] + [
         word.removesuffix(cue) for cue in (*GLUED_SUFFIXES, "0", "1")
     ]

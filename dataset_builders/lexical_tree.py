@@ -127,6 +127,7 @@ class _TreePageParser(HTMLParser):
         self.names = ["", ""]
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        # The three containers have fixed ids; nested divs keep the current subject.
         if tag == "div":
             self.subject = SUBJECT_BY_CONTAINER.get(dict(attributes).get("id") or "", self.subject)
         elif tag == "ul":
@@ -224,6 +225,8 @@ def resolve_branch(
             f"{option} {branch[:80]!r}: no question is on this branch, although each step exists. Shorten it; give steps of "
             "different subjects as separate branches."
         )
+    # Keys order matches by the depths of the steps, then by subject: the smallest is nearest the
+    # trunk.
     return matches[min(matches)]
 
 
@@ -253,6 +256,7 @@ def _match_step(
         if normalize_name(step) in map(normalize_name, written)
     }
     if not matches:
+        # No exact match: this call raises the error with near misses.
         resolve_name(step, [label for _, label in spellings], f"{option}: the {' or '.join(labels)}")
     return matches
 
@@ -335,10 +339,12 @@ def branch_positions(questions: pd.DataFrame, chain: Sequence[str]) -> dict[Tree
     children: dict[TreePath, dict[str, IntArray]] = {}
     for depth in range(1, len(chain) + 1):
         for labels, at in positions_by_labels(questions, chain[:depth]).items():
+            # Index branches by their parent, so that the walk below visits them depth first.
             children.setdefault((chain[0], *labels[:-1]), {})[labels[-1]] = at
 
     def walk(path: TreePath) -> Iterator[tuple[TreePath, IntArray]]:
         branches = children.get(path, {})
+        # A level on which no question is labelled would add a branch without information.
         if not set(branches) - {UNLABELLED}:
             return
         for label in sorted(branches, key=lambda label: largest_first_key(label, branches[label].size)):
@@ -379,6 +385,7 @@ def positions_by_labels(questions: pd.DataFrame, facets: Sequence[str]) -> dict[
         labels["categories"] = labels["categories"].map(
             lambda cell: list(dict.fromkeys(cell if cell is not None else ()))
         )
+        # One row per category; the index still refers to the original question.
         labels = labels.explode("categories")
     labels = labels.replace("", None).where(lambda table: table.notna(), UNLABELLED).astype(str)
     positions = labels.index.to_numpy(np.int64)

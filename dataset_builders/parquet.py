@@ -101,6 +101,7 @@ class ImageFacts:
         """
         if image.read is None:
             raise AssertionError(f"image {image.image_id} is missing; the build should have said so")
+        # Report a bad image once, although several configs and splits may show it.
         if image.image_id in self.wrong:
             return b"", "", (), None
         try:
@@ -129,6 +130,7 @@ def plan_shards(cases: Sequence[Case], *, images: bool) -> ShardPlan:
         cases: the cases of a split.
         images: whether images are stored.
     """
+    # Each case alone: source order is kept unless images have to be grouped.
     groups = [[case] for case in cases]
     if images:
         sizes = {image.image_id: image.size for case in cases for image in case.images}
@@ -140,8 +142,10 @@ def plan_shards(cases: Sequence[Case], *, images: bool) -> ShardPlan:
     for case in (case for group in groups for case in group):
         new = [image for image in case.images if image.image_id not in group_image_ids] if images else []
         size = sum(image.size for image in new)
+        # A new row group starts when the current one is full of rows or of image bytes.
         full = rows + len(case.questions) > MAX_GROUP_ROWS or in_group + size > ROW_GROUP_BYTES
         if full and shards[-1][-1]:
+            # Nothing is shared across row groups, so all of the case's images count again.
             new = list(case.images) if images else []
             size = sum(image.size for image in new)
             if images and in_shard + size > SHARD_BYTES:
@@ -171,6 +175,7 @@ def used_columns(family: str, content: SourceContent) -> dict[str, ColumnType]:
     filled = {"image", "answer"}
     for case in content.all_cases(include_extra=True):
         for question in case.questions:
+            # Stop looking at columns that are already known to have a value.
             images = _question_images(question, case.images)
             waiting = declared.keys() - filled - {"more_images"}
             filled |= {name for name in waiting if _column_value(name, question, images) not in (None, ())}
@@ -201,6 +206,7 @@ def write_cases(
     """
     for config in configs:
         written.setdefault(config, ConfigSizes()).rows[split] = 0
+    # Configs without images are small and written as one file at the end.
     with_images = [config for config, columns in configs.items() if text_columns(columns) != columns]
     question_columns = {name: kind for columns in configs.values() for name, kind in _question_columns(columns).items()}
     texts: list[pa.Table] = []
@@ -211,6 +217,7 @@ def write_cases(
             files = {config: ParquetFile(folder / config / name, configs[config]) for config in with_images}
             for group in shard:
                 images = {image.image_id: image for case in group for image in case.images} if with_images else {}
+                # Decode each image once and share it between configs.
                 bank = ImageBank(facts.fetch(images.values()))
                 if not facts.problems:
                     rows = RowGroup(group, question_columns)
@@ -264,6 +271,7 @@ class ParquetFile:
         self.schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
         path.parent.mkdir(parents=True, exist_ok=True)
         leaves = [leaf for column in self.schema for leaf in _leaf_paths(column.name, column.type)]
+        # Image bytes are compressed already, so ZSTD would only cost time.
         large = {leaf for leaf in leaves if leaf.endswith(".bytes")}
         large |= {name for name, kind in columns.items() if kind.name == "uri"}
         self.writer = pq.ParquetWriter(
@@ -317,6 +325,7 @@ class RowGroup:
             values = [_column_value(name, question, images) for question, images in questions]
             if kind.names:
                 codes = {label: number for number, label in enumerate(kind.names)}
+                # Class labels are stored as their index; an unknown label becomes null.
                 values = [codes.get(value) for value in values]
             arrays.append(pa.array(values, arrow_type(kind)))
         self.text = pa.Table.from_arrays(arrays, names=list(columns))
@@ -360,6 +369,7 @@ def _list_offsets(lengths: Iterable[int]) -> pa.Array:
 
 def _question_images(question: Question, images: Sequence[CaseImage]) -> Sequence[CaseImage]:
     """Return the images that a question shows, out of those of its case."""
+    # The usual case, without a search.
     if len(images) == 1:
         return images
     return [next(image for image in images if image.image_id == name) for name in question.image_ids]

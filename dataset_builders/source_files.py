@@ -77,6 +77,7 @@ def read_text(path: Path) -> str:
     data = path.read_bytes()
     if not data.strip():
         raise BadInput(f"{path}: the file is empty. Get it again from the benchmark's authors.")
+    # UTF-16 is recognised by its byte order mark only; "utf-8-sig" also drops the mark of UTF-8.
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
         return data.decode(encoding)
@@ -109,6 +110,7 @@ class _UniqueKeys(yaml.SafeLoader):
     """YAML loader that rejects duplicate keys, as `read_json` does."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        # PyYAML keeps the last of several equal keys without a warning.
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         if twice := [key for key in keys if keys.count(key) > 1]:
             raise yaml.YAMLError(f"{clip(twice[0])} occurs twice in one map: keep one of them")
@@ -171,6 +173,7 @@ def _reject_constant(name: str) -> float:
 
 
 def _describe_type(value: object) -> str:
+    # JSON's names of types, for messages.
     names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
 
@@ -275,6 +278,7 @@ def strip_option_letters(options: Sequence[str]) -> tuple[str, ...]:
     """
     lettered = list(zip(LETTERS, options, strict=False))
     marks = [re.match(OPTION_MARK.format(letter), option, re.IGNORECASE) for letter, option in lettered]
+    # Every option has its own letter, so any style of mark can be removed.
     if all(marks):
         return tuple(option[mark.end() :] for mark, option in zip(marks, options, strict=False) if mark)
     return tuple(re.sub(rf"^\s*\(?{letter}\s*:\s*", "", option) for letter, option in lettered)
@@ -287,5 +291,6 @@ def is_safe_relative_path(name: str) -> bool:
     Args:
         name: a relative path with `/` or `\\`.
     """
+    # Names from Windows sources may use backslashes and drive letters.
     parts = name.replace("\\", "/").split("/")
     return bool(parts[0]) and ".." not in parts and not re.match("[A-Za-z]:", name) and "\x00" not in name

@@ -169,9 +169,11 @@ def _find_term_groups(text: str, kinds: tuple[str, ...]) -> tuple[tuple[Term, ..
     by_name: dict[str, list[Term]] = {}
     for term in load_terms(*kinds):
         for name in term.names:
+            # A name may belong to several terms, such as a region and an organ.
             by_name.setdefault(name, []).append(term)
     is_matched = [False] * len(words)
     groups: list[tuple[Term, ...]] = []
+    # Longest names first, so that "carotid artery" is not read as "artery" alone.
     for size in range(len(words), 0, -1):
         for at in range(len(words) - size + 1):
             span = words[at : at + size]
@@ -198,6 +200,7 @@ def find_regions(text: str) -> frozenset[str]:
     regions: set[str] = set()
     for group in _find_term_groups(normalize_term(text), ("region", "organ", "site")):
         concepts = {term.concept for term in group if term.kind == "region"}
+        # A region named directly is more specific than the regions that an organ may be in.
         regions |= concepts or {region for term in group for region in term.regions if region != ANY_REGION}
     return frozenset(regions)
 
@@ -304,6 +307,7 @@ def parse_image_context(regions: Iterable[str], modality: str | None) -> ImageCo
     modalities = find_modalities(modality or "")
     implied = {region for name in modalities for region in terms_by_name("modality")[normalize_term(name)].regions}
     stated = {region for text in regions for region in find_regions(text)}
+    # Keep stated regions only if they lie within those that the modality can show.
     if implied and not (stated and all(_lies_within(region, implied) for region in stated)):
         stated = implied
     return ImageContext(frozenset(stated), modalities)

@@ -79,6 +79,7 @@ def load_spec(layer: str, name: str, kind: type[Spec]) -> Spec:
     Raises:
         ModuleNotFoundError: the layer has no module for it.
     """
+    # Import on demand: the command line must not load every benchmark of every layer.
     spec = importlib.import_module(module_name(layer, name)).SPEC
     assert isinstance(spec, kind)
     return spec

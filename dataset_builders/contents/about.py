@@ -40,6 +40,7 @@ def read_about(source: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
         try:
             document = yaml.safe_load(read_text(source / ABOUT_FILE))
         except yaml.YAMLError:
+            # Invalid YAML gets the same message as a wrong structure.
             document = None
         if not isinstance(document, dict) or not all(
             key in ABOUT_FIELDS and isinstance(text, str) for key, text in document.items()
@@ -53,6 +54,7 @@ def read_about(source: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
     report = manifest.get("deidentification")
     if "deidentification" not in statements and isinstance(report, dict):
         statements["deidentification"] = _format_report(report)
+    # Fixed order, so that equal statements give equal cards.
     return {key: statements[key] for key in ABOUT_FIELDS if key in statements}
 
 

@@ -151,6 +151,7 @@ def _render_body(
     written: dict[str, ConfigSizes],
 ) -> str:
     card, is_own = description.card, description.kind == "own"
+    # Only the authors' own images have been public for years.
     is_of_authors = description.kind not in ("own", "phantom")
     parts = [
         f"# {repository_title(description)}",
@@ -177,6 +178,7 @@ def _render_body(
 
 def _usage_section(description: Description, written: dict[str, ConfigSizes]) -> str:
     config = "questions" if "questions" in written else "questions_text"
+    # The example must load as it stands, so use a split that exists.
     split = next(iter(written[config].rows), "test")
     lines = ["from datasets import load_dataset", ""]
     if config == "questions":
@@ -228,6 +230,7 @@ def _columns_section(columns: dict[str, ColumnType]) -> str:
 
 
 def _escape_inline(text: str) -> str:
+    # Text from sources must not break the table or inject HTML.
     return " ".join(text.split()).replace("<", "&lt;").replace("|", "\\|")
 
 

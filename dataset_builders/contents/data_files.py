@@ -54,6 +54,7 @@ def hash_files(paths: Sequence[Path]) -> list[str]:
 
 
 def _hash_file(path: Path) -> str:
+    # inode, size and times identify the content well enough to reuse a digest within a process.
     about = path.stat()
     return _read_sha256(path.absolute(), about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
 
@@ -74,6 +75,7 @@ def config_entries(files: DataFiles, sha256: Mapping[str, str]) -> list[dict[str
     """
     default = next((config for config in ("questions", "questions_text") if config in files), "")
     entries = []
+    # The default config comes first, as the Hub's viewer shows them in this order.
     for config, splits in sorted(files.items(), key=lambda item: (item[0] != default, item[0])):
         lines = [f"{sha256[name]} {name}\n" for names in splits.values() for name in names]
         entries.append(
@@ -109,12 +111,14 @@ def update_card_configs(card: str, entries: list[dict[str, Any]], location: obje
         BadInput: the card's YAML cannot be parsed.
     """
     head, body = _split_front_matter(card, location)
+    # Configs that others added keep their entries, after ours.
     stated = {"configs": entries + _foreign_entries(head.get("configs"), entries)}
     # A `dataset_info` that `push_to_hub` once wrote may describe other columns, and then nothing would load.
     info = _foreign_entries(head.get("dataset_info"), entries)
     if info:
         stated["dataset_info"] = info
     remaining = {key: value for key, value in head.items() if key != "dataset_info"}
+    # Return the card unchanged if possible: dumping YAML would reformat what a person wrote.
     if head == remaining | stated:
         return card
     text = yaml.safe_dump(remaining | stated, sort_keys=False, allow_unicode=True, width=1000)
@@ -158,6 +162,7 @@ def _foreign_entries(listed: Any, entries: list[dict[str, Any]]) -> list[dict[st
 
 
 def _is_medprobe_entry(entry: Mapping[str, Any], entries: list[dict[str, Any]]) -> bool:
+    # A config counts as ours by its name or by the digest in its description.
     names = {entry["config_name"] for entry in entries}
     return entry.get("config_name") in (names | set(STANDARD_CONFIGS)) or str(entry.get("description")).startswith(
         DIGEST_PREFIX
@@ -171,6 +176,7 @@ def _list_entries(listed: Any) -> list[dict[str, Any]]:
 
 def _split_front_matter(card: str, location: object) -> tuple[dict[str, Any], str]:
     """Split a card into the YAML at its top and the text below."""
+    # Editors on Windows may put a byte order mark before the first dashes.
     match = FRONT_MATTER.match(card.removeprefix("\ufeff"))
     if match is None:
         return {}, card

@@ -65,6 +65,7 @@ def select_hub_tasks(family: str, content: SourceContent) -> list[tuple[HubTask,
         for metric, belongs in metrics.items():
             task_cases = list(_select_cases(cases, belongs))
             if task_cases:
+                # Tasks of one metric share a config; otherwise each metric needs its own questions.
                 config = TASK_CONFIG if len(metrics) == 1 else f"{TASK_CONFIG}_{metric}"
                 tasks.append((HubTask(split, metric, config), task_cases))
     return tasks
@@ -76,6 +77,7 @@ def _select_cases(cases: Iterable[Case], belongs: Any) -> Iterator[Case]:
         questions = tuple(q for q in case.questions if q.answer and belongs(q))
         if questions:
             image_ids = {q.image_id for q in questions}
+            # Drop images that no remaining question shows, so that they are not stored.
             yield replace(case, questions=questions, images=tuple(i for i in case.images if i.image_id in image_ids))
 
 

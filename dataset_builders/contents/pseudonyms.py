@@ -93,6 +93,7 @@ def record_withdrawn_ids(folder: Path, ids: Iterable[str]) -> None:
     path = withdrawn_list_path(folder)
     lines = sorted({*read_withdrawn_ids(folder), *ids})
     replace_file(path, "".join(f"{line}\n" for line in lines).encode("ascii"))
+    # The ids on the list reveal that somebody withdrew.
     path.chmod(0o600)
 
 
@@ -113,6 +114,7 @@ def load_pseudonyms(folder: Path, also: Path | None = None) -> Pseudonyms:
     key = secrets.token_bytes(32)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # O_EXCL: two processes must not create different keys. Mode 600 before the key is written.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             try:
                 file.write(key.hex() + "\n")
@@ -150,6 +152,7 @@ def pseudonymize_content(content: SourceContent, pseudonyms: Pseudonyms) -> Sour
 
     def keyed(kind: str) -> Callable[[str], str]:
         def new(name: str) -> str:
+            # Remember every replaced name, to drop notes that quote one.
             keyed_id = pseudonyms.id_for(kind, name)
             names.setdefault(name, keyed_id)
             return keyed_id

@@ -90,6 +90,7 @@ def write_repository(folder: Path, description: Description, content: SourceCont
         rows = {name: [row[column] for row in content.tree_rows] for column, name in enumerate(TREE_ROW_FIELDS)}
         written["lexical_tree"] = ConfigSizes()
         _write_rows(folder, "lexical_tree", "train", rows, TREE_COLUMNS, written["lexical_tree"])
+    # inspect-ai's reader takes one image per question, so such sets have no tasks.
     several = "more_images" in question_kinds
     tasks = select_hub_tasks(description.family, content) if description.has_tasks and not several else []
     if description.has_tasks and several:
@@ -97,6 +98,7 @@ def write_repository(folder: Path, description: Description, content: SourceCont
     for task, cases in tasks:
         columns[task.config] = task_columns(images=not description.text_only)
         write({task.config: columns[task.config]}, {task.split: cases})
+    # Report all bad images at once instead of one per build.
     facts.problems.check("Replace these images, or leave out their entries; nothing was written.")
     content.notes += facts.notes()
     if description.origin == "custom":
@@ -128,6 +130,7 @@ def write_repository(folder: Path, description: Description, content: SourceCont
 
 def _describe_shared_pictures(splits: dict[str, list[Case]], pixels: dict[str, str]) -> list[str]:
     """Note pictures that occur in several splits, compared by pixels rather than name or file."""
+    # Compare decoded pixels: copies of a picture may differ in name, format and metadata.
     digests = {
         split: [pixels.get(image.image_id, "") for case in cases for image in case.images]
         for split, cases in splits.items()

@@ -69,6 +69,7 @@ def open_versions(old_name: str, new_name: str) -> tuple[Repository, Repository]
 
 
 def _parse_version(name: str) -> tuple[str, str | None]:
+    # A folder's name may contain "@", so check for a folder first.
     if Path(name).is_dir():
         return name, None
     repository, at, revision = name.partition("@")
@@ -95,6 +96,7 @@ def _compare_split(split: str, old: Repository, new: Repository) -> SplitChanges
     changes = SplitChanges(
         split, [name for name in new_rows if name not in old_rows], [name for name in old_rows if name not in new_rows]
     )
+    # Only questions in both versions can have changed.
     common = {name: row for name, row in new_rows.items() if name in old_rows}
     for name, row in common.items():
         pairs = {
@@ -107,6 +109,7 @@ def _compare_split(split: str, old: Repository, new: Repository) -> SplitChanges
         {image: facts.get("sha256") for image, facts in (repository.manifest.get("images") or {}).items()}
         for repository in (old, new)
     )
+    # Images of removed questions are not worth reporting.
     image_names = {image for row in common.values() for image in row_image_ids(row)}
     changes.images = sorted(
         image for image in image_names & old_sha256.keys() & new_sha256.keys() if old_sha256[image] != new_sha256[image]

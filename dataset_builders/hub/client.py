@@ -57,6 +57,7 @@ def connect(token: str | None = None) -> HfApi:
     """
     from huggingface_hub import HfApi
 
+    # False sends no token at all; None would fall back to this machine's token.
     sent_token = False if token is None and _ANONYMOUS.get() else token
     return HfApi(endpoint=endpoint(), token=sent_token, library_name="medprobe")
 
@@ -184,6 +185,7 @@ def is_unavailable(error: BaseException) -> bool:
     status = http_status(error)
     if status is not None:
         return status in RETRYABLE_STATUSES or status >= 500 or status in (401, 408)
+    # A proxy's HTML page in place of JSON also means that the Hub was not reached.
     network = (httpx.TransportError, ConnectionError, TimeoutError, json.JSONDecodeError)
     offline = (errors.OfflineModeIsEnabled, errors.LocalEntryNotFoundError)
     return isinstance(error, Unavailable) or _find_cause(error, network + offline) is not None
@@ -222,10 +224,12 @@ def _retry_after_s(error: BaseException) -> float | None:
 
     response = _find_response(error)
     if response is not None:
+        # Retry-After may also be a date, which is ignored.
         header = str(response.headers.get("retry-after") or "").strip()
         seconds = float(header) if header.isascii() and header.isdigit() else 0.0
         return seconds if response.status_code in RETRYABLE_STATUSES and seconds <= MAX_RETRY_AFTER_S else None
     failure = _find_cause(error, (httpx.TransportError, ConnectionError))
+    # A refused connection means a wrong address or no network; a broken one may succeed next time.
     is_pointless = failure is None or isinstance(failure, httpx.ConnectError | OfflineModeIsEnabled)
     return None if is_pointless else 0.0
 
@@ -235,6 +239,7 @@ def hide_progress_bars() -> Iterator[None]:
     """Hide the Hub client's progress bars unless standard error is a terminal."""
     from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
+    # Never enable bars that the user has disabled.
     if sys.stderr.isatty() or are_progress_bars_disabled():
         yield
         return
@@ -264,6 +269,7 @@ def with_retries(
         except BadInput:
             raise
         except Exception as error:
+            # None marks a permanent error, which is raised at once.
             wait = _retry_after_s(error)
             if attempt == tries - 1 or wait is None:
                 raise
@@ -284,6 +290,7 @@ def _explain_error(error: BaseException, account: str) -> str | None:
         server_message = next(
             (message for cause in _iter_causes(error) if (message := getattr(cause, "server_message", None))), ""
         )
+        # The Hub answers 401 for a missing repository if the token cannot see it.
         missing = isinstance(error, errors.RepositoryNotFoundError) and status == 401
         reason = STATUS_MESSAGES.get(
             404 if missing else status, f"the Hub answered {status}{RETRY_HINT if status >= 500 else ''}"

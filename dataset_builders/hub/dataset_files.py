@@ -46,6 +46,7 @@ def select_dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dic
     if not (folder / "README.md").is_file() or not data:
         raise BadInput(f"{folder}: is not a dataset repository (a README.md and Parquet files). {BUILT_FOLDER_REMEDY}")
     manifest = load_manifest(folder)
+    # Names that differ only in separators would still be mistaken for the benchmark.
     if manifest.get("origin") == "phantom" and re.sub(r"[-_.]+", "-", repo_id.split("/")[1].lower()) in BENCHMARKS:
         raise BadInput(
             f"{repo_id}: is the official name of a benchmark, but this folder contains phantoms. "

@@ -48,6 +48,7 @@ def content_ids(content: FileContent) -> list[str]:
         if content.stat().st_size > MAX_GIT_FILE_BYTES:
             return hash_files([content])
         content = content.read_bytes()
+    # git's blob id: SHA-1 over a header with the size, then the content.
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
     return [hashlib.sha256(content).hexdigest(), blob.hexdigest()]
 
@@ -79,10 +80,13 @@ def merge_published(
     changes, in_the_way = PublishChanges(), []
     for path in sorted({*files, *recorded_ids, *rows} - ({CARD_FILE} if configs else set())):
         new, recorded, current = ids.get(path, []), recorded_ids.get(path, []), stored.get(path)
+        # The Hub has the new content already.
         if current in new or (current is None and not new):
             continue
+        # Unchanged since the last publish, or not there: safe to write or delete.
         if current in recorded or (current is None and new != recorded):
             changes.write[path] = files.get(path)
+        # Changed there only: keep it, unless it would be loaded as rows of ours.
         elif new == recorded if new else path not in rows:
             changes.preserved.append(path)
         else:
@@ -99,6 +103,7 @@ def merge_published(
         entries = config_entries(*_data_files_after(changes, configs, ids, stored, read_stored))
         text = update_card_configs(_decode_text(files[CARD_FILE]), entries, CARD_FILE).encode()
         current, record[CARD_FILE] = stored.get(CARD_FILE), content_ids(text)
+        # Somebody edited the card: replace only its `configs`.
         if current not in (None, *record[CARD_FILE], *recorded_ids.get(CARD_FILE, [])):
             record[CARD_FILE] = recorded_ids.get(CARD_FILE, [])
             changes.preserved.append(f"{CARD_FILE} (but for its list of configs)")
@@ -125,6 +130,7 @@ def _data_files_after(
     for path in {*stored, *changes.write}:
         if DATA_FILE.fullmatch(path) and path.partition("/")[0] in configs:
             if path not in changes.write:
+                # LFS ids are SHA-256; a git blob id is shorter.
                 in_lfs = len(stored[path]) == len(hashlib.sha256().hexdigest())
                 sha256[path] = stored[path] if in_lfs else hashlib.sha256(read_stored(path)).hexdigest()
             elif changes.write[path] is not None:

@@ -151,6 +151,7 @@ def publish(
         else select_dataset_files(folder, repo_id, private)
     )
     api, account = sign_in(repo_id)
+    # Whether a shown dataset is private is known only after signing in.
     private_shown = _find_private(api, shown_datasets, account)
     if private_shown:
         files, left_out = select_space_files(folder, shown_datasets, wheel_path, private=True)
@@ -158,6 +159,7 @@ def publish(
         created = not with_retries(lambda: api.repo_exists(repo_id, repo_type=kind))
         if created:
             sdk = "gradio" if space else None
+            # None lets the organisation's default visibility apply.
             hidden = private or None
             with_retries(lambda: api.create_repo(repo_id, repo_type=kind, private=hidden, exist_ok=True, space_sdk=sdk))
         # Read the tag before the commit, so that it cannot be newer.
@@ -165,6 +167,7 @@ def publish(
         info = with_retries(lambda: api.repo_info(repo_id, repo_type=kind))
         if private and not info.private:
             raise BadInput(f"{repo_id}: exists and is public. Make it private on the Hub, or choose another name.")
+        # A tag of another commit is an error before anything is uploaded.
         if tagged not in (None, info.sha):
             raise _tag_conflict(repo_id, tag, tagged)
         configured = _set_gating(api, repo_id, gated) if gated else []
@@ -266,6 +269,7 @@ def _create_tag(api: HfApi, repo_id: str, kind: str, tag: str, head: str, notes:
     """Tag the commit `head`. Raises BadInput if the tag names another commit, such as an older
     version.
     """
+    # Another process may create the tag at the same time: create, then check what it names.
     if with_retries(lambda: _tag_commit(api, repo_id, kind, tag)) is None:
         with_retries(
             lambda: api.create_tag(repo_id, tag=tag, tag_message=notes, revision=head, repo_type=kind, exist_ok=True)
@@ -325,6 +329,7 @@ def select_space_files(
         return {**files, wheel.name: wheel}, []
     left_out = []
     for relative_path, path in _iter_files(folder):
+        # Hidden files may contain credentials.
         if any(part.startswith(".") for part in Path(relative_path).parts):
             left_out.append(relative_path)
         elif relative_path not in files or relative_path == "app.py":

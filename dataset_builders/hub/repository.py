@@ -104,12 +104,14 @@ class Repository:
         """
         if split not in self.manifest["splits"]:
             raise BadInput(f"{self.data}: has no split {split!r}. It has {', '.join(self.splits)}.")
+        # The config without images is much smaller.
         config = "questions_text" if "questions_text" in self._files else "questions"
         tables = [_read_table(path, name) for name, path in self._paths(config, split).items()]
         declared = question_columns(self.family)
         labels = {name: list(kind.names) for name, kind in declared.items()}
         columns = {name: _read_column(tables, name, labels.get(name)) for name in tables[0].column_names}
         empty = pd.Series([None] * sum(table.num_rows for table in tables), dtype=object)
+        # Callers may rely on every declared column, even if the build had no values for it.
         absent = [name for name in text_columns(declared) if name not in columns and name not in EXTRA_IMAGE_COLUMNS]
         return pd.DataFrame(columns | dict.fromkeys(absent, empty))
 
@@ -145,6 +147,7 @@ class Repository:
         for name, path in self._paths("cases", split).items():
             with _open_parquet(path, name) as file:
                 for group in range(file.num_row_groups):
+                    # Read the ids first: skipping a row group saves decoding its images.
                     ids = file.read_row_group(group, columns=["case_id"])["case_id"].to_pylist()
                     if selected is not None and selected.isdisjoint(ids):
                         continue
@@ -251,7 +254,7 @@ def load_manifest(folder: Path, data: str | Path | None = None) -> dict[str, Any
         raise BadInput(f"{path}: is not a manifest of a dataset repository. {OPEN_REMEDY}") from None
     if version != DATASET_SCHEMA_VERSION:
         raise BadInput(
-            f"{path}: the file has version {clip(version)}, but this medprobe reads version {DATASET_SCHEMA_VERSION}. "
+            f"{path}: the file has version {clip(version)}, and this medprobe reads version {DATASET_SCHEMA_VERSION}. "
             "Build the dataset again with this medprobe, or use the one that wrote it."
         )
     return dict(manifest)
@@ -309,6 +312,7 @@ def _open_checked(
         and isinstance(manifest.get("splits"), dict)
     ):
         raise BadInput(f"{data}/manifest.json: is not a manifest of a dataset repository. {OPEN_REMEDY}")
+    # A folder without a card is accepted; one with a card that differs is not.
     card = (folder / CARD_FILE).read_text(encoding="utf-8", errors="replace") if (folder / CARD_FILE).is_file() else ""
     check_card_configs(card, entries, f"{data}: {CARD_FILE}", STALE_CARD_REMEDY)
     return Repository(data, folder, revision, manifest, files)
@@ -320,7 +324,9 @@ def _read_column(tables: list[pa.Table], name: str, labels: list[str] | None = N
     """
     values = [value for table in tables for value in table[name].to_pylist()]
     if labels and any(isinstance(value, int) for value in values):
+        # An index out of range comes from damaged data and becomes None.
         values = [labels[v] if isinstance(v, int) and 0 <= v < len(labels) else None for v in values]
+    # pandas would turn integers with missing values into floats.
     kinds = {type(value) for value in values}
     return pd.Series(values, dtype=kinds.pop() if kinds in ({float}, {bool}) else object)
 

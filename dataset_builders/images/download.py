@@ -57,6 +57,7 @@ def download_missing(
     failed = {image: "the source gives no location for it" for image in missing if image not in fields}
     pending = sorted(missing.keys() - failed.keys())
     for image in tqdm(pending, desc="downloading images", unit=" images", disable=None):
+        # The extension is known only after the download.
         if any(path.stem == image for path in folder.iterdir()):
             continue
         reasons: list[str] = []
@@ -71,6 +72,7 @@ def download_missing(
                 reasons.append(f"{url}: {error}")
         else:
             failed[image] = "; ".join(reasons)
+    # A complete list for the user; the message shows only one example.
     write_json(folder / "failed.json", failed, sort_keys=True)
     return failed
 
@@ -80,6 +82,7 @@ class _NotThereError(Exception):
 
 
 def _check_template(template: str, fields: Mapping[str, Mapping[str, str]]) -> str:
+    # A path library may have collapsed the double slash.
     template = re.sub(r"^(https?):/+", r"\1://", template)
     available = {name for image_fields in fields.values() for name in image_fields}
     try:

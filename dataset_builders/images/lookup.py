@@ -54,6 +54,7 @@ class ImageFolders:
     def _walk(self, folder: Path) -> None:
         seen: set[str] = set()
         for root, names, files in os.walk(folder, followlinks=True):
+            # Links may form cycles; visit each real folder once.
             real = os.path.realpath(root)
             if real in seen:
                 names.clear()
@@ -120,6 +121,7 @@ def _paths_in_folders(folders: list[str], paths: list[Path]) -> list[Path]:
 def _single_file(name: str, paths: list[Path]) -> Path:
     path = paths[0]
     for duplicate in paths[1:]:
+        # Copies of one image in several folders are fine.
         if not (path.samefile(duplicate) or path.read_bytes() == duplicate.read_bytes()):
             raise ImageError(f"two different files are named {name!r}: {path} and {duplicate}; keep one of them")
     return path
@@ -189,6 +191,7 @@ def read_image_records(source: Path, problems: Problems) -> dict[str, ImageRecor
         Image name -> its record; empty if there is no file.
     """
     file = source / "image_dict.json"
+    # The file is optional: without it, nothing is known about the images.
     document = read_json(file) if file.is_file() else {}
     if not isinstance(document, dict):
         raise BadInput(f"{file}: is not an object (image name -> its fields). Fix it.")
@@ -237,6 +240,7 @@ def open_complete_image(data: bytes) -> Iterator[Image.Image]:
         ImageError: the image is damaged or truncated.
     """
     with open_image(data) as image:
+        # Pillow decodes truncated JPEGs without an error, so libjpeg's warnings are checked.
         if image.format == "JPEG" and (lost := _find_jpeg_data_loss(data)):
             raise ImageError(f"the image is damaged or cut off ({lost})")
         yield image

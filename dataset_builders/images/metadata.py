@@ -88,6 +88,7 @@ def _convert_to_png(image: Image.Image, data: bytes, orientation: int) -> bytes:
 def _strip_png(data: bytes) -> bytes:
     """Keep header, palette, transparency and pixels; of an animation, the first frame."""
     parts, at, kind = [PNG_SIGNATURE], len(PNG_SIGNATURE), b""
+    # A chunk is length (4 bytes), kind (4), content, checksum (4).
     while at < len(data) and kind != b"IEND":
         kind, end = data[at + 4 : at + 8], at + 12 + int.from_bytes(data[at : at + 4], "big")
         if kind in PICTURE_CHUNKS:
@@ -104,6 +105,7 @@ def _strip_jpeg(data: bytes, orientation: int) -> bytes:
     jfif = adobe = b""
     at = 2
     while (marker := data[at + 1]) != 0xD9:
+        # The caller falls back to re-encoding.
         if data[at] != 0xFF:
             raise ValueError("bytes between two segments")
         end = at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
@@ -126,5 +128,6 @@ def _orientation_segment(orientation: int) -> bytes:
     exif = Image.Exif()
     exif[ORIENTATION_TAG] = orientation
     body = exif.tobytes()
+    # Pillow versions differ in whether the header is included.
     body = body if body.startswith(b"Exif\0\0") else b"Exif\0\0" + body
     return b"\xff\xe1" + (len(body) + 2).to_bytes(2, "big") + body

@@ -64,6 +64,7 @@ class Drawing:
 
 def _ellipse(cx: float, cy: float, rx: float, ry: float, turn: float = 0.0) -> Canvas:
     """Return the soft mask (0 to 1) of an ellipse; radii in picture coordinates, `turn` in degrees."""
+    # Rotate the coordinates into the ellipse's axes.
     a = np.deg2rad(turn)
     u, v = (X - cx) * np.cos(a) + (Y - cy) * np.sin(a), (Y - cy) * np.cos(a) - (X - cx) * np.sin(a)
     away = np.sqrt((u / rx) ** 2 + (v / ry) ** 2)
@@ -151,6 +152,7 @@ def _fundus(drawing: Drawing) -> Canvas:
 def _cells(drawing: Drawing) -> Canvas:
     """Draw stained cells on a light background: `number` of them, round or long."""
     rng = np.random.Generator(np.random.PCG64(drawing.number * 7 + len(drawing.variant)))
+    # A grid of 16 places keeps cells from overlapping, so that they can be counted.
     positions = [(x, y) for y in (-0.66, -0.22, 0.22, 0.66) for x in (-0.66, -0.22, 0.22, 0.66)]
     order = rng.permutation(len(positions))[: drawing.number]
     layers = [np.full((SIZE_PX, SIZE_PX), value) for value in (0.95, 0.88, 0.93)]
@@ -204,6 +206,7 @@ def draw_phantom(drawing: Drawing, encoding: str = "PNG") -> bytes:
         )
         mask = mask if canvas.ndim == 2 else mask[..., None]
         canvas = _paint(canvas, mask, 1.0 if lesion.tone == "bright" else 0.0)
+    # Noise depends on the drawing only, so that bytes are reproducible.
     rng = np.random.Generator(np.random.PCG64(zlib.crc32(repr(drawing).encode())))
     canvas = np.clip(
         canvas + rng.normal(0, 0.012, (SIZE_PX, SIZE_PX) if canvas.ndim == 2 else (SIZE_PX, SIZE_PX, 1)), 0, 1

@@ -76,9 +76,11 @@ def make_picture(data: bytes, whites: Mapping[str, int] | None = None) -> ShownP
         is_turned = traits["are rotated as their EXIF orientation states"]
         pixels = ImageOps.exif_transpose(image) if is_turned else image.copy()
         if is_deep:
+            # A fixed scale: white becomes 255 and 0 stays 0.
             levels = np.rint(np.asarray(pixels, np.float64) * 255 / white).astype(np.uint8)
             pixels = Image.fromarray(255 - levels if is_inverted(image) else levels)
         elif is_clear:
+            # Without an alpha channel, models would see arbitrary colours behind transparent areas.
             layer = pixels.convert("RGBA")
             traits["are transparent, shown on white"] = bool(np.asarray(layer)[..., 3].min() < 255)
             pixels = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
@@ -161,6 +163,7 @@ def _choose_white_level(image: Image.Image, data: bytes, whites: Mapping[str, in
     smallest, stated = smallest_white_level(image), declared_white_level(image, data)
     if stated is not None:
         return stated
+    # A mask (0, 1) or the full 16 bits are unambiguous even without a dataset.
     white = whites.get(image.mode[:4], smallest if smallest in (WHITE_LEVELS[0], WHITE_LEVELS[-1]) else 0)
     is_doubtful = (
         smallest < white
@@ -210,6 +213,7 @@ def declared_white_level(image: Image.Image, data: bytes) -> int | None:
         not 8 < bits < 16
     ):  # else MaxSampleValue; some programs write the brightest grey in use there, which says nothing of the bits
         bits = next((bits for bits in range(8, 17) if 2**bits - 1 in (_tiff_tag(image, 281), _tiff_tag(image, 341))), 0)
+    # sBIT must precede the image data; later bytes may match by chance.
     place = data.find(b"sBIT", 0, data.find(b"IDAT")) if image.format == "PNG" else -1
     if place > 0:
         # The PNG standard scales greys to 16 bits whatever sBIT is; levels that stay below and use the low bits are unscaled.

@@ -165,7 +165,7 @@ def test_files_of_another_build_are_refused(config, phantoms, tmp_path):
     shutil.copytree(phantoms / "probmed", folder)
     (path,) = (folder / config).glob("*.parquet")
     pq.write_table(pq.read_table(path).slice(1), path)
-    with pytest.raises(BadInput, match=f"states other files of {config} "):
+    with pytest.raises(BadInput, match=f"does not match the files of {config} "):
         open_repository(folder)
 
 

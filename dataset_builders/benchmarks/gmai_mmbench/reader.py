@@ -56,6 +56,7 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
     cases = tsv.cases()
     hidden = _read_hidden_answers(keys, cases["test"], problems)
     problems.check(GMAI_REMEDY)
+    # The question type of test rows is known only from the hidden answers.
     cases["test"] = [_with_question_type(case, hidden) for case in cases["test"]]
     tree, notes = read_tree(source / "LexicalTree.html") if (source / "LexicalTree.html").is_file() else (None, [])
     return SourceContent(
@@ -152,6 +153,7 @@ class _TsvReader:
         path = record.fields.get("image_path", "").strip()
         if not cell and not path:
             entry.add_problem("has no image")
+        # A short cell refers to another row; no encoded image is that short.
         elif cell and len(cell) <= MAX_REFERENCE_LENGTH and not cell.startswith("["):
             self.references[index] = cell
         else:
@@ -181,8 +183,11 @@ class _TsvReader:
             else:
                 entry.add_problem(str(error))
             return name
+        # Equal images are stored once, under the id of the first row that shows them.
         image_id = self.by_digest.setdefault(hashlib.sha256(data).hexdigest(), name)
         if image_id == name:
+            # Keep the position instead of the bytes, since all images together do not fit in
+            # memory.
             fetch = partial(read_image, file, record.start, number) if self.folders is not None else None
             location = f"{file}, entry {entry.name}"
             self.images[name] = _read_image(name, record, fetch, len(data), f"{name}.{suffix}", location)
@@ -267,6 +272,7 @@ def _read_answer(
     kind = (text.get("question_type") or text.get("type") or "").lower()
     if not cell:
         return (), kind.startswith("multi")
+    # Sources write several letters as "A,C", "AC", "['A', 'C']" or "A and C".
     letters = re.sub(r"[\s\[\]'\"(){},;|/&.]+|\band\b", "", cell)
     valid_letters = LETTERS[: len(options)]
     if not letters or any(letter not in valid_letters for letter in letters):

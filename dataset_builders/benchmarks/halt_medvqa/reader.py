@@ -64,6 +64,7 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
             f'{twice} questions of scenario none have a second "None of the above" (as in the authors\' file).'
         )
     letters = Counter(LETTERS[case.questions[0].answer[0]] for case in cases if case.case_id.startswith("none-"))
+    # Position bias matters here: a model that always answers one letter must not profit.
     balanced = not letters or max(letters.values()) <= 1.25 * letters.total() / len(letters)
     notes.append(
         f"Correct letters in scenario none: {', '.join(f'{a} {letters[a]}' for a in sorted(letters))}"
@@ -116,6 +117,7 @@ def _parse_case(
 ) -> Case | None:
     text, name = entry.text("question"), entry.text("img")
     options, answer = _parse_options(entry, scenario)
+    # An image may occur in several scenarios; look it up once.
     if name and name not in image_cache:
         answer_text = records.get(name, ImageRecord())
         image_cache[name] = find_image(
@@ -154,6 +156,7 @@ def _parse_options(entry: SourceEntry, scenario: str) -> tuple[tuple[str, ...], 
     ):
         entry.add_problem("has no options A, B, C ... in a row (two or more, at most 26)")
         return (), None
+    # A nested entry checks each option like a field of its own.
     texts = SourceEntry(raw_options, entry.file, entry.name, entry.problems)
     options = tuple(texts.text(letter) for letter in raw_options)
     if scenario == "none":

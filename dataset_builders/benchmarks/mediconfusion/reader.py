@@ -136,11 +136,13 @@ class _SourceImages:
         return self.cache[roco, local]
 
     def _make(self, entry: SourceEntry, roco: str, local: str) -> CaseImage | None:
+        # The local number identifies the image, so it must always mean the same ROCO image.
         if self.roco_of.setdefault(local, roco) != roco:
             entry.add_problem(f"image {local} is {roco} here and {self.roco_of[local]} in another pair")
             return None
         names = [local, roco, roco.rsplit("/", 1)[-1]]
         location = self.locations.get(roco)
+        # Different articles reuse file names such as figure1.jpg.
         if location and location["file_name"] in self.unambiguous_names:
             names.append(location["file_name"])
         roco_id = re.search(r"ROCO_\d+", roco)
@@ -277,11 +279,13 @@ def _choose_training_cases(groups: list[list[Case]]) -> set[str]:
     balanced.
     """
     labels = [Counter(label for case in group for label in _case_categories(case)) for group in groups]
+    # Large groups first: small ones can still balance the halves afterwards.
     order = sorted(range(len(groups)), key=lambda n: (-len(groups[n]), _case_hash(groups[n][0])))
     balance: Counter[str] = Counter()
     size = 0
     train: set[str] = set()
     for number in order:
+        # Positive if the training half has more of this group's categories.
         tilt = sum(balance[label] * count for label, count in labels[number].items())
         to_train = tilt < 0 or (tilt == 0 and (size < 0 or (size == 0 and _case_hash(groups[number][0]) % 2 == 0)))
         sign = 1 if to_train else -1

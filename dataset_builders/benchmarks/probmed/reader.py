@@ -76,6 +76,7 @@ def _parse_cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problem
     questions: dict[str, list[Question]] = {}
     images: dict[str, CaseImage] = {}
     seen: set[str] = set()
+    # The authors' files do not say whether ids are unique across image types.
     by_type = _ids_restart_per_type(files)
     for file, rows in files:
         for position, row in enumerate(rows):
@@ -232,6 +233,7 @@ class ImageIndex:
     def _make(self, entry: SourceEntry, image_id: str, name: str, path: str) -> CaseImage | None:
         names = [path, name] if name != path else [name]
         base = path.rsplit("/", 1)[-1]
+        # A bare file name is used only if a single image has it.
         if base in self.unambiguous_names:
             names.append(base)
         return find_image(

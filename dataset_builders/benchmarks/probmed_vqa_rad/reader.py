@@ -46,6 +46,7 @@ def _read_pairs(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems
     """Pair each question answered yes with the adversarial counterpart that follows, answered no."""
     cases = []
     for file, rows in files:
+        # The files have no pair ids: pairing relies on the order of the rows.
         if len(rows) % 2:
             problems.add(str(file), len(rows) - 1, "has no counterpart (rows come in pairs: yes, then no)")
         for position in range(0, len(rows) - 1, 2):

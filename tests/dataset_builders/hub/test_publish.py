@@ -148,9 +148,9 @@ def test_no_token(folder, monkeypatch, tmp_path):
     ("token", "repo_id", "said"),
     [
         ("hf_wrong", "ORG/small", "does not accept the token"),
-        (READER, "ORG/small", "the account reader has no right"),
-        (READ_ONLY, "ORG/small", "the account curator has no right"),
-        (CURATOR, "elsewhere/small", "the account curator has no right"),
+        (READER, "ORG/small", "the account reader lacks permission"),
+        (READ_ONLY, "ORG/small", "the account curator lacks permission"),
+        (CURATOR, "elsewhere/small", "the account curator lacks permission"),
     ],
 )
 def test_no_rights(folder, monkeypatch, api, token, repo_id, said):

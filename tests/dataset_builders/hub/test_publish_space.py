@@ -139,7 +139,7 @@ def test_a_space_runs_a_wheel_instead_of_copies(board, stranger, tmp_path, local
     code = f"import os, runpy; os.chdir({space!r}); runpy.run_path('app.py', run_name='__main__')"
     assert stranger().run(code).split() == ["it", "starts", "set_accuracy", "plain"]
     (tmp_path / "x-1-py3-none-any.whl").write_bytes(b"no zip")
-    with pytest.raises(BadInput, match="is no wheel of medprobe"):
+    with pytest.raises(BadInput, match="is not a medprobe wheel"):
         publish(board, "ORG/board", space=True, wheel=tmp_path / "x-1-py3-none-any.whl")
     with pytest.raises(BadInput, match="Add --space"):
         publish(board, "ORG/board", wheel=wheel)

@@ -84,7 +84,7 @@ ENTRIES = {
             lambda d: d["90009"].update(im_1_local=d["90001"]["im_1_local"]),
             ["90009", "30001", "another pair"],
         ),
-        "surrogate": (lambda d: d["90005"].update(question="broken \ud800 text"), ["90005", "broken character"]),
+        "surrogate": (lambda d: d["90005"].update(question="broken \ud800 text"), ["90005", "invalid character"]),
     },
     (PROBMED, "probmed.json"): {
         "no answer": (lambda rows: rows[3].update(answer="maybe"), ["entry 3", "neither yes nor no"]),
@@ -93,15 +93,15 @@ ENTRIES = {
         "two images": (lambda rows: rows[1].update(image="chest_ct/1.png"), ["entry 1", "differs"]),
     },
     (HALT, "fake_qa_shuffle.json"): {
-        "answer is no option": (lambda d: d["3"].update(answer_id="H"), ["entry 3", "'H'", "no option"]),
+        "answer is no option": (lambda d: d["3"].update(answer_id="H"), ["entry 3", "'H'", "not an option"]),
     },
     (HALT, "swap_img_shuffle.json"): {
         "answer contradicts": (lambda d: d["3"].update(answer="Else"), ["entry 3", "'Else'"]),
     },
     (GMAI, "GMAI-MMBench_VAL.tsv"): {
-        "no option": (lambda rows: rows[4].update(answer="E", E=""), ["entry 5", "'E'", "no option"]),
-        "duplicates index": (lambda rows: rows[4].update(index="1"), ["entry 1 (line 6)", "occurs already"]),
-        "hole in options": (lambda rows: rows[4].update(A="x", B="", C="y"), ["entry 5", "one between them is empty"]),
+        "no option": (lambda rows: rows[4].update(answer="E", E=""), ["entry 5", "'E'", "not an option"]),
+        "duplicates index": (lambda rows: rows[4].update(index="1"), ["entry 1 (line 6)", "already occurs"]),
+        "hole in options": (lambda rows: rows[4].update(A="x", B="", C="y"), ["entry 5", "an option between them is empty"]),
         "not base64": (lambda rows: rows[4].update(image="&" * 100), ["entry 5", "not base64"]),
         "refers to nobody": (lambda rows: rows[4].update(image="999"), ["999", "neither an image nor the index"]),
         "bomb": (
@@ -126,7 +126,7 @@ FILES = {
         "cut off": (lambda data: data[: len(data) - 300], "fields where the header names"),
         "open quote": (lambda data: data + b'99\t"never closed\n', "unexpected end of data"),
         "latin-1": (lambda data: data.replace(b"Counting", b"C\xf3unting", 1), "can't decode"),
-        "NUL": (lambda data: data.replace(b"Counting", b"Count\x00ing", 1), "broken character"),
+        "NUL": (lambda data: data.replace(b"Counting", b"Count\x00ing", 1), "invalid character"),
     },
 }
 
@@ -237,4 +237,4 @@ def test_an_index_that_is_no_file_name_is_refused(source, tmp_path, index):
     for file in source.glob("*.tsv"):
         edit_tsv(file, change)
         break
-    assert "is no file name" in refused(GMAI, source, tmp_path / "out")
+    assert "is not a valid file name" in refused(GMAI, source, tmp_path / "out")

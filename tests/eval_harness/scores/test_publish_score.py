@@ -120,8 +120,8 @@ def test_what_may_not_be_published_is_refused(api, run, data, publish_score, mon
     custom = tmp_path / "custom" / "mine"
     build("mediconfusion", name="mine", out=custom, text_only=True)
     refused("which the result is about", run_folder(custom, tmp_path / "of-custom"))
-    refused("it is not there", model="medlab/nobody")
-    refused("it is not there", dataset="ORG/nothing")
+    refused("it does not exist", model="medlab/nobody")
+    refused("it does not exist", dataset="ORG/nothing")
     refused("is not a Hub repository id", model="nobody")
     bare = tmp_path / "bare" / "mediconfusion"
     official(bare)

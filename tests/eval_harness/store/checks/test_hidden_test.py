@@ -227,7 +227,7 @@ def test_answers_and_ledger_must_be_private(on_hub, tmp_path, local_hub):
         api.update_repo_settings(name, repo_type="dataset", private=True)
     assert booked("ann") == []
     stranger = HiddenTest("ORG/gmai", "ORG/gmai-answers", "ORG/ledger", token=READER)
-    assert "may not see it" in refused(stranger.score, path, "Model", "ann")
+    assert "cannot see it" in refused(stranger.score, path, "Model", "ann")
 
 
 @pytest.mark.parametrize(("fault", "after"), [(412, False), (RESET, True)])
