@@ -7,7 +7,13 @@ from difflib import get_close_matches
 
 from dataset_builders.errors import BadInput
 
-BENCHMARKS: tuple[str, ...] = ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa", "probmed-vqa-rad")
+BENCHMARKS: tuple[str, ...] = (
+    "mediconfusion",
+    "probmed",
+    "gmai-mmbench",
+    "halt-medvqa",
+    "probmed-vqa-rad",
+)
 """The official benchmarks. A custom set has its own name and the format of one of these."""
 
 

@@ -17,11 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.benchmark_names import resolve_name
-from dataset_builders.benchmarks import BENCHMARKS, RELEASED_FINGERPRINTS, load_benchmark_module, spec
+from dataset_builders.benchmarks import (
+    BENCHMARKS,
+    RELEASED_FINGERPRINTS,
+    load_benchmark_module,
+    spec,
+)
 from dataset_builders.case_groups import find_split_overlaps, format_overlaps
 from dataset_builders.contents.about import read_about
 from dataset_builders.contents.card import Description
-from dataset_builders.contents.pseudonyms import KEYED_IDS, load_pseudonyms, pseudonymize_content, read_withdrawn_ids
+from dataset_builders.contents.pseudonyms import (
+    KEYED_IDS,
+    load_pseudonyms,
+    pseudonymize_content,
+    read_withdrawn_ids,
+)
 from dataset_builders.contents.repository_files import write_hidden_answers, write_repository
 from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.files import temporary_folder
@@ -29,7 +39,12 @@ from dataset_builders.fingerprints import fingerprint_cases
 from dataset_builders.images.download import download_missing, is_url_template
 from dataset_builders.images.lookup import ImageFolders
 from dataset_builders.schema import Case, SourceContent
-from dataset_builders.source_files import check_source_folder, is_phantom_source, is_safe_relative_path, read_json
+from dataset_builders.source_files import (
+    check_source_folder,
+    is_phantom_source,
+    is_safe_relative_path,
+    read_json,
+)
 
 MANIFEST_FILE = "manifest.json"
 
@@ -102,7 +117,8 @@ def build(
         phantom = is_phantom_source(folder)
         if phantom:
             _mark_phantoms(content)
-        # Determine the origin before incomplete cases are dropped: part of the official set is still official.
+        # Determine the origin before incomplete cases are dropped: part of the official set is
+        # still official.
         origin = _determine_origin(family, name, content, phantom)
         is_custom = name != family and not phantom
         if is_custom:  # the paper's counts do not apply
@@ -136,14 +152,19 @@ def build(
             if content.hidden_answers:
                 with replace_folder(answers) as private:
                     write_hidden_answers(private, name, content)
-                lines = (*lines, f"hidden test answers were written to {answers}: keep that folder private.")
+                lines = (
+                    *lines,
+                    f"hidden test answers were written to {answers}: keep that folder private.",
+                )
         return BuildReport(target, name, family, origin, partial, lines)
 
 
 def _read_source(
     family: str, folder: Path, images: Sequence[str | Path], target: Path, text_only: bool
 ) -> SourceContent:
-    """Read the source with the format's reader, downloading missing images if templates are given."""
+    """Read the source with the format's reader, downloading missing images if templates
+    are given.
+    """
     builder = load_benchmark_module(family, "reader")
     addresses = [str(source) for source in images if is_url_template(str(source))]
     local_folders = [Path(source) for source in images if not is_url_template(str(source))]
@@ -168,12 +189,18 @@ def _read_source(
 
 
 def _check_file_names(content: SourceContent) -> None:
-    """Raise BadInput for ids and image names that are not file names: tools save images under them."""
+    """Raise BadInput for ids and image names that are not file names: tools save images
+    under them.
+    """
     problems = Problems()
     seen: set[str] = set()
     for case in content.all_cases(include_extra=True):
         for image in case.images:
-            for label, name in (("case id", case.case_id), ("image id", image.image_id), ("image name", image.name)):
+            for label, name in (
+                ("case id", case.case_id),
+                ("image id", image.image_id),
+                ("image name", image.name),
+            ):
                 # 255 bytes is the limit of common file systems.
                 is_file_name = not name or (is_safe_relative_path(name) and name.isprintable() and len(name) < 256)
                 if name not in seen and not is_file_name:
@@ -263,7 +290,8 @@ def _drop_withdrawn_cases(content: SourceContent, withdrawn: Set[str]) -> None:
     """Drop the cases that show an image of a patient who has withdrawn."""
     total = len(list(content.all_cases()))
     _filter_cases(
-        content, lambda case: not any(withdrawn & {image.group, Path(image.image_id).stem} for image in case.images)
+        content,
+        lambda case: not any(withdrawn & {image.group, Path(image.image_id).stem} for image in case.images),
     )
     if left_out := total - len(list(content.all_cases())):
         content.notes.append(f"{left_out} of {total} cases were left out: their patients have withdrawn.")

@@ -85,7 +85,8 @@ def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarr
         chosen_labels.setdefault(facet, set()).add(normalize_name(label))
     for facet, forms in chosen_labels.items():
         mask &= np.array(
-            [not forms.isdisjoint(map(normalize_name, labels)) for labels in labels_by_facet[facet]], dtype=bool
+            [not forms.isdisjoint(map(normalize_name, labels)) for labels in labels_by_facet[facet]],
+            dtype=bool,
         )
     if not mask.any():
         raise BadInput(

@@ -137,8 +137,8 @@ def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
     remove_abandoned_folders(parent, prefix)
     folder = parent / f"{prefix}{secrets.token_hex(4)}"
     try:
-        # The name is new, so nobody else holds the lock. The timeout is for places such as /proc, where no file can be
-        # created and FileLock would retry forever.
+        # The name is new, so nobody else holds the lock. The timeout is for places such as /proc,
+        # where no file can be created and FileLock would retry forever.
         acquired = FileLock(_lock_path(folder)).acquire(timeout=5)
     except Timeout:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(parent)) from None
@@ -166,12 +166,15 @@ def remove_abandoned_folders(parent: Path, prefix: str) -> list[Path]:
     removed = []
     with contextlib.suppress(OSError):
         for path in list(parent.iterdir()):
-            # The lock file is created first and deleted last, so a killed process may leave a lock without a folder but
-            # never a folder without a lock.
+            # The lock file is created first and deleted last, so a killed process may leave a lock
+            # without a folder but never a folder without a lock.
             folder = path.with_name(path.name.removesuffix(".lock"))
             if path == folder or not temporary_name.fullmatch(folder.name):
                 continue
-            with contextlib.suppress(OSError, RuntimeError, Timeout), FileLock(_lock_path(folder), timeout=0):
+            with (
+                contextlib.suppress(OSError, RuntimeError, Timeout),
+                FileLock(_lock_path(folder), timeout=0),
+            ):
                 shutil.rmtree(folder, ignore_errors=True)
                 _lock_path(folder).unlink(missing_ok=True)
                 removed.append(folder)

@@ -36,12 +36,22 @@ SCORED_COLUMNS = tuple(
 """Further columns that metrics use: cases are scored together, shared images and patients form
 clusters, and the others weight or select questions.
 """
-PROMPT_COLUMNS = ("question_id", "question", "options", "question_type", "image_id", "more_image_ids")
+PROMPT_COLUMNS = (
+    "question_id",
+    "question",
+    "options",
+    "question_type",
+    "image_id",
+    "more_image_ids",
+)
 """Columns that determine what a model is asked."""
 FINGERPRINT_COLUMNS = (*QUESTION_COLUMNS, *SCORED_COLUMNS)
 FACET_COLUMNS = tuple(
     dict.fromkeys(
-        ("categories", *(name for facets in FACETS_BY_BENCHMARK.values() for name in facets if name != "category"))
+        (
+            "categories",
+            *(name for facets in FACETS_BY_BENCHMARK.values() for name in facets if name != "category"),
+        )
     )
 )
 """Columns by which scores are broken down; no overall metric depends on them."""
@@ -73,7 +83,9 @@ def digest_facets(questions: pd.DataFrame) -> str:
 
 
 def fingerprint_cases(cases: Iterable[Case]) -> str:
-    """Compute the fingerprint of the questions of some cases, equal to that of their stored frame."""
+    """Compute the fingerprint of the questions of some cases, equal to that of their
+    stored frame.
+    """
     return FINGERPRINT_PREFIX + _digest(
         _canonical(_question_record(case, question), FINGERPRINT_COLUMNS)
         for case in cases

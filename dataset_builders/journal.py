@@ -46,7 +46,10 @@ class Journal:
     """
 
     def __init__(
-        self, path: Path, check: Callable[[JournalEntry], object] = bool, expected: str = DEFAULT_EXPECTATION
+        self,
+        path: Path,
+        check: Callable[[JournalEntry], object] = bool,
+        expected: str = DEFAULT_EXPECTATION,
     ) -> None:
         self.entries, valid_bytes = _read_entries(path, check, expected)
         self._file = path.open("ab")
@@ -66,7 +69,10 @@ class Journal:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         try:
             self.sync()

@@ -31,10 +31,25 @@ from dataset_builders.terms import (
 
 SIDE_WORDS = frozenset({"left", "right", "bilateral", "l", "r", "lt", "rt", "sided"})
 SIDED_STRUCTURES = frozenset(
-    {"ventricle", "atrium", "ventricular", "atrial", "bundle", "coronary", "heart", "cardiac", "lobe", "colon"}
+    {
+        "ventricle",
+        "atrium",
+        "ventricular",
+        "atrial",
+        "bundle",
+        "coronary",
+        "heart",
+        "cardiac",
+        "lobe",
+        "colon",
+    }
 )
 """Words with which left and right are part of the name rather than the side of a paired organ."""
-PART_OF_NAME, NO_FINDING, DESCRIBES_FINDING = "part of a name", "names no finding", "describes a finding"
+PART_OF_NAME, NO_FINDING, DESCRIBES_FINDING = (
+    "part of a name",
+    "names no finding",
+    "describes a finding",
+)
 DASH_CHARACTERS = "-‐‑‒–—−﹣－"
 DASH_PATTERN = re.compile(rf"[{DASH_CHARACTERS}]")
 DASH_SIGN_PATTERN = re.compile(r"^\W*-|-\W*$|[(\[{/:=]\s*-|-\s*[)\]}]|-\s*-|-\s*ve\b|\s-\w|\w-\s", re.IGNORECASE)
@@ -70,8 +85,8 @@ def parse_label(text: str, context: ImageContext = UNKNOWN_CONTEXT) -> ParsedLab
     >>> label = parse_label("Left pleural effusion")
     >>> label.term.concept, label.side, label.problem
     ('pleural effusion', 'left', '')
-    >>> parse_label("Pneumonia?").problem, parse_label("no pneumothorax").problem, parse_label("our grade III").problem
-    ("contains the sign '?'", "is negated ('no')", '')
+    >>> [parse_label(text).problem for text in ("Pneumonia?", "no pneumothorax", "our grade III")]
+    ["contains the sign '?'", "is negated ('no')", '']
     """
     label_text = " ".join(text.split())
     problem = _find_problem(unicodedata.normalize("NFKC", label_text))
@@ -92,8 +107,10 @@ def parse_finding(text: str, context: ImageContext = UNKNOWN_CONTEXT) -> ParsedL
         text: the phrase.
         context: what is known about the images; it decides what bare words mean.
 
-    >>> parse_finding("small left pneumothorax at the apex").term.concept, parse_finding("hardly any pneumothorax").problem
-    ('pneumothorax', "has words beside 'pneumothorax' that may change its meaning")
+    >>> parse_finding("small left pneumothorax at the apex").term.concept
+    'pneumothorax'
+    >>> parse_finding("hardly any pneumothorax").problem
+    "has words beside 'pneumothorax' that may change its meaning"
     """
     label = parse_label(text, context)
     if label.term or label.problem:
@@ -103,13 +120,17 @@ def parse_finding(text: str, context: ImageContext = UNKNOWN_CONTEXT) -> ParsedL
     spans = [(at, at + size) for size in range(len(words) - 1, 0, -1) for at in range(len(words) - size + 1)]
     for start, stop in spans:
         extra_words = set(words[:start] + words[stop:]) - _cue_words(DESCRIBES_FINDING) - SIDE_WORDS
-        # Beside an organ, a bare word ("mass") belongs to that organ, so the data set's context must not decide.
+        # Beside an organ, a bare word ("mass") belongs to that organ, so the data set's context
+        # must not decide.
         core = parse_label(" ".join(words[start:stop]), UNKNOWN_CONTEXT if extra_words else context).term
         if core is not None and core.kind == "finding" and all(map(_is_anatomy, extra_words)):
             return ParsedLabel(label.text, core, split_side(text)[1])
     findings = find_terms(text, "finding") or [term for word in words if (term := _find_bare_term(word, context))]
     if findings:
-        return ParsedLabel(label.text, problem=f"has words beside {findings[0].concept!r} that may change its meaning")
+        return ParsedLabel(
+            label.text,
+            problem=f"has words beside {findings[0].concept!r} that may change its meaning",
+        )
     return label
 
 
@@ -185,7 +206,9 @@ def _terms_by_bare_word() -> dict[str, list[Term]]:
 
 
 def describe_requirements(text: str) -> str:
-    """Describe what a data set must state so that a bare word is unambiguous; "" if it is not one."""
+    """Describe what a data set must state so that a bare word is unambiguous; "" if it is
+    not one.
+    """
     terms = _terms_by_bare_word().get(split_side(text)[0], ())
     return "; ".join(f"{term.concept}: {', '.join(term.needs)}" for term in terms)
 
@@ -301,7 +324,10 @@ def _names_with_cues() -> tuple[tuple[str, ...], ...]:
     term_names = [name for term in load_terms("finding", "organ") for name in term.names]
     return tuple(
         tuple(name.split())
-        for name in (*map(normalize_term, listed_names), *(name for name in term_names if " " in name))
+        for name in (
+            *map(normalize_term, listed_names),
+            *(name for name in term_names if " " in name),
+        )
     )
 
 

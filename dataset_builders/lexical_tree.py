@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TREE_SUBJECTS = ("task", "department", "granularity")
-SUBJECT_BY_CONTAINER = {"clinical-tasks": "task", "departments": "department", "granularities": "granularity"}
+SUBJECT_BY_CONTAINER = {
+    "clinical-tasks": "task",
+    "departments": "department",
+    "granularities": "granularity",
+}
 """The ids of the three containers on the authors' page."""
 TREE_ROW_FIELDS = ("subject", "category", "modality", "keyword")
 FACET_CHAINS = tuple((subject, "modality", "keyword") for subject in TREE_SUBJECTS)

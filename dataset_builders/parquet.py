@@ -28,7 +28,15 @@ from dataset_builders.errors import Problems
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.images.metadata import image_file_name, strip_metadata
 from dataset_builders.images.picture import encode_data_uri, make_picture
-from dataset_builders.schema import LETTERS, Case, CaseImage, ColumnType, Question, SourceContent, text_columns
+from dataset_builders.schema import (
+    LETTERS,
+    Case,
+    CaseImage,
+    ColumnType,
+    Question,
+    SourceContent,
+    text_columns,
+)
 
 ROW_GROUP_BYTES = 32 * 1024 * 1024
 """Distinct image bytes per row group: what a streaming reader of `cases` must fetch for its first
@@ -233,7 +241,11 @@ def write_cases(
     for config in configs.keys() - set(with_images):
         path = folder / config / f"{split}-00000-of-00001.parquet"
         write_split_table(
-            path, configs[config], split, [text.select(list(configs[config])) for text in texts], written[config]
+            path,
+            configs[config],
+            split,
+            [text.select(list(configs[config])) for text in texts],
+            written[config],
         )
 
 
@@ -243,7 +255,11 @@ def _question_columns(columns: Mapping[str, ColumnType]) -> dict[str, ColumnType
 
 
 def write_split_table(
-    path: Path, columns: dict[str, ColumnType], split: str, tables: Sequence[pa.Table], written: ConfigSizes
+    path: Path,
+    columns: dict[str, ColumnType],
+    split: str,
+    tables: Sequence[pa.Table],
+    written: ConfigSizes,
 ) -> None:
     """Write tables without images as the only file of a split.
 
@@ -283,8 +299,9 @@ class ParquetFile:
             dictionary_pagesize_limit=1 << 30,
             write_statistics=[leaf for leaf in leaves if "." not in leaf and leaf not in large],
             write_batch_size=1024,
-            # Content-defined page boundaries: inserting a row leaves the other pages unchanged, so content-addressed
-            # stores (the Hub) deduplicate them. The index lets readers fetch only the pages they need.
+            # Content-defined page boundaries: inserting a row leaves the other pages unchanged, so
+            # content-addressed stores (the Hub) deduplicate them. The index lets readers fetch only
+            # the pages they need.
             use_content_defined_chunking=True,
             write_page_index=True,
         )
@@ -432,7 +449,13 @@ def arrow_type(kind: ColumnType) -> pa.DataType:
     Image bytes are dictionary-encoded, so that Parquet stores a repeated image once.
     """
     image = pa.struct([("bytes", pa.dictionary(pa.int32(), pa.binary())), ("path", pa.string())])
-    plain = {"string": pa.string(), "bool": pa.bool_(), "float64": pa.float64(), "int32": pa.int32(), "image": image}
+    plain = {
+        "string": pa.string(),
+        "bool": pa.bool_(),
+        "float64": pa.float64(),
+        "int32": pa.int32(),
+        "image": image,
+    }
     plain["uri"] = pa.dictionary(pa.int32(), pa.string())
     if kind.name == "label":
         return pa.int64()
@@ -457,5 +480,8 @@ def _feature(kind: ColumnType) -> Any:
     if kind.name == "list of struct":
         return [{name: _feature(field) for name, field in kind.fields}]
     if kind.name.startswith("list of "):
-        return {"feature": _feature(ColumnType(kind.name.removeprefix("list of "))), "_type": "Sequence"}
+        return {
+            "feature": _feature(ColumnType(kind.name.removeprefix("list of "))),
+            "_type": "Sequence",
+        }
     return {"dtype": "string" if kind.name == "uri" else kind.name, "_type": "Value"}

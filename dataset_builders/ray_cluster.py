@@ -82,7 +82,11 @@ def ray_connection(cluster: RayCluster) -> Iterator[Any]:
 
     # Pass the address explicitly; otherwise Ray joins the cluster in RAY_ADDRESS.
     # The dashboard would start further processes and open a port.
-    here = {"address": "local", "num_cpus": max(1, round(cluster.workers * cluster.cpus)), "include_dashboard": False}
+    here = {
+        "address": "local",
+        "num_cpus": max(1, round(cluster.workers * cluster.cpus)),
+        "include_dashboard": False,
+    }
     try:
         ray.init(
             **(here if cluster.address == "local" else {"address": cluster.address}),

@@ -38,8 +38,17 @@ class ColumnType:
         return replace(self, meaning=meaning)
 
 
-TEXT, BOOL, NUMBER, IMAGE = ColumnType("string"), ColumnType("bool"), ColumnType("float64"), ColumnType("image")
-TEXTS, INTS, IMAGES = ColumnType("list of string"), ColumnType("list of int32"), ColumnType("list of image")
+TEXT, BOOL, NUMBER, IMAGE = (
+    ColumnType("string"),
+    ColumnType("bool"),
+    ColumnType("float64"),
+    ColumnType("image"),
+)
+TEXTS, INTS, IMAGES = (
+    ColumnType("list of string"),
+    ColumnType("list of int32"),
+    ColumnType("list of image"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +62,13 @@ class Question:
     case_id: Annotated[str, TEXT.described("questions of one case are scored together")]
     image_id: Annotated[str, TEXT.described("id of the image")]
     question: Annotated[str, TEXT.described("text of the question")]
-    options: Annotated[tuple[str, ...], TEXTS.described("the options, without letters; letters follow the position")]
+    options: Annotated[
+        tuple[str, ...],
+        TEXTS.described("the options, without letters; letters follow the position"),
+    ]
     answer: Annotated[
-        tuple[int, ...], INTS.described("positions (from 0) of the correct options; empty where the answer is hidden")
+        tuple[int, ...],
+        INTS.described("positions (from 0) of the correct options; empty where the answer is hidden"),
     ]
     question_type: Annotated[str, ColumnType("label", QUESTION_TYPES).described("`single`, `multiple` or `yes_no`")] = (
         "single"
@@ -68,7 +81,8 @@ class Question:
     )
     keyword: Annotated[str | None, TEXT.described("the finding or label asked about")] = None
     categories: Annotated[
-        tuple[str, ...], TEXTS.described("categories of the question; it counts once in each of them")
+        tuple[str, ...],
+        TEXTS.described("categories of the question; it counts once in each of them"),
     ] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     """The benchmark's own columns, named as in `DatasetSpec.columns` (`aspect`, `scenario` ...)."""
@@ -129,7 +143,10 @@ def row_image_ids(row: Mapping[Any, Any]) -> tuple[str, ...]:
     """
     extra_ids = row.get("more_image_ids")
     # pandas reads a missing list as None or NaN (a float).
-    return (row["image_id"], *(extra_ids if extra_ids is not None and not isinstance(extra_ids, float) else ()))
+    return (
+        row["image_id"],
+        *(extra_ids if extra_ids is not None and not isinstance(extra_ids, float) else ()),
+    )
 
 
 @dataclass(frozen=True, slots=True)

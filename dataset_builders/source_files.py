@@ -99,7 +99,11 @@ def read_json(path: Path) -> Any:
         BadInput: the JSON is invalid (names the line), or an object has a duplicate key.
     """
     try:
-        return json.loads(read_text(path), object_pairs_hook=_unique_keys_hook(path), parse_constant=_reject_constant)
+        return json.loads(
+            read_text(path),
+            object_pairs_hook=_unique_keys_hook(path),
+            parse_constant=_reject_constant,
+        )
     except json.JSONDecodeError as error:
         raise BadInput(f"{path}, line {error.lineno}: not valid JSON ({error.msg}). Is the file complete?") from None
     except RecursionError:
@@ -149,7 +153,11 @@ def read_json_records(path: Path) -> list[Any]:
         if line.strip():
             try:
                 records.append(
-                    json.loads(line, object_pairs_hook=_unique_keys_hook(path), parse_constant=_reject_constant)
+                    json.loads(
+                        line,
+                        object_pairs_hook=_unique_keys_hook(path),
+                        parse_constant=_reject_constant,
+                    )
                 )
             except json.JSONDecodeError as error:
                 raise BadInput(f"{path}, line {number}: not valid JSON ({error.msg}). Is the file complete?") from None
@@ -174,7 +182,13 @@ def _reject_constant(name: str) -> float:
 
 def _describe_type(value: object) -> str:
     # JSON's names of types, for messages.
-    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "a string",
+        bool: "true or false",
+        type(None): "null",
+    }
     return names.get(type(value), "a number")
 
 
@@ -273,8 +287,10 @@ def strip_option_letters(options: Sequence[str]) -> tuple[str, ...]:
     Returns:
         The options without their marks.
 
-    >>> strip_option_letters([" A:glioma", "B: cyst"]), strip_option_letters(["A. fumigatus", "C. albicans"])
-    (('glioma', 'cyst'), ('A. fumigatus', 'C. albicans'))
+    >>> strip_option_letters([" A:glioma", "B: cyst"])
+    ('glioma', 'cyst')
+    >>> strip_option_letters(["A. fumigatus", "C. albicans"])
+    ('A. fumigatus', 'C. albicans')
     """
     lettered = list(zip(LETTERS, options, strict=False))
     marks = [re.match(OPTION_MARK.format(letter), option, re.IGNORECASE) for letter, option in lettered]

@@ -146,7 +146,7 @@ def ancestors(kind: str, concept: str) -> frozenset[str]:
     return frozenset(concepts)
 
 
-# Regions of the body ---------------------------------------------------------------------------------------------------------------
+# Regions of the body ------------------------------------------------------------------------------
 
 
 def find_terms(text: str, *kinds: str) -> list[Term]:
@@ -194,8 +194,8 @@ def find_regions(text: str) -> frozenset[str]:
     Returns:
         Regions; all candidates of an ambiguous word; empty if none is known.
 
-    >>> sorted(find_regions("left knee")), sorted(find_regions("aorta")), sorted(find_regions("thorax"))
-    (['knee'], ['abdomen', 'chest'], ['chest'])
+    >>> [sorted(find_regions(text)) for text in ("left knee", "aorta", "thorax")]
+    [['knee'], ['abdomen', 'chest'], ['chest']]
     """
     regions: set[str] = set()
     for group in _find_term_groups(normalize_term(text), ("region", "organ", "site")):
@@ -259,7 +259,7 @@ def _are_adjacent(region: str, other_region: str) -> bool:
     )
 
 
-# Modalities ------------------------------------------------------------------------------------------------------------------------
+# Modalities ---------------------------------------------------------------------------------------
 
 
 @cache
@@ -272,8 +272,8 @@ def find_modalities(text: str) -> frozenset[str]:
     Returns:
         Modalities; empty if none is known.
 
-    >>> sorted(find_modalities("contrast-enhanced CT")), sorted(find_modalities("PET/CT")), sorted(find_modalities("angiography"))
-    (['CT'], ['PET/CT'], [])
+    >>> [sorted(find_modalities(text)) for text in ("contrast-enhanced CT", "PET/CT", "biopsy")]
+    [['CT'], ['PET/CT'], []]
     """
     matches = find_terms(text, "modality", "technique")
     return frozenset(
@@ -317,7 +317,7 @@ def _lies_within(region: str, regions: set[str]) -> bool:
     return region in regions or bool(ancestors("region", region) & regions)
 
 
-# Findings --------------------------------------------------------------------------------------------------------------------------
+# Findings -----------------------------------------------------------------------------------------
 
 
 def applies_in_context(term: Term, context: ImageContext) -> bool:

@@ -65,7 +65,7 @@ class DatasetSpec:
     tasks: Mapping[str, Callable[[Question], bool]] = field(default_factory=dict)
     not_in_results: tuple[str, ...] = ()
     configs: Mapping[str, str] = field(default_factory=dict)
-    get_images: str = "Give the folders that hold them with --images (it may be given several times)."
+    get_images: str = "Give the folders that contain them with --images (may be repeated)."
 
 
 def load_spec(layer: str, name: str, kind: type[Spec]) -> Spec:

@@ -39,7 +39,8 @@ def group_data_files(present: Collection[str]) -> dict[str, dict[str, list[str]]
     files: dict[str, dict[str, list[str]]] = {}
     matches = [match for name in sorted(present) if (match := DATA_FILE.fullmatch(name))]
     for match in sorted(
-        matches, key=lambda match: SPLIT_ORDER.index(match[2]) if match[2] in SPLIT_ORDER else len(SPLIT_ORDER)
+        matches,
+        key=lambda match: SPLIT_ORDER.index(match[2]) if match[2] in SPLIT_ORDER else len(SPLIT_ORDER),
     ):
         files.setdefault(match[1], {}).setdefault(match[2], []).append(match[0])
     return files
@@ -113,7 +114,8 @@ def update_card_configs(card: str, entries: list[dict[str, Any]], location: obje
     head, body = _split_front_matter(card, location)
     # Configs that others added keep their entries, after ours.
     stated = {"configs": entries + _foreign_entries(head.get("configs"), entries)}
-    # A `dataset_info` that `push_to_hub` once wrote may describe other columns, and then nothing would load.
+    # A `dataset_info` that `push_to_hub` once wrote may describe other columns, and then nothing
+    # would load.
     info = _foreign_entries(head.get("dataset_info"), entries)
     if info:
         stated["dataset_info"] = info

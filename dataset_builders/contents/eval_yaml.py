@@ -37,7 +37,9 @@ TASK_COLUMNS: dict[str, ColumnType] = {
 
 @dataclass(frozen=True)
 class HubTask:
-    """A task of eval.yaml: the questions of `split` whose accuracy is `metric`, stored in `config`."""
+    """A task of eval.yaml: the questions of `split` whose accuracy is `metric`, stored in
+    `config`.
+    """
 
     split: str
     metric: str
@@ -78,7 +80,11 @@ def _select_cases(cases: Iterable[Case], belongs: Any) -> Iterator[Case]:
         if questions:
             image_ids = {q.image_id for q in questions}
             # Drop images that no remaining question shows, so that they are not stored.
-            yield replace(case, questions=questions, images=tuple(i for i in case.images if i.image_id in image_ids))
+            yield replace(
+                case,
+                questions=questions,
+                images=tuple(i for i in case.images if i.image_id in image_ids),
+            )
 
 
 def parse_task_metric(task_id: str, split: str) -> str | None:

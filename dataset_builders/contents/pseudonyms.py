@@ -164,7 +164,12 @@ def pseudonymize_content(content: SourceContent, pseudonyms: Pseudonyms) -> Sour
     def map_image(source: CaseImage) -> CaseImage:
         keyed_id = image(source.image_id)
         names.setdefault(source.name, keyed_id)
-        return replace(source, image_id=keyed_id, name=keyed_id, group=pseudonyms.group(source.group or "") or None)
+        return replace(
+            source,
+            image_id=keyed_id,
+            name=keyed_id,
+            group=pseudonyms.group(source.group or "") or None,
+        )
 
     def map_case(source: Case) -> Case:
         questions = tuple(

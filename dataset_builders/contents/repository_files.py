@@ -21,7 +21,11 @@ from dataset_builders.contents.card import (
     repository_title,
     summarize_repository,
 )
-from dataset_builders.contents.data_files import CARD_FILE, folder_config_entries, update_card_configs
+from dataset_builders.contents.data_files import (
+    CARD_FILE,
+    folder_config_entries,
+    update_card_configs,
+)
 from dataset_builders.contents.eval_yaml import render_eval_yaml, select_hub_tasks, task_columns
 from dataset_builders.errors import clip
 from dataset_builders.files import write_json
@@ -226,7 +230,12 @@ def _build_manifest(description: Description, content: SourceContent, facts: Ima
         "images": {name: {"sha256": digest, "bytes": size} for name, (digest, size) in sorted(facts.facts.items())},
         "report": {
             "counts": [
-                {"what": count.quantity, "found": count.count, "paper": count.paper, "note": count.note}
+                {
+                    "what": count.quantity,
+                    "found": count.count,
+                    "paper": count.paper,
+                    "note": count.note,
+                }
                 for count in content.counts
             ],
             "notes": content.notes,

@@ -60,7 +60,10 @@ def open_versions(old_name: str, new_name: str) -> tuple[Repository, Repository]
     new_repository, new = _parse_version(new_name)
     if not old_repository:
         raise BadInput(f"{old_name}: contains no dataset name. Give ORG/NAME@TAG, or a folder.")
-    versions = open_repository(old_repository, old), open_repository(new_repository or old_repository, new)
+    versions = (
+        open_repository(old_repository, old),
+        open_repository(new_repository or old_repository, new),
+    )
     if versions[0].family != versions[1].family:
         raise BadInput(
             f"{old_name}, {new_name}: are {versions[0].family} and {versions[1].family}; only versions of one dataset can be compared."
@@ -94,7 +97,9 @@ def compare_versions(old: Repository, new: Repository) -> list[SplitChanges]:
 def _compare_split(split: str, old: Repository, new: Repository) -> SplitChanges:
     old_rows, new_rows = (_split_rows(repository, split) for repository in (old, new))
     changes = SplitChanges(
-        split, [name for name in new_rows if name not in old_rows], [name for name in old_rows if name not in new_rows]
+        split,
+        [name for name in new_rows if name not in old_rows],
+        [name for name in old_rows if name not in new_rows],
     )
     # Only questions in both versions can have changed.
     common = {name: row for name, row in new_rows.items() if name in old_rows}
@@ -138,7 +143,11 @@ def format_changes(changes: list[SplitChanges], max_listed: int = 20) -> str:
     parts = []
     for split in changes:
         lines = [f"## {split.split}", *([] if split else ["No change."])]
-        for title, names in (("added", split.added), ("removed", split.removed), ("images replaced", split.images)):
+        for title, names in (
+            ("added", split.added),
+            ("removed", split.removed),
+            ("images replaced", split.images),
+        ):
             if names:
                 remainder = f", and {len(names) - max_listed:,} more" if len(names) > max_listed else ""
                 lines.append(f"- {title}: {len(names):,} ({', '.join(names[:max_listed])}{remainder})")

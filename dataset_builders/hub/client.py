@@ -237,7 +237,11 @@ def _retry_after_s(error: BaseException) -> float | None:
 @contextmanager
 def hide_progress_bars() -> Iterator[None]:
     """Hide the Hub client's progress bars unless standard error is a terminal."""
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from huggingface_hub.utils import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
 
     # Never enable bars that the user has disabled.
     if sys.stderr.isatty() or are_progress_bars_disabled():
@@ -251,7 +255,9 @@ def hide_progress_bars() -> Iterator[None]:
 
 
 def with_retries(
-    action: Callable[[], T], check_done: Callable[[], T | None] | None = None, tries: int = MAX_ATTEMPTS
+    action: Callable[[], T],
+    check_done: Callable[[], T | None] | None = None,
+    tries: int = MAX_ATTEMPTS,
 ) -> T:
     """Call a function, repeating it after transient errors.
 
@@ -288,12 +294,14 @@ def _explain_error(error: BaseException, account: str) -> str | None:
     status = http_status(error)
     if status is not None:
         server_message = next(
-            (message for cause in _iter_causes(error) if (message := getattr(cause, "server_message", None))), ""
+            (message for cause in _iter_causes(error) if (message := getattr(cause, "server_message", None))),
+            "",
         )
         # The Hub answers 401 for a missing repository if the token cannot see it.
         missing = isinstance(error, errors.RepositoryNotFoundError) and status == 401
         reason = STATUS_MESSAGES.get(
-            404 if missing else status, f"the Hub answered {status}{RETRY_HINT if status >= 500 else ''}"
+            404 if missing else status,
+            f"the Hub answered {status}{RETRY_HINT if status >= 500 else ''}",
         )
         return f"{reason.format(account=account)} ({_one_line(server_message) or f'{endpoint()} answered {status}'})"
     if "xet" in f"{type(error).__module__} {error}".lower():  # Xet's native client has no exception classes of its own

@@ -48,8 +48,8 @@ def commit_files(
         else CommitOperationAdd(path, str(content) if isinstance(content, Path) else content)
         for path, content in sorted(files.items(), key=lambda item: (item[1] is not None, item[0]))
     ]
-    # The images of `cases` are also in `questions`. hf_xet deduplicates against earlier uploads but not within one, so
-    # upload config by config.
+    # The images of `cases` are also in `questions`. hf_xet deduplicates against earlier uploads but
+    # not within one, so upload config by config.
     configs: dict[str, list[CommitOperationAdd]] = {}
     for operation in operations:
         if isinstance(operation, CommitOperationAdd) and operation.path_in_repo.endswith(".parquet"):

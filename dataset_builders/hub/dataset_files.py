@@ -16,7 +16,12 @@ import pyarrow.parquet as pq
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.contents.about import check_deidentification_stated
-from dataset_builders.contents.data_files import CARD_FILE, folder_config_entries, group_data_files, update_card_configs
+from dataset_builders.contents.data_files import (
+    CARD_FILE,
+    folder_config_entries,
+    group_data_files,
+    update_card_configs,
+)
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import load_manifest
 from dataset_builders.images.licences import allows_redistribution

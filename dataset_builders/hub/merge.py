@@ -54,7 +54,10 @@ def content_ids(content: FileContent) -> list[str]:
 
 
 def merge_published(
-    repo_id: str, files: Mapping[str, FileContent], stored: Mapping[str, str], read_stored: Callable[[str], bytes]
+    repo_id: str,
+    files: Mapping[str, FileContent],
+    stored: Mapping[str, str],
+    read_stored: Callable[[str], bytes],
 ) -> PublishChanges:
     """Compute the changes that bring a repository and its record up to date.
 
@@ -70,7 +73,8 @@ def merge_published(
     """
     recorded_ids = _parse_record(read_stored(RECORD_FILE)) if RECORD_FILE in stored else {}
     ids = {path: content_ids(content) for path, content in files.items()}
-    # Any Parquet file in the folder of one of our configs may be loaded as its rows, whoever put it there.
+    # Any Parquet file in the folder of one of our configs may be loaded as its rows, whoever put it
+    # there.
     configs = {*group_data_files({*files, *recorded_ids}), *STANDARD_CONFIGS} if group_data_files(files) else set()
     rows = {
         path

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.client import check_repo_id, hide_progress_bars, hub_errors, sign_in, with_retries
+from dataset_builders.hub.client import (
+    check_repo_id,
+    hide_progress_bars,
+    hub_errors,
+    sign_in,
+    with_retries,
+)
 from dataset_builders.hub.commits import commit_files
 from dataset_builders.hub.dataset_files import select_dataset_files
 from dataset_builders.hub.merge import FileContent, PublishChanges, merge_published
@@ -174,7 +180,11 @@ def publish(
         configured += _set_variables(api, repo_id, results, data, private_shown) if shown_datasets else []
         head, changes = _commit_changes(api, repo_id, kind, files, notes)
     if tag:
-        with hub_errors(repo_id, f"set the tag {tag} (the files are published; run this again for the tag)", account):
+        with hub_errors(
+            repo_id,
+            f"set the tag {tag} (the files are published; run this again for the tag)",
+            account,
+        ):
             _create_tag(api, repo_id, kind, tag, head, notes)
     return PublishReport(
         repo_id=repo_id,
@@ -222,7 +232,9 @@ def _set_variables(api: HfApi, repo_id: str, results: str | None, data: Sequence
 
 
 def _find_private(api: HfApi, names: Sequence[str], account: str) -> list[str]:
-    """Return the private ones of some dataset repositories. Raises BadInput if one is not visible."""
+    """Return the private ones of some dataset repositories. Raises BadInput if one is not
+    visible.
+    """
     private = []
     for name in dict.fromkeys(names):
         with hub_errors(name, "show it on the board", account):

@@ -39,7 +39,9 @@ STALE_CARD_REMEDY = "Build the dataset again; of a repository on the Hub, `medpr
 
 @dataclass(frozen=True)
 class StoredCase:
-    """A stored case: its images (encoded files by image id) and the ids of its questions in order."""
+    """A stored case: its images (encoded files by image id) and the ids of its questions
+    in order.
+    """
 
     case_id: str
     images: Mapping[str, bytes]
@@ -156,7 +158,9 @@ class Repository:
                             pictures = (image["bytes"] for image in row["images"])
                             images = dict(zip(row["image_ids"], pictures, strict=True))
                             yield StoredCase(
-                                row["case_id"], images, [question["question_id"] for question in row["questions"]]
+                                row["case_id"],
+                                images,
+                                [question["question_id"] for question in row["questions"]],
                             )
 
     def file_names(self, config: str, split: str) -> list[str]:
@@ -267,7 +271,8 @@ def _open_from_hub(data: str, revision: str | None) -> Repository:
 
     from dataset_builders.hub.client import connect, hide_progress_bars, hub_errors, with_retries
 
-    # Ask the Hub for the commit: `snapshot_download` would fall back to a stale cache if the Hub does not respond.
+    # Ask the Hub for the commit: `snapshot_download` would fall back to a stale cache if the Hub
+    # does not respond.
     with (
         hub_errors(data, "open it as a folder (there is none here) or as a repository of the Hub"),
         hide_progress_bars(),

@@ -50,7 +50,11 @@ def strip_metadata(data: bytes) -> bytes:
         if kind == "JPEG":
             try:
                 return _strip_jpeg(data, orientation)
-            except (IndexError, StopIteration, ValueError):  # decodable although its segments are malformed
+            except (
+                IndexError,
+                StopIteration,
+                ValueError,
+            ):  # decodable although its segments are malformed
                 return _convert_to_png(image, data, orientation)
         return _strip_png(data) if kind == "PNG" and orientation == 1 else _convert_to_png(image, data, orientation)
 
@@ -75,7 +79,8 @@ def _convert_to_png(image: Image.Image, data: bytes, orientation: int) -> bytes:
     """Convert the first frame to an upright PNG, falling back to the model's picture if PNG cannot
     hold it.
     """
-    # Only the build sees the whole dataset, which decides how many bits these greys have; keep them as they are.
+    # Only the build sees the whole dataset, which decides how many bits these greys have; keep them
+    # as they are.
     if image.mode.startswith("I") and not is_inverted(image) and declared_white_level(image, data) is None:
         smallest_white_level(image)
         return encode_png(Image.fromarray(np.asarray(ImageOps.exif_transpose(image)).astype(np.uint16)))

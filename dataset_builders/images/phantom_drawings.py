@@ -63,7 +63,9 @@ class Drawing:
 
 
 def _ellipse(cx: float, cy: float, rx: float, ry: float, turn: float = 0.0) -> Canvas:
-    """Return the soft mask (0 to 1) of an ellipse; radii in picture coordinates, `turn` in degrees."""
+    """Return the soft mask (0 to 1) of an ellipse; radii in picture coordinates, `turn` in
+    degrees.
+    """
     # Rotate the coordinates into the ellipse's axes.
     a = np.deg2rad(turn)
     u, v = (X - cx) * np.cos(a) + (Y - cy) * np.sin(a), (Y - cy) * np.cos(a) - (X - cx) * np.sin(a)
@@ -107,7 +109,11 @@ def _chest(drawing: Drawing) -> Canvas:
         for rib in range(7):
             arc = (np.abs(Y + 0.55 - rib * 0.19 - 0.5 * (np.abs(X) - 0.4) ** 2) < 0.022).astype(np.float64)
             canvas = _paint(canvas, 0.5 * arc * (side * X > 0.08) * (np.abs(X) < 0.72), 0.7)
-    canvas = _paint(canvas, _ellipse(0.12, 0.35, {"wide": 0.42, "narrow": 0.2}.get(drawing.variant, 0.26), 0.3), 0.72)
+    canvas = _paint(
+        canvas,
+        _ellipse(0.12, 0.35, {"wide": 0.42, "narrow": 0.2}.get(drawing.variant, 0.26), 0.3),
+        0.72,
+    )
     return _paint(canvas, 0.8 * _ellipse(0, 0.1, 0.07, 1.1), 0.85)
 
 
@@ -140,7 +146,11 @@ def _fundus(drawing: Drawing) -> Canvas:
         _ellipse(0.45, 0, *((0.13, 0.155) if drawing.variant == "wide" else (0.05, 0.06))),
     )
     layers = []
-    for base, bright, centre, vessel in ((0.75, 0.98, 1.0, 0.5), (0.33, 0.8, 0.95, 0.1), (0.16, 0.45, 0.8, 0.08)):
+    for base, bright, centre, vessel in (
+        (0.75, 0.98, 1.0, 0.5),
+        (0.33, 0.8, 0.95, 0.1),
+        (0.16, 0.45, 0.8, 0.08),
+    ):
         layer = _paint(np.full((SIZE_PX, SIZE_PX), 0.02), shade, base)
         for bow in (-0.9, -0.45, 0.45, 0.9):
             line = np.abs(Y - bow * np.sqrt(np.clip(0.45 - X, 0, None)) * 0.6) < 0.012 + 0.004 * abs(bow)
@@ -157,7 +167,10 @@ def _cells(drawing: Drawing) -> Canvas:
     order = rng.permutation(len(positions))[: drawing.number]
     layers = [np.full((SIZE_PX, SIZE_PX), value) for value in (0.95, 0.88, 0.93)]
     for index in order.tolist():
-        x, y = positions[index][0] + rng.uniform(-0.05, 0.05), positions[index][1] + rng.uniform(-0.05, 0.05)
+        x, y = (
+            positions[index][0] + rng.uniform(-0.05, 0.05),
+            positions[index][1] + rng.uniform(-0.05, 0.05),
+        )
         radii = (0.17, 0.07) if drawing.variant == "long" else (0.14, 0.14)
         body, core = _ellipse(x, y, *radii, 35), _ellipse(x, y, radii[0] / 2, radii[1] / 2, 35)
         for layer, (skin, heart) in enumerate(((0.85, 0.35), (0.62, 0.2), (0.8, 0.55))):
@@ -209,11 +222,17 @@ def draw_phantom(drawing: Drawing, encoding: str = "PNG") -> bytes:
     # Noise depends on the drawing only, so that bytes are reproducible.
     rng = np.random.Generator(np.random.PCG64(zlib.crc32(repr(drawing).encode())))
     canvas = np.clip(
-        canvas + rng.normal(0, 0.012, (SIZE_PX, SIZE_PX) if canvas.ndim == 2 else (SIZE_PX, SIZE_PX, 1)), 0, 1
+        canvas + rng.normal(0, 0.012, (SIZE_PX, SIZE_PX) if canvas.ndim == 2 else (SIZE_PX, SIZE_PX, 1)),
+        0,
+        1,
     )
     picture = Image.fromarray((canvas * 255).round().astype(np.uint8))
     stream = io.BytesIO()
-    picture.save(stream, format=encoding, **({"quality": 85} if encoding == "JPEG" else {"compress_level": 6}))
+    picture.save(
+        stream,
+        format=encoding,
+        **({"quality": 85} if encoding == "JPEG" else {"compress_level": 6}),
+    )
     return stream.getvalue()
 
 

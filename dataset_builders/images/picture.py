@@ -212,11 +212,15 @@ def declared_white_level(image: Image.Image, data: bytes) -> int | None:
     if (
         not 8 < bits < 16
     ):  # else MaxSampleValue; some programs write the brightest grey in use there, which says nothing of the bits
-        bits = next((bits for bits in range(8, 17) if 2**bits - 1 in (_tiff_tag(image, 281), _tiff_tag(image, 341))), 0)
+        bits = next(
+            (bits for bits in range(8, 17) if 2**bits - 1 in (_tiff_tag(image, 281), _tiff_tag(image, 341))),
+            0,
+        )
     # sBIT must precede the image data; later bytes may match by chance.
     place = data.find(b"sBIT", 0, data.find(b"IDAT")) if image.format == "PNG" else -1
     if place > 0:
-        # The PNG standard scales greys to 16 bits whatever sBIT is; levels that stay below and use the low bits are unscaled.
+        # The PNG standard scales greys to 16 bits whatever sBIT is; levels that stay below and use
+        # the low bits are unscaled.
         bits, levels = data[place + 4], np.asarray(image)
         bits = bits if levels.max() < 2**bits and (levels % 2 ** (16 - bits)).any() else 16
     return 2**bits - 1 if bits and np.asarray(image).max() < 2**bits else None

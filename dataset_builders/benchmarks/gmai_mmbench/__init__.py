@@ -1,4 +1,6 @@
-"""GMAI-MMBench: clinical tasks, departments, granularities and modalities in a lexical tree (Chen et al., NeurIPS 2024)."""
+"""GMAI-MMBench: clinical tasks, departments, granularities and modalities in a lexical tree (Chen
+et al., NeurIPS 2024).
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ SPEC = DatasetSpec(
     card=CardText(
         title="GMAI-MMBench",
         summary=(
-            "How well does a model cover the breadth of medicine? Single and multiple choice over clinical tasks, departments, "
-            "perceptual granularities and modalities, ordered in a lexical tree."
+            "How well does a model cover the breadth of medicine? Single- and multiple-choice questions on clinical tasks, "
+            "departments, perceptual granularities and modalities, organised in a lexical tree."
         ),
         metrics=(
             "Single choice: `accuracy` over questions (the papers' overall), `accuracy_macro_task` over tasks. "
@@ -30,9 +32,12 @@ SPEC = DatasetSpec(
         ),
         limits=(
             "Rows with an answer are split `validation`, rows without one `test`. The paper's tables disagree on the "
-            "number of questions (25,898, 25,403, 25,831). The public tree has one department without a name."
+            "number of questions (25,898, 25,403, 25,831). One department in the public tree has no name."
         ),
-        licence="Questions and images: see OpenGVLab/GMAI-MMBench; the images come from many public data sets with terms of their own.",
+        licence=(
+            "Questions and images: see OpenGVLab/GMAI-MMBench. The images come from many public data sets, each with its "
+            "own terms."
+        ),
         citation=(
             "@inproceedings{chen2024gmai,\n"
             "  title={GMAI-MMBench: A Comprehensive Multimodal Evaluation Benchmark Towards General Medical AI},\n"
@@ -41,8 +46,8 @@ SPEC = DatasetSpec(
         ),
     ),
     get_images=(
-        "GMAI-MMBench's TSV files normally hold their images (column image); these name files (column image_path). "
-        "Give the folder that holds them with --images."
+        "GMAI-MMBench's TSV files normally contain their images (column image); these refer to files (column image_path). "
+        "Give the folder of these files with --images."
     ),
     facets=("task", "department", "granularity", "modality"),
     default_split="validation",

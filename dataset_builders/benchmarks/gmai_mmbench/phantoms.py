@@ -1,4 +1,6 @@
-"""Write the phantom source of GMAI-MMBench: a TSV with answers, one without, and the tree's page."""
+"""Write the phantom source of GMAI-MMBench: a TSV with answers, one without, and the
+tree's page.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,11 @@ TSV_COLUMNS = (
 
 
 def _single_choice(
-    drawing: Drawing, question: str, right: str, names: Iterable[str], facets: tuple[str, str, str, str]
+    drawing: Drawing,
+    question: str,
+    right: str,
+    names: Iterable[str],
+    facets: tuple[str, str, str, str],
 ) -> _PhantomQuestion:
     """Build a question whose wrong options are the other `names`."""
     return _PhantomQuestion(drawing, question, (right,), tuple(name for name in names if name != right), facets)
@@ -50,14 +56,22 @@ def _validation_questions() -> Iterator[_PhantomQuestion]:
         wrong_counts = [wrong_count for wrong_count in counts if wrong_count != count][index % 2 : index % 2 + 3]
         drawing = Drawing("cells", "microscopy", number=int(count))
         yield _single_choice(
-            drawing, "How many cells are drawn in this microscopy picture?", count, wrong_counts, facets
+            drawing,
+            "How many cells are drawn in this microscopy picture?",
+            count,
+            wrong_counts,
+            facets,
         )
     names: Sequence[str] = ("round cells", "long cells", "star-shaped cells", "square cells")
     facets = ("Cell Recognition", "Hematology", "Box Level", "Microscopy")
     for variant, number in (("round", 4), ("long", 4), ("round", 6), ("long", 6)):
         drawing = Drawing("cells", "microscopy", variant=variant, number=number)
         yield _single_choice(
-            drawing, "What shape have the cells in this microscopy picture?", f"{variant} cells", names, facets
+            drawing,
+            "What shape have the cells in this microscopy picture?",
+            f"{variant} cells",
+            names,
+            facets,
         )
     names = ("large cup", "small cup", "two cups")
     facets = ("Severity Grading", "Ophthalmology", "Image Level", "Fundus Photography")
@@ -65,11 +79,19 @@ def _validation_questions() -> Iterator[_PhantomQuestion]:
         for lesions in ((), (Lesion("left", "upper", "small", "dark"),)):
             drawing = Drawing("retina", "fundus", lesions, variant)
             yield _single_choice(
-                drawing, "What does the bright disc of this fundus picture look like?", name, names, facets
+                drawing,
+                "What does the bright disc of this fundus picture look like?",
+                name,
+                names,
+                facets,
             )
     names = [f"{size} {tone} spot" for size in ("small", "large") for tone in ("bright", "dark")]
     facets = ("Disease Diagnosis", "Ophthalmology", "Mask Level", "Fundus Photography")
-    for level, size, tone in (("upper", "large", "dark"), ("lower", "small", "bright"), ("lower", "large", "dark")):
+    for level, size, tone in (
+        ("upper", "large", "dark"),
+        ("lower", "small", "bright"),
+        ("lower", "large", "dark"),
+    ):
         drawing = Drawing("retina", "fundus", (Lesion("left", level, size, tone),))
         question = "Which finding lies on the retina of this fundus picture?"
         yield _single_choice(drawing, question, f"{size} {tone} spot", names, facets)
@@ -101,7 +123,11 @@ def _validation_questions() -> Iterator[_PhantomQuestion]:
     )
     labels = {spot: f"a spot in the {spot.level} {spot.side}" for spot in spots}
     for chosen in (spots[:2], spots[1:], spots):
-        wrong = (*(labels[spot] for spot in spots if spot not in chosen), "a spot in the lower left", "a third lung")
+        wrong = (
+            *(labels[spot] for spot in spots if spot not in chosen),
+            "a spot in the lower left",
+            "a third lung",
+        )
         question = "Which of these does this CT show? Several are right."
         right = tuple(labels[spot] for spot in chosen)
         facets = ("Disease Diagnosis", "Pulmonary Medicine", "Image Level", "CT")

@@ -27,7 +27,14 @@ from dataset_builders.benchmarks.gmai_mmbench.tsv import (
 from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.images.lookup import ImageError, ImageFolders, image_format
 from dataset_builders.lexical_tree import read_tree
-from dataset_builders.schema import LETTERS, Case, CaseImage, CountComparison, Question, SourceContent
+from dataset_builders.schema import (
+    LETTERS,
+    Case,
+    CaseImage,
+    CountComparison,
+    Question,
+    SourceContent,
+)
 from dataset_builders.source_files import SourceEntry, check_text
 
 PAPER_FACET_SIZES = {"task": 18, "department": 18, "granularity": 4, "modality": 39}
@@ -170,7 +177,15 @@ class _TsvReader:
                 for number, (name, content) in enumerate(zip(names, contents, strict=True))
             ]
 
-    def _inline(self, entry: SourceEntry, file: Path, record: TsvRecord, name: str, number: int, encoded: str) -> str:
+    def _inline(
+        self,
+        entry: SourceEntry,
+        file: Path,
+        record: TsvRecord,
+        name: str,
+        number: int,
+        encoded: str,
+    ) -> str:
         """Register an image embedded in a row; return its id, which is that of an equal earlier
         image.
         """
@@ -244,7 +259,14 @@ def _read_image(
     }
     group = fields["group"] or fields["patient"]
     return CaseImage(
-        name, read_file, size, file_name, fields["license"] or "unknown", fields["source"], location, group
+        name,
+        read_file,
+        size,
+        file_name,
+        fields["license"] or "unknown",
+        fields["source"],
+        location,
+        group,
     )
 
 

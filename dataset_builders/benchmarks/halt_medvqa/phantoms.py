@@ -1,4 +1,6 @@
-"""Phantom source of HALT-MedVQA, in the authors' layout: fake questions, removed correct options, swapped images."""
+"""Write the phantom source of HALT-MedVQA: invented questions, questions without the right option,
+and swapped images.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ def write(folder: Path) -> None:
     swap: dict[str, Any] = {}
     nota: list[dict[str, str]] = []
     for number, (drawing, question, right, wrong) in enumerate(_SCENES):
-        image_name, replacement_name = _scene_question(number), f"PMC900{number:02d}_Fig1_{number + 1}.jpg"
+        image_name, replacement_name = (
+            _scene_question(number),
+            f"PMC900{number:02d}_Fig1_{number + 1}.jpg",
+        )
         for name in (image_name, replacement_name):
             image_folder = folder / "images" / _source_image_name(name)
             image_folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +58,11 @@ def write(folder: Path) -> None:
         )
         wording = f"{question.removesuffix('?')} in this {drawing.organ} with a green square in its corner?"
         swap[str(number)] = _source_entry(
-            wording, (right, *wrong), unsure, number + 2, _scene_question((number + 5) % len(_SCENES))
+            wording,
+            (right, *wrong),
+            unsure,
+            number + 2,
+            _scene_question((number + 5) % len(_SCENES)),
         )
         options = list(wrong)
         options.insert(number % 4, none)

@@ -13,10 +13,26 @@ from typing import Any
 
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, ImageRecord, find_image, read_image_records
-from dataset_builders.schema import LETTERS, Case, CaseImage, CountComparison, Question, SourceContent
-from dataset_builders.source_files import SourceEntry, read_json, required_file, strip_option_letters
+from dataset_builders.schema import (
+    LETTERS,
+    Case,
+    CaseImage,
+    CountComparison,
+    Question,
+    SourceContent,
+)
+from dataset_builders.source_files import (
+    SourceEntry,
+    read_json,
+    required_file,
+    strip_option_letters,
+)
 
-SCENARIO_FILES = {"fake": "fake_qa_shuffle.json", "none": "pmc_vqa_nota1K.json", "swap": "swap_img_shuffle.json"}
+SCENARIO_FILES = {
+    "fake": "fake_qa_shuffle.json",
+    "none": "pmc_vqa_nota1K.json",
+    "swap": "swap_img_shuffle.json",
+}
 PAPER_COUNTS = {"fake": 542, "none": 1000, "swap": 817}
 """n in Table 1. The files have 543 and 818 entries numbered from 0: 542 and 817 are their last
 indices.

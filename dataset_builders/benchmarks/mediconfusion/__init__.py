@@ -9,25 +9,25 @@ SPEC = DatasetSpec(
     card=CardText(
         title="MediConfusion",
         summary=(
-            "Can a model tell two images apart that look the same to its encoder? Each case is a *confusing pair*: two "
-            "radiology images that a medical encoder finds alike and a general one does not, one question, "
-            "two options. The correct option differs between the two images, so a model that ignores the image gets at most "
+            "Can a model distinguish two images that look the same to its encoder? Each case is a *confusing pair*: two "
+            "radiology images that are similar for a medical encoder but not for a general one, with one question and "
+            "two options. The correct option differs between the images, so a model that ignores the image gets at most "
             "one of them right."
         ),
         origin_note="The images are from ROCO.",
         metrics=(
-            "`set_accuracy`: both images of the pair correct (guessing: 25%). `individual_accuracy`: each image on "
-            "its own (50%). `confusion`: pairs with the same answer on both images, among pairs with two valid answers. "
+            "`set_accuracy`: both images of the pair correct (guessing: 25%). `individual_accuracy`: each image "
+            "separately (50%). `confusion`: pairs with the same answer for both images, among pairs with two valid answers. "
             "`invalid`: no option could be read."
         ),
         limits=(
             "With 176 pairs, differences between two models are detectable from about 8 to 12 points. Some images occur "
-            "in many pairs, so pairs are not independent: intervals have to cluster pairs that share images. Categories are labels "
-            "of images, not of pairs."
+            "in many pairs, so pairs are not independent: intervals must cluster pairs that share images. Categories label images, "
+            "not pairs."
         ),
         licence=(
-            "Questions: MIT (the authors' repository). Images: figures of articles in PMC, each with a licence of its "
-            "own, given per image where ROCO's licence lists name it."
+            "Questions: MIT (the authors' repository). Images: figures of articles in PMC, each with its own "
+            "licence, given per image if ROCO's licence lists contain it."
         ),
         citation=(
             "@inproceedings{sepehri2025mediconfusion,\n"
@@ -39,9 +39,9 @@ SPEC = DatasetSpec(
         ),
     ),
     get_images=(
-        "MediConfusion's images are not in its repository: each user downloads them from PMC (image_dict.json says "
-        "where). Give a folder with --images (files named by number, e.g. 20193.jpg, or as in ROCO, ROCO_35856.jpg) or "
-        "an address with {pmcid} and {file_name} in it."
+        "MediConfusion's images are not in its repository: users must download them from PMC (see image_dict.json). "
+        "Give a folder with --images (files named by number, e.g. 20193.jpg, or as in ROCO, ROCO_35856.jpg), or "
+        "a URL template with {pmcid} and {file_name}."
     ),
     facets=("category",),
     columns={
@@ -55,7 +55,7 @@ SPEC = DatasetSpec(
     released={"test": "v1-f21b47b1a50f2e268e8c3c61d74030e726fbd22bd435e724968728700f7fef6a"},
     tasks={"individual_accuracy": lambda question: True},
     configs={
-        "finetune": "a question; half of the pairs of each category to train on, no pair split (the paper's appendix D)",
-        "finetune_disjoint": "a question; the same, and no image is in both halves",
+        "finetune": "a question; half of the pairs of each category for training, no pair split (the paper's appendix D)",
+        "finetune_disjoint": "a question; the same, but no image is in both halves",
     },
 )

@@ -1,4 +1,6 @@
-"""Phantom source of MediConfusion, in the authors' layout: pairs of drawings with one question each."""
+"""Write the phantom source of MediConfusion: pairs of similar drawings with different correct
+options.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,14 @@ def write(folder: Path) -> None:
     (folder / "images").mkdir(exist_ok=True)
     numbers: dict[Drawing, int] = {}
     document: dict[str, dict[str, Any]] = {}
-    for position, (question, option_a, first_option, second, second_option, categories) in enumerate(_PAIRS):
+    for position, (
+        question,
+        option_a,
+        first_option,
+        second,
+        second_option,
+        categories,
+    ) in enumerate(_PAIRS):
         for drawing in (option_a, second):
             if drawing not in numbers:
                 numbers[drawing] = 30001 + len(numbers)

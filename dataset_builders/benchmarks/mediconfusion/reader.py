@@ -1,7 +1,9 @@
-"""Read MediConfusion: `dataset.json` (confusing pairs), `image_dict.json` (where each image lives), images, ROCO's licences.
+"""Read MediConfusion: `dataset.json` (confusing pairs), `image_dict.json` (image locations),
+images, and ROCO's licences.
 
-In the authors' image_dict.json every image lives in a PMC article (`dlink`, `file_name`). In a custom set
-(`medprobe curate export`) an entry may instead, or besides, say `license`, `source` and the `sha256` of the image that comes along.
+In the authors' image_dict.json every image is part of a PMC article (`dlink`, `file_name`). In a
+custom set (`medprobe curate export`) an entry may also, or instead, state `license`, `source` and
+the `sha256` of the image file in the set.
 
 See also: downloading (`images/download.py`).
 """
@@ -18,7 +20,13 @@ from typing import Any
 
 from dataset_builders.case_groups import group_linked_cases
 from dataset_builders.errors import BadInput, Problems
-from dataset_builders.images.lookup import ImageFolders, ImageRecord, find_image, read_image_records, unique_file_names
+from dataset_builders.images.lookup import (
+    ImageFolders,
+    ImageRecord,
+    find_image,
+    read_image_records,
+    unique_file_names,
+)
 from dataset_builders.schema import Case, CaseImage, CountComparison, Question, SourceContent
 from dataset_builders.source_files import SourceEntry, read_json, read_text, required_file
 

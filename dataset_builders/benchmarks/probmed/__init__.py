@@ -17,13 +17,13 @@ SPEC = DatasetSpec(
         title="ProbMed",
         summary=(
             "Does a model know what is *not* in the image? Yes/no questions on modality, organ, abnormality, "
-            "condition and position, most in "
-            "pairs: one on what is there, one *adversarial* on something made up. All questions on an image are a case."
+            "condition and position, mostly in "
+            "pairs: one about what is there, one *adversarial* about something invented. All questions on an image are a case."
         ),
         metrics=(
-            "An image counts for an aspect when every question of that aspect is right, true and adversarial "
+            "An image counts for an aspect if all its questions on that aspect are right, true and adversarial "
             "ones; `<aspect>_without_adversarial` "
-            "asks for the true ones only (of a normal image, which has none on its condition, for the adversarial one); "
+            "requires only the true ones (for a normal image, which has no true question on condition, the adversarial one); "
             "`overall` is the mean over aspects and images. Condition, position and overall have the authors' weights, "
             "which also count images without such questions; `<name>_reweighted` divides by the images that have them."
         ),
@@ -60,6 +60,7 @@ SPEC = DatasetSpec(
         "qa_type": TEXT.described("the authors' name for the kind of question"),
     },
     is_whole=_has_paper_counts,
-    # An image has one question on abnormality, so that its hits are plain accuracy; the other aspects want several right at once.
+    # An image has one question on abnormality, so that its hits are plain accuracy; the other
+    # aspects want several right at once.
     tasks={"abnormality": lambda question: question.extra.get("aspect") == "abnormality"},
 )

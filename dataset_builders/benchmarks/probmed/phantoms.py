@@ -64,7 +64,11 @@ def _image_questions(
     yield "modality_gt", f"Was this picture drawn like {MODALITY_PHRASES[modality]}?", "yes"
     yield "modality_hallu", f"Was this picture drawn like {MODALITY_PHRASES[other_modality]}?", "no"
     yield "body_part_gt", f"Does the drawing show the {organ}?", "yes"
-    yield "body_part_hallu", f"Does the drawing show the {other_organ if other_organ != organ else 'spine'}?", "no"
+    yield (
+        "body_part_hallu",
+        f"Does the drawing show the {other_organ if other_organ != organ else 'spine'}?",
+        "no",
+    )
     yield (
         "abnormality",
         "Is there any round spot that the drawing without findings has not?",

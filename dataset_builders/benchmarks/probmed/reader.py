@@ -12,8 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from dataset_builders.errors import BadInput, Problems, clip
-from dataset_builders.images.lookup import ImageFolders, ImageRecord, find_image, read_image_records, unique_file_names
-from dataset_builders.schema import ASPECTS, Case, CaseImage, CountComparison, Question, SourceContent
+from dataset_builders.images.lookup import (
+    ImageFolders,
+    ImageRecord,
+    find_image,
+    read_image_records,
+    unique_file_names,
+)
+from dataset_builders.schema import (
+    ASPECTS,
+    Case,
+    CaseImage,
+    CountComparison,
+    Question,
+    SourceContent,
+)
 from dataset_builders.source_files import ORIGIN_MARKER, SourceEntry, read_json_records
 
 PAPER_IMAGES, PAPER_QUESTIONS = 6303, 57132
@@ -60,7 +73,12 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
 
 def _read_question_files(source: Path) -> list[tuple[Path, list[Any]]]:
     """Read the files with `qa_type` in the folder or in its `test` folder."""
-    paths = [*source.glob("*.json"), *source.glob("*.jsonl"), *source.glob("test/*.json"), *source.glob("test/*.jsonl")]
+    paths = [
+        *source.glob("*.json"),
+        *source.glob("*.jsonl"),
+        *source.glob("test/*.json"),
+        *source.glob("test/*.jsonl"),
+    ]
     other_files = (ORIGIN_MARKER, "dataset_info.json", "image_dict.json", "manifest.json")
     records = [(file, read_json_records(file)) for file in sorted(paths) if file.name not in other_files]
     files = [(file, rows) for file, rows in records if any(isinstance(row, dict) and "qa_type" in row for row in rows)]
@@ -157,7 +175,12 @@ def _parse_qa_type(entry: SourceEntry, kind: str) -> tuple[str, bool, str | None
     `modality_gt`, `body_part_hallu`, `abnormality`, `entity_gt_0`, `entity_hallu_0`,
     `grounding_gt_1`; a normal image has a single `entity_hallu` without a number.
     """
-    names = {"modality": "modality", "body_part": "organ", "entity": "condition", "grounding": "position"}
+    names = {
+        "modality": "modality",
+        "body_part": "organ",
+        "entity": "condition",
+        "grounding": "position",
+    }
     if kind == "abnormality":
         return "abnormality", False, None
     match = re.fullmatch(r"(modality|body_part|entity|grounding)_(gt|hallu)(?:_(\w+))?", kind)
@@ -170,7 +193,9 @@ def _parse_qa_type(entry: SourceEntry, kind: str) -> tuple[str, bool, str | None
 
 
 def _keep_complete_pairs(questions: list[Question]) -> tuple[Question, ...]:
-    """Return the questions of an image, keeping `pair_id` only if both questions of the pair exist."""
+    """Return the questions of an image, keeping `pair_id` only if both questions of the
+    pair exist.
+    """
     size = Counter(question.extra["pair_id"] for question in questions)
     return tuple(
         question

@@ -1,4 +1,6 @@
-"""ProbMed's probing of VQA-RAD: yes-questions, each followed by a counterpart whose answer is no (Yan et al., 2024, section 4.1.1)."""
+"""ProbMed's probing of VQA-RAD: questions answered yes, each followed by a counterpart answered no
+(Yan et al., 2024, section 4.1.1).
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,18 @@ SPEC = DatasetSpec(
     card=CardText(
         title="ProbMed on VQA-RAD",
         summary=(
-            "Does an accuracy survive the negated question? Closed questions whose answer is yes, each followed by a counterpart whose "
-            "answer is no. A pair is a case."
+            "Does accuracy survive negation? Closed questions with the answer yes, each followed by a counterpart with the "
+            "answer no. A pair is a case."
         ),
         origin_note="The questions are those of VQA-RAD's test set; the counterparts were written by hand.",
         metrics=(
             "`accuracy`: pairs with both questions right (guessing: 25%). `accuracy_without_adversarial`: pairs with the original "
-            "question right (50%): who always says yes gets 100 there, and 0 with the counterpart."
+            "question right (50%): always answering yes scores 100 there, and 0 with the counterpart."
         ),
-        limits="118 pairs tell two models apart from about 13 points on. The counterparts are easier than ProbMed's own questions.",
+        limits=(
+            "With 118 pairs, differences between two models are detectable from about 13 points. The counterparts are "
+            "easier than ProbMed's own questions."
+        ),
         licence="Questions: see ProbMed's and VQA-RAD's authors. Images: VQA-RAD.",
         citation=(
             "@misc{yan2024worse,\n"

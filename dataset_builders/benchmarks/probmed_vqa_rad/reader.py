@@ -7,7 +7,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dataset_builders.benchmarks.probmed.reader import YES_NO_OPTIONS, ImageIndex, image_path, parse_yes_no
+from dataset_builders.benchmarks.probmed.reader import (
+    YES_NO_OPTIONS,
+    ImageIndex,
+    image_path,
+    parse_yes_no,
+)
 from dataset_builders.benchmarks.probmed_vqa_rad import PAPER_PAIRS
 from dataset_builders.errors import BadInput, Problems
 from dataset_builders.images.lookup import ImageFolders, read_image_records
@@ -43,7 +48,9 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
 
 
 def _read_pairs(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems: Problems) -> list[Case]:
-    """Pair each question answered yes with the adversarial counterpart that follows, answered no."""
+    """Pair each question answered yes with the adversarial counterpart that follows,
+    answered no.
+    """
     cases = []
     for file, rows in files:
         # The files have no pair ids: pairing relies on the order of the rows.
