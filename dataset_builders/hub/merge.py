@@ -73,8 +73,8 @@ def merge_published(
     """
     recorded_ids = _parse_record(read_stored(RECORD_FILE)) if RECORD_FILE in stored else {}
     ids = {path: content_ids(content) for path, content in files.items()}
-    # Any Parquet file in the folder of one of our configs may be loaded as its rows, whoever put it
-    # there.
+    # Any Parquet file in the folder of one of our configs may be loaded as its rows, regardless of
+    # its origin.
     configs = {*group_data_files({*files, *recorded_ids}), *STANDARD_CONFIGS} if group_data_files(files) else set()
     rows = {
         path

@@ -174,7 +174,7 @@ def test_a_hub_that_is_not_there(folder, monkeypatch):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{free.getsockname()[1]}")
-        assert "cannot be reached" in refused(folder, "ORG/small")
+        assert "is unreachable" in refused(folder, "ORG/small")
     monkeypatch.setenv("HF_ENDPOINT", "not a web address")
     assert "HF_ENDPOINT" in refused(folder, "ORG/small")
 

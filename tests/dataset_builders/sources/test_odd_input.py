@@ -72,8 +72,8 @@ def png_header(width, height):
 ENTRIES = {
     (MEDI, "dataset.json"): {
         "missing field": (lambda d: d["90002"].pop("question"), ["90002", '"question" is missing']),
-        "wrong type": (lambda d: d["90002"].update(question=["x"]), ["90002", "a list where a text"]),
-        "no option": (lambda d: d["90003"].update(im_1_correct="C"), ["90003", "'C'", "no option"]),
+        "wrong type": (lambda d: d["90002"].update(question=["x"]), ["90002", "a list; expected a string"]),
+        "no option": (lambda d: d["90003"].update(im_1_correct="C"), ["90003", "'C'", "not an option"]),
         "same answers": (lambda d: d["90001"].update(im_2_correct="A"), ["90001", "same correct option"]),
         "same image": (
             lambda d: d["90001"].update(im_2=d["90001"]["im_1"], im_2_local=d["90001"]["im_1_local"]),
@@ -101,7 +101,10 @@ ENTRIES = {
     (GMAI, "GMAI-MMBench_VAL.tsv"): {
         "no option": (lambda rows: rows[4].update(answer="E", E=""), ["entry 5", "'E'", "not an option"]),
         "duplicates index": (lambda rows: rows[4].update(index="1"), ["entry 1 (line 6)", "already occurs"]),
-        "hole in options": (lambda rows: rows[4].update(A="x", B="", C="y"), ["entry 5", "an option between them is empty"]),
+        "hole in options": (
+            lambda rows: rows[4].update(A="x", B="", C="y"),
+            ["entry 5", "an option between them is empty"],
+        ),
         "not base64": (lambda rows: rows[4].update(image="&" * 100), ["entry 5", "not base64"]),
         "refers to nobody": (lambda rows: rows[4].update(image="999"), ["999", "neither an image nor the index"]),
         "bomb": (
