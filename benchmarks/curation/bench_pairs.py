@@ -97,7 +97,7 @@ def cosine(one: np.ndarray, other: np.ndarray) -> float:
 def by_us(med: np.ndarray, gen: np.ndarray, device: str = "cpu") -> np.ndarray:
     """The search, everything included: check, upload, search, download."""
     search = ready(med, gen, device)
-    return np.concatenate([pairs.i * len(med) + pairs.j for pairs in search.all()])
+    return np.concatenate([pairs.i * len(med) + pairs.j for pairs in search.all_pairs()])
 
 
 def ready(med: np.ndarray, gen: np.ndarray, device: str) -> PairSearch:
@@ -136,7 +136,7 @@ def on_device(med: np.ndarray, gen: np.ndarray, device: str, repeats: int) -> tu
     report: dict[str, object] = {
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
         "whole": timed(lambda: by_us(med, gen, device)),
-        "embeddings_there": timed(lambda: list(search.all())),
+        "embeddings_there": timed(lambda: list(search.all_pairs())),
         "floor_both_products": timed(lambda: products(there)),
         "floor_med_product": timed(lambda: products(there[:1])),
     }

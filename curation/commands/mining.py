@@ -157,7 +157,9 @@ def pairs(
         arrays = [Path(str(each.filename)).absolute() for each in (vectors, others)]
         run = search_on_ray(arrays, device, RayCluster(ray, workers, gpus_per_worker))
     search = PairSearch(vectors, others, thresholds, "cpu" if ray else device)
-    report = mine_pairs(search, images, out, PairFilter(near_duplicate, top, cap_per_image), sample, seed, run=run)
+    report = mine_pairs(
+        search, images, out, PairFilter(near_duplicate, top, cap_per_image), sample, seed, search_blocks=run
+    )
     share_name_list(embeddings, out)
     counts = report["counts"]
     typer.echo(

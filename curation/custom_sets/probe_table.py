@@ -235,7 +235,7 @@ def resolve_image_files(probed: Sequence[ProbedImage], names: Sequence[str], pat
 
 def match_files(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
     """Name -> file, of the names that belong to one."""
-    found = pair_names(list(names), list(files)).found
+    found = pair_names(list(names), list(files)).image_indices
     return {name: files[at] for name, at in zip(names, found, strict=True) if at is not None}
 
 

@@ -68,10 +68,10 @@ def load_image_labels(path: Path, folder: Path) -> ImageLabels:
         name="labels", reader="dicom", path=folder.absolute(), annotations=path.absolute()
     )
     files = DatasetFiles(dataset)
-    names = [each.name.lower() for each in files.marks]
+    names = [each.name.lower() for each in files.annotation_files]
     kinds = {
         "coco": path.is_file() and path.suffix.lower() == ".json",
-        "nifti": any(map(is_volume, files.marks)),
+        "nifti": any(map(is_volume, files.annotation_files)),
         "voc": any(name.endswith(".xml") for name in names),
         "masks": path.is_dir()
         and path.absolute() != dataset.path

@@ -1,6 +1,9 @@
-"""Write the output of the pipeline: TSVs in VLMEvalKit's layout, the lexical tree's page, tables, funnel, and the dataset repository.
+"""Write the pipeline's output:
 
-Nothing of a source's file names, headers or patient ids is in them: questions are numbered, patients are keyed hashes in `group`.
+TSVs, the lexical tree's page, tables, funnel, and the built dataset.
+
+Nothing from source file names, headers or patient ids is in them: questions are numbered, patients
+are keyed hashes in `group`. The TSVs are in VLMEvalKit's layout.
 """
 
 from __future__ import annotations
@@ -36,17 +39,19 @@ TSV_COLUMNS = (
 )  # fmt: skip
 TREE_FILE = "LexicalTree.html"
 FACET_TABLES = {"task": "tasks", "department": "departments", "granularity": "granularities"}
-"""Facet of the tree and of tables 5 to 7 -> the table's file."""
+"""Facet of the tree (tables 5 to 7) -> file name of its table."""
 
 
-def _question_row(each: WrittenQuestion, licenses: Mapping[str, str]) -> dict[str, Any]:
-    """A question in VLMEvalKit's columns, without its images; the answers of the test are in a file of their own."""
-    case, is_test = each.case, each.split == "test"
+def _question_row(question: WrittenQuestion, licenses: Mapping[str, str]) -> dict[str, Any]:
+    """Return a question in VLMEvalKit's columns, without images, and without answers for the test
+    split.
+    """
+    case, is_test = question.case, question.split == "test"
     return {
-        "index": each.index,
-        "question": each.question,
-        **dict(zip("ABCDE", each.choice.options, strict=False)),
-        "answer": "" if is_test else each.letters,
+        "index": question.index,
+        "question": question.question,
+        **dict(zip("ABCDE", question.choice.options, strict=False)),
+        "answer": "" if is_test else question.letters,
         "category": "" if is_test else case.answer,
         "l2-category": case.task,
         "split": "TEST" if is_test else "VAL",
@@ -62,32 +67,71 @@ def _question_row(each: WrittenQuestion, licenses: Mapping[str, str]) -> dict[st
 
 
 def _join_texts(texts: list[str]) -> str:
-    """One text as it is, several as VLMEvalKit reads a list of them."""
+    """Return a single text as it is, several as the list that VLMEvalKit parses."""
     return texts[0] if len(texts) == 1 else json.dumps(texts)
 
 
 def _write_tsvs(
-    folder: Path, keys: Path, name: str, written: list[WrittenQuestion], private: Path, sources: Sources
+    folder: Path,
+    answers_folder: Path,
+    name: str,
+    written: list[WrittenQuestion],
+    private: Path,
+    sources: Sources,
 ) -> None:
-    """Into `folder`: `<name>_VAL.tsv` with answers, `<name>_TEST.tsv` without, each with a `_MULTI` of its own for multiple choice (a
-    reader of single letters fails on those). Into `keys`: the test's answers."""
+    """Write the TSVs of both splits, and the test answers.
+
+    `<name>_VAL.tsv` has answers, `<name>_TEST.tsv` has none; multiple choice goes to `_MULTI`
+    files, since parsers of single letters fail on it.
+
+    Args:
+        folder: folder of the TSVs.
+        answers_folder: folder of the test answers.
+        name: name of the benchmark.
+        written: all questions.
+        private: private folder with the pictures.
+        sources: sources.yaml.
+    """
     licenses = {dataset.name: dataset.license for dataset in sources.datasets}
-    black = blacked_out_boxes(private)
-    several = any(each.case.item.more for each in written)
-    columns = [column for column in TSV_COLUMNS if several or column != "image_path"]
-    for each in tqdm(written, desc="writing questions", unit="question", disable=None):
-        row = _question_row(each, licenses)
-        shown = (private / PICTURES_FOLDER, each.case.granularity, each.case.item.box, sources.overlay)
-        pngs = [render_png(picture, mask, *shown, black.get(picture, ())) for picture, mask in each.case.item.pictures]
-        row["image"] = _join_texts([base64.b64encode(png).decode("ascii") for png in pngs])
-        row["image_path"] = _join_texts([f"{each.index}_{number}.png" for number in range(len(pngs))])
-        _append_row(folder / f"{name}_{row['split']}{'_MULTI' * each.case.is_multiple}.tsv", columns, row)
-        if each.split == "test":
-            key = {"index": each.index, "answer": each.letters, "category": each.case.answer}
-            _append_row(keys / f"{name}_TEST_answers.tsv", list(key), key)
+
+    text_boxes = blacked_out_boxes(private)
+    has_slices = any(question.case.item.further_slices for question in written)
+
+    # `image_path` is only needed if a question has several images.
+    columns = [column for column in TSV_COLUMNS if has_slices or column != "image_path"]
+    for question in tqdm(written, desc="writing questions", unit="question", disable=None):
+        row = _question_row(question, licenses)
+        render_args = (
+            private / PICTURES_FOLDER,
+            question.case.granularity,
+            question.case.item.box,
+            sources.overlay,
+        )
+        pictures = [
+            render_png(picture, mask, *render_args, text_boxes.get(picture, ()))
+            for picture, mask in question.case.item.pictures
+        ]
+
+        row["image"] = _join_texts([base64.b64encode(png).decode("ascii") for png in pictures])
+        row["image_path"] = _join_texts(
+            [f"{question.index}_{slice_number}.png" for slice_number in range(len(pictures))]
+        )
+        _append_row(
+            folder / f"{name}_{row['split']}{'_MULTI' * question.case.is_multiple}.tsv",
+            columns,
+            row,
+        )
+        if question.split == "test":
+            answer_row = {
+                "index": question.index,
+                "answer": question.letters,
+                "category": question.case.answer,
+            }
+            _append_row(answers_folder / f"{name}_TEST_answers.tsv", list(answer_row), answer_row)
 
 
 def _append_row(file: Path, columns: list[str], row: dict[str, Any]) -> None:
+    """Append a row to a TSV; a new file starts with the header."""
     is_new = not file.exists()
     with file.open("a", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, columns, extrasaction="ignore", delimiter="\t", lineterminator="\n")
@@ -97,87 +141,134 @@ def _append_row(file: Path, columns: list[str], row: dict[str, Any]) -> None:
 
 
 def _write_report(
-    folder: Path, cases: pd.DataFrame, table: LabelTable, branches: list[Branch], funnel: dict[str, Any]
+    folder: Path,
+    cases: pd.DataFrame,
+    table: LabelTable,
+    branches: list[Branch],
+    funnel: dict[str, Any],
 ) -> None:
-    """Tables 5 to 7, cases per label with MeSH ids, what is right without the images per branch, and the funnel. A multiple-choice question
-    counts once per right option."""
-    for subject, file in FACET_TABLES.items():
+    """Write tables 5 to 7, cases per label with MeSH ids, the blind baseline per branch, and the
+    funnel.
+
+    A multiple-choice question counts once per correct option.
+    """
+    for subject, table_name in FACET_TABLES.items():
         cases.groupby([subject, "kind"]).agg(
             modalities=("modality", "nunique"),
             labels=("label", "nunique"),
             cases=("label", "size"),
             questions=("question", "nunique"),
-        ).to_csv(folder / f"{file}.csv")
+        ).to_csv(folder / f"{table_name}.csv")
+
     labels = cases.groupby([*FACET_TABLES, "modality", "label"], as_index=False).agg(cases=("kind", "size"))
     labels["mesh"] = [table.label(name).mesh for name in labels["label"]]
     labels.to_csv(folder / "labels.csv", index=False)
-    pd.DataFrame([each.row() for each in branches]).to_csv(folder / "blind_majority.csv", index=False)
+    pd.DataFrame([branch.row() for branch in branches]).to_csv(folder / "blind_majority.csv", index=False)
     write_json(folder / "funnel.json", funnel)
 
 
 def write_outputs(
-    out: Path, written: list[WrittenQuestion], private: Path, sources: Sources, table: LabelTable, about: Mapping[str, str],
+    out: Path, written: list[WrittenQuestion], private: Path, sources: Sources, table: LabelTable, people_statements: Mapping[str, str],
     branches: list[Branch], funnel: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Write `tsv/`, `report/` and the dataset repository `dataset/` (test answers: `dataset-answers/`, private), each whole or not at all.
-    about: what is said of the people in it.
+    """Write `tsv/`, `report/` and the built dataset `dataset/`, each atomically.
 
-    The repository is built by the builder of gmai-mmbench from the same files, so that what it refuses never replaces a good set.
+    Test answers go to `dataset-answers/` and to `private`. The dataset is built by the builder of
+    gmai-mmbench from the same files, so that a set that it refuses never replaces a valid one.
+
+    Args:
+        out: work folder; its name is the benchmark's.
+        written: all questions.
+        private: private folder with the pictures.
+        sources: sources.yaml.
+        table: canonical labels.
+        about: content of about.yaml (approval and so on).
+        branches: blind baseline per branch.
+        funnel: counts of every stage.
     """
-    name = out.name
+    set_name = out.name
     rows = [
-        {"task": e.case.task, "department": e.case.department, "granularity": e.case.granularity, "modality": e.case.modality,
-         "label": label, "kind": "multiple" if e.case.is_multiple else "single", "question": e.index}
-        for e in written for label in e.case.answers
-    ]  # fmt: skip
+        {
+            "task": question.case.task,
+            "department": question.case.department,
+            "granularity": question.case.granularity,
+            "modality": question.case.modality,
+            "label": label,
+            "kind": "multiple" if question.case.is_multiple else "single",
+            "question": question.index,
+        }
+        for question in written
+        for label in question.case.answers
+    ]
     cases = pd.DataFrame(rows)
+
+    # Everything is built in temporary folders, which replace the old output only if the build
+    # succeeds.
     with (
         temporary_folder(out, ".source.") as source,
         replace_folder(out / "tsv") as tsv,
-        replace_folder(out / "report") as page,
+        replace_folder(out / "report") as report,
     ):
-        keys = source / "keys"
-        keys.mkdir()
-        _write_tsvs(tsv, keys, name, sorted(written, key=lambda each: each.index), private, sources)
+        answers_folder = source / "keys"
+        answers_folder.mkdir()
+        _write_tsvs(
+            tsv,
+            answers_folder,
+            set_name,
+            sorted(written, key=lambda question: question.index),
+            private,
+            sources,
+        )
+
         tree = {(subject, *row) for subject in FACET_TABLES for row in cases[[subject, "modality", "label"]].to_numpy()}
         (tsv / TREE_FILE).write_text(render_tree_page(sorted(tree), "Lexical tree"), encoding="utf-8")
-        checked = _validation_fields(funnel, branches)
+        manifest_fields = _validation_fields(funnel, branches)
+
         mesh = "; ".join(
             f"{label} {table.label(label).mesh}" for label in sorted(set(cases["label"])) if table.label(label).mesh
         )
-        checked["notes"].append(f"MeSH ids of the labels: {mesh or 'none given'}.")
-        manifest = {"name": name, "format": FORMAT, "made_by": "medprobe curate gmai", "ids": KEYED_IDS}
-        write_json(tsv / MANIFEST_FILE, manifest | checked)
-        if about:
-            (tsv / ABOUT).write_text(yaml.safe_dump(dict(about), allow_unicode=True), encoding="utf-8")
-        _write_report(page, cases, table, branches, funnel)
-        for file in [*tsv.iterdir(), *keys.iterdir()]:
+        manifest_fields["notes"].append(f"MeSH ids of the labels: {mesh or 'none given'}.")
+        manifest_head = {
+            "name": set_name,
+            "format": FORMAT,
+            "made_by": "medprobe curate gmai",
+            "ids": KEYED_IDS,
+        }
+        write_json(tsv / MANIFEST_FILE, manifest_head | manifest_fields)
+        if people_statements:
+            (tsv / ABOUT).write_text(yaml.safe_dump(dict(people_statements), allow_unicode=True), encoding="utf-8")
+        _write_report(report, cases, table, branches, funnel)
+
+        for file in [*tsv.iterdir(), *answers_folder.iterdir()]:
             shutil.copyfile(file, source / file.name)
-        build(FORMAT, name=name, source=source, out=out / "dataset")
-        for file in keys.iterdir():
+
+        build(FORMAT, name=set_name, source=source, out=out / "dataset")
+        for file in answers_folder.iterdir():
             (private / file.name).unlink(missing_ok=True)
             shutil.copyfile(file, private / file.name)
 
 
 def _validation_fields(funnel: dict[str, Any], branches: list[Branch]) -> dict[str, Any]:
-    """Statements of the dataset's card and manifest on how far the set was checked."""
-    validation, text = funnel["validation"], funnel["burned_in_text"]
+    """Return manifest entries on how far the set was validated."""
+    validation, text_counts = funnel["validation"], funnel["burned_in_text"]
     notes = [
         f"Validation: {validation['validated_questions']} of {funnel['questions']} questions by {validation['reviewers']} people "
         f"({sum(validation['dropped'].values())} others left out)."
         if validation["validated_questions"]
         else "Validation: no person has checked these questions."
     ]
-    if text is None:
+    if text_counts is None:
         notes.append("Burned-in text: not searched.")
     else:
-        decided = ", ".join(f"{count} {what}" for what, count in text["decisions"].items()) or "none"
+        decisions = ", ".join(f"{count} {decision}" for decision, count in text_counts["decisions"].items()) or "none"
+
         notes.append(
-            f"Burned-in text: searched in {text['searched']} pictures; {text['with_text']} may hold some. Decided by a person: {decided}; "
-            f"the other {text['undecided']} are in no question."
+            f"Burned-in text: searched in {text_counts['searched']} pictures; {text_counts['with_text']} may contain some. "
+            f"Decided by a person: {decisions}; the other {text_counts['undecided']} are in no question."
         )
+
     notes.append(
         f"Text alone: {branches[0]}, answering with the option that is most often right elsewhere"
-        f"{'; the set was built nonetheless' if any(each.flagged for each in branches) else ''}."
+        f"{'; the set was built nonetheless' if any(branch.flagged for branch in branches) else ''}."
     )
     return {"notes": notes, "validated": bool(validation["validated_questions"])}

@@ -1,4 +1,7 @@
-"""From items to cases: a case is one image with one target, or all labels of the image, at one granularity, and its tags."""
+"""Turn items into candidate cases.
+
+A case is one image with one target, or with all labels of the image, at one granularity, plus tags.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.terms import ImageContext, parse_image_context
 
 Cell = tuple[str, str, str]
-"""(modality, task, granularity): what shares questions and, at region level, options."""
+"""(modality, task, granularity): cases that share templates and, at region level, options."""
 
 
 LabelledItem = tuple[Item, str, str, str]
@@ -23,26 +26,26 @@ LabelledItem = tuple[Item, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One possible question, before its words and options."""
+    """A possible question, before its text and options are chosen."""
 
     case: str
     answers: tuple[str, ...]
-    """canonical labels; several for multiple choice"""
+    """Canonical labels; several for multiple choice."""
     item: Item
     task: str
     department: str
     granularity: str
     modality: str
     present: frozenset[str]
-    """canonical labels on the picture"""
+    """Canonical labels on the picture."""
     regions: frozenset[str]
-    """of the body; empty where unknown"""
+    """Body regions; empty if unknown."""
     order: str
-    """a hash of its content and the seed: decides draws, on any machine"""
+    """Hash of content and seed that decides all draws, reproducibly on any machine."""
     unsure: frozenset[str] = frozenset()
-    """canonical labels that may or may not be on the picture"""
+    """Canonical labels that may or may not be on the picture."""
     overlapping: frozenset[str] = frozenset()
-    """canonical labels on the picture whose region shares pixels with the target, or is not known"""
+    """Canonical labels on the picture whose region overlaps the target's or is unknown."""
 
     @property
     def cell(self) -> Cell:
@@ -54,82 +57,112 @@ class Candidate:
 
     @property
     def answer(self) -> str:
-        """The key under which cases are counted: the label, or the labels."""
+        """Return the key under which cases are counted: the answer's labels, joined."""
         return "; ".join(self.answers)
 
 
 def make_cases(
     items: list[Item], sources: Sources, table: LabelTable, tags: Tags
 ) -> tuple[list[Candidate], Counter[str], dict[tuple[str, str], int]]:
-    """(cases, left out by reason, unmapped (why, raw label) -> items).
+    """Make the candidate cases of all items.
 
-    Raises BadInput if no label is mapped, or a tag is none of the tree's values.
+    Args:
+        items: targets on stored pictures.
+        sources: sources.yaml.
+        table: canonical labels.
+        tags: the taggers' task and department per label.
+
+    Returns:
+        Cases; number of items left out, by reason; number of items per unmapped (reason, raw
+        label).
+
+    Raises:
+        BadInput: no label is mapped, or a tag is not in the tree.
     """
-    making = _CaseBuilder(sources, table, tags)
+    builder = _CaseBuilder(sources, table, tags)
     unmapped: dict[tuple[str, str], int] = Counter()
-    mapped: list[tuple[Item, str]] = []
+    mapped_items: list[tuple[Item, str]] = []
     for item in items:
-        place = making.place(item)
-        name = table.name_of(item.label, place)
+        place = builder.place(item)
+        name = table.canonical_name(item.label, place)
         if name is None:
-            unmapped[table.why_not(item.label, place), item.label] += 1
+            unmapped[table.unmapped_reason(item.label, place), item.label] += 1
         else:
-            mapped.append((item, name))
-    if not mapped:
-        some = ", ".join(f"{label!r} {why}" for why, label in list(unmapped)[:5])
+            mapped_items.append((item, name))
+
+    if not mapped_items:
+        examples = ", ".join(f"{label!r} {reason}" for reason, label in list(unmapped)[:5])
         raise BadInput(
-            f"no label is mapped: {some}, and {max(0, len(unmapped) - 5)} more. "
-            "Give them a row in labels.csv (name, raw, task, department, region) and name it in sources.yaml."
+            f"no label is mapped: {examples}, and {max(0, len(unmapped) - 5)} more. "
+            "Add rows for them to a labels.csv (name, raw, task, department, region) and set `labels` in sources.yaml."
         )
-    for item, name in mapped:
-        making.known[item.picture][0].update({name}, making.names(item.present, item))
-        making.known[item.picture][1].update(making.names(item.unsure, item))
-    left_out: Counter[str] = Counter({"label that no table maps": sum(unmapped.values())} if unmapped else {})
+
+    # Collect first what any dataset states about a picture: the cases below need all of it.
+    for item, name in mapped_items:
+        builder.known_labels[item.picture][0].update({name}, builder.canonical_names(item.present, item))
+        builder.known_labels[item.picture][1].update(builder.canonical_names(item.unsure, item))
+
+    left_out: Counter[str] = Counter({"label is in no table": sum(unmapped.values())} if unmapped else {})
     cases: list[Candidate] = []
-    wrong: set[str] = set()
-    whole: dict[tuple[str, str, str], list[LabelledItem]] = defaultdict(list)
-    for item, name in mapped:
-        task, department = making.tag("task", item, name), making.tag("department", item, name)
-        wrong |= {f"task {task!r} of {name!r}"} if task not in ("", *sources.tasks) else set()
-        wrong |= {f"department {department!r} of {name!r}"} if department not in ("", *sources.departments) else set()
+    invalid_tags: set[str] = set()
+    class_labels: dict[tuple[str, str, str], list[LabelledItem]] = defaultdict(list)
+    for item, name in mapped_items:
+        task, department = builder.tag("task", item, name), builder.tag("department", item, name)
+        invalid_tags |= {f"task {task!r} of {name!r}"} if task not in ("", *sources.tasks) else set()
+        invalid_tags |= (
+            {f"department {department!r} of {name!r}"} if department not in ("", *sources.departments) else set()
+        )
+
         if not task or not department:
             left_out[f"label without a {'department' if task else 'task'}"] += 1
         elif item.kind == "class" and "granularity" not in item.tags:
-            whole[item.dataset, item.picture, item.patient].append((item, name, task, department))
+            class_labels[item.dataset, item.picture, item.patient].append((item, name, task, department))
         else:
             granularities = (item.tags["granularity"],) if "granularity" in item.tags else KIND_GRANULARITIES[item.kind]
-            cases += [making.case(item, (name,), task, department, each) for each in granularities]
-    if wrong:
+            cases += [builder.build_case(item, (name,), task, department, granularity) for granularity in granularities]
+
+    if invalid_tags:
         raise BadInput(
-            f"{'; '.join(sorted(wrong)[:5])}: not in the tree. Use the tree's values, or give `tasks` and `departments`."
+            f"{'; '.join(sorted(invalid_tags)[:5])}: not in the tree. Use the tree's values, or give `tasks` and `departments`."
         )
-    several = {name for (name, _, _), found in whole.items() if len(found[0][0].present) > 1}
-    for (name, _, _), found in whole.items():
-        if why := making.problem_of(found, name in several):
-            left_out[f"whole image: {why}"] += len(found)
+
+    # In a multi-label dataset a label that is missing from a picture need not be absent from it.
+    multi_label_datasets = {
+        name for (name, _, _), labels_of_picture in class_labels.items() if len(labels_of_picture[0][0].present) > 1
+    }
+    for (name, _, _), labels_of_picture in class_labels.items():
+        if reason := builder.problem_of(labels_of_picture, name in multi_label_datasets):
+            left_out[f"whole image: {reason}"] += len(labels_of_picture)
         else:
-            cases += making.whole_image(found)
+            cases += builder.whole_image_cases(labels_of_picture)
     return cases, left_out, unmapped
 
 
 class _CaseBuilder:
-    """What cases are made by. known: picture -> (labels that are on it, labels that may be) by all sources that hold its pixels: they may
-    be labelled twice."""
+    """Make cases from items.
+
+    `known_labels` maps a picture to (labels on it, labels that may be on it), over all datasets
+    that contain the same pixels, since they may have been labelled twice.
+    """
 
     def __init__(self, sources: Sources, table: LabelTable, tags: Tags) -> None:
         self.seed, self.table, self.tags = sources.seed, table, tags
         self.datasets = {dataset.name: dataset for dataset in sources.datasets}
-        self.known: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+        self.known_labels: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
 
     def place(self, item: Item) -> ImageContext:
+        """Return the region and modality in which the item's labels are read."""
         return parse_image_context(self.datasets[item.dataset].region, item.modality)
 
-    def names(self, raw: Iterable[str], item: Item) -> frozenset[str]:
+    def canonical_names(self, raw: Iterable[str], item: Item) -> frozenset[str]:
+        """Return the canonical names of the raw labels that are mapped."""
         place = self.place(item)
-        return frozenset(name for each in raw if (name := self.table.name_of(each, place)) is not None)
+        return frozenset(name for raw_label in raw if (name := self.table.canonical_name(raw_label, place)) is not None)
 
     def tag(self, subject: str, item: Item, name: str) -> str:
-        """By the source itself, the dataset, the taggers, or the label table, whichever speaks first."""
+        """Return an item's task or department: by its source, else its dataset, the taggers, the
+        label table.
+        """
         return (
             item.tags.get(subject)
             or getattr(self.datasets[item.dataset], subject)
@@ -137,39 +170,65 @@ class _CaseBuilder:
             or str(getattr(self.table.labels[name], subject))
         )
 
-    def problem_of(self, found: list[LabelledItem], has_several: bool) -> str:
-        """Why the classes of a picture cannot be asked about; "" where they can. has_several: some picture of the set has several."""
-        item = found[0][0]
+    def problem_of(self, picture_labels: list[LabelledItem], has_several: bool) -> str:
+        """Return why the classes of a picture cannot be asked about; "" if they can.
+
+        Args:
+            picture_labels: the classes of the picture.
+            has_several: some picture of the dataset has several classes.
+        """
+        item = picture_labels[0][0]
         dataset = self.datasets[item.dataset]
-        if any(other.present != item.present for other, _, _, _ in found):
+        if any(other_item.present != item.present for other_item, _, _, _ in picture_labels):
             return "two files with the same pixels are labelled differently"
-        if any(self.table.name_of(raw, self.place(item)) is None for raw in item.present):
+        if any(self.table.canonical_name(raw, self.place(item)) is None for raw in item.present):
             return "one of its labels is not mapped"
         if has_several and not dataset.exhaustive and dataset.reader != "wide":
-            return "a set with several labels an image that is not labelled exhaustively"
+            return "a multi-label dataset that is not labelled exhaustively"
         return ""
 
-    def whole_image(self, found: list[LabelledItem]) -> list[Candidate]:
-        """The cases of a picture's classes: all at once per task. A label above another one of the picture says nothing more and is left
-        out."""
-        above = {ancestor for _, name, _, _ in found for ancestor in self.table.ancestors(name)}
-        by_task: dict[str, dict[str, LabelledItem]] = defaultdict(dict)
-        for item, name, task, department in found:
-            if name not in above:
-                by_task[task][name] = item, name, task, department
-        made = []
-        for task, own in by_task.items():
-            item, _, _, department = next(iter(own.values()))
-            made.append(self.case(item, tuple(sorted(own)), task, department, IMAGE_LEVEL))
-        return made
+    def whole_image_cases(self, picture_labels: list[LabelledItem]) -> list[Candidate]:
+        """Make one case per task from all classes of a picture.
 
-    def case(self, item: Item, names: tuple[str, ...], task: str, department: str, granularity: str) -> Candidate:
-        """Where a label that only another source knows of lies is not known: it may lie where the target does."""
-        own = self.names(item.present, item) | set(names)
-        shown, unsure = self.known[item.picture]
-        elsewhere = frozenset(shown) - own
-        present = own | elsewhere if granularity == IMAGE_LEVEL else own
-        content = [self.seed, item.dataset, item.picture, names, granularity, item.box, item.mask, *item.more]
+        A label that is an ancestor of another label of the picture adds nothing, so it is left out.
+        """
+        ancestors = {ancestor for _, name, _, _ in picture_labels for ancestor in self.table.ancestors(name)}
+        by_task: dict[str, dict[str, LabelledItem]] = defaultdict(dict)
+        for item, name, task, department in picture_labels:
+            if name not in ancestors:
+                by_task[task][name] = item, name, task, department
+
+        cases = []
+
+        for task, labels in by_task.items():
+            item, _, _, department = next(iter(labels.values()))
+            cases.append(self.build_case(item, tuple(sorted(labels)), task, department, IMAGE_LEVEL))
+        return cases
+
+    def build_case(self, item: Item, names: tuple[str, ...], task: str, department: str, granularity: str) -> Candidate:
+        """Make one case.
+
+        A label that only another dataset states has no known location, so it may overlap the
+        target.
+        """
+        own_labels = self.canonical_names(item.present, item) | set(names)
+        known_labels, unsure = self.known_labels[item.picture]
+        labels_elsewhere = frozenset(known_labels) - own_labels
+        present = own_labels | labels_elsewhere if granularity == IMAGE_LEVEL else own_labels
+
+        # The order must not depend on file names or on the order of reading, only on content and
+        # seed.
+        content = [
+            self.seed,
+            item.dataset,
+            item.picture,
+            names,
+            granularity,
+            item.box,
+            item.mask,
+            *item.further_slices,
+        ]
+
         return Candidate(
             case=f"{item.item}-{granularity.split(maxsplit=1)[0].lower()}" + ("-multiple" if len(names) > 1 else ""),
             answers=names,
@@ -180,50 +239,79 @@ class _CaseBuilder:
             modality=item.modality,
             present=present,
             unsure=frozenset(unsure),
-            overlapping=self.names(item.overlapping, item) | elsewhere,
-            regions=self.regions(present, item),
+            overlapping=self.canonical_names(item.overlapping, item) | labels_elsewhere,
+            regions=self.shown_regions(present, item),
             order=hashlib.sha256(repr(content).encode()).hexdigest(),
         )
 
-    def regions(self, present: frozenset[str], item: Item) -> frozenset[str]:
-        """The regions that an image shows: what all its labels have in common, within the dataset's own; else all of theirs."""
-        known = [regions for name in sorted(present) if (regions := self.table.label(name).regions)]
-        given = parse_regions(self.datasets[item.dataset].region)
-        found = (set.intersection(*known) or set().union(*known)) if known else set()
-        return frozenset((found & given) or given or found)
+    def shown_regions(self, present: frozenset[str], item: Item) -> frozenset[str]:
+        """Return the body regions that an image shows.
+
+        These are the regions common to all labels (else those of any label), within the dataset's
+        own.
+        """
+        label_regions = [regions for name in sorted(present) if (regions := self.table.label(name).regions)]
+        dataset_regions = parse_regions(self.datasets[item.dataset].region)
+        common_regions = (set.intersection(*label_regions) or set().union(*label_regions)) if label_regions else set()
+        return frozenset((common_regions & dataset_regions) or dataset_regions or common_regions)
 
 
 def drop_near_duplicates(cases: list[Candidate], bits: int) -> tuple[list[Candidate], Counter[str]]:
-    """The cases on pictures of different patients or datasets that are no near-duplicates of one another (the first by `order` stays), and
-    counts. Two near-duplicates that are labelled differently for one task contradict each other: both go."""
+    """Drop near-duplicates among pictures of different patients or datasets.
+
+    The first case by `order` is kept. If two near-duplicates have different labels for one task,
+    both are dropped, since they contradict each other.
+
+    Args:
+        cases: candidate cases.
+        bits: maximum number of differing hash bits (of 64) of a near-duplicate; negative: none are.
+
+    Returns:
+        The remaining cases, and counts of dropped ones.
+    """
     import numpy as np
 
     counts: Counter[str] = Counter()
     if bits < 0 or not cases:
         return cases, counts
-    first: dict[tuple[str, str, str], Candidate] = {}
+
+    first_cases: dict[tuple[str, str, str], Candidate] = {}
     labels: dict[tuple[str, str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for case in sorted(cases, key=lambda case: case.order):
-        shown = case.item.picture, case.item.patient, case.item.dataset
-        first.setdefault(shown, case)
+        picture_key = case.item.picture, case.item.patient, case.item.dataset
+        first_cases.setdefault(picture_key, case)
         if case.granularity == IMAGE_LEVEL:
-            labels[shown][case.task] |= set(case.answers)
-    pictures = list(first)
-    hashes = np.array([int(case.item.phash, 16) for case in first.values()], np.uint64)
+            labels[picture_key][case.task] |= set(case.answers)
+
+    pictures = list(first_cases)
+    hashes = np.array([int(case.item.phash, 16) for case in first_cases.values()], np.uint64)
     sources = np.array([f"{patient}\0{dataset}" for _, patient, dataset in pictures])
-    gone: set[tuple[str, str, str]] = set()
-    alive = np.ones(len(pictures), bool)
-    for at, picture in enumerate(pictures):
-        if not alive[at]:
+
+    dropped: set[tuple[str, str, str]] = set()
+    is_kept = np.ones(len(pictures), bool)
+    for index, picture in enumerate(pictures):
+        if not is_kept[index]:
             continue
-        is_near = (np.bitwise_count(hashes[at + 1 :] ^ hashes[at]) <= bits) & (sources[at + 1 :] != sources[at])
-        for other in np.flatnonzero(is_near & alive[at + 1 :]) + (at + 1):
-            alive[other] = False
-            gone.add(pictures[other])
-            one, two = labels[picture], labels[pictures[other]]
-            if any(one[task] != two[task] for task in one.keys() & two.keys()) and picture not in gone:
-                gone.add(picture)
-                counts["near-duplicates that are labelled differently"] += 1
-    kept = [case for case in cases if (case.item.picture, case.item.patient, case.item.dataset) not in gone]
-    counts["near-duplicate of a picture of another patient or dataset"] = len(cases) - len(kept)
-    return kept, counts
+
+        # Slices and repeat studies of one patient are expected to look alike.
+        is_near = (np.bitwise_count(hashes[index + 1 :] ^ hashes[index]) <= bits) & (
+            sources[index + 1 :] != sources[index]
+        )
+        for neighbour in np.flatnonzero(is_near & is_kept[index + 1 :]) + (index + 1):
+            is_kept[neighbour] = False
+            dropped.add(pictures[neighbour])
+
+            labels_of_first, labels_of_second = labels[picture], labels[pictures[neighbour]]
+            if (
+                any(
+                    labels_of_first[task] != labels_of_second[task]
+                    for task in labels_of_first.keys() & labels_of_second.keys()
+                )
+                and picture not in dropped
+            ):
+                dropped.add(picture)
+                counts["near-duplicates with different labels"] += 1
+
+    unique_cases = [case for case in cases if (case.item.picture, case.item.patient, case.item.dataset) not in dropped]
+    counts["near-duplicate of a picture of another patient or dataset"] = len(cases) - len(unique_cases)
+    return unique_cases, counts

@@ -1,8 +1,9 @@
-"""The first stage: reads every unit of every dataset once, keeps its pictures without their metadata, and journals the rest.
+"""First stage: read every unit of every dataset once, store its pictures, and journal its items.
 
-A work folder's `private/` holds `journal.jsonl` (one line per unit, appended when its pictures are on the disk: a killed run goes on) and
-`pictures/<sha256>.png`. It is not for publication. Files, patients and items go by the keyed hashes of `dataset.key`, since a file may be
-called like its patient.
+`private/` in the work folder has `journal.jsonl` (one line per unit, appended after its pictures
+are on disk, so a killed run resumes) and `pictures/<sha256>.png` without metadata. It must not be
+published. Files, patients and items have keyed hashes (`dataset.key`) as ids, since a file name may
+contain the patient's name.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from eval_harness.records.names import replace_surrogates
 UNIT_JOURNAL = "journal.jsonl"
 PICTURES_FOLDER = "pictures"
 SHEETS_FOLDER = "sheets"
-"""Contact sheets, made of the pictures by every run (`overlay.py`)."""
+"""Contact sheets, which every run writes anew (`overlay.py`)."""
 PATIENT_WITHDRAWN = "its patient has withdrawn"
 JOURNAL_VERSION = 1
 
@@ -55,103 +56,138 @@ class Item:
     item: str
     dataset: str
     picture: str
-    """sha256 of the PNG, its file's name"""
+    """SHA-256 of the pixels; name of the PNG."""
     phash: str
     patient: str
     is_known_patient: bool
     label: str
-    """raw"""
+    """Raw label."""
     kind: str
     box: list[float] | None
-    """x, y, width, height"""
+    """(x, y, width, height) in pixels of the stored picture."""
     mask: dict[str, Any] | None
     area: float
-    """share of the picture"""
+    """Share of the picture."""
     present: Sequence[str]
-    """all raw labels on the picture"""
+    """All raw labels on the picture."""
     modality: str
     overlapping: Sequence[str] = ()
-    """raw labels on the picture whose own region shares pixels with the target, or is not known"""
+    """Raw labels on the picture whose region overlaps the target's or is unknown."""
     unsure: Sequence[str] = ()
-    """raw labels of which nothing is known on the picture"""
+    """Raw labels whose presence on the picture is unknown."""
     attributes: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
-    more: tuple[tuple[str, dict[str, Any] | None], ...] = ()
-    """(picture, mask) of the further slices of its volume, in order, where they are one question"""
+    further_slices: tuple[tuple[str, dict[str, Any] | None], ...] = ()
+    """(picture, mask) of further slices of its volume, in order, if they form one question."""
 
     @property
     def pictures(self) -> tuple[tuple[str, dict[str, Any] | None], ...]:
-        """(picture, mask) of everything that a question about this shows, in order."""
-        return ((self.picture, self.mask), *self.more)
+        """Return (picture, mask) of every picture that a question about this item shows."""
+        return ((self.picture, self.mask), *self.further_slices)
 
 
 def read_items(sources: Sources, private: Path) -> tuple[list[Item], list[Skip], dict[str, Any]]:
-    """Every item of every dataset, what was skipped, and counts per dataset (units, pictures, targets)."""
+    """Read every item of every dataset; unchanged units come from the journal.
+
+    Args:
+        sources: sources.yaml.
+        private: private folder of the work folder.
+
+    Returns:
+        Items, what was skipped, and counts per dataset (units, pictures, targets, patients).
+    """
     (private / PICTURES_FOLDER).mkdir(parents=True, exist_ok=True)
     ids = load_pseudonyms(private.with_name("dataset"))
-    gone = read_withdrawn_ids(private.with_name("dataset"))
+    withdrawn = read_withdrawn_ids(private.with_name("dataset"))
+
     items: list[Item] = []
     skips: list[Skip] = []
     counts: dict[str, Any] = {}
+
     with Journal(private / UNIT_JOURNAL) as journal:
-        done = {(entry["dataset"], entry["unit"]): entry for entry in journal.entries}
+        journalled = {(entry["dataset"], entry["unit"]): entry for entry in journal.entries}
         for dataset in sources.datasets:
             units, left_out = list_units(dataset)
             skips += left_out
-            read = _reading_settings(dataset, sources)
-            found: list[Item] = []
+            settings = _reading_settings(dataset, sources)
+            dataset_items: list[Item] = []
             for unit in tqdm(units, desc=f"reading {dataset.name}", unit="unit", disable=None):
-                state, name = _unit_digest(unit, read), ids.id_for("f", f"{dataset.name}\0{unit.key}")
-                entry = done.get((dataset.name, name))
-                if entry is None or entry["state"] != state or not _has_pictures(entry, private):
-                    entry = {"dataset": dataset.name, "registry": dataset.patients, "unit": name, "state": state}
-                    entry |= _read_unit(unit, dataset, sources, private, ids, gone)
+                digest, name = (
+                    _unit_digest(unit, settings),
+                    ids.id_for("f", f"{dataset.name}\0{unit.key}"),
+                )
+                entry = journalled.get((dataset.name, name))
+                if entry is None or entry["state"] != digest or not _has_pictures(entry, private):
+                    entry = {
+                        "dataset": dataset.name,
+                        "registry": dataset.patients,
+                        "unit": name,
+                        "state": digest,
+                    }
+                    entry |= _read_unit(unit, dataset, sources, private, ids, withdrawn)
                     journal.append(entry)
-                own = [Item(**each) for each in entry["items"]]
-                found += join_slices(own) if dataset.together else own
+
+                unit_items = [Item(**fields) for fields in entry["items"]]
+                dataset_items += join_slices(unit_items) if dataset.together else unit_items
                 skips += [
-                    Skip(dataset.name, "" if reason == PATIENT_WITHDRAWN else unit.key, reason, is_contradiction)
+                    Skip(
+                        dataset.name,
+                        "" if reason == PATIENT_WITHDRAWN else unit.key,
+                        reason,
+                        is_contradiction,
+                    )
                     for reason, is_contradiction in entry["skips"]
                 ]
-            items += found
+
+            items += dataset_items
             counts[dataset.name] = {
                 "units": len(units),
-                "pictures": len({picture for item in found for picture, _ in item.pictures}),
-                "targets": len(found),
-                "patients": len({item.patient for item in found}),
+                "pictures": len({picture for item in dataset_items for picture, _ in item.pictures}),
+                "targets": len(dataset_items),
+                "patients": len({item.patient for item in dataset_items}),
                 "pictures_without_patient": len(
-                    {picture for item in found if not item.is_known_patient for picture, _ in item.pictures}
+                    {picture for item in dataset_items if not item.is_known_patient for picture, _ in item.pictures}
                 ),
             }
     return items, skips, counts
 
 
 def _has_pictures(entry: dict[str, Any], private: Path) -> bool:
+    """Return True if all pictures of a journalled unit exist."""
     return all((private / PICTURES_FOLDER / f"{item['picture']}.png").is_file() for item in entry["items"])
 
 
 def join_slices(items: list[Item]) -> list[Item]:
-    """The items of a volume with all slices of a label as one item."""
+    """Join all slices of a label in a volume into one item."""
     slices: dict[str, list[Item]] = defaultdict(list)
     for item in items:
         slices[item.label if item.kind == "mask" else item.item].append(item)
     return [
-        own[0]
-        if len(own) == 1
+        label_items[0]
+        if len(label_items) == 1
         else replace(
-            own[0],
-            item=f"{own[0].item}-{len(own)}",
-            area=max(each.area for each in own),
-            present=sorted({label for each in own for label in each.present}),
-            overlapping=sorted({label for each in own for label in each.overlapping}),
-            more=tuple((each.picture, each.mask) for each in own[1:]),
+            label_items[0],
+            item=f"{label_items[0].item}-{len(label_items)}",
+            area=max(item.area for item in label_items),
+            present=sorted({label for item in label_items for label in item.present}),
+            overlapping=sorted({label for item in label_items for label in item.overlapping}),
+            further_slices=tuple((item.picture, item.mask) for item in label_items[1:]),
         )
-        for own in slices.values()
+        for label_items in slices.values()
     ]
 
 
 def keyed_patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
-    """The keyed id of a patient. What spreadsheets change in a number is no difference: zeros before it, `.0` after it, case, blanks."""
+    """Return the keyed id of a patient.
+
+    Differences that spreadsheets introduce are ignored: leading zeros, a trailing `.0`, case,
+    blanks.
+
+    Args:
+        registry: registry that the patient id belongs to.
+        name: the patient's id in the source.
+        ids: key of the work folder.
+    """
     name = normalize_group_name(name).casefold()
     if number := re.fullmatch(r"0*(\d+?)(\.0)?", name):
         name = number[1]
@@ -159,15 +195,16 @@ def keyed_patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
 
 
 def _reading_settings(dataset: SourceDataset, sources: Sources) -> str:
-    """Everything besides its files that determines how a unit is read."""
-    later = {"license", "ethics", "exhaustive", "task", "department", "region"}
+    """Return everything besides its files that determines how a unit is read, as JSON."""
+    downstream_fields = {"license", "ethics", "exhaustive", "task", "department", "region"}
     if dataset.reader == "wide":
-        later -= {"exhaustive"}
-    given = dataset.model_dump(mode="json", exclude=later)
-    return json.dumps([JOURNAL_VERSION, given, sources.longest_side], sort_keys=True)
+        downstream_fields -= {"exhaustive"}
+    dataset_settings = dataset.model_dump(mode="json", exclude=downstream_fields)
+    return json.dumps([JOURNAL_VERSION, dataset_settings, sources.longest_side], sort_keys=True)
 
 
 def _unit_digest(unit: Unit, settings: str) -> str:
+    """Return a digest of the settings and of the files' paths, sizes and modification times."""
     digest = hashlib.sha256(settings.encode())
     for path in unit.files:
         state = path.stat()
@@ -176,47 +213,64 @@ def _unit_digest(unit: Unit, settings: str) -> str:
 
 
 def _read_unit(
-    unit: Unit, dataset: SourceDataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str]
+    unit: Unit,
+    dataset: SourceDataset,
+    sources: Sources,
+    private: Path,
+    ids: Pseudonyms,
+    withdrawn: frozenset[str],
 ) -> dict[str, Any]:
-    """The items of one unit, whose pictures are then on the disk, and why what was skipped of it: (reason, whether it is a
-    contradiction)."""
+    """Read a unit and store its pictures.
+
+    Returns:
+        Its items, and `skips` as (reason, whether it is a contradiction).
+    """
     items: list[dict[str, Any]] = []
     try:
         for picture in unit.load(unit):
-            items += _store_picture(picture, dataset, sources, private, ids, gone, unit)
+            items += _store_picture(picture, dataset, sources, private, ids, withdrawn, unit)
     except Skipped as error:
         skip = skip_from_error(dataset.name, "", error)
         return {"items": [], "skips": [(skip.reason, skip.is_contradiction)]}
     except (BadInput, MemoryError, OSError) as error:
         return {"items": [], "skips": [(f"cannot be read ({error_cause(error)})", False)]}
+
+    # A withdrawn patient's unit must leave no other trace in the journal.
     reasons = [PATIENT_WITHDRAWN] if PATIENT_WITHDRAWN in unit.skips else unit.skips
     return {"items": items, "skips": [(reason, False) for reason in reasons]}
 
 
 def _store_picture(
-    picture: Picture, dataset: SourceDataset, sources: Sources, private: Path, ids: Pseudonyms, gone: frozenset[str], unit: Unit,
+    picture: Picture, dataset: SourceDataset, sources: Sources, private: Path, ids: Pseudonyms, withdrawn: frozenset[str], unit: Unit,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """A picture as a PNG without metadata, and its items; targets that are too small are skipped, and patients who have withdrawn."""
+    """Store a picture as a PNG without metadata; return its items.
+
+    Targets that are too small are skipped, and so are all pictures of patients who have withdrawn.
+    """
     import imagehash
 
-    # Without a patient, what belongs to one study (the slices of a volume) stays together in splits and limits.
-    own_study = f"\0{dataset.name}\0{picture.study or picture.key}"
-    patient = keyed_patient_id(dataset.patients, picture.patient or own_study, ids)
-    if patient in gone:
+    # Without a patient, a study (the slices of a volume) counts as one in splits and limits.
+    study_key = f"\0{dataset.name}\0{picture.study or picture.key}"
+    patient = keyed_patient_id(dataset.patients, picture.patient or study_key, ids)
+    if patient in withdrawn:
         unit.skips.append(PATIENT_WITHDRAWN)
         return []
-    original = picture.pixels.shape
-    factor = min(1.0, sources.longest_side / max(original[:2]))
-    height, width = (max(1, round(side * factor)) for side in original[:2])
+
+    original_shape = picture.pixels.shape
+    factor = min(1.0, sources.longest_side / max(original_shape[:2]))
+    height, width = (max(1, round(side * factor)) for side in original_shape[:2])
     pixels = np.ascontiguousarray(resize_plane(picture.pixels, height, width, Image.Resampling.LANCZOS))
     image = Image.fromarray(pixels)
-    sha = hashlib.sha256(f"{pixels.shape}".encode() + pixels.tobytes()).hexdigest()
-    file = private / PICTURES_FOLDER / f"{sha}.png"
+
+    # The hash covers the shape too: equal bytes may be pictures of different proportions.
+    picture_hash = hashlib.sha256(f"{pixels.shape}".encode() + pixels.tobytes()).hexdigest()
+    file = private / PICTURES_FOLDER / f"{picture_hash}.png"
     if not file.is_file():
         replace_file(file, lambda path: image.save(path, "PNG"))
-    shared = {
+
+    picture_fields = {
         "dataset": dataset.name,
-        "picture": sha,
+        "picture": picture_hash,
         "phash": str(imagehash.phash(image)),
         "patient": patient,
         "is_known_patient": bool(picture.patient),
@@ -226,38 +280,48 @@ def _store_picture(
         "attributes": picture.attributes,
         "tags": picture.tags,
     }
+
     items = []
     targets = _merge_masks(picture.targets)
     for number, target in enumerate(targets):
-        area = target.area / (original[0] * original[1]) if target.kind != "class" else 1.0
+        area = target.area / (original_shape[0] * original_shape[1]) if target.kind != "class" else 1.0
         is_small = target.kind != "class" and area < max(dataset.min_area, 1e-9)
+
         mask = None
         if target.mask is not None and not is_small:
             mask = resize_plane(target.mask, height, width)
         if is_small or (mask is not None and not mask.any()):
             unit.skips.append(f"the target is too small ({target.label})")
             continue
-        others = [other for other in (*targets, *picture.also) if other is not target]
+
+        neighbours = [neighbour for neighbour in (*targets, *picture.also) if neighbour is not target]
         items.append(
-            shared
+            picture_fields
             | {
-                "item": ids.id_for("t", "\0".join((dataset.name, picture.key, sha, str(number), target.label))),
+                "item": ids.id_for(
+                    "t", "\0".join((dataset.name, picture.key, picture_hash, str(number), target.label))
+                ),
                 "label": target.label,
                 "kind": target.kind,
                 "box": None if target.box is None else [side * factor for side in target.box],
                 "mask": None if mask is None else encode_mask(mask),
                 "area": area,
-                "overlapping": sorted({other.label for other in others if _targets_overlap(target, other)}),
+                "overlapping": sorted(
+                    {neighbour.label for neighbour in neighbours if _targets_overlap(target, neighbour)}
+                ),
             }
         )
     return items
 
 
 def _merge_masks(targets: list[PictureLabel]) -> list[PictureLabel]:
-    """The targets, all masks of one label as one: a label that is drawn in several pieces is one target. Labels become storable text."""
+    """Merge all masks of a label into one target, since a label may be drawn in pieces.
+
+    Labels become valid UTF-8.
+    """
     masks: dict[str, np.ndarray] = {}
     merged: list[PictureLabel] = []
-    for target in (replace(each, label=replace_surrogates(each.label)) for each in targets):
+    for target in (replace(raw, label=replace_surrogates(raw.label)) for raw in targets):
         if target.mask is None:
             merged.append(target)
         elif target.label in masks:
@@ -267,44 +331,69 @@ def _merge_masks(targets: list[PictureLabel]) -> list[PictureLabel]:
     return [*merged, *(PictureLabel(label, mask=mask) for label, mask in masks.items())]
 
 
-def _targets_overlap(one: PictureLabel, other: PictureLabel) -> bool:
-    """True if two targets share pixels; a class may be anywhere on the picture."""
-    if one.kind == "class" or other.kind == "class":
+def _targets_overlap(target: PictureLabel, neighbour: PictureLabel) -> bool:
+    """Return True if two targets share pixels; a class may be anywhere on the picture."""
+    if target.kind == "class" or neighbour.kind == "class":
         return True
-    if one.box is not None and other.box is not None:
-        a, b = one.box, other.box
-        return all(max(a[k], b[k]) < min(a[k] + a[k + 2], b[k] + b[k + 2]) for k in (0, 1))
-    if one.mask is not None and other.mask is not None:
-        return bool((one.mask & other.mask).any())
-    box, mask = (one.box, other.mask) if one.box is not None else (other.box, one.mask)
+    if target.box is not None and neighbour.box is not None:
+        target_box, neighbour_box = target.box, neighbour.box
+        return all(
+            max(target_box[axis], neighbour_box[axis])
+            < min(target_box[axis] + target_box[axis + 2], neighbour_box[axis] + neighbour_box[axis + 2])
+            for axis in (0, 1)
+        )
+    if target.mask is not None and neighbour.mask is not None:
+        return bool((target.mask & neighbour.mask).any())
+
+    box, mask = (target.box, neighbour.mask) if target.box is not None else (neighbour.box, target.mask)
     assert box is not None and mask is not None
-    left, top = (max(0, int(np.floor(side))) for side in box[:2])
-    return bool(mask[top : int(np.ceil(box[1] + box[3])), left : int(np.ceil(box[0] + box[2]))].any())
+    left_px, top_px = (max(0, int(np.floor(side))) for side in box[:2])
+    return bool(mask[top_px : int(np.ceil(box[1] + box[3])), left_px : int(np.ceil(box[0] + box[2]))].any())
 
 
 def withdraw_patient(private: Path, group: str) -> dict[str, int]:
-    """Take a patient's pictures out of the work folder, with what was journalled and listed of them; returns counts. The next run makes
-    the set without them. `group`: the patient as the sources call them, or the keyed id, as in the column `group` of the set.
+    """Remove a patient's pictures, journal entries and lists from the work folder.
 
-    Raises BadInput for a patient of whom there is no item, and for a name that two registries give to different patients.
+    The next run writes the dataset without them.
+
+    Args:
+        private: private folder of the work folder.
+        group: the patient's id in the sources, or the keyed id in the dataset's column `group`.
+
+    Returns:
+        Counts of removed images and targets.
+
+    Raises:
+        BadInput: no patient has this id, or several in different registries do.
     """
     with lock_folder(private, "gmai"):
         entries = read_journal(private / UNIT_JOURNAL)
         ids = load_pseudonyms(private.with_name("dataset"))
-        meant = {group, *(keyed_patient_id(entry["registry"], group, ids) for entry in entries)}
-        meant &= {item["patient"] for entry in entries for item in entry["items"]}
-        if len(meant) != 1:
+        patient_ids = {
+            group,
+            *(keyed_patient_id(entry["registry"], group, ids) for entry in entries),
+        }
+        patient_ids &= {item["patient"] for entry in entries for item in entry["items"]}
+        if len(patient_ids) != 1:
             raise BadInput(
-                f"{private}: {len(meant)} patients are called {group!r}. Give the id in the set's column `group` (g-...)."
+                f"{private}: {len(patient_ids)} patients match {group!r}. Give the id in the dataset's column `group` (g-...)."
             )
-        theirs = [entry for entry in entries if any(item["patient"] in meant for item in entry["items"])]
-        kept = [entry for entry in entries if entry not in theirs]
-        record_withdrawn_ids(private.with_name("dataset"), meant)
-        replace_file(private / UNIT_JOURNAL, b"".join(map(encode_entry, kept)))
+
+        patient_entries = [entry for entry in entries if any(item["patient"] in patient_ids for item in entry["items"])]
+        remaining_entries = [entry for entry in entries if entry not in patient_entries]
+
+        # Noted first: if this process dies, the next run still omits the patient.
+        record_withdrawn_ids(private.with_name("dataset"), patient_ids)
+        replace_file(private / UNIT_JOURNAL, b"".join(map(encode_entry, remaining_entries)))
         name_list_path(private.with_name("dataset")).unlink(missing_ok=True)
         shutil.rmtree(private / SHEETS_FOLDER, ignore_errors=True)
-        used = {item["picture"] for entry in kept for item in entry["items"]}
-        pictures = {item["picture"] for entry in theirs for item in entry["items"]} - used
+
+        # Pixels that another patient's item shares stay on disk.
+        remaining_pictures = {item["picture"] for entry in remaining_entries for item in entry["items"]}
+        pictures = {item["picture"] for entry in patient_entries for item in entry["items"]} - remaining_pictures
         for picture in pictures:
             (private / PICTURES_FOLDER / f"{picture}.png").unlink(missing_ok=True)
-    return {"images": len(pictures), "targets": sum(len(entry["items"]) for entry in theirs)}
+    return {
+        "images": len(pictures),
+        "targets": sum(len(entry["items"]) for entry in patient_entries),
+    }

@@ -1,11 +1,15 @@
-"""labels.csv: raw labels to canonical names with synonyms, parents, MeSH id, tags, regions and modalities; and what follows from it:
-which labels are the same thing, which lie within one another, and which cannot be on an image at all.
+"""labels.csv: raw labels mapped to canonical names with synonyms, parents, MeSH ids, tags and
+regions.
 
-A custom table goes before the vocabulary (`dataset_builders/terms.csv`). What neither maps is left out and named in `unmapped.csv`, and
-so is a label that is no plain positive finding ("Pneumonia?", "no effusion"), unless the custom table has it just as it is written.
+It determines which labels are synonymous, which include each other, and which cannot appear on an
+image at all.
 
-Task and department of each label are what the majority of three taggers says on a page (`validation.py`; GMAI-MMBench, "label
-categorization").
+A custom table takes precedence over the built-in vocabulary (`dataset_builders/terms.csv`). Labels
+in neither are left out and listed in `unmapped.csv`, and so are labels that are not a plain
+positive finding ("Pneumonia?", "no effusion"), unless the custom table has them verbatim.
+
+Task and department of a label are the majority vote of three taggers (`validation.py`;
+GMAI-MMBench, "label categorization").
 """
 
 from __future__ import annotations
@@ -37,13 +41,38 @@ from dataset_builders.terms import (
     terms_by_name,
 )
 
-LABEL_COLUMNS = ("name", "raw", "synonyms", "parents", "mesh", "task", "department", "region", "modalities")
+LABEL_COLUMNS = (
+    "name",
+    "raw",
+    "synonyms",
+    "parents",
+    "mesh",
+    "task",
+    "department",
+    "region",
+    "modalities",
+)
 IGNORED_COLUMNS = ("count", "datasets", "why")
-"""Columns of unmapped.csv and private/labels.csv that may stand in a custom table."""
+"""Columns of unmapped.csv and private/labels.csv that a custom table may also have."""
 LIST_COLUMNS = ("raw", "synonyms", "parents", "region", "modalities")
 MESH_ID = re.compile(r"D\d{6}(\d{3})?")
-NA_TEXTS = {"", "#n/a", "#na", "-nan", "1.#ind", "1.#qnan", "<na>", "n/a", "na", "nan", "none", "null"}
-"""Texts (casefolded) that pandas, with which VLMEvalKit reads its TSV, treats as an empty cell: no label can have these names."""
+NA_TEXTS = {
+    "",
+    "#n/a",
+    "#na",
+    "-nan",
+    "1.#ind",
+    "1.#qnan",
+    "<na>",
+    "n/a",
+    "na",
+    "nan",
+    "none",
+    "null",
+}
+"""Casefolded texts that pandas reads as an empty cell. VLMEvalKit reads its TSVs with pandas, so no
+label can have these names.
+"""
 
 
 @dataclass
@@ -53,147 +82,201 @@ class CanonicalLabel:
     name: str
     synonyms: set[str] = field(default_factory=set)
     parents: set[str] = field(default_factory=set)
-    """canonical names, direct"""
+    """Canonical names of the direct parents."""
     mesh: str = ""
     task: str = ""
     department: str = ""
     regions: set[str] = field(default_factory=set)
     modalities: set[str] = field(default_factory=set)
-    """as the table gives them; empty: those it was seen in"""
+    """As in the table; empty: any."""
 
 
 def parse_regions(texts: Iterable[str]) -> set[str]:
-    """Regions in the vocabulary's words where it knows them, else in small letters as they are."""
+    """Return regions in the vocabulary's words if it knows them, else casefolded."""
     return {region for text in texts for region in (find_regions(text) or {text.casefold()})}
 
 
 def _fold_spaces(text: str) -> str:
+    """Casefold a text and collapse its blanks."""
     return " ".join(text.casefold().split())
 
 
 class LabelTable:
-    """The canonical labels by name, and the way from raw labels to them."""
+    """The canonical labels by name, and the mapping from raw labels."""
 
     def __init__(
-        self, labels: dict[str, CanonicalLabel], raw: dict[str, str], written: dict[str, str] | None = None
+        self,
+        labels: dict[str, CanonicalLabel],
+        raw: dict[str, str],
+        written: dict[str, str] | None = None,
     ) -> None:
-        """raw: folded label -> name, of a custom table; written: its labels with all their signs -> name."""
+        """Create the table.
+
+        Args:
+            labels: canonical name -> label.
+            raw: normalize_term raw label -> name, from a custom table.
+            written: raw label verbatim (apart from case and blanks) -> name, from a custom table.
+        """
         self.labels, self.raw, self.written = labels, raw, written or {}
-        self.name_of, self.ancestors = cache(self._name_of), cache(self._ancestors)
+        self.canonical_name, self.ancestors = cache(self._canonical_name), cache(self._ancestors)
 
     def label(self, name: str) -> CanonicalLabel:
-        """The entry of a name, which may be empty."""
+        """Return the label of a name; an empty one if there is none."""
         return self.labels.get(name) or CanonicalLabel(name)
 
-    def _name_of(self, raw: str, place: ImageContext = UNKNOWN_CONTEXT) -> str | None:
-        """The canonical name of a raw label of a data set (`place`: its region and modality); None where it has none, for the reason
-        that `why_not` gives. Left and right are merged where the label is known without its side."""
+    def _canonical_name(self, raw: str, place: ImageContext = UNKNOWN_CONTEXT) -> str | None:
+        """Return the canonical name of a raw label; None if it has none (see `unmapped_reason`).
+
+        Left and right are merged if the label is known without its side.
+
+        Args:
+            raw: raw label.
+            place: region and modality of its dataset.
+        """
         written = self.written.get(_fold_spaces(raw))
         if written is not None:
             return written
         label = parse_label(raw, place)
         if label.problem:
             return None
+
         for key in (normalize_term(raw), split_side(raw)[0]):
             if key in self.raw:
                 return self.raw[key]
-        if label.term is None or cannot_show(place, label.term):  # the left ventricle of a brain is none of the heart
+        if label.term is None or cannot_show(place, label.term):  # a brain's left ventricle is not the heart's
             return None
         name = label.term.concept
         return self.raw.get(normalize_term(name), name)
 
-    def why_not(self, raw: str, place: ImageContext = UNKNOWN_CONTEXT) -> str:
-        """Why a raw label has no name."""
+    def unmapped_reason(self, raw: str, place: ImageContext = UNKNOWN_CONTEXT) -> str:
+        """Return why a raw label has no canonical name."""
         label = parse_label(raw, place)
         if label.problem:
             return label.problem
         if label.term is not None:
-            return f"is a thing of another region ({label.term.concept}: {', '.join(label.term.regions)})"
+            return f"belongs to another region ({label.term.concept}: {', '.join(label.term.regions)})"
         needs = describe_requirements(raw)
-        return f"means a thing only in some regions and modalities ({needs})" if needs else "is in no table"
+        return f"is ambiguous outside some regions and modalities ({needs})" if needs else "is in no table"
 
     def _ancestors(self, name: str) -> set[str]:
-        """All labels above this one."""
-        found: set[str] = set()
-        waiting = [name]
-        while waiting:
-            fresh = self.label(waiting.pop()).parents - found
-            found |= fresh
-            waiting += fresh
-        return found
+        """Return all ancestors of a label."""
+        ancestors: set[str] = set()
+        pending = [name]
+        while pending:
+            unseen = self.label(pending.pop()).parents - ancestors
+            ancestors |= unseen
+            pending += unseen
+        return ancestors
 
-    def related(self, one: str, other: str) -> bool:
-        """True where two labels are the same thing, or one lies above the other: they cannot be options of one question."""
-        if one == other or one in self.ancestors(other) or other in self.ancestors(one):
+    def are_related(self, label: str, related_label: str) -> bool:
+        """Return True if two labels are synonyms or one is the other's ancestor.
+
+        Related labels cannot be options of the same question.
+        """
+        if label == related_label or label in self.ancestors(related_label) or related_label in self.ancestors(label):
             return True
-        return bool(self.words(one) & self.words(other))
+        return bool(self.folded_names(label) & self.folded_names(related_label))
 
     def can_be_shown(self, name: str, modality: str, regions: Set[str]) -> bool:
-        """False where the table says that a label is not visible in a modality, or in none of an image's regions."""
-        label = self.label(name)
-        shown = find_modalities(modality)
-        seen = not label.modalities or any(
-            each.casefold() == modality.casefold() or find_modalities(each) & shown for each in label.modalities
-        )
-        return seen and (not label.regions or not regions or regions_overlap(label.regions, regions))
+        """Return False if a label is not visible in a modality, or in none of an image's regions.
 
-    def words(self, name: str) -> set[str]:
-        """The folded name and synonyms of a label."""
+        Args:
+            name: canonical name.
+            modality: modality of the image.
+            regions: body regions of the image; empty: unknown.
+        """
+        label = self.label(name)
+        modalities = find_modalities(modality)
+        is_modality_allowed = not label.modalities or any(
+            candidate.casefold() == modality.casefold() or find_modalities(candidate) & modalities
+            for candidate in label.modalities
+        )
+        return is_modality_allowed and (not label.regions or not regions or regions_overlap(label.regions, regions))
+
+    def folded_names(self, name: str) -> set[str]:
+        """Return the normalize_term name and synonyms of a label."""
         return {normalize_term(name), *map(normalize_term, self.label(name).synonyms)}
 
     def forbidden_words(self, name: str) -> set[str]:
-        """Texts that must not occur in a question about this label: its names, synonyms, raw labels and those of its ancestors."""
+        """Return the texts that a question about this label must not contain.
+
+        These are the names, synonyms and raw labels of the label and its ancestors.
+        """
         family = {name, *self.ancestors(name)}
-        found = {word for each in family for word in self.words(each)}
-        found |= {normalize_term(word) for each in family if (term := _vocabulary_term(each)) for word in term.bare}
-        return found | {raw for raw, canonical in self.raw.items() if canonical in family}
+        words = {word for family_name in family for word in self.folded_names(family_name)}
+        words |= {
+            normalize_term(word)
+            for family_name in family
+            if (term := _vocabulary_term(family_name))
+            for word in term.bare
+        }
+        return words | {raw for raw, canonical in self.raw.items() if canonical in family}
 
 
 def _vocabulary_term(name: str) -> Term | None:
+    """Return the vocabulary's organ or finding of this name."""
     return terms_by_name("organ", "finding").get(normalize_term(name))
 
 
 def read_label_table(path: Path | None) -> LabelTable:
-    """The vocabulary under a custom table, whose names, raw labels and fields win.
+    """Read the built-in vocabulary, overridden by a custom table.
 
-    What it leaves blank of a name that the vocabulary knows stays as it is there.
+    Fields that the custom table leaves blank keep the vocabulary's values.
 
-    Raises BadInput listing every problem: a raw label or synonym of two names, parents that go in a circle, a MeSH id that is none or
-    belongs to two names, a name that a spreadsheet takes for an empty cell.
+    Args:
+        path: the custom table, or None.
+
+    Raises:
+        BadInput: lists every problem: a raw label or synonym with two names, a cycle of parents, an
+            invalid or shared MeSH id, a name that spreadsheets read as an empty cell.
     """
     labels: dict[str, CanonicalLabel] = {}
     raw: dict[str, str] = {}
-    written: dict[str, str] = {}
+    spelling_to_name: dict[str, str] = {}
     problems = Problems()
-    own = _read_rows(path) if path is not None else []
-    for row in own:
-        _add_row(row, labels, raw, written, problems, str(path))
+    custom_rows = _read_rows(path) if path is not None else []
+    for row in custom_rows:
+        _add_row(row, labels, raw, spelling_to_name, problems, str(path))
+
     for term in load_terms("organ", "finding"):
-        mine = raw.get(normalize_term(term.concept))
-        if mine is not None and normalize_term(mine) != normalize_term(term.concept):
+        # A custom table may use the vocabulary's name for something else; then the term is not its
+        # entry.
+        custom_name = raw.get(normalize_term(term.concept))
+        if custom_name is not None and normalize_term(custom_name) != normalize_term(term.concept):
             continue
-        label = labels.setdefault(mine or term.concept, CanonicalLabel(mine or term.concept))
-        label.synonyms |= {each for each in term.synonyms if raw.get(normalize_term(each), label.name) == label.name}
-        label.parents, label.regions = label.parents or set(term.parents), label.regions or set(term.regions)
-        label.modalities, label.mesh = label.modalities or set(term.modalities), label.mesh or term.mesh
+        label = labels.setdefault(custom_name or term.concept, CanonicalLabel(custom_name or term.concept))
+        label.synonyms |= {
+            synonym for synonym in term.synonyms if raw.get(normalize_term(synonym), label.name) == label.name
+        }
+        label.parents, label.regions = (
+            label.parents or set(term.parents),
+            label.regions or set(term.regions),
+        )
+        label.modalities, label.mesh = (
+            label.modalities or set(term.modalities),
+            label.mesh or term.mesh,
+        )
         label.task, label.department = label.task or term.task, label.department or term.department
+
     _check_labels(labels, problems, str(path))
     problems.check("Correct labels.csv: one meaning per raw label, one name per thing (docs/gmai_pipeline.md).")
-    return LabelTable(labels, raw, written)
+    return LabelTable(labels, raw, spelling_to_name)
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read a custom table; columns with several values become lists."""
     table = read_dataframe(path)
-    require_columns(table, path, ["name"], "It holds the canonical labels.")
+    require_columns(table, path, ["name"], "It has the canonical labels.")
     unknown = [str(name) for name in table.columns if name not in (*LABEL_COLUMNS, *IGNORED_COLUMNS)]
     if unknown:
-        raise BadInput(f"{path}: has a column {unknown[0]!r}. It can have {', '.join(LABEL_COLUMNS)}.")
+        raise BadInput(f"{path}: has a column {unknown[0]!r}. Allowed columns: {', '.join(LABEL_COLUMNS)}.")
+
     rows = []
-    for given in table.to_dict("records"):
-        row = {column: cell_text(given.get(column)) for column in LABEL_COLUMNS}
-        listed = {c: [part.strip() for part in row[c].split(";") if part.strip()] for c in LIST_COLUMNS}
+    for record in table.to_dict("records"):
+        row = {column: cell_text(record.get(column)) for column in LABEL_COLUMNS}
+        lists = {column: [part.strip() for part in row[column].split(";") if part.strip()] for column in LIST_COLUMNS}
         if row["name"]:
-            rows.append(row | listed)
+            rows.append(row | lists)
     return rows
 
 
@@ -201,43 +284,49 @@ def _add_row(
     row: dict[str, Any],
     labels: dict[str, CanonicalLabel],
     raw: dict[str, str],
-    written: dict[str, str],
+    spelling_to_name: dict[str, str],
     problems: Problems,
     file: str,
 ) -> None:
+    """Add a row of a custom table to the mappings; report its problems."""
     name = row["name"]
     if name.casefold() in NA_TEXTS or not normalize_term(name):
-        problems.add(file, name, "is a name that spreadsheets and VLMEvalKit take for an empty cell")
+        problems.add(file, name, "is read as an empty cell by spreadsheets and VLMEvalKit")
         return
     label = labels.setdefault(name, CanonicalLabel(name))
     for variant in (name, *row["raw"], *row["synonyms"]):
-        written.setdefault(_fold_spaces(variant), name)
+        spelling_to_name.setdefault(_fold_spaces(variant), name)
         if variant != name and parse_label(variant).problem:
-            continue  # it is known just as it is written: `Pneumonia?` says nothing of `Pneumonia`
-        before = raw.setdefault(normalize_term(variant), name)
-        if before != name:
-            problems.add(file, name, f"{variant!r} stands for {before!r} already")
-    label.synonyms |= {each for each in (*row["raw"], *row["synonyms"]) if normalize_term(each) != normalize_term(name)}
+            continue  # mapped only verbatim: `Pneumonia?` must not map `Pneumonia`
+        current = raw.setdefault(normalize_term(variant), name)
+        if current != name:
+            problems.add(file, name, f"{variant!r} is already mapped to {current!r}")
+
+    label.synonyms |= {
+        alias for alias in (*row["raw"], *row["synonyms"]) if normalize_term(alias) != normalize_term(name)
+    }
     label.parents |= set(row["parents"])
     label.regions |= parse_regions(row["region"])
     label.modalities |= set(row["modalities"])
-    for one in ("mesh", "task", "department"):
-        before, given = getattr(label, one), row[one]
-        if before and given and before != given:
-            problems.add(file, name, f"has two values of {one}: {before!r} and {given!r}")
-        setattr(label, one, before or given)
+
+    for field_name in ("mesh", "task", "department"):
+        current, new_value = getattr(label, field_name), row[field_name]
+        if current and new_value and current != new_value:
+            problems.add(file, name, f"has two values for {field_name}: {current!r} and {new_value!r}")
+        setattr(label, field_name, current or new_value)
     if label.mesh and not MESH_ID.fullmatch(label.mesh):
-        problems.add(file, name, f"{label.mesh!r} is no MeSH id (D and six or nine digits)")
+        problems.add(file, name, f"{label.mesh!r} is not a MeSH id (D and six or nine digits)")
 
 
 def _check_labels(labels: dict[str, CanonicalLabel], problems: Problems, file: str) -> None:
+    """Report shared MeSH ids and cycles of parents."""
     by_mesh: dict[str, str] = {}
     table = LabelTable(labels, {})
     for name, label in labels.items():
         if label.mesh and by_mesh.setdefault(label.mesh, name) != name:
-            problems.add(file, name, f"has the MeSH id of {by_mesh[label.mesh]!r}: give both the same name")
+            problems.add(file, name, f"has the same MeSH id as {by_mesh[label.mesh]!r}: give both the same name")
         if name in table.ancestors(name):
-            problems.add(file, name, "is above itself: its parents go in a circle")
+            problems.add(file, name, "is its own ancestor: its parents form a cycle")
 
 
 TAG_SUBJECTS = ("task", "department")
@@ -247,70 +336,116 @@ TAGS_FILE = "tags.jsonl"
 
 @dataclass(frozen=True)
 class Tags:
-    """The taggers' values: canonical label -> subject -> value, and their agreement."""
+    """The taggers' votes: canonical label -> subject -> value."""
 
     values: dict[str, dict[str, str]]
     agreement: dict[str, float | None]
-    """Krippendorff's alpha (nominal) per subject; None where no label has two taggers or all values are equal."""
+    """Krippendorff's alpha (nominal) per subject; None if no label has two taggers, or all values
+    are equal.
+    """
     taggers: int
     labels: int
 
 
 def merge_tags(
-    votes: Mapping[tuple[str, str, str], str], table: LabelTable, tasks: Iterable[str], departments: Iterable[str]
+    votes: Mapping[tuple[str, str, str], str],
+    table: LabelTable,
+    tasks: Iterable[str],
+    departments: Iterable[str],
 ) -> Tags:
-    """The majority of each label's taggers, of whom there must be three; until then the label table holds. Labels and values that there
-    are no longer do not count. votes: (label, subject, tagger) -> value. Raises BadInput listing ties that no value in the label table
-    settles."""
+    """Take the majority vote on each label that has at least three taggers.
+
+    Labels with fewer votes keep the label table's values. Votes on labels or values that no longer
+    exist are ignored.
+
+    Args:
+        votes: (label, subject, tagger) -> value.
+        table: canonical labels.
+        tasks: allowed tasks.
+        departments: allowed departments.
+
+    Raises:
+        BadInput: lists ties that the label table does not settle.
+    """
     allowed = {"task": set(tasks), "department": set(departments)}
-    said: dict[str, dict[str, dict[str, str]]] = {subject: defaultdict(dict) for subject in TAG_SUBJECTS}
+    votes_by_label: dict[str, dict[str, dict[str, str]]] = {subject: defaultdict(dict) for subject in TAG_SUBJECTS}
     for (label, subject, tagger), value in votes.items():
-        if (name := table.name_of(label)) is not None and value in allowed[subject]:
-            said[subject][name][tagger] = value
+        if (name := table.canonical_name(label)) is not None and value in allowed[subject]:
+            votes_by_label[subject][name][tagger] = value
+
     problems = Problems()
     values: dict[str, dict[str, str]] = defaultdict(dict)
-    for subject, of_labels in said.items():
-        for name, own in of_labels.items():
-            if len(own) >= TAGGERS_PER_LABEL:
-                values[name][subject] = _majority(name, subject, own, table, problems)
-    problems.check("Settle the tie by a value in labels.csv.")
+    for subject, subject_votes in votes_by_label.items():
+        for name, label_votes in subject_votes.items():
+            if len(label_votes) >= TAGGERS_PER_LABEL:
+                values[name][subject] = _majority(name, subject, label_votes, table, problems)
+    problems.check("Break each tie with a value in labels.csv.")
     return Tags(
         values,
-        {subject: _alpha(list(of_labels.values())) for subject, of_labels in said.items()},
-        len({tagger for of_labels in said.values() for own in of_labels.values() for tagger in own}),
-        len({name for of_labels in said.values() for name in of_labels}),
+        {subject: _alpha(list(subject_votes.values())) for subject, subject_votes in votes_by_label.items()},
+        len(
+            {
+                tagger
+                for subject_votes in votes_by_label.values()
+                for label_votes in subject_votes.values()
+                for tagger in label_votes
+            }
+        ),
+        len({name for subject_votes in votes_by_label.values() for name in subject_votes}),
     )
 
 
-def _majority(name: str, subject: str, said: dict[str, str], table: LabelTable, problems: Problems) -> str:
-    counts = Counter(said.values()).most_common()
-    best = [value for value, count in counts if count == counts[0][1]]
-    settled = str(getattr(table.labels[name], subject))
-    if len(best) > 1 and settled not in best:
-        problems.add("tags", name, f"a tie of {' and '.join(sorted(best))}")
-    return best[0] if len(best) == 1 else settled
+def _majority(name: str, subject: str, label_votes: dict[str, str], table: LabelTable, problems: Problems) -> str:
+    """Return the most frequent value; the label table breaks ties."""
+    counts = Counter(label_votes.values()).most_common()
+    top_values = [value for value, count in counts if count == counts[0][1]]
+    table_value = str(getattr(table.labels[name], subject))
+    if len(top_values) > 1 and table_value not in top_values:
+        problems.add("tags", name, f"a tie of {' and '.join(sorted(top_values))}")
+    return top_values[0] if len(top_values) == 1 else table_value
 
 
-def _alpha(said: list[dict[str, str]]) -> float | None:
-    """Krippendorff's alpha over labels x taggers, nominal."""
+def _alpha(label_votes: list[dict[str, str]]) -> float | None:
+    """Return Krippendorff's alpha (nominal) over labels x taggers."""
     import krippendorff
 
-    taggers = sorted({tagger for each in said for tagger in each})
-    codes = {value: float(at) for at, value in enumerate(sorted({value for each in said for value in each.values()}))}
-    if len(codes) < 2 or not any(len(each) > 1 for each in said):
+    taggers = sorted({tagger for ballot in label_votes for tagger in ballot})
+
+    codes = {
+        value: float(code)
+        for code, value in enumerate(sorted({value for ballot in label_votes for value in ballot.values()}))
+    }
+    if len(codes) < 2 or not any(len(ballot) > 1 for ballot in label_votes):
         return None
-    data = np.array([[codes[each[tagger]] if tagger in each else np.nan for each in said] for tagger in taggers])
-    return float(krippendorff.alpha(reliability_data=data, level_of_measurement="nominal"))
+
+    ratings = np.array(
+        [[codes[ballot[tagger]] if tagger in ballot else np.nan for ballot in label_votes] for tagger in taggers]
+    )
+    return float(krippendorff.alpha(reliability_data=ratings, level_of_measurement="nominal"))
 
 
 def assign_labels(labels: Iterable[str], taggers: list[str], seed: int) -> dict[str, list[str]]:
-    """Tagger -> labels: each label goes to three taggers, drawn with the seed, as evenly as it can be."""
-    shares: dict[str, list[str]] = {tagger: [] for tagger in taggers}
+    """Assign each label to three taggers, with the seed and as evenly as possible.
+
+    Args:
+        labels: labels to tag.
+        taggers: names of the taggers.
+        seed: random seed.
+
+    Returns:
+        Tagger -> labels.
+    """
+    labels_of_tagger: dict[str, list[str]] = {tagger: [] for tagger in taggers}
     for label in sorted(labels, key=lambda label: hashlib.sha256(f"{seed}\0{label}".encode()).digest()):
-        fewest: list[Any] = sorted(
+        least_loaded: list[Any] = sorted(
             taggers,
-            key=lambda tagger: (len(shares[tagger]), hashlib.sha256(f"{seed}\0{label}\0{tagger}".encode()).digest()),
+            key=lambda tagger: (
+                len(labels_of_tagger[tagger]),
+                hashlib.sha256(f"{seed}\0{label}\0{tagger}".encode()).digest(),
+            ),
         )
-        for tagger in fewest[:TAGGERS_PER_LABEL]:
-            shares[tagger].append(label)
-    return shares
+
+        # Ties are broken by hash, so that the same taggers do not always share labels.
+        for tagger in least_loaded[:TAGGERS_PER_LABEL]:
+            labels_of_tagger[tagger].append(label)
+    return labels_of_tagger

@@ -1,5 +1,8 @@
-"""All stages in the paper's order. Reading is journalled and costs once; everything after it is drawn anew from the seed in seconds, so
-that a killed run goes on and a changed table takes effect, while questions that were drawn before stand as long as they are right.
+"""Run all stages in the paper's order.
+
+Reading is journalled, so it costs once. Everything after it is drawn anew from the seed in seconds:
+a killed run resumes and a changed table takes effect, while questions drawn earlier are kept as
+long as they are correct.
 """
 
 from __future__ import annotations
@@ -19,7 +22,14 @@ from curation.gmai import question_templates, validation
 from curation.gmai.benchmark_files import write_outputs
 from curation.gmai.candidate_cases import Candidate, Cell, drop_near_duplicates, make_cases
 from curation.gmai.items import Item, read_items
-from curation.gmai.label_table import LABEL_COLUMNS, TAGS_FILE, LabelTable, Tags, merge_tags, read_label_table
+from curation.gmai.label_table import (
+    LABEL_COLUMNS,
+    TAGS_FILE,
+    LabelTable,
+    Tags,
+    merge_tags,
+    read_label_table,
+)
 from curation.gmai.overlay import exclude_burned_in_text, write_contact_sheets
 from curation.gmai.selecting import (
     EarlierQuestions,
@@ -61,184 +71,261 @@ def run_pipeline(
     path: Path,
     out: Path,
     model: Writer | None = None,
-    asking: AskSettings | None = None,
+    request_settings: AskSettings | None = None,
     search_text: bool = True,
     accept_text_alone: bool = False,
     skip_contradictions: bool = False,
 ) -> PipelineResult:
-    """From sources.yaml to a benchmark in `out`. Raises BadInput if nothing can be made, a dataset contradicts itself or the text alone
-    gives answers away (unless that is accepted); then no output folder is written or changed.
+    """Build a benchmark in `out` from sources.yaml.
 
-    model: proposes questions for a person to review (`private/candidates.csv`); without one, templates are used.
-    search_text: look for burned-in text in the pictures of questions.
-    skip_contradictions: leave out the entries that contradict their dataset, and use its others.
+    On an error no output folder is written or changed.
+
+    Args:
+        path: sources.yaml.
+        out: work folder; its name is the benchmark's.
+        model: proposes question templates for a person to review (`private/candidates.csv`); None:
+            built-in templates.
+        request_settings: how the model is asked.
+        search_text: search the pictures of questions for burned-in text.
+        accept_text_alone: build the benchmark even if text alone gives answers away.
+        skip_contradictions: omit the entries that contradict their dataset, and use the others.
+
+    Raises:
+        BadInput: there are no questions, a dataset contradicts itself, or text alone gives answers
+            away.
     """
     sources = read_sources(path)
     about = _about_fields(path, sources)
     _check_name(out)
     table = read_label_table(sources.labels)
+
     private = out / PRIVATE_FOLDER
     with lock_folder(private, "gmai"):
-        private.chmod(0o700)  # it holds pictures that no person has looked at yet
+        private.chmod(0o700)  # its pictures have not been reviewed
         remove_temp_files(private)
-        items, skips, read = read_items(sources, private)
-        named = name_list_path(out / "dataset")
+
+        items, skips, read_counts = read_items(sources, private)
+        private_list = name_list_path(out / "dataset")
         write_private_csv(
-            named, ((skip.dataset, skip.what, skip.reason) for skip in skips), ("dataset", "file", "reason")
+            private_list,
+            ((skip.dataset, skip.subject, skip.reason) for skip in skips),
+            ("dataset", "file", "reason"),
         )
+
+        # After the private list is written, so that the curator can look up the files in question.
         if not skip_contradictions:
             refuse_contradictions(skips)
         if not items:
-            first = "; ".join(
-                f"{what} ({count})" for what, count in Counter(skip.reason for skip in skips).most_common(5)
+            common_reasons = "; ".join(
+                f"{reason} ({count})" for reason, count in Counter(skip.reason for skip in skips).most_common(5)
             )
-            why = f"What was skipped: {first}" if first else "They are empty"
-            raise BadInput(f"no dataset gives a single target. {why}.")
+            reason = f"Skipped: {common_reasons}" if common_reasons else "They are empty"
+            raise BadInput(f"no dataset has a single target. {reason}.")
+
         write_contact_sheets(items, private, sources)
         notes = [f"{name}: {count} x {reason}" for (name, reason), count in sorted(count_skip_reasons(skips).items())]
-        notes += [f"which files these are: {named}"] if skips else []
-        tagged = merge_tags(read_decisions(private / TAGS_FILE), table, sources.tasks, sources.departments)
-        cases, left_out, unmapped = make_cases(items, sources, table, tagged)
-        to_fill_in = [["", label, *[""] * 7, why, count] for (why, label), count in sorted(unmapped.items())]
-        _write_csv(private / "unmapped.csv", (*LABEL_COLUMNS, "why", "count"), to_fill_in)
-        _write_csv(private / "labels.csv", (*LABEL_COLUMNS, "count"), _label_rows(items, sources, table, tagged))
+        notes += [f"names of the skipped files: {private_list}"] if skips else []
+
+        tags = merge_tags(read_decisions(private / TAGS_FILE), table, sources.tasks, sources.departments)
+        cases, left_out, unmapped = make_cases(items, sources, table, tags)
+
+        unmapped_rows = [["", label, *[""] * 7, reason, count] for (reason, label), count in sorted(unmapped.items())]
+        _write_csv(private / "unmapped.csv", (*LABEL_COLUMNS, "why", "count"), unmapped_rows)
+        _write_csv(
+            private / "labels.csv",
+            (*LABEL_COLUMNS, "count"),
+            _label_rows(items, sources, table, tags),
+        )
         if unmapped:
-            names = "; ".join(f"{label!r} {why}" for why, label in list(unmapped)[:5])
+            names = "; ".join(f"{label!r} {reason}" for reason, label in list(unmapped)[:5])
             notes.append(f"{len(unmapped)} labels were left out ({names}): {private / 'unmapped.csv'}")
 
-        said = read_decisions(private / validation.VALIDATION_LOG)
-        possible, objected = len(cases), validation.rejected_cases(said)
-        cases = [case for case in cases if case.case not in objected]
+        verdicts = read_decisions(private / validation.VALIDATION_LOG)
+        possible_count, rejected = len(cases), validation.rejected_cases(verdicts)
+        cases = [case for case in cases if case.case not in rejected]
+
+        # Duplicates are dropped after unusable cases, which would otherwise displace usable ones.
         pools = OptionPools(cases, table)
-        usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.of(case)]
+        usable = [case for case in cases if len(case.answers) < sources.options[1] and pools.wrong_options(case)]
         unique, duplicates = drop_near_duplicates(usable, sources.near_duplicate)
-        chosen, limits, text = exclude_burned_in_text(
+        chosen, limits, text_counts = exclude_burned_in_text(
             unique, partial(select_cases, sources=sources), private, sources, search_text
         )
-        if text and text["undecided"]:
+        if text_counts and text_counts["undecided"]:
             notes.append(
-                f"{text['undecided']} pictures may hold burned-in text and are in no question: decide with medprobe curate texts {out}"
+                f"{text_counts['undecided']} pictures may contain burned-in text and are not used: decide with medprobe curate texts {out}"
             )
+
         cells: dict[Cell, list[Candidate]] = defaultdict(list)
         for case in chosen:
             cells[case.cell].append(case)
         proposed = (
-            question_templates.propose_templates(cells, table, model, private, asking or AskSettings())
+            question_templates.propose_templates(cells, table, model, private, request_settings or AskSettings())
             if model is not None
             else None
         )
-        words, without = question_templates.usable_templates(
+        templates, cells_without_template = question_templates.usable_templates(
             cells, table, sources.questions, private / question_templates.CANDIDATES_FILE
         )
-        notes += [f"{' > '.join(cell)}: no question, since every template {why}" for cell, why in without.items()]
-        kept = read_earlier_questions(private, sources)
-        written, unwritten = _write_questions(chosen, words, sources, pools, kept)
+        notes += [
+            f"{' > '.join(cell)}: no questions, since every template {reason}"
+            for cell, reason in cells_without_template.items()
+        ]
+
+        earlier = read_earlier_questions(private, sources)
+        written, unwritten = _write_questions(chosen, templates, sources, pools, earlier)
+
         not_asked = (
-            Counter({"no wrong option may stand beside the answer": len(cases) - len(usable)})
-            + duplicates
-            + limits
-            + unwritten
+            Counter({"no label can be a wrong option": len(cases) - len(usable)}) + duplicates + limits + unwritten
         )
         if not written:
-            why = ", ".join(f"{count} x {what}" for what, count in (left_out + not_asked).most_common(5))
+            reason = ", ".join(f"{count} x {reason}" for reason, count in (left_out + not_asked).most_common(5))
             raise BadInput(
-                f"no question can be made ({why or 'no target'}). Each task, modality and granularity needs at least two labels that "
-                "exclude one another, and a template."
+                f"no questions ({reason or 'no target'}). Each task, modality and granularity needs a template and at least two "
+                "labels that exclude each other."
             )
 
         branches = question_templates.blind_majority(written)
         if not accept_text_alone:
             question_templates.check_text_alone(branches, written)
-        notes += [f"the text alone gives answers away, {each}" for each in branches if each.flagged]
+        notes += [f"text alone gives answers away, {branch}" for branch in branches if branch.flagged]
+
         funnel: dict[str, Any] = {
-            "read": read,
+            "read": read_counts,
             "skipped": [{"dataset": name, "reason": reason, "count": n} for (name, reason), n in sorted(count_skip_reasons(skips).items())],
             "items": len(items),
             "left_out": dict(left_out),
-            "tags": {"taggers": tagged.taggers, "labels": tagged.labels, "alpha": tagged.agreement},
-            "possible_questions": possible,
-            "validation": validation.validation_summary(said, {each.case.case for each in written}),
+            "tags": {"taggers": tags.taggers, "labels": tags.labels, "alpha": tags.agreement},
+            "possible_questions": possible_count,
+            "validation": validation.validation_summary(verdicts, {question.case.case for question in written}),
             "not_asked": dict(not_asked),
-            "burned_in_text": text,
+            "burned_in_text": text_counts,
             "model_questions": proposed,
-            "flagged_branches": sum(each.flagged for each in branches),
+            "flagged_branches": sum(branch.flagged for branch in branches),
             "questions": len(written),
-            "splits": dict(Counter(each.split for each in written)),
-            "patients": len({each.case.item.patient for each in written}),
+            "splits": dict(Counter(question.split for question in written)),
+            "patients": len({question.case.item.patient for question in written}),
             "ethics": {dataset.name: dataset.ethics for dataset in sources.datasets},
             "overlay": sources.overlay.model_dump(),
         }  # fmt: skip
+
+        # The questions file comes last: it makes this run's questions permanent.
         write_outputs(out, written, private, sources, table, about, branches, funnel)
-        write_questions_file(private, written, kept, sources, read_withdrawn_ids(out / "dataset"))
+        write_questions_file(private, written, earlier, sources, read_withdrawn_ids(out / "dataset"))
     return PipelineResult(out, written, funnel, notes)
 
 
 def _about_fields(path: Path, sources: Sources) -> dict[str, str]:
-    """Statements of about.yaml (beside sources.yaml) on the people in the sets; without an approval there, the sets' own is used."""
+    """Return about.yaml (beside sources.yaml); without an approval there, the datasets' own is
+    used.
+    """
     approvals = "; ".join(f"{dataset.name}: {dataset.ethics}" for dataset in sources.datasets if dataset.ethics)
     return ({"approval": approvals} if approvals else {}) | read_about(path.parent, {})
 
 
 def _check_name(out: Path) -> None:
+    """Raise BadInput if the work folder's name cannot be a benchmark's."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}", out.name) or ".." in out.name:
-        raise BadInput(f"--out {out}: the folder's name is the benchmark's: letters, digits, '-', '_' and '.'.")
+        raise BadInput(
+            f"--out {out}: the folder's name is the benchmark's name: use letters, digits, '-', '_' and '.'."
+        )
     if out.name in BENCHMARKS or "mmbench" in out.name.lower():
         raise BadInput(
-            f"--out {out}: {out.name!r} is taken: it is a published benchmark's name, or holds 'mmbench', for which VLMEvalKit "
-            "turns the options around. Choose another."
+            f"--out {out}: {out.name!r} is reserved: it is the name of a published benchmark, or contains 'mmbench', for which "
+            "VLMEvalKit rotates the options. Choose another."
         )
 
 
 def _write_questions(
-    chosen: list[Candidate], words: dict[Cell, list[str]], sources: Sources, pools: OptionPools, kept: EarlierQuestions
+    chosen: list[Candidate],
+    templates: dict[Cell, list[str]],
+    sources: Sources,
+    pools: OptionPools,
+    earlier: EarlierQuestions,
 ) -> tuple[list[WrittenQuestion], Counter[str]]:
-    """The questions of the chosen cases; those of an earlier run keep their words, options, number and split."""
-    splits = split_cases(chosen, sources, kept.splits)
+    """Write the text and options of the chosen cases.
+
+    Questions of an earlier run keep their text, options, number and split.
+
+    Args:
+        chosen: selected cases.
+        templates: templates of each cell.
+        sources: sources.yaml.
+        pools: possible wrong options.
+        earlier: questions of earlier runs.
+
+    Returns:
+        Questions in the order drawn, and counts of cases without one.
+    """
+    splits = split_cases(chosen, sources, earlier.splits)
     frequency = Counter((case.cell, name) for case in chosen for name in case.answers)
     drawer = OptionDrawer(sources, pools, frequency)
-    unwritten: Counter[str] = Counter()
-    made: list[tuple[Candidate, str, OptionSet]] = []
-    fresh: list[Candidate] = []
+    unwritten_counts: Counter[str] = Counter()
+    drafts: list[tuple[Candidate, str, OptionSet]] = []
+    new_cases: list[Candidate] = []
+    # Earlier questions first, so that new ones balance the letters that are already in use.
     for case in chosen:
-        before = kept.drawn.get(case.case)
-        if case.cell not in words:
-            unwritten["every template breaks a rule"] += 1
+        earlier_draft = earlier.questions.get(case.case)
+        if case.cell not in templates:
+            unwritten_counts["every template breaks a rule"] += 1
             continue
-        known = {question_templates.render_question(template, case) for template in words[case.cell]}
-        if before and before[0] in known and drawer.still_stands(case, before[1]):
-            drawer.take(case, splits[case.case], len(before[1].options), before[1].right)
-            made.append((case, *before))
+        possible_texts = {question_templates.render_question(template, case) for template in templates[case.cell]}
+        if earlier_draft and earlier_draft[0] in possible_texts and drawer.is_still_valid(case, earlier_draft[1]):
+            drawer.count_positions(case, splits[case.case], len(earlier_draft[1].options), earlier_draft[1].right)
+            drafts.append((case, *earlier_draft))
         else:
-            fresh.append(case)
-    for case in fresh:
+            new_cases.append(case)
+
+    for case in new_cases:
         choice = drawer.draw(case, splits[case.case])
         if choice is None:
-            unwritten["too few options"] += 1
+            unwritten_counts["too few options"] += 1
             continue
-        template = random.Random(f"question {case.order}").choice(words[case.cell])
-        made.append((case, question_templates.render_question(template, case), choice))
-    indices = kept.numbered([case for case, _, _ in made], splits)
+        template = random.Random(f"question {case.order}").choice(templates[case.cell])
+        drafts.append((case, question_templates.render_question(template, case), choice))
+
+    indices = earlier.number_cases([case for case, _, _ in drafts], splits)
     written = [
-        WrittenQuestion(case, text, choice, splits[case.case], indices[case.case]) for case, text, choice in made
+        WrittenQuestion(case, text, choice, splits[case.case], indices[case.case]) for case, text, choice in drafts
     ]
-    return sorted(written, key=lambda each: each.case.order), unwritten
+    return sorted(written, key=lambda question: question.case.order), unwritten_counts
 
 
 def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    replace_file(path, lambda partial: pd.DataFrame(list(rows), columns=list(columns)).to_csv(partial, index=False))
+    replace_file(
+        path,
+        lambda partial: pd.DataFrame(list(rows), columns=list(columns)).to_csv(partial, index=False),
+    )
 
 
-def _label_rows(items: list[Item], sources: Sources, table: LabelTable, tagged: Tags) -> Iterator[list[Any]]:
-    """How every raw label was understood, in the columns of labels.csv."""
+def _label_rows(items: list[Item], sources: Sources, table: LabelTable, tags: Tags) -> Iterator[list[Any]]:
+    """Yield how every raw label was mapped, in the columns of labels.csv."""
     regions = {dataset.name: dataset.region for dataset in sources.datasets}
-    named = Counter(
-        (item.label, table.name_of(item.label, parse_image_context(regions[item.dataset], item.modality)) or "")
+    name_counts = Counter(
+        (
+            item.label,
+            table.canonical_name(item.label, parse_image_context(regions[item.dataset], item.modality)) or "",
+        )
         for item in items
     )
-    for (raw, name), count in sorted(named.items()):
+    for (raw, name), count in sorted(name_counts.items()):
         if name:
-            label, own = table.labels[name], tagged.values.get(name, {})
-            listed = (label.synonyms, label.parents, label.regions, label.modalities)
-            synonyms, parents, region, modalities = ("; ".join(sorted(each)) for each in listed)
-            task, department = own.get("task", label.task), own.get("department", label.department)
-            yield [name, raw, synonyms, parents, label.mesh, task, department, region, modalities, count]
+            label, label_tags = table.labels[name], tags.values.get(name, {})
+            label_sets = (label.synonyms, label.parents, label.regions, label.modalities)
+            synonyms, parents, region, modalities = ("; ".join(sorted(values)) for values in label_sets)
+            task, department = (
+                label_tags.get("task", label.task),
+                label_tags.get("department", label.department),
+            )
+            yield [
+                name,
+                raw,
+                synonyms,
+                parents,
+                label.mesh,
+                task,
+                department,
+                region,
+                modalities,
+                count,
+            ]

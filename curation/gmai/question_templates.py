@@ -1,7 +1,11 @@
-"""The words of the questions: templates per (task, granularity), built in, custom, or proposed by a language model and reviewed; and what
-the text alone gives away: each branch answered without its images, by the option that is most often right elsewhere.
+"""Question templates per (task, granularity): built in, custom, or proposed by a model and
+reviewed.
 
-A question names the modality, the task and the granularity, and holds no label, synonym or parent (GMAI-MMBench, "QA generation").
+A question names the modality, the task and the granularity, and contains no label, synonym or
+parent (GMAI-MMBench, "QA generation").
+
+Also measures what text alone gives away: each branch is answered without its images by the option
+that is most often correct in other questions.
 See also: a language model without images (`medprobe curate quality`, `report/blind_baseline.py`).
 """
 
@@ -36,7 +40,7 @@ PLACEHOLDER = "<modality>"
 CANDIDATES_FILE = "candidates.csv"
 REPLIES_FILE = "candidates.jsonl"
 SAMPLED_LABELS, CANDIDATES_PER_LABEL = 10, 10
-"""Labels a cell is asked about, and candidates for each (the paper's figures)."""
+"""Labels per cell that the model writes about, and candidates for each (as in the paper)."""
 REGION_PHRASES = {
     BOX_LEVEL: "the region inside the box",
     MASK_LEVEL: "the area that is tinted as a mask",
@@ -61,10 +65,20 @@ SLICES_PREFIX = "These {count} images are slices of one volume, in their order; 
 GRANULARITY_WORDS = {
     IMAGE_LEVEL: ("image", "picture", "photograph", "scan", "radiograph", "slide", "frame"),
     BOX_LEVEL: ("box", "boxed", "rectangle", "bounding"),
-    MASK_LEVEL: ("mask", "masked", "tinted", "shaded", "highlighted", "marked", "highlight", "coloured", "colored"),
+    MASK_LEVEL: (
+        "mask",
+        "masked",
+        "tinted",
+        "shaded",
+        "highlighted",
+        "marked",
+        "highlight",
+        "coloured",
+        "colored",
+    ),
     CONTOUR_LEVEL: ("contour", "outline", "outlined", "contoured", "border"),
 }
-"""Words of which a question has to hold one, so that it says what is asked about."""
+"""A question must contain one of these words, so that it says what is asked about."""
 TEMPLATE_SYSTEM_PROMPT = "You write questions for a benchmark of medical images."
 TEMPLATE_PROMPT = (
     "Write {each} different multiple-choice questions for a benchmark of medical images. Each is about one {modality} image, asks for the "
@@ -74,86 +88,136 @@ TEMPLATE_PROMPT = (
 
 
 def template_problem(question: str, task: str, granularity: str, forbidden: Iterable[str]) -> str:
-    """The problem with a question whose modality is a placeholder; "" if there is none. forbidden: folded labels, synonyms, parents."""
+    """Return what is wrong with a template; "" if nothing is.
+
+    Args:
+        question: template with the modality as placeholder.
+        task: task of its cell.
+        granularity: granularity of its cell.
+        forbidden: normalize_term labels, synonyms and parents that it must not contain.
+    """
     text = f" {normalize_term(question.replace(PLACEHOLDER, ' '))} "
     if question.count(PLACEHOLDER) != 1:
-        return "does not name the modality once"
-    known = terms_by_name("task").get(normalize_term(task))
+        return "does not have exactly one <modality>"
+
+    task_term = terms_by_name("task").get(normalize_term(task))
+
+    # Stems, so that inflected forms of the task's words count.
     stems = [
         word[:5]
-        for word in (*normalize_term(find_task_noun(task)).split(), *(known.related if known else ()))
+        for word in (*normalize_term(find_task_noun(task)).split(), *(task_term.related if task_term else ()))
         if len(word) > 3
     ]
     if not any(word.startswith(stem) for word in text.split() for stem in stems):
-        return "does not say what is asked for"
+        return "does not name the task"
     if not any(f" {word} " in text for word in GRANULARITY_WORDS[granularity]):
-        return "does not say what it is about"
-    hint = next((word for word in sorted(forbidden) if word and re.search(rf" {re.escape(word)}(s|es)? ", text)), None)
+        return "does not name the granularity"
+
+    hint = next(
+        (word for word in sorted(forbidden) if word and re.search(rf" {re.escape(word)}(s|es)? ", text)),
+        None,
+    )
     if hint is not None:
-        return f"holds the label {hint!r}"
+        return f"contains the label {hint!r}"
+
     is_sentence = question.rstrip().endswith((".", "?")) and len(question) <= 400
-    return "" if is_sentence else "is no sentence"
+    return "" if is_sentence else "is not a sentence"
 
 
 def render_question(template: str, case: Candidate) -> str:
-    """A template as the question of a case."""
-    before = SLICES_PREFIX.format(count=1 + len(case.item.more)) if case.item.more else ""
-    return before + template.replace(PLACEHOLDER, case.modality) + (MULTIPLE_CHOICE_HINT if case.is_multiple else "")
+    """Return the question text of a case."""
+    prefix = SLICES_PREFIX.format(count=1 + len(case.item.further_slices)) if case.item.further_slices else ""
+    return prefix + template.replace(PLACEHOLDER, case.modality) + (MULTIPLE_CHOICE_HINT if case.is_multiple else "")
 
 
 def usable_templates(
-    cells: dict[Cell, list[Candidate]], table: LabelTable, own: Path | None, candidates: Path
+    cells: dict[Cell, list[Candidate]],
+    table: LabelTable,
+    custom_file: Path | None,
+    candidates: Path,
 ) -> tuple[dict[Cell, list[str]], dict[Cell, str]]:
-    """The templates of each cell that hold no label of the cell, and cells without one -> why.
+    """Choose the templates of each cell that contain none of the cell's labels.
 
-    One's own file and reviewed candidates of a model (column keep: yes) go before ours. Raises BadInput listing own templates that
-    break the rules.
+    Custom templates and reviewed candidates of a model (column keep: yes) take precedence over the
+    built-in ones.
+
+    Args:
+        cells: cases of each cell.
+        table: canonical labels.
+        custom_file: table of custom templates, or None.
+        candidates: table of a model's candidates; may be missing.
+
+    Returns:
+        Templates per cell, and the reason for each cell without one.
+
+    Raises:
+        BadInput: lists custom templates that break the rules.
     """
-    given = _read_templates(own) if own is not None else {}
+    custom_templates = _read_templates(custom_file) if custom_file is not None else {}
     for key, questions in (_read_templates(candidates) if candidates.is_file() else {}).items():
-        given.setdefault(key, []).extend(questions)
+        custom_templates.setdefault(key, []).extend(questions)
+
     problems = Problems()
-    found: dict[Cell, list[str]] = {}
-    without: dict[Cell, str] = {}
+    templates_of_cell: dict[Cell, list[str]] = {}
+    cells_without_template: dict[Cell, str] = {}
     for cell, cases in cells.items():
         _, task, granularity = cell
         forbidden = forbidden_words(cases, table)
-        mine = given.get((task, granularity), [])
-        ours = [text.format(noun=find_task_noun(task)) for text in BUILTIN_TEMPLATES[granularity]]
-        wrong = {text: template_problem(text, task, granularity, forbidden) for text in mine or ours}
-        for question in filter(wrong.get, mine):
-            problems.add("questions", question, wrong[question])
-        if good := [text for text, why in wrong.items() if not why]:
-            found[cell] = good
+        custom = custom_templates.get((task, granularity), [])
+        builtin = [text.format(noun=find_task_noun(task)) for text in BUILTIN_TEMPLATES[granularity]]
+
+        problems_of = {text: template_problem(text, task, granularity, forbidden) for text in custom or builtin}
+        for question in filter(problems_of.get, custom):
+            problems.add("questions", question, problems_of[question])
+        if valid := [text for text, why in problems_of.items() if not why]:
+            templates_of_cell[cell] = valid
         else:
-            without[cell] = next(iter(wrong.values()))
-    problems.check("Rewrite these questions, with <modality> where the kind of image stands.")
-    return found, without
+            cells_without_template[cell] = next(iter(problems_of.values()))
+
+    problems.check("Rewrite these questions, with <modality> in place of the kind of image.")
+    return templates_of_cell, cells_without_template
 
 
 def forbidden_words(cases: Iterable[Candidate], table: LabelTable) -> set[str]:
-    """Everything that must not stand in a question of a cell: the names, synonyms, raw labels and ancestors of all its labels."""
+    """Return the words that no question of a cell may contain, given the cell's cases."""
     return {word for name in {name for case in cases for name in case.answers} for word in table.forbidden_words(name)}
 
 
 def _read_templates(path: Path) -> dict[tuple[str, str], list[str]]:
-    """(task, granularity) -> questions of a table; of one with a column `keep`, those that a person has marked."""
+    """Read (task, granularity) -> templates; with a column `keep`, only those that are kept."""
     table = read_dataframe(path)
     require_columns(table, path, ("task", "granularity", "question"), "It needs task, granularity, question.")
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    templates: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in table.to_dict("records"):
         if row["granularity"] not in GRANULARITIES:
             raise BadInput(f"{path}: granularity {row['granularity']!r} is not one of {', '.join(GRANULARITIES)}.")
         if str(row.get("keep", "yes")).strip().casefold() in ("yes", "y", "1", "true", "x"):
-            found[str(row["task"]), str(row["granularity"])].append(" ".join(str(row["question"]).split()))
-    return found
+            templates[str(row["task"]), str(row["granularity"])].append(" ".join(str(row["question"]).split()))
+    return templates
 
 
 def propose_templates(
-    cells: dict[Cell, list[Candidate]], table: LabelTable, model: Writer, private: Path, asking: AskSettings
+    cells: dict[Cell, list[Candidate]],
+    table: LabelTable,
+    model: Writer,
+    private: Path,
+    asking: AskSettings,
 ) -> dict[str, int]:
-    """Have a model write candidates for each cell from ten sampled labels; those that keep the rules go to candidates.csv, where a person
-    writes `yes` into the column keep. Replies are journalled: a second run asks only what failed. Returns counts."""
+    """Have a model write candidate templates for each cell, from ten sampled labels.
+
+    Candidates that keep the rules go to candidates.csv, where a person writes `yes` into the column
+    keep. Replies are journalled, so a second run only asks what failed.
+
+    Args:
+        cells: cases of each cell.
+        table: canonical labels.
+        model: language model.
+        private: private folder of the work folder.
+        asking: how the model is asked.
+
+    Returns:
+        Counts of prompts and candidates.
+    """
     prompts: dict[str, str] = {}
     for cell, cases in cells.items():
         names = sorted({name for case in cases for name in case.answers})
@@ -167,10 +231,22 @@ def propose_templates(
                 about=REGION_PHRASES.get(cell[2], "the whole image"),
                 label=name,
             )
-    entries = ask_once(model, prompts, asking, private / REPLIES_FILE, "proposing questions", TEMPLATE_SYSTEM_PROMPT)
+
+    entries = ask_once(
+        model,
+        prompts,
+        asking,
+        private / REPLIES_FILE,
+        "proposing questions",
+        TEMPLATE_SYSTEM_PROMPT,
+    )
+
+    # A person's decisions on candidates of earlier runs are kept.
     file = private / CANDIDATES_FILE
-    before = read_dataframe(file).to_dict("records") if file.is_file() else []
-    kept = {(row["task"], row["granularity"], row["question"]): str(row.get("keep", "")) for row in before}
+    earlier_rows = read_dataframe(file).to_dict("records") if file.is_file() else []
+    earlier_decisions = {
+        (row["task"], row["granularity"], row["question"]): str(row.get("keep", "")) for row in earlier_rows
+    }
     rows: dict[tuple[str, str, str], str] = {}
     counts = {"asked": len(prompts), "candidates": 0, "against the rules": 0}
     for key, entry in entries.items():
@@ -181,16 +257,18 @@ def propose_templates(
             if template_problem(question, task, granularity, forbidden):
                 counts["against the rules"] += 1
             else:
-                rows[task, granularity, question] = kept.get((task, granularity, question), "")
-    made = pd.DataFrame(
-        [(*key, keep) for key, keep in rows.items()], columns=["task", "granularity", "question", "keep"]
+                rows[task, granularity, question] = earlier_decisions.get((task, granularity, question), "")
+
+    frame = pd.DataFrame(
+        [(*key, keep) for key, keep in rows.items()],
+        columns=["task", "granularity", "question", "keep"],
     )
-    replace_file(file, lambda path: made.to_csv(path, index=False))
+    replace_file(file, lambda path: frame.to_csv(path, index=False))
     return counts | {"to review": len(rows)}
 
 
 def _parse_template(line: str, modality: str) -> str:
-    """A line of a reply without its number, the modality replaced by the placeholder; "" where it is blank."""
+    """Convert a line of a reply into a template: no numbering, the modality as placeholder."""
     text = re.sub(r"^\s*(?:\d+[.)]|[-*])\s*", "", line).strip().strip('"')
     return re.sub(rf"(?<!\w){re.escape(modality)}(?!\w)", PLACEHOLDER, text, count=1, flags=re.IGNORECASE)
 
@@ -200,67 +278,86 @@ ALL_QUESTIONS = ("all", "all", "all")
 
 @dataclass(frozen=True)
 class Branch:
-    """The questions of one (modality, task, granularity), or of the whole set (`ALL`), without their images. `flagged`: the text gives
-    answers away, among all branches (Holm)."""
+    """The questions of one cell, or of the whole set (`ALL_QUESTIONS`), answered without images."""
 
     cell: Cell
-    found: TextAlone
+    blind_result: TextAlone
     flagged: bool
+    """Text gives answers away, adjusted for all branches (Holm)."""
 
     def __str__(self) -> str:
         name = "all questions" if self.cell == ALL_QUESTIONS else " > ".join(self.cell)
-        return f"{name}: {self.found.correct:.0f} of {self.found.questions} right without the image (chance: {self.found.chance:.0f})"
+        return (
+            f"{name}: {self.blind_result.correct:.0f} of {self.blind_result.questions} correct without the image "
+            f"(chance: {self.blind_result.chance:.0f})"
+        )
 
     def row(self) -> dict[str, Any]:
-        """A row of report/blind_majority.csv."""
+        """Return a row of report/blind_majority.csv."""
         return (
             dict(zip(("modality", "task", "granularity"), self.cell, strict=True))
-            | vars(self.found)
+            | vars(self.blind_result)
             | {"flagged": self.flagged}
         )
 
 
 def blind_majority(written: list[WrittenQuestion]) -> list[Branch]:
-    """The whole set and each (modality, task, granularity), answered by the option that is most often right where it is offered, as learned
-    from questions about other images and patients."""
-    own: dict[Cell, list[WrittenQuestion]] = defaultdict(list)
-    for each in written:
-        own[each.case.cell].append(each)
-    found = {cell: _answer_branch(questions) for cell, questions in sorted(own.items())}
-    every = [_single_choice(each)[0] for cell in found for each in own[cell]]
-    found = {ALL_QUESTIONS: compare_with_chance(sum(each.correct for each in found.values()), every)} | found
-    adjusted = holm_adjust(np.array([each.p for each in found.values()]))
+    """Answer the whole set and each cell by the option that is most often correct.
+
+    Frequencies are learned from questions about other images and patients.
+    """
+    questions_by_cell: dict[Cell, list[WrittenQuestion]] = defaultdict(list)
+    for question in written:
+        questions_by_cell[question.case.cell].append(question)
+
+    results = {cell: _answer_branch(questions) for cell, questions in sorted(questions_by_cell.items())}
+    all_options = [_single_choice(question)[0] for cell in results for question in questions_by_cell[cell]]
+    results = {
+        ALL_QUESTIONS: compare_with_chance(sum(question.correct for question in results.values()), all_options)
+    } | results
+
+    adjusted = holm_adjust(np.array([question.p for question in results.values()]))
     return [
-        Branch(cell, each, bool(p <= SIGNIFICANCE_LEVEL) and each.is_large)
-        for (cell, each), p in zip(found.items(), adjusted, strict=True)
+        Branch(cell, question, bool(p <= SIGNIFICANCE_LEVEL) and question.is_large)
+        for (cell, question), p in zip(results.items(), adjusted, strict=True)
     ]
 
 
-def _single_choice(each: WrittenQuestion) -> tuple[list[str], int]:
-    """A question as a choice of one: (options, the right one). Of several correct options one stays, drawn by its case."""
-    options, right = each.choice.options, each.choice.right
-    kept = random.Random(f"text alone {each.case.order}").choice(right)
-    shown = [at for at in range(len(options)) if at == kept or at not in right]
-    return [options[at] for at in shown], shown.index(kept)
+def _single_choice(question: WrittenQuestion) -> tuple[list[str], int]:
+    """Return a question as (options, index of the correct one).
+
+    Of several correct options one is kept, drawn by the case.
+    """
+    options, right = question.choice.options, question.choice.right
+    kept_answer = random.Random(f"text alone {question.case.order}").choice(right)
+    option_indices = [index for index in range(len(options)) if index == kept_answer or index not in right]
+    return [options[index] for index in option_indices], option_indices.index(kept_answer)
 
 
-def _answer_branch(own: list[WrittenQuestion]) -> TextAlone:
-    """The questions of a branch: those of a fold by what the other folds say. No patient or image is in two folds."""
-    held = [[each.case.item.patient, *(picture for picture, _ in each.case.item.pictures)] for each in own]
-    choices = [_single_choice(each) for each in own]
-    return measure_text_alone([options for options, _ in choices], [right for _, right in choices], held)
+def _answer_branch(branch_questions: list[WrittenQuestion]) -> TextAlone:
+    """Answer a branch's questions by cross-validation; no patient or image is in two folds."""
+    fold_keys = [
+        [question.case.item.patient, *(picture for picture, _ in question.case.item.pictures)]
+        for question in branch_questions
+    ]
+
+    choices = [_single_choice(question) for question in branch_questions]
+    return measure_text_alone([options for options, _ in choices], [right for _, right in choices], fold_keys)
 
 
 def check_text_alone(branches: list[Branch], written: list[WrittenQuestion]) -> None:
-    """Raise BadInput where the text gives answers away, naming branches and what is most often right there."""
-    flagged = [each for each in branches if each.flagged]
+    """Raise BadInput if text gives answers away; name the branches and the most frequent answer."""
+    flagged = [branch for branch in branches if branch.flagged]
     if not flagged:
         return
-    cells = {each.cell for each in flagged}
-    own = [each for each in written if cells & {ALL_QUESTIONS, each.case.cell}]
-    [(often, times)] = Counter(name for each in own for name in each.case.answers).most_common(1)
+
+    cells = {branch.cell for branch in flagged}
+    flagged_questions = [question for question in written if cells & {ALL_QUESTIONS, question.case.cell}]
+    [(most_common, answer_count)] = Counter(
+        name for question in flagged_questions for name in question.case.answers
+    ).most_common(1)
     raise BadInput(
-        f"the text alone gives answers away ({'; '.join(str(each) for each in flagged[:3])}; most often right: {often!r}, "
-        f"{times} times). Give a smaller `per_answer` or more cases of the other labels, or leave a label out; --accept-text-alone builds "
-        "it as it is."
+        f"text alone gives answers away ({'; '.join(str(branch) for branch in flagged[:3])}; most frequent answer: "
+        f"{most_common!r}, {answer_count} times). Reduce `per_answer`, add cases of other labels, or remove a label; "
+        "--accept-text-alone builds it anyway."
     )

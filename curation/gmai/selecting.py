@@ -1,7 +1,8 @@
-"""Choose the cases that become questions and their wrong options, and keep these from one run to the next.
+"""Choose the cases that become questions, choose their wrong options, and keep both between runs.
 
-At most 30 cases of each answer, at most one per patient, far apart in appearance, even over source, age and sex. A question keeps its words
-and options as long as they are right (what a person has validated must not change), its number and its patient's split for good.
+At most 30 cases per answer and one per patient, far apart in appearance, balanced over source, age
+and sex. A question keeps its text and options as long as they are correct (what a person validated
+must not change), and its number and its patient's split forever.
 """
 
 from __future__ import annotations
@@ -25,167 +26,226 @@ from dataset_builders.terms import normalize_term
 
 
 def select_cases(cases: list[Candidate], sources: Sources) -> tuple[list[Candidate], Counter[str]]:
-    """The chosen cases in order of `order`, and how many fell to each limit."""
+    """Choose cases within the limits.
+
+    Args:
+        cases: candidate cases.
+        sources: limits per answer and patient.
+
+    Returns:
+        Cases in the order drawn, and how many each limit removed.
+    """
     counts: Counter[str] = Counter()
     cells: dict[tuple[str, ...], list[Candidate]] = defaultdict(list)
     for case in sorted(cases, key=lambda case: case.order):
         cells[(*case.cell, case.answer)].append(case)
+
     chosen: list[Candidate] = []
-    for own in cells.values():
-        per_patient = _limit_patients(own, sources.per_patient)
-        counts["more cases of one patient and answer"] += len(own) - len(per_patient)
-        kept = _far_apart(per_patient, sources)
-        counts[f"over {sources.per_answer} cases per answer"] += len(per_patient) - len(kept)
-        chosen += kept
+    for answer_cases in cells.values():
+        per_patient = _limit_patients(answer_cases, sources.per_patient)
+        counts["more cases of one patient and answer"] += len(answer_cases) - len(per_patient)
+        spread_cases = _far_apart(per_patient, sources)
+        counts[f"over {sources.per_answer} cases per answer"] += len(per_patient) - len(spread_cases)
+        chosen += spread_cases
     return sorted(chosen, key=lambda case: case.order), counts
 
 
-def _limit_patients(cases: list[Candidate], most: int | None) -> list[Candidate]:
-    """At most `most` cases of each patient, those with the largest target."""
-    if most is None:
+def _limit_patients(cases: list[Candidate], per_patient: int | None) -> list[Candidate]:
+    """Keep at most `per_patient` cases of each patient, those with the largest target."""
+    if per_patient is None:
         return cases
-    kept: list[Candidate] = []
-    taken: Counter[str] = Counter()
+    largest: list[Candidate] = []
+    patient_counts: Counter[str] = Counter()
     for case in sorted(cases, key=lambda case: (-case.item.area, case.order)):
-        if taken[case.item.patient] < most:
-            taken[case.item.patient] += 1
-            kept.append(case)
-    return sorted(kept, key=lambda case: case.order)
+        if patient_counts[case.item.patient] < per_patient:
+            patient_counts[case.item.patient] += 1
+            largest.append(case)
+    return sorted(largest, key=lambda case: case.order)
 
 
 def _far_apart(cases: list[Candidate], sources: Sources) -> list[Candidate]:
-    """Farthest-first: each next case is the one farthest from all chosen ones (in bits of the perceptual hashes), within the stratum that
-    has the fewest so far."""
+    """Choose cases by farthest-first traversal within the least used stratum.
+
+    Each next case is farthest (in bits of the perceptual hashes) from all chosen ones.
+    """
     if len(cases) <= sources.per_answer:
         return cases
+
     hashes = np.array([int(case.item.phash, 16) for case in cases], np.uint64)
     strata = [tuple(_stratum_value(case, name) for name in sources.even) for case in cases]
     nearest = np.full(len(cases), 64)
     chosen: list[int] = []
-    open_ = set(range(len(cases)))
-    used: Counter[tuple[str, ...]] = Counter()
+    remaining = set(range(len(cases)))
+    stratum_counts: Counter[tuple[str, ...]] = Counter()
+
     while len(chosen) < sources.per_answer:
-        fewest = min(used[strata[at]] for at in open_)
-        pool = [at for at in sorted(open_) if used[strata[at]] == fewest]
-        best = max(pool, key=lambda at: nearest[at]) if chosen else pool[0]
+        fewest = min(stratum_counts[strata[index]] for index in remaining)
+        pool = [index for index in sorted(remaining) if stratum_counts[strata[index]] == fewest]
+        best = max(pool, key=lambda index: nearest[index]) if chosen else pool[0]
         chosen.append(best)
-        open_.remove(best)
-        used[strata[best]] += 1
+        remaining.remove(best)
+        stratum_counts[strata[best]] += 1
+
+        # Distance to the nearest chosen case, updated incrementally.
         nearest = np.minimum(nearest, np.bitwise_count(hashes ^ hashes[best]))
-    return [cases[at] for at in sorted(chosen)]
+    return [cases[index] for index in sorted(chosen)]
 
 
 def _stratum_value(case: Candidate, name: str) -> str:
+    """Return a case's value of a balanced attribute."""
     if name == "source":
         return case.item.dataset
     value = case.item.attributes.get(name, "")
-    if name == "age":  # by decade: "045Y" (DICOM) and "45" alike
-        digits = "".join(sign for sign in value.split(".")[0] if sign.isdecimal())
+    if name == "age":  # decade, from "045Y" (DICOM) or "45"
+        digits = "".join(character for character in value.split(".")[0] if character.isdecimal())
         return str(int(digits) // 10 if digits and not value.upper().endswith(("M", "W", "D")) else "")
     return value.casefold()
 
 
-def split_cases(cases: list[Candidate], sources: Sources, earlier: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Case -> validation or test, by patient, and where two share a picture by both: patients go to validation, in an order drawn with the
-    seed, until its share is full.
+def split_cases(
+    cases: list[Candidate], sources: Sources, earlier_splits: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Assign each case to validation or test.
 
-    `earlier`: patient -> split of earlier runs, which stays (a validation answer has been shown, a test answer has not); of patients of
-    both who share a picture now, all go to validation.
+    Cases of one patient, or that share a picture, stay together. In an order drawn with the seed,
+    patients go to validation until its share is full.
+
+    Args:
+        cases: chosen cases.
+        sources: share of the validation split.
+        earlier_splits: patient -> split in earlier runs, which is kept (validation answers are
+            public, test answers are not). Patients of both splits who now share a picture all go to
+            validation.
+
+    Returns:
+        Case -> split.
     """
-    earlier = earlier or {}
+    earlier_splits = earlier_splits or {}
 
     def shown_by(case: Candidate) -> list[str]:
         return [case.item.patient, *(picture for picture, _ in case.item.pictures)]
 
     def split_before(patient_cases: list[Candidate]) -> str:
-        before = {earlier.get(case.item.patient, "") for case in patient_cases}
-        return "validation" if "validation" in before else "test" if "test" in before else ""
+        split_names = {earlier_splits.get(case.item.patient, "") for case in patient_cases}
+        return "validation" if "validation" in split_names else "test" if "test" in split_names else ""
 
-    wanted = round(sources.validation * len(cases))
-    parts = sorted(connected_components(cases, shown_by), key=lambda each: min(case.order for case in each))
-    shown = sum(len(part) for part in parts if split_before(part) == "validation")
+    validation_target = round(sources.validation * len(cases))
+
+    components = sorted(connected_components(cases, shown_by), key=lambda part: min(case.order for case in part))
+    validation_count = sum(len(component) for component in components if split_before(component) == "validation")
+
     splits: dict[str, str] = {}
-    for part in parts:
-        name = split_before(part)
-        if not name:
-            name = "validation" if shown < wanted else "test"
-            shown += len(part) if name == "validation" else 0
-        splits |= {case.case: name for case in part}
+    for component in components:
+        split_name = split_before(component)
+        if not split_name:
+            split_name = "validation" if validation_count < validation_target else "test"
+            validation_count += len(component) if split_name == "validation" else 0
+        splits |= {case.case: split_name for case in component}
     return splits
 
 
-# What stays
+# Questions kept between runs
 
 QUESTIONS_FILE = "questions.json"
-"""File with the selection of the last run, for the next run and for the pages."""
+"""File with the questions of the last run, for the next run and the review pages."""
 
 
 @dataclass(frozen=True)
 class WrittenQuestion:
-    """A case with its words, options and split."""
+    """A case with its text, options and split."""
 
     case: Candidate
     question: str
     choice: OptionSet
     split: str
     index: int
-    """The question's name in the set: a number from 1."""
+    """Number of the question in the benchmark, from 1."""
 
     @property
     def letters(self) -> str:
-        """The right letters: "B", or "A,C"."""
+        """Return the correct letters, e.g. "B" or "A,C"."""
         return ",".join(LETTERS[at] for at in self.choice.right)
 
 
 @dataclass(frozen=True)
 class EarlierQuestions:
-    """What earlier runs have drawn: case -> number, case -> words and options, patient -> split (none where the seed or the share of the
-    validation is another one now)."""
+    """What earlier runs drew: case -> number, case -> (text, options), patient -> split.
+
+    Splits are dropped if the seed or the share of the validation split changed.
+    """
 
     indices: Mapping[str, int]
-    drawn: Mapping[str, tuple[str, OptionSet]]
+    questions: Mapping[str, tuple[str, OptionSet]]
     splits: Mapping[str, str]
 
-    def numbered(self, cases: Sequence[Candidate], splits: Mapping[str, str]) -> dict[str, int]:
-        """Case -> index: as before, new ones after all others (validation first, then single choice, then in the order drawn)."""
-        fresh = [case for case in cases if case.case not in self.indices]
-        fresh.sort(key=lambda case: (splits[case.case] != "validation", case.is_multiple, case.order))
-        after = max(self.indices.values(), default=0)
-        return dict(self.indices) | {case.case: after + number for number, case in enumerate(fresh, 1)}
+    def number_cases(self, cases: Sequence[Candidate], splits: Mapping[str, str]) -> dict[str, int]:
+        """Return case -> number: unchanged for old cases; new ones follow all others.
+
+        New cases are ordered by split (validation first), single before multiple choice, then as
+        drawn.
+        """
+        new_cases = [case for case in cases if case.case not in self.indices]
+        new_cases.sort(key=lambda case: (splits[case.case] != "validation", case.is_multiple, case.order))
+        last_index = max(self.indices.values(), default=0)
+        return dict(self.indices) | {case.case: last_index + number for number, case in enumerate(new_cases, 1)}
 
 
 def read_earlier_questions(private: Path, sources: Sources) -> EarlierQuestions:
-    """The selections of earlier runs."""
+    """Read the questions of earlier runs."""
     if not (private / QUESTIONS_FILE).is_file():
         return EarlierQuestions({}, {}, {})
-    kept = json.loads((private / QUESTIONS_FILE).read_text(encoding="utf-8"))
-    drawn = {
-        each["case"]: (each["question"], OptionSet(tuple(each["options"]), tuple(each["right"])))
-        for each in kept["cases"]
+    document = json.loads((private / QUESTIONS_FILE).read_text(encoding="utf-8"))
+    questions = {
+        entry["case"]: (
+            entry["question"],
+            OptionSet(tuple(entry["options"]), tuple(entry["right"])),
+        )
+        for entry in document["cases"]
     }
     return EarlierQuestions(
-        kept["indices"], drawn, kept["splits"] if kept["drawn_with"] == _drawn_with(sources) else {}
+        document["indices"],
+        questions,
+        document["splits"] if document["drawn_with"] == _drawn_with(sources) else {},
     )
 
 
 def write_questions_file(
-    private: Path, written: list[WrittenQuestion], before: EarlierQuestions, sources: Sources, gone: Set[str]
+    private: Path,
+    written: list[WrittenQuestion],
+    earlier: EarlierQuestions,
+    sources: Sources,
+    withdrawn: Set[str],
 ) -> None:
-    """Keep the numbers and splits of this run and of earlier ones (no split of patients who are `gone`), the questions of this run with
-    their geometry, and what the pages show beside them."""
-    splits = dict(before.splits) | {each.case.item.patient: each.split for each in written}
+    """Write the questions of this run, and the numbers and splits of all runs.
+
+    Args:
+        private: private folder of the work folder.
+        written: questions of this run.
+        earlier: questions of earlier runs.
+        sources: sources.yaml.
+        withdrawn: patients whose split is forgotten.
+    """
+    splits = dict(earlier.splits) | {question.case.item.patient: question.split for question in written}
     cases = [
         {
-            "case": each.case.case, "pictures": each.case.item.pictures, "question": each.question, "options": each.choice.options,
-            "right": each.choice.right, "task": each.case.task, "department": each.case.department,
-            "granularity": each.case.granularity, "modality": each.case.modality, "box": each.case.item.box,
+            "case": question.case.case,
+            "pictures": question.case.item.pictures,
+            "question": question.question,
+            "options": question.choice.options,
+            "right": question.choice.right,
+            "task": question.case.task,
+            "department": question.case.department,
+            "granularity": question.case.granularity,
+            "modality": question.case.modality,
+            "box": question.case.item.box,
         }
-        for each in written
-    ]  # fmt: skip
+        for question in written
+    ]
+
     document = {
         "drawn_with": _drawn_with(sources),
-        "splits": {patient: name for patient, name in splits.items() if patient not in gone},
-        "indices": dict(before.indices) | {each.case.case: each.index for each in written},
+        "splits": {patient: name for patient, name in splits.items() if patient not in withdrawn},
+        "indices": dict(earlier.indices) | {question.case.case: question.index for question in written},
         "cases": cases,
         "tasks": sources.tasks,
         "departments": sources.departments,
@@ -196,19 +256,22 @@ def write_questions_file(
 
 
 def _drawn_with(sources: Sources) -> list[float]:
+    """Return the settings that determine the splits."""
     return [sources.seed, sources.validation]
 
 
 @dataclass(frozen=True)
 class OptionSet:
-    """The options of a case and the positions of the right ones (0-based)."""
+    """The options of a case and the 0-based positions of the correct ones."""
 
     options: tuple[str, ...]
     right: tuple[int, ...]
 
 
 class OptionPools:
-    """Labels that can be options: of the same dataset at image level, of the same (modality, task, granularity) at region level."""
+    """Labels that can be options: at image level those of the dataset, at region level those of the
+    cell.
+    """
 
     def __init__(self, cases: Iterable[Candidate], table: LabelTable) -> None:
         self.table = table
@@ -220,85 +283,118 @@ class OptionPools:
     def _scope(case: Candidate) -> tuple[str, ...]:
         return (case.item.dataset if case.granularity == IMAGE_LEVEL else "", *case.cell)
 
-    def of(self, case: Candidate) -> list[str]:
-        """Every label that can be a wrong option of this case, in order of name."""
+    def wrong_options(self, case: Candidate) -> list[str]:
+        """Return every label that can be a wrong option of this case, sorted."""
         return sorted(name for name in self._names[self._scope(case)] if self._is_wrong(name, case))
 
     def _is_wrong(self, name: str, case: Candidate) -> bool:
-        """True if a label is surely no answer to a case, and no answer's synonym, parent or child.
+        """Return True if a label is certainly wrong and is not related to any answer.
 
-        At region level other labels of the image stay: an answerer that ignores the mark has to choose among them.
+        At region level other labels of the image qualify: they are what distinguishes an answerer
+        that uses the mark from one that ignores it.
         """
         is_image = case.granularity == IMAGE_LEVEL
-        shown = (*case.answers, *(case.present if is_image else case.overlapping))
-        if name in case.unsure or any(self.table.related(name, each) for each in shown):
+        excluded_labels = (*case.answers, *(case.present if is_image else case.overlapping))
+        if name in case.unsure or any(self.table.are_related(name, label) for label in excluded_labels):
             return False
         if is_image:
             return self.table.can_be_shown(name, case.modality, case.regions)
-        return not any(_is_word_subset(name, each) for each in case.answers)
+        return not any(_is_word_subset(name, label) for label in case.answers)
 
 
-def _is_word_subset(one: str, other: str) -> bool:
-    """True if all words of one label are among the other's: a marked kidney tumour lies in a kidney."""
-    first, second = set(normalize_term(one).split()), set(normalize_term(other).split())
-    return first <= second or second <= first
+def _is_word_subset(first_label: str, second_label: str) -> bool:
+    """Return True if all words of one label are in the other: a marked kidney tumour lies in a
+    kidney.
+    """
+    first_words, second_words = set(normalize_term(first_label).split()), set(normalize_term(second_label).split())
+    return first_words <= second_words or second_words <= first_words
 
 
 class OptionDrawer:
-    """Draws options with a seed; letters are balanced over the questions of a split with the same number of options."""
+    """Draws options with a seed; correct letters are balanced per split and number of options."""
 
     def __init__(self, sources: Sources, pools: OptionPools, frequency: Counter[tuple[Cell, str]]) -> None:
-        """frequency: how often a label is an answer in its cell. A label is drawn as a wrong option in proportion to it, so that what is
-        often right is often wrong, too, and the text alone says nothing."""
+        """Create the drawer.
+
+        Args:
+            sources: sources.yaml.
+            pools: possible wrong options.
+            frequency: how often a label is an answer in its cell. Wrong options are drawn in
+                proportion, so that frequent answers are frequent wrong options too and text alone
+                is uninformative.
+        """
         self.sources, self.pools, self.frequency = sources, pools, frequency
-        self.used: Counter[tuple[str, bool, int, int]] = Counter()
+        self.position_counts: Counter[tuple[str, bool, int, int]] = Counter()
 
     def draw(self, case: Candidate, split: str) -> OptionSet | None:
-        """The options of a case; None where the pool leaves fewer than two, or where five do not hold a wrong one. At region level one of
-        the wrong ones is on the image, where any may be: else the mark would not be needed."""
-        rng = random.Random(f"options {case.order}")
-        fewest, most = self.sources.options
-        answers = list(case.answers)
-        if len(answers) + 1 > most:
-            return None
-        wanted = max(rng.randint(fewest, most), len(answers) + 1) - len(answers)
-        wrong: list[str] = []
-        # Weighted sampling without replacement (Efraimidis and Spirakis 2006): the largest u ** (1 / weight) first.
-        weights = {name: max(self.frequency[case.cell, name], 1) for name in self.pools.of(case)}
-        drawn = {name: rng.random() ** (1 / weight) for name, weight in weights.items()}
-        names = sorted(drawn, key=lambda name: -drawn[name])
-        here = next((name for name in names if case.granularity != IMAGE_LEVEL and name in case.present), None)
-        for name in sorted(names, key=lambda name: name != here):
-            if len(wrong) < wanted and not any(self.pools.table.related(name, other) for other in wrong):
-                wrong.append(name)
-        if not wrong or len(wrong) + len(answers) < fewest:
-            return None
-        return self._placed(case, answers, wrong, split, rng)
+        """Draw the options of a case.
 
-    def _placed(
+        At region level one wrong option is on the image if possible; otherwise the mark would not
+        be needed.
+
+        Args:
+            case: the case.
+            split: its split.
+
+        Returns:
+            The options; None if the pool is too small or the answers leave no room for a wrong
+            option.
+        """
+        rng = random.Random(f"options {case.order}")
+        min_options, max_options = self.sources.options
+        answers = list(case.answers)
+        if len(answers) + 1 > max_options:
+            return None
+        wrong_count = max(rng.randint(min_options, max_options), len(answers) + 1) - len(answers)
+        wrong: list[str] = []
+        # Weighted sampling without replacement (Efraimidis and Spirakis 2006): the largest u ** (1
+        # / weight) first.
+        weights = {name: max(self.frequency[case.cell, name], 1) for name in self.pools.wrong_options(case)}
+
+        sort_keys = {name: rng.random() ** (1 / weight) for name, weight in weights.items()}
+        names = sorted(sort_keys, key=lambda name: -sort_keys[name])
+        on_image = next(
+            (name for name in names if case.granularity != IMAGE_LEVEL and name in case.present),
+            None,
+        )
+        for name in sorted(names, key=lambda name: name != on_image):
+            if len(wrong) < wrong_count and not any(self.pools.table.are_related(name, chosen) for chosen in wrong):
+                wrong.append(name)
+
+        if not wrong or len(wrong) + len(answers) < min_options:
+            return None
+        return self._place_options(case, answers, wrong, split, rng)
+
+    def _place_options(
         self, case: Candidate, answers: list[str], wrong: list[str], split: str, rng: random.Random
     ) -> OptionSet:
+        """Shuffle the options into the least used positions of the correct answer."""
         size = len(answers) + len(wrong)
         positions = list(range(size))
         rng.shuffle(positions)
-        positions.sort(key=lambda at: self.used[split, case.is_multiple, size, at])
+
+        # A stable sort after the shuffle: ties between equally used positions stay random.
+        positions.sort(key=lambda at: self.position_counts[split, case.is_multiple, size, at])
         right = positions[: len(answers)]
-        self.take(case, split, size, right)
+        self.count_positions(case, split, size, right)
         rng.shuffle(answers)
         rng.shuffle(wrong)
+
         options = [""] * size
         for at, name in zip([*right, *sorted(set(range(size)) - set(right))], [*answers, *wrong], strict=True):
             options[at] = name
         return OptionSet(tuple(options), tuple(sorted(right)))
 
-    def take(self, case: Candidate, split: str, size: int, right: Iterable[int]) -> None:
-        """Count the letters of a question that stands already."""
-        self.used.update((split, case.is_multiple, size, at) for at in right)
+    def count_positions(self, case: Candidate, split: str, size: int, right: Iterable[int]) -> None:
+        """Count the letters of a question that is kept from an earlier run."""
+        self.position_counts.update((split, case.is_multiple, size, at) for at in right)
 
-    def still_stands(self, case: Candidate, choice: OptionSet) -> bool:
-        """True if options that were drawn in an earlier run are still right: the same answers, and wrong ones that may be."""
+    def is_still_valid(self, case: Candidate, choice: OptionSet) -> bool:
+        """Return True if options of an earlier run are still correct: same answers, valid wrong
+        options.
+        """
         right = {choice.options[at] for at in choice.right}
         wrong = set(choice.options) - right
-        fewest, most = self.sources.options
-        is_right = right == set(case.answers) and wrong and wrong <= set(self.pools.of(case))
-        return bool(is_right and fewest <= len(choice.options) <= most)
+        min_options, max_options = self.sources.options
+        is_right = right == set(case.answers) and wrong and wrong <= set(self.pools.wrong_options(case))
+        return bool(is_right and min_options <= len(choice.options) <= max_options)

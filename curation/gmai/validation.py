@@ -1,7 +1,8 @@
-"""Collect judgements on a set: reviewers, what is wrong with each question, and taggers, the task and department of each label, on two
-pages of a work folder.
+"""Pages on which people judge a benchmark.
 
-See also: the page (`review/page.py`), what follows from tags (`label_table.py`).
+Reviewers mark what is wrong with each question; taggers set the task and department of each label.
+
+See also: the page (`review/page.py`), how tags are used (`label_table.py`).
 """
 
 from __future__ import annotations
@@ -35,25 +36,33 @@ FAULTS = {
 
 
 Verdicts = dict[tuple[str, str, str], Any]
-"""(case, `FIELD`, reviewer) -> faults found (none: the reviewer finds it fine). A reviewer's last word holds."""
+"""(case, `FAULTS_FIELD`, reviewer) -> faults (none: the question is fine). The last verdict counts.
+"""
 
 
-def rejected_cases(said: Verdicts) -> dict[str, str]:
-    """Case -> the first fault found, for cases that any reviewer objects to."""
-    return {case: faults[0] for (case, _, _), faults in sorted(said.items(), reverse=True) if faults}
+def rejected_cases(verdicts: Verdicts) -> dict[str, str]:
+    """Return case -> first fault, for cases that any reviewer rejected."""
+    return {case: faults[0] for (case, _, _), faults in sorted(verdicts.items(), reverse=True) if faults}
 
 
-def validation_summary(said: Verdicts, asked: Set[str]) -> dict[str, Any]:
-    """Verdicts, how many of the questions `asked` a person has checked, drops by fault, and the agreement of keep or drop (Gwet's AC1; None
-    with fewer than two reviewers on a case)."""
-    cases = {case for case, _, _ in said}
-    is_fine = pd.Series({(case, reviewer): not faults for (case, _, reviewer), faults in said.items()})
+def validation_summary(verdicts: Verdicts, asked_cases: Set[str]) -> dict[str, Any]:
+    """Summarise the reviewers' verdicts.
+
+    Args:
+        verdicts: faults per case and reviewer.
+        asked_cases: cases that are questions of the current run.
+
+    Returns:
+        Counts, and the agreement on keep or drop (Gwet's AC1; None if no case has two reviewers).
+    """
+    cases = {case for case, _, _ in verdicts}
+    is_fine = pd.Series({(case, reviewer): not faults for (case, _, reviewer), faults in verdicts.items()})
     return {
         "validated": len(cases),
-        "validated_questions": len(asked & cases),
-        "reviewers": len({reviewer for _, _, reviewer in said}),
-        "dropped": dict(Counter(rejected_cases(said).values())),
-        "agreement_ac1": gwet_ac1(is_fine.unstack().to_numpy(object)) if said else None,
+        "validated_questions": len(asked_cases & cases),
+        "reviewers": len({reviewer for _, _, reviewer in verdicts}),
+        "dropped": dict(Counter(rejected_cases(verdicts).values())),
+        "agreement_ac1": gwet_ac1(is_fine.unstack().to_numpy(object)) if verdicts else None,
     }
 
 
@@ -61,28 +70,28 @@ def validation_summary(said: Verdicts, asked: Set[str]) -> dict[str, Any]:
 
 
 def read_page_data(private: Path) -> dict[str, Any]:
-    """The last run's file for the pages. Raises BadInput if there was none."""
+    """Return the last run's questions file. Raises BadInput if there is none."""
     if not (private / QUESTIONS_FILE).is_file():
         raise BadInput(
-            f"{private.parent}: holds no questions. Make them with `medprobe curate gmai SOURCES --out {private.parent}`."
+            f"{private.parent}: has no questions. Make them with `medprobe curate gmai SOURCES --out {private.parent}`."
         )
     document: dict[str, Any] = json.loads((private / QUESTIONS_FILE).read_text(encoding="utf-8"))
     return document
 
 
 def build_validation(out: Path) -> FastAPI:
-    """The page on which reviewers go through the questions of a run, as one application."""
+    """Build the page on which reviewers validate the questions of a run."""
     private = out / "private"
     document = read_page_data(private)
     cases = {entry["case"]: entry for entry in document["cases"]}
-    overlay, black = Overlay(**document["overlay"]), blacked_out_boxes(private)
-    said: Verdicts = read_decisions(private / VALIDATION_LOG)
+    overlay, text_boxes = Overlay(**document["overlay"]), blacked_out_boxes(private)
+    verdicts: Verdicts = read_decisions(private / VALIDATION_LOG)
 
     def show(reviewer: str, case: str) -> ItemView:
         entry = cases[case]
         return ItemView(
             question=entry["question"],
-            values={FAULTS_FIELD: said.get((case, FAULTS_FIELD, reviewer), [])},
+            values={FAULTS_FIELD: verdicts.get((case, FAULTS_FIELD, reviewer), [])},
             heading=" › ".join(entry[name] for name in ("department", "modality", "task", "granularity")),
             options=[(text, at in entry["right"]) for at, text in enumerate(entry["options"])],
             pictures=[""] * len(entry["pictures"]),
@@ -92,18 +101,18 @@ def build_validation(out: Path) -> FastAPI:
         if unknown := [fault for fault in value if fault not in FAULTS]:
             raise BadInput(f"{unknown[0]!r} is not a known fault; choose from {', '.join(FAULTS)}.")
         record_decision(private / VALIDATION_LOG, reviewer, case, FAULTS_FIELD, value)
-        said[case, FAULTS_FIELD, reviewer] = value
+        verdicts[case, FAULTS_FIELD, reviewer] = value
         return "saved"
 
     def picture(case: str, number: int) -> tuple[str, bytes]:
         entry = cases[case]
-        shown, mask = entry["pictures"][number]
-        place = (private / PICTURES_FOLDER, entry["granularity"], entry["box"], overlay)
-        return "image/png", render_png(shown, mask, *place, black.get(shown, ()))
+        picture_hash, mask = entry["pictures"][number]
+        render_args = (private / PICTURES_FOLDER, entry["granularity"], entry["box"], overlay)
+        return "image/png", render_png(picture_hash, mask, *render_args, text_boxes.get(picture_hash, ()))
 
     faults = Field(
         FAULTS_FIELD, "What is wrong?", "checks", list(FAULTS.items()), "1234",
-        commit="save and go on (nothing ticked: fine)",
+        commit="save and continue (nothing ticked: fine)",
     )  # fmt: skip
     return build_page(
         ReviewTask(
@@ -112,42 +121,56 @@ def build_validation(out: Path) -> FastAPI:
             items=lambda _: list(cases),
             show=show,
             save=save,
-            is_done=lambda reviewer, case: (case, FAULTS_FIELD, reviewer) in said,
+            is_done=lambda reviewer, case: (case, FAULTS_FIELD, reviewer) in verdicts,
             picture=picture,
         )
     )
 
 
 def build_tagging(out: Path, taggers: list[str]) -> FastAPI:
-    """The page on which taggers give labels their task and department; each label goes to three of them."""
+    """Build the page on which taggers set the task and department of labels.
+
+    Args:
+        out: work folder.
+        taggers: names of the taggers; each label is assigned to three of them.
+
+    Raises:
+        BadInput: fewer than three taggers, or no questions.
+    """
     private = out / "private"
     document = read_page_data(private)
     if len(taggers) < TAGGERS_PER_LABEL:
         raise BadInput(
-            f"--taggers: {len(taggers)} names; each label is tagged by three people. Give at least three names."
+            f"--taggers: got {len(taggers)} names; each label is tagged by three people. Give at least three names."
         )
+
     raw = {str(row["name"]): str(row["raw"]) for row in read_dataframe(private / "labels.csv").to_dict("records")}
-    shares = assign_labels(list(raw), taggers, document["seed"])
+    labels_of_tagger = assign_labels(list(raw), taggers, document["seed"])
+
     values = {subject: document[f"{subject}s"] for subject in TAG_SUBJECTS}
 
-    def own(tagger: str, label: str) -> dict[str, str]:
+    def tagger_votes(tagger: str, label: str) -> dict[str, str]:
         votes = read_decisions(private / TAGS_FILE)
         return {subject: votes.get((label, subject, tagger), "") for subject in TAG_SUBJECTS}
 
     def save(tagger: str, label: str, subject: str, value: Any, seen: Any) -> str:
         if value not in values[subject]:
-            raise BadInput(f"{value!r} is no {subject}.")
+            raise BadInput(f"{value!r} is not a valid {subject}.")
         record_decision(private / TAGS_FILE, tagger, label, subject, value)
         return f"saved {subject}: {value}"
 
     return build_page(
         ReviewTask(
             title="Tags",
-            fields=[Field(name, name.title(), "choice", [(each, each) for each in values[name]]) for name in values],
-            items=lambda tagger: shares.get(tagger, []),
-            show=lambda tagger, label: ItemView(label, own(tagger, label), heading=f"in the sets: {raw[label]}"),
+            fields=[
+                Field(name, name.title(), "choice", [(choice, choice) for choice in values[name]]) for name in values
+            ],
+            items=lambda tagger: labels_of_tagger.get(tagger, []),
+            show=lambda tagger, label: ItemView(
+                label, tagger_votes(tagger, label), heading=f"in the sets: {raw[label]}"
+            ),
             save=save,
-            is_done=lambda tagger, label: all(own(tagger, label).values()),
+            is_done=lambda tagger, label: all(tagger_votes(tagger, label).values()),
             names=taggers,
         )
     )

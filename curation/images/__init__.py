@@ -1,1 +1,1 @@
-"""The images of a folder and what is known about them: the index with hashes, the table of captions, groups and licences."""
+"""Images of a folder and their metadata: index with hashes; table of captions, groups, licences."""

@@ -1,6 +1,7 @@
-"""Burned-in text: where an image seems to hold some (rapidocr, whose models come with it: nothing is downloaded).
+"""Detect burned-in text in images with rapidocr (its models ship with the package; no downloads).
 
-What is read is used nowhere and kept nowhere: only where it stands. A person decides (`deidentify/review_texts.py`).
+Only the position of the text is used and stored, never the recognised characters. A person decides
+what happens to an image with text (`deidentify/review_texts.py`).
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from dataset_builders.images.lookup import ImageError
 from dataset_builders.journal import read_journal
 
 TextBox = tuple[int, int, int, int]
-"""left, top, right, bottom in pixels."""
+"""(left, top, right, bottom) in pixels; right and bottom are exclusive."""
 TEXT_BOXES_FILE, DECISIONS_FILE = "texts.jsonl", "decisions.jsonl"
-"""Of a folder whose images are searched: where text seems to be in each (never what it says), and what a person decided."""
+"""Journals beside searched images: the boxes of each image, and the reviewer's decisions."""
 ENLARGE_FROM_PX, ENLARGE_BELOW_PX = 500, 1000
-"""Images whose longer side lies between are read at twice the size too: small letters are found only there."""
+"""Images whose longer side is in this range are also read at twice the size, to find small letters.
+"""
 MIN_SIDE_PX = 64
-"""Images whose longer side has fewer pixels hold no readable line of text."""
+"""Images whose longer side is shorter cannot contain a readable line of text."""
 MARGIN_PX = 3
 
 
@@ -40,70 +42,100 @@ def _text_detector() -> Any:
 
 
 def find_text(image: Image.Image) -> list[TextBox]:
-    """Boxes around what looks like text of two or more characters, with a small margin, in an image of any size."""
+    """Detect text of two or more alphanumeric characters in an image.
+
+    Args:
+        image: an image of any size and mode.
+
+    Returns:
+        Boxes with a margin of `MARGIN_PX`, clipped to the image; boxes that mostly overlap an
+        earlier
+        one are omitted.
+    """
     if max(image.size) < MIN_SIDE_PX:
         return []
+
     picture = image.convert("RGB")
-    # The detector itself enlarges what is smaller than 736 pixels.
+    # The detector itself enlarges images below 736 pixels.
     scales = (1, 2) if ENLARGE_FROM_PX <= max(picture.size) < ENLARGE_BELOW_PX else (1,)
-    found: list[TextBox] = []
+    boxes: list[TextBox] = []
     for scale in scales:
-        shown = (
+        enlarged = (
             picture
             if scale == 1
             else picture.resize((picture.width * scale, picture.height * scale), Image.Resampling.BICUBIC)
         )
-        lines = _text_detector()(np.asarray(shown)[:, :, ::-1])
+        # rapidocr expects BGR, as OpenCV does.
+        lines = _text_detector()(np.asarray(enlarged)[:, :, ::-1])
+
         for corners, text in zip(lines.boxes, lines.txts, strict=True) if lines.txts else ():
             if sum(sign.isalnum() for sign in text) < 2:
                 continue
-            xs, ys = [x / scale for x, _ in corners], [y / scale for _, y in corners]
+
+            # Back to the pixels of the original image.
+            xs_px, ys_px = [x / scale for x, _ in corners], [y / scale for _, y in corners]
             box = (
-                max(0, int(min(xs)) - MARGIN_PX), max(0, int(min(ys)) - MARGIN_PX),
-                min(picture.width, int(max(xs)) + MARGIN_PX + 1), min(picture.height, int(max(ys)) + MARGIN_PX + 1),
+                max(0, int(min(xs_px)) - MARGIN_PX), max(0, int(min(ys_px)) - MARGIN_PX),
+                min(picture.width, int(max(xs_px)) + MARGIN_PX + 1), min(picture.height, int(max(ys_px)) + MARGIN_PX + 1),
             )  # fmt: skip
-            if not any(covered_share(box, other) > 0.8 for other in found):
-                found.append(box)
-    return found
+
+            if not any(covered_share(box, accepted) > 0.8 for accepted in boxes):
+                boxes.append(box)
+    return boxes
 
 
 def read_boxes(folder: Path) -> dict[str, list[TextBox]]:
-    """Image -> where text seems to be in it, by the folder's `TEXTS`."""
+    """Read the boxes of every searched image from the folder's `TEXT_BOXES_FILE`."""
     entries = read_journal(folder / TEXT_BOXES_FILE)
     return {entry["image"]: [(box[0], box[1], box[2], box[3]) for box in entry["boxes"]] for entry in entries}
 
 
-def covered_share(box: TextBox, by: TextBox) -> float:
-    """Share of a box that another covers."""
-    wide, high = min(box[2], by[2]) - max(box[0], by[0]), min(box[3], by[3]) - max(box[1], by[1])
+def covered_share(box: TextBox, other_box: TextBox) -> float:
+    """Return the share of a box's area that another box covers, from 0 to 1."""
+    width_px, height_px = (
+        min(box[2], other_box[2]) - max(box[0], other_box[0]),
+        min(box[3], other_box[3]) - max(box[1], other_box[1]),
+    )
     area = (box[2] - box[0]) * (box[3] - box[1])
-    return max(0, wide) * max(0, high) / area if area else 0.0
+    return max(0, width_px) * max(0, height_px) / area if area else 0.0
 
 
-def burned_in_note(images: Path, used: Iterable[str], search: bool) -> str:
-    """The sentence of the card on burned-in text. Raises BadInput listing the used images that may hold some; a folder that
-    `medprobe curate deidentify` wrote was searched there, and a person decided."""
+def burned_in_note(images: Path, image_names: Iterable[str], search: bool) -> str:
+    """Search the images of a set for burned-in text and return the sentence for the dataset card.
+
+    A folder that `medprobe curate deidentify` wrote is not searched again: it was searched there.
+
+    Args:
+        images: folder of the images.
+        image_names: names of the images that the set uses.
+        search: False skips the search; the card then says so.
+
+    Raises:
+        BadInput: images may contain burned-in text; the message lists them.
+    """
     if not search:
         return "Burned-in text: not searched."
     if "deidentification" in privacy_manifest(images):
         return "Burned-in text: searched when the images were de-identified."
+
     problems = Problems()
-    names = sorted(set(used))
-    for name in tqdm(names, desc="looking for burned-in text", unit="image", disable=None):
-        with suppress(ImageError, OSError):  # `copy_images` says what cannot be opened
+    names = sorted(set(image_names))
+    for name in tqdm(names, desc="searching for burned-in text", unit="image", disable=None):
+        with suppress(ImageError, OSError):  # `copy_images` reports unreadable images
             if boxes := find_text(decode_rgb((images / name).read_bytes())):
-                problems.add(str(images / name), None, f"may hold burned-in text, in {len(boxes)} places")
+                problems.add(str(images / name), None, f"may contain burned-in text (boxes: {len(boxes)})")
+
     problems.check(
-        f"Names in pixels would be published: run `medprobe curate deidentify {images}` first and decide about them, or give "
-        "--no-text-search where the images hold none."
+        f"Names in the pixels would be published: run `medprobe curate deidentify {images}` first and decide about these "
+        "images, or pass --no-text-search if they contain no text."
     )
     return f"Burned-in text: none found in {len(names)} images."
 
 
 def black_out(image: Image.Image, boxes: Sequence[TextBox]) -> Image.Image:
-    """The image with the boxes filled black."""
+    """Return a copy of the image with the boxes filled black."""
     masked = image.copy()
     draw = ImageDraw.Draw(masked)
-    for left, top, right, bottom in boxes:
-        draw.rectangle((left, top, right - 1, bottom - 1), fill=0)
+    for left_px, top_px, right_px, bottom_px in boxes:
+        draw.rectangle((left_px, top_px, right_px - 1, bottom_px - 1), fill=0)
     return masked

@@ -1,9 +1,11 @@
-"""Map ids to files. The tables of a working folder name images by keyed hashes, since a file may be called like its patient.
+"""Map keyed image ids to file names, since a file name may contain the patient's name.
 
-    FOLDER.key, FOLDER.names.csv    beside an embeddings folder, readable by their owner alone: the key, and which file is which id
-    FOLDER/names_file.txt           in the folders of later steps: where that list lies
+    FOLDER.key, FOLDER.names.csv    beside an embeddings folder, readable by the owner only: the
+                                    key, and the file of each id
+    FOLDER/names_file.txt           in the folders of later steps: relative path of that list
 
-Images of `medprobe curate deidentify` go by keyed hashes already; folders made of them have no list: their ids are the files' names.
+Images written by `medprobe curate deidentify` already have keyed hashes as names. Folders made from
+them have no list: the ids are the file names.
 """
 
 from __future__ import annotations
@@ -22,18 +24,27 @@ from dataset_builders.files import replace_file
 POINTER_FILE = "names_file.txt"
 DEIDENTIFIED_TABLE = "table.csv"
 DEIDENTIFICATION_REPORT = "deidentification.json"
-"""Report that `medprobe curate deidentify` writes beside its images: counts of removals; copied into every set made of them."""
+"""Report that `medprobe curate deidentify` writes beside its images (counts of removals); copied
+into the manifest of every set made from them.
+"""
 
 
 def privacy_manifest(images: Path) -> dict[str, Any]:
-    """Manifest entries of every custom set about its ids and the de-identification of its images."""
-    report = images.absolute().parent / DEIDENTIFICATION_REPORT
-    found = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
-    return {"ids": KEYED_IDS, **({"deidentification": found} if isinstance(found, dict) else {})}
+    """Return the manifest entries about ids and de-identification, for any set made from these
+    images.
+    """
+    report_path = images.absolute().parent / DEIDENTIFICATION_REPORT
+    deidentification = json.loads(report_path.read_text(encoding="utf-8")) if report_path.is_file() else None
+    return {
+        "ids": KEYED_IDS,
+        **({"deidentification": deidentification} if isinstance(deidentification, dict) else {}),
+    }
 
 
 def load_patient_groups(images: Path) -> dict[str, str]:
-    """File -> keyed group of its patient, of images that `deidentify` made, by its table; empty for others."""
+    """Return file name -> keyed patient group, from the table that `deidentify` wrote; else an
+    empty dict.
+    """
     path = images.absolute().parent / DEIDENTIFIED_TABLE
     if "deidentification" not in privacy_manifest(images) or not path.is_file():
         return {}
@@ -42,18 +53,27 @@ def load_patient_groups(images: Path) -> dict[str, str]:
 
 
 def assign_image_ids(images: Path | None, names: Iterable[str], out: Path) -> dict[str, str]:
-    """File name -> id for the tables of `out`, whose list is written; the names themselves where `deidentify` made the images. `images`:
-    their folder, None where they have an address."""
+    """Assign an id to each image for the tables of `out`, and write the private list of ids.
+
+    Args:
+        images: folder of the images; None if they are at a remote address.
+        names: file names.
+        out: working folder; its key is beside it.
+
+    Returns:
+        File name -> id. The ids are the names themselves if `deidentify` wrote the images.
+    """
     if images is not None and privacy_manifest(images).get("deidentification", {}).get("ids") == KEYED_IDS:
         return {name: name for name in names}
+
     pseudonyms = load_pseudonyms(out)
     ids = {name: pseudonyms.id_for("i", name) for name in names}
-    write_private_csv(name_list_path(out), ((made, name) for name, made in ids.items()))
+    write_private_csv(name_list_path(out), ((image_id, name) for name, image_id in ids.items()))
     return ids
 
 
 def name_list_path(folder: Path) -> Path:
-    """Path of a folder's list: beside it."""
+    """Return the path of a working folder's list of file names, which is beside the folder."""
     folder = folder.absolute()
     return folder.with_name(f"{folder.name}.names.csv")
 
@@ -61,7 +81,7 @@ def name_list_path(folder: Path) -> Path:
 def write_private_csv(
     path: Path, rows: Iterable[tuple[str, ...]], columns: tuple[str, ...] = ("image", "file")
 ) -> None:
-    """Write a list that its owner alone can read."""
+    """Write a CSV file that only its owner can read (mode 0600)."""
 
     def write(partial: Path) -> None:
         with os.fdopen(
@@ -69,7 +89,7 @@ def write_private_csv(
             "w",
             newline="",
             encoding="utf-8",
-            errors="surrogateescape",  # a name that is not UTF-8 is written as it is on the disk
+            errors="surrogateescape",  # names that are not UTF-8 keep their bytes
         ) as file:
             csv.writer(file).writerows([columns, *rows])
 
@@ -77,18 +97,26 @@ def write_private_csv(
 
 
 def load_file_names(folder: Path) -> dict[str, str]:
-    """Id -> file name for the tables of a working folder; empty where its ids are the names. Raises BadInput if the list is gone."""
+    """Read id -> file name for the tables of a working folder.
+
+    Returns:
+        An empty dict if the ids are the file names.
+
+    Raises:
+        BadInput: the list is missing.
+    """
     path = _find_name_list(folder)
     if path is None:
         return {}
+
     if not path.is_file():
-        raise BadInput(f"{path}: is missing; it maps the ids in {folder} to files. Restore it.")
+        raise BadInput(f"{path}: not found; it maps the ids in {folder} to files. Restore it.")
     with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
         return {row["image"]: row["file"] for row in csv.DictReader(file)}
 
 
 def share_name_list(source: Path, folder: Path) -> None:
-    """Let `folder`, made from `source`, use the same list."""
+    """Make `folder`, derived from `source`, use the same list of file names."""
     path = _find_name_list(source)
     if path is None:
         (folder / POINTER_FILE).unlink(missing_ok=True)
@@ -97,7 +125,8 @@ def share_name_list(source: Path, folder: Path) -> None:
 
 
 def _find_name_list(folder: Path) -> Path | None:
-    """The list of a working folder; None where its ids are the files' names."""
+    """Return the list of a working folder; None if its ids are the file names."""
+    # A folder of a later step has a pointer; an embeddings folder has the list itself beside it.
     pointer = folder / POINTER_FILE
     if pointer.is_file():
         return Path(os.path.normpath(folder.absolute() / pointer.read_text(encoding="utf-8").strip()))

@@ -1,7 +1,9 @@
-"""Images in a folder, or at an address of fsspec (s3://, gs://, hf://datasets/ORG/NAME ...) as image files or Parquet; and their index:
-sha256, size and perceptual hash of each, in a table that a later run reuses, with unreadable files listed.
+"""Index the images of a folder or of an fsspec address (s3://, gs://, hf://datasets/ORG/NAME ...).
 
-Folders and addresses have `names`, `state` (what changes when an image does) and `read`, and can be sent to another process.
+At an address, images are image files or rows of Parquet files. The index has the sha256, size and
+perceptual hash of each image; a later run reuses it, and unreadable files are listed separately.
+
+Image sources have `names`, `state` (changes when the image changes) and `read`, and can be pickled.
 See also: embedding (`curation/mining/embedding.py`), captions (`image_table.py`).
 """
 
@@ -44,67 +46,76 @@ VERSION_ATTRIBUTES = (
     "mtime",
     "created",
 )
-"""File-system attributes that differ once a file was changed; the first available one is used."""
+"""File-system attributes that change when a file changes; the first available one is used."""
 
 
 def list_files(folder: Path) -> list[str]:
-    """The relative posix paths of everything below a folder that is no folder, sorted; what is hidden is left out.
+    """List all files below a folder, except hidden ones.
 
-    Links to folders are followed. Each folder is gone through once, under its own path rather than a link's: a link to a folder above
-    would never end.
+    Links to folders are followed. Each folder is visited once, under its own path rather than a
+    link's, because a link to a parent folder would recurse forever.
+
+    Returns:
+        Sorted POSIX paths relative to the folder.
     """
-    found: list[str] = []
-    seen: set[str] = set()
-    waiting = [folder]
-    while waiting:
-        for root, folders, names in os.walk(waiting.pop(0)):
-            real = os.path.realpath(root)
-            folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
-            if real not in seen:
-                seen.add(real)
-                waiting += [Path(root, name) for name in folders if Path(root, name).is_symlink()]
-                shown = (name for name in names if not name.startswith("."))
-                found += [Path(root, name).relative_to(folder).as_posix() for name in shown]
-    return sorted(found)
+    paths: list[str] = []
+    visited: set[str] = set()
+    pending = [folder]
+    while pending:
+        for root, folders, names in os.walk(pending.pop(0)):
+            real_path = os.path.realpath(root)
+            folders[:] = [] if real_path in visited else sorted(name for name in folders if not name.startswith("."))
+            if real_path not in visited:
+                visited.add(real_path)
+                pending += [Path(root, name) for name in folders if Path(root, name).is_symlink()]
+                visible = (name for name in names if not name.startswith("."))
+                paths += [Path(root, name).relative_to(folder).as_posix() for name in visible]
+    return sorted(paths)
 
 
 class ImageFolder:
-    """All image files below a folder (`names_below`)."""
+    """All image files below a folder (see `list_files`)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self._said = path
+        self._display_path = path
 
     def __str__(self) -> str:
-        return str(self._said)
+        return str(self._display_path)
 
     def names(self) -> list[str]:
-        """Relative posix paths, sorted. Raises BadInput if there are none."""
+        """Return sorted relative POSIX paths.
+
+        Raises BadInput if the folder is missing or has no images.
+        """
         if not self.path.is_dir():
-            raise BadInput(f"{self}: there is no such folder. Give the folder that holds the images.")
-        found = [name for name in list_files(self.path) if Path(name).suffix.lower() in IMAGE_SUFFIXES]
-        if not found:
+            raise BadInput(f"{self}: folder not found. Give the folder with the images.")
+        image_names = [name for name in list_files(self.path) if Path(name).suffix.lower() in IMAGE_SUFFIXES]
+        if not image_names:
             raise BadInput(
-                f"{self}: holds no images ({', '.join(IMAGE_SUFFIXES)}). DICOM files become images by `medprobe curate deidentify`; "
-                "`medprobe curate gmai` reads NIfTI."
+                f"{self}: contains no images ({', '.join(IMAGE_SUFFIXES)}). Convert DICOM files with `medprobe curate "
+                "deidentify`; `medprobe curate gmai` reads NIfTI."
             )
-        return found
+        return image_names
 
     def state(self, name: str) -> tuple[int, int]:
-        """Size and time of change in nanoseconds: they change when the image does. Raises OSError where there is none."""
+        """Return (size in bytes, modification time in ns), which change when the image does.
+
+        Raises OSError.
+        """
         path = self.path / name
-        found = path.stat()
+        stat = path.stat()
         if not path.is_file():
-            raise OSError(errno.EINVAL, "is no file")
-        return found.st_size, found.st_mtime_ns
+            raise OSError(errno.EINVAL, "not a regular file")
+        return stat.st_size, stat.st_mtime_ns
 
     def read(self, name: str) -> bytes:
-        """The image's bytes. Raises OSError."""
+        """Return the image's bytes. Raises OSError."""
         return (self.path / name).read_bytes()
 
 
 class RemoteImages:
-    """Image files and the rows of Parquet files below an address. A row is called FILE.parquet#NUMBER."""
+    """Image files, and rows of Parquet files (named FILE.parquet#NUMBER), below an address."""
 
     def __init__(self, address: str) -> None:
         import fsspec
@@ -114,10 +125,12 @@ class RemoteImages:
             options = {"endpoint": endpoint()} if address.startswith("hf://") else {}
             self._system, self._root = fsspec.core.url_to_fs(address, **options)
         except (ImportError, ValueError) as error:
-            raise BadInput(f"{address}: cannot be opened ({error}).") from None
+            raise BadInput(f"{address}: cannot be opened ({error}). Check the address.") from None
+
+        # The Parquet caches are shared by the prefetching threads.
         self._lock = threading.Lock()
         self._starts = cache(self._read_starts)
-        self._column = lru_cache(maxsize=2)(self._read_column)  # the images of a row group follow each other
+        self._column = lru_cache(maxsize=2)(self._read_column)  # rows of a group are read in order
 
     def __reduce__(self) -> tuple[type[RemoteImages], tuple[str]]:
         return RemoteImages, (self.address,)
@@ -127,37 +140,51 @@ class RemoteImages:
 
     @cached_property
     def _files(self) -> dict[str, dict[str, Any]]:
-        """Path below the address -> what the file system says of the file."""
+        """Path below the address -> attributes that the file system reports."""
         with self._reaching():
-            found = self._system.find(self._root, detail=True)
+            entries = self._system.find(self._root, detail=True)
         start = len(self._root.rstrip("/")) + 1
-        return {path[start:]: about for path, about in sorted(found.items()) if len(path) > start}
+        return {path[start:]: attributes for path, attributes in sorted(entries.items()) if len(path) > start}
 
     def names(self) -> list[str]:
-        """Paths below the address, sorted. Raises BadInput if there are none, or it cannot be reached."""
-        found: list[str] = []
+        """Return sorted paths below the address.
+
+        Raises BadInput if unreachable or without images.
+        """
+        image_names: list[str] = []
         for path in self._files:
             suffix = Path(path).suffix.lower()
             if suffix in IMAGE_SUFFIXES:
-                found.append(path)
+                image_names.append(path)
             elif suffix == ".parquet":
-                found += [f"{path}#{row:07}" for row in range(self._starts(path)[-1])]
-        if not found:
+                image_names += [f"{path}#{row:07}" for row in range(self._starts(path)[-1])]
+
+        if not image_names:
             raise BadInput(
-                f"{self}: holds no images ({', '.join(IMAGE_SUFFIXES)}, .parquet with a column of images), or does not exist."
+                f"{self}: does not exist or contains no images ({', '.join(IMAGE_SUFFIXES)}, .parquet with an image column)."
             )
-        return sorted(found)
+        return sorted(image_names)
 
     def state(self, name: str) -> tuple[int, int]:
-        """The file's size and a number made of what its file system tells versions apart by."""
-        about = self._files.get(name.partition("#")[0])
-        if about is None:
-            raise FileNotFoundError(errno.ENOENT, "is not there any more")
-        version = next((about[key] for key in VERSION_ATTRIBUTES if about.get(key)), None)
-        return int(about.get("size") or 0), int.from_bytes(hashlib.sha256(str(version).encode()).digest()[:7], "big")
+        """Return (file size in bytes, integer derived from the file's version attribute)."""
+        attributes = self._files.get(name.partition("#")[0])
+        if attributes is None:
+            raise FileNotFoundError(errno.ENOENT, "no longer exists")
+
+        # File systems report versions as text, dates or numbers; a hash turns all into an integer.
+        version = next((attributes[key] for key in VERSION_ATTRIBUTES if attributes.get(key)), None)
+        return int(attributes.get("size") or 0), int.from_bytes(
+            hashlib.sha256(str(version).encode()).digest()[:7], "big"
+        )
 
     def read(self, name: str) -> bytes:
-        """The file, or the row's image. Raises BadInput if the address cannot be reached: its images are no broken ones."""
+        """Return the bytes of a file, or of a row's image.
+
+        Raises:
+            BadInput: the address is unreachable (this does not count as a broken image).
+            ImageError: the row has no image.
+            FileNotFoundError: the file no longer exists.
+        """
         path, _, row = name.partition("#")
         with self._reaching(name, FileNotFoundError, ImageError, BadInput):
             if not row:
@@ -167,21 +194,22 @@ class RemoteImages:
                 group = bisect_right(starts, int(row)) - 1
                 data = self._column(path, group)[int(row) - starts[group]].as_py()
             if data is None:
-                raise ImageError("its row holds no image")
+                raise ImageError("its row has no image")
             return bytes(data)
 
     def _read_starts(self, path: str) -> list[int]:
-        """The first row of each row group, then the number of rows; [0] where the file has no column of images."""
+        """Return the first row of each row group, then the row count; [0] if it has no images."""
         import pyarrow.parquet as pq
 
         with self._reaching(path), self._open(path) as file:
             parquet = pq.ParquetFile(file)
-            about = parquet.metadata
-            groups = range(about.num_row_groups if _image_column(parquet.schema_arrow) else 0)
-            return list(accumulate((about.row_group(group).num_rows for group in groups), initial=0))
+
+            metadata = parquet.metadata
+            groups = range(metadata.num_row_groups if _image_column(parquet.schema_arrow) else 0)
+            return list(accumulate((metadata.row_group(group).num_rows for group in groups), initial=0))
 
     def _read_column(self, path: str, group: int) -> Any:
-        """The images' bytes of a row group."""
+        """Return the image bytes of a row group."""
         import pyarrow.parquet as pq
 
         with self._open(path) as file:
@@ -193,34 +221,37 @@ class RemoteImages:
         return self._system.open(f"{self._root}/{path}", "rb")
 
     @contextmanager
-    def _reaching(self, name: str = "", *passed: type[Exception]) -> Iterator[None]:
-        """Raise BadInput for whatever a file system raises, but for what is passed on."""
+    def _reaching(self, name: str = "", *reraised: type[Exception]) -> Iterator[None]:
+        """Turn every exception of a file system into BadInput, except the types in `reraised`."""
         try:
             yield
-        except passed:
+        except reraised:
             raise
         except Exception as error:
-            words = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-            where = f"{self}{'/' * bool(name)}{name}"
-            raise BadInput(f"{where}: cannot be read ({words}). Check the address and its credentials.") from error
+            message = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            location = f"{self}{'/' * bool(name)}{name}"
+            raise BadInput(f"{location}: cannot be read ({message}). Check the address and its credentials.") from error
 
 
 def _image_column(schema: Any) -> str | None:
-    """The column with images as `datasets` stores them (bytes and path), `image` before others; None where there is none."""
+    """Return the image column in the layout of `datasets` (a struct with bytes and path), or None.
+
+    `image` is preferred if there are several.
+    """
     import pyarrow as pa
 
-    found = [
+    candidates = [
         field.name for field in schema if pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
     ]
-    return "image" if "image" in found else next(iter(found), None)
+    return "image" if "image" in candidates else next(iter(candidates), None)
 
 
 ImageSource = ImageFolder | RemoteImages
 
 
-def open_image_source(where: str | Path) -> ImageSource:
-    """The images of a folder or of an address. Raises BadInput if what an address needs is not installed, or it is none."""
-    return RemoteImages(str(where)) if "://" in str(where) else ImageFolder(Path(where))
+def open_image_source(location: str | Path) -> ImageSource:
+    """Open a folder or an address. Raises BadInput for an invalid address or a missing driver."""
+    return RemoteImages(str(location)) if "://" in str(location) else ImageFolder(Path(location))
 
 
 INDEX_FILE = "images.parquet"
@@ -229,77 +260,105 @@ InputT = TypeVar("InputT")
 OutputT = TypeVar("OutputT")
 
 
-def prefetch(work: Callable[[InputT], OutputT], items: Iterable[InputT], window: int = 64) -> Iterator[OutputT]:
-    """`work` of each item in order, done by threads that run at most `window` items ahead."""
-    source = iter(items)
+def prefetch(function: Callable[[InputT], OutputT], arguments: Iterable[InputT], window: int = 64) -> Iterator[OutputT]:
+    """Apply a function in threads, at most `window` arguments ahead; yield results in order."""
+    # Bounded look-ahead: a plain `pool.map` would submit everything at once.
+    source = iter(arguments)
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-        waiting: list[Future[OutputT]] = [pool.submit(work, item) for item in islice(source, window)]
-        while waiting:
-            done = waiting.pop(0).result()
-            waiting += [pool.submit(work, item) for item in islice(source, 1)]
-            yield done
+        pending: list[Future[OutputT]] = [pool.submit(function, item) for item in islice(source, window)]
+        while pending:
+            result = pending.pop(0).result()
+            pending += [pool.submit(function, item) for item in islice(source, 1)]
+            yield result
 
 
 def decode_image(data: bytes) -> ShownPicture:
-    """The picture that models are shown (`make_picture`), of a file alone: its greys have the fewest of 8, 12 and 16 bits that hold them.
+    """Decode a single file as models are shown it (`make_picture`).
 
-    Raises ImageError where the bytes are no complete image, or hold greys that no fixed rule brings to 8 bits.
+    Greys are scaled by the smallest of 8, 12 and 16 bits that holds them.
+
+    Raises:
+        ImageError: not a complete image, or greys that no fixed rule maps to 8 bits.
     """
     return make_picture(data, find_white_levels([data]) or None)
 
 
 def decode_rgb(data: bytes) -> Image.Image:
-    """The pixels of `shown_picture` in RGB. Raises ImageError as it does."""
+    """Decode an image to RGB, as `decode_image` does. Raises ImageError."""
     return decode_image(data).pixels.convert("RGB")
 
 
 def rescale_to_uint8(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Numbers of any shape -> uint8, `low` and less black, `high` and more white; what is not finite is black."""
+    """Map values linearly to uint8.
+
+    Args:
+        values: numbers of any shape; non-finite ones become black.
+        low: value that becomes black (0), as does anything below it.
+        high: value that becomes white (255), as does anything above it.
+
+    Returns:
+        uint8 array of the same shape; all black if `high` <= `low`.
+    """
     if high <= low:
         return np.zeros(values.shape, np.uint8)
+
     scaled = np.clip((np.where(np.isfinite(values), values, low).astype(np.float64) - low) / (high - low), 0, 1)
     grey: np.ndarray = (scaled * 255).round().astype(np.uint8)
     return grey
 
 
 def list_images(images: Path | ImageSource) -> list[str]:
-    """The names of all images, sorted, but for those that no table can hold: bytes of another encoding than UTF-8. Raises BadInput where
-    there are none."""
-    files = open_image_source(images) if isinstance(images, Path) else images
-    return [name for name in files.names() if name == replace_surrogates(name)]
+    """Return the sorted names of all images. Raises BadInput if there are none.
+
+    Names that are not valid UTF-8 are omitted: no table could store them.
+    """
+    source = open_image_source(images) if isinstance(images, Path) else images
+    return [name for name in source.names() if name == replace_surrogates(name)]
 
 
 def index_images(images: Path | ImageSource, out: Path) -> pd.DataFrame:
-    """Write the table of readable images of a folder or an address and return it with the column `file` beside the stored ones: image
-    (the id of the file), sha256, phash, width, height, size, changed.
+    """Write the table of readable images (`INDEX_FILE`) and return it.
 
-    phash is 16 hex digits (64 bits). Rows of an earlier run are reused where size and time of change (or the version that an object
-    store says) are the same. Files that are no readable image are written to unreadable.csv by id with the reason and left out.
+    Rows of an earlier run are reused if size and modification time (or an object store's version)
+    are unchanged. Unreadable files are written to unreadable.csv, by id and with the reason.
+
+    Args:
+        images: a folder, or an image source.
+        out: working folder for the tables.
+
+    Returns:
+        One row per readable image: image (id), sha256, phash (16 hex digits, 64 bits), width,
+        height,
+        size, changed, and `file`, which is not stored.
+
+    Raises:
+        BadInput: not a single image can be read.
     """
     import imagehash
 
-    files = open_image_source(images) if isinstance(images, Path) else images
-    names = files.names()
-    old = pd.read_parquet(out / INDEX_FILE) if (out / INDEX_FILE).is_file() else None
-    written = [replace_surrogates(name) for name in names]
-    folder = files.path if isinstance(files, ImageFolder) else None
-    ids = assign_image_ids(folder, written, out)
-    known = {} if old is None else {row["image"]: row for row in old.to_dict("records")}
+    source = open_image_source(images) if isinstance(images, Path) else images
+    names = source.names()
+    earlier_index = pd.read_parquet(out / INDEX_FILE) if (out / INDEX_FILE).is_file() else None
+    storable_names = [replace_surrogates(name) for name in names]
+    folder = source.path if isinstance(source, ImageFolder) else None
+    ids = assign_image_ids(folder, storable_names, out)
+    earlier_rows = {} if earlier_index is None else {row["image"]: row for row in earlier_index.to_dict("records")}
 
-    def look(name: str) -> dict[str, object]:
+    def read_row(name: str) -> dict[str, object]:
         image = ids[replace_surrogates(name)]
         if name != replace_surrogates(name):
-            return {"image": image, "reason": "its name is not UTF-8 text: rename the file"}
+            return {"image": image, "reason": "its name is not valid UTF-8: rename the file"}
         try:
-            size, changed = files.state(name)
-            had = known.get(image)
-            if had and (had["size"], had["changed"]) == (size, changed):
-                return {str(column): value for column, value in had.items()} | {"file": name}
-            data = files.read(name)
+            size, changed = source.state(name)
+
+            earlier_row = earlier_rows.get(image)
+            if earlier_row and (earlier_row["size"], earlier_row["changed"]) == (size, changed):
+                return {str(column): value for column, value in earlier_row.items()} | {"file": name}
+            data = source.read(name)
             picture = decode_rgb(data)
         except ImageError as error:
             return {"image": image, "reason": str(error)}
-        except OSError as error:  # its text names the file
+        except OSError as error:  # str(error) would contain the file name
             return {"image": image, "reason": error.strerror or type(error).__name__}
         return {
             "image": image,
@@ -312,24 +371,38 @@ def index_images(images: Path | ImageSource, out: Path) -> pd.DataFrame:
             "file": name,
         }
 
-    rows = list(tqdm(prefetch(look, names), total=len(names), desc="reading images", unit="image", disable=None))
-    good = [row for row in rows if "reason" not in row]
-    bad = [row for row in rows if "reason" in row]
-    if not good:
-        raise BadInput(
-            f"{images}: none of its {len(names)} images can be read (the first: {written[0]}: {bad[0]['reason']})."
+    rows = list(
+        tqdm(
+            prefetch(read_row, names),
+            total=len(names),
+            desc="reading images",
+            unit="image",
+            disable=None,
         )
+    )
+    readable = [row for row in rows if "reason" not in row]
+    unreadable = [row for row in rows if "reason" in row]
+
+    if not readable:
+        raise BadInput(
+            f"{images}: none of its {len(names)} images can be read (the first: {storable_names[0]}: {unreadable[0]['reason']})."
+        )
+
     out.mkdir(parents=True, exist_ok=True)
-    index = pd.DataFrame(good)
+    index = pd.DataFrame(readable)
     replace_file(out / INDEX_FILE, lambda path: index.drop(columns="file").to_parquet(path, index=False))
     replace_file(
-        out / UNREADABLE_FILE, lambda path: pd.DataFrame(bad, columns=["image", "reason"]).to_csv(path, index=False)
+        out / UNREADABLE_FILE,
+        lambda path: pd.DataFrame(unreadable, columns=["image", "reason"]).to_csv(path, index=False),
     )
     return index
 
 
 def perceptual_hashes(folder: Path, names: Iterable[str]) -> dict[str, int]:
-    """The perceptual hash (64 bits) of each image. Raises BadInput for one that cannot be read."""
+    """Return image name -> perceptual hash (64-bit integer).
+
+    Raises BadInput if one cannot be read.
+    """
     import imagehash
 
     hashes = {}
@@ -337,5 +410,5 @@ def perceptual_hashes(folder: Path, names: Iterable[str]) -> dict[str, int]:
         try:
             hashes[name] = int(str(imagehash.phash(decode_rgb((folder / name).read_bytes()))), 16)
         except (ImageError, OSError) as error:
-            raise BadInput(f"{folder / name}: {error}. Replace it, or leave out its rows.") from None
+            raise BadInput(f"{folder / name}: {error}. Replace it, or remove its rows.") from None
     return hashes

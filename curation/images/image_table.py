@@ -1,4 +1,4 @@
-"""Read what is known about images beside their pixels: caption, group (patient, figure, article), licence, source.
+"""Read image metadata: caption, group (patient, figure, article), licence and source.
 
 See also: the images themselves (`image_index.py`).
 """
@@ -21,34 +21,47 @@ from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_json_records, read_text
 
 MIN_CAPTION_CHARS = 100
-"""Characters below which a caption says too little about its image (MediConfusion, section 2.2), counted after
-stripping."""
+"""Shorter captions (stripped) say too little about the image (MediConfusion, section 2.2)."""
 
 
 IMAGE_COLUMNS = ("image", "caption", "group", "license", "source")
-"""Columns that are read from a table, and their default names."""
+"""Columns read from a table, and their default names."""
 
 
 def read_image_table(path: Path, **columns: str) -> pd.DataFrame:
-    """The table of images: `COLUMNS` (texts, "" where unknown), one row per image. columns: those of the file that are called otherwise.
+    """Read the table of image metadata, one row per image.
 
-    .csv, .tsv, .parquet and .jsonl have named columns; .txt is `image<TAB>caption` without a header (as ROCO's
-    captions.txt; a licences.txt beside it gives license, source, and as group the article). Raises BadInput for a
-    missing file or column and for an image whose rows say different things. Groups are spelled as their ids are made
-    (`Pseudonyms.group`), so that a patient is one however the spaces and accents are coded.
+    .csv, .tsv, .parquet and .jsonl have named columns; .txt is `image<TAB>caption` without a header
+    (ROCO's captions.txt; a licences.txt beside it gives licence, source and, as the group, the
+    article). Groups are normalised as for their ids (`Pseudonyms.group`), so that different
+    encodings of spaces and accents do not split a patient.
+
+    Args:
+        path: the table.
+        columns: overrides for non-default column names.
+
+    Returns:
+        Strings in the columns `IMAGE_COLUMNS`; "" if unknown.
+
+    Raises:
+        BadInput: the file or a column is missing, or an image has contradictory rows.
     """
     raw = read_dataframe(path)
-    wanted = dict(zip(IMAGE_COLUMNS, IMAGE_COLUMNS, strict=True)) | columns
-    for name, column in wanted.items():
+
+    column_names = dict(zip(IMAGE_COLUMNS, IMAGE_COLUMNS, strict=True)) | columns
+    for name, column in column_names.items():
         if name == "image" or column != name:
             require_columns(raw, path, [column], f"Name it with --{name}-column.")
+
     texts = {
         name: raw[column].map(image_text if name == "image" else cell_text) if column in raw else ""
-        for name, column in wanted.items()
+        for name, column in column_names.items()
     }
     table = pd.DataFrame(texts, raw.index, dtype=object)
+
     table["group"] = table["group"].map(normalize_group_name)
     table = table[table["image"] != ""].drop_duplicates().reset_index(drop=True)
+
     duplicates = table["image"][table["image"].duplicated()]
     if len(duplicates):
         raise BadInput(
@@ -58,28 +71,35 @@ def read_image_table(path: Path, **columns: str) -> pd.DataFrame:
 
 
 def read_dataframe(path: Path) -> pd.DataFrame:
-    """The table in a .csv, .tsv, .jsonl, .parquet or .txt file as it stands. Raises BadInput if it cannot be read."""
+    """Read a .csv, .tsv, .jsonl, .parquet or .txt file unchanged.
+
+    Raises BadInput if it cannot be read.
+    """
     if not path.is_file():
-        raise BadInput(f"{path}: there is no such file. Give a table with a column for the image and those it needs.")
+        raise BadInput(f"{path}: file not found. Give a table with an image column and the other required columns.")
     kind = path.suffix.lower()
     try:
         if kind == ".parquet":
             import pyarrow.parquet as pq
 
-            frame: pd.DataFrame = pq.read_table(path).to_pandas(integer_object_nulls=True)  # 1 stays 1 beside a blank
+            frame: pd.DataFrame = pq.read_table(path).to_pandas(
+                integer_object_nulls=True
+            )  # integers beside nulls stay integers
             return frame
         if kind == ".jsonl":
             rows = read_json_records(path)
             if not all(isinstance(row, dict) for row in rows):
                 raise BadInput(
-                    f"{path}: holds a line that is no JSON object. Write one object per line, or save it as CSV."
+                    f"{path}: contains a line that is not a JSON object. Write one object per line, or save it as CSV."
                 )
-            return pd.DataFrame(rows, dtype=object)  # no number, date or missing field turns into another
+            return pd.DataFrame(rows, dtype=object)  # `object` prevents type coercion
         if kind == ".txt":
-            # A line ends at a line feed alone: captions hold other signs that Python takes for its end.
+            # Not `splitlines`: captions contain characters that Python treats as line breaks
+            # (U+2028).
             rows = [line.split("\t", 1) for line in read_text(path).split("\n") if line.strip()]
             raw = pd.DataFrame(
-                [(row[0].strip(), row[1].strip() if len(row) > 1 else "") for row in rows], columns=["image", "caption"]
+                [(row[0].strip(), row[1].strip() if len(row) > 1 else "") for row in rows],
+                columns=["image", "caption"],
             )
             licences = path.with_name("licences.txt")
             return raw.merge(_roco_licences(licences), "left", "image") if licences.is_file() else raw
@@ -92,89 +112,129 @@ def read_dataframe(path: Path) -> pd.DataFrame:
     raise BadInput(f"{path}: is not .csv, .tsv, .jsonl, .parquet or .txt. Save the table as CSV.")
 
 
-def require_columns(table: pd.DataFrame, where: Path | str, columns: Iterable[str], remedy: str) -> None:
-    """Raise BadInput for the first of these columns that the table at `where` does not have."""
+def require_columns(table: pd.DataFrame, location: Path | str, columns: Iterable[str], remedy: str) -> None:
+    """Raise BadInput for the first of these columns that the table at `location` lacks."""
     for column in columns:
         if column not in table.columns:
-            raise BadInput(f"{where}: has no column {column!r} (it has {', '.join(map(str, table.columns))}). {remedy}")
+            raise BadInput(
+                f"{location}: has no column {column!r} (it has {', '.join(map(str, table.columns))}). {remedy}"
+            )
 
 
 DELIMITER_NAMES = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
-    """A table of texts; what separates the most columns in its header separates cells. Raises BadInput if cells would be lost or guessed:
-    rows with more cells than the header (a caption whose commas are not quoted), a quotation mark that is never closed, a column named
-    twice."""
-    mark = "\0end"
+    """Read a CSV as strings, with the delimiter that gives the header the most columns.
+
+    Raises:
+        BadInput: cells would be lost or guessed: a row has more cells than the header (an unquoted
+            comma in a caption), a quotation mark is never closed, or two columns have one name.
+    """
+    # An unclosed quotation mark would swallow this marker.
+    end_marker = "\0end"
     csv.field_size_limit(sys.maxsize)
-    text = re.sub(r"\Asep=.\s*\n", "", read_text(path).strip("\r\n"))  # the first line of some of Excel's files
-    first = {sign: len(next(csv.reader(io.StringIO(text, newline=""), delimiter=sign))) for sign in DELIMITER_NAMES}
-    delimiter = max(first, key=lambda sign: (first[sign], sign == "\t" and path.suffix.lower() == ".tsv"))
-    rows = list(csv.reader(io.StringIO(f"{text.rstrip()}\n{mark}\n", newline=""), delimiter=delimiter))
-    if rows.pop() != [mark]:
+    text = re.sub(r"\Asep=.\s*\n", "", read_text(path).strip("\r\n"))  # Excel may write a `sep=` line first
+
+    column_counts = {
+        delimiter_sign: len(next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_sign)))
+        for delimiter_sign in DELIMITER_NAMES
+    }
+    delimiter = max(
+        column_counts,
+        key=lambda delimiter_sign: (
+            column_counts[delimiter_sign],
+            delimiter_sign == "\t" and path.suffix.lower() == ".tsv",
+        ),
+    )
+
+    rows = list(csv.reader(io.StringIO(f"{text.rstrip()}\n{end_marker}\n", newline=""), delimiter=delimiter))
+    if rows.pop() != [end_marker]:
         raise BadInput(f"{path}: a quotation mark is never closed, so the rest of the file cannot be parsed. Close it.")
     rows = [row for row in rows if row]
-    head = [name.strip() for name in rows.pop(0)]
-    twice = next((name for name in head if name and head.count(name) > 1), None)
-    if twice is not None:
-        raise BadInput(f"{path}: has two columns called {twice!r}. Rename or remove one.")
+    header = [name.strip() for name in rows.pop(0)]
+
+    duplicate_column = next((name for name in header if name and header.count(name) > 1), None)
+    if duplicate_column is not None:
+        raise BadInput(f"{path}: has two columns called {duplicate_column!r}. Rename or remove one.")
     for number, row in enumerate(rows, 1):
-        if any(cell.strip() for cell in row[len(head) :]):
+        if any(cell.strip() for cell in row[len(header) :]):
             raise BadInput(
-                f"{path}: row {number} ({row[0]!r}) has {len(row)} cells, the header {len(head)}. Put texts that hold the separator "
+                f"{path}: row {number} ({row[0]!r}) has {len(row)} cells, the header {len(header)}. Put texts that hold the separator "
                 f"({DELIMITER_NAMES[delimiter]}) in quotation marks."
             )
-    named = [at for at, name in enumerate(head) if name]
+    named_positions = [position for position, name in enumerate(header) if name]
     return pd.DataFrame(
-        [[row[at] if at < len(row) else "" for at in named] for row in rows], columns=[head[at] for at in named]
+        [[row[position] if position < len(row) else "" for position in named_positions] for row in rows],
+        columns=[header[position] for position in named_positions],
     )
 
 
 def _roco_licences(path: Path) -> pd.DataFrame:
-    """ROCO's licences.txt (ROCO_ID, PMC_ID, CC) as image, source, license, group; the article an image comes from is its group."""
+    """Read ROCO's licences.txt (ROCO_ID, PMC_ID, CC) as image, source, license, group (the
+    article).
+    """
     rows = [row for row in csv.reader(read_text(path).split("\n")) if len(row) >= 3 and row[0] != "ROCO_ID"]
     table = pd.DataFrame(
-        [(row[0].strip(), row[1].strip(), row[-1].strip()) for row in rows], columns=["image", "source", "license"]
+        [(row[0].strip(), row[1].strip(), row[-1].strip()) for row in rows],
+        columns=["image", "source", "license"],
     ).drop_duplicates("image")
     table["license"] = table["license"].map(lambda text: text if text.startswith("CC") else "unknown")
-    table["group"] = table["source"].map(lambda text: found.group() if (found := re.match(r"PMC\d+", text)) else "")
+    table["group"] = table["source"].map(lambda text: match.group() if (match := re.match(r"PMC\d+", text)) else "")
     return table
 
 
 def cell_text(value: Any) -> str:
-    """The text of a cell; "" if it is empty."""
+    """Return the stripped text of a cell; "" if it is empty or null."""
     return "" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value).strip()
 
 
 def image_text(value: Any) -> str:
-    """The image that a cell names, with blanks that may be part of the file's name; "" for an empty one."""
+    """Return the image name in a cell, unstripped (blanks may be part of it); "" if empty."""
     return str(value) if cell_text(value) else ""
 
 
 def align_to_images(images: list[str], path: Path, **columns: str) -> pd.DataFrame:
-    """The values of a table (`read_table`, with its `columns`) for each image file, in the order of `images` (all of a folder, relative
-    paths); empty texts for an image without a row. Raises BadInput as `images_of_rows` does."""
+    """Read a table (`read_image_table`) and align it with image files.
+
+    Args:
+        images: relative paths of all images of a folder.
+        path: the table.
+        columns: overrides for non-default column names.
+
+    Returns:
+        One row per image, in the order of `images`; empty strings for images without a row.
+
+    Raises:
+        BadInput: see `read_image_table` and `match_rows_to_images`.
+    """
     table = read_image_table(path, **columns)
+
     row_of = {
         at: row for row, at in enumerate(match_rows_to_images(list(table["image"]), images, path)) if at is not None
     }
+
+    # Position -1 is not in the index, so images without a row get empty values.
     joined = table.reindex([row_of.get(at, -1) for at in range(len(images))]).reset_index(drop=True)
     joined["image"] = images
     return joined.fillna("")
 
 
 def match_rows_to_images(names: list[str], images: list[str], path: Path) -> list[int | None]:
-    """The position of the image that each name of a table means, by the rules of `pairing.py`; None where it is not there. Raises BadInput
-    where no name means an image, or one may mean several."""
-    found = pair_names(names, images)
-    if AMBIGUOUS_NAME in found.reasons:
+    """Return the index of the image that each row names, by the rules of `pairing.py`; None if
+    missing.
+
+    Raises:
+        BadInput: no name matches any image, or a name is ambiguous.
+    """
+    pairing = pair_names(names, images)
+    if AMBIGUOUS_NAME in pairing.reasons:
         raise BadInput(
-            f"{path}: row {names[found.reasons.index(AMBIGUOUS_NAME)]!r} matches several images or rows. "
+            f"{path}: row {names[pairing.reasons.index(AMBIGUOUS_NAME)]!r} matches several images or rows. "
             "Name images by their path below the folder."
         )
-    if images and all(at is None for at in found.found):
+    if images and all(index is None for index in pairing.image_indices):
         raise BadInput(
-            f"{path}: names none of the {len(images)} images (an image is called {images[0]}, a row {next(iter(names), '-')})."
+            f"{path}: matches none of the {len(images)} images (first image: {images[0]}, first row: {next(iter(names), '-')})."
         )
-    return found.found
+    return pairing.image_indices

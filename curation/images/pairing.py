@@ -1,14 +1,18 @@
-"""Pair annotations with images: by the annotation's path below the annotations' root and the image's path below the images' root.
+"""Pair annotations with images by their relative paths.
 
-How names are written is a property of a whole set, not of one file: all annotations of a set are paired by one rule, the first of those
-below that pairs any. Under every rule a name counts only where one annotation and one image have it. So an annotation whose image is
-missing stays alone; it never goes to an image of another folder that happens to be called the same.
+Naming is a property of a whole set, not of a single file: all annotations of a set are paired by
+one rule, the first rule below that pairs any of them. Under every rule a key counts only if exactly
+one annotation and one image have it. An annotation whose image is missing therefore stays unpaired;
+it never goes to an image of the same name in another folder.
 
-    1. the same path; without folders that only say what kind of file lies in them (images/, labels/); without suffixes
-    2. the same path below a folder that all images, their root included, or all names lie in (with a folder in common)
-    3. the same file name, where one side has no folders at all (names without folders are no paths where images lie in some)
+    1. equal paths; then ignoring folders that only name a file kind (images/, labels/); then
+       ignoring suffixes
+    2. equal paths below a folder that all images (including their root) or all names share, with at
+       least one folder in common
+    3. equal file names, if at least one side has no folders at all (rule 1 never compares bare
+       names with images in folders)
 
-Unicode forms, `\\` for `/`, a leading `./` and the case of suffixes make no difference under any rule.
+Unicode normalisation, `\\` for `/`, a leading `./` and the case of suffixes never matter.
 """
 
 from __future__ import annotations
@@ -24,123 +28,157 @@ KNOWN_SUFFIXES = (
     ".nii.gz", ".nii", ".nrrd", ".mha", ".mhd", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".jp2",
     ".dcm", ".dicom", ".ima", ".txt", ".xml", ".json",
 )  # fmt: skip
-"""Suffixes that are removed if suffixes do not count. Other dots are part of the name (1.2.840.113)."""
+"""Suffixes that are stripped; other dots are part of the name (1.2.840.113)."""
 FILE_KIND_FOLDERS = {
     "annotation", "annotations", "groundtruth", "gt", "image", "images", "imagestr", "imagests", "img", "imgs", "jpegimages", "label",
     "labels", "labelstr", "labelsts", "mask", "masks", "pictures", "segmentation", "segmentationclass", "segmentations", "xml",
 }  # fmt: skip
-"""Folders that say what kind of file lies in them, folded: images/train/7.png belongs to labels/train/7.txt."""
+"""Casefolded names of folders that only name a file kind: images/train/7.png pairs with
+labels/train/7.txt.
+"""
 IMAGE_MISSING = "its image is missing"
 AMBIGUOUS_NAME = "several images or annotations have this name: name it by its path"
 
 
 @dataclass(frozen=True)
 class Pairing:
-    """`found`: for each name, in their order, the position of its image; None where it has none. `reasons`: why, "" for those with one."""
+    """Result of `pair_names`, in the order of the names."""
 
-    found: list[int | None]
+    image_indices: list[int | None]
     reasons: list[str]
 
 
 def pair_names(names: Sequence[str], images: Sequence[str], root: Path | None = None) -> Pairing:
-    """Pair annotations with images. names: the name of an image that an annotation states (its suffix counts where it can), or the
-    annotation's own path below its root, without its suffix. images: paths below theirs, `root`.
+    """Pair annotations with images.
+
+    Args:
+        names: the image name that an annotation states (its suffix is compared where possible), or
+            the annotation's own path below its root, without suffix.
+        images: paths of the images below `root`.
+        root: root folder of the images.
+
+    Returns:
+        The image index of each name, and the reason for each name without one.
     """
-    found: dict[int, int] = {}
-    several: set[int] = set()
-    top = split_path(root.absolute().as_posix()) if root else ()
-    for left, right in _keys_by_rule(
-        [split_path(name) for name in names], [split_path(image) for image in images], top
+    image_of_name: dict[int, int] = {}
+    ambiguous: set[int] = set()
+
+    root_parts = split_path(root.absolute().as_posix()) if root else ()
+    for name_keys, image_keys in _keys_by_rule(
+        [split_path(name) for name in names], [split_path(image) for image in images], root_parts
     ):
-        found, unclear = _match_unique(left, right)
-        several |= unclear
-        if found:
+        image_of_name, newly_ambiguous = _match_unique(name_keys, image_keys)
+        ambiguous |= newly_ambiguous
+        if image_of_name:
             break
-    reasons = ["" if at in found else AMBIGUOUS_NAME if at in several else IMAGE_MISSING for at in range(len(names))]
-    return Pairing([found.get(at) for at in range(len(names))], reasons)
+
+    reasons = [
+        "" if index in image_of_name else AMBIGUOUS_NAME if index in ambiguous else IMAGE_MISSING
+        for index in range(len(names))
+    ]
+    return Pairing([image_of_name.get(index) for index in range(len(names))], reasons)
 
 
 def have_common_path(names: Sequence[str], images: Sequence[str]) -> bool:
-    """True if some annotations have the very path of an image, but for suffixes and folders that say what kind of file lies in them."""
-    there = {_path_key(split_path(image)) for image in images}
-    return any(_path_key(split_path(name)) in there for name in names)
+    """Return True if any annotation has an image's path, ignoring suffix and file-kind folders."""
+    image_keys = {_path_key(split_path(image)) for image in images}
+    return any(_path_key(split_path(name)) in image_keys for name in names)
 
 
 def split_path(name: str) -> PathParts:
-    """The folders and the file of a path in one spelling."""
+    """Split a path into normalised parts (NFC, forward slashes, without `.`)."""
     parts = unicodedata.normalize("NFC", name).replace("\\", "/").split("/")
     return tuple(part for part in parts if part.strip() not in ("", "."))
 
 
 def strip_suffix(name: str) -> str:
-    """A name without a suffix of images, volumes or annotations."""
-    lower = name.lower()
-    suffix = next((each for each in KNOWN_SUFFIXES if lower.endswith(each) and len(lower) > len(each)), "")
+    """Strip an image, volume or annotation suffix from a name."""
+    lowered = name.lower()
+    suffix = next(
+        (candidate for candidate in KNOWN_SUFFIXES if lowered.endswith(candidate) and len(lowered) > len(candidate)),
+        "",
+    )
     return name[: len(name) - len(suffix)]
 
 
 PathKeys = Sequence[PathParts]
-"""The key by which each path is compared; () if a rule does not apply to it."""
+"""The key of each path; () if the rule does not apply to it."""
 
 
 def _keys_by_rule(
-    given: Sequence[PathParts], there: Sequence[PathParts], root: PathParts
+    names: Sequence[PathParts], images: Sequence[PathParts], root: PathParts
 ) -> Iterator[tuple[PathKeys, PathKeys]]:
-    """The keys of names and images under each rule in turn."""
-    has_folders, images_have = (any(len(_path_key(path)) > 1 for path in paths) for paths in (given, there))
-    forms = [(suffix, kinds) for suffix in (True, False) for kinds in (True, False)]
-    written = [
-        ([_path_key(path, *form) for path in given], [_path_key(path, *form) for path in there]) for form in forms
+    """Yield (keys of the names, keys of the images) under each rule in turn."""
+    names_have_folders, images_have_folders = (
+        any(len(_path_key(path)) > 1 for path in paths) for paths in (names, images)
+    )
+
+    # From the strictest key to the loosest.
+    key_forms = [(suffix, kinds) for suffix in (True, False) for kinds in (True, False)]
+    keys_by_form = [
+        ([_path_key(path, *form) for path in names], [_path_key(path, *form) for path in images]) for form in key_forms
     ]
-    if has_folders or not images_have:
-        yield from written
-    for form, (left, right) in zip(forms, written, strict=True):
-        whole = [_path_key((*root, *path), *form) for path in there]
-        below: list[tuple[PathKeys, PathKeys]] = [
-            (left, [key[length:] for key in whole]) for length in range(_common_depth(whole) + 1)
+    if names_have_folders or not images_have_folders:
+        yield from keys_by_form
+    for form, (name_keys, image_keys) in zip(key_forms, keys_by_form, strict=True):
+        rooted_keys = [_path_key((*root, *path), *form) for path in images]
+        shortened: list[tuple[PathKeys, PathKeys]] = [
+            (name_keys, [key[length:] for key in rooted_keys]) for length in range(_common_depth(rooted_keys) + 1)
         ]
-        below += [([key[length:] for key in left], right) for length in range(1, _common_depth(left) + 1)]
-        pairs = [(_match_unique(*keys)[0], keys) for keys in below]
-        most = max(len(found) for found, _ in pairs)
-        best = [(found, keys) for found, keys in pairs if len(found) == most]
-        found, keys = best[0]
-        if all(other == found for other, _ in best) and any(len(keys[0][at]) > 1 for at in found):
-            yield keys  # without a folder in common, one called otherwise could be another one, which is missing
-    if not (has_folders and images_have):
-        for left, right in written:
-            yield [key[-1:] for key in left], [key[-1:] for key in right]
+        shortened += [
+            ([key[length:] for key in name_keys], image_keys) for length in range(1, _common_depth(name_keys) + 1)
+        ]
+        pairs = [(_match_unique(*keys)[0], keys) for keys in shortened]
+
+        # The best offset must be unambiguous: if several pair equally many, they must pair the
+        # same.
+        most_matches = max(len(matches) for matches, _ in pairs)
+        best_matches = [(matches, keys) for matches, keys in pairs if len(matches) == most_matches]
+        matches, keys = best_matches[0]
+        if all(candidate == matches for candidate, _ in best_matches) and any(
+            len(keys[0][index]) > 1 for index in matches
+        ):
+            yield keys  # else it may be a different file whose partner is missing
+    if not (names_have_folders and images_have_folders):
+        for name_keys, image_keys in keys_by_form:
+            yield [key[-1:] for key in name_keys], [key[-1:] for key in image_keys]
 
 
-def _path_key(path: PathParts, suffix: bool = False, kinds: bool = False) -> PathParts:
-    """The key of a path: with or without its suffix, and without folders that only name the kind of file in them."""
+def _path_key(path: PathParts, keep_suffix: bool = False, keep_kind_folders: bool = False) -> PathParts:
+    """Return the key of a path, with or without its suffix and its file-kind folders."""
     if not path:
         return ()
-    folders = (part for part in path[:-1] if kinds or part.casefold() not in FILE_KIND_FOLDERS)
+    folders = (part for part in path[:-1] if keep_kind_folders or part.casefold() not in FILE_KIND_FOLDERS)
     name = strip_suffix(path[-1])
-    return (*folders, name + (path[-1][len(name) :].lower() if suffix else ""))
+    return (*folders, name + (path[-1][len(name) :].lower() if keep_suffix else ""))
 
 
 def _common_depth(keys: PathKeys) -> int:
-    """The number of folders that all keys lie in."""
+    """Return the number of leading folders that all keys share."""
     levels = zip(*(key[:-1] for key in keys if key), strict=False)
     return sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, levels))
 
 
-def _match_unique(left: PathKeys, right: PathKeys) -> tuple[dict[int, int], set[int]]:
-    """(position in `left` -> in `right` of keys that occur once in both, positions in `left` of other keys that occur in both)."""
-    at_left, at_right = _positions(left), _positions(right)
-    pairs, several = {}, set()
-    for key in at_left.keys() & at_right.keys():
-        if len(at_left[key]) == len(at_right[key]) == 1:
-            pairs[at_left[key][0]] = at_right[key][0]
+def _match_unique(left_keys: PathKeys, right_keys: PathKeys) -> tuple[dict[int, int], set[int]]:
+    """Match keys that occur exactly once on both sides.
+
+    Returns:
+        Position in `left` -> position in `right`, and the positions in `left` of ambiguous keys.
+    """
+    left_positions, right_positions = _positions(left_keys), _positions(right_keys)
+
+    pairs, ambiguous = {}, set()
+    for key in left_positions.keys() & right_positions.keys():
+        if len(left_positions[key]) == len(right_positions[key]) == 1:
+            pairs[left_positions[key][0]] = right_positions[key][0]
         else:
-            several |= set(at_left[key])
-    return pairs, several
+            ambiguous |= set(left_positions[key])
+    return pairs, ambiguous
 
 
 def _positions(keys: PathKeys) -> dict[PathParts, list[int]]:
-    found: dict[PathParts, list[int]] = {}
-    for at, key in enumerate(keys):
+    positions: dict[PathParts, list[int]] = {}
+    for position, key in enumerate(keys):
         if key:
-            found.setdefault(key, []).append(at)
-    return found
+            positions.setdefault(key, []).append(position)
+    return positions

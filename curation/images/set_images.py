@@ -1,7 +1,8 @@
-"""Write a custom set atomically: its images without metadata under keyed hashes, what the table says of each (licence, source,
-group), and its manifest.
+"""Write a custom set atomically: images without metadata under keyed hashes, and the manifest.
 
-See also: the hashes (`dataset_builders/contents/pseudonyms.py`), what is removed (`dataset_builders/images/metadata.py`).
+`image_dict.json` has the sha256, licence, source and group of each image.
+See also: keyed hashes (`dataset_builders/contents/pseudonyms.py`), metadata removal
+(`dataset_builders/images/metadata.py`).
 """
 
 from __future__ import annotations
@@ -26,57 +27,81 @@ NOT_VALIDATED_NOTE = "Validation: no person has checked these questions."
 
 
 def copy_images(
-    work: Path, images: Path, used: Iterable[str], known: pd.DataFrame | None, pseudonyms: Pseudonyms
+    work: Path,
+    images: Path,
+    image_names: Iterable[str],
+    image_table: pd.DataFrame | None,
+    pseudonyms: Pseudonyms,
 ) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Write the used images to `work`/images; (name in `images` -> name of the copy, image_dict.json: copy -> what is known of it).
+    """Write the images without metadata to `work`/images, under keyed names.
 
-    Raises BadInput if images are not there or cannot be opened.
+    Args:
+        work: folder of the new set.
+        images: folder of the originals.
+        image_names: names of the images to copy.
+        image_table: their metadata (`align_to_images`), or None.
+        pseudonyms: key of the set.
+
+    Returns:
+        Original name -> name of the copy, and the content of image_dict.json: name of the copy ->
+        sha256, licence, source, group.
+
+    Raises:
+        BadInput: images are missing or cannot be decoded.
     """
-    wanted = sorted(set(used))
-    missing = [image for image in wanted if not (images / image).is_file()]
+    sorted_names = sorted(set(image_names))
+    missing = [image for image in sorted_names if not (images / image).is_file()]
     if missing:
         raise BadInput(
-            f"--images {images}: {missing[0]} and {len(missing) - 1} more of {len(wanted)} images are not there. "
-            "Give the folder that was embedded or asked about."
+            f"--images {images}: {missing[0]} and {len(missing) - 1} more of {len(sorted_names)} images are missing. "
+            "Give the folder that the questions were made from."
         )
-    about = {} if known is None else {row["image"]: row for row in known.to_dict("records")}
+
+    table_rows = {} if image_table is None else {row["image"]: row for row in image_table.to_dict("records")}
+
     problems = Problems()
     names: dict[str, str] = {}
     origins: dict[str, dict[str, str]] = {}
     (work / "images").mkdir()
-    for image in wanted:
+    for image in sorted_names:
         try:
-            data = strip_metadata((images / image).read_bytes())
+            image_bytes = strip_metadata((images / image).read_bytes())
         except (ImageError, OSError) as error:
             problems.add(str(images / image), None, str(error))
             continue
-        name = image_file_name(pseudonyms.id_for("i", image), data)
-        (work / "images" / name).write_bytes(data)
+
+        name = image_file_name(pseudonyms.id_for("i", image), image_bytes)
+        (work / "images" / name).write_bytes(image_bytes)
         names[image] = name
-        row = about.get(image, {})
-        origins[name] = {"sha256": hashlib.sha256(data).hexdigest()}
+
+        row = table_rows.get(image, {})
+        origins[name] = {"sha256": hashlib.sha256(image_bytes).hexdigest()}
         origins[name] |= {field: str(row[field]) for field in ("license", "source") if row.get(field)}
         if row.get("group"):
             origins[name]["group"] = pseudonyms.group(str(row["group"]))
-    problems.check("Replace these images, or leave out their rows; nothing was written.")
+
+    problems.check("Replace these images, or remove their rows; nothing was written.")
     return names, origins
 
 
-def withdrawn_images(names: Iterable[str], images: Path, known: pd.DataFrame | None, out: Path) -> set[str]:
-    """Those of the images that show somebody who has withdrawn: from the set `out`, or from what `deidentify` wrote.
+def withdrawn_images(names: Iterable[str], images: Path, image_table: pd.DataFrame | None, out: Path) -> set[str]:
+    """Return the images of people who have withdrawn from the set `out` or from `deidentify`'s
+    output.
 
     Args:
-        names: files in `images`.
-        images: their folder.
-        known: the table of the images, for their groups.
+        names: file names in `images`.
+        images: folder of the images.
+        image_table: table of the images, for their groups.
         out: the set that is to be written.
     """
     withdrawn = read_withdrawn_ids(out, images.absolute().parent)
     if not withdrawn:
         return set()
-    pseudonyms, groups = load_pseudonyms(out), load_patient_groups(images)
-    groups |= {} if known is None else dict(zip(known["image"], known["group"], strict=True))
 
+    pseudonyms, groups = load_pseudonyms(out), load_patient_groups(images)
+    groups |= {} if image_table is None else dict(zip(image_table["image"], image_table["group"], strict=True))
+
+    # A withdrawal may be read_decisions by any of these ids: a keyed name, or a group, keyed or not.
     def ids(name: str) -> set[str]:
         group = str(groups.get(name, ""))
         return {Path(name).stem, pseudonyms.id_for("i", name), group, pseudonyms.group(group)}
@@ -88,27 +113,58 @@ def write_custom_set(
     out: Path,
     family: str,
     images: Path,
-    used: Iterable[str],
-    known: pd.DataFrame | None,
-    write: Callable[[Path, dict[str, str], dict[str, dict[str, str]]], dict[str, Any]],
+    image_names: Iterable[str],
+    image_table: pd.DataFrame | None,
+    write_contents: Callable[[Path, dict[str, str], dict[str, dict[str, str]]], dict[str, Any]],
     name: str | None = None,
     validated: bool = False,
     text_search: bool = True,
 ) -> None:
-    """Write a set in a benchmark's format (`family`) to `out`: the used images in images/, what `write` puts there (given the folder, name
-    -> keyed name, and keyed name -> what image_dict.json says of it), image_dict.json (sha256, and licence, source and keyed group where
-    `known` has them) and manifest.json with what `write` returns. The key lies beside `out`.
+    """Write a set in a benchmark's format to `out`; its key is written beside it.
 
-    Raises BadInput if `out` exists, images are not there, or may hold burned-in text (`text_search`).
+    The set has the images under keyed names, image_dict.json, manifest.json, and the files that
+    `write_contents` adds.
+
+    Args:
+        out: folder of the set; must not exist.
+        family: benchmark whose format the set has.
+        images: folder of the originals.
+        image_names: names of the images to include.
+        image_table: licence, source and group of the images, or None.
+        write_contents: called with the folder, original name -> keyed name, and the content of
+            image_dict.json; returns further manifest entries.
+        name: name of the set; default: the name of `out`.
+        validated: True if people have checked the questions.
+        text_search: search the images for burned-in text.
+
+    Raises:
+        BadInput: `out` exists, images are missing, or images may contain burned-in text.
     """
     if out.exists():
-        raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
-    used = set(used)
-    searched = burned_in_note(images, used, text_search)
-    with replace_folder(out) as work:
-        names, origins = copy_images(work, images, used, known, load_pseudonyms(out))
-        made = write(work, names, origins)
-        write_json(work / "image_dict.json", origins)
-        about = {"name": name or out.name, "format": family, "made_by": "medprobe curate", "validated": validated}
-        notes = [*made.pop("notes", []), *([] if validated else [NOT_VALIDATED_NOTE]), searched]
-        write_json(work / "manifest.json", about | privacy_manifest(images) | made | {"notes": notes})
+        raise BadInput(f"{out}: already exists. Give another --out, or delete it.")
+
+    image_names = set(image_names)
+
+    # Before anything is written: a search takes minutes and may refuse the set.
+    text_note = burned_in_note(images, image_names, text_search)
+    with replace_folder(out) as folder:
+        names, origins = copy_images(folder, images, image_names, image_table, load_pseudonyms(out))
+
+        contents_manifest = write_contents(folder, names, origins)
+        write_json(folder / "image_dict.json", origins)
+
+        manifest = {
+            "name": name or out.name,
+            "format": family,
+            "made_by": "medprobe curate",
+            "validated": validated,
+        }
+        notes = [
+            *contents_manifest.pop("notes", []),
+            *([] if validated else [NOT_VALIDATED_NOTE]),
+            text_note,
+        ]
+        write_json(
+            folder / "manifest.json",
+            manifest | privacy_manifest(images) | contents_manifest | {"notes": notes},
+        )

@@ -1,1 +1,1 @@
-"""Embeddings of two encoders and the exhaustive search for image pairs that one confuses and the other tells apart."""
+"""Embed images with two encoders, and search for pairs that only one of them tells apart."""

@@ -1,9 +1,11 @@
-"""Embed the images of a folder or an address with an encoder: batches with prefetch, a cache by image sha256 and encoder, one
-memory-mapped array at the end.
+"""Embed the images of a folder or an address with an encoder.
 
-An embeddings folder holds `images.parquet` (row k = row k of every array), `unreadable.csv`, and per encoder
-`<key>.npy` (n, d) with `<key>.json`. `cache/<key>/` has a file per batch with its images' sha256 and vectors, from the moment
-it is done: a run that was killed goes on where it stopped, and added images cost only themselves.
+Batches are prefetched, cached by image sha256 and encoder, and assembled into one memory-mapped
+array at the end.
+
+An embeddings folder has `images.parquet` (row k = row k of every array), `unreadable.csv`, and per
+encoder `<key>.npy` (n, d) with `<key>.json`. `cache/<key>/` has one file per finished batch with
+its images' sha256 and vectors, so that a killed run resumes and added images cost only themselves.
 """
 
 from __future__ import annotations
@@ -37,25 +39,29 @@ if TYPE_CHECKING:
 
 
 def encoder_key(encoder: Encoder) -> str:
-    """Name of an encoder's files: its own name and a hash of everything that decides its vectors: what was asked for, its
-    weights and preprocessing as loaded (a model on the Hub, or in a folder, may change under its name)."""
+    """Return the name of an encoder's files: its name and a hash of everything that determines its
+    vectors.
+
+    The hash covers the spec, and the weights and preprocessing as loaded, because a model may
+    change under its name (on the Hub or in a folder).
+    """
     settings = json.dumps([asdict(encoder.spec), encoder.fingerprint], sort_keys=True)
     return f"{encoder.spec.name}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
 class EncodingJob:
-    """An encoding job: `todo` has the columns image (its name in `images`) and sha256; the vectors go into `cache`."""
+    """An encoding job: `pending` has the columns image (name in `images`) and sha256."""
 
     images: ImageSource
-    todo: pd.DataFrame
+    pending: pd.DataFrame
     cache: Path
     encoder: Encoder
     batch_size: int
 
 
 EncodingBackend = Callable[[EncodingJob], Iterator[int]]
-"""Encodes images into a cache and yields how many are done, batch by batch."""
+"""Encodes a job's images into its cache; yields the number of images per finished batch."""
 
 
 def embed(
@@ -65,137 +71,170 @@ def embed(
     batch_size: int = 32,
     encode: EncodingBackend | None = None,
 ) -> Path:
-    """Embed all readable images of a folder or an address (`image_index.py`); returns the path of the array (n, d), whose rows follow
-    out/images.parquet.
+    """Embed all readable images of a folder or an address (`image_index.py`).
 
-    Vectors are stored in float32 as the encoder gives them, not normalised. `encode`: who does the work; None: this process.
+    Vectors are stored as float32, not normalised.
+
+    Args:
+        images: folder or address.
+        out: embeddings folder.
+        encoder: loaded encoder.
+        batch_size: images per forward pass.
+        encode: backend that does the work; None: this process.
+
+    Returns:
+        Path of the array (n, d), whose rows follow out/images.parquet.
+
+    Raises:
+        BadInput: there are no readable images, or an image changed meanwhile.
     """
     files = open_image_source(images)
-    list_images(files)  # before anything is made: raises where there are none
+    list_images(files)  # raises before anything is written if there are none
+
     with lock_folder(out, "embed"):
         remove_temp_files(out)
         index = index_images(files, out)
+
         key = encoder_key(encoder)
         cache = out / "cache" / key
         cache.mkdir(parents=True, exist_ok=True)
         remove_temp_files(cache)
-        wanted = index.drop_duplicates("sha256")
-        known = {sha for names, _ in _stored_batches(cache) for sha in names}
-        todo = wanted[~wanted["sha256"].isin(known)][["file", "sha256"]].rename(columns={"file": "image"})
-        bar = tqdm(
-            total=len(wanted),
-            initial=len(wanted) - len(todo),
+
+        # Vectors are cached by content, so identical files are encoded once.
+        unique_images = index.drop_duplicates("sha256")
+        cached_hashes = {sha for names, _ in _stored_batches(cache) for sha in names}
+        pending = unique_images[~unique_images["sha256"].isin(cached_hashes)][["file", "sha256"]].rename(
+            columns={"file": "image"}
+        )
+
+        progress = tqdm(
+            total=len(unique_images),
+            initial=len(unique_images) - len(pending),
             desc=f"embedding ({encoder.spec.name})",
             unit="image",
             disable=None,
         )
-        with bar:
-            for count in (encode or encode_in_process)(EncodingJob(files, todo, cache, encoder, batch_size)):
-                bar.update(count)
+
+        with progress:
+            for count in (encode or encode_in_process)(EncodingJob(files, pending, cache, encoder, batch_size)):
+                progress.update(count)
         return _assemble(out, key, index, encoder)
 
 
-def encode_in_process(work: EncodingJob) -> Iterator[int]:
-    """Encode in this process, batch by batch: once a batch is counted, a killed run has it."""
-    for names, batch in _batches(work):
-        _store_batch(work, names, work.encoder.encode(batch).numpy())
-        yield len(names)
+def encode_in_process(job: EncodingJob) -> Iterator[int]:
+    """Encode in this process. A batch is on disk before it is counted."""
+    for hashes, batch in _batches(job):
+        _store_batch(job, hashes, job.encoder.encode(batch).numpy())
+        yield len(hashes)
 
 
 def _batches(work: EncodingJob) -> Iterable[tuple[list[str], Any]]:
-    """Batches of (sha256 list, pixels), decoded and preprocessed by threads while the encoder is busy."""
+    """Yield (sha256 of each image, pixel tensor), prepared by threads while the encoder is busy."""
     import torch
 
     def prepare(row: tuple[str, str]) -> tuple[str, Any]:
-        image, sha = row
+        image, sha256 = row
         data = work.images.read(image)
-        if hashlib.sha256(data).hexdigest() != sha:
+        if hashlib.sha256(data).hexdigest() != sha256:
             raise BadInput(f"{work.images}/{image}: changed while it was being embedded. Run the command again.")
-        return sha, work.encoder.prepare(decode_rgb(data))
+        return sha256, work.encoder.prepare(decode_rgb(data))
 
-    names: list[str] = []
+    hashes: list[str] = []
     pixels: list[Any] = []
-    rows = zip(work.todo["image"], work.todo["sha256"], strict=True)
-    for sha, picture in prefetch(prepare, rows, window=2 * work.batch_size):
-        names.append(sha)
+
+    rows = zip(work.pending["image"], work.pending["sha256"], strict=True)
+    for sha256, picture in prefetch(prepare, rows, window=2 * work.batch_size):
+        hashes.append(sha256)
         pixels.append(picture)
-        if len(names) == work.batch_size:
-            yield names, torch.stack(pixels)
-            names, pixels = [], []
-    if names:
-        yield names, torch.stack(pixels)
+        if len(hashes) == work.batch_size:
+            yield hashes, torch.stack(pixels)
+            hashes, pixels = [], []
+    if hashes:
+        yield hashes, torch.stack(pixels)
 
 
-def _store_batch(work: EncodingJob, names: list[str], vectors: np.ndarray) -> None:
-    """Keep the vectors (b, d) of these images."""
-    bad = np.flatnonzero(~np.isfinite(vectors).all(1) | ~vectors.any(1))
-    if len(bad):
-        raise BadInput(f"image with sha256 {names[bad[0]]}: its embedding is zero or not finite. Use another encoder.")
+def _store_batch(work: EncodingJob, hashes: list[str], vectors: np.ndarray) -> None:
+    """Store the vectors (b, d) of a batch. Raises BadInput if one is zero or not finite."""
+    invalid_rows = np.flatnonzero(~np.isfinite(vectors).all(1) | ~vectors.any(1))
+    if len(invalid_rows):
+        raise BadInput(
+            f"image with sha256 {hashes[invalid_rows[0]]}: its embedding is zero or not finite. Use another encoder."
+        )
 
     def write(partial: Path) -> None:
         with partial.open("wb") as file:
-            np.savez(file, sha256=names, vectors=vectors)
+            np.savez(file, sha256=hashes, vectors=vectors)
 
     replace_file(work.cache / f"{uuid.uuid4().hex}.npz", write)
 
 
 def _stored_batches(cache: Path) -> Iterator[tuple[list[str], np.ndarray]]:
-    """(sha256 of its images, their vectors (b, d)) of each batch that was kept."""
+    """Yield (sha256 of each image, vectors (b, d)) of every stored batch."""
     for path in sorted(cache.glob("*.npz")):
-        with np.load(path) as kept:
-            yield kept["sha256"].tolist(), kept["vectors"]
+        with np.load(path) as batch:
+            yield batch["sha256"].tolist(), batch["vectors"]
 
 
 def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder) -> Path:
-    """One array from the cache, in the order of the index, without holding more than a batch of it."""
+    """Write one array in index order, with at most one batch in memory."""
     rows: dict[str, list[int]] = {}
     for row, sha in enumerate(index["sha256"]):
         rows.setdefault(sha, []).append(row)
+
     target, cache = out / f"{key}.npy", out / "cache" / key
-    size = next(vectors.shape[1] for _, vectors in _stored_batches(cache))
+    dimensions = next(vectors.shape[1] for _, vectors in _stored_batches(cache))
 
     def write(path: Path) -> None:
-        array = np.lib.format.open_memmap(path, "w+", np.dtype("float32"), (len(index), size))
+        array = np.lib.format.open_memmap(path, "w+", np.dtype("float32"), (len(index), dimensions))
         for names, vectors in _stored_batches(cache):
             for sha, vector in zip(names, vectors, strict=True):
                 array[rows.get(sha, [])] = vector
         array.flush()
 
     replace_file(target, write)
-    about = {
+    metadata = {
         "encoder": asdict(encoder.spec),
         "weights_and_preprocessing": encoder.fingerprint,
         "images": len(index),
-        "dimensions": size,
+        "dimensions": dimensions,
         "index_sha256": index_sha256(index),
     }
-    write_json(out / f"{key}.json", about, ensure_ascii=True)
+    write_json(out / f"{key}.json", metadata, ensure_ascii=True)
     return target
 
 
 def index_sha256(index: pd.DataFrame) -> str:
-    """Identity of an array's rows: sha256 over the images' names and hashes, in order."""
+    """Return the identity of an array's rows: sha256 over image names and hashes, in order."""
     return hashlib.sha256("\n".join(index["image"] + " " + index["sha256"]).encode()).hexdigest()
 
 
 def open_embeddings(folder: Path, encoder: str) -> np.memmap:
-    """The memory-mapped array (n, d) of an encoder in an embeddings folder, by the encoder's name or its key.
+    """Open the memory-mapped array (n, d) of an encoder.
 
-    Raises BadInput if it is not there, several match the name, or images were added since it was made.
+    Args:
+        folder: embeddings folder.
+        encoder: name of the encoder, or its key.
+
+    Raises:
+        BadInput: no or several arrays match, or images changed since the array was made.
     """
     if not (folder / INDEX_FILE).is_file():
-        raise BadInput(f"{folder}: holds no {INDEX_FILE}. Make it with `medprobe curate embed IMAGES --out {folder}`.")
-    known = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
-    fits = [key for key, about in known.items() if encoder in (key, about.get("encoder", {}).get("name"))]
-    if not fits:
+        raise BadInput(f"{folder}: has no {INDEX_FILE}. Create it with `medprobe curate embed IMAGES --out {folder}`.")
+    metadata_by_key = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+
+    matching_keys = [
+        key for key, metadata in metadata_by_key.items() if encoder in (key, metadata.get("encoder", {}).get("name"))
+    ]
+    if not matching_keys:
         raise BadInput(
-            f"{folder}: has no embeddings called {encoder} (it has {', '.join(known) or 'none'}). "
+            f"{folder}: has no embeddings of {encoder} (it has {', '.join(metadata_by_key) or 'none'}). "
             "Run `medprobe curate embed` for it."
         )
-    if len(fits) > 1:
-        raise BadInput(f"{folder}: {encoder} could be {' or '.join(fits)}. Give one of these.")
-    if known[fits[0]]["index_sha256"] != index_sha256(pd.read_parquet(folder / INDEX_FILE)):
+    if len(matching_keys) > 1:
+        raise BadInput(f"{folder}: {encoder} matches {' and '.join(matching_keys)}. Give one of these.")
+
+    if metadata_by_key[matching_keys[0]]["index_sha256"] != index_sha256(pd.read_parquet(folder / INDEX_FILE)):
         raise BadInput(
-            f"{folder}: images changed since {fits[0]} was made. Run `medprobe curate embed` for it again; only new images cost."
+            f"{folder}: images changed since {matching_keys[0]} was made. Run `medprobe curate embed` again; only new images are computed."
         )
-    return np.load(folder / f"{fits[0]}.npy", mmap_mode="r")
+    return np.load(folder / f"{matching_keys[0]}.npy", mmap_mode="r")

@@ -1,12 +1,11 @@
-"""Image encoders: named ones (biomedclip, clip, dinov2) and any other of open_clip or transformers, behind one small
-interface.
+"""Image encoders: biomedclip, clip, dinov2, and any other of open_clip or transformers.
 
-What the paper leaves open for mining (MediConfusion, section 2.1, names the encoders only): pooling is `projected` for
-CLIP-like encoders (the vector that contrastive training compares) and `cls` for DINOv2 by default; preprocessing is as each
-model's authors ship it, computation in float32. Appendix F, which compares encoders, averages over the patch tokens:
-`--pooling mean`.
+The paper names the encoders only (MediConfusion, section 2.1). The remaining choices here: pooling
+is `projected` for CLIP-like encoders (the vector that contrastive training compares) and `cls` for
+DINOv2; preprocessing is as shipped by each model's authors; computation is in float32. Appendix F,
+which compares encoders, averages over patch tokens: `--pooling mean`.
 
-Imports torch, and open_clip or transformers only when an encoder is loaded.
+Imports torch; open_clip and transformers are imported only when an encoder is loaded.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from PIL import Image
 from dataset_builders.errors import BadInput
 
 Pooling = Literal["projected", "cls", "mean"]
-"""projected: the space shared with text. cls: first token. mean: average of the patch tokens."""
+"""projected: space shared with text; cls: first token; mean: average over patch tokens."""
 WEIGHT_PATTERNS = (
     "open_clip_model.safetensors",
     "open_clip_pytorch_model.bin",
@@ -33,12 +32,12 @@ WEIGHT_PATTERNS = (
     "*.pth",
     "*.pt",
 )
-"""File names of the weights in an open_clip folder, the most common first."""
+"""File names of weights in an open_clip folder, the most common first."""
 
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """Everything that decides an encoder's vectors; part of the cache's key."""
+    """Everything that identifies an encoder; part of the cache key."""
 
     name: str
     library: str
@@ -49,7 +48,10 @@ class EncoderSpec:
 
 BUILTIN_ENCODERS: dict[str, EncoderSpec] = {
     "biomedclip": EncoderSpec(
-        "biomedclip", "open_clip", "hf-hub:microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224", "projected"
+        "biomedclip",
+        "open_clip",
+        "hf-hub:microsoft/BiomedCLIP-PubMedBERT_256-vit_base_patch16_224",
+        "projected",
     ),
     "clip": EncoderSpec("clip", "transformers", "openai/clip-vit-large-patch14-336", "projected"),
     "dinov2": EncoderSpec("dinov2", "transformers", "facebook/dinov2-base", "cls"),
@@ -58,14 +60,17 @@ BUILTIN_ENCODERS: dict[str, EncoderSpec] = {
 
 @dataclass(frozen=True)
 class Encoder:
-    """A loaded encoder. `prepare` turns an RGB picture into (3, height, width); `encode` turns a batch of these into
-    (b, d) float32."""
+    """A loaded encoder.
+
+    `prepare` converts an RGB image to (3, height, width); `encode` converts a batch of these to (b,
+    d) float32.
+    """
 
     spec: EncoderSpec
     prepare: Callable[[Image.Image], torch.Tensor]
     encode: Callable[[torch.Tensor], torch.Tensor]
     fingerprint: str
-    """Hash of the weights and of the preprocessing as they were loaded."""
+    """Hash of the weights and the preprocessing as loaded."""
 
 
 def parse_encoder(
@@ -74,10 +79,16 @@ def parse_encoder(
     revision: str | None = None,
     name: str | None = None,
 ) -> EncoderSpec:
-    """The encoder that `encoder` names: biomedclip | clip | dinov2 | open_clip:ID | transformers:ID (an ID may be a
-    folder).
+    """Parse an --encoder option: biomedclip, clip, dinov2, open_clip:ID or transformers:ID.
 
-    Raises BadInput for names that do not exist.
+    Args:
+        encoder: the option; an ID may be a folder.
+        pooling: overrides the default pooling.
+        revision: commit on the Hub; transformers only.
+        name: overrides the encoder's name.
+
+    Raises:
+        BadInput: unknown encoder, or a revision for open_clip.
     """
     library, _, model = encoder.partition(":")
     if encoder in BUILTIN_ENCODERS:
@@ -91,15 +102,24 @@ def parse_encoder(
         )
     else:
         raise BadInput(f"--encoder {encoder}: give {', '.join(BUILTIN_ENCODERS)}, open_clip:ID or transformers:ID.")
+
     if revision is not None and base.library == "open_clip":
         raise BadInput(
-            "--revision: open_clip takes no revision. Download the model and give open_clip:local-dir:FOLDER."
+            "--revision: not supported by open_clip. Download the model and give open_clip:local-dir:FOLDER."
         )
     return EncoderSpec(name or base.name, base.library, base.model, pooling or base.pooling, revision)
 
 
 def load_encoder(spec: EncoderSpec, device: str = "cpu") -> Encoder:
-    """Load the model of `spec` for images. Raises BadInput if it cannot be found or has no such pooling."""
+    """Load a model's image encoder.
+
+    Args:
+        spec: the encoder.
+        device: torch device.
+
+    Raises:
+        BadInput: the model cannot be loaded or does not support the pooling.
+    """
     try:
         prepare, forward, loaded, steps = (_open_clip if spec.library == "open_clip" else _transformers)(spec, device)
     except (OSError, RuntimeError, FileNotFoundError) as error:
@@ -116,7 +136,7 @@ def load_encoder(spec: EncoderSpec, device: str = "cpu") -> Encoder:
 
 
 def _fingerprint(model: torch.nn.Module, preprocessing: str) -> str:
-    """sha256 over the weights and the description of the preprocessing (without the addresses of functions in it)."""
+    """Hash the weights and the preprocessing's repr, without memory addresses."""
     digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", preprocessing).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
@@ -125,7 +145,7 @@ def _fingerprint(model: torch.nn.Module, preprocessing: str) -> str:
 
 
 EncoderParts = tuple[Callable[..., Any], Callable[..., Any], torch.nn.Module, str]
-"""prepare, forward, the model whose weights count, and the preprocessing in words."""
+"""prepare, forward, the module whose weights are hashed, and a description of the preprocessing."""
 
 
 def _open_clip(spec: EncoderSpec, device: str) -> EncoderParts:
@@ -138,30 +158,45 @@ def _open_clip(spec: EncoderSpec, device: str) -> EncoderParts:
     visual = model.visual.to(device).eval()
     if spec.pooling == "projected":
         return prepare, visual, visual, str(prepare)
-    trunk = getattr(visual, "trunk", None)  # a timm model, as in BiomedCLIP
+
+    trunk = getattr(visual, "trunk", None)  # a timm model, e.g. BiomedCLIP
     special = getattr(trunk, "num_prefix_tokens", None)
     if trunk is None or special is None or (spec.pooling == "cls" and not special):
         raise BadInput(f"--pooling {spec.pooling}: {spec.model} has no such output. Use --pooling projected.")
     if spec.pooling == "cls":
         return prepare, lambda batch: trunk.forward_features(batch)[:, 0], visual, str(prepare)
-    return prepare, lambda batch: trunk.forward_features(batch)[:, special:].mean(1), visual, str(prepare)
+    return (
+        prepare,
+        lambda batch: trunk.forward_features(batch)[:, special:].mean(1),
+        visual,
+        str(prepare),
+    )
 
 
 def _vision_tower(folder: Path) -> tuple[Any, Callable[..., Any]]:
-    """The model of an open_clip folder with a stand-in for its text half, which no image needs and which the folder may describe by a
-    name on the Hub (BiomedCLIP's does): nothing outside the folder is asked for."""
+    """Load the vision tower of an open_clip folder, with a stub for the text tower.
+
+    The folder may describe its text tower by a name on the Hub (BiomedCLIP does); the stub avoids
+    that download.
+    """
     import open_clip
     from open_clip.factory import load_state_dict
     from open_clip.transform import PreprocessCfg, image_transform_v2
 
-    weights = next((found for pattern in WEIGHT_PATTERNS for found in sorted(folder.glob(pattern))), None)
+    weights = next((path for pattern in WEIGHT_PATTERNS for path in sorted(folder.glob(pattern))), None)
     if weights is None:
         raise FileNotFoundError(f"no weights in {folder} ({', '.join(WEIGHT_PATTERNS)})")
-    text = {"context_length": 8, "vocab_size": 8, "width": 8, "heads": 1, "layers": 1}
+
+    text_config = {"context_length": 8, "vocab_size": 8, "width": 8, "heads": 1, "layers": 1}
     model = open_clip.create_model(
-        f"local-dir:{folder}", load_weights=False, pretrained_image=False, pretrained_text=False, text_cfg=text
+        f"local-dir:{folder}",
+        load_weights=False,
+        pretrained_image=False,
+        pretrained_text=False,
+        text_cfg=text_config,
     )
     visual: Any = model.visual
+
     state = load_state_dict(str(weights))
     visual.load_state_dict({key[7:]: value for key, value in state.items() if key.startswith("visual.")})
     steps = PreprocessCfg(**(visual.preprocess_cfg | {"size": visual.image_size}))
@@ -176,7 +211,7 @@ def _transformers(spec: EncoderSpec, device: str) -> EncoderParts:
     logging.disable_progress_bar()
     processor = AutoImageProcessor.from_pretrained(spec.model, revision=spec.revision)
     model = AutoModel.from_pretrained(spec.model, revision=spec.revision, dtype=torch.float32).to(device).eval()
-    # A vision-language model's image half; a vision model is its own.
+    # Vision-language models have a vision tower; vision models are their own.
     vision = getattr(model, "vision_model", model)
 
     steps = processor.to_json_string()
@@ -187,19 +222,37 @@ def _transformers(spec: EncoderSpec, device: str) -> EncoderParts:
     if spec.pooling == "projected":
         if not hasattr(model, "get_image_features"):
             raise BadInput(
-                f"--pooling projected: {spec.model} has no space shared with text. Use --pooling cls or mean."
+                f"--pooling projected: {spec.model} has no projection to a shared text space. Use --pooling cls or mean."
             )
-        return prepare, lambda batch: _vector(model.get_image_features(pixel_values=batch)), model, steps
+        return (
+            prepare,
+            lambda batch: _vector(model.get_image_features(pixel_values=batch)),
+            model,
+            steps,
+        )
+
     registers = getattr(vision.config, "num_register_tokens", 0) or 0
     has_cls = any("cls_token" in key or "class_embedding" in key for key, _ in vision.named_parameters())
     if spec.pooling == "cls":
         if not has_cls:
             raise BadInput(f"--pooling cls: {spec.model} has no class token. Use --pooling mean.")
-        return prepare, lambda batch: vision(pixel_values=batch).last_hidden_state[:, 0], vision, steps
+        return (
+            prepare,
+            lambda batch: vision(pixel_values=batch).last_hidden_state[:, 0],
+            vision,
+            steps,
+        )
+
+    # Patch tokens follow the class token and the registers.
     skip = int(has_cls) + registers
-    return prepare, lambda batch: vision(pixel_values=batch).last_hidden_state[:, skip:].mean(1), vision, steps
+    return (
+        prepare,
+        lambda batch: vision(pixel_values=batch).last_hidden_state[:, skip:].mean(1),
+        vision,
+        steps,
+    )
 
 
 def _vector(output: Any) -> torch.Tensor:
-    """The projected vector, which newer versions of transformers return in a named tuple."""
+    """Return the projected vector; newer transformers wrap it in a named tuple."""
     return output if isinstance(output, torch.Tensor) else output.pooler_output

@@ -1,5 +1,7 @@
-"""Embedding and pair search on a Ray cluster: workers that die are started again and repeat their batch or block; a vector that is in the
-cache twice is the same twice. The folders are shared by the nodes.
+"""Embedding and pair search on a Ray cluster.
+
+Workers that die are restarted and repeat their batch or block; duplicates in the cache are
+identical. All nodes share the folders.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ from curation.mining.pair_mining import BlockRunner, write_block
 from curation.mining.pair_search import PairSearch, Thresholds
 from dataset_builders.ray_cluster import NODE_CHECK_INTERVAL_S, RayCluster, check_nodes, ray_connection
 
-EMBEDDING_TRIES = 5
-"""How often a batch is tried whose worker died."""
-MOST_ROWS = 4096
-"""Images that a worker takes at a time; those of one that dies are encoded again."""
-BATCHES_AT_ONCE = 4
-"""Batches of the encoder in one of Ray's, so that images are decoded while the encoder is busy."""
+MAX_EMBEDDING_RETRIES = 5
+"""Maximum restarts and retries of a batch whose worker died."""
+MAX_ROWS_PER_TASK = 4096
+"""Maximum images per task; those of a dead worker are encoded again."""
+BATCHES_PER_RAY_BATCH = 4
+"""Encoder batches per Ray batch, so that decoding overlaps with encoding."""
 
 
 class EncodingWorker:
-    """Worker process: encodes rows of image and sha256, and returns their number."""
+    """Ray actor that encodes rows of image and sha256 and returns their number."""
 
     def __init__(self, work: EncodingJob, spec: Any, device: str) -> None:
         from curation.mining.encoders import load_encoder
@@ -36,77 +38,115 @@ class EncodingWorker:
         self._work = replace(work, encoder=load_encoder(spec, pick_device(device)))
 
     def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        done = sum(encode_in_process(replace(self._work, todo=pd.DataFrame(batch))))
+        done = sum(encode_in_process(replace(self._work, pending=pd.DataFrame(batch))))
         return {"done": np.array([done])}
 
 
 def encode_on_ray(cluster: RayCluster, device: str) -> EncodingBackend:
-    """An encoder for `embed` that uses the workers of a Ray cluster."""
+    """Return an encoding backend for `embed` that uses a Ray cluster.
 
-    def encode(work: EncodingJob) -> Iterator[int]:
-        if work.todo.empty:
+    Args:
+        cluster: cluster and resources per worker.
+        device: torch device of the workers.
+    """
+
+    def encode(job: EncodingJob) -> Iterator[int]:
+        if job.pending.empty:
             return
         with ray_connection(cluster) as ray:
             import_module("ray.data")
-            given = replace(
-                work,
-                cache=work.cache.absolute(),
-                todo=pd.DataFrame(),
+
+            # The job is sent to every worker, so it carries neither the table nor the loaded
+            # encoder.
+            worker_job = replace(
+                job,
+                cache=job.cache.absolute(),
+                pending=pd.DataFrame(),
                 encoder=None,  # type: ignore[arg-type]
             )
+
             ray.data.DataContext.get_current().enable_progress_bars = False
-            size = work.batch_size * BATCHES_AT_ONCE
-            # Cut here: a step of Ray Data's own would wait for a CPU that the workers already have.
-            rows = max(size, min(MOST_ROWS, -(-len(work.todo) // (4 * cluster.workers))))
-            table = work.todo[["image", "sha256"]].reset_index(drop=True)
-            parts = [table.iloc[first : first + rows] for first in range(0, len(table), rows)]
-            counted = ray.data.from_pandas(parts).map_batches(
+            batch_size = job.batch_size * BATCHES_PER_RAY_BATCH
+            # Split here: Ray Data's own repartitioning would wait for CPUs that the workers occupy.
+            chunk_rows = max(batch_size, min(MAX_ROWS_PER_TASK, -(-len(job.pending) // (4 * cluster.workers))))
+            table = job.pending[["image", "sha256"]].reset_index(drop=True)
+            chunks = [table.iloc[start : start + chunk_rows] for start in range(0, len(table), chunk_rows)]
+
+            batch_counts = ray.data.from_pandas(chunks).map_batches(
                 EncodingWorker,
-                fn_constructor_args=(given, work.encoder.spec, device),
-                batch_size=size,
+                fn_constructor_args=(worker_job, job.encoder.spec, device),
+                batch_size=batch_size,
                 compute=ray.data.ActorPoolStrategy(size=cluster.workers),
                 num_cpus=cluster.cpus,
                 num_gpus=cluster.gpus or None,
-                max_restarts=EMBEDDING_TRIES,
-                max_task_retries=EMBEDDING_TRIES,
+                max_restarts=MAX_EMBEDDING_RETRIES,
+                max_task_retries=MAX_EMBEDDING_RETRIES,
             )
-            for batch in counted.iter_rows():
+            for batch in batch_counts.iter_rows():
                 yield int(batch["done"])
 
     return encode
 
 
-SEARCH_TRIES = 20
-"""How often a block is tried whose worker died."""
+MAX_SEARCH_RETRIES = 20
+"""Maximum retries of a block whose worker died."""
 
 
 class Searcher:
-    """Worker process. arrays: the files of both encoders' vectors."""
+    """Ray actor that searches blocks.
 
-    def __init__(self, arrays: Sequence[Path], thresholds: Thresholds, device: str, blocks: Path, threads: int) -> None:
+    Args:
+        arrays: paths of both encoders' vectors.
+        thresholds: limits of the search.
+        device: torch device.
+        blocks: folder of the blocks.
+        threads: CPU threads of this worker.
+    """
+
+    def __init__(
+        self,
+        arrays: Sequence[Path],
+        thresholds: Thresholds,
+        device: str,
+        blocks: Path,
+        threads: int,
+    ) -> None:
         import torch
 
         torch.set_num_threads(threads)
         med, gen = (np.load(path, mmap_mode="r") for path in arrays)
         self._search, self._blocks = PairSearch(med, gen, thresholds, device), blocks
 
-    def write(self, first: int) -> int:
-        """Write one block."""
-        write_block(self._search, self._blocks, first)
-        return first
+    def write(self, first_row: int) -> int:
+        """Search and write one block; returns its first row."""
+        write_block(self._search, self._blocks, first_row)
+        return first_row
 
 
 def search_on_ray(arrays: Sequence[Path], device: str, cluster: RayCluster) -> BlockRunner:
-    """A block writer for `mine` that uses workers."""
+    """Return a block runner for `mine_pairs` that uses a Ray cluster.
 
-    def run(search: PairSearch, blocks: Path, todo: list[int]) -> Iterator[int]:
+    Args:
+        arrays: paths of both encoders' arrays, on storage that all nodes share.
+        device: torch device of the workers.
+        cluster: cluster and resources per worker.
+    """
+
+    def run(search: PairSearch, blocks: Path, pending: list[int]) -> Iterator[int]:
         with ray_connection(cluster) as ray:
-            options = cluster.resources | {"max_restarts": -1, "max_task_retries": SEARCH_TRIES}
+            options = cluster.resources | {"max_restarts": -1, "max_task_retries": MAX_SEARCH_RETRIES}
             remote = ray.remote(Searcher).options(**options)
-            given = (arrays, search.thresholds, device, blocks.absolute(), max(1, int(cluster.cpus)))
-            pool = ray.util.ActorPool([remote.remote(*given) for _ in range(cluster.workers)])
-            for first in todo:
-                pool.submit(lambda actor, first: actor.write.remote(first), first)
+            searcher_args = (
+                arrays,
+                search.thresholds,
+                device,
+                blocks.absolute(),
+                max(1, int(cluster.cpus)),
+            )
+            pool = ray.util.ActorPool([remote.remote(*searcher_args) for _ in range(cluster.workers)])
+
+            for first_row in pending:
+                pool.submit(lambda actor, first_row: actor.write.remote(first_row), first_row)
             while pool.has_next():
                 try:
                     yield pool.get_next_unordered(timeout=NODE_CHECK_INTERVAL_S)

@@ -1,8 +1,11 @@
-"""A pair search as files: blocks of rows written one by one (a killed search goes on), then near-duplicates and same-group pairs set aside,
-and the largest gaps |sim_med - sim_gen| chosen, overall or with no image too often.
+"""Run a pair search on disk, filter its pairs, and choose the largest gaps.
 
-A search folder holds `search.json` (what was asked, of which embeddings), `blocks/<first row>.parquet`, and when it is done
-`pairs.parquet`, `set_aside.parquet` and `report.json` (counts).
+Blocks of rows are written one at a time, so a killed search resumes. Near-duplicates and pairs of
+the same group are set aside; then the pairs with the largest |sim_med - sim_gen| are chosen,
+optionally with a cap per image.
+
+A search folder has `search.json` (thresholds and embeddings), `blocks/<first row>.parquet`, and
+when finished `pairs.parquet`, `set_aside.parquet` and `report.json` (counts).
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from eval_harness.scores.clustered import ClusterSizes
 from eval_harness.scores.grading import image_clusters
 
 PAIRS_PER_BATCH = 1_000_000
-"""Pairs handled at a time once they are found."""
+"""Pairs that are filtered at a time."""
 PAIR_SCHEMA = pa.schema([("i", pa.int64()), ("j", pa.int64()), ("sim_med", pa.float64()), ("sim_gen", pa.float64())])
 NAMED_PAIR_SCHEMA = pa.schema([*PAIR_SCHEMA, ("image_1", pa.string()), ("image_2", pa.string())])
 SET_ASIDE_REASONS = ("near_duplicate", "same_group", "short_caption")
@@ -39,44 +42,76 @@ SEARCH_FILE = "search.json"
 BLOCK_ROWS = 1024
 
 
-def image_attributes(index: pd.DataFrame, known: pd.DataFrame | None, min_caption: int = 0) -> pd.DataFrame:
-    """The images of a search by row of an embeddings folder's index: `image`, perceptual `hash`, `group` ("" = none), and whether the
-    caption is too `short` to ask about. known: their caption and group, row by row."""
+def image_attributes(index: pd.DataFrame, image_table: pd.DataFrame | None, min_caption: int = 0) -> pd.DataFrame:
+    """Return the attributes of each image that pairs are filtered by.
+
+    Args:
+        index: index of an embeddings folder.
+        image_table: caption and group of each image, in the order of the index; None: unknown.
+        min_caption: captions with fewer characters are `short`.
+
+    Returns:
+        One row per image: `image`, perceptual `hash`, `group` ("" if none), `short`.
+    """
     hashes = np.array([int(text, 16) for text in index["phash"]], np.uint64)
     images = pd.DataFrame({"image": index["image"], "hash": hashes, "group": "", "short": False})
-    if known is None:
+    if image_table is None:
         return images
-    return images.assign(group=known["group"].to_numpy(), short=(known["caption"].str.len() < min_caption).to_numpy())
+    return images.assign(
+        group=image_table["group"].to_numpy(),
+        short=(image_table["caption"].str.len() < min_caption).to_numpy(),
+    )
 
 
 @dataclass(frozen=True)
 class PairFilter:
-    """Filters on the pairs found. near_duplicate: maximum number of differing bits of 64; -1 excludes none."""
+    """Filters on the pairs found."""
 
     near_duplicate: int = 6
+    """Pairs whose perceptual hashes differ in at most this many of 64 bits are set aside; -1: none.
+    """
     top: int | None = None
     cap_per_image: int | None = None
 
 
 def set_aside_reasons(pairs: pd.DataFrame, images: pd.DataFrame, near_duplicate: int) -> np.ndarray:
-    """Why each pair is set aside ("" = kept), by the first of `REASONS` that holds: perceptual hashes that differ in few bits, one group
-    (patient, figure, article), a short caption."""
-    one, other = (
+    """Return why each pair is set aside ("" if kept), by the first of `SET_ASIDE_REASONS` that
+    applies.
+
+    Args:
+        pairs: image rows in the columns i and j.
+        images: from `image_attributes`.
+        near_duplicate: maximum number of differing hash bits of a near-duplicate.
+    """
+    first_images, second_images = (
         images[["hash", "group", "short"]].take(pairs[end].to_numpy()).reset_index(drop=True) for end in ("i", "j")
     )
-    bits = np.bitwise_count(one["hash"].to_numpy() ^ other["hash"].to_numpy()).astype(int)
-    same_group = (one["group"] != "") & (one["group"] == other["group"])
-    return np.select([bits <= near_duplicate, same_group, one["short"] | other["short"]], SET_ASIDE_REASONS, "")
+
+    differing_bits = np.bitwise_count(first_images["hash"].to_numpy() ^ second_images["hash"].to_numpy()).astype(int)
+    same_group = (first_images["group"] != "") & (first_images["group"] == second_images["group"])
+    return np.select(
+        [
+            differing_bits <= near_duplicate,
+            same_group,
+            first_images["short"] | second_images["short"],
+        ],
+        SET_ASIDE_REASONS,
+        "",
+    )
 
 
-def _finish(found: Iterable[pd.DataFrame], images: pd.DataFrame, out: Path, choice: PairFilter) -> dict[str, int]:
-    """Write pairs.parquet and set_aside.parquet; returns the counts: found, of each reason, kept and chosen.
+def _finish(
+    pair_batches: Iterable[pd.DataFrame], images: pd.DataFrame, out: Path, pair_filter: PairFilter
+) -> dict[str, int]:
+    """Write pairs.parquet and set_aside.parquet; return the counts.
 
-    `top` and `cap_per_image` sort all pairs that are kept, in memory; everything else holds a piece at a time.
+    With `top` or `cap_per_image` all kept pairs are sorted in memory; otherwise one batch at a
+    time.
     """
     counts = Counter(dict.fromkeys(("found", *SET_ASIDE_REASONS, "kept", "chosen"), 0))
-    sorts = choice.top is not None or choice.cap_per_image is not None
-    held: list[pd.DataFrame] = []
+
+    needs_sorting = pair_filter.top is not None or pair_filter.cap_per_image is not None
+    kept_batches: list[pd.DataFrame] = []
 
     def write(pairs_path: Path, aside_path: Path) -> None:
         with (
@@ -88,96 +123,129 @@ def _finish(found: Iterable[pd.DataFrame], images: pd.DataFrame, out: Path, choi
                 counts["chosen"] += len(pairs)
                 kept_writer.write_table(_table(pairs, images, NAMED_PAIR_SCHEMA))
 
-            for pairs in found:
-                why = set_aside_reasons(pairs, images, choice.near_duplicate)
-                kept, aside = pairs[why == ""], pairs.assign(reason=why)[why != ""]
-                counts.update({"found": len(pairs), "kept": len(kept)} | Counter(aside["reason"]))
-                aside_writer.write_table(_table(aside, images, SET_ASIDE_SCHEMA))
-                if sorts:
-                    held.append(kept)
+            for pairs in pair_batches:
+                batch_reasons = set_aside_reasons(pairs, images, pair_filter.near_duplicate)
+                kept_pairs, set_aside_pairs = (
+                    pairs[batch_reasons == ""],
+                    pairs.assign(reason=batch_reasons)[batch_reasons != ""],
+                )
+                counts.update({"found": len(pairs), "kept": len(kept_pairs)} | Counter(set_aside_pairs["reason"]))
+                aside_writer.write_table(_table(set_aside_pairs, images, SET_ASIDE_SCHEMA))
+                if needs_sorting:
+                    kept_batches.append(kept_pairs)
                 else:
-                    keep(kept)
-            if held:
-                keep(_choose(pd.concat(held, ignore_index=True), len(images), choice))
+                    keep(kept_pairs)
+            if kept_batches:
+                keep(_choose(pd.concat(kept_batches, ignore_index=True), len(images), pair_filter))
 
     replace_file(
-        out / "set_aside.parquet", lambda aside: replace_file(out / "pairs.parquet", lambda pairs: write(pairs, aside))
+        out / "set_aside.parquet",
+        lambda set_aside_pairs: replace_file(out / "pairs.parquet", lambda pairs: write(pairs, set_aside_pairs)),
     )
     return dict(counts)
 
 
 def _table(pairs: pd.DataFrame, images: pd.DataFrame, schema: pa.Schema) -> pa.Table:
     names = images["image"].to_numpy()
-    named = pairs.assign(image_1=names[pairs["i"]], image_2=names[pairs["j"]])
-    return pa.Table.from_pandas(named, schema, preserve_index=False)
+    named_pairs = pairs.assign(image_1=names[pairs["i"]], image_2=names[pairs["j"]])
+    return pa.Table.from_pandas(named_pairs, schema, preserve_index=False)
 
 
-def _choose(pairs: pd.DataFrame, n: int, choice: PairFilter) -> pd.DataFrame:
-    """The pairs by gap, largest first (ties by (i, j)), none of n images more often than the cap, until there are `top`."""
+def _choose(pairs: pd.DataFrame, n: int, pair_filter: PairFilter) -> pd.DataFrame:
+    """Return the pairs by descending gap (ties by (i, j)), limited by `top` and the image cap."""
     pairs = pairs.iloc[np.lexsort((pairs["j"], pairs["i"], -(pairs["sim_med"] - pairs["sim_gen"]).abs()))]
-    top = len(pairs) if choice.top is None else choice.top
-    if choice.cap_per_image is None:
+    top = len(pairs) if pair_filter.top is None else pair_filter.top
+    if pair_filter.cap_per_image is None:
         return pairs.head(top)
-    used = np.zeros(n, np.int64)
-    taken: list[int] = []
-    for at, (i, j) in enumerate(zip(pairs["i"].tolist(), pairs["j"].tolist(), strict=True)):
-        if len(taken) < top and max(used[i], used[j]) < choice.cap_per_image:
-            used[[i, j]] += 1
-            taken.append(at)
-    return pairs.iloc[taken]
+
+    # Greedy, so that a larger gap always wins.
+    image_counts = np.zeros(n, np.int64)
+    chosen_rows: list[int] = []
+    for row, (i, j) in enumerate(zip(pairs["i"].tolist(), pairs["j"].tolist(), strict=True)):
+        if len(chosen_rows) < top and max(image_counts[i], image_counts[j]) < pair_filter.cap_per_image:
+            image_counts[[i, j]] += 1
+            chosen_rows.append(row)
+    return pairs.iloc[chosen_rows]
 
 
 def independent_pairs(pairs: pd.DataFrame, images: pd.DataFrame) -> float:
-    """Effective number of independent pairs among `pairs` (i, j), by the clusters that scores are computed with.
+    """Return the effective number of independent pairs, by the clusters that scores use.
 
-    Pairs that share an image or a group (patient) are one cluster; see `ClusterSizes.effective_clusters`.
+    Pairs that share an image or a group (patient) are one cluster; see
+    `ClusterSizes.effective_clusters`.
+
+    Args:
+        pairs: image rows in the columns i and j.
+        images: from `image_attributes`.
     """
     ends = pd.concat([pairs["i"], pairs["j"]])
+
     groups = images["group"].where(images["group"] != "", None).to_numpy()[ends]
     cluster = image_clusters(pd.DataFrame({"case_id": ends.index, "image_id": ends.to_numpy(), "group": groups}))
     return ClusterSizes.from_sizes(np.unique(cluster[: len(pairs)], return_counts=True)[1]).effective_clusters
 
 
-def write_block(search: PairSearch, blocks: Path, first: int) -> None:
-    """Write the block of the rows from `first` on."""
+def write_block(search: PairSearch, blocks: Path, first_row: int) -> None:
+    """Search one block and write it.
+
+    Args:
+        search: embeddings and thresholds.
+        blocks: folder of the blocks.
+        first_row: first row of the block.
+    """
 
     def write(partial: Path) -> None:
         with pq.ParquetWriter(partial, PAIR_SCHEMA, compression="zstd") as writer:
-            for part in search.rows(first, min(search.n, first + BLOCK_ROWS)):
+            for part in search.pairs_of_rows(first_row, min(search.n, first_row + BLOCK_ROWS)):
                 writer.write_table(pa.Table.from_pandas(part, PAIR_SCHEMA, preserve_index=False))
 
-    replace_file(blocks / block_name(first), write)
+    replace_file(blocks / block_name(first_row), write)
 
 
-def block_name(first: int) -> str:
-    return f"{first:010d}.parquet"
+def block_name(first_row: int) -> str:
+    """Return the file name of a block; names sort by row."""
+    return f"{first_row:010d}.parquet"
 
 
 BlockRunner = Callable[[PairSearch, Path, list[int]], Iterator[int]]
-"""Writes the blocks of these first rows, and yields each when it is on the disk."""
+"""Searches the blocks with these first rows; yields each once it is on disk."""
 
 
 def search_in_process(search: PairSearch, blocks: Path, todo: list[int]) -> Iterator[int]:
-    """One block after the other in this process."""
-    for first in todo:
-        write_block(search, blocks, first)
-        yield first
+    """Search the blocks one after another in this process."""
+    for first_row in todo:
+        write_block(search, blocks, first_row)
+        yield first_row
 
 
 def mine_pairs(
     search: PairSearch,
     images: pd.DataFrame,
     out: Path,
-    choice: PairFilter,
+    pair_filter: PairFilter,
     sample: int | None = None,
     seed: int = 0,
-    run: BlockRunner = search_in_process,
+    search_blocks: BlockRunner = search_in_process,
 ) -> dict[str, Any]:
-    """Search, set aside, choose; returns the report that is also written to out/report.json.
+    """Search all pairs (or draw a sample), filter and choose them.
 
-    `sample` draws that many pairs instead of listing all. Blocks that are there already are used, if they belong to the
-    same search. pairs.parquet is sorted by (i, j), with `top` or `cap_per_image` by |sim_med - sim_gen|, largest first;
-    i and j are rows of the embeddings' images.parquet.
+    Existing blocks of the same search are reused.
+
+    Args:
+        search: embeddings and thresholds.
+        images: from `image_attributes`.
+        out: search folder.
+        pair_filter: filters and limits.
+        sample: number of pairs to draw instead of listing all.
+        seed: seed of the sample.
+        search_blocks: runs the search of blocks.
+
+    Returns:
+        The content of out/report.json. pairs.parquet is sorted by (i, j), or with `top` or
+        `cap_per_image` by |sim_med - sim_gen| descending; i and j are rows of images.parquet.
+
+    Raises:
+        BadInput: `out` has another search or is not empty.
     """
     config: dict[str, Any] = {
         "thresholds": asdict(search.thresholds),
@@ -190,20 +258,31 @@ def mine_pairs(
         write_json(out / SEARCH_FILE, config)
         remove_temp_files(out)
         if sample is None:
-            found: Iterable[pd.DataFrame] = _batches(_search(search, out / "blocks", run))
+            pair_batches: Iterable[pd.DataFrame] = _batches(_search(search, out / "blocks", search_blocks))
         else:
-            found = [sample_pairs(search, sample, seed)]
-        counts = _finish(found, images, out, choice)
-        about = {"images": search.n, "pairs_of_images": search.n * (search.n - 1) // 2}
+            pair_batches = [sample_pairs(search, sample, seed)]
+
+        counts = _finish(pair_batches, images, out, pair_filter)
+        image_counts = {"images": search.n, "pairs_of_images": search.n * (search.n - 1) // 2}
         chosen = pd.read_parquet(out / "pairs.parquet", columns=["i", "j"])
-        worth = independent_pairs(chosen, images) if len(chosen) else 0.0
-        report = config | about | {"choice": asdict(choice), "counts": counts, "independent_pairs": worth}
+        effective_pairs = independent_pairs(chosen, images) if len(chosen) else 0.0
+        report = (
+            config
+            | image_counts
+            | {
+                "choice": asdict(pair_filter),
+                "counts": counts,
+                "independent_pairs": effective_pairs,
+            }
+        )
         write_json(out / "report.json", report)
     return report
 
 
 def _fingerprint(search: PairSearch, names: pd.Series) -> str:
-    """sha256 of both encoders' vectors and of the images' names: blocks of another set must not be mixed in."""
+    """Hash both encoders' vectors and the image names, so that blocks of other sets are never mixed
+    in.
+    """
     digest = hashlib.sha256("\n".join(names).encode())
     for side in (search.med, search.gen):
         for part in side.x.split(8192):
@@ -212,33 +291,38 @@ def _fingerprint(search: PairSearch, names: pd.Series) -> str:
 
 
 def _check(out: Path, config: dict[str, Any]) -> None:
-    """Raises BadInput if `out` holds another search, or anything else."""
+    """Raise BadInput if `out` has another search, or anything else."""
     file = out / SEARCH_FILE
     if file.is_file():
         if json.loads(file.read_text()) != config:
             raise BadInput(
-                f"{out}: holds another search (see {file.name}). Give another --out, or delete the folder to search anew."
+                f"{out}: has another search (see {file.name}). Give another --out, or delete the folder to search again."
             )
     elif not all(path.name.startswith(".") for path in out.iterdir()):
-        raise BadInput(f"{out}: is not empty and holds no search. Give another --out.")
+        raise BadInput(f"{out}: not empty and not a search folder. Give another --out.")
 
 
-def _search(search: PairSearch, blocks: Path, run: BlockRunner) -> list[Path]:
-    """Write the blocks that are not there yet; all of them, in order."""
+def _search(search: PairSearch, blocks: Path, search_blocks: BlockRunner) -> list[Path]:
+    """Search the missing blocks; return the paths of all, in order."""
     blocks.mkdir(exist_ok=True)
     remove_temp_files(blocks)
-    firsts = range(0, search.n, BLOCK_ROWS)
-    todo = [first for first in firsts if not (blocks / block_name(first)).is_file()]
+
+    first_rows = range(0, search.n, BLOCK_ROWS)
+    todo = [first_row for first_row in first_rows if not (blocks / block_name(first_row)).is_file()]
     with tqdm(
-        total=len(firsts), initial=len(firsts) - len(todo), desc="searching pairs", unit="block", disable=None
+        total=len(first_rows),
+        initial=len(first_rows) - len(todo),
+        desc="searching pairs",
+        unit="block",
+        disable=None,
     ) as bar:
-        for _ in run(search, blocks, todo):
+        for _ in search_blocks(search, blocks, todo):
             bar.update()
-    return [blocks / block_name(first) for first in firsts]
+    return [blocks / block_name(first_row) for first_row in first_rows]
 
 
 def _batches(blocks: list[Path]) -> Iterator[pd.DataFrame]:
-    """The pairs of all blocks in order, `BATCH` at a time."""
+    """Yield the pairs of all blocks in order, `PAIRS_PER_BATCH` at a time."""
     for block in blocks:
         with pq.ParquetFile(block) as file:
             for batch in file.iter_batches(PAIRS_PER_BATCH):
@@ -246,54 +330,80 @@ def _batches(blocks: list[Path]) -> Iterator[pd.DataFrame]:
 
 
 DIAGNOSTIC_IMAGES = 1024
-"""Images whose pairs tell what thresholds would find some."""
+"""Number of images that `suggest_thresholds` samples."""
 
 
 def suggest_thresholds(search: PairSearch) -> list[str]:
-    """Message if no pair meets the thresholds: the range of both similarities, and a change of one threshold that finds some, as
-    far as a sample of the images shows."""
+    """Explain a search without results: both similarity ranges, and a threshold change that finds
+    some.
+
+    Based on all pairs of a sample of images. Returns lines of text.
+    """
     if search.n < 2:
-        return [f"{search.n} images form no pair."]
+        return [f"{search.n} images do not form a pair."]
+
     rows = np.sort(np.random.default_rng(0).choice(search.n, min(search.n, DIAGNOSTIC_IMAGES), replace=False))
     i, j = (torch.from_numpy(rows[at]).to(search.device) for at in np.triu_indices(len(rows), 1))
-    sides = {"med": search.med, "gen": search.gen}
-    sims = {name: side.cosines(i, j).cpu().numpy() for name, side in sides.items()}
+    vectors = {"med": search.med, "gen": search.gen}
+    cosines = {name: encoder_vectors.cosines(i, j).cpu().numpy() for name, encoder_vectors in vectors.items()}
     lines = [
         f"sim_{name} is {values.min():.3f} to {values.max():.3f} (median {np.median(values):.3f}) among {len(values)} pairs"
-        for name, values in sims.items()
+        for name, values in cosines.items()
     ]
-    met = {name: (values >= sides[name].low) & (values <= sides[name].high) for name, values in sims.items()}
-    changes = []
-    for name, other in (("med", "gen"), ("gen", "med")):
-        values = sims[name][met[other]]  # none of these meets the limits of `name`
-        below, above = values[values < sides[name].low], values[values > sides[name].high]
+
+    within_limits = {
+        name: (values >= vectors[name].low) & (values <= vectors[name].high) for name, values in cosines.items()
+    }
+
+    options = []
+    for name, other_encoder in (("med", "gen"), ("gen", "med")):
+        values = cosines[name][
+            within_limits[other_encoder]
+        ]  # within the other limits; none of these is within `name`'s
+        below, above = values[values < vectors[name].low], values[values > vectors[name].high]
         if len(below):
-            changes.append(f"--{name}-at-least {max(-1.0, np.floor((below.max() - 1e-5) * 1000) / 1000):.3f}")
+            options.append(f"--{name}-at-least {max(-1.0, np.floor((below.max() - 1e-5) * 1000) / 1000):.3f}")
         elif len(above):
-            changes.append(f"--{name}-at-most {min(1.0, np.ceil((above.min() + 1e-5) * 1000) / 1000):.3f}")
-    would = (
-        f"{' or '.join(changes)} would find some" if changes else "no change of one threshold would find any of these"
+            options.append(f"--{name}-at-most {min(1.0, np.ceil((above.min() + 1e-5) * 1000) / 1000):.3f}")
+    suggestion = (
+        f"{' or '.join(options)} would match some" if options else "no single threshold change would match any of these"
     )
-    return [*lines, would]
+    return [*lines, suggestion]
 
 
 MAX_HISTOGRAM_PAIRS = 1_000_000
-"""Pairs drawn from for histograms; a longer list is thinned evenly."""
+"""Longer lists are thinned evenly to this many pairs."""
 
 
 def pair_similarities(pairs: Path, embeddings: Path, encoders: list[str]) -> dict[str, np.ndarray]:
-    """Cosines of the found pairs by each encoder (appendix F averages over the patch tokens: embed with `--pooling mean` to follow it).
+    """Compute the cosines of mined pairs by each encoder.
 
-    Raises BadInput if there are no pairs, or they are of other images."""
+    Appendix F averages over patch tokens: embed with `--pooling mean` to reproduce it.
+
+    Args:
+        pairs: search folder.
+        embeddings: embeddings folder.
+        encoders: names of encoders.
+
+    Returns:
+        Encoder -> cosines of up to `MAX_HISTOGRAM_PAIRS` pairs.
+
+    Raises:
+        BadInput: there are no pairs, or the embeddings are of other images.
+    """
     file = pairs / "pairs.parquet"
     if not file.is_file() or not pq.read_metadata(file).num_rows:
-        raise BadInput(f"{pairs}: holds no pairs. Find some with `medprobe curate pairs`.")
-    found = pd.read_parquet(file, columns=["i", "j"])
-    drawn = found.iloc[np.linspace(0, len(found) - 1, min(len(found), MAX_HISTOGRAM_PAIRS)).astype(np.int64)]
+        raise BadInput(f"{pairs}: has no pairs. Find some with `medprobe curate pairs`.")
+    pair_rows = pd.read_parquet(file, columns=["i", "j"])
+    sampled = pair_rows.iloc[
+        np.linspace(0, len(pair_rows) - 1, min(len(pair_rows), MAX_HISTOGRAM_PAIRS)).astype(np.int64)
+    ]
+
     arrays = {name: open_embeddings(embeddings, name) for name in encoders}
-    if drawn["j"].max() >= min(map(len, arrays.values())):
+    if sampled["j"].max() >= min(map(len, arrays.values())):
         raise BadInput(
-            f"{embeddings}: has fewer images than {pairs} was searched over. Give the folder of that search."
+            f"{embeddings}: has fewer images than the search in {pairs}. Give the embeddings of that search."
         )
-    i, j = (torch.from_numpy(drawn[end].to_numpy()) for end in ("i", "j"))
+
+    i, j = (torch.from_numpy(sampled[end].to_numpy()) for end in ("i", "j"))
     return {name: EncoderVectors(array).cosines(i, j).numpy() for name, array in arrays.items()}

@@ -1,1 +1,4 @@
-"""Readers of labelled pictures, volumes and DICOM of every format: pictures with their targets, and what had to be skipped."""
+"""Readers of labelled images:
+
+DICOM, NIfTI, COCO, Pascal VOC, YOLO, masks, tables, class folders.
+"""

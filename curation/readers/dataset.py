@@ -1,4 +1,6 @@
-"""One labelled data set as sources.yaml has it: where its files are, how they are read, and what is known of all of them."""
+"""One labelled dataset of sources.yaml: its files, its reader, and what applies to all of its
+images.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +25,19 @@ from curation.images.pairing import strip_suffix
 
 
 class StrictModel(BaseModel):
-    """Fields that are not there are refused."""
+    """Immutable model that rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def _existing(path: Path, info: ValidationInfo) -> Path:
-    """The path below the folder of sources.yaml (the context), made absolute."""
+    """Resolve a path against the folder of sources.yaml (the validation context); it must exist."""
     try:
-        found = path if info.context is None else (info.context / path.expanduser()).resolve()
-        found.stat()
-    except (OSError, RuntimeError):  # also too long, or below the home of a user that there is not
+        resolved = path if info.context is None else (info.context / path.expanduser()).resolve()
+        resolved.stat()
+    except (OSError, RuntimeError):  # includes too long names and unknown home folders
         raise ValueError(f"{str(path)[:200]} does not exist; paths are relative to sources.yaml") from None
-    return found
+    return resolved
 
 
 ExistingPath = Annotated[Path, AfterValidator(_existing)]
@@ -48,16 +50,16 @@ WINDOWS: dict[WindowName, tuple[float, float]] = {
     "liver": (60.0, 160.0),
     "mediastinum": (50.0, 350.0),
 }
-"""Centre and width in Hounsfield units, as they are customary at the viewing station."""
+"""Window centre and width in HU, as customary in radiology."""
 
 
 class SourceColumns(StrictModel):
-    """Names of the columns of a dataset's table. A column that is named here must be in the table."""
+    """Column names of a dataset's table. A column that is named here must exist."""
 
     image: str = "image"
     label: str = "label"
     labels: tuple[str, ...] = ()
-    """A column per label (reader `wide`)."""
+    """One column per label (reader `wide`)."""
     patient: str | None = None
     age: str | None = None
     sex: str | None = None
@@ -71,11 +73,11 @@ READER_ANNOTATIONS: dict[str, tuple[str, bool]] = {
     "voc": ("folder", False), "yolo": ("folder", False), "masks": ("folder", True), "nifti": ("folder", True), "dicom": ("file", False),
     "tsv": ("", False),
 }  # fmt: skip
-"""Reader -> what its `annotations` are, and whether it needs them."""
+"""Reader -> what its `annotations` are ("file" or "folder"), and whether they are required."""
 
 
 class SourceDataset(StrictModel):
-    """One data set. Paths are relative to the folder of sources.yaml."""
+    """One dataset. Paths are relative to the folder of sources.yaml."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     reader: Literal["folders", "csv", "wide", "boxes", "coco", "voc", "yolo", "masks", "nifti", "dicom", "tsv"]
@@ -87,35 +89,47 @@ class SourceDataset(StrictModel):
     license: str = "unknown"
     ethics: str | None = None
     exhaustive: bool = False
-    """Every class of the set is labelled on every image: a label that is not there is absent."""
+    """Every class of the dataset is labelled on every image, so a missing label means absent."""
     annotations: ExistingPath | None = None
-    """Table (csv, wide, boxes, dicom), JSON (coco), or folder (voc, yolo, masks, nifti: the label volumes)."""
+    """Table (csv, wide, boxes, dicom), JSON (coco), or folder (voc, yolo, masks; nifti: label
+    volumes).
+    """
     classes: dict[int, str] | tuple[str, ...] = {}
-    """Value in a mask, or class number of YOLO -> raw label, where the files do not say. A list: the classes after `<image>_` in the names
-    of masks, where these have several words."""
+    """Mask value or YOLO class number -> raw label, if the files do not define it. As a list: the
+    classes after `<image>_` in mask names, where these have several words.
+    """
     image: str | None = None
-    """Pattern of the images' paths below `path` (readers masks and nifti): `{case}` is what an image and its labels share, `*` anything
-    else in a name."""
+    """Pattern of image paths below `path` (readers masks and nifti): `{case}` is what an image and
+    its labels share, `*` matches anything else within a name.
+    """
     label: str | None = None
-    """The same of the labels, below `annotations` or `path`; with `{class}`, each class has a file of its own."""
+    """Pattern of label paths below `annotations` or `path`; with `{class}`, each class has its own
+    file.
+    """
     columns: SourceColumns = SourceColumns()
     separator: str = "|"
-    """Between several labels of one cell."""
+    """Separates several labels in one cell."""
     nothing: tuple[str, ...] = ()
-    """Cells that stand for no label at all (`No Finding`)."""
+    """Cells that mean no label at all (`No Finding`)."""
     patient: str | None = None
-    """Regular expression over an image's path below `path`; its first group is the patient."""
+    """Regular expression on an image's path below `path`; its first group is the patient."""
     patients: str = ""
-    """Name of the registry that the patient ids belong to. Default: one registry of all sets, in which an id is one patient."""
+    """Registry that the patient ids belong to. By default all datasets share one registry, in which
+    equal ids are one patient.
+    """
     plane: Literal["axial", "coronal", "sagittal"] = "axial"
     window: WindowName | tuple[FiniteFloat, Annotated[FiniteFloat, Field(gt=0)]] | None = None
-    """A preset of `WINDOWS`, or (centre, width); default: by label for CT, the file's own, or percentiles."""
+    """A preset of `WINDOWS`, or (centre, width) in HU; default: by label for CT, else the file's
+    own window or percentiles.
+    """
     slices: Annotated[int, Field(ge=1)] = 3
-    """Of a volume, per label."""
+    """Slices per volume and label."""
     min_area: Annotated[float, Field(ge=0, lt=1)] = 0.00153
-    """Share of the picture under which a target is dropped: 100 of 256 x 256 pixels."""
+    """Targets below this share of the picture are dropped; default: 100 of 256 x 256 pixels."""
     together: bool = False
-    """The slices of a volume that show a label are one question about several images (nifti; dicom with SEG or RTSTRUCT)."""
+    """Ask one question about all slices of a volume that show a label (nifti; dicom with SEG or
+    RTSTRUCT).
+    """
 
     @field_validator("patient")
     @classmethod
@@ -124,7 +138,7 @@ class SourceDataset(StrictModel):
             try:
                 pattern = re.compile(value)
             except re.error as error:
-                raise ValueError(f"is not a regular expression ({error})") from None
+                raise ValueError(f"is not a valid regular expression ({error})") from None
             if not pattern.groups:
                 raise ValueError("needs a group: the part in parentheses is the patient")
         return value
@@ -138,6 +152,7 @@ class SourceDataset(StrictModel):
     def _complete(self) -> SourceDataset:
         if not self.modality and self.reader not in ("dicom", "tsv"):
             raise ValueError(f"reader {self.reader} needs `modality` (what kind of image this is)")
+
         kind, is_needed = READER_ANNOTATIONS[self.reader]
         if bool(self.image) != bool(self.label) or (self.image and self.reader not in ("masks", "nifti")):
             raise ValueError("`image` and `label` are patterns of the readers masks and nifti; give both")
@@ -160,40 +175,51 @@ class SourceDataset(StrictModel):
         return self
 
     def case_of(self, pattern: str | None, path: str) -> tuple[str, str] | None:
-        """(case, class or "") of a path by a pattern; None where the path has another form. Without a pattern the case is the path
-        without its suffix."""
+        """Match a path against a pattern.
+
+        Args:
+            pattern: `image` or `label` of the dataset; None: the case is the path without suffix.
+            path: path of an image or label.
+
+        Returns:
+            (case, class or ""); None if the path does not match.
+        """
         if pattern is None:
             return strip_suffix(path), ""
-        # Where classes are listed, the longest that fits is the class; else the case is as long as can be.
+        # With listed classes, the case is lazy so that the longest class matches; else it is
+        # greedy.
+
         label = "|".join(map(re.escape, self.listed_classes)) or "[^/]+"
         case = "(?P<case>.+?)" if self.listed_classes else "(?P<case>.+)"
+
         form = re.escape(pattern).replace(r"\*", "[^/]*").replace(r"\{case\}", case, 1)
         form = form.replace(r"\{case\}", "(?P=case)").replace(r"\{class\}", f"(?P<label>{label})")
+
         match = re.fullmatch(form, path)
         return (match["case"], match.groupdict().get("label", "")) if match else None
 
     @property
     def named_classes(self) -> dict[int, str]:
-        """Number -> raw label."""
+        """Class number -> raw label."""
         return self.classes if isinstance(self.classes, dict) else {}
 
     @property
     def listed_classes(self) -> tuple[str, ...]:
-        """Raw labels in the names of masks."""
+        """Raw labels that occur in mask names."""
         return self.classes if isinstance(self.classes, tuple) else ()
 
     @property
     def is_drawn_on(self) -> bool:
-        """True if its annotations have places, which count the pixels of an image as they are stored."""
+        """Return True if its annotations have pixel coordinates, which count stored pixels."""
         return self.columns.box is not None or self.reader in ("coco", "voc", "yolo", "masks")
 
     @cached_property
     def groups(self) -> dict[str, str]:
-        """File -> keyed patient, where `medprobe curate deidentify` made its images."""
+        """File -> keyed patient, if `medprobe curate deidentify` wrote its images."""
         return load_patient_groups(self.path)
 
     @property
     def names_patients(self) -> bool:
-        """True if its files can say whose they are."""
-        given = self.patient or self.columns.patient or self.patients or any(self.groups.values())
-        return bool(given) or self.reader in ("dicom", "coco")
+        """Return True if its files can identify patients."""
+        patient_source = self.patient or self.columns.patient or self.patients or any(self.groups.values())
+        return bool(patient_source) or self.reader in ("dicom", "coco")

@@ -1,7 +1,8 @@
-"""DICOM folders: every file below the path, sorted by what it is. SEG and RTSTRUCT give masks for the slices that they refer to by their
-UIDs, a table (`annotations`) gives labels for single pictures.
+"""Read DICOM folders: every file below a path, sorted by its modality.
 
-See also: pixels (`pixels.py`), what a reader is (`registry.py`).
+SEG and RTSTRUCT give masks on the slices that they reference by UID; a table (`annotations`) gives
+labels of single pictures.
+See also: pixels (`pixels.py`), the table of readers (`registry.py`).
 """
 
 from __future__ import annotations
@@ -42,80 +43,95 @@ from curation.readers.table_readers import read_table_rows
 from curation.readers.volumes import LabelledVolume, select_pictures
 
 PICTURE_MODALITIES = ("CR", "DX", "RG", "CT", "MR", "MG", "US", "XA", "OP", "ES")
-"""Modalities whose single pictures can carry a label of a table or folder."""
+"""Modalities whose single pictures can be labelled by a table."""
 ANNOTATION_MODALITIES = ("SEG", "RTSTRUCT")
 
 
 def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
-    """A unit per SEG and RTSTRUCT with the slices it refers to, and one per picture that a table labels.
+    """List a unit per SEG and RTSTRUCT (with the slices that it references) and per labelled
+    picture.
 
-    A table names pictures by their SOP instances, or as other tables do. Files that share a SOP instance cannot be told apart by what
-    refers to it: none of them is used.
+    A table names pictures by SOP instance UID, or by file as other tables do. Files that share a
+    SOP instance UID are ambiguous for anything that references them, so none of them is used.
     """
     files = DatasetFiles(dataset)
-    found: list[tuple[Path, str, str]] = []
-    for path in files.all:
+
+    dicom_files: list[tuple[Path, str, str]] = []
+    for path in files.all_files:
         if path != dataset.annotations and path.name != "DICOMDIR":
             try:
                 if not is_dicom(path):
-                    raise Skipped("is no DICOM file")
+                    raise Skipped("not a DICOM file")
                 data = read_header(path)
                 with skip_on_error(UNUSABLE_HEADER):
-                    found.append((path, str(data.get("SOPInstanceUID", "")), str(data.get("Modality", ""))))
+                    dicom_files.append((path, str(data.get("SOPInstanceUID", "")), str(data.get("Modality", ""))))
             except Skipped as error:
                 yield skip_from_error(dataset.name, relative_name(path, dataset.path), error)
-    times = Counter(uid for _, uid, _ in found)
-    by_uid = {uid: path for path, uid, _ in found if uid and times[uid] == 1}
-    used: set[Path] = set()
-    for path, _, modality in found:
+
+    uid_counts = Counter(uid for _, uid, _ in dicom_files)
+    by_uid = {uid: path for path, uid, _ in dicom_files if uid and uid_counts[uid] == 1}
+
+    used_paths: set[Path] = set()
+    for path, _, modality in dicom_files:
         name = relative_name(path, dataset.path)
         if modality not in ANNOTATION_MODALITIES:
             continue
         try:
             with skip_on_error(UNUSABLE_HEADER):
-                referred = _referenced_uids(read_header(path))
+                referenced_uids = _referenced_uids(read_header(path))
         except Skipped as error:
             yield skip_from_error(dataset.name, name, error)
             continue
-        slices = [by_uid[uid] for uid in referred if uid in by_uid]
+
+        slices = [by_uid[uid] for uid in referenced_uids if uid in by_uid]
         if not slices:
-            why = f"none of the images it refers to is there ({modality}, {len(referred)} images)"
-            yield Skip(dataset.name, name, why)
+            reason = f"none of its referenced images was found ({modality}, {len(referenced_uids)} images)"
+            yield Skip(dataset.name, name, reason)
             continue
-        used |= set(slices)
+        used_paths |= set(slices)
         yield Unit(name, [path, *slices], partial(_load_annotated_series, path, slices, dataset))
+
     annotations = list(read_table_rows(dataset, files)) if dataset.annotations else []
     uids = {path: uid for uid, path in by_uid.items()}
-    paths = [path for path, _, _ in found]
-    # A table names all pictures by their SOP instances, or all by files.
-    by_files = {each.image.strip() for each in annotations}.isdisjoint(by_uid)
-    called = [relative_name(path, dataset.path) if by_files else uids.get(path, "") for path in paths]
-    pairs, skips, _ = pair_annotations(annotations, paths, called, dataset)
+    paths = [path for path, _, _ in dicom_files]
+    # A table names either all pictures by SOP instance UID, or all by file.
+    by_files = {row_annotation.image.strip() for row_annotation in annotations}.isdisjoint(by_uid)
+    image_names = [relative_name(path, dataset.path) if by_files else uids.get(path, "") for path in paths]
+    pairs, skips, _ = pair_annotations(annotations, paths, image_names, dataset)
     yield from files.skips + skips
-    pictures = {path for path, _, modality in found if modality in PICTURE_MODALITIES}
+
+    pictures = {path for path, _, modality in dicom_files if modality in PICTURE_MODALITIES}
     for annotation, path in pairs:
         if path in pictures:
-            used.add(path)
-            load = partial(load_picture, path, annotation, dataset)
-            yield Unit(relative_name(path, dataset.path), [path, *annotation.files], load)
-    for path, uid, modality in found:
+            used_paths.add(path)
+            load_unit = partial(load_picture, path, annotation, dataset)
+            yield Unit(relative_name(path, dataset.path), [path, *annotation.files], load_unit)
+
+    # What is left: files that nothing labels, and files that are not pictures.
+    for path, uid, modality in dicom_files:
         name = relative_name(path, dataset.path)
         if modality not in (*ANNOTATION_MODALITIES, *PICTURE_MODALITIES):
-            yield Skip(dataset.name, name, f"DICOM of {modality or 'no modality'} holds no picture to ask about")
-        elif modality in PICTURE_MODALITIES and path not in used:
-            is_copy = uid and times[uid] > 1
-            why = "several files have its SOP instance" if is_copy else "no table, SEG or RTSTRUCT labels it"
-            yield Skip(dataset.name, name, why)
+            yield Skip(
+                dataset.name,
+                name,
+                f"DICOM of {modality or 'no modality'} is not a picture to ask about",
+            )
+        elif modality in PICTURE_MODALITIES and path not in used_paths:
+            is_duplicate = uid and uid_counts[uid] > 1
+            reason = (
+                "several files share its SOP instance UID" if is_duplicate else "no table, SEG or RTSTRUCT labels it"
+            )
+            yield Skip(dataset.name, name, reason)
 
 
 def _referenced_uids(data: Any) -> list[str]:
-    """The SOP instances that a SEG or RTSTRUCT refers to, each once."""
-    found = [str(element.value) for element in data.iterall() if element.keyword == "ReferencedSOPInstanceUID"]
-    return list(dict.fromkeys(found))
+    """Return the SOP instance UIDs that a SEG or RTSTRUCT references, without duplicates."""
+    uids = [str(element.value) for element in data.iterall() if element.keyword == "ReferencedSOPInstanceUID"]
+    return list(dict.fromkeys(uids))
 
 
 def _load_annotated_series(path: Path, files: list[Path], dataset: SourceDataset, unit: Unit) -> list[Picture]:
-    """The pictures of one SEG or RTSTRUCT: its slices in order along the patient, turned upright with their masks."""
+    """Load the slices of a SEG or RTSTRUCT, sorted by position and upright, with their masks."""
     data = read_header(path, unit.skips)
     with skip_on_error(UNUSABLE_HEADER):
         volume = _labelled_volume(data, path, [read_header(file, unit.skips) for file in files], dataset, unit)
@@ -123,57 +139,74 @@ def _load_annotated_series(path: Path, files: list[Path], dataset: SourceDataset
 
 
 def _labelled_volume(data: Any, path: Path, slices: list[Any], dataset: SourceDataset, unit: Unit) -> LabelledVolume:
-    if len({(each.get("Rows"), each.get("Columns")) for each in slices}) != 1:
-        raise Skipped("the slices it refers to differ in size")
-    for each in slices:
-        refuse_burned_in(each)
+    """Build the volume of a SEG or RTSTRUCT from its referenced slices."""
+    if len({(image.get("Rows"), image.get("Columns")) for image in slices}) != 1:
+        raise Skipped("its referenced slices differ in size")
+    for image in slices:
+        refuse_burned_in(image)
     slices.sort(key=_slice_position)
     masks = _segmentation_masks(path, slices) if data.Modality == "SEG" else _structure_masks(data, slices, unit)
     if not masks:
-        raise Skipped("holds no contour or segment on the slices that are there")
-    first = slices[0]
-    orientation = np.asarray(first.get("ImageOrientationPatient") or (1, 0, 0, 0, 1, 0), np.float64)
-    spacing = [float(each) for each in first.get("PixelSpacing") or (1, 1)]
-    swapped = orient_upright(np.zeros((1, 2)), orientation).shape == (2, 1)
-    said = header_facts(first)
+        raise Skipped("has no contour or segment on the available slices")
+
+    first_slice = slices[0]
+    orientation = np.asarray(first_slice.get("ImageOrientationPatient") or (1, 0, 0, 0, 1, 0), np.float64)
+    spacing = [float(image) for image in first_slice.get("PixelSpacing") or (1, 1)]
+
+    # Turning the plane upright may swap its rows and columns, and then its spacing too.
+    is_transposed = orient_upright(np.zeros((1, 2)), orientation).shape == (2, 1)
+    facts = header_facts(first_slice)
+
     return LabelledVolume(
         key=unit.key,
-        slices=lambda at, window: orient_upright(render_frame(slices[at], window, unit.skips), orientation),
+        slices=lambda index, window: orient_upright(render_frame(slices[index], window, unit.skips), orientation),
         masks={
             label: np.stack([orient_upright(plane, orientation) for plane in mask]) for label, mask in masks.items()
         },
-        spacing=(spacing[1], spacing[0]) if swapped else (spacing[0], spacing[1]),
-        patient=patient_from_name(unit.key, dataset) or said.get("patient"),
-        study=said.get("study"),
-        modality=dataset.modality or said.get("modality", ""),
-        windowed=str(first.get("Modality", "")) == "CT",
-        numbers=[int(each.get("InstanceNumber", at) or at) for at, each in enumerate(slices)],
-        attributes={name: said[name] for name in ("age", "sex") if name in said},
+        spacing=(spacing[1], spacing[0]) if is_transposed else (spacing[0], spacing[1]),
+        patient=patient_from_name(unit.key, dataset) or facts.get("patient"),
+        study=facts.get("study"),
+        modality=dataset.modality or facts.get("modality", ""),
+        has_hu_scale=str(first_slice.get("Modality", "")) == "CT",
+        numbers=[int(image.get("InstanceNumber", index) or index) for index, image in enumerate(slices)],
+        attributes={name: facts[name] for name in ("age", "sex") if name in facts},
     )
 
 
 def _slice_position(data: Any) -> tuple[float, int]:
-    """Position of a slice along the normal of its plane, then its number."""
+    """Return the sort key of a slice: position in mm along the plane's normal, then instance
+    number.
+    """
     position, orientation = data.get("ImagePositionPatient"), data.get("ImageOrientationPatient")
     number = int(data.get("InstanceNumber", 0) or 0)
     if not position or not orientation:
         return 0.0, number
+
     normal = np.cross(np.asarray(orientation[:3], float), np.asarray(orientation[3:], float))
     return float(normal @ np.asarray(position, float)), number
 
 
 def _segmentation_masks(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
-    """Label -> (n_slices, rows, columns), by highdicom. Raises Skipped where the SEG lies on another grid than its images."""
+    """Read the masks of a SEG with highdicom.
+
+    Returns:
+        Label -> (n_slices, rows, columns) bool; segments with the same label are united.
+
+    Raises:
+        Skipped: highdicom cannot read the SEG, or its grid differs from its images'.
+    """
     import highdicom
 
-    uids = [str(each.SOPInstanceUID) for each in slices]
-    with skip_on_error("a SEG that highdicom cannot read"):
+    uids = [str(image.SOPInstanceUID) for image in slices]
+    with skip_on_error("highdicom cannot read the SEG"):
         segmentation = highdicom.seg.segread(path)
         if (segmentation.Rows, segmentation.Columns) != (slices[0].Rows, slices[0].Columns):
             raise Skipped(
-                f"its mask has another size than its image ({segmentation.Columns} x {segmentation.Rows} and "
+                f"its mask and its image differ in size ({segmentation.Columns} x {segmentation.Rows} and "
                 f"{slices[0].Columns} x {slices[0].Rows})"
             )
+
+        # highdicom matches frames by UID only, so their geometry is checked here.
         _check_segmentation(segmentation, slices)
         planes = segmentation.get_pixels_by_source_instance(
             uids, ignore_spatial_locations=True, assert_missing_frames_are_empty=True
@@ -182,17 +215,21 @@ def _segmentation_masks(path: Path, slices: list[Any]) -> dict[str, np.ndarray]:
             number: str(segmentation.get_segment_description(number).segment_label)
             for number in segmentation.segment_numbers
         }
-    found: dict[str, np.ndarray] = {}
-    for at, number in enumerate(sorted(names)):
-        mask = planes[..., at] > 0.5
+    masks: dict[str, np.ndarray] = {}
+    for index, number in enumerate(sorted(names)):
+        mask = planes[..., index] > 0.5
         if mask.any():
-            found[names[number]] = found[names[number]] | mask if names[number] in found else mask
-    return found
+            masks[names[number]] = masks[names[number]] | mask if names[number] in masks else mask
+    return masks
 
 
 def _check_segmentation(segmentation: Any, slices: list[Any]) -> None:
-    """Raise Contradiction if segments share a number, a frame shows one that is not listed, or lies or is turned otherwise than the images
-    that it refers to."""
+    """Check a SEG's segment numbers, and the geometry of its frames against the referenced images.
+
+    Raises:
+        Contradiction: segments share a number, a frame has an unlisted segment, or a frame's
+            position, orientation or spacing differs from that of every image that it references.
+    """
     images = {str(image.SOPInstanceUID): image for image in slices}
     numbers = [int(segment.SegmentNumber) for segment in segmentation.SegmentSequence]
     shared = segmentation.get("SharedFunctionalGroupsSequence") or [{}]
@@ -201,23 +238,36 @@ def _check_segmentation(segmentation: Any, slices: list[Any]) -> None:
         (groups.get(SEGMENT_IDENTIFICATION) or shared[0].get(SEGMENT_IDENTIFICATION) or [{}])[0] for groups in frames
     ]
     marked = {int(identity.get("ReferencedSegmentNumber", numbers[0])) for identity in identities}
-    if segmentation.SegmentationType == "LABELMAP":  # the values of its pixels are the numbers
+    if segmentation.SegmentationType == "LABELMAP":  # pixel values are segment numbers
         marked = set(np.unique(segmentation.pixel_array).tolist()) - {0}
+
     if len(set(numbers)) < len(numbers) or not marked <= set(numbers):
-        raise Contradiction("a SEG gives several segments one number, or shows one that it does not list")
+        raise Contradiction("several segments of a SEG share a number, or a frame has a segment that is not listed")
+
     for groups in frames:
         sources = (
             source
             for derived in groups.get("DerivationImageSequence", [])
             for source in derived.get("SourceImageSequence", [])
         )
-        referred = [images[uid] for source in sources if (uid := str(source.ReferencedSOPInstanceUID)) in images]
+        referenced_images = [
+            images[uid] for source in sources if (uid := str(source.ReferencedSOPInstanceUID)) in images
+        ]
+
+        # One matching image suffices: a frame may derive from several.
         for sequence, keyword, tolerance in PLANE_ATTRIBUTES:
             plane = groups.get(sequence) or shared[0].get(sequence) or [{}]
-            stated = [(plane[0].get(keyword), image.get(keyword)) for image in referred]
-            pairs = [(np.asarray(own, float), np.asarray(other, float)) for own, other in stated if own and other]
-            if pairs and not any(np.allclose(own, other, rtol=0, atol=tolerance) for own, other in pairs):
-                raise Contradiction(f"a frame of a SEG has another {keyword} than the image it refers to")
+            attribute_pairs = [(plane[0].get(keyword), image.get(keyword)) for image in referenced_images]
+            pairs = [
+                (np.asarray(frame_numbers, float), np.asarray(image_numbers, float))
+                for frame_numbers, image_numbers in attribute_pairs
+                if frame_numbers and image_numbers
+            ]
+            if pairs and not any(
+                np.allclose(frame_numbers, image_numbers, rtol=0, atol=tolerance)
+                for frame_numbers, image_numbers in pairs
+            ):
+                raise Contradiction(f"a frame of a SEG and its referenced image differ in {keyword}")
 
 
 SEGMENT_IDENTIFICATION = "SegmentIdentificationSequence"
@@ -226,54 +276,83 @@ PLANE_ATTRIBUTES = (
     ("PlaneOrientationSequence", "ImageOrientationPatient", 0.01),
     ("PixelMeasuresSequence", "PixelSpacing", 0.01),
 )
-"""Sequence of a frame, element that its image has too, and by how much they may differ (mm)."""
+"""Sequence of a frame, attribute that its image also has, and tolerance (mm, or a cosine)."""
 
 
 def _structure_masks(data: Any, slices: list[Any], unit: Unit) -> dict[str, np.ndarray]:
-    """Label -> (n_slices, rows, columns) of an RTSTRUCT: closed planar contours, filled; a contour inside another of its region cuts a
-    hole, and regions of one name are united. A contour that names no image lies on the slice whose plane it is in, within a millimetre.
+    """Rasterise the closed planar contours of an RTSTRUCT.
 
-    Raises Contradiction where one number stands for two regions or none, contours of one region cross, or one lies outside its image."""
-    regions = [(int(region.ROINumber), str(region.ROIName)) for region in data.get("StructureSetROISequence", [])]
-    drawn = [(int(region.ReferencedROINumber), region) for region in data.get("ROIContourSequence", [])]
-    names = dict(regions)
-    if len(names) < len(regions) or len(dict(drawn)) < len(drawn) or not names.keys() >= dict(drawn).keys():
-        raise Contradiction("an RTSTRUCT gives several regions one number, or one that it does not list")
-    index_of = {str(image.SOPInstanceUID): at for at, image in enumerate(slices)}
+    A contour inside another of its ROI cuts a hole; ROIs of the same name are united. A contour
+    without a referenced image belongs to the slice whose plane is within a millimetre.
+
+    Args:
+        data: the RTSTRUCT.
+        slices: its referenced slices, in order.
+        unit: records how many contours were skipped.
+
+    Returns:
+        Label -> (n_slices, rows, columns) bool.
+
+    Raises:
+        Contradiction: ROI numbers are ambiguous or unlisted, contours of one ROI cross, or a
+            contour lies outside its image.
+    """
+    roi_names = [(int(region.ROINumber), str(region.ROIName)) for region in data.get("StructureSetROISequence", [])]
+    roi_contours = [(int(region.ReferencedROINumber), region) for region in data.get("ROIContourSequence", [])]
+
+    names = dict(roi_names)
+    if (
+        len(names) < len(roi_names)
+        or len(dict(roi_contours)) < len(roi_contours)
+        or not names.keys() >= dict(roi_contours).keys()
+    ):
+        raise Contradiction("several ROIs of an RTSTRUCT share a number, or a contour has an ROI that is not listed")
+
+    index_of = {str(image.SOPInstanceUID): slice_index for slice_index, image in enumerate(slices)}
     to_image = [_patient_to_pixel(image) for image in slices]
     axes = np.asarray(slices[0].ImageOrientationPatient, float)
-    normal, planes = np.cross(axes[:3], axes[3:]), np.array([_slice_position(image)[0] for image in slices])
+    normal, planes = (
+        np.cross(axes[:3], axes[3:]),
+        np.array([_slice_position(image)[0] for image in slices]),
+    )
     masks: dict[str, np.ndarray] = {}
     shape = (len(slices), int(slices[0].Rows), int(slices[0].Columns))
-    left_out = 0
-    for number, region in drawn:
+    skipped_contours = 0
+
+    for number, region in roi_contours:
         contours: dict[int, list[np.ndarray]] = defaultdict(list)
         for contour in region.get("ContourSequence", []):
             corners = np.asarray(contour.ContourData, float).reshape(-1, 3)
-            heights = np.abs(corners[:1] @ normal - planes)
+            plane_distances = np.abs(corners[:1] @ normal - planes)
             if images := contour.get("ContourImageSequence", []):
-                at = index_of.get(str(images[0].ReferencedSOPInstanceUID))
-                if at is not None and heights.size and heights[at] > heights.min() + 1.0:
-                    raise Contradiction("a contour of an RTSTRUCT lies on another slice than the image it refers to")
+                slice_index = index_of.get(str(images[0].ReferencedSOPInstanceUID))
+                if (
+                    slice_index is not None
+                    and plane_distances.size
+                    and plane_distances[slice_index] > plane_distances.min() + 1.0
+                ):
+                    raise Contradiction("a contour of an RTSTRUCT is not in the plane of its referenced image")
             else:
-                at = int(heights.argmin()) if min(heights, default=1.0) < 1.0 else None
+                slice_index = int(plane_distances.argmin()) if min(plane_distances, default=1.0) < 1.0 else None
             if (
-                at is None
+                slice_index is None
                 or not names[number]
                 or len(corners) < 3
                 or contour.ContourGeometricType not in CLOSED_CONTOUR_TYPES
             ):
-                left_out += 1
+                skipped_contours += 1
                 continue
-            corners_px = to_image[at](corners)[:, :2]
-            # A body may leave its image (a scanner sees less than a planner draws), but what is wholly outside belongs to another.
+            corners_px = to_image[slice_index](corners)[:, :2]
+            # Body contours may extend beyond the field of view; one that is wholly outside belongs
+            # to another image.
             if (corners_px.max(0) < 0).any() or (corners_px.min(0) > shape[:0:-1]).any():
                 raise Contradiction("a contour of an RTSTRUCT lies outside its image")
-            contours[at].append(fill_polygons([corners_px.ravel()], shape[1:]))
-        for at, areas in contours.items():
-            masks.setdefault(names[number], np.zeros(shape, bool))[at] |= _fill_nested(areas)
-    if left_out:
-        unit.skips.append(f"contours without a name, an area, or a slice that is there ({left_out})")
+            contours[slice_index].append(fill_polygons([corners_px.ravel()], shape[1:]))
+        for slice_index, contour_areas in contours.items():
+            masks.setdefault(names[number], np.zeros(shape, bool))[slice_index] |= _fill_nested(contour_areas)
+
+    if skipped_contours:
+        unit.skips.append(f"contours without a name, an area or an available slice ({skipped_contours})")
     return {label: mask for label, mask in masks.items() if mask.any()}
 
 
@@ -281,31 +360,41 @@ CLOSED_CONTOUR_TYPES = ("CLOSED_PLANAR", "CLOSEDPLANAR_XOR")
 
 
 def _fill_nested(areas: list[np.ndarray]) -> np.ndarray:
-    """The region of several closed contours on one slice: one inside another cuts a hole. Raises Contradiction where two cross or are the
-    same: nothing says what they mean."""
-    for one, other in combinations(areas, 2):
-        smaller, larger = sorted((int(one.sum()), int(other.sum())))
-        common, slack = int((one & other).sum()), TOUCHING_SHARE * smaller + 2
-        # What lies between two contours, be it a skin a pixel thick, grows with their length; between two of the same, noise.
-        if common > slack and not (smaller - common <= slack and larger - common > smaller**0.5):
-            raise Contradiction("contours of one region of an RTSTRUCT cross, or are there twice")
+    """Combine the filled contours of an ROI on one slice by XOR, so that inner ones cut holes.
+
+    Raises Contradiction if two contours cross or coincide, since their meaning is ambiguous.
+    """
+    for first_area, second_area in combinations(areas, 2):
+        smaller, larger = sorted((int(first_area.sum()), int(second_area.sum())))
+        shared_px, slack = int((first_area & second_area).sum()), TOUCHING_SHARE * smaller + 2
+        # The area between two nested contours, even a one-pixel rim, grows with their length;
+        # between two tracings of the same contour there is only noise.
+        if shared_px > slack and not (smaller - shared_px <= slack and larger - shared_px > smaller**0.5):
+            raise Contradiction("contours of one ROI of an RTSTRUCT cross or are duplicated")
+
     region: np.ndarray = np.logical_xor.reduce(areas)
     return region
 
 
 TOUCHING_SHARE = 0.05
-"""Share of a contour's pixels, beside two of them, that one beside or around it may share: contours run through pixels."""
+"""Share of a contour's pixels (plus two) that it may have in common with a neighbouring or
+enclosing one: contours run through pixels.
+"""
 
 
 def _patient_to_pixel(data: Any) -> Any:
-    """From millimetres of the patient to (column, row, distance from the plane) of a slice, counted from the corner of its first pixel.
-    Raises Skipped without a position in space."""
+    """Return highdicom's transformer from patient coordinates (mm) to (column, row, plane
+    distance).
+
+    Coordinates count from the corner of the first pixel. Raises Skipped without a position in
+    space.
+    """
     from highdicom.spatial import ReferenceToImageTransformer
 
     if not data.get("ImagePositionPatient") or not data.get("ImageOrientationPatient"):
-        raise Skipped("an RTSTRUCT on images without a position in space")
+        raise Skipped("an RTSTRUCT whose images have no ImagePositionPatient")
     return ReferenceToImageTransformer(
-        image_position=[float(each) for each in data.ImagePositionPatient],
-        image_orientation=[float(each) for each in data.ImageOrientationPatient],
-        pixel_spacing=[float(each) for each in data.PixelSpacing],
+        image_position=[float(number) for number in data.ImagePositionPatient],
+        image_orientation=[float(number) for number in data.ImageOrientationPatient],
+        pixel_spacing=[float(number) for number in data.PixelSpacing],
     )

@@ -1,7 +1,8 @@
-"""The table of readers: how the files of each format become pieces that can be read one by one.
+"""Registry of readers: turn the files of each format into units that are loaded one at a time.
 
-A reader of annotated images says what a source annotates; a reader of its own files says what its units are. A unit's `load` gives its
-pictures, or raises `Skipped` with the reason.
+A reader of annotated images yields annotations, which are paired with images here; a reader with
+its own containers (DICOM, TSV) yields units. A unit's `load` returns its pictures or raises
+`Skipped`.
 """
 
 from __future__ import annotations
@@ -13,20 +14,40 @@ from pathlib import Path
 from curation.readers.consistency import Skip
 from curation.readers.dataset import SourceDataset
 from curation.readers.dicom import dicom_units
-from curation.readers.pictures import AnnotatedImages, Annotation, DatasetFiles, Unit, pair_annotations, relative_name
+from curation.readers.pictures import (
+    AnnotatedImages,
+    Annotation,
+    DatasetFiles,
+    Unit,
+    pair_annotations,
+    relative_name,
+)
 from curation.readers.shapes import read_coco, read_masks, read_voc, read_yolo
-from curation.readers.table_readers import read_class_folders, read_label_columns, read_table_rows, tsv_units
+from curation.readers.table_readers import (
+    read_class_folders,
+    read_label_columns,
+    read_table_rows,
+    tsv_units,
+)
 from curation.readers.volumes import read_nifti, strip_channel_suffixes
 
 ANNOTATION_READERS: dict[str, tuple[Callable[[SourceDataset, DatasetFiles], Iterator[Annotation | Skip]], str]] = {
-    "folders": (read_class_folders, "lies in no class folder"), "csv": (read_table_rows, "the table has no row of it"),
-    "wide": (read_label_columns, "the table has no row of it"), "boxes": (read_table_rows, "the table has no row of it"),
-    "coco": (read_coco, "the JSON does not list it"), "voc": (read_voc, "has no XML"), "yolo": (read_yolo, "has no text file of its name"),
-    "masks": (read_masks, "has no mask"), "nifti": (read_nifti, "has no label volume"),
-}  # fmt: skip
-"""Reader of annotated images -> what a source annotates, and what is said of an image that has no annotation."""
-UNIT_READERS: dict[str, Callable[[SourceDataset], Iterator[Unit | Skip]]] = {"dicom": dicom_units, "tsv": tsv_units}
-"""Reader of its own files -> what can be read one by one, and what is left out before anything is read."""
+    "folders": (read_class_folders, "not in a class folder"),
+    "csv": (read_table_rows, "has no row in the table"),
+    "wide": (read_label_columns, "has no row in the table"),
+    "boxes": (read_table_rows, "has no row in the table"),
+    "coco": (read_coco, "not listed in the JSON"),
+    "voc": (read_voc, "has no XML"),
+    "yolo": (read_yolo, "has no text file of the same name"),
+    "masks": (read_masks, "has no mask"),
+    "nifti": (read_nifti, "has no label volume"),
+}
+"""Reader of annotated images -> function, and the skip reason of images without an annotation."""
+UNIT_READERS: dict[str, Callable[[SourceDataset], Iterator[Unit | Skip]]] = {
+    "dicom": dicom_units,
+    "tsv": tsv_units,
+}
+"""Reader with its own containers -> function that yields units and skipped files."""
 
 
 NON_PICTURE_SUFFIXES = {
@@ -44,43 +65,83 @@ NON_PICTURE_SUFFIXES = {
     ".html",
     ".names",
 }
-"""Suffixes of what lies beside pictures as a matter of course; other files may have been meant as pictures."""
+"""Suffixes of files that are expected beside pictures; any other file may be a mistaken picture."""
 
 
 def pair_dataset(
     dataset: SourceDataset, files: DatasetFiles
 ) -> tuple[AnnotatedImages, list[Skip], list[Path], set[Path]]:
-    """(each annotation with its image, what is left out, images without an annotation, files of annotations) by a reader of annotated
-    images. Raises BadInput if the files of a dataset cannot be understood at all."""
-    found = list(ANNOTATION_READERS[dataset.reader][0](dataset, files))
-    annotations = [each for each in found if isinstance(each, Annotation)]
-    taken = {file for each in annotations for file in each.files}
+    """Read a dataset's annotations and pair them with its images.
+
+    Args:
+        dataset: a dataset with a reader of annotated images.
+        files: its files.
+
+    Returns:
+        Annotations with their images; what was skipped; images without an annotation; annotation
+        files.
+
+    Raises:
+        BadInput: the files are not in the reader's format at all.
+    """
+    read_results = list(ANNOTATION_READERS[dataset.reader][0](dataset, files))
+
+    annotations = [result for result in read_results if isinstance(result, Annotation)]
+    annotation_files = {file for result in annotations for file in result.files}
     is_nifti = dataset.reader == "nifti"
-    images = [path for path in (files.volumes if is_nifti else files.pictures) if path not in taken]
+
+    # Masks and label volumes may be in the image folder; they are not images themselves.
+    images = [path for path in (files.volumes if is_nifti else files.pictures) if path not in annotation_files]
     names = [relative_name(path, dataset.path) for path in images]
-    called = strip_channel_suffixes(names, [each.image for each in annotations]) if is_nifti else names
-    others: list[Path] = []
+    image_names = strip_channel_suffixes(names, [result.image for result in annotations]) if is_nifti else names
+
+    unmatched: list[Path] = []
     if dataset.image:
         cases = [dataset.case_of(dataset.image, name) for name in names]
-        others = [path for path, case in zip(images, cases, strict=True) if case is None]
-        images, called = [path for path in images if path not in others], [case[0] for case in cases if case]
-    pairs, skips, alone = pair_annotations(annotations, images, called, dataset)
-    return pairs, [*(each for each in found if isinstance(each, Skip)), *files.skips, *skips], [*alone, *others], taken
+        unmatched = [path for path, case in zip(images, cases, strict=True) if case is None]
+        images, image_names = (
+            [path for path in images if path not in unmatched],
+            [case[0] for case in cases if case],
+        )
+
+    pairs, skips, unannotated = pair_annotations(annotations, images, image_names, dataset)
+    return (
+        pairs,
+        [*(result for result in read_results if isinstance(result, Skip)), *files.skips, *skips],
+        [*unannotated, *unmatched],
+        annotation_files,
+    )
 
 
 def list_units(dataset: SourceDataset) -> tuple[list[Unit], list[Skip]]:
-    """The units of a dataset, by its reader, and what that leaves out. Raises BadInput as `pairs_of` does."""
+    """List the units of a dataset and what its reader skipped.
+
+    Raises BadInput as `pair_dataset` does.
+    """
     if dataset.reader in UNIT_READERS:
-        found = list(UNIT_READERS[dataset.reader](dataset))
-        return [each for each in found if isinstance(each, Unit)], [each for each in found if isinstance(each, Skip)]
+        read_results = list(UNIT_READERS[dataset.reader](dataset))
+        return [result for result in read_results if isinstance(result, Unit)], [
+            result for result in read_results if isinstance(result, Skip)
+        ]
+
     files = DatasetFiles(dataset)
-    pairs, skips, alone, _ = pair_dataset(dataset, files)
-    left_out = dict.fromkeys(alone, ANNOTATION_READERS[dataset.reader][1])
+    pairs, skips, unannotated, _ = pair_dataset(dataset, files)
+    skip_reasons = dict.fromkeys(unannotated, ANNOTATION_READERS[dataset.reader][1])
+
     if dataset.reader != "nifti":
-        odd = {path for path in files.all if path.suffix.lower() not in NON_PICTURE_SUFFIXES}.difference(files.pictures)
-        left_out |= dict.fromkeys(sorted(odd), "is no picture")
+        unexpected_files = {
+            path for path in files.all_files if path.suffix.lower() not in NON_PICTURE_SUFFIXES
+        }.difference(files.pictures)
+        skip_reasons |= dict.fromkeys(sorted(unexpected_files), "not a picture")
+
     units = [
-        Unit(relative_name(path, dataset.path), [path, *each.files], partial(each.load, path, each, dataset))
-        for each, path in pairs
+        Unit(
+            relative_name(path, dataset.path),
+            [path, *result.files],
+            partial(result.load, path, result, dataset),
+        )
+        for result, path in pairs
     ]
-    return units, skips + [Skip(dataset.name, relative_name(path, dataset.path), why) for path, why in left_out.items()]
+    return units, skips + [
+        Skip(dataset.name, relative_name(path, dataset.path), reason) for path, reason in skip_reasons.items()
+    ]

@@ -1,5 +1,6 @@
-"""Readers of boxes and masks on 2D images: COCO, Pascal VOC, YOLO, PNG masks. Each says what a file or folder annotates, and what it calls
-the image; which image that is, `pictures.py` decides.
+"""Readers of boxes and masks on 2D images: COCO, Pascal VOC, YOLO, mask images.
+
+Each yields annotations and the image name that the source states; `pictures.py` pairs them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ from curation.readers.consistency import (
     size_mismatch,
 )
 from curation.readers.dataset import SourceDataset
-from curation.readers.pictures import Annotation, DatasetFiles, PictureLabel, Targets, relative_name, unusable_targets
+from curation.readers.pictures import (
+    Annotation,
+    DatasetFiles,
+    PictureLabel,
+    Targets,
+    relative_name,
+    unusable_targets,
+)
 from curation.readers.pixels import Skipped, error_cause, skip_on_error
 from dataset_builders.errors import BadInput
 from dataset_builders.images.lookup import IMAGE_SUFFIXES
@@ -40,11 +48,11 @@ from dataset_builders.source_files import read_json, read_text, read_yaml
 # COCO
 
 CocoId = StrictInt | StrictStr
-"""1 is not "1"."""
+"""Strict: 1 is not "1"."""
 
 
 class CocoImage(BaseModel):
-    """An image of a COCO file; the patient is an extension of ours."""
+    """An image of a COCO file; `patient_id` is our extension."""
 
     id: CocoId
     file_name: str
@@ -54,14 +62,14 @@ class CocoImage(BaseModel):
 
 
 class CocoCategory(BaseModel):
-    """A class of a COCO file."""
+    """A category of a COCO file."""
 
     id: CocoId
     name: str
 
 
 class CocoAnnotation(BaseModel):
-    """A target of a COCO file: a mask where it has a segmentation, else a box, else a class."""
+    """An annotation of a COCO file: a mask if it has a segmentation, else a box, else a class."""
 
     image_id: CocoId
     category_id: CocoId
@@ -79,89 +87,139 @@ class CocoFile(BaseModel):
 
 
 def read_coco(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation | Skip]:
-    """Annotations of a COCO JSON. Images that share an id are refused: their annotations cannot be distinguished. Raises BadInput for a
-    file of another form, and as `listed_names` does."""
-    file = files.folder
+    """Read a COCO JSON.
+
+    Images that share an id are refused, since their annotations cannot be told apart.
+
+    Raises:
+        BadInput: not a COCO JSON, or its categories are inconsistent (`read_class_names`).
+    """
+    file = files.annotation_root
     try:
         document = CocoFile.model_validate(read_json(file))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise BadInput(f"dataset {dataset.name}: {file} is no COCO JSON ({where}: {first['msg']}).") from None
+        first_error = error.errors()[0]
+        error_location = ".".join(map(str, first_error["loc"]))
+        raise BadInput(
+            f"dataset {dataset.name}: {file} is not a COCO JSON ({error_location}: {first_error['msg']})."
+        ) from None
+
     categories = [(category.id, category.name) for category in document.categories]
     names, _ = read_class_names(
-        f"dataset {dataset.name}", [file], lambda _: categories, "a list of categories", "Correct it."
+        f"dataset {dataset.name}",
+        [file],
+        lambda _: categories,
+        "a list of categories",
+        "Correct it.",
     )
-    own: dict[int | str, list[CocoAnnotation]] = defaultdict(list)
+
+    annotations_by_image: dict[int | str, list[CocoAnnotation]] = defaultdict(list)
     for annotation in document.annotations:
-        own[annotation.image_id].append(annotation)
-    times = Counter(image.id for image in document.images)
+        annotations_by_image[annotation.image_id].append(annotation)
+
+    id_counts = Counter(image.id for image in document.images)
     for image in document.images:
-        targets: Targets = partial(_coco_targets, image, own[image.id], names)
-        if times[image.id] > 1:
-            targets = unusable_targets(Contradiction("several images of the JSON have its id"))
+        targets: Targets = partial(_coco_targets, image, annotations_by_image[image.id], names)
+        if id_counts[image.id] > 1:
+            targets = unusable_targets(Contradiction("several images in the JSON share its id"))
         yield Annotation(image.file_name, (file,), targets, {"patient": image.patient_id})
-    for key in (key for key in own if key not in times):
-        yield Skip(dataset.name, f"image id {key}", "annotations of an image that the JSON does not list", True)
+    for key in (key for key in annotations_by_image if key not in id_counts):
+        yield Skip(
+            dataset.name,
+            f"image id {key}",
+            "annotations of an image that is not listed in the JSON",
+            True,
+        )
 
 
 def _coco_targets(
-    image: CocoImage, annotations: list[CocoAnnotation], names: dict[int | str, str], shape: tuple[int, int]
+    image: CocoImage,
+    annotations: list[CocoAnnotation],
+    names: dict[int | str, str],
+    shape: tuple[int, int],
 ) -> list[PictureLabel]:
+    """Return the targets of a COCO image, each checked against the image and its own entry."""
     check_size(image.height, image.width, shape)
-    made = []
+    targets = []
     for annotation in annotations:
         if annotation.category_id not in names:
             raise Contradiction(f"an annotation's category is not listed (category {annotation.category_id!r})")
         label = names[annotation.category_id]
+
         if len(annotation.bbox or ()) not in (0, 4):
             raise Skipped("a box is no four numbers")
         if annotation.segmentation:
             mask = decode_segmentation(annotation.segmentation, shape)
             check_mask(mask, annotation.segmentation, annotation.bbox, annotation.area)
-            made.append(PictureLabel(label, mask=mask))
+            targets.append(PictureLabel(label, mask=mask))
         elif not annotation.bbox:
-            made.append(PictureLabel(label))
+            targets.append(PictureLabel(label))
         else:
             box = parse_box(annotation.bbox, shape)
             check_area(box, annotation.area)
-            made.append(PictureLabel(label, box))
-    return made
+            targets.append(PictureLabel(label, box))
+    return targets
 
 
 def decode_segmentation(segmentation: Any, shape: tuple[int, int]) -> np.ndarray:
-    """(height, width) of booleans from polygons (their union), or run-length encoding, compressed or not. Raises Skipped, and
-    Contradiction for polygons that leave the image and masks of another size."""
+    """Decode a COCO segmentation: polygons (their union) or RLE, compressed or not.
+
+    Args:
+        segmentation: list of polygons (x, y, x, y ...), or a dict with `counts` and `size`.
+        shape: (height, width) of the image.
+
+    Returns:
+        (height, width) bool.
+
+    Raises:
+        Skipped: the segmentation cannot be decoded.
+        Contradiction: a polygon leaves the image, or the mask has another size.
+    """
     from pycocotools import mask as coco
 
-    with skip_on_error("a segmentation cannot be decoded"):  # pycocotools raises bare exceptions of many kinds
+    with skip_on_error("a segmentation cannot be decoded"):  # pycocotools raises bare exceptions
         if not isinstance(segmentation, dict):
             polygons = [np.asarray(polygon, np.float64) for polygon in segmentation]
             if any(polygon.ndim != 1 or polygon.size < 6 or polygon.size % 2 for polygon in polygons):
                 raise Skipped("a polygon has fewer than three corners")
+
             corners = np.concatenate(polygons).reshape(-1, 2)
             if (corners < -1).any() or (corners > np.array(shape[::-1]) + 1).any():
                 raise Contradiction("a polygon lies outside its image")
             return fill_polygons(polygons, shape)
+
         counts, size = segmentation["counts"], tuple(segmentation["size"])
         if size != shape:
             raise Contradiction(size_mismatch("its mask", size, shape))
+
         is_compressed = isinstance(counts, (str, bytes))
         if not is_compressed and (sum(counts) != shape[0] * shape[1] or min(counts) < 0):
-            raise Skipped("a segmentation cannot be decoded (its runs do not fill the image)")
+            raise Skipped("a segmentation cannot be decoded (its runs do not add up to the image)")
+
         decoded: np.ndarray = coco.decode(segmentation if is_compressed else coco.frPyObjects(segmentation, *shape))
         if decoded.shape != shape:
-            raise Skipped("a segmentation cannot be decoded (it has another size than its image)")
+            raise Skipped("a segmentation cannot be decoded (its size differs from its image's)")
     return decoded.astype(bool)
 
 
 def fill_polygons(polygons: Sequence[np.ndarray], shape: tuple[int, int]) -> np.ndarray:
-    """(height, width) of booleans: the union of polygons (x, y, x, y ...), cut off at the picture's edges. Raises Skipped for corners so
-    far outside that their fill cannot be computed."""
+    """Rasterise the union of polygons, clipped to the image.
+
+    Args:
+        polygons: flat coordinate arrays (x, y, x, y ...) in pixels.
+        shape: (height, width) of the image.
+
+    Returns:
+        (height, width) bool.
+
+    Raises:
+        Skipped: a corner is so far outside that pycocotools cannot fill the polygon.
+    """
     from pycocotools import mask as coco
 
     if not all((np.abs(polygon) <= 4 * max(shape)).all() for polygon in polygons):
         raise Skipped("a polygon lies outside its image")
+
     united: np.ndarray = coco.decode(coco.merge(coco.frPyObjects([polygon.tolist() for polygon in polygons], *shape)))
     return united.astype(bool)
 
@@ -170,79 +228,108 @@ def fill_polygons(polygons: Sequence[np.ndarray], shape: tuple[int, int]) -> np.
 
 
 def read_voc(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
-    """Annotations of XMLs: each belongs to the image of the same path. One whose `filename` is another image of the set is refused.
-    Raises BadInput if there is none."""
-    pages = [path for path in files.marks if path.suffix.lower() == ".xml"]
-    if not pages:
-        raise BadInput(f"dataset {dataset.name}: there is no .xml below {files.folder}.")
+    """Read Pascal VOC XMLs; each belongs to the image of the same path.
+
+    An XML whose `filename` is another image of the set is refused. Raises BadInput if there is
+    none.
+    """
+    xml_paths = [path for path in files.annotation_files if path.suffix.lower() == ".xml"]
+    if not xml_paths:
+        raise BadInput(
+            f"dataset {dataset.name}: no .xml files below {files.annotation_root}. Set `annotations` to the folder with the XMLs."
+        )
+
     images = {_stem(path.name) for path in files.pictures}
-    for page in pages:
-        own = strip_suffix(relative_name(page, files.folder))
+    for xml_path in xml_paths:
+        image_name = strip_suffix(relative_name(xml_path, files.annotation_root))
         try:
-            root = ElementTree.fromstring(page.read_bytes())
-            named = _stem(root.findtext("filename") or "")
-            is_other = named in images and named != _stem(own)
+            root = ElementTree.fromstring(xml_path.read_bytes())
+
+            stated_stem = _stem(root.findtext("filename") or "")
+            names_other_image = stated_stem in images and stated_stem != _stem(image_name)
             targets: Targets = partial(_voc_targets, root)
-            if is_other:
-                targets = unusable_targets(Contradiction("its XML names another image"))
+            if names_other_image:
+                targets = unusable_targets(Contradiction("its XML belongs to another image"))
         except (ElementTree.ParseError, ValueError, LookupError) as error:
-            targets = unusable_targets(f"its XML is not complete ({type(error).__name__})")
-        yield Annotation(own, (page,), targets)
+            targets = unusable_targets(f"its XML cannot be parsed ({type(error).__name__})")
+        yield Annotation(image_name, (xml_path,), targets)
 
 
 def _stem(path: str) -> str:
-    """The last name of a path without its suffix."""
+    """Return the file name of a path without its suffix."""
     return strip_suffix((split_path(path) or ("",))[-1])
 
 
 def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[PictureLabel]:
-    """The boxes of the objects; VOC counts pixels from 1 and includes both ends."""
+    """Return the boxes of the objects; VOC coordinates are 1-based and inclusive."""
     try:
         height, width = (float(root.findtext(f"size/{name}") or 0) for name in ("height", "width"))
         check_size(height, width, shape)
-        made = []
-        for each in root.iter("object"):
-            sides = (float(each.findtext(f"bndbox/{name}") or "") for name in ("xmin", "ymin", "xmax", "ymax"))
-            left, top, right, bottom = sides
-            box = parse_box((left - 1, top - 1, right - left + 1, bottom - top + 1), shape)
-            made.append(PictureLabel((each.findtext("name") or "").strip(), box))
+        targets = []
+        for element in root.iter("object"):
+            corners = (float(element.findtext(f"bndbox/{name}") or "") for name in ("xmin", "ymin", "xmax", "ymax"))
+            left_px, top_px, right_px, bottom_px = corners
+            box = parse_box((left_px - 1, top_px - 1, right_px - left_px + 1, bottom_px - top_px + 1), shape)
+            targets.append(PictureLabel((element.findtext("name") or "").strip(), box))
     except ValueError:
-        raise Skipped("a size or box of its XML is no number") from None
-    if not all(target.label for target in made):
+        raise Skipped("its XML has a size or box that is not a number") from None
+
+    if not all(target.label for target in targets):
         raise Skipped("an object has no name")
-    return made
+    return targets
 
 
 # YOLO
 
 CLASS_LIST_PATTERNS = ("classes.txt", "*.names", "*.labels", "*.yaml", "*.yml", "notes.json")
-"""Lists of classes: lines (the line is the number), YAML with `names`, or Label Studio's JSON."""
+"""Class lists: text (the line is the number), YAML with `names`, or Label Studio's JSON."""
 
 
 def is_class_list(path: Path) -> bool:
-    """True if a file is called like a list of YOLO's classes."""
+    """Return True if a file name matches a YOLO class list."""
     return any(fnmatch(path.name.lower(), pattern) for pattern in CLASS_LIST_PATTERNS)
 
 
 def read_yolo(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
-    """Annotations of text files, a line per target: class, then centre and size of a box, or the corners of a polygon, as shares of the
-    image. Lists of classes lie among its files, or up to two folders above (data.yaml stands above `train/labels`). Raises BadInput as
-    `listed_names` does."""
-    above = {folder for root in (files.folder, dataset.path) for folder in (root, *root.parents[:2])}
-    places = {*files.marks, *files.all, *(path for folder in above for path in folder.glob("*.*"))}
-    named: ClassNames = dataset.named_classes, ()
+    """Read YOLO text files: one line per target, relative to the image size.
+
+    A line has the class and either centre and size of a box, or the corners of a polygon. Class
+    lists are searched for among the files and up to two folders above (data.yaml is above
+    `train/labels`).
+
+    Raises:
+        BadInput: see `read_class_names`.
+    """
+    parent_folders = {folder for root in (files.annotation_root, dataset.path) for folder in (root, *root.parents[:2])}
+    candidate_files = {
+        *files.annotation_files,
+        *files.all_files,
+        *(path for folder in parent_folders for path in folder.glob("*.*")),
+    }
+
+    class_names: ClassNames = dataset.named_classes, ()
     if not dataset.named_classes:
-        listed = [path for path in places if is_class_list(path) and path.is_file()]
-        form, remedy = "a list of classes (data.yaml, classes.txt)", "Give `classes: {0: name, ...}` in sources.yaml."
-        named = read_class_names(f"dataset {dataset.name}", listed, _read_class_list, form, remedy)
-    for path in files.marks:
+        class_lists = [path for path in candidate_files if is_class_list(path) and path.is_file()]
+        expected_form, remedy = (
+            "a list of classes (data.yaml, classes.txt)",
+            "Give `classes: {0: name, ...}` in sources.yaml.",
+        )
+        class_names = read_class_names(f"dataset {dataset.name}", class_lists, _read_class_list, expected_form, remedy)
+    for path in files.annotation_files:
         if path.suffix.lower() == ".txt" and not is_class_list(path):
-            targets = partial(_yolo_targets, path, named[0])
-            yield Annotation(strip_suffix(relative_name(path, files.folder)), (path, *named[1]), targets)
+            targets = partial(_yolo_targets, path, class_names[0])
+            yield Annotation(
+                strip_suffix(relative_name(path, files.annotation_root)),
+                (path, *class_names[1]),
+                targets,
+            )
 
 
 def _read_class_list(path: Path) -> list[tuple[Any, Any]] | None:
-    """(number, name) of the classes in a list; None for YAML about something else. Raises errors of many kinds for another form."""
+    """Return (number, name) pairs of a class list; None for YAML about something else.
+
+    Raises errors of many types if the list is malformed.
+    """
     if path.suffix == ".json":
         return [(int(category["id"]), category["name"]) for category in read_json(path)["categories"]]
     if path.suffix not in (".yaml", ".yml"):
@@ -250,10 +337,13 @@ def _read_class_list(path: Path) -> list[tuple[Any, Any]] | None:
     document = read_yaml(path)
     if not isinstance(document, dict) or "names" not in document:
         return None
-    names: Any = None if "kpt_shape" in document else document["names"]  # keypoints mark no region
+
+    names: Any = None if "kpt_shape" in document else document["names"]  # keypoints have no region
     pairs = [(int(number), name) for number, name in (names.items() if isinstance(names, dict) else enumerate(names))]
+
+    # A wrong `nc` suggests a list of another dataset.
     if document.get("nc", len(pairs)) != len(pairs):
-        raise ValueError("another number of classes than `nc` says")
+        raise ValueError("the number of names differs from `nc`")
     return pairs
 
 
@@ -262,86 +352,110 @@ def _yolo_targets(text: Path, classes: dict[int, str], shape: tuple[int, int]) -
         lines = [line.split() for line in read_text(text).splitlines() if line.strip()]
         rows = [[float(word) for word in line] for line in lines]
     except (BadInput, ValueError):
-        raise Skipped("its text file is empty, not UTF-8, or holds what is no number") from None
+        raise Skipped("its text file is empty, not UTF-8, or contains a value that is not a number") from None
     return [_yolo_target(label, shares, classes, shape) for label, *shares in rows]
 
 
-def _yolo_target(label: float, shares: list[float], classes: dict[int, str], shape: tuple[int, int]) -> PictureLabel:
+def _yolo_target(label: float, fractions: list[float], classes: dict[int, str], shape: tuple[int, int]) -> PictureLabel:
     height, width = shape
     if label not in classes:
         raise Contradiction(f"a class has no name (class {label:g})")
     name = classes[int(label)]
-    if any(not -0.01 <= share <= 1.01 for share in shares):
-        raise Contradiction("a line of its text file has numbers outside 0 to 1")
-    if len(shares) == 4:
-        x, y, w, h = shares
-        return PictureLabel(name, parse_box(((x - w / 2) * width, (y - h / 2) * height, w * width, h * height), shape))
-    corners = [share * (height if at % 2 else width) for at, share in enumerate(shares)]
+
+    if any(not -0.01 <= share <= 1.01 for share in fractions):
+        raise Contradiction("its text file has coordinates outside 0 to 1")
+    if len(fractions) == 4:
+        x, y, w, h = fractions
+        return PictureLabel(
+            name,
+            parse_box(((x - w / 2) * width, (y - h / 2) * height, w * width, h * height), shape),
+        )
+    corners = [share * (height if index % 2 else width) for index, share in enumerate(fractions)]
     return PictureLabel(name, mask=decode_segmentation([corners], shape))
 
 
 # Masks
 
 MASK_SUFFIX = re.compile(r"[\W_](mask|seg|segmentation|label|labels|gt|annotation)$", re.IGNORECASE)
-"""Suffixes that programs append to an image's name for its mask."""
+"""Words that programs append to an image's name for its mask."""
 
 
 def read_masks(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
-    """Annotations of masks: with the pattern `label`, as that says; with a map `classes`, one indexed mask of the image's path (a word like
-    `_mask` may follow it); with a list `classes`, masks called `<image>_<class>`; else one mask per class, in a folder of its name.
+    """Read mask images.
 
-    Raises BadInput if masks are called like their images, and `classes` does not say what their values mean.
+    With the pattern `label`, names follow it. With a dict `classes`, each image has one indexed
+    mask of its own path (a word like `_mask` may follow). With a list `classes`, masks are called
+    `<image>_<class>`. Otherwise there is one mask per class, in a folder named like the class.
+
+    Raises:
+        NoClassNames: masks are named like images, and `classes` does not define their values.
     """
-    is_apart = files.folder != dataset.path
-    masks = [path for path in files.marks if path.suffix.lower() in IMAGE_SUFFIXES]
-    cases = {path: dataset.case_of(dataset.label, relative_name(path, files.folder)) for path in masks}
-    masks = [path for path in masks if cases[path] and (dataset.label or is_apart or MASK_SUFFIX.search(path.stem))]
-    taken = set(masks)
-    images = [relative_name(path, dataset.path) for path in files.pictures if path not in taken]
-    names = [strip_suffix(relative_name(mask, files.folder)) for mask in masks]
-    plain = [MASK_SUFFIX.sub("", name) for name in names]
+    has_own_folder = files.annotation_root != dataset.path
+    masks = [path for path in files.annotation_files if path.suffix.lower() in IMAGE_SUFFIXES]
+
+    cases = {path: dataset.case_of(dataset.label, relative_name(path, files.annotation_root)) for path in masks}
+    masks = [
+        path for path in masks if cases[path] and (dataset.label or has_own_folder or MASK_SUFFIX.search(path.stem))
+    ]
+    mask_paths = set(masks)
+
+    images = [relative_name(path, dataset.path) for path in files.pictures if path not in mask_paths]
+    names = [strip_suffix(relative_name(mask, files.annotation_root)) for mask in masks]
+    bare_names = [MASK_SUFFIX.sub("", name) for name in names]
     if dataset.label:
-        divided = [(case[1], case[0]) for mask in masks if (case := cases[mask])]
+        labels_and_images = [(case[1], case[0]) for mask in masks if (case := cases[mask])]
     elif dataset.named_classes:
-        divided = [("", name) for name in (names if have_common_path(names, images) else plain)]
+        labels_and_images = [("", name) for name in (names if have_common_path(names, images) else bare_names)]
     elif dataset.listed_classes:
-        divided = [_split_class(name, dataset.listed_classes) for name in names]
+        labels_and_images = [_split_class(name, dataset.listed_classes) for name in names]
     else:
-        divided = [(name.partition("/")[0], name.partition("/")[2]) for name in names]
-        if have_common_path(plain, images) or not any(image for _, image in divided):
+        labels_and_images = [(name.partition("/")[0], name.partition("/")[2]) for name in names]
+        if have_common_path(bare_names, images) or not any(image for _, image in labels_and_images):
             raise NoClassNames(
-                f"dataset {dataset.name}: its masks are in no folders of classes. Give `classes: {{1: name, ...}}`, what their values "
-                "mean, or a list of the classes that end their names."
+                f"dataset {dataset.name}: its masks are not in class folders. Give `classes: {{1: name, ...}}` with the meaning of "
+                "their values, or a list of the classes at the end of their names."
             )
-    own: dict[str, list[tuple[str, Path]]] = defaultdict(list)
-    for mask, (label, image) in zip(masks, divided, strict=True):
-        own[image].append((label, mask))
-    for image, mine in own.items():
-        is_double = len({label for label, _ in mine}) < len(mine)
-        targets: Targets = partial(_mask_targets, sorted(mine, key=lambda each: each[0]), dataset.named_classes)
-        if is_double:
-            targets = unusable_targets("several masks have one name")
-        yield Annotation(image, tuple(mask for _, mask in mine), targets)
+
+    masks_by_image: dict[str, list[tuple[str, Path]]] = defaultdict(list)
+    for mask, (label, image) in zip(masks, labels_and_images, strict=True):
+        masks_by_image[image].append((label, mask))
+    for image, image_masks in masks_by_image.items():
+        has_duplicate_label = len({label for label, _ in image_masks}) < len(image_masks)
+        targets: Targets = partial(
+            _mask_targets, sorted(image_masks, key=lambda label_and_path: label_and_path[0]), dataset.named_classes
+        )
+        if has_duplicate_label:
+            targets = unusable_targets("several masks share a name")
+        yield Annotation(image, tuple(mask for _, mask in image_masks), targets)
 
 
 def _split_class(name: str, classes: tuple[str, ...]) -> tuple[str, str]:
-    """(class, image) of a mask's path without suffix, by the longest class that ends it: `P1/7_left lung` -> ("left lung", "P1/7"); of one
-    that no class ends, ("", path)."""
+    """Split a mask's name into (class, image), by the longest class at its end.
+
+    `P1/7_left lung` -> ("left lung", "P1/7"); without a match: ("", name).
+    """
     for label in sorted(classes, key=len, reverse=True):
-        rest = name[: -len(label)]
-        if name.casefold().endswith(label.casefold()) and rest.rpartition("/")[2][:-1] and rest[-1] in "_-. ":
-            return label, rest[:-1]
+        image_part = name[: -len(label)]
+        if (
+            name.casefold().endswith(label.casefold())
+            and image_part.rpartition("/")[2][:-1]
+            and image_part[-1] in "_-. "
+        ):
+            return label, image_part[:-1]
     return "", name
 
 
 def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape: tuple[int, int]) -> list[PictureLabel]:
-    made: list[PictureLabel] = []
+    """Return one target per class in an image's masks; label "" marks an indexed mask."""
+    targets: list[PictureLabel] = []
     for label, path in masks:
         try:
             with Image.open(path) as image:
                 image.load()
                 if getattr(image, "n_frames", 1) > 1 and image.format != "MPO":  # a phone's previews
-                    raise Skipped("its mask has several pages: save each as a file")
+                    raise Skipped("its mask has several pages: save each page as a file")
+
+                # Lossy compression blurs class numbers, so only single-class masks survive it.
                 is_lossy = image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg"
                 is_lossy |= image.format == "WEBP" and b"VP8L" not in path.read_bytes()[:64]
                 values = _binary_mask(image, is_lossy) if label else _class_values(image, is_lossy, classes)
@@ -349,49 +463,55 @@ def _mask_targets(masks: list[tuple[str, Path]], classes: dict[int, str], shape:
             raise Skipped(f"its mask cannot be read ({error_cause(error)})") from None
         if values.shape != shape:
             raise Skipped(size_mismatch("its mask", values.shape, shape))
+
         for value in (int(value) for value in np.unique(values) if value):
             if not label and value not in classes:
                 raise Contradiction(f"a value of the mask has no name in `classes` (value {value})")
-            made.append(PictureLabel(label or classes[value], mask=values == value))
-    return made
+            targets.append(PictureLabel(label or classes[value], mask=values == value))
+    return targets
 
 
 def _binary_mask(image: Image.Image, is_lossy: bool) -> np.ndarray:
-    """(height, width) of booleans: the pixels of a mask of one class, as the picture shows them. Black is outside; shades count half, where
-    there is white or compression blurs."""
+    """Return the foreground of a single-class mask as (height, width) bool.
+
+    Any non-black pixel is foreground, except that values up to half of white are background if the
+    mask contains white or is compressed with losses.
+    """
     values, white = _grey_values(image) if image.mode not in ("I", "F", "I;16") else (np.asarray(image), 65535)
     return values > (white // 2 if is_lossy or values.max() > 0.9 * white else 0)
 
 
 def _class_values(image: Image.Image, is_lossy: bool, classes: dict[int, str]) -> np.ndarray:
-    """(height, width) of whole numbers, one for each class: grey values, or a coloured palette's indices."""
+    """Return the class numbers of an indexed mask, (height, width): greys, or indices of a colour
+    palette.
+    """
     if is_lossy:
-        raise Contradiction(
-            "a mask of several classes is compressed with losses, which blurs its numbers: save it as PNG"
-        )
+        raise Contradiction("an indexed mask has lossy compression, which blurs class numbers: save it as PNG")
     if image.mode in ("1", "L", "I", "I;16"):
         return np.asarray(image).astype(np.int64)
     if image.mode != "P":
         return _grey_values(image)[0]
+
     colours, indices = np.asarray(image.convert("RGB")), np.asarray(image).astype(np.int64)
-    if (colours == colours[..., :1]).all():  # programs sort the greys of a palette, e.g. by how often they occur
+    if (colours == colours[..., :1]).all():  # grey palettes may be in any order
         return colours[..., 0].astype(np.int64)
     if image.format == "GIF" or (colours.any(-1) != (indices > 0)).any():
-        raise Contradiction(
-            "a program numbered the colours of a mask (black is 0): save it with one grey value for each class"
-        )
+        raise Contradiction("an indexed mask has arbitrary palette indices: save it with one grey value per class")
     return indices
 
 
 def _grey_values(image: Image.Image) -> tuple[np.ndarray, int]:
-    """(grey values of a picture of 8 bits, 255). One colour beside black counts as white. Raises Skipped for several, and transparency."""
+    """Return (8-bit grey values, 255); a single colour on black counts as white.
+
+    Raises Skipped for several colours, and for transparency.
+    """
     colours = np.asarray(image.convert("RGBA"))
     if (colours[..., 3] < 255).any():
-        raise Skipped("its mask has transparent parts: save it as grey, black outside")
+        raise Skipped("its mask has transparent pixels: save it as greyscale on black")
     values: np.ndarray = colours[..., :3].max(-1).astype(np.int64)
     if (colours[..., :3] != values[..., None]).any():
         marked = colours[values > 0]
         if (marked != marked[:1]).any():
-            raise Skipped("its mask is a colour picture: save it with one number per class")
+            raise Skipped("its mask has several colours: save it with one grey value per class")
         values = (values > 0) * 255
     return values, 255

@@ -1,9 +1,11 @@
-"""Volumes with masks: which slices become pictures (picture and mask go through the same steps), and the reader of NIfTI.
+"""Choose slices of volumes with masks, and read NIfTI.
 
-At most k slices per label, those with the largest target (SA-Med2D-20M's protocol takes all three axes; here one plane, in the orientation
-in which it is read). Slices that one question asks about together lie apart instead: neighbours are near-copies of one another.
+At most k slices per label become pictures: those with the largest target (SA-Med2D-20M takes all
+three axes; here one plane, in radiological view). Slices that one question shows together are
+spread out instead, since neighbours are nearly identical. Picture and mask go through the same
+steps.
 
-See also: DICOM series (`dicom.py`), what a reader is (`registry.py`).
+See also: DICOM series (`dicom.py`), the registry of readers (`registry.py`).
 """
 
 from __future__ import annotations
@@ -46,50 +48,66 @@ from dataset_builders.source_files import read_json
 
 @dataclass
 class LabelledVolume:
-    """A volume in the orientation in which it is shown. masks: label -> (n_slices, height, width) of booleans."""
+    """A volume in display orientation, with label -> (n_slices, height, width) bool masks."""
 
     key: str
     slices: Callable[[int, tuple[float, float] | None], np.ndarray]
-    """Number of a slice, window -> its picture, grey (height, width) or RGB, uint8."""
+    """(Slice index, window) -> grey (height, width) or RGB uint8."""
     masks: dict[str, np.ndarray]
     spacing: tuple[float, float]
-    """Millimetres from row to row and from column to column."""
+    """(row, column) spacing in mm."""
     patient: str | None
     modality: str
-    windowed: bool
+    has_hu_scale: bool
     study: str | None = None
     attributes: dict[str, str] | None = None
     numbers: list[int] | None = None
-    """The source's name of each slice; default: its position."""
+    """The source's number of each slice; default: its index."""
 
 
 def select_pictures(volume: LabelledVolume, dataset: SourceDataset, unit: Unit) -> list[Picture]:
-    """The pictures of a volume. A slice that shows labels under different windows becomes one picture per window."""
-    choose = spaced_slices if dataset.together else largest_slices
+    """Choose the slices of a volume and render them.
+
+    A slice whose labels need different windows becomes one picture per window.
+
+    Args:
+        volume: the volume.
+        dataset: its dataset, for the number of slices, the smallest area, and the window.
+        unit: records labels that are too small on every slice.
+
+    Returns:
+        Pictures with square pixels.
+    """
+    choose_slices = spaced_slices if dataset.together else largest_slices
+
     chosen: dict[tuple[int, tuple[float, float] | None], list[str]] = defaultdict(list)
     for label, mask in sorted(volume.masks.items()):
         areas = mask.reshape(len(mask), -1).sum(1)
-        slices = choose(areas, dataset.slices, dataset.min_area * mask[0].size)
+        slices = choose_slices(areas, dataset.slices, dataset.min_area * mask[0].size)
         if not slices:
             unit.skips.append(f"the target is too small on every slice ({label})")
-        window = display_window(label, dataset.window) if volume.windowed or dataset.window is not None else None
-        for at in slices:
-            chosen[at, window].append(label)
+        window = display_window(label, dataset.window) if volume.has_hu_scale or dataset.window is not None else None
+        for slice_index in slices:
+            chosen[slice_index, window].append(label)
+
     pictures = []
-    for (at, window), labels in sorted(chosen.items(), key=lambda each: (each[0][0], str(each[0][1]))):
-        picture = resample_square(np.ascontiguousarray(volume.slices(at, window)), volume.spacing)
-        shown = {
-            label: PictureLabel(label, mask=resample_square(np.ascontiguousarray(mask[at]), volume.spacing))
+    for (slice_index, window), labels in sorted(
+        chosen.items(), key=lambda chosen_slice: (chosen_slice[0][0], str(chosen_slice[0][1]))
+    ):
+        picture = resample_square(np.ascontiguousarray(volume.slices(slice_index, window)), volume.spacing)
+        targets = {
+            label: PictureLabel(label, mask=resample_square(np.ascontiguousarray(mask[slice_index]), volume.spacing))
             for label, mask in volume.masks.items()
-            if mask[at].any()
+            if mask[slice_index].any()
         }
-        number = volume.numbers[at] if volume.numbers else at
+
+        number = volume.numbers[slice_index] if volume.numbers else slice_index
         pictures.append(
             Picture(
                 f"{volume.key} slice {number}",
                 picture if picture.ndim == 3 else to_rgb(picture),
-                [shown[label] for label in labels],
-                also=[target for label, target in shown.items() if label not in labels],
+                [targets[label] for label in labels],
+                also=[target for label, target in targets.items() if label not in labels],
                 patient=volume.patient,
                 study=volume.study or volume.key,
                 modality=volume.modality,
@@ -99,53 +117,83 @@ def select_pictures(volume: LabelledVolume, dataset: SourceDataset, unit: Unit) 
     return pictures
 
 
-def largest_slices(areas: np.ndarray, k: int, least: float) -> list[int]:
-    """Indices of at most k slices with the largest areas of one label, ascending; none under `least` pixels. areas: (n_slices,)"""
+def largest_slices(areas: np.ndarray, max_slices: int, min_area_px: float) -> list[int]:
+    """Return the ascending indices of the slices with the largest areas of a label.
+
+    Args:
+        areas: (n_slices,) area in pixels.
+        max_slices: maximum number of slices.
+        min_area_px: minimum area.
+    """
     order = np.lexsort((np.arange(len(areas)), -areas))
-    return sorted(int(at) for at in order[:k] if areas[at] > 0 and areas[at] >= least)
+    return sorted(
+        int(slice_index)
+        for slice_index in order[:max_slices]
+        if areas[slice_index] > 0 and areas[slice_index] >= min_area_px
+    )
 
 
-def spaced_slices(areas: np.ndarray, k: int, least: float) -> list[int]:
-    """Indices of at most k of the n slices that show `least` pixels or more of one label: every (n / k)-th of them, at least every second,
-    with as many left out before the first as after the last."""
-    marked = np.flatnonzero((areas > 0) & (areas >= least))
-    if not len(marked):
+def spaced_slices(areas: np.ndarray, max_slices: int, min_area_px: float) -> list[int]:
+    """Return evenly spaced indices among the slices that show a label.
+
+    The step is n / max_slices, but at least 2, and the margins at both ends are equal.
+
+    Args:
+        areas: (n_slices,) area in pixels.
+        max_slices: maximum number of slices.
+        min_area_px: minimum area for a slice to count.
+    """
+    labelled_slices = np.flatnonzero((areas > 0) & (areas >= min_area_px))
+    if not len(labelled_slices):
         return []
-    step = max(2, len(marked) // k)
-    count = min(k, -(-len(marked) // step))
-    first = (len(marked) - 1 - step * (count - 1)) // 2
-    return [int(marked[first + step * number]) for number in range(count)]
+
+    step = max(2, len(labelled_slices) // max_slices)
+    count = min(max_slices, -(-len(labelled_slices) // step))
+    start = (len(labelled_slices) - 1 - step * (count - 1)) // 2
+    return [int(labelled_slices[start + step * step_index]) for step_index in range(count)]
 
 
 # NIfTI
 
 
 def read_nifti(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotation]:
-    """Annotations of label volumes: each belongs to the image volume of the same path (or case, if the dataset says how paths are made),
-    reoriented by nibabel as radiologists see it. Raises BadInput as `volume_classes` does."""
-    own: dict[str, list[tuple[str, Path]]] = defaultdict(list)
-    for path in filter(is_volume, files.marks):
-        if (case := dataset.case_of(dataset.label, relative_name(path, files.folder))) is not None:
-            own[case[0]].append((case[1], path))
-    is_by_file = any(label for volumes in own.values() for label, _ in volumes)
+    """Read label volumes; each belongs to the image volume of the same path, or of the same case.
+
+    Both are reoriented by nibabel to radiological view. Raises BadInput as `read_volume_classes`
+    does.
+    """
+    label_volumes: dict[str, list[tuple[str, Path]]] = defaultdict(list)
+    for path in filter(is_volume, files.annotation_files):
+        if (case := dataset.case_of(dataset.label, relative_name(path, files.annotation_root))) is not None:
+            label_volumes[case[0]].append((case[1], path))
+
+    is_by_file = any(label for volumes in label_volumes.values() for label, _ in volumes)
     classes, lists = (
         (dataset.named_classes, ()) if is_by_file or dataset.named_classes else read_volume_classes(dataset)
     )
-    for name, volumes in own.items():
-        is_double = len(dict(volumes)) < len(volumes)  # a.nii and a.nii.gz: pairing refuses both
+    for name, volumes in label_volumes.items():
+        is_double = len(dict(volumes)) < len(volumes)  # a.nii and a.nii.gz: ambiguous, so pairing refuses both
         for part in ([pair] for pair in volumes) if is_double else [volumes]:
             load = partial(_load_volume, classes, [label for label, _ in part])
-            yield Annotation(name, (*(path for _, path in part), *lists), unusable_targets("is a volume"), load=load)
+            yield Annotation(name, (*(path for _, path in part), *lists), unusable_targets("a volume"), load=load)
 
 
 def strip_channel_suffixes(images: Iterable[str], labels: Iterable[str]) -> list[str]:
-    """Paths of images as these labels call them: nnU-Net writes `_0000` after the name of the first channel's image."""
-    last = {split_path(label)[-1:] for label in labels}
-    return [name if split_path(name)[-1:] in last else name.removesuffix("_0000") for name in map(strip_suffix, images)]
+    """Return image names as the label files call them: without nnU-Net's `_0000` for the first
+    channel.
+    """
+    label_names = {split_path(label)[-1:] for label in labels}
+    return [
+        name if split_path(name)[-1:] in label_names else name.removesuffix("_0000")
+        for name in map(strip_suffix, images)
+    ]
 
 
 def read_volume_classes(dataset: SourceDataset) -> ClassNames:
-    """Value -> label by every dataset.json of a dataset. Raises BadInput as `listed_names` does."""
+    """Return value -> label from a dataset's dataset.json files.
+
+    Raises as `read_class_names` does.
+    """
     roots = [root for root in (dataset.path, dataset.annotations) if root is not None]
     files = {folder / "dataset.json" for root in roots for folder in (root, root.parent)}
     form, remedy = (
@@ -156,7 +204,10 @@ def read_volume_classes(dataset: SourceDataset) -> ClassNames:
 
 
 def _read_dataset_json(path: Path) -> list[tuple[int, Any]]:
-    """(value, label) of a dataset.json (nnU-Net: name -> value; Medical Segmentation Decathlon: value -> name)."""
+    """Return (value, label) pairs of a dataset.json.
+
+    nnU-Net maps name -> value, the Medical Segmentation Decathlon value -> name.
+    """
     pairs = [(key, value) if str(key).isdigit() else (value, key) for key, value in read_json(path)["labels"].items()]
     return [(int(value), name) for value, name in pairs if int(value)]
 
@@ -164,25 +215,38 @@ def _read_dataset_json(path: Path) -> list[tuple[int, Any]]:
 def _load_volume(
     classes: dict[int, str], labels: list[str], image: Path, annotation: Annotation, dataset: SourceDataset, unit: Unit,
 ) -> list[Picture]:  # fmt: skip
-    """The pictures of a volume. labels: the class of each label volume; "" where its values are classes."""
+    """Load a volume with its label volumes.
+
+    Args:
+        classes: value -> label.
+        labels: class of each label volume; "" if its values are classes.
+        image: image volume.
+        annotation: its label volumes.
+        dataset: its dataset.
+        unit: the unit.
+    """
     volume, affine, spacing = _read_oriented(image, dataset.plane)
     if not np.isfinite(volume).any():
-        raise Skipped("holds no numbers")
+        raise Skipped("has no finite values")
+
     masks: dict[str, np.ndarray] = {}
     for label, path in zip(labels, annotation.files, strict=False):
-        values, other, _ = _read_oriented(path, dataset.plane)
+        values, label_affine, _ = _read_oriented(path, dataset.plane)
         if values.shape != volume.shape:
-            raise Skipped(f"its label has another size than its image ({values.shape} and {volume.shape})")
-        if not np.allclose(affine, other, atol=1e-2):
-            raise Skipped("its label lies elsewhere in space than its image (their affines differ)")
-        whole = np.nan_to_num(values).astype(np.int64)
-        if not np.array_equal(whole, values):
-            raise Skipped("its label holds what is no whole number")
-        names = {int(value): label or classes.get(int(value), "") for value in np.unique(whole) if value}
+            raise Skipped(f"its label and its image differ in size ({values.shape} and {volume.shape})")
+        if not np.allclose(affine, label_affine, atol=1e-2):
+            raise Skipped("its label and its image have different affines")
+
+        class_values = np.nan_to_num(values).astype(np.int64)
+        if not np.array_equal(class_values, values):
+            raise Skipped("its label has values that are not whole numbers")
+
+        names = {int(value): label or classes.get(int(value), "") for value in np.unique(class_values) if value}
         if unnamed := [value for value, name in names.items() if not name]:
             raise Contradiction(f"a value of the label has no name (value {unnamed[0]})")
         for value, name in names.items():
-            masks[name] = masks.get(name, False) | (whole == value)
+            masks[name] = masks.get(name, False) | (class_values == value)
+
     labelled = LabelledVolume(
         key=unit.key,
         slices=lambda at, window: to_grey(volume[at], window),
@@ -190,29 +254,40 @@ def _load_volume(
         spacing=spacing,
         patient=patient_from_name(unit.key, dataset),
         modality=dataset.modality or "",
-        windowed=(dataset.modality or "").upper() in ("CT", "CTA"),
+        has_hu_scale=(dataset.modality or "").upper() in ("CT", "CTA"),
     )
     return select_pictures(labelled, dataset, unit)
 
 
 TEMPLATE_SCALE = 0.3
-"""By how much the sizes of voxels may differ between the two places of a volume: a template's head is larger than a patient's."""
+"""Relative tolerance between the voxel sizes of sform and qform: a template's head is larger than a
+patient's.
+"""
 
 
 def open_volume(path: Path) -> Any:
-    """A NIfTI image, its values not yet read. Raises Skipped where there is none, Contradiction if its two statements of its place in
-    space disagree: programs differ in which of them they follow, so left and right would depend on the program."""
+    """Open a NIfTI image without reading its values.
+
+    Raises:
+        Skipped: not a complete NIfTI file.
+        Contradiction: sform and qform disagree. Programs differ in which one they use, so left and
+            right would depend on the program.
+    """
     import nibabel as untyped
 
     nibabel: Any = untyped
-    with skip_on_error("is no complete NIfTI"):
+    with skip_on_error("not a complete NIfTI file"):
         loaded = nibabel.load(path)
-        (sform, s_code), (qform, q_code) = loaded.get_sform(coded=True), loaded.get_qform(coded=True)
+        (sform, s_code), (qform, q_code) = (
+            loaded.get_sform(coded=True),
+            loaded.get_qform(coded=True),
+        )
         if s_code and q_code:
             turns = [nibabel.io_orientation(affine) for affine in (sform, qform)]
             sizes = [nibabel.affines.voxel_sizes(affine) for affine in (sform, qform)]
+
             axes = sform[:3, :3] / sizes[0]
-            # No qform can say that a gantry was tilted, so where the sform does, it need not be equal.
+            # A qform cannot express gantry tilt, so a sheared sform need not equal it.
             is_sheared = not np.allclose(axes.T @ axes, np.eye(3), atol=1e-2)
             is_one_place = s_code != q_code or is_sheared or np.allclose(sform, qform, rtol=1e-3, atol=1e-2)
             is_one_size = np.allclose(sizes[0], sizes[1], rtol=TEMPLATE_SCALE)
@@ -222,17 +297,24 @@ def open_volume(path: Path) -> Any:
 
 
 def _read_oriented(path: Path, plane: str) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
-    """((slices, height, width) as a plane is shown, affine, spacing of rows and columns). Raises Skipped for what is no volume of three
-    dimensions."""
+    """Read a volume in a plane's radiological view.
+
+    Returns:
+        Values (n_slices, height, width), affine, and (row, column) spacing in mm.
+
+    Raises:
+        Skipped: not a 3D volume.
+    """
     import nibabel as untyped
 
     nibabel: Any = untyped
     loaded = open_volume(path)
-    with skip_on_error("is no complete NIfTI"):
+    with skip_on_error("not a complete NIfTI file"):
         if len(loaded.shape) == 4 and loaded.shape[3] == 1:
             loaded = nibabel.funcs.four_to_three(loaded)[0]
         if len(loaded.shape) != 3 or loaded.get_data_dtype().fields is not None:
-            raise Skipped(f"is no volume of three dimensions ({' x '.join(map(str, loaded.shape))})")
+            raise Skipped(f"not a 3D volume ({' x '.join(map(str, loaded.shape))})")
+
         turned = loaded.as_reoriented(orientation_transform(PLANE_AXCODES[plane], loaded.affine))
         values = np.asarray(turned.get_fdata(dtype=np.float32))
         _, rows, columns = (float(side) for side in turned.header.get_zooms()[:3])

@@ -133,7 +133,7 @@ def test_patients_of_two_deidentified_sets_are_one_where_one_key_made_their_ids(
             "name": name, "reader": "coco", "path": f"clean-{name}/images", "annotations": f"clean-{name}/labels/1.json", "modality": "CT",
         }  # fmt: skip
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": list(entries.values())}))
-    assert "made with different keys" in refused(read_sources, tmp_path / "s.yaml")
+    assert "different `deidentify` keys" in refused(read_sources, tmp_path / "s.yaml")
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entries["one"]]}))
     (dataset,) = read_sources(tmp_path / "s.yaml").datasets
     pictures = [picture for unit in list_units(dataset)[0] for picture in unit.load(unit)]

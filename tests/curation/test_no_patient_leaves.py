@@ -211,7 +211,7 @@ def make_sets(ward, served):
     ward.run("curate probe given/images.csv --images raw --out probe-set --no-text-search")
     given = "given/images.csv --images raw --table given/images.csv --fake-questions given/fakes.jsonl"
     ward.run(f"curate hallucinate {given} --out halt-set --no-text-search --accept-text-alone")
-    assert " x is no complete NIfTI" in ward.run(
+    assert " x not a complete NIfTI file" in ward.run(
         "curate gmai given/sources.yaml --out gmai-set"
     )  # what is skipped is counted
     served(lambda client: [client.get(path).content for path in ("/", "/item")])

@@ -226,5 +226,5 @@ def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
     assert not any(w.case.case in drawn for w in first.written if w.case.item.patient == group)
     assert any(each["reason"] == "its patient has withdrawn" for each in second.funnel["skipped"])
     assert group not in "".join(f.read_text() for f in (out / "tsv").iterdir())
-    with pytest.raises(BadInput, match="0 patients are called 'nobody'"):
+    with pytest.raises(BadInput, match="0 patients match 'nobody'"):
         curate("withdraw", out, "--group", "nobody")

@@ -103,15 +103,15 @@ def coco(base, rng):
     one = rng.choice(marks)
     return {
         "counts from 0": (lambda: write([m | {"category_id": m["category_id"] - 1} for m in marks]), "not listed"),
-        "image ids": (lambda: write([m | {"image_id": m["image_id"] - 1} for m in marks]), "does not list"),
+        "image ids": (lambda: write([m | {"image_id": m["image_id"] - 1} for m in marks]), "not listed"),
         "corners": (as_corners, "box"),
-        "smaller": (lambda: smaller(width=0, height=0), "outside|another size"),
-        "smaller, size stated": (smaller, "another size"),
-        "by rows": (lambda: redrawn(lambda mask: mask.ravel(order="C").reshape(mask.shape, order="F")), "elsewhere|area"),
-        "inverted": (lambda: redrawn(lambda mask: 1 - mask), "elsewhere|area"),
-        "x and y": (lambda: redrawn(lambda mask: np.ascontiguousarray(mask.T)), "elsewhere"),
+        "smaller": (lambda: smaller(width=0, height=0), "outside|size"),
+        "smaller, size stated": (smaller, "size"),
+        "by rows": (lambda: redrawn(lambda mask: mask.ravel(order="C").reshape(mask.shape, order="F")), "own bbox|own area"),
+        "inverted": (lambda: redrawn(lambda mask: 1 - mask), "own bbox|own area"),
+        "x and y": (lambda: redrawn(lambda mask: np.ascontiguousarray(mask.T)), "own bbox"),
         "two names": (lambda: write(categories=twice), "two names"),
-        "one id": (lambda: write(images=again), "have its id"),
+        "one id": (lambda: write(images=again), "share its id"),
         "one box": (lambda: write([m if m is not one else {**m, "segmentation": [], "bbox": [60, 1, 9, 9]} for m in marks]), "outside"),
     }  # fmt: skip
 
@@ -143,8 +143,8 @@ def voc(base, rng):
     return {
         "sizes": (lambda: edit(as_sizes), "no area"),
         "smaller": (lambda: edit(smaller), "outside"),
-        "renamed": (lambda: edit(renamed), "names another image"),
-        "size": (lambda: edit(larger, [rng.choice(pages)]), "another size"),
+        "renamed": (lambda: edit(renamed), "belongs to another image"),
+        "size": (lambda: edit(larger, [rng.choice(pages)]), "size"),
     }
 
 
@@ -167,10 +167,10 @@ def masks(base, rng):
         Image.fromarray(colours).quantize(5).save(path.with_suffix(suffix))
 
     return {
-        "quantized": (lambda: coloured(".png"), "numbered the colours"),
-        "coloured GIF": (lambda: coloured(".gif"), "numbered the colours"),
+        "quantized": (lambda: coloured(".png"), "arbitrary palette indices"),
+        "coloured GIF": (lambda: coloured(".gif"), "arbitrary palette indices"),
         "no name": (lambda: save(path, np.where(values == 1, 9, values).astype(np.uint8)), "no name"),
-        "jpeg": (blurred, "compressed with losses"),
+        "jpeg": (blurred, "lossy compression"),
         "palette": (lambda: by_palette([3, 0, 1, 2, 4]), "no name"),
     }
 
@@ -250,15 +250,15 @@ def dicom(base, rng):
 
     return {
         "outside": (lambda: structures(beside), "outside its image"),
-        "no segment": (lambda: segmentation(lambda data, frames: numbered(data, frames, 9)), "does not list"),
-        "lifted": (lambda: structures(lifted), "another slice"),
-        "one segment number": (lambda: segmentation(numbered), "one number"),
-        "one number": (lambda: structures(lambda data: number(data, 1)), "one number"),
-        "unlisted": (lambda: structures(unlisted), "does not list"),
-        "twice": (lambda: structures(lambda data: shifted(data, 0)), "twice"),
+        "no segment": (lambda: segmentation(lambda data, frames: numbered(data, frames, 9)), "is not listed"),
+        "lifted": (lambda: structures(lifted), "not in the plane"),
+        "one segment number": (lambda: segmentation(numbered), "share a number"),
+        "one region number": (lambda: structures(lambda data: number(data, 1)), "share a number"),
+        "unlisted": (lambda: structures(unlisted), "is not listed"),
+        "twice": (lambda: structures(lambda data: shifted(data, 0)), "duplicated"),
         "crossing": (lambda: structures(lambda data: shifted(data, 6)), "cross"),
-        "moved": (lambda: segmentation(moved), "another ImagePositionPatient"),
-        "swapped": (lambda: segmentation(swapped), "another ImagePositionPatient"),
+        "moved": (lambda: segmentation(moved), "differ in ImagePositionPatient"),
+        "swapped": (lambda: segmentation(swapped), "differ in ImagePositionPatient"),
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from tests.curation.model_server import model_server
 def test_tags_and_verdicts_of_the_pages_are_in_the_journals(tmp_path):
     path = write_all(tmp_path, only={"coco"})
     out = tmp_path / "set"
-    with pytest.raises(BadInput, match="holds no questions"):
+    with pytest.raises(BadInput, match="has no questions"):
         build_validation(out)
     first = pipeline.run_pipeline(path, out)
     with pytest.raises(BadInput, match="three people"):

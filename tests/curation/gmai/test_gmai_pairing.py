@@ -169,7 +169,7 @@ def write(base, reader, made, rng, written):
 def read(sources):
     """(picture's path -> labels, what was skipped)"""
     units, skips = list_units(sources.datasets[0])
-    found, left_out = {}, [skip.what for skip in skips]
+    found, left_out = {}, [skip.subject for skip in skips]
     for unit in units:
         try:
             for picture in unit.load(unit):
@@ -235,7 +235,7 @@ def test_what_pairs_and_what_does_not():
         (["", "."], ["a.png"], [missing, missing]),
     ):
         found = pair_names(names, images, Path("/data/train"))
-        said = [why if at is None else images[at] for at, why in zip(found.found, found.reasons, strict=True)]
+        said = [why if at is None else images[at] for at, why in zip(found.image_indices, found.reasons, strict=True)]
         assert said == expected, (names, images)
 
 

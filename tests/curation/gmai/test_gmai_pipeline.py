@@ -49,9 +49,7 @@ def test_every_format_gives_questions_and_every_skip_is_named(made):
         "skin", "chest", "wide", "coco-ct", "voc-us", "yolo-us", "masks-mr", "nifti-ct", "dicom-ct",
     }  # fmt: skip
     assert "chest: 1 x its image is missing\n" in said
-    assert (
-        "nifti-ct: 1 x is no volume of three dimensions\n" in said and "four.nii.gz" not in said
-    )  # what is printed may be logged
+    assert "nifti-ct: 1 x not a 3D volume\n" in said and "four.nii.gz" not in said  # what is printed may be logged
     assert (folder / "private").stat().st_mode & 0o077 == 0
     names = folder / "dataset.names.csv"
     assert {"900.png", "gone.png", "odd.png", "four.nii.gz"} <= set(pd.read_csv(names)["file"])
@@ -142,10 +140,10 @@ def test_a_changed_file_is_read_again_and_a_lost_picture_made_again(tmp_path):
     ("name", "said"),
     [
         ("unmapped", "no label is mapped"),
-        ("alone", "no wrong option"),
-        ("empty", "no dataset gives a single target"),
+        ("alone", "can be a wrong option"),
+        ("empty", "no dataset has a single target"),
         ("missing", "does not exist"),
-        ("taken", "is taken"),
+        ("taken", "is reserved"),
     ],
 )
 def test_where_nothing_can_be_made_one_line_says_why_and_nothing_is_written(tmp_path, name, said):
@@ -259,7 +257,7 @@ def test_a_set_whose_text_gives_answers_away_is_not_built_unless_that_is_accepte
             save(tmp_path / "skin" / label / f"{at}.png", noise(rng))
     entry = {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy"}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    assert "most often right: 'melanoma', 30 times" in refused(
+    assert "most frequent answer: 'melanoma', 30 times" in refused(
         pipeline.run_pipeline, tmp_path / "s.yaml", tmp_path / "set"
     )
     assert not any((tmp_path / "set" / name).exists() for name in ("dataset", "tsv", "report"))

@@ -33,7 +33,7 @@ def read(sources, name):
         except Skipped as reason:
             skips.append((unit.key, str(reason)))
         skips += [(unit.key, why) for why in unit.skips]
-    return pictures, [(s.what, s.reason) if hasattr(s, "what") else s for s in skips]
+    return pictures, [(s.subject, s.reason) if hasattr(s, "subject") else s for s in skips]
 
 
 @pytest.mark.parametrize("name", ["coco-ct", "voc-us", "yolo-us", "masks-mr", "nifti-ct", "dicom-ct"])
@@ -210,9 +210,9 @@ def test_bundled_dicom_files_of_pydicom_are_read_or_named(tmp_path):
     assert {p.key for p in pictures} | {what for what, _ in skips} == {path.name for path in files}
     assert len(pictures) >= 13
     reasons = dict(skips)
-    assert reasons["reportsi.dcm"] == "DICOM of SR holds no picture to ask about"
-    assert reasons["rtdose.dcm"] == "DICOM of RTDOSE holds no picture to ask about"
-    assert "none of the" in reasons["liver_1frame.dcm"]
+    assert reasons["reportsi.dcm"] == "DICOM of SR is not a picture to ask about"
+    assert reasons["rtdose.dcm"] == "DICOM of RTDOSE is not a picture to ask about"
+    assert "none of its referenced images" in reasons["liver_1frame.dcm"]
     assert "cannot be decoded" in reasons["MR_truncated.dcm"]
     assert {"CT_small.dcm", "MR_small.dcm", "MR_small_RLE.dcm", "MR_small_jpeg_ls_lossless.dcm"} <= {
         p.key for p in pictures
@@ -220,14 +220,14 @@ def test_bundled_dicom_files_of_pydicom_are_read_or_named(tmp_path):
 
 
 BAD_COCO = (
-    ({"bbox": [1, 1, 5, 5]}, {"width": 31}, "another size"),
-    ({"segmentation": {"size": [5, 5], "counts": [25]}}, {}, "another size"),
+    ({"bbox": [1, 1, 5, 5]}, {"width": 31}, "size"),
+    ({"segmentation": {"size": [5, 5], "counts": [25]}}, {}, "size"),
     ({"segmentation": {"size": [20, 30], "counts": {}}}, {}, "cannot be decoded"),
     ({"segmentation": [[1, 1, 2, 2]]}, {}, "three corners"),
     ({"bbox": [25, 1, 9, 5]}, {}, "outside its image"),
     ({"bbox": [2, 1, 0, 5]}, {}, "no area"),
     ({"bbox": [1, 1, 5, 5], "category_id": 7}, {}, "category 7"),
-    ({"bbox": [1, 1, 5, 5]}, {"turned": True}, "EXIF orientation"),
+    ({"bbox": [1, 1, 5, 5]}, {"turned": True}, "EXIF rotation"),
 )
 """annotation, image, why it is left out"""
 
@@ -257,7 +257,7 @@ def test_dicom_without_pixels_or_with_a_name_in_them_is_left_out(tmp_path):
     entry = {"name": "b", "modality": "CT", "reader": "folders", "path": "."}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
     reasons = dict(read(read_sources(tmp_path / "s.yaml"), "b")[1])
-    assert "without pixels" in reasons["liver/none.dcm"] and "burned into" in reasons["liver/named.dcm"]
+    assert "no pixel data" in reasons["liver/none.dcm"] and "burned into" in reasons["liver/named.dcm"]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_dicom_without_pixels_or_with_a_name_in_them_is_left_out(tmp_path):
         ("datasets: [{name: a, reader: dicom, path: ., colour: red}]", "colour"),
         ("options: [1, 9]\ndatasets: [{name: a, reader: dicom, path: .}]", "from 2 to 5"),
         ("datasets: [{name: a, reader: dicom, path: ., window: lungs}]", "Input should be 'soft tissue', 'lung'"),
-        ("datasets: [\n", "not YAML"),
+        ("datasets: [\n", "not valid YAML"),
     ],
 )  # fmt: skip
 def test_a_wrong_sources_file_is_one_line(tmp_path, document, said):

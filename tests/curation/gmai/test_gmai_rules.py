@@ -120,7 +120,7 @@ def test_options_are_what_the_paper_offers(seed):
                 if not any(nested(name, answer, parents) for answer in case.answers)
                 and not any(name == o or name in family(o, parents) or o in family(name, parents) for o in case.overlapping)
             }  # fmt: skip
-            assert set(pools.of(case)) == away
+            assert set(pools.wrong_options(case)) == away
         choice = drawer.draw(case, "test")
         if choice is None:
             continue
@@ -177,19 +177,24 @@ def test_a_word_names_a_thing_only_where_region_and_modality_can_mean_it():
     for place in places[::4]:
         for word, held in words.items():
             meant = {term.concept for term in held if applies_in_context(term, place) and not cannot_show(place, term)}
-            assert {table.name_of(f"Left {word}", place)} == (meant or {None}), (word, place)
+            assert {table.canonical_name(f"Left {word}", place)} == (meant or {None}), (word, place)
     for term in load_terms("organ", "finding"):
         for place in places[::7]:
-            assert table.name_of(term.concept, place) == (None if cannot_show(place, term) else term.concept)
-    assert table.name_of("left bundle branch") is None and table.name_of("kidney (right)") == "kidney"
+            assert table.canonical_name(term.concept, place) == (None if cannot_show(place, term) else term.concept)
+    assert table.canonical_name("left bundle branch") is None and table.canonical_name("kidney (right)") == "kidney"
 
 
 def test_a_label_that_is_no_plain_finding_is_mapped_only_by_a_table_that_has_it_as_it_is_written(tmp_path):
     labels = tmp_path / "labels.csv"
     labels.write_text("name,raw\npneumonia,Pneumonia?; PNA\nour sign,xx\n", encoding="utf-8")
     table = read_label_table(labels)
-    assert table.name_of("pneumonia?") == table.name_of("pna") == table.name_of("Pneumonia") == "pneumonia"
-    assert table.name_of("no pna") is table.name_of("PNA?") is table.name_of("xx -") is None
+    assert (
+        table.canonical_name("pneumonia?")
+        == table.canonical_name("pna")
+        == table.canonical_name("Pneumonia")
+        == "pneumonia"
+    )
+    assert table.canonical_name("no pna") is table.canonical_name("PNA?") is table.canonical_name("xx -") is None
     assert table.labels["pneumonia"].department == "Pulmonary Medicine"
 
 
@@ -200,16 +205,16 @@ def test_the_vocabulary_has_the_trees_values_and_no_word_of_our_templates():
     ]
     for name, label in table.labels.items():
         assert label.task in {*CLINICAL_TASKS, ""} and label.department in {*DEPARTMENTS, ""}, name
-        assert not any(f" {word} " in question for question in questions for word in table.words(name)), name
+        assert not any(f" {word} " in question for question in questions for word in table.folded_names(name)), name
 
 
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ("name,raw\nliver,x\nspleen,x\n", "stands for 'liver' already"),
-        ("name,parents\na1,b1\nb1,a1\n", "circle"),
-        ("name,mesh\nliver,L12\n", "no MeSH id"),
-        ("name,mesh\nliver,D008099\nhepar2,D008099\n", "MeSH id of"),
+        ("name,raw\nliver,x\nspleen,x\n", "is already mapped to 'liver'"),
+        ("name,parents\na1,b1\nb1,a1\n", "cycle"),
+        ("name,mesh\nliver,L12\n", "not a MeSH id"),
+        ("name,mesh\nliver,D008099\nhepar2,D008099\n", "MeSH id as"),
         ("name,raw\nNone,x\n", "empty cell"),
         ("name,colour\nliver,red\n", "a column 'colour'"),
     ],
@@ -326,14 +331,14 @@ def test_a_patient_less_or_more_moves_no_other_to_the_other_split(seed):
     cases = cases_of(rng.randrange(4, 60), rng.randrange(2, 20))
     some = [case for case in cases if rng.random() < 0.8]
     splits = split_cases(some, sources)
-    numbers = EarlierQuestions({}, {}, {}).numbered(some, splits)
+    numbers = EarlierQuestions({}, {}, {}).number_cases(some, splits)
     known = {case.item.patient: splits[case.case] for case in some}
     gone = rng.choice(cases).item.patient
     left = [case for case in cases if case.item.patient != gone]
     again = split_cases(left, sources, known)
     assert all(again[case.case] == known.get(case.item.patient, again[case.case]) for case in left)
     assert len({(case.item.patient, again[case.case]) for case in left}) == len({case.item.patient for case in left})
-    indices = EarlierQuestions(numbers, {}, known).numbered(left, again)
+    indices = EarlierQuestions(numbers, {}, known).number_cases(left, again)
     assert numbers.items() <= indices.items() and len(set(indices.values())) == len(indices)
     ordered = sorted(some, key=lambda case: numbers[case.case])
     assert [splits[case.case] for case in ordered] == sorted(splits.values(), reverse=True)
@@ -361,7 +366,7 @@ def test_near_duplicates_of_other_patients_go_and_contradicting_ones_both():
     whole = [replace(one, granularity=IMAGE_LEVEL), replace(same, granularity=IMAGE_LEVEL, answers=("spleen",)), three]
     kept, counts = drop_near_duplicates(whole, 6)
     assert kept == [three]
-    assert counts["near-duplicates that are labelled differently"] == 1
+    assert counts["near-duplicates with different labels"] == 1
 
 
 def answered(rng, labels, count):
@@ -399,7 +404,7 @@ def test_what_the_text_gives_away_is_found_and_chance_is_not():
     assert (
         not question_templates.blind_majority(even)[0].flagged and question_templates.blind_majority(several)[0].flagged
     )  # "z" is always right
-    with pytest.raises(BadInput, match=r"the text alone gives answers away \(.* of 120 right.*most often right: 'a'"):
+    with pytest.raises(BadInput, match=r"text alone gives answers away \(.* of 120 correct.*most frequent answer: 'a'"):
         question_templates.check_text_alone(found[0], answered(rng, {"a": 8, "b": 2, "c": 1, "d": 1}, 120))
 
 

@@ -106,8 +106,8 @@ EMBEDS_SLOWLY = """
 import sys, time
 from pathlib import Path
 from curation.mining.embedding import embed
-from curation.mining.encoders import Encoder, encoder_spec, load_encoder
-loaded = load_encoder(encoder_spec(sys.argv[1]))
+from curation.mining.encoders import Encoder, parse_encoder, load_encoder
+loaded = load_encoder(parse_encoder(sys.argv[1]))
 def slowly(batch):
     time.sleep(0.2)
     return loaded.encode(batch)
@@ -162,7 +162,7 @@ def test_embeddings_are_opened_by_name_and_never_stale(models, images, tmp_path)
     embed(images, tmp_path / "a", loaded)
     array = open_embeddings(tmp_path / "a", "clip")
     assert isinstance(array, np.memmap)
-    with pytest.raises(BadInput, match="no embeddings called dinov2"):
+    with pytest.raises(BadInput, match="no embeddings of dinov2"):
         open_embeddings(tmp_path / "a", "dinov2")
     embed(
         images,
@@ -188,11 +188,11 @@ def test_bad_encoders_are_one_clear_line(models, tmp_path):
     ):
         with pytest.raises(BadInput, match=says):
             parse_encoder(encoder, **options)
-    with pytest.raises(BadInput, match="no space shared with text"):
+    with pytest.raises(BadInput, match="no projection to a shared text space"):
         load_encoder(parse_encoder(f"transformers:{models / 'dinov2'}", "projected"))
     with pytest.raises(BadInput, match="cannot be loaded"):
         load_encoder(parse_encoder(f"transformers:{tmp_path / 'nothing'}"))
-    with pytest.raises(BadInput, match="there is no such folder"):
+    with pytest.raises(BadInput, match="folder not found"):
         embed(tmp_path / "nothing", tmp_path / "a", load_encoder(parse_encoder(f"transformers:{models / 'dinov2'}")))
 
 
@@ -203,9 +203,9 @@ def test_tables_join_by_path_or_unique_name(tmp_path):
     joined = align_to_images(["a/x.png", "b/y.jpg", "z.png"], table, **columns)
     assert joined["caption"].tolist() == ["first", "second", ""]
     assert joined["group"].tolist() == ["p1", "", ""]
-    with pytest.raises(BadInput, match="fits several"):
+    with pytest.raises(BadInput, match="matches several"):
         align_to_images(["a/x.png", "b/x.png"], table, **columns)
-    with pytest.raises(BadInput, match="names none"):
+    with pytest.raises(BadInput, match="matches none"):
         align_to_images(["q.png"], table, **columns)
     with pytest.raises(BadInput, match="no column 'image'"):
         read_image_table(table)
@@ -260,7 +260,7 @@ def test_numbers_stay_as_they_stand_beside_blanks(tmp_path):
     assert found["group"].tolist() == [str(big), "", ""]
     assert found["caption"].tolist() == ["", "['a', 'b']", "x\u2028y"]
     (tmp_path / "t.jsonl").write_text('{"image": "1"}\n[1]\n')
-    with pytest.raises(BadInput, match="no JSON object"):
+    with pytest.raises(BadInput, match="not a JSON object"):
         read_image_table(tmp_path / "t.jsonl")
     pd.DataFrame({"image": ["a", "b"], "group": pd.array([1, None], "Int64")}).to_parquet(tmp_path / "t.parquet")
     assert read_image_table(tmp_path / "t.parquet")["group"].tolist() == ["1", ""]

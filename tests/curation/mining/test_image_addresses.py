@@ -133,7 +133,7 @@ def test_what_was_embedded_is_not_read_again_and_what_changed_is(tmp_path, monke
     ("address", "words"),
     [
         ("nothing://bucket", "cannot be opened"),
-        ("memory://empty", "holds no images"),
+        ("memory://empty", "contains no images"),
     ],
 )
 def test_an_address_without_images_is_one_line_and_nothing_is_written(address, words, tmp_path):

@@ -39,7 +39,7 @@ def test_every_pair_is_kept_or_set_aside_with_its_reason(tmp_path):
     report = mine_pairs(search, images, tmp_path / "s", PairFilter(near_duplicate=6))
     kept, aside = read(tmp_path / "s"), read(tmp_path / "s", "set_aside")
     found = pd.concat([kept, aside]).sort_values(["i", "j"], ignore_index=True)
-    whole = pd.concat(search.all(), ignore_index=True)
+    whole = pd.concat(search.all_pairs(), ignore_index=True)
     pd.testing.assert_frame_equal(found[["i", "j", "sim_med", "sim_gen"]], whole)
     assert kept[["i", "j"]].to_numpy().tolist() == sorted(kept[["i", "j"]].to_numpy().tolist())
     assert report["counts"]["found"] == len(whole)
@@ -112,7 +112,7 @@ def test_a_search_goes_on_where_it_was_killed_and_writes_no_block_again(tmp_path
     monkeypatch.setattr(pair_mining, "BLOCK_ROWS", 32)
     whole = mine_pairs(*made(), tmp_path / "whole", PairFilter())
     with pytest.raises(Killed):
-        mine_pairs(*made(), tmp_path / "s", PairFilter(), run=dies)
+        mine_pairs(*made(), tmp_path / "s", PairFilter(), search_blocks=dies)
     assert not (tmp_path / "s" / "pairs.parquet").exists()
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "s" / "blocks").glob("*.parquet")}
     assert mine_pairs(*made(), tmp_path / "s", PairFilter()) == whole

@@ -24,7 +24,9 @@ def search_all(med, gen, thresholds):
             patch.setattr(pair_search, "TILE_ROWS", rows)
             patch.setattr(pair_search, "TILE_COLUMNS", columns)
             search = PairSearch(med, gen, thresholds, "cpu")
-            found.append(pd.concat([search.decide(*np.empty((2, 0), int)), *search.all()], ignore_index=True))
+            found.append(
+                pd.concat([search.filter_pairs(*np.empty((2, 0), int)), *search.all_pairs()], ignore_index=True)
+            )
     pd.testing.assert_frame_equal(*found)
     return found[0]
 
