@@ -169,7 +169,7 @@ def test_embeddings_are_opened_by_name_and_never_stale(models, images, tmp_path)
         tmp_path / "a",
         load_encoder(parse_encoder(f"transformers:{models / 'clip'}", "mean", name="clip")),
     )
-    with pytest.raises(BadInput, match="could be clip-"):
+    with pytest.raises(BadInput, match="matches clip-"):
         open_embeddings(tmp_path / "a", "clip")
     (images / "new.png").write_bytes((images / "1.png").read_bytes())
     embed(
