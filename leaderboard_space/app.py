@@ -87,7 +87,7 @@ def build_app(
     ) as app:
         _html(frame.header(), "mp-header", "medprobe.start();")
         with gr.Column(elem_id="mp-pages"):
-            _html(frame.pages({"overview": front.page({}), "about": frame.about()}), script=frame.DRAWN)
+            _html(frame.pages({"overview": front.page({}), "about": frame.about()}), script=frame.START_SCRIPT)
             with gr.Column(elem_id="page-submit"):
                 drawn_when_open = "medprobePage(element, () => { trigger('select') });"
                 opened = _html(frame.page("submit"), "mp-submit-page", drawn_when_open)

@@ -1,15 +1,15 @@
-"""Compare results on the same questions: paired if the answers of both are known, else by their numbers. Scores, the correction for many
-comparisons and what a selection means are those of the leaderboard.
+"""Compare results on the same questions: paired if the answers of both are known, otherwise by their scores.
 
-See also: drawing (`views/compare.py`), sentences (`sentences.py`).
+Scores, selections and the correction for multiple comparisons are those of the leaderboard. See also: drawing (`views/compare.py`),
+sentences (`sentences.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
 from typing import Any
 
@@ -32,15 +32,28 @@ from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.query import BoardQuery, parse_query, selection_of
 
 SLOTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
-"""The keys of an address that name the results to compare."""
-LEVEL = 0.05
+"""Keys of an address that name the results to compare."""
+SIGNIFICANCE_LEVEL = 0.05
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A pair of results: the difference in points (one - other), its interval, and two-sided p-values: `p` of the pair alone, `corrected`
-    for the ranking of so many `models` (0: for the pairs compared here, Holm). `n` units, and
-    the numbers that only one of them got right; None if unpaired."""
+    """The difference between two results.
+
+    Args:
+        one: The first result.
+        other: The second result.
+        value: Difference in percentage points, `one` - `other`.
+        low: Lower end of the 95 % interval, in points.
+        high: Upper end.
+        p: Two-sided p-value of this pair alone.
+        corrected: The p-value corrected for the leaderboard's ranking, or else for the pairs compared here (Holm).
+        method: Name of the test.
+        models: Number of models in that ranking; 0 if `corrected` is for the pairs compared here.
+        n: Number of scored units of a paired test; None if unpaired.
+        only_one: Units on which only `one` was right; None if unpaired.
+        only_other: Units on which only `other` was right; None if unpaired.
+    """
 
     one: Entry
     other: Entry
@@ -60,28 +73,47 @@ class Difference:
         return self.n is not None
 
     @property
-    def is_sure(self) -> bool:
-        """True if the two differ significantly, corrected for all comparisons."""
-        return self.corrected < LEVEL and abs(self.value) > 1e-9
+    def is_significant(self) -> bool:
+        """True if the two differ significantly after correction for all comparisons."""
+        return self.corrected < SIGNIFICANCE_LEVEL and abs(self.value) > sentences.SAME
+
+    def reversed(self) -> Difference:
+        """The difference `other` - `one`."""
+        return replace(
+            self,
+            one=self.other,
+            other=self.one,
+            value=-self.value,
+            low=-self.high,
+            high=-self.low,
+            only_one=self.only_other,
+            only_other=self.only_one,
+        )
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Results on the same questions, as a request chooses them. `named`: a name for every result of the section, none twice.
-    Of two, the one with the higher score is the first of `chosen`: every difference of the page is the first less the second.
+    """Results on the same questions, as a request chooses them.
 
-    `query`: the set, the selection of its questions and the score, as on the leaderboard. `unknown`: what the request names and is not
-    there; `is_example`: whether it names none; `fields`: what stands in the fields, each name where it was typed; `chosen_set`: whether the
-    request names the set of questions."""
+    Of two results, the one with the higher score is the first of `chosen`: every difference on the page is first minus second.
+
+    Args:
+        query: Question set, selection and score, as on the leaderboard.
+        chosen: The results to compare.
+        metrics: Scores that at least two of the results have, or that one of them lacks for a known reason.
+        unknown: Names in the request that match no result.
+        is_example: True if the request names no result.
+        fields: Text of the form's fields; each name stays where it was typed.
+        is_set_chosen: True if the request names the question set.
+    """
 
     query: BoardQuery
     chosen: list[Entry]
-    named: dict[str, str]
     metrics: list[str]
     unknown: tuple[str, ...] = ()
     is_example: bool = False
     fields: tuple[str, ...] = ()
-    chosen_set: bool = False
+    is_set_chosen: bool = False
 
     @property
     def section(self) -> Section:
@@ -95,77 +127,63 @@ class Comparison:
     def metric(self) -> str:
         return self.query.metric
 
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Entry key -> name of a chosen result, which distinguishes it from the other chosen ones."""
+        return labels(self.chosen)
+
+    @cached_property
+    def _scores_of(self) -> Callable[[str], dict[str, Score]]:
+        """Metric -> entry key -> score of a chosen result on the selection, as on the leaderboard."""
+        keys, query = frozenset(entry.key for entry in self.chosen), self.query
+        section, outcomes, tree = query.section, query.outcomes, query.tree
+        return cache(lambda metric: scores_by_entry(section, outcomes, tree, metric, query.branches, keys))
+
     def has_answers(self, entry: Entry) -> bool:
         """True if the result can be compared question by question."""
         return self.outcomes is not None and entry.key in self.outcomes.row_of
 
     def name(self, entry: Entry) -> str:
-        """The label of a chosen result: whatever distinguishes it from the other chosen ones."""
-        return self.name_of(entry.key)
-
-    def name_of(self, key: str) -> str:
-        """The same, by key."""
-        return labels(self.chosen)[key]
-
-    @cached_property
-    def _held(self) -> dict[str, dict[str, Score]]:
-        return {}
-
-    def _scores(self, metric: str) -> dict[str, Score]:
-        """Entry key -> score on the selection of the chosen results, as the leaderboard has them."""
-        if metric not in self._held:
-            keys, query = frozenset(entry.key for entry in self.chosen), self.query
-            self._held[metric] = scores_by_entry(
-                query.section, query.outcomes, query.tree, metric, query.branches, keys
-            )
-        return self._held[metric]
-
-    def score(self, entry: Entry, metric: str) -> Score | None:
-        """The result's score, from its answers if they are known; None if it has none."""
-        found = self._scores(metric).get(entry.key)
-        return found if found is not None and found.value is not None else None
+        """The name of a chosen result (see `names`)."""
+        return self.names[entry.key]
 
     def no_score(self, entry: Entry, metric: str) -> str:
-        """Why the result has no verdict or no score; empty if it may have them, or if nothing is known about it."""
-        found = self._scores(metric).get(entry.key)
-        return sentences.no_score(found, entry.result) if found is not None else ""
+        """Why the result has no verdict or no score; "" if it may have them, or if nothing is known about it."""
+        score = self._scores_of(metric).get(entry.key)
+        return sentences.no_score(score, entry.result) if score is not None else ""
 
     def scores(self, metric: str) -> dict[str, Score]:
-        """Entry key -> score, of those chosen that have one."""
-        return {key: score for key, score in self._scores(metric).items() if score.value is not None}
+        """Entry key -> score, of the chosen results that have one."""
+        return {key: score for key, score in self._scores_of(metric).items() if score.value is not None}
 
     def differences(self, metric: str) -> list[Difference]:
-        """Every pair of the chosen results of which both have the score; significant ones first, then by the size of the difference."""
-        found = [
-            difference
-            for one, other in combinations(self.chosen, 2)
-            if (difference := self._difference(one, other, metric)) is not None
-        ]
+        """Every pair of chosen results that both have the score: significant pairs first, then by the size of the difference."""
+        pairs = [self._difference(one, other, metric) for one, other in combinations(self.chosen, 2)]
+        differences = [pair for pair in pairs if pair is not None]
         if metric == self.metric:
-            found = self._corrected(found)
-        return sorted(found, key=lambda pair: (not pair.is_sure, -abs(pair.value) if pair.is_sure else pair.p))
+            differences = self._corrected(differences)
+        return sorted(
+            differences, key=lambda pair: (not pair.is_significant, -abs(pair.value) if pair.is_significant else pair.p)
+        )
 
     def _corrected(self, pairs: list[Difference]) -> list[Difference]:
-        """The same with p-values corrected as the leaderboard's ranking has them, if it ranks all of these results together; else for the
-        pairs compared here (Holm 1979)."""
+        """The pairs with corrected p-values: those of the leaderboard's ranking if it ranks all of these results together, otherwise
+        corrected for the pairs compared here (Holm 1979)."""
         keys = list(dict.fromkeys(entry.key for pair in pairs for entry in (pair.one, pair.other)))
         for shown in (ONE, ALL) if pairs else ():
-            standings = replace(self.query, shown=shown).standings
-            if (ranked := standings.corrected(keys)) is not None:
-                p, models = ranked
-                at = {key: number for number, key in enumerate(keys)}
-                return [
-                    replace(pair, corrected=float(p[at[pair.one.key], at[pair.other.key]]), models=models)
-                    for pair in pairs
-                ]
+            ranking = replace(self.query, shown=shown).standings.corrected(keys)
+            if ranking is not None:
+                p_values, models = ranking
+                at = {key: position for position, key in enumerate(keys)}
+                ranked_p = [float(p_values[at[pair.one.key], at[pair.other.key]]) for pair in pairs]
+                return [replace(pair, corrected=p, models=models) for pair, p in zip(pairs, ranked_p, strict=True)]
         adjusted = holm_adjust(np.array([pair.p for pair in pairs])).tolist()
         return [replace(pair, corrected=p) for pair, p in zip(pairs, adjusted, strict=True)]
 
     def _difference(self, one: Entry, other: Entry, metric: str) -> Difference | None:
-        left, right = self.score(one, metric), self.score(other, metric)
-        if left is None or right is None or left.value is None or right.value is None:
-            return None
-        if left.nonresponse is not None or right.nonresponse is not None:
+        """The difference between two results, not corrected; None if one of them has no score or no verdict."""
+        left, right = (self.scores(metric).get(entry.key) for entry in (one, other))
+        if left is None or right is None or left.nonresponse is not None or right.nonresponse is not None:
             return None
         if self.has_answers(one) and self.has_answers(other) and self.outcomes and metric in self.outcomes.metrics:
             test = paired_test(self._units(one, metric), self._units(other, metric), metric)
@@ -174,119 +192,121 @@ class Comparison:
                 test.only_b,
             )  # fmt: skip
         low, high, p = compute_unpaired_difference(left, right)
-        if math.isnan(low):
-            return None
-        return Difference(one, other, left.value - right.value, low, high, p, p, UNPAIRED)
+        difference = (left.value or 0.0) - (right.value or 0.0)
+        return None if math.isnan(low) else Difference(one, other, difference, low, high, p, p, UNPAIRED)
 
     def _units(self, entry: Entry, metric: str) -> pd.DataFrame:
-        """A run's units of the selection as the paired test takes them. A unit is named by its number, which is the same for both runs."""
+        """A run's scored units on the selection, as `paired_test` takes them. Unit numbers are the same for every run of the set."""
         assert self.outcomes is not None
         mask = self.query.tree.mask(self.query.branches)
-        units = self.outcomes.metrics[metric].part(
-            self.outcomes.rows(metric, mask), np.array([self.outcomes.row_of[entry.key]])
-        )
-        top, base = units.run(0)
+        row = np.array([self.outcomes.row_of[entry.key]])
+        units = self.outcomes.metrics[metric].part(self.outcomes.rows(metric, mask), row)
+        numerator, denominator = units.run(0)
         return pd.DataFrame(
             {
                 "metric": metric,
                 "unit": np.arange(units.cluster.size).astype(str),
                 "cluster": units.cluster,
-                "numerator": top,
-                "denominator": base,
+                "numerator": numerator,
+                "denominator": denominator,
             }
         )
 
 
 def comparable_sections(board: Board) -> list[Section]:
-    """Sets of questions with at least two results: complete official ones first, phantoms last, then by how many have
-    answers."""
-    found = [section for held in board.snapshot.sections.values() for section in held if len(section.entries) > 1]
+    """Question sets with at least two results: complete official sets first, phantoms last, then by the number of results with answers."""
 
     def order(section: Section) -> tuple[bool, bool, bool, int]:
         answered = sum(entry.result.kind == "measured" and entry.answers is not None for entry in section.entries)
         return section.kind == "phantom", section.kind != "complete", answered < 2, -answered
 
-    return sorted(found, key=order)
+    sections = [section for of_family in board.snapshot.sections.values() for section in of_family]
+    return sorted((section for section in sections if len(section.entries) > 1), key=order)
 
 
 def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
-    """What a request chooses: `set`, `branch` and `facet` (the selection, as the leaderboard's address has it), `metric`, and results under
-    the keys SLOTS (by key, by name, or by model). What it does not say is chosen of the first set that has two results
-    (`_next_by_default`). None where no set has."""
+    """Load the comparison that a request chooses, filling in what it leaves out (`_next_by_default`).
+
+    Args:
+        board: The board.
+        request: `set`, `branch` and `facet` (the selection, as in the leaderboard's address), `metric`, and results under the keys
+            `SLOTS` (by key, by name, or by model).
+
+    Returns:
+        The comparison; None if no question set has two results.
+    """
     sections = comparable_sections(board)
     if not sections:
         return None
-    wanted, said = (
-        str(request.get("set") or ""),
-        [name for slot in SLOTS if (name := str(request.get(slot) or "").strip())],
-    )
+    set_key = str(request.get("set") or "")
+    names = {slot: name for slot in SLOTS if (name := str(request.get(slot) or "").strip())}
     # Without a set, the first that has a result of every name.
-    has_all = (one for one in sections if all(_meant(one, name) for name in said))
-    section = next((one for one in sections if f"{one.family}/{one.key}" == wanted), next(has_all, sections[0]))
-    asked = {"format": section.family, "section": section.key, "metric": request.get("metric")}
-    query = parse_query(board, asked | {"branches": selection_of(request), "shown": ONE})
-    named = labels(section.entries)
-    taken = [slot for slot in SLOTS if str(request.get(slot) or "").strip()]
-    found = [(name, _meant(section, name)) for name in said]
-    chosen = list({entry.key: entry for _, entry in found if entry is not None}.values())
-    unknown = tuple(name for name, entry in found if entry is None)
-    metrics = [name for name in query.metrics if info_of(name).unit != "count"]
-    while max(len(chosen), len(said)) < 2 and not unknown:
-        entry = _next_by_default(query, chosen)
-        if entry is None:
-            break
-        chosen.insert(0 if said and "first" not in taken else len(chosen), entry)
-    draft = Comparison(query, chosen, named, metrics, unknown)
-    known = [name for name in metrics if len(draft.scores(name)) >= min(2, len(chosen))]
-    # For a run without a score the page gives the reason, for the requested score.
-    without = [name for name in metrics if name not in known and any(draft.no_score(entry, name) for entry in chosen)]
-    known = [name for name in metrics if name in known or name in without]
-    metric = query.metric if query.metric in known else next(iter(known), "")
-    fields = tuple(named[entry.key] if entry is not None else name for name, entry in found)
-    if len(chosen) > len(found):
-        fields = tuple(named[entry.key] for entry in chosen)
-    shown = replace(
+    has_all = (section for section in sections if all(_find(section, name) for name in names.values()))
+    named_sets = (section for section in sections if f"{section.family}/{section.key}" == set_key)
+    section = next(named_sets, None) or next(has_all, sections[0])
+
+    parameters = {"format": section.family, "section": section.key, "metric": request.get("metric")}
+    query = parse_query(board, parameters | {"branches": selection_of(request), "shown": ONE})
+    matches = [(name, _find(section, name)) for name in names.values()]
+    chosen = list({entry.key: entry for _, entry in matches if entry is not None}.values())
+    unknown = tuple(name for name, entry in matches if entry is None)
+    while max(len(chosen), len(names)) < 2 and not unknown and (entry := _next_by_default(query, chosen)):
+        chosen.insert(0 if names and "first" not in names else len(chosen), entry)
+
+    draft = Comparison(query, chosen, [])
+    metrics = [  # a run without a score gets the reason instead, for the requested score
+        name
+        for name in query.metrics
+        if info_of(name).unit != "count"
+        and (len(draft.scores(name)) >= min(2, len(chosen)) or any(draft.no_score(entry, name) for entry in chosen))
+    ]
+    metric = query.metric if query.metric in metrics else next(iter(metrics), "")
+    label_of = labels(section.entries)
+    typed = [label_of[entry.key] if entry is not None else name for name, entry in matches]
+    fields = typed if len(chosen) <= len(matches) else [label_of[entry.key] for entry in chosen]
+    comparison = replace(
         draft,
         query=replace(query, metric=metric),
-        metrics=known,
-        is_example=not said,
-        fields=fields,
-        chosen_set=bool(wanted),
+        metrics=metrics,
+        unknown=unknown,
+        is_example=not names,
+        fields=tuple(fields),
+        is_set_chosen=bool(set_key),
     )
-    pairs = shown.differences(metric) if len(chosen) == 2 else []
-    return replace(shown, chosen=chosen[::-1]) if pairs and pairs[0].value < 0 else shown
+    pairs = comparison.differences(metric) if len(chosen) == 2 else []
+    return replace(comparison, chosen=chosen[::-1]) if pairs and pairs[0].value < 0 else comparison
 
 
-def _meant(section: Section, name: str) -> Entry | None:
-    """The result that a name means; of a model's results the one that stands for it on the leaderboard."""
+def _find(section: Section, name: str) -> Entry | None:
+    """The result of a name; of a model's results, the one that represents it on the leaderboard."""
     return find_result(sorted(section.entries, key=order_of), name)
 
 
 def _next_by_default(query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None:
-    """The result to compare with those `chosen` where none is named: the best of the results that stand for their models, of another model
-    and with another score, since equal answers show nothing. Answers come before numbers alone, models before baselines."""
+    """The result to compare with those chosen: the best of the results that represent their models, of another model and with another
+    score, since equal answers show nothing. Results with answers come before scores alone, models before baselines."""
     section, outcomes = query.section, query.outcomes
-    up = info_of(query.metric).higher_is_better is not False
-    standing: dict[Owner, Entry] = {}
+    is_higher_better = info_of(query.metric).higher_is_better is not False
+    representatives: dict[Owner, Entry] = {}
     for entry in sorted(section.entries, key=order_of):
         if group_of(entry) == "ranked":
-            standing.setdefault(owner_of(entry), entry)
+            representatives.setdefault(owner_of(entry), entry)
     scores = scores_by_entry(section, outcomes, query.tree, query.metric, query.branches)
     values = {key: score.value for key, score in scores.items() if score.value is not None}
-    taken = {identity_of(entry.result.model.name) for entry in chosen}
-    scored = {values.get(entry.key) for entry in chosen}
-    answered = outcomes is not None and len(outcomes.runs) > 1
+    chosen_models = {identity_of(entry.result.model.name) for entry in chosen}
+    chosen_values = {values.get(entry.key) for entry in chosen}
+    answered = outcomes.row_of if outcomes is not None and len(outcomes.runs) > 1 else values
 
     def order(entry: Entry) -> tuple[object, ...]:
         value = values.get(entry.key)
         return (
             value is None,
-            answered and (outcomes is None or entry.key not in outcomes.row_of),
-            identity_of(entry.result.model.name) in taken,
+            entry.key not in answered,
+            identity_of(entry.result.model.name) in chosen_models,
             entry.is_baseline,
-            entry not in standing.values(),
-            value in scored,
-            -(value or 0.0) if up else value or 0.0,
+            entry not in representatives.values(),
+            value in chosen_values,
+            -(value or 0.0) if is_higher_better else value or 0.0,
         )
 
     return min((entry for entry in section.entries if entry not in chosen), key=order, default=None)

@@ -1,5 +1,5 @@
-"""The sentences that head a page, from the numbers they speak of and nothing else: who scores highest, who may be as good, how many beat
-guessing; and what stands above a table of standings, from its rows.
+"""Write the headlines of pages from numbers alone: which model scores highest, which may be as good, how many beat guessing; and the
+caption of a table of results.
 
 See also: sentences on single numbers (`sentences.py`).
 """
@@ -19,14 +19,20 @@ from leaderboard_space.data.tree import TreePath, selection_name
 from leaderboard_space.html import count, in_words, plural, score_text
 from leaderboard_space.sentences import RANDOM_RUN, SAME, listed, percent_of_chance
 
-NAMED = 3
-"""Models that a sentence names; of more it says how many."""
+MAX_NAMES = 3
+"""Models that a sentence names; more are counted."""
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """What a sentence knows of one row that holds ranks: `verdict` None where chance is not known, `first` the first rank it may hold
-    (0: it holds none)."""
+    """A ranked row, as headlines see it.
+
+    Args:
+        name: Name of the model or result.
+        value: Its score.
+        verdict: Its test against guessing; None if chance is not known.
+        first: First rank that it may hold; 0 without ranks.
+    """
 
     name: str
     value: float
@@ -36,11 +42,22 @@ class Ranked:
 
 @dataclass(frozen=True)
 class HeadlineFacts:
-    """What the headline speaks of. `ranked`: best first. `about`: the score where the sentence has to name it, empty for a benchmark's own.
-    `guess`: what chance is called ("guessing"). `are_models`: every row is a model of its own (else they are results). `higher`: whether
-    the first row has the highest value. `baselines`: baselines with a score; `uncounted`: results whose score is undefined here;
-    `small`: models of which too few independent cases are known;
-    `partial`: results of which only other selections are known; `apart`: results that are shown and not ranked with the others."""
+    """The numbers behind a headline.
+
+    Args:
+        about: Name of the score; "" for a benchmark's headline metric, which needs none.
+        guess: What chance is called ("guessing").
+        ranked: Ranked rows, best first.
+        are_models: True if every row is a model of its own; otherwise rows are called results.
+        higher: True if higher scores are better.
+        baselines: Number of baselines with a score.
+        uncounted: Number of results whose score is undefined here.
+        small: Number of models with too few independent cases.
+        partial: Number of results known only for other selections.
+        apart: Number of results that are shown but not ranked with the others.
+        case: What the benchmark calls a case.
+        unit: Unit of the score, as `MetricInfo.unit`.
+    """
 
     about: str
     guess: str
@@ -55,11 +72,23 @@ class HeadlineFacts:
     case: str = "case"
     unit: str = "percent"
 
+    @property
+    def plural(self) -> str:
+        """What several rows are called."""
+        return "models" if self.are_models else "results"
+
 
 @dataclass(frozen=True)
 class Trust:
-    """What the first sentence of the board speaks of: `models` tested against guessing in one benchmark, where they are asked to `task`;
-    `better` and `worse`: how many significantly are."""
+    """The numbers behind the first sentence of the board.
+
+    Args:
+        task: What the benchmark asks models to do.
+        models: Number of models tested against guessing.
+        better: Number significantly better.
+        worse: Number significantly worse.
+        guess: What chance is called.
+    """
 
     task: str
     models: int
@@ -68,98 +97,103 @@ class Trust:
     guess: str
 
 
-def trust(found: Trust | None) -> str:
+def trust(numbers: Trust | None) -> str:
     """The first sentence of the board.
 
     >>> trust(Trust("tell two images apart", 14, 0, 9, "a coin flip"))
     'Not yet. Of 14 models asked to tell two images apart, none beats a coin flip; nine do worse.'
     """
-    if found is None:
+    if numbers is None:
         return "No model here has been tested against guessing yet."
-    asked = f"asked to {found.task}"
-    if found.models == 1:
-        verb = "beats" if found.better else "does worse than" if found.worse else "does not beat"
-        return f"The one model {asked} {verb} {found.guess}."
-    if found.better == found.models:
-        return f"All {in_words(found.models)} models {asked} beat {found.guess}."
-    many = in_words(found.better) if found.better else "none"
-    said = f"Of {count(found.models)} models {asked}, {many} beat{'s' if found.better < 2 else ''} {found.guess}"
-    return f"{'' if found.better else 'Not yet. '}{said}{_worse(found.worse, found.models)}."
+    asked, better = f"asked to {numbers.task}", numbers.better
+    if numbers.models == 1:
+        verb = "beats" if better else "does worse than" if numbers.worse else "does not beat"
+        return f"The one model {asked} {verb} {numbers.guess}."
+    if better == numbers.models:
+        return f"All {in_words(better)} models {asked} beat {numbers.guess}."
+    beat = f"{in_words(better) if better else 'none'} beat{'s' if better < 2 else ''} {numbers.guess}"
+    worse = _worse(numbers.worse, numbers.models)
+    return f"{'' if better else 'Not yet. '}Of {count(numbers.models)} models {asked}, {beat}{worse}."
 
 
-def _worse(worse: int, of: int) -> str:
-    """How many do worse than guessing, as the end of a sentence on how many beat it."""
-    said = "all" if worse == of else in_words(worse)
-    return f"; {said} {'does' if worse == 1 else 'do'} worse" if worse else ""
+def _worse(worse: int, total: int) -> str:
+    """How many do worse than guessing, as the end of a sentence on how many beat it; "" if none does."""
+    many = "all" if worse == total else in_words(worse)
+    return f"; {many} {'does' if worse == 1 else 'do'} worse" if worse else ""
 
 
-def headline(found: HeadlineFacts) -> str:
-    """What to take away before looking at any number: who scores highest, who may be as good, how many beat guessing."""
-    said = (
-        _nothing(found)
-        if not found.ranked
-        else " ".join(part for part in (_leader(found), _against_chance(found)) if part)
+def headline(facts: HeadlineFacts) -> str:
+    """The main finding: who scores highest, who may be as good, how many beat guessing."""
+    parts = (facts.about and f"{facts.about}.", _leader(facts), _against_chance(facts))
+    return " ".join(filter(None, parts))
+
+
+def _nothing(facts: HeadlineFacts) -> str:
+    """Why nothing is ranked."""
+    hidden = "The answer key of these questions is hidden, or none of them counts towards this score."
+    small = f"Too few independent {facts.case}s to compare the {plural(facts.small, 'model')} here."
+    reasons = (
+        (facts.uncounted and not facts.baselines, hidden),
+        (facts.small, small),
+        (facts.baselines, "Only baselines have this score here."),
+        (facts.apart, f"Nothing is ranked here: {plural(facts.apart, 'result')} below, with the reason."),
+        (facts.partial, "Known for parts of this selection, not for all of it."),
     )
-    return f"{found.about}. {said}" if found.about else said
+    return next((reason for applies, reason in reasons if applies), "No results for this selection.")
 
 
-def _nothing(found: HeadlineFacts) -> str:
-    if found.uncounted and not found.baselines:
-        return "The answer key of these questions is hidden, or none of them counts towards this score."
-    if found.small:
-        return f"Too few independent {found.case}s to compare the {plural(found.small, 'model')} here."
-    if found.baselines:
-        return "Only baselines have this score here."
-    if found.apart:
-        return f"Nothing is ranked here: {plural(found.apart, 'result')} below, with the reason."
-    if found.partial:
-        return "Known for parts of this selection, not for all of it."
-    return "No results for this selection."
-
-
-def _leader(found: HeadlineFacts) -> str:
+def _leader(facts: HeadlineFacts) -> str:
     """Who has the best score, and who else may be the best."""
-    best = found.ranked[0]
-    value = score_text(best.value, found.unit) + ("%" if found.unit == "percent" else "")
-    if len(found.ranked) == 1:
+    if not facts.ranked:
+        return _nothing(facts)
+    best, many = facts.ranked[0], facts.plural
+    value = score_text(best.value, facts.unit) + ("%" if facts.unit == "percent" else "")
+    if len(facts.ranked) == 1:
         return f"{best.name} scores {value}."
-    many = "models" if found.are_models else "results"
-    equal = [row for row in found.ranked if abs(row.value - best.value) <= SAME]
-    end = "highest" if found.higher else "lowest"
-    if len(equal) == len(found.ranked):
+    equal = [row for row in facts.ranked if abs(row.value - best.value) <= SAME]
+    if len(equal) == len(facts.ranked):
         return f"{'Both' if len(equal) == 2 else f'All {in_words(len(equal))}'} {many} score {value}."
-    who = _few([row.name for row in equal], many)
-    who = who if equal[0].name in who else who.capitalize()  # a model's name stays as it is
-    lead = f"{who} {'scores' if len(equal) == 1 else 'score'} {end} ({value})"
-    rivals = [row.name for row in found.ranked if row.first == 1 and row not in equal]
-    return f"{lead}; {_few(rivals, 'others')} may be as good." if rivals else f"{lead}."
+    leaders = _few([row.name for row in equal], many)
+    leaders = leaders if equal[0].name in leaders else leaders.capitalize()  # a model's name stays as it is
+    verb, end = "scores" if len(equal) == 1 else "score", "highest" if facts.higher else "lowest"
+    return f"{leaders} {verb} {end} ({value}){_rivals([row for row in facts.ranked if row not in equal])}."
+
+
+def _rivals(rows: Sequence[Ranked]) -> str:
+    """Which of the rows below the leader may be as good, as the end of a sentence; "" if none."""
+    rivals = [row.name for row in rows if row.first == 1]
+    return f"; {_few(rivals, 'others')} may be as good" if rivals else ""
 
 
 def _few(names: Sequence[str], many: str) -> str:
-    return listed(names) if len(names) <= NAMED and len(set(names)) == len(names) else f"{in_words(len(names))} {many}"
+    """Up to `MAX_NAMES` names; of more, their number with what they are called (`many`)."""
+    return listed(names) if len(set(names)) == len(names) <= MAX_NAMES else f"{in_words(len(names))} {many}"
 
 
-def _against_chance(found: HeadlineFacts) -> str:
-    """How many beat guessing; nothing where that is not known of most."""
-    judged = [row for row in found.ranked if row.verdict is not None]
-    if 2 * len(judged) < len(found.ranked):
+def _against_chance(facts: HeadlineFacts) -> str:
+    """How many rows beat guessing; "" if that is not known of most."""
+    verdicts = [row.verdict for row in facts.ranked if row.verdict is not None]
+    better, total = verdicts.count("better"), len(verdicts)
+    if 2 * total < len(facts.ranked) or not verdicts:
         return ""
-    better, worse = (sum(row.verdict == verdict for row in judged) for verdict in ("better", "worse"))
-    total, many = len(judged), "models" if found.are_models else "results"
     if total == 1:
-        words = {"better": "It beats", "worse": "It does worse than"}
-        return f"{words.get(judged[0].verdict or '', 'It does not beat')} {found.guess}."
+        verb = {"better": "beats", "worse": "does worse than"}.get(verdicts[0], "does not beat")
+        return f"It {verb} {facts.guess}."
     if better == total:
-        return f"{'Both' if total == 2 else 'All'} beat {found.guess}."
-    lead = f"{in_words(better).capitalize()} of {in_words(total)} {many} beat{'s' if better == 1 else ''} {found.guess}"
+        return f"{'Both' if total == 2 else 'All'} beat {facts.guess}."
+    lead = f"{in_words(better).capitalize()} of {in_words(total)} {facts.plural} beat{'s' if better == 1 else ''}"
     if not better:
-        lead = f"{'Neither' if total == 2 else 'None'} beats {found.guess}"
-    return f"{lead}{_worse(worse, total)}."
+        lead = f"{'Neither' if total == 2 else 'None'} beats"
+    return f"{lead} {facts.guess}{_worse(verdicts.count('worse'), total)}."
 
 
 def nothing_together(names: Sequence[str], labelled: bool, unprinted: Sequence[str] = ()) -> str:
-    """Why a selection of several facets has no result. `labelled`: the questions are known, and none has all of the labels; `unprinted`:
-    facets by which the paper prints no scores.
+    """Why a selection of several facets has no result.
+
+    Args:
+        names: The selected labels.
+        labelled: True if the questions are known, and none has all of the labels.
+        unprinted: Facets by which the paper prints no scores.
 
     >>> nothing_together(["Ophthalmology", "Microscopy"], True)
     'No question is labelled both Ophthalmology and Microscopy.'
@@ -174,16 +208,16 @@ def nothing_together(names: Sequence[str], labelled: bool, unprinted: Sequence[s
         tail = f", so none for {listed(names)} together" if len(names) > 1 else "; measured results will have them"
         return f"The paper prints no scores by {listed(unprinted).lower()}{tail}."
     both = "both " if len(names) == 2 else ""
-    return (
-        f"No question is labelled {both}{listed(names)}."
-        if labelled
-        else f"The paper reports {listed(names)} separately."
-    )
+    no_question = f"No question is labelled {both}{listed(names)}."
+    return no_question if labelled else f"The paper reports {listed(names)} separately."
 
 
 def by_aspect(label: str, aspects: Sequence[tuple[str, Sequence[Ranked]]]) -> str:
-    """The headline of a label that is scored in several aspects. `aspects`: what a model does to earn the score ("says where"), and the
-    ranked models of it, best first.
+    """The headline of a label that is scored in several aspects.
+
+    Args:
+        label: The label.
+        aspects: What a model does to earn each score ("says where"), and its ranked models, best first.
 
     >>> poor, good = Ranked("A", 25.0, "worse", 1), Ranked("B", 78.6, "better", 1)
     >>> by_aspect("Brain MRI", [("says what is wrong", [poor]), ("says where", [poor])])
@@ -191,21 +225,21 @@ def by_aspect(label: str, aspects: Sequence[tuple[str, Sequence[Ranked]]]) -> st
     >>> by_aspect("Brain MRI", [("says where", [poor]), ("sees that something is wrong", [good])])
     'On brain MRI, no model says where better than guessing. B sees that something is wrong most often (78.6%).'
     """
-    judged = [(does, rows) for does, rows in aspects if any(row.verdict is not None for row in rows)]
-    none_better = [does for does, rows in judged if not any(row.verdict == "better" for row in rows)]
+    verdicts = {does: {row.verdict for row in rows} - {None} for does, rows in aspects}
+    none_better = [does for does, of_aspect in verdicts.items() if of_aspect and "better" not in of_aspect]
     parts = [f"no model {' or '.join(none_better)} better than guessing"] if none_better else []
-    for does, rows in aspects:
-        if rows and does not in none_better:
-            best, rivals = rows[0], [row.name for row in rows[1:] if row.first == 1]
-            also = f"; {_few(rivals, 'others')} may be as good" if rivals else ""
-            parts.append(f"{best.name} {does} most often ({score_text(best.value)}%{also})")
+    parts += [
+        f"{rows[0].name} {does} most often ({score_text(rows[0].value)}%{_rivals(rows[1:])})"
+        for does, rows in aspects
+        if rows and does not in none_better
+    ]
     if not parts:
         return f"{label}: too few independent cases to compare models."
     return f"On {_in_small_letters(label)}, {'. '.join(parts)}."
 
 
 def _in_small_letters(label: str) -> str:
-    """A label within a sentence, but for its abbreviations.
+    """A label within a sentence; abbreviations keep their capitals.
 
     >>> _in_small_letters("Nuclear Medicine"), _in_small_letters("Chest X-ray"), _in_small_letters("Brain MRI")
     ('nuclear medicine', 'chest X-ray', 'brain MRI')
@@ -213,42 +247,47 @@ def _in_small_letters(label: str) -> str:
     return " ".join(word.lower() if word.isalpha() and word == word.capitalize() else word for word in label.split(" "))
 
 
-def model_verdicts(name: str, judged: Sequence[tuple[str, Verdict | None]]) -> str:
-    """What is to be known of a model at once: the verdict in each benchmark, named. `judged`: (benchmark, verdict of its first score).
+def model_verdicts(name: str, verdicts: Sequence[tuple[str, Verdict | None]]) -> str:
+    """The headline of a model's page: its verdict in each benchmark.
+
+    Args:
+        name: Name of the model.
+        verdicts: Benchmark, and the verdict of the model's first score there.
 
     >>> model_verdicts("M", [("A", "better"), ("B", "better"), ("C", None)])
     'M beats guessing on A and B; is not tested on C.'
     """
-    if not judged:
-        return f"This board has no ranked result of {name}."
     words: dict[Verdict | None, str] = {
         "better": "beats guessing on",
         "no different": "does no better than guessing on",
         "worse": "does worse than guessing on",
         None: "is not tested on",
     }
-    parts = [
-        f"{said} {listed([where for where, found in judged if found == verdict])}"
-        for verdict, said in words.items()
-        if any(found == verdict for _, found in judged)
-    ]
-    return f"{name} {'; '.join(parts)}."
+    places = {verdict: [where for where, of_model in verdicts if of_model == verdict] for verdict in words}
+    parts = [f"{verb} {listed(places[verdict])}" for verdict, verb in words.items() if places[verdict]]
+    return f"{name} {'; '.join(parts)}." if parts else f"This board has no ranked result of {name}."
 
 
-def weakest(label: str, where: str, value: float, chance: float, score: str = "") -> str:
-    """The weakest spot of a model, in a sentence. `score`: what is measured, where the label does not say it.
+def weakest(label: str, where: str, score: Score, metric: str = "") -> str:
+    """The weakest spot of a model, in a sentence.
 
-    >>> weakest("says where", "ProbMed", 24.1, 36.6)
+    Args:
+        label: What the model was tested on.
+        where: The benchmark.
+        score: Its score there.
+        metric: Name of the score, if `label` does not say it.
+
+    >>> weakest("says where", "ProbMed", Score(value=24.1, n=9, n_cases=9, chance=36.6))
     'Weakest: “says where” in ProbMed, 24.1% where guessing gets 36.6%.'
-    >>> weakest("brain MRI", "ProbMed", 23.2, 50.0, "abnormality")
+    >>> weakest("brain MRI", "ProbMed", Score(value=23.2, n=9, n_cases=9, chance=50.0), "abnormality")
     'Weakest: “brain MRI” in ProbMed, abnormality 23.2% where guessing gets 50%.'
     """
-    measured = f"{score} {score_text(value)}".strip()
-    return f"Weakest: “{label}” in {where}, {measured}% where guessing gets {percent_of_chance(chance)}."
+    measured = f"{metric} {score_text(score.value)}".strip()
+    return f"Weakest: “{label}” in {where}, {measured}% where guessing gets {percent_of_chance(score.chance or 0.0)}."
 
 
 def guessing(family: str, metric: str) -> str:
-    """What "chance" is called in a sentence about this metric."""
+    """What chance is called in a sentence about this metric."""
     return spec(family).guesses.get(metric, "guessing")
 
 
@@ -257,78 +296,71 @@ def guess_of(row: Row, family: str, metric: str) -> str:
     return guessing(family, metric) if row.run is None else RANDOM_RUN
 
 
-def ranked(found: Standings) -> tuple[Ranked, ...]:
-    """The models that can be compared as sentences speak of them, best first."""
-    names = display_names([row.entry for row in found.models])
+def ranked(standings: Standings) -> tuple[Ranked, ...]:
+    """The models that can be compared, best first."""
+    names = display_names([row.entry for row in standings.models])
     return tuple(
         Ranked(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.first or 0)
-        for row in found.models
+        for row in standings.models
         if not row.score.is_small
     )
 
 
-def finding(family: str, found: Standings) -> str:
-    """The finding as one sentence, computed from the standings. Baselines never count as models."""
-    models, info = found.models, info_of(found.metric, family)
+def finding(family: str, standings: Standings) -> str:
+    """The headline of a table of results. Baselines never count as models."""
+    models, info = standings.models, info_of(standings.metric, family)
     tested = [row for row in models if row.score.verdict is not None]
-    among = [row for row in found.rows if row.group == "ranked"]
+    in_ranking = [row for row in standings.rows if row.group == "ranked"]
     return headline(
         HeadlineFacts(
-            about="" if found.metric == HEADLINE_METRICS.get(family) else info.label,
-            guess=RANDOM_RUN if tested and all(row.run for row in tested) else guessing(family, found.metric),
-            ranked=ranked(found),
+            about="" if standings.metric == HEADLINE_METRICS.get(family) else info.label,
+            guess=RANDOM_RUN if tested and all(row.run for row in tested) else guessing(family, standings.metric),
+            ranked=ranked(standings),
             are_models=len({row.entry.result.model.name for row in models}) == len(models),
             higher=info.higher_is_better is not False,
-            baselines=sum(row.is_baseline and row.score.value is not None for row in among),
-            uncounted=sum(row.score.value is None for row in among),
+            baselines=sum(row.is_baseline and row.score.value is not None for row in in_ranking),
+            uncounted=sum(row.score.value is None for row in in_ranking),
             small=sum(row.score.is_small for row in models),
-            apart=len(found.rows) - len(among),
-            partial=len(found.hidden),
+            apart=len(standings.rows) - len(in_ranking),
+            partial=len(standings.hidden),
             case=spec(family).case,
             unit=info.unit,
         )
     )
 
 
-def caption(family: str, found: Standings, branches: Sequence[TreePath]) -> str:
-    """What stands under the headline: what the score is, of how many, of what, and what the marks of the chart are."""
-    info, case = info_of(found.metric, family), spec(family).case
-    known = [row.score for row in found.rows if row.score.value is not None]
-    description = info.description[:1].lower() + info.description[1:]
-    parts = [f"{info.label}: {description}" if description else f"{info.label}."]
-    sizes = {(score.n, score.n_cases) for score in known}
-    if len(sizes) == 1:
-        ((n, n_cases),) = sizes
-        if n == n_cases:
-            parts.append(f"n = {plural(n, case)}.")
-        elif n_cases:
-            parts.append(f"n = {count(n)} from {plural(n_cases, case)}.")
+def caption(family: str, standings: Standings, branches: Sequence[TreePath]) -> str:
+    """The text below the headline of a table: what the score is, how many cases, which questions, and what the chart's marks mean."""
+    info, case = info_of(standings.metric, family), spec(family).case
+    scores = [row.score for row in standings.rows if row.score.value is not None]
+    sizes = {(score.n, score.n_cases) for score in scores}
+    n, n_cases = sizes.pop() if len(sizes) == 1 else (0, 0)
+    size = plural(n, case) if n == n_cases else f"{count(n)} from {plural(n_cases, case)}"
     groups = selection_name(branches)
-    if groups:
-        where = [f"({one})" if " or " in one and len(groups) > 1 else one for one in groups]
-        parts.append(f"Only {' and '.join(where)}.")
-    methods = {shown_method(row.entry.result.method.name) for row in found.rows if not row.is_baseline}
-    if len(methods) == 1:
-        parts.append(f"Method: {methods.pop()}.")
-    if known:
-        parts.append(f"{_chart(found, known)}.")
-    if info.higher_is_better is False:
-        parts.append("Lower is better.")
-    return " ".join(parts)
+    names = [f"({name})" if " or " in name and len(groups) > 1 else name for name in groups]
+    methods = {shown_method(row.entry.result.method.name) for row in standings.rows if not row.is_baseline}
+    parts = (
+        f"{info.label}: {info.description[:1].lower()}{info.description[1:]}" if info.description else f"{info.label}.",
+        f"n = {size}." if n_cases else "",
+        f"Only {' and '.join(names)}." if names else "",
+        f"Method: {methods.pop()}." if len(methods) == 1 else "",
+        f"{_chart(standings, scores)}." if scores else "",
+        "Lower is better." if info.higher_is_better is False else "",
+    )
+    return " ".join(filter(None, parts))
 
 
-def _chart(found: Standings, known: Sequence[Score]) -> str:
-    """What the marks of the chart are. A level of chance that is a paper's run of random answers is a sample."""
-    drawn = [score.low is not None and score.high is not None for score in known]
-    bars = "; bars: 95% intervals" + ("" if all(drawn) else " where known") if any(drawn) else ""
-    levels = {round(score.chance, 6) for score in known if score.chance is not None}
-    if not levels:
-        return f"Dots: scores{bars}"
-    guess = "guessing, which differs by row"
-    tested = [row for row in found.rows if row.score.chance is not None]
+def _chart(standings: Standings, scores: Sequence[Score]) -> str:
+    """What the marks of the chart mean. Chance that is a paper's run of random answers is a sample with an interval."""
+    with_interval = [score.low is not None and score.high is not None for score in scores]
+    bars = "; bars: 95% intervals" + ("" if all(with_interval) else " where known") if any(with_interval) else ""
+    levels = {round(score.chance, 6) for score in scores if score.chance is not None}
+    tested = [row for row in standings.rows if row.score.chance is not None]
+    guess = (
+        f"guessing ({percent_of_chance(next(iter(levels)))})" if len(levels) == 1 else "guessing, which differs by row"
+    )
+    some = " where known" if any(score.chance is None for score in scores) else ""
+    marks = f"; dashed{some}: {guess}"
     if all(row.run is not None or is_random_run(row.entry.result) for row in tested):
-        return f"Dots: scores{bars}; band: {RANDOM_RUN}, a sample of guessing, with its interval"
-    elif len(levels) == 1:
-        guess = f"guessing ({percent_of_chance(levels.pop())})"
-    some = " where known" if any(score.chance is None for score in known) else ""
-    return f"Dots: scores{bars}; dashed{some}: {guess}"
+        marks = f"; band: {RANDOM_RUN}, a sample of guessing, with its interval"
+    return f"Dots: scores{bars}{marks if levels else ''}"

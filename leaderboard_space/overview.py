@@ -1,7 +1,8 @@
-"""Every model on every benchmark: what the first screen shows. No number is an average over benchmarks, and no column holds two sets.
+"""Collect every model's score on every benchmark, as the first screen shows them. No number is averaged over benchmarks, and no column
+mixes two question sets.
 
-A mark is the test of the row that it leads to, whose interval is drawn, and the first sentence counts these marks: overview and benchmark
-say the same. See also: drawing (`views/overview.py`).
+A mark is the test of the leaderboard row that it links to, and the first sentence counts these marks, so overview and leaderboard agree.
+See also: drawing (`views/overview.py`).
 """
 
 from __future__ import annotations
@@ -19,9 +20,18 @@ from leaderboard_space.headlines import Trust
 
 
 @dataclass(frozen=True)
-class Column:
-    """One benchmark: its section and headline metric. `chance`: what guessing gets; `drawn`: every test is against the paper's random
-    run, and `chance` is that."""
+class BenchmarkColumn:
+    """A benchmark with the question set and the metric of its column.
+
+    Args:
+        family: Key of the benchmark.
+        label: Its name.
+        task: What models are asked to do, in words.
+        section: The question set.
+        metric: The headline metric.
+        chance: What guessing gets, in percent; None if it differs by model or is not known.
+        is_random_run: True if every test is against the paper's random run, and `chance` is its score.
+    """
 
     family: str
     label: str
@@ -29,12 +39,12 @@ class Column:
     section: Section
     metric: str
     chance: float | None
-    drawn: bool
+    is_random_run: bool
 
 
 @dataclass(frozen=True)
 class ScoreCell:
-    """A model's score in one benchmark, that of the row that stands for it, one of `results`."""
+    """A model's score in a benchmark: that of the row that represents the model, one of its `results` results."""
 
     row: Row
     results: int
@@ -46,7 +56,16 @@ class ScoreCell:
 
 @dataclass(frozen=True)
 class ModelRow:
-    """One model. `date`: that of its newest result here, YYYY-MM-DD. `elsewhere`: benchmark -> other sets that it has results on."""
+    """A model with its scores.
+
+    Args:
+        name: Name of the model.
+        kind: proprietary, open, medical; None if not stated.
+        parameters: Number of parameters; None if not stated.
+        date: Day of its newest result here, YYYY-MM-DD.
+        cells: Benchmark -> score.
+        elsewhere: Benchmark -> other question sets that the model has results on.
+    """
 
     name: str
     kind: str | None
@@ -58,87 +77,98 @@ class ModelRow:
 
 @dataclass(frozen=True)
 class Overview:
-    """The matrix, the benchmark that knows most models first. `apart`: sets that are no column, with how many results the store has of
-    each."""
+    """The matrix of models and benchmarks.
 
-    columns: list[Column]
-    lines: list[ModelRow]
+    Args:
+        columns: Benchmarks, the one with most models first.
+        rows: Models, those with most benchmarks first.
+        finding: The numbers of the first sentence; None if no model is tested against guessing.
+        other_sets: Question sets without a column, each with the number of the store's own results on it.
+    """
+
+    columns: list[BenchmarkColumn]
+    rows: list[ModelRow]
     finding: Trust | None
-    apart: list[tuple[Section, int]] = field(default_factory=list)
+    other_sets: list[tuple[Section, int]] = field(default_factory=list)
 
     @property
     def tested(self) -> int:
-        """How many of its scores are tested against guessing."""
-        return sum(cell.score.verdict is not None for line in self.lines for cell in line.cells.values())
+        """Number of scores that are tested against guessing."""
+        return sum(cell.score.verdict is not None for row in self.rows for cell in row.cells.values())
 
 
 def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> Overview:
-    """The matrix from the standings of one set of each benchmark (one row per model and account).
+    """Build the matrix. If a model has several rows in a benchmark, `groups.order_of` chooses the one that represents it.
 
-    Where a model has several rows, the one that stands for it is chosen as among its own results (`groups.order_of`).
+    Args:
+        sets: One question set of each benchmark with its standings (one row per model and account).
+        snapshot: All results of the board.
     """
-    columns: list[Column] = []
+    columns: list[BenchmarkColumn] = []
     cells: dict[str, dict[str, ScoreCell]] = {}
-    models: dict[str, list[Result]] = {}
-    for section, standings in sorted(sets, key=lambda one: -len(by_model(one[1]))):
-        chosen = by_model(standings)
-        tested = [rows[0] for rows in chosen.values() if rows[0].score.verdict is not None]
-        drawn = bool(tested) and all(row.run is not None for row in tested)
-        levels = {
-            round(row.score.chance, 6) for row in tested if row.score.chance is not None and (drawn or not row.run)
-        }
-        chance = next(iter(levels)) if len(levels) == 1 else None
-        family = section.family
-        columns.append(Column(family, LABELS[family], spec(family).task, section, standings.metric, chance, drawn))
-        for name, rows in chosen.items():
-            models.setdefault(name, []).extend(row.entry.result for row in rows)
+    results: dict[str, list[Result]] = {}
+    for section, standings in sorted(sets, key=lambda item: -len(by_model(item[1]))):
+        family, rows_of = section.family, by_model(standings)
+        columns.append(_column(section, standings.metric, [rows[0] for rows in rows_of.values()]))
+        for name, rows in rows_of.items():
+            results.setdefault(name, []).extend(row.entry.result for row in rows)
             cells.setdefault(name, {})[family] = ScoreCell(rows[0], len(rows))
+
     in_columns = {column.section for column in columns}
     others = [section for section in snapshot.all_sections if section not in in_columns]
     elsewhere: dict[str, dict[str, list[Section]]] = {}
     for section in others:
         for name in {entry.result.model.name for entry in section.entries}:
             elsewhere.setdefault(name, {}).setdefault(section.family, []).append(section)
-    lines = [
+
+    models = [
         ModelRow(
             name,
-            next((result.model.kind for result in models[name] if result.model.kind), None),
-            next((result.model.parameters for result in models[name] if result.model.parameters), None),
-            max(result.created_at for result in models[name])[:10],
-            cells[name],
+            next((result.model.kind for result in results[name] if result.model.kind), None),
+            next((result.model.parameters for result in results[name] if result.model.parameters), None),
+            max(result.created_at for result in results[name])[:10],
+            of_model,
             elsewhere.get(name, {}),
         )
-        for name in cells
+        for name, of_model in cells.items()
     ]
-    first = columns[0].family if columns else ""
-    lines.sort(key=lambda line: (-len(line.cells), *_order(line.cells.get(first)), line.name.lower()))
-    measured = [(one, sum(entry.folder is not None for entry in one.entries)) for one in others]
-    return Overview(columns, lines, _finding(columns, lines), [(one, n) for one, n in measured if n])
+    models.sort(key=lambda row: _order(row, columns[0].family))
+    own_results = [(section, sum(entry.folder is not None for entry in section.entries)) for section in others]
+    return Overview(columns, models, _finding(columns, models), [(section, n) for section, n in own_results if n])
+
+
+def _column(section: Section, metric: str, rows: Sequence[Row]) -> BenchmarkColumn:
+    """The column of a question set. `rows`: the row that represents each model."""
+    family, tested = section.family, [row for row in rows if row.score.verdict is not None]
+    is_random_run = bool(tested) and all(row.run is not None for row in tested)
+    chances = [row.score.chance for row in tested if is_random_run or not row.run]
+    levels = {round(chance, 6) for chance in chances if chance is not None}
+    chance = levels.pop() if len(levels) == 1 else None
+    return BenchmarkColumn(family, LABELS[family], spec(family).task, section, metric, chance, is_random_run)
 
 
 def by_model(standings: Standings) -> dict[str, list[Row]]:
-    """Model -> its rows, the one that stands for it first."""
+    """Model -> its rows, the one that represents it first."""
     rows: dict[str, list[Row]] = {}
     for row in sorted(standings.models, key=lambda row: order_of(row.entry)):
         rows.setdefault(row.entry.result.model.name, []).append(row)
     return rows
 
 
-def _order(cell: ScoreCell | None) -> tuple[bool, float]:
-    return (True, 0.0) if cell is None else (False, -(cell.score.value or 0.0))
+def _order(row: ModelRow, first_family: str) -> tuple[int, bool, float, str]:
+    """Sort key: most benchmarks, then the score in the first, then the name."""
+    cell = row.cells.get(first_family)
+    return -len(row.cells), cell is None, -((cell and cell.score.value) or 0.0), row.name.lower()
 
 
-def _finding(columns: list[Column], lines: list[ModelRow]) -> Trust | None:
-    """The numbers of the one sentence: of the benchmark with exact chance in which the fewest models are better than guessing."""
-    found: list[tuple[float, int, Trust]] = []
+def _finding(columns: list[BenchmarkColumn], rows: list[ModelRow]) -> Trust | None:
+    """The numbers of the first sentence: of the benchmark with exact chance in which the smallest share of models beats guessing."""
+    findings: list[Trust] = []
     for column in columns:
-        if column.drawn:
-            continue
-        marks = [line.cells[column.family].score.verdict for line in lines if column.family in line.cells]
-        marks = [mark for mark in marks if mark is not None]
-        if marks:
-            better, worse = marks.count("better"), marks.count("worse")
+        cells = [row.cells[column.family] for row in rows if column.family in row.cells and not column.is_random_run]
+        verdicts = [cell.score.verdict for cell in cells if cell.score.verdict is not None]
+        if verdicts:
             guess = headlines.guessing(column.family, column.metric)
-            trust = Trust(column.task, len(marks), better, worse, guess)
-            found.append((better / len(marks), -len(marks), trust))
-    return min(found, key=lambda item: item[:2])[2] if found else None
+            better, worse = verdicts.count("better"), verdicts.count("worse")
+            findings.append(Trust(column.task, len(verdicts), better, worse, guess))
+    return min(findings, key=lambda trust: (trust.better / trust.models, -trust.models), default=None)

@@ -1,7 +1,7 @@
-"""Sentences on differences, on one result and on cases, and captions of tables and charts: each from the numbers it speaks of and nothing
-else, so that a test can hold it against them.
+"""Write sentences on differences, single results and cases, and captions of tables and charts. Each is made from its numbers alone, so
+that a test can check it against them.
 
-See also: what heads a page (`headlines.py`).
+See also: headlines of pages (`headlines.py`).
 """
 
 from __future__ import annotations
@@ -20,36 +20,45 @@ from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import count, in_words, interval, number, plural, score_text
 
 SAME = 1e-9
-"""Scores nearer than this are equal (they are rounded to ten decimals)."""
+"""Scores closer than this are equal (they are rounded to ten interval_decimals)."""
+ALPHA = 0.05
+"""Significance level of a two-sided test."""
 RANDOM_RUN = "the paper's random run"
-"""What a score is compared with where exact chance is not known."""
+"""What a score is compared with if exact chance is not known."""
 FEW = 30
-"""Cases under which a number is shown in grey."""
+"""Numbers that rest on fewer cases are grey."""
+VERDICT_WORDS: dict[Verdict, str] = {
+    "better": "significantly better than",
+    "no different": "not significantly different from",
+    "worse": "significantly worse than",
+}
+"""Verdict -> its words before what guessing is called, in the order of the leaderboard's groups."""
 MARK: dict[Verdict | None, str] = {"better": "▲", "no different": "≈", "worse": "▼", None: "·"}
-"""The sign of a cell's test against chance, in every table that has such signs; None: not tested."""
+"""Verdict -> its sign in every table that has such signs; None: not tested."""
 
 
 def mark(score: Score) -> str:
-    """The sign of a score's test against chance; none for a score of too few independent cases, which says so in words."""
+    """The sign of a score's test against chance; "" for too few independent cases, which is written out (`too_few`)."""
     return "" if score.is_small else MARK[score.verdict]
 
 
 def too_few(score: Score, case: str) -> str:
-    """What stands in a cell instead of such a sign."""
+    """The text that replaces the sign of a score of too few independent cases. `case`: what the benchmark calls a case."""
     return f"too few independent {case}s" if score.is_small else ""
 
 
 RANKS = "Rank 1 is shared by every model that none significantly beats; click a rank to see why."
-"""What the column of ranks says (`ranks.RankRanges`)."""
+"""What the column of ranks shows (`ranks.RankRanges`)."""
 SHADES = "Teal: better side of guessing; orange: worse side. The stronger the colour, the larger the difference, up to 50 points"
 
 
 def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: `A, B and C`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def percent_of_chance(value: float) -> str:
-    """A level of chance with one digit, none where it is whole.
+    """A level of chance with one digit, or none if it is whole.
 
     >>> percent_of_chance(25.0), percent_of_chance(22.760196)
     ('25%', '22.8%')
@@ -57,91 +66,106 @@ def percent_of_chance(value: float) -> str:
     return f"{number(value).removesuffix('.0')}%"
 
 
-def legend_of_marks(seen: Collection[Verdict | None], few: bool) -> list[str]:
-    """What the signs of a table mean: those that stand in it, and no others. `few`: whether a cell is grey for its few cases."""
-    meaning: dict[Verdict | None, str] = {
-        "better": "significantly better than guessing",
-        "no different": "not significantly different from guessing",
-        "worse": "significantly worse than guessing",
-        None: "not tested (chance or n is not known, most answers say nothing, or neither end is the better one)",
-    }
-    lines = [f"{MARK[verdict]} {said}" for verdict, said in meaning.items() if verdict in seen]
-    if set(seen) - {None}:
-        lines.append("each cell is tested separately, at 95%")
-    return [*lines, *([f"italic grey: fewer than {FEW} cases, or not known how many"] if few else [])]
+def legend_of_marks(verdicts: Collection[Verdict | None], few: bool) -> list[str]:
+    """What the signs of a table mean, a line each.
+
+    Args:
+        verdicts: The verdicts in the table.
+        few: Whether any cell rests on fewer than `FEW` cases.
+    """
+    untested = "not tested (chance or n is not known, most answers say nothing, or neither end is the better one)"
+    return [
+        *(f"{MARK[verdict]} {words} guessing" for verdict, words in VERDICT_WORDS.items() if verdict in verdicts),
+        *([f"{MARK[None]} {untested}"] if None in verdicts else []),
+        *(["each cell is tested separately, at 95%"] if set(verdicts) - {None} else []),
+        *([f"italic grey: fewer than {FEW} cases, or not known how many"] if few else []),
+    ]
 
 
 def behind_n(score: Score) -> str:
-    """What a number divides by, how many independent ones that is worth, and of how many cases."""
+    """What a score divides by, how many independent units that is worth, and the number of cases."""
     worth = f" (worth {count(score.independent_n)} independent)" if score.independent_n is not None else ""
     return f"n {count(score.n)}{worth}, {plural(score.n_cases, 'case')}" if score.n_cases else "n not known"
 
 
 def behind(score: Score) -> str:
-    """What a number rests on, as its tooltip says it."""
-    said = behind_n(score)
-    if score.low is None or score.high is None:
-        return f"no interval, {said}"
-    return f"95% interval {interval(score)}, {said}"
+    """What a score rests on, for its tooltip: its interval and `behind_n`."""
+    has_interval = score.low is not None and score.high is not None
+    return f"{f'95% interval {interval(score)}' if has_interval else 'no interval'}, {behind_n(score)}"
 
 
 def not_ranked(models: int, published: bool, below: bool) -> str:
-    """Models that the selection says nothing of. `published`: nothing but papers' numbers is known of them; `below`: some of those are
-    printed for one of the selected branches, and stand in a table of their own."""
+    """A note on models for which a selection has no score.
+
+    Args:
+        models: Number of models.
+        published: True if only published numbers of them are known.
+        below: True if some of these are for one of the selected branches, and are listed in a table of their own.
+    """
     them = "it" if models == 1 else "them"
-    why = (
-        f"only published numbers are known for {them}, not the underlying answers."
-        if published
-        else f"this score is not known for {them} in this selection."
-    )
+    why = f"this score is not known for {them} in this selection."
+    if published:
+        why = f"only published numbers are known for {them}, not the underlying answers."
     tail = " Cells for exactly one of the selected branches are listed below." if below else ""
     return f"{plural(models, 'model')} not ranked here: {why}{tail}"
 
 
-def as_printed(published: int, handed_in: int) -> str:
-    """Rows of a selection that were not computed from answers: papers' cells, and cells of results whose answers cannot be read."""
-    parts = []
-    if published:
-        parts.append("Published cells are shown as printed; the underlying answers are not known.")
-    if handed_in:
-        parts.append(f"{plural(handed_in, 'result')} shown with the submitted cell: the answers are not available.")
-    return " ".join(parts)
+def as_printed(published: int, submitted: int) -> str:
+    """A note on rows of a selection that were not computed from answers.
+
+    Args:
+        published: Number of rows that papers print.
+        submitted: Number of results whose answers cannot be read.
+    """
+    printed = "Published cells are shown as printed; the underlying answers are not known."
+    unread = f"{plural(submitted, 'result')} shown with the submitted cell: the answers are not available."
+    return " ".join(note for note, n in ((printed, published), (unread, submitted)) if n)
 
 
 def ends(label: str, known: int, left_out: int, against_chance: bool) -> str:
-    """What stands under the weakest and strongest values of a facet."""
+    """The caption of the weakest and strongest values of a facet.
+
+    Args:
+        label: Name of the score.
+        known: Number of values that are ordered.
+        left_out: Number of values with too few cases.
+        against_chance: True if they are ordered by score minus chance.
+    """
     order = "score minus what guessing gets" if against_chance else "score"
-    rest = ""
-    if left_out:
-        rest = f" {plural(left_out, 'other')} with fewer than {FEW} cases {'is' if left_out == 1 else 'are'} left out."
+    few = f" {plural(left_out, 'other')} with fewer than {FEW} cases {'is' if left_out == 1 else 'are'} left out."
     return (
-        f"{label}: the lowest and highest of {count(known)} by {order}.{rest} Extremes of many values look further apart than they are: "
-        "each interval holds for its own value only."
+        f"{label}: the lowest and highest of {count(known)} by {order}.{few if left_out else ''} Extremes of many values look further "
+        "apart than they are: each interval holds for its own value only."
     )
 
 
 def ranks_in_words(first: int, last: int, ahead: int, behind: int, tied: int) -> str:
-    """What a row's ranks stand for: how many others are significantly better, significantly worse, and neither (`ranks.RankRanges`).
+    """What a row's ranks mean (`ranks.RankRanges`).
+
+    Args:
+        first: First rank that it may hold.
+        last: Last rank.
+        ahead: Number of models that are significantly better.
+        behind: Number that are significantly worse.
+        tied: Number of the others.
 
     >>> ranks_in_words(1, 2, 0, 0, 1)
     'Rank 1 to 2: no model is significantly better; 1 model is not significantly different.'
     """
     models = ahead + behind + tied + 1
-    ranks = f"Rank {first}" if first == last else f"Rank {first} to {last}"
-    parts = [_so_many(ahead, "significantly better")]
-    parts += [
-        _so_many(n, said) for n, said in ((behind, "significantly worse"), (tied, "not significantly different")) if n
+    counts = ((ahead, "better"), (behind, "worse"), (tied, "not significantly different"))
+    parts = [
+        f"{plural(n, 'model') if n else 'no model'} {'are' if n > 1 else 'is'} "
+        f"{word if word.startswith('not') else f'significantly {word}'}"
+        for n, word in counts
+        if n or word == "better"
     ]
     corrected = f" ({corrected_for(0, models)})" if models > 2 else ""
-    return f"{ranks}: {'; '.join(parts)}{corrected}."
-
-
-def _so_many(models: int, said: str) -> str:
-    return f"{plural(models, 'model') if models else 'no model'} {'are' if models > 1 else 'is'} {said}"
+    return f"Rank {first}{'' if first == last else f' to {last}'}: {'; '.join(parts)}{corrected}."
 
 
 def corrected_for(tests: int, models: int = 0) -> str:
-    """That a significance is corrected: for the ranking of so many models, or for several tests.
+    """What a significance is corrected for: the ranking of `models`, or else a number of `tests`.
 
     >>> corrected_for(15), corrected_for(1), corrected_for(3, 14)
     ('corrected for 15 comparisons', 'one comparison, not corrected', 'corrected for the ranking of 14 models')
@@ -152,72 +176,82 @@ def corrected_for(tests: int, models: int = 0) -> str:
 
 
 def each_alone(tests: int) -> str:
-    """What marks of many scores do not say: that each is tested by itself, so that some are chance.
+    """A caveat on the marks of many scores: each is tested by itself, so some are marked by chance.
 
     >>> each_alone(84), each_alone(6)
     ('Each score is tested by itself: if all 84 were guesses, about 4 would be marked.', 'Each score is tested by itself.')
     """
-    chance = round(tests / 20)
-    many = f": if all {count(tests)} were guesses, about {count(chance)} would be marked" if chance else ""
-    return f"Each score is tested by itself{many}."
+    marked = round(tests * ALPHA)
+    by_chance = f": if all {count(tests)} were guesses, about {count(marked)} would be marked" if marked else ""
+    return f"Each score is tested by itself{by_chance}."
 
 
 def shown_instead(section: Section, wanted: str, metric: str) -> str:
-    """Why a selection of a set of questions shows another score than the one that is wanted, or the headline."""
-    labels = (info_of(name, section.family).label for name in (wanted, metric))
-    printed = all(entry.result.kind == "published" for entry in section.entries)
-    why = "the papers do not print it, and no answers are known" if printed else "no result has it"
-    return f"{next(labels)} is not known for this selection ({why}): {next(labels)} is shown."
+    """Why a selection shows another score than the requested one or the headline metric.
+
+    Args:
+        section: The question set.
+        wanted: The metric that is not known.
+        metric: The metric that is shown.
+    """
+    missing, shown = (info_of(name, section.family).label for name in (wanted, metric))
+    is_printed = all(entry.result.kind == "published" for entry in section.entries)
+    why = "the papers do not print it, and no answers are known" if is_printed else "no result has it"
+    return f"{missing} is not known for this selection ({why}): {shown} is shown."
 
 
-def points(found: Sight) -> str:
+def points(sight: Sight) -> str:
     """The points of a score that come from the image, with their interval, which is never rounded across 0."""
-    digits = interval_decimals(found.low, found.high, 0.0, 0)
-    return f"{found.value:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
+    digits = interval_decimals(sight.low, sight.high, 0.0, 0)
+    return f"{sight.value:.{digits}f} ({sight.low:.{digits}f} to {sight.high:.{digits}f})"
 
 
-def from_the_image(questions: str, found: Sight) -> str:
-    """What a model's score on a set of questions owes to the image."""
-    return f"{questions}: {format_image_points(found.score, found.value, found.low, found.high)}"
+def from_the_image(questions: str, sight: Sight) -> str:
+    """What a model's score on a question set owes to the image."""
+    return f"{questions}: {format_image_points(sight.score, sight.value, sight.low, sight.high)}"
 
 
 def beside(abstained: float | None, answered_accuracy: float | None, ends: Sequence[int] = ()) -> str:
-    """How much of a score rests on answers: what stands beside it. `ends`: how the responses ended (`nonresponse.COUNTS`).
+    """How much of a score rests on answers.
+
+    Args:
+        abstained: Percentage of responses that choose no option.
+        answered_accuracy: Percentage of right answers where an option was chosen.
+        ends: How the responses ended (`nonresponse.COUNTS`).
 
     >>> beside(25.0, 80.0, (28, 5, 1, 0, 0)), beside(0.0, None)
     ('abstained 25.0% (7 of 28: 5 cut off, 1 failed, 1 refused), accuracy where answered 80.0%', 'abstained 0.0%')
     """
-    parts = []
-    if abstained is not None:
-        parts.append(
-            f"abstained {score_text(abstained)}%{_by_reason(round(abstained * ends[0] / 100), ends) if ends else ''}"
-        )
-    if answered_accuracy is not None:
-        parts.append(f"accuracy where answered {score_text(answered_accuracy)}%")
-    return ", ".join(parts)
+    reasons = _by_reason(round((abstained or 0.0) * ends[0] / 100), ends) if ends else ""
+    parts = (
+        f"abstained {score_text(abstained)}%{reasons}" if abstained is not None else "",
+        f"accuracy where answered {score_text(answered_accuracy)}%" if answered_accuracy is not None else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
-ENDS = {"truncated": "cut off", "failed": "failed", "missing": "missing", "irrelevant": "unreadable"}
-"""How a response that says nothing is called in a list of reasons."""
+REASON_WORDS = {"truncated": "cut off", "failed": "failed", "missing": "missing", "irrelevant": "unreadable"}
+"""Why a response chooses no option -> its words in a list of reasons."""
 
 
 def _by_reason(abstained: int, ends: Sequence[int]) -> str:
+    """The responses that choose no option by reason, in brackets; "" if there are none. `ends`: as for `beside`."""
     responses, *silent = ends
-    counts = [(number, ENDS[reason]) for reason, number in zip(NONRESPONSE_STATUSES, silent, strict=True)]
+    counts = [(n, REASON_WORDS[reason]) for reason, n in zip(NONRESPONSE_STATUSES, silent, strict=True)]
     counts.append((abstained - sum(silent), "refused"))
-    told = ", ".join(f"{count(number)} {said}" for number, said in counts if number)
-    return f" ({count(abstained)} of {count(responses)}: {told})" if told else ""
+    reasons = ", ".join(f"{count(n)} {reason}" for n, reason in counts if n)
+    return f" ({count(abstained)} of {count(responses)}: {reasons})" if reasons else ""
 
 
 def no_score(score: Score, result: Result) -> str:
-    """Why a score has no verdict and no rank, and perhaps no value; empty where it may have them."""
+    """Why a score has no verdict and no rank, and perhaps no value; "" if it may have them."""
     why = untested_reason(score, result, spec(result.benchmark.family).case)
     lead = "" if score.nonresponse is None else "no score: " if score.value is None else "no verdict: "
     return f"{lead}{why}"
 
 
 def month(date: str) -> str:
-    """The month of a date YYYY-MM or YYYY-MM-DD in words; what is no such date stays as it is.
+    """The month of a date YYYY-MM or YYYY-MM-DD in words; other texts are returned unchanged.
 
     >>> month("2024-05"), month("2024-08-06"), month("soon")
     ('May 2024', 'August 2024', 'soon')
@@ -229,39 +263,52 @@ def month(date: str) -> str:
 
 
 def in_short(verdict: Verdict | None, guess: str, chance: float | None) -> str:
-    """A verdict in a table's cell, with what guessing gets. `guess`: RANDOM_RUN, or what exact chance is called."""
-    level = "" if chance is None else f" ({percent_of_chance(chance)})"
-    untested = "not tested" if chance is None else f"not tested; {guess} gets {percent_of_chance(chance)}"
-    words: dict[Verdict | None, str] = {
-        "better": f"significantly better than {guess}{level}",
-        "no different": f"not significantly different from {guess}{level}",
-        "worse": f"significantly worse than {guess}{level}",
-    }
-    return words.get(verdict, untested)
+    """A verdict in a table's cell, with what guessing gets.
+
+    Args:
+        verdict: The verdict.
+        guess: RANDOM_RUN, or what exact chance is called.
+        chance: What guessing gets, in percent.
+    """
+    if verdict is not None:
+        return f"{VERDICT_WORDS[verdict]} {guess}{'' if chance is None else f' ({percent_of_chance(chance)})'}"
+    return "not tested" if chance is None else f"not tested; {guess} gets {percent_of_chance(chance)}"
 
 
 def exposure(published: str | None, released: str | None) -> str:
-    """Say whether a model could have seen a set's questions: by the months in which the questions were published and the model released."""
+    """Whether a model could have seen a set's questions, by the months in which they were published and the model was released.
+
+    Args:
+        published: Date of the questions, YYYY-MM or YYYY-MM-DD.
+        released: Date of the model.
+    """
     if not published or not released:
         return ""
-    one, other = published[:7], released[:7]
-    if one == other:
-        return f"questions public in {month(one)}, the month of this model"
-    when = "before" if one < other else "after"
-    return f"questions public in {month(one)}, {when} this model ({month(other)})"
+    order = "before" if published[:7] < released[:7] else "after"
+    model = f"{order} this model ({month(released[:7])})"
+    return f"questions public in {month(published[:7])}, {'the month of this model' if published[:7] == released[:7] else model}"
 
 
 def compared(
     first: str, second: str, label: str, higher_is_better: bool | None, difference: float, p: float, corrected: float
 ) -> str:
-    """The finding of a test of two results: `difference` = first - second in points; `p` two-sided, `corrected` for the comparisons of the
-    ranking, whose word is the finding's."""
-    if p >= 0.05 or abs(difference) <= SAME:
+    """The finding of a test of two results.
+
+    Args:
+        first: Name of a result.
+        second: Name of the other.
+        label: Name of the score.
+        higher_is_better: Direction of the score; None if it has none.
+        difference: first - second, in points.
+        p: Two-sided p-value of this test alone.
+        corrected: The p-value corrected for the ranking, which decides whether the finding is called significant.
+    """
+    if p >= ALPHA or abs(difference) <= SAME:
         return f"{first} and {second} do not differ significantly in {in_running_text(label)}."
     word = {True: "better than", False: "worse than", None: "above"}[higher_is_better]
     upper, lower = (first, second) if difference > 0 else (second, first)
-    sure, alone = ("significantly ", "") if corrected < 0.05 else ("", ", but not significantly in the ranking")
-    return f"{upper} is {sure}{word} {lower} by {number(abs(difference))} points of {in_running_text(label)}{alone}."
+    lead, tail = ("significantly ", "") if corrected < ALPHA else ("", ", but not significantly in the ranking")
+    return f"{upper} is {lead}{word} {lower} by {number(abs(difference))} points of {in_running_text(label)}{tail}."
 
 
 def in_running_text(label: str) -> str:
@@ -274,11 +321,11 @@ def in_running_text(label: str) -> str:
 
 
 EXAMPLE = "Example pair. Choose your own above."
-"""What is said of two results that the reader did not name."""
+"""Note above two results that the visitor did not choose."""
 
 
 def difference_interval(low: float, high: float) -> str:
-    """The ends of the interval of a difference, neither rounded to the other side of 0.
+    """The ends of the interval of a difference, neither rounded across 0.
 
     >>> difference_interval(-0.3, 5.14), difference_interval(0.03, 5.14)
     ('−0.3 to 5.1', '0.03 to 5.14')
@@ -288,15 +335,14 @@ def difference_interval(low: float, high: float) -> str:
 
 
 def in_the_ranking(corrected: float, models: int) -> str:
-    """What the leaderboard's correction makes of a pair's p-value; `models`: how many it ranks (0: not these two together).
+    """What the leaderboard's correction makes of a pair's p-value. `models`: number that it ranks; 0 if it does not rank both.
 
     >>> in_the_ranking(0.3, 14)
     'Corrected for the ranking of 14 models: p = 0.300, not significant.'
     """
-    if models == 0:
-        return "Not corrected for other comparisons that you may have looked at."
-    word = "significant" if corrected < 0.05 else "not significant"
-    return f"{corrected_for(0, models).capitalize()}: {p_value(corrected)}, {word}."
+    word = "significant" if corrected < ALPHA else "not significant"
+    ranked = f"{corrected_for(0, models).capitalize()}: {p_value(corrected)}, {word}."
+    return ranked if models else "Not corrected for other comparisons that you may have looked at."
 
 
 def compared_in_full(
@@ -307,39 +353,63 @@ def compared_in_full(
     high: float,
     p: float,
     method: str,
-    alone: tuple[int, int, int],
+    counts: tuple[int, int, int],
     case: str,
 ) -> str:
-    """What stands under the finding of a paired test. `upper` is `difference` points above `lower`; `alone`: on how many units the one
-    scored more, the other did, and both did alike."""
-    one, other, alike = alone
+    """The text below the finding of a paired test.
+
+    Args:
+        upper: Name of a result.
+        lower: Name of the other, `difference` points below it.
+        difference: Difference in points.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        p: Two-sided p-value.
+        method: Name of the test.
+        counts: Number of units on which `upper` scored more, on which `lower` did, and on which both did alike.
+        case: What a unit is called.
+    """
+    more, less, alike = counts
     return (
         f"Difference {number(difference)} points (95% interval {difference_interval(low, high)}; {p_value(p)}, {method}). "
-        f"{upper} scored more on {plural(one, case)}, {lower} on {count(other)}; {count(alike)} were alike."
+        f"{upper} scored more on {plural(more, case)}, {lower} on {count(less)}; {count(alike)} were alike."
     )
 
 
 def compared_unpaired(difference: float, low: float, high: float, p: float) -> str:
-    """What stands under the finding of a test of two printed numbers."""
+    """The text below the finding of a test of two printed numbers; parameters as for `compared_in_full`."""
     return (
         f"Difference {number(difference)} points (95% interval {difference_interval(low, high)}; {p_value(p)}, unpaired: only the printed "
         f"scores are known, not the answers)."
     )
 
 
-def pairs_apart(sure: int, pairs: int, label: str) -> str:
-    """The finding of a comparison of more than two results."""
-    many = in_words(sure).capitalize() if sure else "None"
-    return f"{many} of {plural(pairs, 'pair')} {'differs' if sure < 2 else 'differ'} significantly in {in_running_text(label)}."
+def pairs_apart(significant: int, pairs: int, label: str) -> str:
+    """The finding of a comparison of more than two results.
+
+    Args:
+        significant: Number of pairs that differ significantly.
+        pairs: Number of pairs.
+        label: Name of the score.
+    """
+    many = in_words(significant).capitalize() if significant else "None"
+    verb = "differs" if significant < 2 else "differ"
+    return f"{many} of {plural(pairs, 'pair')} {verb} significantly in {in_running_text(label)}."
 
 
 def pairs_tested(paired: int, unpaired: int, models: int) -> str:
-    """What stands under it: how the pairs were tested, and what they are corrected for (`models`: a ranking of so many)."""
-    parts = []
-    if paired:
-        parts.append(f"{plural(paired, 'pair')} on the same answers (paired)")
-    if unpaired:
-        parts.append(f"{plural(unpaired, 'pair')} by the scores alone (unpaired, assumed independent)")
+    """How the pairs of a comparison were tested, and what they are corrected for.
+
+    Args:
+        paired: Number of pairs tested on the same answers.
+        unpaired: Number of pairs tested by their scores.
+        models: Number of models in the ranking that they are corrected for; 0 for the pairs alone.
+    """
+    tests = (
+        (paired, "on the same answers (paired)"),
+        (unpaired, "by the scores alone (unpaired, assumed independent)"),
+    )
+    parts = [f"{plural(n, 'pair')} {how}" for n, how in tests if n]
     marks = f"Significance is {corrected_for(paired + unpaired, models)}"
     return f"Tested: {' and '.join(parts)}. {marks}; intervals and the p-values beside them are not corrected."
 
@@ -350,37 +420,44 @@ def p_value(p: float) -> str:
     >>> p_value(0.0004), p_value(0.0495), p_value(1.0)
     ('p < 0.001', 'p = 0.050 (under 0.05)', 'p = 1.000')
     """
-    if p < 0.001:
-        return "p < 0.001"
-    shown = f"p = {p:.3f}"
-    return f"{shown} (under 0.05)" if p < 0.05 and shown == "p = 0.050" else shown
+    rounded = f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
+    return f"{rounded} (under 0.05)" if p < ALPHA and rounded == "p = 0.050" else rounded
 
 
 FIRST_SAMPLE = "Of results with several samples per question, the first is shown."
-"""What is said where answers are shown, and some are not."""
+"""Note above answers of which some are not shown."""
 
 
 def flips(first: str, second: str, units: int, cases: int, shown: int) -> str:
-    """What stands over the cases that two results differ on."""
-    line = f"{first} and {second} differ on {plural(units, 'scored unit')} in {plural(cases, 'case')}"
-    if shown < cases:
-        line += f"; the first {count(shown)} are shown, the saved files contain all"
-    return f"{line}. Each option is followed by the results that chose it."
+    """The caption of the cases on which two results differ.
+
+    Args:
+        first: Name of a result.
+        second: Name of the other.
+        units: Number of scored units on which they differ.
+        cases: Number of cases.
+        shown: Number of cases that are drawn.
+    """
+    differ = f"{first} and {second} differ on {plural(units, 'scored unit')} in {plural(cases, 'case')}"
+    part = f"; the first {count(shown)} are shown, the saved files contain all" if shown < cases else ""
+    return f"{differ}{part}. Each option is followed by the results that chose it."
 
 
 def cases_found(cases: int, searched: bool) -> str:
-    """How many cases a page of them has."""
-    if not searched:
-        return f"{plural(cases, 'case')}."
-    return f"{plural(cases, 'case')} {'matches' if cases == 1 else 'match'}."
+    """The headline of a list of cases. `searched`: whether it is a part of all cases."""
+    match = f" {'matches' if cases == 1 else 'match'}" if searched else ""
+    return f"{plural(cases, 'case')}{match}."
 
 
 def case_result(right: int, wrong: int, scored: int) -> str:
-    """How many results got a case right. `right`: all of it; `wrong`: nothing of it."""
-    if not scored:
-        return "No result is scored on this case."
-    parts = [f"{count(right)} of {plural(scored, 'result')} scored this case in full"]
-    between = scored - right - wrong
-    if between:
-        parts.append(f"{count(between)} in part")
-    return f"{', '.join(parts)}."
+    """The headline of a case.
+
+    Args:
+        right: Number of results that got all of it right.
+        wrong: Number that got nothing right.
+        scored: Number that are scored on it.
+    """
+    partly = scored - right - wrong
+    in_part = f", {count(partly)} in part" if partly else ""
+    full = f"{count(right)} of {plural(scored, 'result')} scored this case in full{in_part}."
+    return full if scored else "No result is scored on this case."

@@ -1,8 +1,8 @@
-"""Compare: two or more results on the same questions: how they differ, what differs in their settings, and the questions that flip."""
+"""Draw the page Compare: how two or more results differ on the same questions, in which settings, and on which questions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -18,25 +18,21 @@ from leaderboard_space.comparing import (
     compared,
 )
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.cases import NO_ANSWER, Answer, answers_to
+from leaderboard_space.data.cases import NO_ANSWER, answers_to
 from leaderboard_space.data.model_names import entry_mark, identity_of
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import selection_name
 from leaderboard_space.export import Table, as_file, cited, selection_in_words
-from leaderboard_space.html import interval, number, options, prose, score_text, text
+from leaderboard_space.html import number, options, prose, score_text, text
 from leaderboard_space.views.case import article, datasets_of, given_to, in_full
 from leaderboard_space.views.parts import (
     CITE_BOX,
-    TONE,
-    WHOLE,
     Request,
     acts,
     address_of,
     compare_address,
-    dots,
     files,
-    framed,
     key_of,
     model_address,
     name_input,
@@ -44,407 +40,451 @@ from leaderboard_space.views.parts import (
     result_input,
     set_name,
     set_select,
-    sorted_by,
+)
+from leaderboard_space.views.tables.table import (
+    TONE,
+    Column,
+    column,
+    framed,
+    name_column,
+    score_columns,
+    scrolled,
+    table,
 )
 
-MOST_PAIRS = 28
+MAX_PAIRS = 28
+"""Rows in the table of pairs."""
+MAX_FLIPS = 8
+"""Cases drawn below a comparison."""
 
 
 def page(board: Board, request: Request) -> str:
-    """The page for what `request` chooses: `set`, `branch`, `facet`, `metric`, and results under `first`, `second` ... `eighth`."""
-    found = compared(board, request)
-    if found is None:
+    """Draw the page as HTML.
+
+    Args:
+        board: The board.
+        request: `set`, `branch`, `facet`, `metric`, and results under `first`, `second` ... `eighth`.
+    """
+    comparison = compared(board, request)
+    if comparison is None:
         return _nothing("No set of questions has two results yet, so there is nothing to compare.")
-    form = (
-        _form(board, found)
-        + _selection(found)
-        + not_known("Set of questions", request.get("set"), set_name(found.section))
-    )
-    if found.unknown:
-        named = ", ".join(f"“{name}”" for name in found.unknown)
-        return form + _nothing(f"There is no result named {named} on these questions. Choose one from the list.")
-    if len(found.chosen) < 2:
-        return form + _nothing("Choose two different results.")
-    if not found.metric:
-        return form + _nothing("These results have no known score in common.")
-    form += not_known("Score", request.get("metric"), found.metric, "known of these results")
-    pairs = found.differences(found.metric)
-    if found.is_example:
+    form = _form(board, comparison) + _selection(comparison)
+    form += not_known("Set of questions", request.get("set"), set_name(comparison.section))
+    if comparison.unknown or len(comparison.chosen) < 2 or not comparison.metric:
+        names = ", ".join(f"“{name}”" for name in comparison.unknown)
+        unknown = f"There is no result named {names} on these questions. Choose one from the list."
+        known = (
+            "Choose two different results."
+            if len(comparison.chosen) < 2
+            else "These results have no known score in common."
+        )
+        return form + _nothing(unknown if names else known)
+    form += not_known("Score", request.get("metric"), comparison.metric, "known of these results")
+    if comparison.is_example:
         form += f'<p class="note">{sentences.EXAMPLE}</p>'
-    parts = [form, _finding(found, pairs), _scores(found)]
-    if len(found.chosen) > 2:
-        parts.append(_pairs(found, pairs))
-    return "".join([*parts, _every_score(found), _settings(found), _flips(board, found)])
+    pairs = comparison.differences(comparison.metric)
+    parts = (
+        form,
+        _finding(comparison, pairs),
+        _scores(comparison),
+        _pairs(comparison, pairs) if len(comparison.chosen) > 2 else "",
+        _every_score(comparison),
+        _settings(comparison),
+        _flips(board, comparison),
+    )
+    return "".join(parts)
 
 
 def file(board: Board, request: Request) -> dict[str, str]:
-    """A table of the page as a file (`name`, `text`, `type`). `of`: scores, pairs, settings or flips (all of them); `as`: csv or json,
-    or cite: how to cite the page.
+    """A table of the page as a file, or how to cite the page.
 
-    Raises BadInput if there is nothing to compare.
+    Args:
+        board: The board.
+        request: As for `page`; `of`: scores, pairs, settings or flips (all of them); `as`: csv, json or cite.
+
+    Returns:
+        `name`, `text` and `type` of the file.
+
+    Raises:
+        BadInput: There is nothing to compare.
     """
-    found = compared(board, request)
-    if found is None or len(found.chosen) < 2 or not found.metric:
+    comparison = compared(board, request)
+    if comparison is None or len(comparison.chosen) < 2 or not comparison.metric:
         raise BadInput("there is nothing to compare here. Choose two different results.")
-    tables = {
-        "scores": _score_rows,
-        "pairs": _score_rows,
-        "settings": setting_rows,
-        "flips": flip_rows,
-    }
+    names = [comparison.name(entry) for entry in comparison.chosen]
     if str(request.get("as")) == "cite":
-        section, named = found.section, "; ".join(found.name(entry) for entry in found.chosen)
-        title = f"Comparison on {section.benchmark} ({section.split}), {section.title().lower()}: {found.metric}"
+        section, branches = comparison.section, comparison.query.branches
+        title = f"Comparison on {section.benchmark} ({section.split}), {section.title().lower()}: {comparison.metric}"
         questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
-        where = f" Selection: {selection_in_words(found.query.branches)}." if found.query.branches else ""
-        return cited(title, f"Results: {named}.{where}{questions}", found.chosen, request)
+        selection = f" Selection: {selection_in_words(branches)}." if branches else ""
+        return cited(title, f"Results: {'; '.join(names)}.{selection}{questions}", comparison.chosen, request)
+    tables = {"scores": _score_rows, "pairs": _score_rows, "settings": setting_rows, "flips": flip_rows}
     of = str(request.get("of"))
-    names = "-".join(found.name(entry) for entry in found.chosen[:2])
-    table = tables.get(of, _score_rows)(found)
-    return as_file(table, f"compare-{of if of in tables else 'scores'}-{names}", str(request.get("as")))
+    of = of if of in tables else "scores"
+    return as_file(tables[of](comparison), f"compare-{of}-{'-'.join(names[:2])}", str(request.get("as")))
 
 
-def _nothing(line: str) -> str:
-    return f'<h2 class="finding">{prose(line, 400)}</h2>'
+def _nothing(sentence: str) -> str:
+    """The headline of a page that has nothing to compare."""
+    return f'<h2 class="finding">{prose(sentence, 400)}</h2>'
 
 
-def _form(board: Board, found: Comparison) -> str:
-    """The choice of questions, score and results, with one more field than there are results."""
-    given = found.fields
-    slots = SLOTS[: min(max(len(given) + 1, 2), len(SLOTS))]
-    models = sorted(
-        {entry.result.model.name for one in comparable_sections(board) for entry in one.entries}, key=str.lower
-    )
+def _form(board: Board, comparison: Comparison) -> str:
+    """The fields that choose questions, score and results, with one more field than there are results."""
+    section, sections = comparison.section, comparable_sections(board)
+    slots = SLOTS[: max(len(comparison.fields) + 1, 2)]
+    models = sorted({entry.result.model.name for one in sections for entry in one.entries}, key=str.lower)
 
     def field(at: int, slot: str) -> str:
-        said, now = slot.capitalize() if at < 2 else f"And {slot}", given[at] if at < len(given) else ""
-        hint = "a model" if at < 2 else "add a model"
-        if found.chosen_set:
-            return result_input(said, slot, now, found.section.entries, hint)
-        return name_input(said, slot, now, [(name, "") for name in models], hint)
+        label, hint = (slot.capitalize(), "a model") if at < 2 else (f"And {slot}", "add a model")
+        content = "".join(comparison.fields[at : at + 1])
+        if comparison.is_set_chosen:
+            return result_input(label, slot, content, section.entries, hint)
+        return name_input(label, slot, content, [(name, "") for name in models], hint)
 
     fields = "".join(field(at, slot) for at, slot in enumerate(slots))
-    choices = options([(name, info_of(name, found.section.family).label) for name in found.metrics], found.metric)
+    choices = options([(name, info_of(name, section.family).label) for name in comparison.metrics], comparison.metric)
     return (
-        f'<div class="form">{set_select(comparable_sections(board), set_name(found.section))}{fields}'
+        f'<div class="form">{set_select(sections, section)}{fields}'
         f'<label>Score <select data-name="metric">{choices}</select></label>'
         f'<span class="acts">{acts(tables=False)}</span></div>{CITE_BOX}'
     )
 
 
-def _selection(found: Comparison) -> str:
-    """Which of the set's questions are compared, where not all are."""
-    query = found.query
-    gone = f'<p class="note">Not in this question set, therefore ignored: {text(", ".join(query.dropped), 400)}.</p>'
-    if not query.branches:
-        return gone if query.dropped else ""
-    names = " and ".join(selection_name(query.branches))
-    slots = {SLOTS[at]: entry.key for at, entry in enumerate(found.chosen)}
-    every = compare_address(found.section, found.metric, (), **slots)
-    return (
-        f"{gone if query.dropped else ''}"
-        f'<p class="sub">Only questions on {prose(names, 300)}. <a class="link" href="{every}">All questions</a></p>'
-    )
+def _selection(comparison: Comparison) -> str:
+    """Which of the set's questions are compared, if not all of them."""
+    query, drawn = comparison.query, ""
+    if query.dropped:
+        ignored = text(", ".join(query.dropped), 400)
+        drawn = f'<p class="note">Not in this question set, therefore ignored: {ignored}.</p>'
+    if query.branches:
+        slots = {SLOTS[at]: entry.key for at, entry in enumerate(comparison.chosen)}
+        all_questions = compare_address(comparison.section, comparison.metric, (), **slots)
+        names = prose(" and ".join(selection_name(query.branches)), 300)
+        drawn += (
+            f'<p class="sub">Only questions on {names}. <a class="link" href="{all_questions}">All questions</a></p>'
+        )
+    return drawn
 
 
-def _finding(found: Comparison, pairs: Sequence[Difference]) -> str:
-    info = info_of(found.metric, found.section.family)
-    silent = "".join(
-        f'<p class="note">{text(f"{found.name(entry)}: {why}.", 400)}</p>'
-        for entry in found.chosen
-        if (why := found.no_score(entry, found.metric))
-    )
+def _finding(comparison: Comparison, pairs: Sequence[Difference]) -> str:
+    """The headline, and below it the numbers of the test; then why results have no score."""
+    chosen = comparison.chosen
+    info = info_of(comparison.metric, comparison.section.family)
+    reasons = [(entry, why) for entry in chosen if (why := comparison.no_score(entry, comparison.metric))]
+    notes = "".join(f'<p class="note">{text(f"{comparison.name(entry)}: {why}.", 400)}</p>' for entry, why in reasons)
     if not pairs:
-        one, other = (found.name(entry) for entry in found.chosen[:2])
-        said = f"{info.label} cannot be compared between {one} and {other}." if len(found.chosen) == 2 else ""
-        return _nothing(said or f"{info.label} cannot be compared between any two of these.") + silent
-    if len(found.chosen) > 2:
-        sure = sum(pair.is_sure for pair in pairs)
-        paired = sum(pair.is_paired for pair in pairs)
-        tested = sentences.pairs_tested(paired, len(pairs) - paired, pairs[0].models)
-        return (
-            f'<h2 class="finding">{prose(sentences.pairs_apart(sure, len(pairs), info.label), 300)}</h2>'
-            f'<p class="sub">{text(tested, 600)}</p>{silent}'
-        )
-    (pair,) = pairs
-    upper, lower = found.name(pair.one), found.name(pair.other)
-    label = f"{info.label} on {LABELS[found.section.family]}"
-    line = sentences.compared(upper, lower, label, info.higher_is_better, pair.value, pair.p, pair.corrected)
-    below = sentences.compared_unpaired(pair.value, pair.low, pair.high, pair.p)
+        two = " and ".join(map(comparison.name, chosen)) if len(chosen) == 2 else "any two of these"
+        return _nothing(f"{info.label} cannot be compared between {two}.") + notes
+    finding = sentences.pairs_apart(sum(pair.is_significant for pair in pairs), len(pairs), info.label)
+    paired = sum(pair.is_paired for pair in pairs)
+    below = sentences.pairs_tested(paired, len(pairs) - paired, pairs[0].models)
+    if len(chosen) == 2:
+        finding, below = _finding_of_two(comparison, pairs[0])
+    return f'<h2 class="finding">{prose(finding, 400)}</h2><p class="sub">{prose(below, 900)}</p>{notes}'
+
+
+def _finding_of_two(comparison: Comparison, pair: Difference) -> tuple[str, str]:
+    """The headline of two results, and the text below it."""
+    family, info = comparison.section.family, info_of(comparison.metric, comparison.section.family)
+    upper, lower = comparison.name(pair.one), comparison.name(pair.other)
+    label = f"{info.label} on {LABELS[family]}"
+    finding = sentences.compared(upper, lower, label, info.higher_is_better, pair.value, pair.p, pair.corrected)
+    numbers = (pair.value, pair.low, pair.high, pair.p)
+    below = sentences.compared_unpaired(*numbers)
     if pair.n is not None:
-        won = pair.only_one or 0, pair.only_other or 0
-        score = found.score(pair.one, found.metric)
-        case = spec(found.section.family).case if score and score.n == score.n_cases else "scored unit"
-        alone = (*won, pair.n - sum(won))
-        below = sentences.compared_in_full(
-            upper, lower, pair.value, pair.low, pair.high, pair.p, pair.method, alone, case
-        )
-    ranked = sentences.in_the_ranking(pair.corrected, pair.models)
-    return f'<h2 class="finding">{prose(line, 400)}</h2><p class="sub">{prose(f"{below} {ranked}", 900)}</p>{silent}'
+        wins = pair.only_one or 0, pair.only_other or 0
+        score = comparison.scores(comparison.metric)[pair.one.key]
+        unit = spec(family).case if score.n == score.n_cases else "scored unit"
+        below = sentences.compared_in_full(upper, lower, *numbers, pair.method, (*wins, pair.n - sum(wins)), unit)
+    return finding, f"{below} {sentences.in_the_ranking(pair.corrected, pair.models)}"
 
 
-def _scores(found: Comparison) -> str:
+def _scores(comparison: Comparison) -> str:
     """The chosen results on the chosen score, each with its interval, and a link to its model."""
-    info = info_of(found.metric, found.section.family)
-    held = found.scores(found.metric)
-    rows = ""
-    for entry in found.chosen:
-        score = held.get(entry.key)
-        name = f'<a href="{model_address(identity_of(entry.result.model.name))}">{text(found.name(entry), 200)}</a>'
-        if score is None:
-            why = text(found.no_score(entry, found.metric) or "not known", 300)
-            mark = text(entry_mark(entry))
-            rows += f'<tr class="none"><th scope="row">{name}</th><td colspan="3">{why}</td><td>{mark}</td></tr>'
-            continue
-        rows += (
-            f'<tr class="v-{TONE[score.verdict]}"><th scope="row">{name}</th>'
-            f'<td class="num"><b>{score_text(score.value, info.unit)}</b></td>'
-            f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score)}</td>'
-            f"<td>{text(entry_mark(entry, found.metric), 60)}</td></tr>"
-        )
-    chance = {round(score.chance, 6) for score in held.values() if score.chance is not None}
-    line = f"; dashed: guessing ({sentences.percent_of_chance(chance.pop())})" if len(chance) == 1 else ""
-    said, sign = f"{info.label}: axis 0 to 100{line}", "%" if info.unit == "percent" else "Value"
-    return (
-        f'<div class="scroll"><table class="lines" data-table="chosen" aria-label="{text(info.label)} of the chosen results">'
-        f'<thead><tr><th scope="col">Result</th><th scope="col" class="num">{sign}</th><th scope="col">{text(said)}</th>'
-        '<th scope="col" class="num">95% interval</th><th scope="col">Source</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
+    metric, scores = comparison.metric, comparison.scores(comparison.metric)
+    info = info_of(metric, comparison.section.family)
+    levels = {round(score.chance, 6) for score in scores.values() if score.chance is not None}
+    guess = f"; dashed: guessing ({sentences.percent_of_chance(levels.pop())})" if len(levels) == 1 else ""
+    titles = ("%" if info.unit == "percent" else "Value", f"{info.label}: axis 0 to 100{guess}", "95% interval")
+
+    def model_link(entry: Entry) -> str:
+        address = model_address(identity_of(entry.result.model.name))
+        return f'<a href="{address}">{text(comparison.name(entry), 200)}</a>'
+
+    columns = [
+        name_column("Result", model_link),
+        *score_columns(
+            lambda entry: scores.get(entry.key),
+            titles,
+            lambda entry: info.unit,
+            why_of=lambda entry: text(comparison.no_score(entry, metric) or "not known", 300),
+        ),
+        column("Source", lambda entry: text(entry_mark(entry, metric if entry.key in scores else None), 60)),
+    ]
+    tones = {key: f"v-{TONE[score.verdict]}" for key, score in scores.items()}
+    drawn = table(
+        "chosen",
+        f"{info.label} of the chosen results",
+        columns,
+        [("", comparison.chosen)],
+        "lines",
+        lambda entry: f' class="{tones.get(entry.key, "none")}"',
     )
+    return scrolled(drawn)
 
 
-def _pairs(found: Comparison, pairs: Sequence[Difference]) -> str:
-    """Every pair, significant ones first; each is a link to the comparison of the two alone."""
-    rows = ""
-    for pair in pairs[:MOST_PAIRS]:
-        alone = compare_address(
-            found.section, found.metric, found.query.branches, first=pair.one.key, second=pair.other.key
-        )
-        upper, lower = (pair.one, pair.other) if pair.value >= 0 else (pair.other, pair.one)
-        sign = 1 if pair.value >= 0 else -1
-        ends = sorted((sign * pair.low, sign * pair.high))
-        rows += (
-            f'<tr><th scope="row"><a href="{alone}">{text(found.name(upper), 100)} over {text(found.name(lower), 100)}</a></th>'
-            f"<td{sorted_by(abs(pair.value))}>{number(abs(pair.value))}</td>"
-            f"<td{sorted_by(ends[0])}>{sentences.difference_interval(*ends)}</td>"
-            f"<td{sorted_by(pair.p)}>{text(sentences.p_value(pair.p))}</td>"
-            f"<td{sorted_by(pair.corrected)}>{'significant' if pair.is_sure else 'not significant'},"
-            f" {text(sentences.p_value(pair.corrected))}</td><td>{'paired' if pair.is_paired else 'unpaired'}</td></tr>"
-        )
-    heads = (("pair", "Pair"), ("difference", "Difference (points)"), ("interval", "95% interval"), ("p", "p"),
-             ("different", f"Different? ({sentences.corrected_for(len(pairs), pairs[0].models)})"), ("test", "Test"))  # fmt: skip
-    return framed("Every pair", "pairs", heads, rows)
+def _pairs(comparison: Comparison, pairs: Sequence[Difference]) -> str:
+    """Every pair, the higher score first, significant ones first; each links to the comparison of the two alone."""
+
+    def names(pair: Difference) -> str:
+        branches, slots = comparison.query.branches, {"first": pair.one.key, "second": pair.other.key}
+        alone = compare_address(comparison.section, comparison.metric, branches, **slots)
+        upper, lower = (text(comparison.name(entry), 100) for entry in (pair.one, pair.other))
+        return f'<a href="{alone}">{upper} over {lower}</a>'
+
+    def verdict(pair: Difference) -> str:
+        significant = "significant" if pair.is_significant else "not significant"
+        return f"{significant}, {text(sentences.p_value(pair.corrected))}"
+
+    corrected = sentences.corrected_for(len(pairs), pairs[0].models)
+    columns = [
+        name_column("Pair", names, "pair"),
+        column("Difference (points)", lambda pair: number(pair.value), "difference", value=lambda pair: pair.value),
+        column(
+            "95% interval",
+            lambda pair: sentences.difference_interval(pair.low, pair.high),
+            "interval",
+            value=lambda pair: pair.low,
+        ),
+        column("p", lambda pair: text(sentences.p_value(pair.p)), "p", value=lambda pair: pair.p),
+        column(f"Different? ({corrected})", verdict, "different", value=lambda pair: pair.corrected),
+        column("Test", lambda pair: "paired" if pair.is_paired else "unpaired", "test"),
+    ]
+    rows = [pair if pair.value >= 0 else pair.reversed() for pair in pairs[:MAX_PAIRS]]
+    return framed("Every pair", "pairs", columns, rows)
 
 
-def _every_score(found: Comparison) -> str:
+def _result_columns(
+    comparison: Comparison, content: Callable[[str, int], str], value: Callable[[str, int], float | None] | None = None
+) -> list[Column[str]]:
+    """A column for each chosen result. `content`, `value`: HTML and number of a row's cell, by position of the result."""
+
+    def result_column(at: int) -> Column[str]:
+        number_of = (lambda row: value(row, at)) if value else None
+        return column(comparison.name(comparison.chosen[at]), lambda row: content(row, at), SLOTS[at], value=number_of)
+
+    return [result_column(at) for at in range(len(comparison.chosen))]
+
+
+def _every_score(comparison: Comparison) -> str:
     """Every score that two of the results have; of two results with the difference."""
-    two = len(found.chosen) == 2
-    rows = ""
-    for name in found.metrics:
-        held, info = found.scores(name), info_of(name, found.section.family)
-        values = "".join(
-            f"<td{sorted_by(held[entry.key].value)}>{score_text(held[entry.key].value, info.unit)}</td>"
-            if entry.key in held
-            else "<td data-v=''>–</td>"
-            for entry in found.chosen
-        )
-        more = ""
-        if two:
-            pair = next(iter(found.differences(name)), None)
-            more = "<td data-v=''>not comparable</td>"
-            if pair is not None:
-                ends, p = sentences.difference_interval(pair.low, pair.high), text(sentences.p_value(pair.p))
-                more = f"<td{sorted_by(pair.value)}><b>{number(pair.value)}</b> ({ends}), {p}</td>"
-        rows += f'<tr><th scope="row">{text(info.label)}</th>{values}{more}</tr>'
-    heads = [("score", "Score"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
-    if two:
-        heads.append(("difference", "First − second (95% interval), p of each score alone"))
-    return framed("Every score (%)", "scores", heads, rows)
+    scores = {metric: comparison.scores(metric) for metric in comparison.metrics}
+    infos = {metric: info_of(metric, comparison.section.family) for metric in scores}
+
+    def value(metric: str, at: int) -> float | None:
+        score = scores[metric].get(comparison.chosen[at].key)
+        return score.value if score else None
+
+    columns = [
+        name_column("Score", lambda metric: text(infos[metric].label), "score"),
+        *_result_columns(comparison, lambda metric, at: score_text(value(metric, at), infos[metric].unit), value),
+    ]
+    if len(comparison.chosen) == 2:
+        pairs = {metric: pair for metric in scores for pair in comparison.differences(metric)}
+
+        def difference(metric: str) -> str:
+            if metric not in pairs:
+                return "not comparable"
+            ends, p = sentences.difference_interval(pairs[metric].low, pairs[metric].high), pairs[metric].p
+            return f"<b>{number(pairs[metric].value)}</b> ({ends}), {text(sentences.p_value(p))}"
+
+        title = "First − second (95% interval), p of each score alone"
+        values = {metric: pair.value for metric, pair in pairs.items()}
+        columns.append(column(title, difference, "difference", value=values.get))
+    return framed("Every score (%)", "scores", columns, comparison.metrics)
 
 
-def _score_rows(found: Comparison) -> Table:
-    table: Table = []
-    for name in found.metrics:
-        held = found.scores(name)
-        for pair in found.differences(name):
-            table.append(
-                {
-                    "benchmark": found.section.benchmark,
-                    "split": found.section.split,
-                    "first": found.name(pair.one),
-                    "second": found.name(pair.other),
-                    "metric": name,
-                    "first_value": held[pair.one.key].value,
-                    "second_value": held[pair.other.key].value,
-                    "difference": pair.value,
-                    "low": pair.low,
-                    "high": pair.high,
-                    "p": pair.p,
-                    "p_corrected": pair.corrected,
-                    "test": pair.method,
-                    "units": pair.n,
-                    "only_first": pair.only_one,
-                    "only_second": pair.only_other,
-                    "first_run": pair.one.key,
-                    "second_run": pair.other.key,
-                }
-            )
-        table += [
+def _score_rows(comparison: Comparison) -> Table:
+    """The differences of every pair on every score; then the results without a score, with the reason."""
+    about = {"benchmark": comparison.section.benchmark, "split": comparison.section.split}
+    rows: Table = []
+    for metric in comparison.metrics:
+        scores = comparison.scores(metric)
+        rows += [
             {
-                "benchmark": found.section.benchmark,
-                "split": found.section.split,
-                "first": found.name(entry),
-                "metric": name,
-                "first_run": entry.key,
-                "no_score": why,
+                **about,
+                "first": comparison.name(pair.one),
+                "second": comparison.name(pair.other),
+                "metric": metric,
+                "first_value": scores[pair.one.key].value,
+                "second_value": scores[pair.other.key].value,
+                "difference": pair.value,
+                "low": pair.low,
+                "high": pair.high,
+                "p": pair.p,
+                "p_corrected": pair.corrected,
+                "test": pair.method,
+                "units": pair.n,
+                "only_first": pair.only_one,
+                "only_second": pair.only_other,
+                "first_run": pair.one.key,
+                "second_run": pair.other.key,
             }
-            for entry in found.chosen
-            if (why := found.no_score(entry, name))
+            for pair in comparison.differences(metric)
         ]
-    return table
+        rows += [
+            {**about, "first": comparison.name(entry), "metric": metric, "first_run": entry.key, "no_score": why}
+            for entry in comparison.chosen
+            if (why := comparison.no_score(entry, metric))
+        ]
+    return rows
 
 
 def setting_in_words(value: object) -> str:
-    """A setting in words: nothing as a dash, a table of settings as `name value` pairs.
+    """A setting in words: a missing one as a dash, a table of settings as `name value` pairs.
 
     >>> setting_in_words({"temperature": 0.0, "stop": ["a", "b"]}), setting_in_words(None), setting_in_words(True)
     ('temperature 0.0, stop a, b', '–', 'yes')
     """
-    if value is None or value == "":
-        return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {setting_in_words(one)}" for name, one in value.items()) or "–"
+        value = [f"{name} {setting_in_words(setting)}" for name, setting in value.items()]
     if isinstance(value, list | tuple):
-        return ", ".join(setting_in_words(one) for one in value) or "–"
-    return str(value)
+        value = ", ".join(map(setting_in_words, value))
+    return "–" if value is None or value == "" else str(value)
 
 
 def _settings_of(entry: Entry) -> dict[str, object]:
-    """How a result was got."""
+    """The settings of a result: name -> value."""
     method = entry.result.method
-    found: dict[str, object] = {
-        "method" if name == "name" else name: getattr(method, name)
-        for name in ("name", "prompt", "shots", "samples", "extraction", "judge")
-    }
-    return {**found, **(method.generation or {}), "deviations": "; ".join(entry.result.deviations) or None}
+    names = ("prompt", "shots", "samples", "extraction", "judge")
+    settings = {"method": method.name, **{name: getattr(method, name) for name in names}}
+    return {**settings, **(method.generation or {}), "deviations": "; ".join(entry.result.deviations) or None}
 
 
-def _different(found: Comparison) -> list[tuple[str, list[object]]]:
-    """What differs in how the results were got: name, one value for each."""
-    held = [_settings_of(entry) for entry in found.chosen]
-    names = dict.fromkeys(name for settings in held for name in settings)
-    rows = [(name, [settings.get(name) for settings in held]) for name in names if not name.endswith("_hash")]
-    return [(name, values) for name, values in rows if any(value != values[0] for value in values)]
+def _different(comparison: Comparison) -> dict[str, list[object]]:
+    """The settings in which the results differ: name -> the value of each result."""
+    settings = [_settings_of(entry) for entry in comparison.chosen]
+    names = dict.fromkeys(name for of_result in settings for name in of_result if not name.endswith("_hash"))
+    values = {name: [of_result.get(name) for of_result in settings] for name in names}
+    return {name: row for name, row in values.items() if any(value != row[0] for value in row)}
 
 
-def setting_rows(found: Comparison) -> Table:
+def setting_rows(comparison: Comparison) -> Table:
+    """The settings in which the results differ, a row each."""
+    slots = list(zip(SLOTS, comparison.chosen, strict=False))
+    results = {f"{slot}_result": comparison.name(entry) for slot, entry in slots}
     return [
-        {"setting": name, **{SLOTS[at]: None if value is None else setting_in_words(value) for at, value in enumerate(values)},
-         **{f"{SLOTS[at]}_result": found.name(entry) for at, entry in enumerate(found.chosen)}}
-        for name, values in _different(found)
-    ]  # fmt: skip
+        {
+            "setting": name,
+            **{
+                slot: None if value is None else setting_in_words(value)
+                for (slot, _), value in zip(slots, values, strict=True)
+            },
+            **results,
+        }
+        for name, values in _different(comparison).items()
+    ]
 
 
-def _settings(found: Comparison) -> str:
-    """What differs in how they were run; a comparison is only about the models where nothing does."""
-    different = _different(found)
-    both = "Both" if len(found.chosen) == 2 else "All"
+def _settings(comparison: Comparison) -> str:
+    """The settings in which the results differ: only without any is a difference due to the models."""
+    different = _different(comparison)
     if not different:
-        known = all(entry.result.kind == "measured" for entry in found.chosen)  # papers print few settings
-        return f'<p class="sub">{both} were run with the same settings.</p>' if known else ""
-    rows = "".join(
-        f'<tr><th scope="row">{text(name)}</th>{"".join(f"<td>{text(setting_in_words(value), 300)}</td>" for value in values)}</tr>'
-        for name, values in different
-    )
-    heads = [("setting", "Setting"), *((SLOTS[at], found.name(entry)) for at, entry in enumerate(found.chosen))]
-    return framed("Settings that differ", "settings", heads, rows, left=True)
+        is_known = all(entry.result.kind == "measured" for entry in comparison.chosen)  # papers print few settings
+        both = "Both" if len(comparison.chosen) == 2 else "All"
+        return f'<p class="sub">{both} were run with the same settings.</p>' if is_known else ""
+
+    columns: list[Column[str]] = [
+        name_column("Setting", text, "setting"),
+        *_result_columns(comparison, lambda name, at: text(setting_in_words(different[name][at]), 300)),
+    ]
+    return framed("Settings that differ", "settings", columns, list(different), "plain left")
 
 
-MOST_FLIPS = 8
-
-
-def _two(found: Comparison) -> tuple[Entry, Entry] | None:
+def _answered_pair(comparison: Comparison) -> tuple[Entry, Entry] | None:
     """The first two of the results that can be compared question by question."""
-    answered = [entry for entry in found.chosen if found.has_answers(entry)]
-    if len(answered) < 2 or found.outcomes is None or found.metric not in found.outcomes.metrics:
+    answered = [entry for entry in comparison.chosen if comparison.has_answers(entry)]
+    if len(answered) < 2 or comparison.outcomes is None or comparison.metric not in comparison.outcomes.metrics:
         return None
     return answered[0], answered[1]
 
 
-def _won_alone(found: Comparison, one: Entry, other: Entry) -> Iterator[tuple[Entry, int, list[int]]]:
-    """The units that one of the two won alone: who, the case, and the positions of the questions of the unit."""
-    assert found.outcomes is not None
-    units, at = found.outcomes.metrics[found.metric], found.outcomes.unit_index[found.metric]
-    selected = found.outcomes.rows(found.metric, found.query.tree.mask(found.query.branches))
-    left, right = (units.run(found.outcomes.row_of[entry.key])[0] for entry in (one, other))
+def _flipped_units(comparison: Comparison, one: Entry, other: Entry) -> Iterator[tuple[Entry, int, list[int]]]:
+    """Yield the scored units on which two results differ: the one that scored more, the case, and the positions of the questions."""
+    outcomes, metric = comparison.outcomes, comparison.metric
+    assert outcomes is not None
+    units, at = outcomes.metrics[metric], outcomes.unit_index[metric]
+    selected = outcomes.rows(metric, comparison.query.tree.mask(comparison.query.branches))
+    left, right = (units.run(outcomes.row_of[entry.key])[0] for entry in (one, other))
     differ = np.flatnonzero(left != right)
     for unit in differ if selected is None else np.intersect1d(differ, selected):
-        if at.question[unit] >= 0:
-            where = [int(at.question[unit])]
-        else:
-            where = np.flatnonzero(found.outcomes.case_of_question == at.case[unit]).tolist()
-        yield one if left[unit] > right[unit] else other, int(found.outcomes.case_of_question[where[0]]), where
+        questions = [int(at.question[unit])]
+        if questions[0] < 0:  # the unit is a whole case
+            questions = np.flatnonzero(outcomes.case_of_question == at.case[unit]).tolist()
+        yield one if left[unit] > right[unit] else other, int(outcomes.case_of_question[questions[0]]), questions
 
 
-def flip_rows(found: Comparison) -> Table:
-    two = _two(found)
-    if two is None or found.outcomes is None:
+def flip_rows(comparison: Comparison) -> Table:
+    """The questions on which two results differ, with both answers, a row each."""
+    two, outcomes = _answered_pair(comparison), comparison.outcomes
+    if two is None or outcomes is None:
         return []
-    rows: Table = []
-    won = list(_won_alone(found, *two))
-    asked = found.outcomes.questions["question_id"].iloc[[row for _, _, where in won for row in where]].tolist()
-    given = [answers_to(entry, asked) if asked else {} for entry in two]
-    for unit, (winner, _, where) in enumerate(won, 1):
-        for row in where:
-            question = found.outcomes.questions.iloc[row]
-            rows.append(
-                {
-                    "unit": unit,
-                    "higher_here": found.name(winner),
-                    "case_id": question["case_id"],
-                    "question_id": question["question_id"],
-                    "question": question["question"],
-                    "key": in_full(question, key_of(found.section, question)) or "hidden",
-                    "first": found.name(two[0]),
-                    "first_answer": _answer(given[0], question),
-                    "second": found.name(two[1]),
-                    "second_answer": _answer(given[1], question),
-                }
-            )
-    return rows
+    flipped = list(_flipped_units(comparison, *two))
+    ids = outcomes.questions["question_id"].iloc[[at for *_, questions in flipped for at in questions]].tolist()
+    answers = [answers_to(entry, ids) if ids else {} for entry in two]
+
+    def row(unit: int, winner: Entry, question: pd.Series) -> dict[str, object]:
+        first, second = (answer.get(question["question_id"], NO_ANSWER) for answer in answers)
+        return {
+            "unit": unit,
+            "higher_here": comparison.name(winner),
+            "case_id": question["case_id"],
+            "question_id": question["question_id"],
+            "question": question["question"],
+            "key": in_full(question, key_of(comparison.section, question)) or "hidden",
+            "first": comparison.name(two[0]),
+            "first_answer": in_full(question, first[0]) or first[1],
+            "second": comparison.name(two[1]),
+            "second_answer": in_full(question, second[0]) or second[1],
+        }
+
+    return [
+        row(unit, winner, outcomes.questions.iloc[at])
+        for unit, (winner, _, questions) in enumerate(flipped, 1)
+        for at in questions
+    ]
 
 
-def _answer(given: Mapping[str, Answer], question: pd.Series) -> str:
-    """The options of an answer with their texts, else its status."""
-    choice, status, _ = given.get(question["question_id"], NO_ANSWER)
-    return in_full(question, choice) or status
-
-
-def _flips(board: Board, found: Comparison) -> str:
-    """The cases of which one of the two got more right than the other, drawn with their images and both answers."""
-    two = _two(found)
-    if two is None:
+def _flips(board: Board, comparison: Comparison) -> str:
+    """The cases on which two results differ, drawn with their images and both answers."""
+    two, outcomes = _answered_pair(comparison), comparison.outcomes
+    if two is None or outcomes is None:
         return ""
-    assert found.outcomes is not None
-    flipped = list(_won_alone(found, *two))
+    title, section = "<h3>Questions that flip</h3>", comparison.section
+    flipped = list(_flipped_units(comparison, *two))
     if not flipped:
-        return (
-            '<h3>Questions that flip</h3><p class="sub">None: both have the same outcome everywhere on this score.</p>'
-        )
-    cases = list({case: (case, winner.key) for winner, case, _ in reversed(flipped)}.values())[::-1]
-    shown = cases[:MOST_FLIPS]
-    given = given_to(found.outcomes, np.array([case for case, _ in shown]), two)
+        return f'{title}<p class="sub">None: both have the same outcome everywhere on this score.</p>'
+    winners: dict[int, Entry] = {}  # of a case's units, the first names the winner
+    for winner, case, _ in flipped:
+        winners.setdefault(case, winner)
+    drawn = list(winners)[:MAX_FLIPS]
+    given = given_to(outcomes, np.array(drawn), two)
     if len(given) < 2:
-        return '<h3>Questions that flip</h3><p class="sub">The answers of one of the two cannot be read.</p>'
-    ids = found.outcomes.questions.drop_duplicates("case_id")["case_id"].astype(str).tolist()
-    body = ""
-    for case, winner in shown:
-        both = address_of("cases", ids[case], set=set_name(found.section), first=two[0].key, second=two[1].key)
-        head = f'<small>{text(found.name_of(winner), 120)} scored more · <a href="{both}">both answers and neighbouring cases</a></small>'
-        body += article(found.section, found.outcomes, case, two, given, datasets_of(board, found.section), head)
-    sub = sentences.flips(found.name(two[0]), found.name(two[1]), len(flipped), len(cases), len(shown))
+        return f'{title}<p class="sub">The answers of one of the two cannot be read.</p>'
+    ids = outcomes.questions.drop_duplicates("case_id")["case_id"].astype(str).tolist()
+
+    def article_of(case: int) -> str:
+        both = address_of("cases", ids[case], set=set_name(section), first=two[0].key, second=two[1].key)
+        winner = text(comparison.name(winners[case]), 120)
+        beside = f'<small>{winner} scored more · <a href="{both}">both answers and neighbouring cases</a></small>'
+        return article(section, outcomes, case, two, given, datasets_of(board, section), beside)
+
+    names = [comparison.name(entry) for entry in two]
+    caption = sentences.flips(names[0], names[1], len(flipped), len(winners), len(drawn))
     if any((entry.result.method.samples or 1) > 1 for entry in two):
-        sub += f" {sentences.FIRST_SAMPLE}"
-    return f'<div class="bar-head"><h3>Questions that flip</h3>{files("flips")}</div><p class="sub">{prose(sub, 500)}</p>{body}'
+        caption += f" {sentences.FIRST_SAMPLE}"
+    heading = f'<div class="bar-head">{title}{files("flips")}</div><p class="sub">{prose(caption, 500)}</p>'
+    return heading + "".join(map(article_of, drawn))

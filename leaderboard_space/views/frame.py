@@ -1,4 +1,4 @@
-"""The frame of the board's pages: style sheets, scripts, the strip of tabs, and each page before the server has drawn it."""
+"""Draw the frame of the board: style sheets, scripts, tabs, and each page before the server has drawn it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from leaderboard_space.benchmarks import LABELS
 from leaderboard_space.html import text
 
 ASSETS = Path(__file__).parents[1] / "assets"
-SHEETS = ("board.css", "pages.css", "plots.css", "narrow.css")
+STYLE_SHEETS = ("board.css", "pages.css", "plots.css", "narrow.css")
 SCRIPTS = ("router.js", "table.js", "page.js", "plots.js", "selection.js", "board.js", "search.js")
 TITLE = "medprobe: can you trust your AI radiologist?"
 READING = '<h2 class="finding">Reading the results.</h2>'
@@ -20,39 +20,45 @@ SEARCH = (
     '<ul aria-label="Hits" hidden></ul><p class="hear" role="status"></p></div>'
 )
 """The search of the first screen (`assets/search.js`)."""
-DRAWN = (
+START_SCRIPT = (
     "for (const one of element.querySelectorAll('.mp')) medprobeBenchmark(one.parentElement);"
     "for (const one of element.querySelectorAll('.mp-page')) medprobePage(one.parentElement, () => {});"
     "medprobeSearch(element);"
 )
-"""What makes the pages work, once they are drawn."""
+"""Starts the pages once they are drawn."""
 
 
 def scripts() -> str:
-    """The page's own scripts, which stand once in its head."""
+    """The scripts in the head of the page."""
     return _read(SCRIPTS)
 
 
 def header() -> str:
-    """The style sheets, the name of the board, and the strip of tabs."""
-    said = "medprobe <span>Can you trust your AI radiologist?</span>"
+    """The style sheets, the name of the board, and the tabs."""
+    name = "medprobe <span>Can you trust your AI radiologist?</span>"
     skip = '<a class="skip" href="#mp-pages">Skip to the results</a>'
-    return f"<style>{_read(SHEETS)}</style>{skip}<header><h1>{said}</h1></header>{_navigation()}"
+    return f"<style>{_read(STYLE_SHEETS)}</style>{skip}<header><h1>{name}</h1></header>{_navigation()}"
 
 
 def pages(first: Mapping[str, str]) -> str:
-    """Every page but Submit, which is a form of Gradio's: benchmarks, which draw themselves and ask the server for what changes
-    (`assets/board.js`), and those that the server draws whole. `first`: what some of these show at first."""
+    """Every page except Submit, which is a form of Gradio's.
+
+    Benchmark pages draw themselves and ask the server for what changes (`assets/board.js`); the others are drawn by the server.
+
+    Args:
+        first: Page -> what it shows at first (HTML).
+    """
+    names = ("overview", "compare", "cases", "topic", "model", "about")
     drawn = {family: _benchmark(family) for family in BENCHMARKS}
-    drawn |= {
-        name: page(name, first.get(name, READING))
-        for name in ("overview", "compare", "cases", "topic", "model", "about")
-    }
+    drawn |= {name: page(name, first.get(name, READING)) for name in names}
     drawn["overview"] = SEARCH + drawn["overview"]
-    return "".join(f'<div id="page-{name}"><div id="mp-{name}">{inner}</div></div>' for name, inner in drawn.items())
+    return "".join(
+        f'<div id="page-{name}"><div id="mp-{name}">{content}</div></div>' for name, content in drawn.items()
+    )
 
 
 def _benchmark(family: str) -> str:
+    """The page of a benchmark before it has drawn itself."""
     return (
         f'<div class="mp" data-format="{family}"><aside class="side" aria-label="Selection"></aside>'
         '<div class="panel"><p class="sub">Reading the results.</p></div><section class="breakdown" aria-label="Breakdown">'
@@ -66,7 +72,7 @@ def about() -> str:
 
 
 def page(name: str, first: str = READING) -> str:
-    """A page that the server draws whole (`assets/page.js`). `first`: what it shows at first."""
+    """A page that the server draws (`assets/page.js`). `first`: what it shows at first (HTML)."""
     return f'<div class="mp-page" data-page="{name}">{first}</div>'
 
 
@@ -75,11 +81,12 @@ def _read(names: tuple[str, ...]) -> str:
 
 
 def _navigation() -> str:
-    """The strip of tabs: links, since every page has an address (`assets/router.js`)."""
-    pages = [("overview", "Overview", "#/overview")]
-    pages += [(family, LABELS[family], f"#/b/{family}") for family in BENCHMARKS]
-    pages += [(name.lower(), name, f"#/{name.lower()}") for name in ("Compare", "Cases", "Submit", "About")]
+    """The tabs: links, since every page has an address (`assets/router.js`)."""
+    tabs = [("overview", "Overview", "#/overview")]
+    tabs += [(family, LABELS[family], f"#/b/{family}") for family in BENCHMARKS]
+    tabs += [(name.lower(), name, f"#/{name.lower()}") for name in ("Compare", "Cases", "Submit", "About")]
     links = "".join(
-        f'<a href="{home}" data-home="{home}" data-page="{page}">{text(label)}</a>' for page, label, home in pages
+        f'<a href="{address}" data-home="{address}" data-page="{name}">{text(label)}</a>'
+        for name, label, address in tabs
     )
     return f'<nav id="mp-nav" aria-label="Pages"><div>{links}</div></nav>'

@@ -1,6 +1,6 @@
-"""The page of one model: what it is, its verdict in every benchmark, where it is weak, what it leans to, what it got wrong, and its card.
+"""Draw the page of one model: what it is, its verdict on every benchmark, where it is weak, what it got wrong, and its model card.
 
-See also: the numbers (`model_results.py`), its parts (`model_parts.py`).
+See also: the numbers (`model_results.py`), the page's parts (`model_parts.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from leaderboard_space.data.ranks.sight import sights_of
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.export import Table, as_file, breakdown_table, cited, number_columns
-from leaderboard_space.html import LONGEST_NAME, count, interval, is_shown_as, plural, prose, score_text, text
+from leaderboard_space.html import MAX_NAME_LENGTH, count, is_shown_as, plural, prose, text, visible
 from leaderboard_space.model_results import (
     Line,
     all_models,
@@ -36,238 +36,228 @@ from leaderboard_space.views.model_parts import part_name
 from leaderboard_space.views.parts import (
     CITE_BOX,
     KINDS,
-    TONE,
-    WHOLE,
     Request,
     acts,
     address_of,
     benchmark_address,
-    dots,
     files,
     model_address,
-    sorted_by,
 )
+from leaderboard_space.views.tables.leaderboard import rank_range
+from leaderboard_space.views.tables.table import TONE, Column, column, name_column, score_columns, scrolled, table
 
 
 def page(board: Board, request: Request) -> str:
-    """The page of the model that `request["id"]` names (any of its names), or the one chosen on it. Without one, the list of all."""
-    wanted = _wanted(board, request)
-    found = entries_of(board, wanted)
-    if not found:
-        unknown = f"There is no model named {wanted[:100]!r} on this board." if wanted else "Which model?"
-        return f'{_chooser(board, "")}<h2 class="finding">{prose(unknown, 200)}</h2>{_list(board)}'
-    who = identity(wanted, [entry.result for _, entry in found])
-    lines = lines_of(board, wanted)
+    """Draw the page as HTML; without a known model, the list of all models.
+
+    Args:
+        board: The board.
+        request: `model`, the name chosen on the page, or `id`, that of the address; any name of the model.
+    """
+    name = _model_name(board, request)
+    entries = entries_of(board, name)
+    if not entries:
+        problem = f"There is no model named {name[:100]!r} on this board." if name else "Which model?"
+        return f'{_chooser(board, "")}<h2 class="finding">{prose(problem, 200)}</h2>{_list(board)}'
+    who = identity(name, [entry.result for _, entry in entries])
+    lines = lines_of(board, name)
     main = main_lines(lines)
-    judged = [(line.questions, line.score.verdict) for line in main]
     spots = weak_spots(main)
-    finding = headlines.model_verdicts(who.name, judged)
-    if spots:
-        worst = spots[0]
-        finding += " " + headlines.weakest(
-            worst.name,
-            worst.line.questions,
-            worst.score.value or 0.0,
-            worst.score.chance or 0.0,
-            sentences.in_running_text(info_of(worst.metric, worst.line.section.family).label) if worst.facet else "",
-        )
-    return "".join(
-        [
-            _chooser(
-                board,
-                who.name,
-                f'<a class="link" href="{address_of("compare", first=who.name)}">Compare</a>{acts(tables=False)}',
-            ),
-            f'<h2 class="name" data-title="{text(who.name, 100)}">{text(who.name)}</h2>{_facts(who, found)}',
-            f'<h3 class="finding">{text(finding, 800)}</h3>',
-            _from_the_image(main),
-            model_parts.spots(spots),
-            model_parts.failures(board, lines, spots),
-            _verdicts(lines, who),
-            _folded("scores", "Every score and category", "".join(model_parts.benchmark(line) for line in main)),
-            _folded(
-                "history",
-                f"{'All ' if len(found) > 1 else ''}{plural(len(found), 'result')}, withdrawn and outdated ones included",
-                model_parts.history(found),
-            ),
-            _folded("card", "Badges and a table for a model card", model_parts.card(who, main)) if main else "",
-        ]
+    finding = headlines.model_verdicts(who.name, [(line.questions, line.score.verdict) for line in main])
+    for spot in spots[:1]:
+        label = sentences.in_running_text(info_of(spot.metric, spot.line.section.family).label) if spot.facet else ""
+        finding += f" {headlines.weakest(spot.name, spot.line.questions, spot.score, label)}"
+    compare = f'<a class="link" href="{address_of("compare", first=who.name)}">Compare</a>'
+    history = (
+        f"{'All ' if len(entries) > 1 else ''}{plural(len(entries), 'result')}, withdrawn and outdated ones included"
     )
+    parts = (
+        _chooser(board, who.name, f"{compare}{acts(tables=False)}"),
+        f'<h2 class="name" data-title="{text(who.name, 100)}">{text(who.name)}</h2>{_facts(who, entries)}',
+        f'<h3 class="finding">{text(finding, 800)}</h3>',
+        _from_the_image(main),
+        model_parts.spots(spots),
+        model_parts.failures(board, lines, spots),
+        _verdicts(lines, who),
+        _folded("scores", "Every score and category", "".join(map(model_parts.benchmark, main))),
+        _folded("history", history, model_parts.history(entries)),
+        _folded("card", "Badges and a table for a model card", model_parts.card(who, main) if main else ""),
+    )
+    return "".join(parts)
 
 
 def _from_the_image(lines: Sequence[Line]) -> str:
     """What each score owes to the images, where runs without the right ones are known."""
-    said = [
-        sentences.from_the_image(line.questions, found)
-        for line in lines
-        if (found := sights_of(line.section, line.metric).get(line.row.entry.key))
-    ]
-    return f'<p class="sub">{text(" ".join(said), 800)}</p>' if said else ""
+    sights = [(line.questions, sights_of(line.section, line.metric).get(line.row.entry.key)) for line in lines]
+    parts = [sentences.from_the_image(questions, sight) for questions, sight in sights if sight]
+    return f'<p class="sub">{text(" ".join(parts), 800)}</p>' if parts else ""
 
 
-def _folded(name: str, title: str, inner: str) -> str:
-    """A part that most readers do not need: behind its title."""
-    return (
-        f'<details class="more-of" data-keep="{name}"><summary>{text(title)}</summary>{inner}</details>'
-        if inner
-        else ""
-    )
+def _folded(name: str, title: str, content: str) -> str:
+    """A part of the page that most visitors do not need, folded behind its title; "" without content."""
+    if not content:
+        return ""
+    return f'<details class="more-of" data-keep="{name}"><summary>{text(title)}</summary>{content}</details>'
 
 
 def file(board: Board, request: Request) -> dict[str, str]:
-    """A part of the page as a file (`name`, `text`, `type`). `of`: verdicts, categories, card, or badge (of the benchmark `set`);
-    or how to cite the page (`as`: cite).
+    """A part of the page as a file, or how to cite the page.
 
-    Raises BadInput for a model that is not on the board.
+    Args:
+        board: The board.
+        request: As for `page`; `of`: verdicts, categories, card, or badge:FAMILY; `as`: csv, json or cite.
+
+    Returns:
+        `name`, `text` and `type` of the file.
+
+    Raises:
+        BadInput: The model is not on the board, or has no ranked result in the benchmark.
     """
-    wanted, of = _wanted(board, request), str(request.get("of"))
-    lines = lines_of(board, wanted)
+    name, of, form = _model_name(board, request), str(request.get("of")), str(request.get("as"))
+    lines = lines_of(board, name)
     if not lines:
         raise BadInput("no results of this model are on the board.")
-    who = identity(wanted)
-    if str(request.get("as")) == "cite":
+    who, main = identity(name), main_lines(lines)
+    if form == "cite":
         sets = dict.fromkeys(f"{line.section.benchmark} ({line.section.split})" for line in lines)
         note = f"Every question set it answered: {', '.join(sets)}."
-        return cited(f"Model {who.name}", note, [entry for _, entry in entries_of(board, wanted)], request)
+        return cited(f"Model {who.name}", note, [entry for _, entry in entries_of(board, name)], request)
     if of.startswith("badge"):
-        line = next((line for line in main_lines(lines) if line.section.family == of.removeprefix("badge:")), None)
+        line = next((line for line in main if line.section.family == of.removeprefix("badge:")), None)
         if line is None:
             raise BadInput("this model has no ranked result in this benchmark.")
         return as_named(f"{who.name}-{line.section.family}", "svg", model_parts.badge(line))
     if of == "card":
-        return as_named(who.name, "md", model_parts.markdown(who, main_lines(lines)))
-    table = _category_rows(lines) if of == "categories" else _verdict_rows(lines)
-    return as_file(
-        table, f"model-{who.name}-{'categories' if of == 'categories' else 'verdicts'}", str(request.get("as"))
-    )
+        return as_named(who.name, "md", model_parts.markdown(who, main))
+    is_categories = of == "categories"
+    rows = _category_rows(main) if is_categories else _verdict_rows(lines)
+    return as_file(rows, f"model-{who.name}-{'categories' if is_categories else 'verdicts'}", form)
 
 
-def _wanted(board: Board, request: Request) -> str:
-    """The model a request means: the one chosen on the page, else the address's own; by the name that the board has for it, where what is
-    said is how a field shows it."""
-    said = str(request.get("model") or request.get("id") or "")[:LONGEST_NAME]
-    if entries_of(board, said):
-        return said
-    return next((name for name in all_models(board) if is_shown_as(name, said)), said.strip())
+def _model_name(board: Board, request: Request) -> str:
+    """The model that a request names, by the board's name for it even if the browser changed what a field showed."""
+    name = str(request.get("model") or request.get("id") or "")[:MAX_NAME_LENGTH]
+    if entries_of(board, name):
+        return name
+    return next((known for known in all_models(board) if is_shown_as(known, name)), name.strip())
 
 
 def as_named(name: str, ending: str, content: str) -> dict[str, str]:
-    """A text as what the browser saves."""
+    """A text as the file that the browser saves. `ending`: svg or md."""
     types = {"svg": "image/svg+xml", "md": "text/markdown"}
-    safe = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:100]
-    return {"name": f"medprobe-{safe}.{ending}", "text": content, "type": types[ending]}
+    safe_name = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:100]
+    return {"name": f"medprobe-{safe_name}.{ending}", "text": content, "type": types[ending]}
 
 
 def _chooser(board: Board, chosen: str, buttons: str = "") -> str:
-    """The field that names a model; `buttons`: what can be done with the page of one."""
-    names = "".join(f'<option value="{text(name, LONGEST_NAME)}"></option>' for name in all_models(board))
+    """The field that names a model. `buttons`: what can be done with the page of one (HTML)."""
+    names = "".join(f'<option value="{text(name, MAX_NAME_LENGTH)}"></option>' for name in all_models(board))
     return (
         f'<div class="form"><label>Model <input data-name="model" data-page="model" list="mp-models" type="search" '
-        f'value="{text(chosen, LONGEST_NAME)}" '
+        f'value="{text(chosen, MAX_NAME_LENGTH)}" '
         f'placeholder="Name of a model" autocomplete="off"></label><datalist id="mp-models">{names}</datalist>'
         f'<span class="acts">{buttons}</span></div>{CITE_BOX}'
     )
 
 
 def _list(board: Board) -> str:
-    items = "".join(f"<li>{_to_model(name)}</li>" for name in all_models(board))
+    """All models, each a link to its page."""
+    items = "".join(f'<li><a href="{model_address(name)}">{text(name)}</a></li>' for name in all_models(board))
     return f'<ul class="names">{items}</ul>'
 
 
-def _to_model(name: str) -> str:
-    return f'<a href="{model_address(name)}">{text(name)}</a>'
+def _facts(who: Identity, entries: Sequence[tuple[Section, Entry]]) -> str:
+    """Kind, size, release date, licence and links of a model, and its other names."""
+    by = f' title="By {text(who.released_by, 100)}"' if who.released_by else ""
+    paper = text((who.paper or "").removeprefix("arXiv:"))
+    facts = (
+        who.kind and text(KINDS.get(who.kind, who.kind)),
+        who.parameters and f"{who.parameters / 1e9:.2g} billion parameters",
+        who.released and f"<span{by}>first released {text(sentences.month(who.released))}</span>",
+        who.licence and f"licence {text(who.licence)}",
+        who.weights and f'<a href="https://huggingface.co/{text(who.weights, 200)}" rel="noopener">weights</a>',
+        who.paper and f'<a href="https://arxiv.org/abs/{paper}" rel="noopener">{text(who.paper)}</a>',
+    )
+    line = " · ".join(str(fact) for fact in facts if fact) or "Nothing is stated about this model."
+    return f'<p class="sub">{line}</p>{_names(who, entries)}'
 
 
-def _facts(who: Identity, found: Sequence[tuple[Section, Entry]]) -> str:
-    """Kind, size, date, licence, links; and the names under which its results stand."""
-    known = []
-    if who.kind:
-        known.append(text(KINDS.get(who.kind, who.kind)))
-    if who.parameters:
-        known.append(f"{who.parameters / 1e9:.2g} billion parameters")
-    if who.released:
-        by = f' title="By {text(who.released_by, 100)}"' if who.released_by else ""
-        known.append(f"<span{by}>first released {text(sentences.month(who.released))}</span>")
-    if who.licence:
-        known.append(f"licence {text(who.licence)}")
-    if who.weights:
-        known.append(f'<a href="https://huggingface.co/{text(who.weights, 200)}" rel="noopener">weights</a>')
-    if who.paper:
-        known.append(
-            f'<a href="https://arxiv.org/abs/{text(who.paper.removeprefix("arXiv:"))}" rel="noopener">{text(who.paper)}</a>'
-        )
-    line = " · ".join(known) or "Nothing is stated about this model."
-    return f'<p class="sub">{line}</p>{_names(who, found)}'
-
-
-def _names(who: Identity, found: Sequence[tuple[Section, Entry]]) -> str:
-    """The names that mean this model, those of the table and those of its results, with their snapshots."""
-    here = {(entry.result.model.name, snapshot_of(entry.result.model)) for _, entry in found}
-    rows = sorted({*who.written, *here} - {(who.name, None)}, key=lambda row: (row[0].lower(), row[1] or ""))
-    if not rows:
-        return ""
+def _names(who: Identity, entries: Sequence[tuple[Section, Entry]]) -> str:
+    """The other names of a model, those of the table and those of its results, with their snapshots."""
+    on_board = {(entry.result.model.name, snapshot_of(entry.result.model)) for _, entry in entries}
+    names = {*who.written, *on_board} - {(who.name, None)}
     items = "".join(
         f"<li>{text(name)}{f' <small>snapshot {text(day)}</small>' if day else ''}"
-        f"{' <small>on this board</small>' if (name, day) in here else ''}</li>"
-        for name, day in rows
+        f"{' <small>on this board</small>' if (name, day) in on_board else ''}</li>"
+        for name, day in sorted(names, key=lambda item: (item[0].lower(), item[1] or ""))
     )
-    return (
-        f'<details class="also" data-keep="names"><summary>{plural(len(rows), "other name")} for this model</summary>'
+    folded = (
+        f'<details class="also" data-keep="names"><summary>{plural(len(names), "other name")} for this model</summary>'
         f'<ul class="names">{items}</ul><p class="fine">Results under these names are treated as one model, by a table that is part of the '
         "board; each result keeps the name and the snapshot that it states.</p></details>"
     )
+    return folded if names else ""
 
 
 # ---- the verdicts
 
 
 def _verdicts(lines: Sequence[Line], who: Identity) -> str:
-    rows = "".join(_verdict(line, who) for line in lines)
+    """Every result of the model that has a score, each in a line."""
     without = [LABELS[family] for family in BENCHMARKS if family not in {line.section.family for line in lines}]
     missing = f'<p class="fine">No result on {text(", ".join(without))}.</p>' if without else ""
-    top = (
-        '<th scope="col">Benchmark</th><th scope="col" class="num">Score (%)</th><td></td><th scope="col" class="num">95% interval</th>'
-        '<th scope="col">Against guessing</th><th scope="col" class="num">Rank</th><th scope="col">Source</th>'
+    columns: list[Column[Line]] = [
+        name_column("Benchmark", lambda line: _benchmark(line, who)),
+        *score_columns(
+            lambda line: line.score,
+            ("Score (%)", "", "95% interval"),
+            lambda line: info_of(line.metric, line.section.family).unit,
+        ),
+        column("Against guessing", lambda line: text(_verdict(line), 300)),
+        column(
+            "Rank",
+            lambda line: f"{rank_range(line.row)} of {count(line.ranked)}" if line.row.first else "–",
+            kind="num",
+        ),
+        column("Source", lambda line: text(entry_mark(line.row.entry, line.metric), 60)),
+    ]
+    drawn = table(
+        "verdicts",
+        f"Results of {visible(who.name)}",
+        columns,
+        [("", lines)],
+        "lines",
+        lambda line: f' class="v-{TONE[line.score.verdict]}"',
     )
+    return f'<div class="bar-head"><h3>Every set of questions</h3>{files("verdicts")}</div>{scrolled(drawn)}{missing}'
+
+
+def _benchmark(line: Line, who: Identity) -> str:
+    """The benchmark of a line, a link to its table, with what the score is and whether the model may have seen the questions."""
+    section, group = line.section, line.row.group
+    apart = "" if group in ("ranked", "no score") else f"not ranked with the others: {group}"
+    about = " · ".join(filter(None, (part_name(section), info_of(line.metric, section.family).label, apart)))
+    # Drawn images and others' sets are not the questions that were published then.
+    published = None if section.kind in ("phantom", "custom") else spec(section.family).published
+    exposure = sentences.exposure(published, snapshot_of(line.row.entry.result.model) or who.released)
     return (
-        f'<div class="bar-head"><h3>Every set of questions</h3>{files("verdicts")}</div>'
-        f'<div class="scroll"><table class="lines" data-table="verdicts" aria-label="Results of {text(who.name)}"><thead><tr>'
-        f"{top}</tr></thead><tbody>{rows}</tbody></table></div>{missing}"
+        f'<a href="{benchmark_address(section, line.metric)}">{text(LABELS[section.family])}</a>'
+        f"<small>{text(about, 200)}</small>{f'<small>{text(exposure, 200)}</small>' if exposure else ''}"
     )
 
 
-def _verdict(line: Line, who: Identity) -> str:
-    section, score, row = line.section, line.score, line.row
-    info = info_of(line.metric, section.family)
-    where = benchmark_address(section, line.metric)
-    of = [part for part in (part_name(section), info.label, _apart(row.group)) if part]
-    own = section.kind not in (
-        "phantom",
-        "custom",
-    )  # drawn images and others' sets are not the questions that were published then
-    published = spec(section.family).published if own else None
-    shown = sentences.exposure(published, snapshot_of(row.entry.result.model) or who.released)
-    verdict = sentences.in_short(score.verdict, headlines.guess_of(line.row, section.family, line.metric), score.chance)
-    if score.verdict is None and is_random_run(row.entry.result):
+def _verdict(line: Line) -> str:
+    """The verdict of a line against guessing, or why it has none."""
+    score, result = line.score, line.row.entry.result
+    guess = headlines.guess_of(line.row, line.section.family, line.metric)
+    verdict = sentences.in_short(score.verdict, guess, score.chance)
+    if score.verdict is None and is_random_run(result):
         verdict = f"{sentences.RANDOM_RUN} itself"
-    verdict = sentences.no_score(score, row.entry.result) or f"{MARK[score.verdict]} {verdict}"
-    ranks = f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
-    return (
-        f'<tr class="v-{TONE[score.verdict]}"><th scope="row"><a href="{where}">{text(LABELS[section.family])}</a>'
-        f"<small>{text(' · '.join(of), 200)}</small>{f'<small>{text(shown, 200)}</small>' if shown else ''}</th>"
-        f'<td class="num"{sorted_by(score.value)}><b>{score_text(score.value, info.unit)}</b></td>'
-        f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score)}</td>'
-        f"<td>{text(verdict, 300)}</td>"
-        f'<td class="num">{f"{ranks} of {count(line.ranked)}" if row.first else "–"}</td>'
-        f"<td>{text(entry_mark(row.entry, line.metric), 60)}</td></tr>"
-    )
-
-
-def _apart(group: str) -> str:
-    return "" if group in ("ranked", "no score") else f"not ranked with the others: {group}"
+    return sentences.no_score(score, result) or f"{MARK[score.verdict]} {verdict}"
 
 
 def _verdict_rows(lines: Sequence[Line]) -> Table:
+    """The scores of the lines with their ranks, a row each."""
     return [
         {
             **number_columns(line.section, line.row.entry, line.metric, line.score),
@@ -281,11 +271,11 @@ def _verdict_rows(lines: Sequence[Line]) -> Table:
 
 
 def _category_rows(lines: Sequence[Line]) -> Table:
-    table: Table = []
-    for line in main_lines(list(lines)):
+    """The scores of the lines by every facet, a row each."""
+    rows: Table = []
+    for line in lines:
         entry = line.row.entry
-        for found in ends_of(line):
-            cells = cells_of(line, found.facet, found.metric)
-            held = {label: {entry.key: score} for label, score in cells.items()}
-            table += breakdown_table(line.section, [entry], found.facet, held, found.metric)
-    return table
+        for ends in ends_of(line):
+            scores = {label: {entry.key: score} for label, score in cells_of(line, ends.facet, ends.metric).items()}
+            rows += breakdown_table(line.section, [entry], ends.facet, scores, ends.metric)
+    return rows

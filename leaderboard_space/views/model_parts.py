@@ -1,5 +1,5 @@
-"""Parts of a model's page: one benchmark's scores and weak spots, its wrong answers, all of its results, and a card for its page
-elsewhere (a badge per benchmark as SVG, a table as Markdown)."""
+"""Draw parts of a model's page: scores and weak spots, wrong answers, all results, and its model card (a badge for each benchmark as
+SVG, a table as Markdown)."""
 
 from __future__ import annotations
 
@@ -16,115 +16,105 @@ from leaderboard_space.data.ranks.standings import info_of, metrics_of, shown_me
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_LABEL, shown_label
 from leaderboard_space.html import interval, plural, prose, score_text, text
-from leaderboard_space.model_results import Ends, Line, Spot, ends_of, scores_by_metric, shares_of
-from leaderboard_space.sentences import FEW
+from leaderboard_space.model_results import Ends, Line, Share, Spot, ends_of, scores_by_metric, shares_of
 from leaderboard_space.views import cases
-from leaderboard_space.views.parts import (
+from leaderboard_space.views.parts import address_of, benchmark_address, files, set_name
+from leaderboard_space.views.tables.provenance import detail
+from leaderboard_space.views.tables.table import (
     TONE,
     WHOLE,
-    address_of,
+    Column,
     behind_with_chance,
-    benchmark_address,
+    column,
     dots,
-    files,
-    set_name,
+    few_class,
+    html_columns,
+    name_column,
+    score_columns,
+    scrolled,
+    table,
 )
-from leaderboard_space.views.tables.provenance import detail
+
+NamedScore = tuple[str, Score, str]
+"""A row of a small table: its name, the score, and what is linked beside it (HTML each but the score)."""
 
 
 def benchmark(line: Line) -> str:
+    """Draw a benchmark: every score, the weakest and strongest categories, and the shares of the options; "" if nothing is known."""
     ends = ends_of(line)
-    parts = [_scores(line), *(_ends(line, found) for found in ends), _bias(line)]
+    parts = [_scores(line), *(_ends(line, of_facet) for of_facet in ends), _bias(line)]
     body = "".join(f'<section class="part">{part}</section>' for part in parts if part)
     save = files("categories") if ends else ""
-    return (
-        f'<div class="bar-head"><h3>{text(line.questions)}</h3>{save}</div><div class="side-by-side">{body}</div>'
-        if body
-        else ""
-    )
+    heading = f'<div class="bar-head"><h3>{text(line.questions)}</h3>{save}</div>'
+    return f'{heading}<div class="side-by-side">{body}</div>' if body else ""
 
 
-def spots(weak: Sequence[Spot]) -> str:
-    """Where a model is weakest, over all benchmarks; each row leads to the ranking, and to cases where answers are known."""
-    if not weak:
-        return ""
-    rows = ""
-    for spot in weak:
-        section = spot.line.section
-        selection = [(spot.facet, spot.label)] if spot.facet else ()
-        score = info_of(spot.metric, section.family).label if spot.facet else ""
-        where = " · ".join(part for part in (spot.line.questions, score) if part)
-        cases = ""
-        if spot.line.outcomes is not None and spot.line.row.entry.key in spot.line.outcomes.row_of:
-            label = f"{spot.facet}:{spot.label}" if spot.facet else None
-            address = address_of("cases", set=set_name(section), label=label, model=spot.line.row.entry.key)
-            cases = f'<a href="{address}">cases</a>'
-        rows += _small_row(spot.name, spot.score, benchmark_address(section, spot.metric, selection), where, cases)
-    return f"<h3>Weakest spots</h3>{_small_table(rows, 'Weakest spots')}"
+def spots(weakest: Sequence[Spot]) -> str:
+    """Draw the weakest spots over all benchmarks; each links to the ranking, and to cases if answers are known."""
+    return f"<h3>Weakest spots</h3>{_small_table('Weakest spots', [('', [*map(_spot, weakest)])])}" if weakest else ""
+
+
+def _spot(spot: Spot) -> NamedScore:
+    section, entry, outcomes, cases = spot.line.section, spot.line.row.entry, spot.line.outcomes, ""
+    address = benchmark_address(section, spot.metric, [(spot.facet, spot.label)] if spot.facet else ())
+    metric = info_of(spot.metric, section.family).label if spot.facet else ""
+    about = " · ".join(filter(None, (spot.line.questions, metric)))
+    if outcomes is not None and entry.key in outcomes.row_of:
+        label = f"{spot.facet}:{spot.label}" if spot.facet else None
+        cases = f'<a href="{address_of("cases", set=set_name(section), label=label, model=entry.key)}">cases</a>'
+    return f"{_link(spot.name, address)}<small>{text(about, 120)}</small>", spot.score, cases
+
+
+def _link(name: str, address: str) -> str:
+    return f'<a href="{address}">{text(name, 80)}</a>'
 
 
 def _scores(line: Line) -> str:
-    held = {
-        metric: score
+    """Every score of a line; "" if it has only one."""
+    family = line.section.family
+    rows = [
+        (_link(info_of(metric, family).label, benchmark_address(line.section, metric)), score, "")
         for metric, score in scores_by_metric(line).items()
-        if info_of(metric, line.section.family).unit == "percent"
-    }
-    if len(held) < 2:
-        return ""
-    rows = "".join(
-        _small_row(
-            info_of(metric, line.section.family).label,
-            score,
-            benchmark_address(line.section, metric),
+        if info_of(metric, family).unit == "percent"
+    ]
+    return f"<h4>Every score (%)</h4>{_small_table('Scores', [('', rows)])}" if len(rows) > 1 else ""
+
+
+def _ends(line: Line, ends: Ends) -> str:
+    """The weakest and the strongest values of a facet, each a link to its leaderboard."""
+    facet = FACET_LABEL.get(ends.facet, ends.facet).lower()
+
+    def row(label: str, score: Score) -> NamedScore:
+        address = benchmark_address(line.section, ends.metric, [(ends.facet, label)])
+        return _link(shown_label(ends.facet, label), address), score, ""
+
+    groups = [("lowest", [row(*end) for end in ends.weakest]), ("highest", [row(*end) for end in ends.strongest])]
+    metric = info_of(ends.metric, line.section.family).label
+    caption = sentences.ends(metric, ends.known, ends.left_out, ends.against_chance)
+    drawn = _small_table(f"Lowest and highest by {facet}", groups)
+    part = f'<h4>By {text(facet)} (%)</h4>{drawn}<p class="fine">{prose(caption, 400)}</p>'
+    return part if ends.weakest else ""
+
+
+def _small_table(label: str, groups: Sequence[tuple[str, Sequence[NamedScore]]]) -> str:
+    columns: list[Column[NamedScore]] = [
+        name_column("", lambda row: row[0]),
+        *score_columns(
+            lambda row: row[1],
+            sign_of=lambda score: f" <i>{sentences.mark(score)}</i>",
+            tooltip_of=behind_with_chance,
+        ),
+        Column("", lambda row: f"<td>{row[2]}</td>" if row[2] else ""),
+    ]
+    return scrolled(
+        table(
+            "",
+            label,
+            columns,
+            groups,
+            "lines small",
+            lambda row: f' class="v-{TONE[row[1].verdict]}{few_class(row[1])}"',
         )
-        for metric, score in held.items()
-    )
-    return f"<h4>Every score (%)</h4>{_small_table(rows, 'Scores')}"
-
-
-def _ends(line: Line, found: Ends) -> str:
-    """The weakest and the strongest values of a facet, each a link to what the board knows of it."""
-    if not found.weakest:
-        return ""
-    facet = FACET_LABEL.get(found.facet, found.facet).lower()
-
-    def rows(part: Sequence[tuple[str, Score]]) -> str:
-        return "".join(
-            _small_row(
-                shown_label(found.facet, label),
-                score,
-                benchmark_address(line.section, found.metric, [(found.facet, label)]),
-            )
-            for label, score in part
-        )
-
-    label = info_of(found.metric, line.section.family).label
-    said = sentences.ends(label, found.known, found.left_out, found.against_chance)
-    body = (
-        f'<tr class="group"><th colspan="4" scope="rowgroup">lowest</th></tr>{rows(found.weakest)}'
-        f'<tr class="group"><th colspan="4" scope="rowgroup">highest</th></tr>{rows(found.strongest)}'
-    )
-    return (
-        f"<h4>By {text(facet)} (%)</h4>{_small_table(body, f'Lowest and highest by {facet}')}"
-        f'<p class="fine">{prose(said, 400)}</p>'
-    )
-
-
-def _small_table(rows: str, name: str) -> str:
-    return (
-        f'<div class="scroll"><table class="lines small" aria-label="{text(name)}"><tbody>{rows}</tbody></table></div>'
-    )
-
-
-def _small_row(label: str, score: Score, address: str, where: str = "", cases: str = "") -> str:
-    few = " few" if score.n_cases < FEW or score.is_small else ""
-    said = behind_with_chance(score)
-    return (
-        f'<tr class="v-{TONE[score.verdict]}{few}"><th scope="row"><a href="{address}">{text(label, 80)}</a>'
-        f"{f'<small>{text(where, 120)}</small>' if where else ''}</th>"
-        f'<td class="num" title="{text(said, 200)}"><b>{score_text(score.value)}</b> <i>{sentences.mark(score)}</i></td>'
-        f'<td class="chart">{dots(score, WHOLE)}</td><td class="num">{interval(score)}</td>'
-        f"{f'<td>{cases}</td>' if cases else ''}</tr>"
     )
 
 
@@ -133,159 +123,156 @@ def _bias(line: Line) -> str:
     shares = shares_of(line)
     if not shares:
         return ""
-    rows = "".join(
-        f'<tr><th scope="row">{text(share.name)}</th><td class="num"><b>{score_text(share.chosen.value)}</b></td>'
-        f'<td class="chart">{dots(share.chosen, WHOLE, share.key)}</td>'
-        f'<td class="num">{score_text(share.key) if share.key is not None else "not known"}</td></tr>'
-        for share in shares
-    )
+    columns: list[Column[Share]] = [
+        name_column("", lambda share: text(share.name)),
+        column("", lambda share: f"<b>{score_text(share.chosen.value)}</b>", kind="num"),
+        column("", lambda share: dots(share.chosen, WHOLE, share.key), kind="chart"),
+        column("", lambda share: "not known" if share.key is None else score_text(share.key), kind="num"),
+    ]
     return (
-        f"<h4>What it chooses (%)</h4>{_small_table(rows, 'Shares of the options')}"
+        "<h4>What it chooses (%)</h4>"
+        f"{scrolled(table('', 'Shares of the options', columns, [('', shares)], 'lines small'))}"
         '<p class="fine">Share of the readable answers to questions that offer the option; the hollow mark and the last number show how '
         "often it is the key. A wide gap is a response bias, not knowledge.</p>"
     )
 
 
-FAILURES = 3
+MAX_FAILURES = 3
 """Example failures on the page; Cases has them all."""
 
 
-def failures(board: Board, lines: Sequence[Line], spots: Sequence[Spot]) -> str:
-    """Cases that the model got wrong, with their images where these may be shown: of its weakest spot of which answers are known."""
+def failures(board: Board, lines: Sequence[Line], weakest: Sequence[Spot]) -> str:
+    """Draw cases that the model got wrong, of its weakest spot with known answers, else of its first benchmark with known answers.
+
+    Args:
+        board: The board.
+        lines: The model's results.
+        weakest: Its weak spots.
+    """
+    title = "<h3>What it got wrong</h3>"
     known = [line for line in lines if line.outcomes is not None and line.row.entry.key in line.outcomes.runs]
-    measured = [line for line in known if line.score.nonresponse is None]
-    if known and not measured:
+    scored = [line for line in known if line.score.nonresponse is None]
+    if known and not scored:
         why = sentences.no_score(known[0].score, known[0].row.entry.result)
-        return f'<h3>What it got wrong</h3><p class="sub">Not known; {text(why, 300)}.</p>'
-    if not measured:
+        return f'{title}<p class="sub">Not known; {text(why, 300)}.</p>'
+    if not scored:
         return (
-            '<h3>What it got wrong</h3><p class="sub">Only published numbers are known for this model: no paper prints its answers. '
+            f'{title}<p class="sub">Only published numbers are known for this model: no paper prints its answers. '
             "They will appear here once somebody submits a run of it.</p>"
         )
-    weakest = next((spot for spot in spots if any(spot.line is line for line in measured)), None)
-    for spot in (weakest, None):
-        line = spot.line if spot else measured[0]
+    spot = next((spot for spot in weakest if any(spot.line is line for line in scored)), None)
+    places: list[tuple[Line, str | None, tuple[str, str] | None, str]] = [(scored[0], None, None, "")]
+    if spot:
+        label = (spot.facet, spot.label) if spot.facet else None
+        places.insert(0, (spot.line, spot.metric, label, f": {spot.name}"))
+    for line, metric, label, where in places:
         assert line.outcomes is not None
-        label = (spot.facet, spot.label) if spot and spot.facet else None
-        metric = spot.metric if spot else None
-        entry = line.row.entry
-        if drawn := cases.failures(board, line.section, line.outcomes, entry, FAILURES, metric, label):
-            more = address_of("cases", set=set_name(line.section), label=":".join(label or ()), model=entry.key)
-            where = f": {spot.name}" if spot else ""
+        section, entry = line.section, line.row.entry
+        if drawn := cases.failures(board, section, line.outcomes, entry, MAX_FAILURES, metric, label):
+            more = address_of("cases", set=set_name(section), label=":".join(label or ()), model=entry.key)
             return (
                 f'<div class="bar-head"><h3>What it got wrong in {text(line.questions)}{text(where)}</h3>'
                 f'<a class="link" href="{more}">All of them</a></div>{drawn}'
             )
-    return f'<h3>What it got wrong</h3><p class="sub">Nothing, by {text(measured[0].questions)}.</p>'
+    return f'{title}<p class="sub">Nothing, by {text(scored[0].questions)}.</p>'
 
 
-def history(found: Sequence[tuple[Section, Entry]]) -> str:
-    """Every result there ever was of it, the newest first; each opens into all that is known of where it comes from."""
-    rows = ""
-    for section, entry in sorted(found, key=lambda item: _date(item[1]), reverse=True):
-        known = {name for name, one in entry.result.scores.items() if one.value is not None or one.nonresponse}
+def history(results: Sequence[tuple[Section, Entry]]) -> str:
+    """Draw every result of the model, the newest first; each opens into its provenance."""
+
+    def date(entry: Entry) -> str:
+        acceptance = entry.provenance.acceptance
+        return acceptance.accepted_at if acceptance else entry.result.created_at
+
+    def cells(section: Section, entry: Entry) -> tuple[str, ...]:
+        scores, withdrawal, state = entry.result.scores, entry.provenance.withdrawal, group_of(entry)
+        known = {name for name, score in scores.items() if score.value is not None or score.nonresponse}
         metric = next((name for name in metrics_of(section, None) if name in known), None)
-        score = entry.result.scores[metric] if metric else None
         info = info_of(metric or "", section.family)
-        withdrawal = entry.provenance.withdrawal
-        state = group_of(entry)
-        why = sentences.no_score(score, entry.result) if score else ""
-        said = f"withdrawn: {withdrawal.reason}" if withdrawal else why or ("" if state == "ranked" else state)
-        shown = f"<small>{text(said, 200)}</small>" if said else ""
-        source = f'<details data-keep="of-{text(entry.key, 300)}"><summary>where it comes from</summary>{detail(entry, section)}</details>'
-        value = score_text(score.value, info.unit) if score else "–"
-        rows += (
-            f'<tr data-key="{text(entry.key, 400)}"><td>{text(_date(entry)[:10])}</td>'
-            f'<th scope="row"><a href="{benchmark_address(section)}">{text(LABELS[section.family])}</a>'
-            f"<small>{text(part_name(section))}</small></th><td>{text(entry.result.model.name)}</td>"
-            f"<td>{text(shown_method(entry.result.method.name))}</td>"
-            f'<td class="num">{value}<small>{text(info.label) if metric else ""}</small></td>'
-            f"<td>{text(entry_mark(entry), 60)}{shown}{source}</td></tr>"
+        why = sentences.no_score(scores[metric], entry.result) if metric else ""
+        problem = f"withdrawn: {withdrawal.reason}" if withdrawal else why or ("" if state == "ranked" else state)
+        return (
+            text(date(entry)[:10]),
+            f'<a href="{benchmark_address(section)}">{text(LABELS[section.family])}</a><small>{text(part_name(section))}</small>',
+            text(entry.result.model.name),
+            text(shown_method(entry.result.method.name)),
+            f"{score_text(scores[metric].value, info.unit) if metric else '–'}<small>{text(info.label) if metric else ''}</small>",
+            f"{text(entry_mark(entry), 60)}{f'<small>{text(problem, 200)}</small>' if problem else ''}"
+            f'<details data-keep="of-{text(entry.key, 300)}"><summary>where it comes from</summary>{detail(entry, section)}</details>',
+            entry.key,  # not a cell
         )
-    top = (
-        '<th scope="col">Date</th><th scope="col">Benchmark</th><th scope="col">Model named</th><th scope="col">Method</th>'
-        '<th scope="col" class="num">Score (%)</th><th scope="col">Source</th>'
-    )
-    return (
-        f'<h3>All its results</h3><p class="sub">{plural(len(found), "result")}, including withdrawn and outdated ones.</p>'
-        f'<div class="scroll"><table class="lines history" data-table="history" aria-label="All results"><thead><tr>'
-        f"{top}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
 
-
-def _date(entry: Entry) -> str:
-    acceptance = entry.provenance.acceptance
-    return acceptance.accepted_at if acceptance else entry.result.created_at
+    newest_first = sorted(results, key=lambda item: date(item[1]), reverse=True)
+    columns = html_columns(("Date", "Benchmark", "Model named", "Method", "Score (%)", "Source"), 1, 4)
+    rows = [cells(section, entry) for section, entry in newest_first]
+    drawn = table(
+        "history",
+        "All results",
+        columns,
+        [("", rows)],
+        "lines history",
+        lambda row: f' data-key="{text(row[-1], 400)}"',
+    )
+    n_results = plural(len(results), "result")
+    return f'<h3>All its results</h3><p class="sub">{n_results}, including withdrawn and outdated ones.</p>{scrolled(drawn)}'
 
 
 def part_name(section: Section) -> str:
-    """What tells a set from the benchmark's main one; the split where it is not the usual."""
+    """What distinguishes a set from the benchmark's main one: its title, and its split if it is not the test split."""
     title = "" if section.kind == "complete" else section.title()
-    return ", ".join(part for part in (title, "" if section.split == "test" else section.split) if part)
+    return ", ".join(filter(None, (title, "" if section.split == "test" else section.split)))
 
 
-INK = {"better": "#0f766e", "worse": "#a8481f", "no different": "#5b6675", None: "#5b6675"}
-LETTER = 6.6
-"""Width that is reserved for a character, in pixels, at 11 px: wider than most."""
+VERDICT_COLOUR = {"better": "#0f766e", "worse": "#a8481f", "no different": "#5b6675", None: "#5b6675"}
+LETTER_WIDTH_PX = 6.6
+"""Width reserved for a character at 11 px, wider than most."""
 
 
 def badge(line: Line) -> str:
-    """The result of a benchmark as a small picture: name, score, verdict. It says its numbers in its title, too."""
+    """Draw the result of a benchmark as a small SVG: name, score, verdict. Its title says the same in words."""
     info, score = info_of(line.metric, line.section.family), line.score
-    left = f"{line.questions}: {info.label.lower()}"
-    sign = "%" if info.unit == "percent" else ""
     guess = "guessing" if line.row.run is None else sentences.RANDOM_RUN
-    right = f"{score_text(score.value, info.unit)}{sign} {sentences.in_short(score.verdict, guess, None)}"
-    one, other = (round(LETTER * len(part)) + 14 for part in (left, right))
-    said = f"{left} {right}, 95% interval {interval(score)}"
+    value = f"{score_text(score.value, info.unit)}{'%' if info.unit == 'percent' else ''}"
+    labels = f"{line.questions}: {info.label.lower()}", f"{value} {sentences.in_short(score.verdict, guess, None)}"
+    left, right = (html.escape(label) for label in labels)
+    left_px, right_px = (round(LETTER_WIDTH_PX * len(label)) + 14 for label in labels)
+    width, title = left_px + right_px, f"{left} {right}, 95% interval {html.escape(interval(score))}"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{one + other}" height="22" viewBox="0 0 {one + other} 22" role="img" '
-        f'aria-label="{_in_svg(said)}">'
-        f"<title>{_in_svg(said)}</title>"
-        f'<rect width="{one + other}" height="22" rx="4" fill="#1d2733"/>'
-        f'<path d="M{one} 0h{other - 4}a4 4 0 0 1 4 4v14a4 4 0 0 1-4 4H{one}z" fill="{INK[score.verdict]}"/>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="22" viewBox="0 0 {width} 22" role="img" '
+        f'aria-label="{title}">'
+        f"<title>{title}</title>"
+        f'<rect width="{width}" height="22" rx="4" fill="#1d2733"/>'
+        f'<path d="M{left_px} 0h{right_px - 4}a4 4 0 0 1 4 4v14a4 4 0 0 1-4 4H{left_px}z" fill="{VERDICT_COLOUR[score.verdict]}"/>'
         f'<g fill="#fff" font-family="Verdana, DejaVu Sans, sans-serif" font-size="11" text-anchor="middle">'
-        f'<text x="{one / 2:g}" y="15">{_in_svg(left)}</text><text x="{one + other / 2:g}" y="15">{_in_svg(right)}</text></g></svg>'
+        f'<text x="{left_px / 2:g}" y="15">{left}</text><text x="{left_px + right_px / 2:g}" y="15">{right}</text></g></svg>'
     )
 
 
-def _in_svg(said: str) -> str:
-    return html.escape(said, quote=True)
-
-
 def markdown(who: Identity, lines: Sequence[Line]) -> str:
-    """A table of the main results, for a model card; no cell can break out of its column."""
-    rows = [
-        "| Benchmark | Score | 95% interval | Against guessing | Questions | Result |",
-        "|---|---|---|---|---|---|",
-    ]
+    """A table of the main results as Markdown, for a model card. Cells are escaped, so that none breaks out of its column."""
+    rows = ["| Benchmark | Score | 95% interval | Against guessing | Questions | Result |", "|---|---|---|---|---|---|"]
     for line in lines:
-        info, score = info_of(line.metric, line.section.family), line.score
-        result = line.row.entry.result
-        source = result.source.table if result.source and result.source.table else result.kind
-        verdict = sentences.in_short(
-            score.verdict, headlines.guess_of(line.row, line.section.family, line.metric), score.chance
-        )
+        info, score, result = info_of(line.metric, line.section.family), line.score, line.row.entry.result
+        guess = headlines.guess_of(line.row, line.section.family, line.metric)
         cells = (
             line.questions,
             f"{info.label} {score_text(score.value, info.unit)}",
             interval(score),
-            verdict,
+            sentences.in_short(score.verdict, guess, score.chance),
             f"{line.section.title()}, {line.section.split}",
-            source,
+            result.source.table if result.source and result.source.table else result.kind,
         )
-        rows.append(f"| {' | '.join(_in_cell(cell) for cell in cells)} |")
-    return f"### Reliability of {_in_cell(who.name)}, from the medprobe board\n\n" + "\n".join(rows) + "\n"
+        rows.append(f"| {' | '.join(map(_in_markdown, cells))} |")
+    return f"### Reliability of {_in_markdown(who.name)}, from the medprobe board\n\n" + "\n".join(rows) + "\n"
 
 
-def _in_cell(said: str) -> str:
-    """Text that Markdown shows as it is, in one line."""
-    plain = " ".join(said.split())
-    return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in plain)
+def _in_markdown(value: str) -> str:
+    """Escape a text, so that Markdown shows it unchanged, on one line."""
+    return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in " ".join(value.split()))
 
 
 def card(who: Identity, lines: Sequence[Line]) -> str:
-    """The badges, each with a button that saves it, and the Markdown."""
+    """Draw the badges, each with a button that saves it, and the Markdown."""
     badges = "".join(
         f'<li>{badge(line)} <button type="button" class="link" data-act="svg" data-of="badge:{line.section.family}">'
         f"Save SVG<span class=unseen> of {text(line.questions)}</span></button></li>"

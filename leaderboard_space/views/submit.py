@@ -1,4 +1,4 @@
-"""The words of the Submit tab: how it goes, what answers are worth, and what is wrong with them."""
+"""Draw the page Submit: how to submit, the scores of answers, and their problems."""
 
 from __future__ import annotations
 
@@ -8,29 +8,37 @@ import re
 from collections.abc import Sequence
 
 from eval_harness.derive.metrics import METRICS
-from eval_harness.records.result import Result, Score
+from eval_harness.records.result import Result, Score, Verdict
 from eval_harness.store.hidden_test import HiddenScore
 from eval_harness.store.submission import Submission
 from leaderboard_space.data.ranks.standings import info_of
 from leaderboard_space.html import count, interval, plural, prose, score_text, text
-from leaderboard_space.views.tables.leaderboard import GROUPS
+from leaderboard_space.sentences import VERDICT_WORDS
+from leaderboard_space.views.tables.table import html_columns, scrolled, table
 
-MOST_PROBLEMS = 50
+MAX_PROBLEMS = 50
 """Kinds of problems that are spelled out; the rest are counted."""
 DETAILS = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9,.]*")
-"""What may differ between problems of one kind."""
-VERDICTS = {verdict: f"{words} guessing" for verdict, words in GROUPS}
-LONGEST = 400
+"""What may differ between problems of one kind: quoted texts and numbers."""
+VERDICTS: dict[Verdict | None, str] = {verdict: f"{words} guessing" for verdict, words in VERDICT_WORDS.items()}
+MAX_LINE_LENGTH = 400
+"""Characters of a problem or a note that are shown."""
 
 
-def page(lands: str, choices: Sequence[tuple[str, str]], has_store: bool) -> str:
-    """What happens here. `lands`: where a submission goes, in words; `choices`: (label, key) of what answers can be submitted for."""
+def page(destination: str, choices: Sequence[tuple[str, str]], has_store: bool) -> str:
+    """Draw the page Submit above its form, as HTML.
+
+    Args:
+        destination: Where a submission goes, in a sentence.
+        choices: Label and key of each question set that answers can be submitted for.
+        has_store: Whether the board has a results store.
+    """
     return (
         '<h2 class="finding" data-title="Submit">Submit a model\'s answers</h2>'
         '<p class="sub">Upload one file (JSON Lines, JSON, CSV or Parquet with <code>question_id</code> and <code>response</code>, or '
         "the output of ProbMed's or MediConfusion's scripts), or a run folder's <code>run.json</code> and <code>answers.parquet</code>.</p>"
         '<p class="sub">Every score is computed here from the answers. Missing answers count as wrong (where most are missing there is no '
-        f"score); unknown and duplicate questions are refused. {text(lands, 300)}</p>"
+        f"score); unknown and duplicate questions are refused. {text(destination, 300)}</p>"
         '<p class="sub">The answer keys of these benchmarks are public, so a result shows what was submitted, not how it was made: it is '
         "marked <em>measured</em>; only what we ran ourselves is marked <em>measured · by us</em>.</p>"
         f"{_choices(choices) if choices else _no_choices(has_store)}"
@@ -38,21 +46,23 @@ def page(lands: str, choices: Sequence[tuple[str, str]], has_store: bool) -> str
 
 
 def _choices(choices: Sequence[tuple[str, str]]) -> str:
-    """What can be answered, each set of questions with a file to fill in and the list of its ids."""
-    rows = "".join(
-        f'<tr><th scope="row">{text(label, 200)}</th><td>'
-        f'<button type="button" class="link" data-act="csv" data-of="template:{text(key, 400)}">Template (CSV)'
-        f'<span class="unseen"> for {text(label, 200)}</span></button> '
-        f'<button type="button" class="link" data-act="txt" data-of="ids:{text(key, 400)}">Question ids'
-        f'<span class="unseen"> of {text(label, 200)}</span></button></td></tr>'
+    """The question sets that can be answered, each with a file to fill in and the list of its ids."""
+    rows = [
+        (
+            text(label, 200),
+            f'<button type="button" class="link" data-act="csv" data-of="template:{text(key, 400)}">Template (CSV)'
+            f'<span class="unseen"> for {text(label, 200)}</span></button> '
+            f'<button type="button" class="link" data-act="txt" data-of="ids:{text(key, 400)}">Question ids'
+            f'<span class="unseen"> of {text(label, 200)}</span></button>',
+        )
         for label, key in choices
-    )
+    ]
+    label = "Sets of questions that can be answered"
+    drawn = scrolled(table("", label, html_columns(("Questions", "Files")), [("", rows)], "plain left"))
     return (
         '<details class="also" data-keep="targets"><summary>Templates and question ids: '
         f"{plural(len(choices), 'set')} of questions</summary>"
-        '<div class="scroll"><table class="plain left" aria-label="Sets of questions that can be answered"><thead><tr>'
-        '<th scope="col">Questions</th><th scope="col">Files</th></tr></thead>'
-        f'<tbody>{rows}</tbody></table></div><p class="fine">A template has one line per question: fill in '
+        f'{drawn}<p class="fine">A template has one line per question: fill in '
         "<code>response</code> with the model's answer, or leave it empty if there was none.</p></details>"
     )
 
@@ -69,98 +79,107 @@ def _no_choices(has_store: bool) -> str:
 
 
 def template(ids: Sequence[str]) -> str:
-    """A CSV to fill in: every question id, with an empty response."""
+    """A CSV to fill in: every question id with an empty response."""
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows([("question_id", "response"), *((one, "") for one in ids)])
+    rows = [("question_id", "response"), *((question_id, "") for question_id in ids)]
+    csv.writer(buffer, lineterminator="\n").writerows(rows)
     return buffer.getvalue()
 
 
 def report(submission: Submission) -> str:
-    """Scores with intervals, chance and verdict, and everything that is wrong or remarkable, as HTML.
+    """Draw what a check found: scores with intervals, chance and verdict, problems, and what a person will look at.
 
-    A file with problems has no scores: what part of it could be read would be scored as if the rest had not been answered."""
+    A file with problems has no scores: answers that cannot be read would count as missing."""
     result = submission.result
     scores = "" if submission.problems else _table(result) + _statuses(result)
-    return (
-        f'<div class="mp-page report">{_headline(submission)}{_problems(submission.problems)}'
-        f"{_flags(submission.flags)}{scores}{_notes(submission.notes)}</div>"
+    return _report(
+        f"{_headline(submission)}{_problems(submission.problems)}{_flags(submission.flags)}{scores}{_notes(submission.notes)}"
     )
 
 
-def refused(problems: Sequence[str], said: str = "Nothing could be scored.") -> str:
-    """What is wrong where nothing could be scored, or nothing was submitted."""
-    return f'<div class="mp-page report">{_told(said)}{_problems(problems)}</div>'
+def refused(problems: Sequence[str], outcome: str = "Nothing could be scored.") -> str:
+    """Draw the problems of a file that could not be scored or submitted. `outcome`: the headline."""
+    return _report(_alert(outcome) + _problems(problems))
 
 
-def sent(where: str, new: bool, is_pull_request: bool, row: str = "", model: str = "") -> str:
-    """Where a submission went. `row`, `model`: the addresses of its row on the board and of its model's page."""
+def sent(location: str, is_new: bool, is_pull_request: bool, row: str = "", model: str = "") -> str:
+    """Draw where a submission went.
+
+    Args:
+        location: Address of the pull request, or path in the store.
+        is_new: False if it had been submitted before.
+        is_pull_request: True if it waits for verification on the Hub.
+        row: Address of its row on the board.
+        model: Address of its model's page.
+    """
     if is_pull_request:
-        said = "A pull request is open" if new else "This was submitted before and is waiting here"
-        link = f'<a href="{text(where, 500)}" target="_blank" rel="noopener">{text(where, 500)}</a>'
-        rest = "It appears on the board once it is verified; what the verifier says stands there."
-        return f'<div class="mp-page report">{_told(f"{said}: {link}")}<p class="sub">{rest}</p></div>'
-    said = "Added to the store" if new else "The store has it already"
-    link = f'<a href="{row}">see its row on the board</a>'
-    return (
-        f'<div class="mp-page report">{_told(f"{said}: {link}.")}'
-        f'<p class="sub"><a href="{model}">The page of the model</a> · {text(where, 500)}</p></div>'
-    )
+        outcome = "A pull request is open" if is_new else "This was submitted before and is waiting here"
+        link = f'<a href="{text(location, 500)}" target="_blank" rel="noopener">{text(location, 500)}</a>'
+        below = "It appears on the board once it is verified; what the verifier says stands there."
+    else:
+        outcome = "Added to the store" if is_new else "The store has it already"
+        link = f'<a href="{row}">see its row on the board</a>.'
+        below = f'<a href="{model}">The page of the model</a> · {text(location, 500)}'
+    return _report(f'{_alert(f"{outcome}: {link}")}<p class="sub">{below}</p>')
 
 
 def hidden_checked(problems: Sequence[str], per_day: int) -> str:
-    """A file of answers to the hidden test before it is scored."""
+    """Draw the check of a file of answers to the hidden test. `per_day`: attempts that a user has each day."""
     if problems:
         return refused(problems)
     costs = f"Each user has {plural(per_day, 'scoring')} a day (UTC); scoring the same file again does not count."
     gives = "Scoring it gives the overall score, rounded, and nothing else: the answers stay hidden."
-    head = "The file answers every question of the test."
-    return f'<div class="mp-page report">{_told(head)}<p class="sub">{gives} {costs}</p></div>'
+    return _report(f'{_alert("The file answers every question of the test.")}<p class="sub">{gives} {costs}</p>')
 
 
 def hidden_scored(score: HiddenScore) -> str:
-    """The one number that leaves the hidden test."""
-    label = info_of(score.metric).label
-    said = f"{text(label)}: {score_text(score.value)} % of {plural(score.questions, 'question')}."
-    left = f"{plural(score.remaining, 'scoring')} left on {text(score.day)} (UTC)."
-    return f'<div class="mp-page report">{_told(said)}<p class="sub">{left}</p></div>'
+    """Draw the score of the hidden test, the only number that is disclosed."""
+    label, questions = text(info_of(score.metric).label), plural(score.questions, "question")
+    remaining = f"{plural(score.remaining, 'scoring')} left on {text(score.day)} (UTC)."
+    return _report(f'{_alert(f"{label}: {score_text(score.value)} % of {questions}.")}<p class="sub">{remaining}</p>')
 
 
 def how_to_add(command: str) -> str:
-    """What to do with the submission bundle."""
+    """Draw what to do with the submission bundle. `command`: the command that submits it."""
     return (
         '<div class="mp-page short"><p class="sub">The submission bundle holds the exact bytes to submit. Unpack it, then run</p>'
         f'<pre class="command"><code>{text(command, 600)}</code></pre></div>'
     )
 
 
-def _told(said: str) -> str:
-    """The outcome, which appears long after the button was pressed, elsewhere on the page: readers who do not see it are told."""
-    return f'<div role="alert"><h2 class="finding">{said}</h2></div>'
+def _report(content: str) -> str:
+    return f'<div class="mp-page report">{content}</div>'
+
+
+def _alert(outcome: str) -> str:
+    """The outcome (HTML). It appears long after the button was pressed, so screen readers announce it."""
+    return f'<div role="alert"><h2 class="finding">{outcome}</h2></div>'
 
 
 def _headline(submission: Submission) -> str:
-    result = submission.result
-    benchmark = result.benchmark
-    what = f"{result.model.name} on {benchmark.name}, {benchmark.split}, {plural(benchmark.questions, 'question')}"
+    """What was submitted, and whether it can be added."""
+    result, benchmark = submission.result, submission.result.benchmark
+    about = f"{result.model.name} on {benchmark.name}, {benchmark.split}, {plural(benchmark.questions, 'question')}"
     missing, asked = result.statuses.get("missing", 0), max(sum(result.statuses.values()), 1)
-    ready = "ready to be submitted" if not submission.problems else "cannot be submitted as it is"
+    state = "cannot be submitted as it is" if submission.problems else "ready to be submitted"
     if missing and not submission.problems:
-        ready = f"{count(missing)} of {plural(asked, 'answer')} missing, which count as wrong"
-    part = ""
-    if benchmark.selection:
-        part = f'<p class="sub">Partial: {text(benchmark.selection, LONGEST)}. It is not ranked with complete runs.</p>'
-    return f"{_told(f'{prose(what, 300)}: {ready}.')}{part}"
+        state = f"{count(missing)} of {plural(asked, 'answer')} missing, which count as wrong"
+    selection = f"Partial: {text(benchmark.selection or '', MAX_LINE_LENGTH)}. It is not ranked with complete runs."
+    partial = f'<p class="sub">{selection}</p>' if benchmark.selection else ""
+    return f"{_alert(f'{prose(about, 300)}: {state}.')}{partial}"
 
 
 def _problems(problems: Sequence[str]) -> str:
-    if not problems:
-        return ""
+    """The problems by kind, each kind with its first problem and the number of the others."""
     kinds = grouped(problems)
-    items = "".join(f"<li>{text(lines[0], LONGEST)}{_alike(lines[1:])}</li>" for lines in kinds[:MOST_PROBLEMS])
-    more = len(kinds) - MOST_PROBLEMS
-    rest = f'<p class="fine">and {plural(more, "other kind")} of problem</p>' if more > 0 else ""
-    of = f" of {plural(len(kinds), 'kind')}" if len(kinds) < len(problems) else ""
-    return f'<h3>{plural(len(problems), "problem")}{of}</h3><ul class="problems" role="alert">{items}</ul>{rest}'
+    twins = [f' <span class="fine">{plural(len(kind) - 1, "more time")}</span>' if kind[1:] else "" for kind in kinds]
+    lines = [f"<li>{text(kind[0], MAX_LINE_LENGTH)}{twin}</li>" for kind, twin in zip(kinds, twins, strict=True)]
+    items = "".join(lines[:MAX_PROBLEMS])
+    hidden = len(kinds) - MAX_PROBLEMS
+    more = f'<p class="fine">and {plural(hidden, "other kind")} of problem</p>' if hidden > 0 else ""
+    of_kinds = f" of {plural(len(kinds), 'kind')}" if len(kinds) < len(problems) else ""
+    title = f"<h3>{plural(len(problems), 'problem')}{of_kinds}</h3>"
+    return f'{title}<ul class="problems" role="alert">{items}</ul>{more}' if problems else ""
 
 
 def grouped(problems: Sequence[str]) -> list[list[str]]:
@@ -175,39 +194,36 @@ def grouped(problems: Sequence[str]) -> list[list[str]]:
     return list(kinds.values())
 
 
-def _alike(lines: Sequence[str]) -> str:
-    """How many more problems there are like one."""
-    return f' <span class="fine">{plural(len(lines), "more time")}</span>' if lines else ""
-
-
 def _flags(flags: Sequence[str]) -> str:
-    items = "".join(f"<li>{text(line, LONGEST)}</li>" for line in flags)
+    """What a person will look at before the result is verified."""
+    items = "".join(f"<li>{text(flag, MAX_LINE_LENGTH)}</li>" for flag in flags)
     return f"<h3>A person will look at this</h3><ul>{items}</ul>" if flags else ""
 
 
 def _notes(notes: Sequence[str]) -> str:
-    return "".join(f'<p class="fine">{prose(line, LONGEST)}</p>' for line in notes)
+    return "".join(f'<p class="fine">{prose(note, MAX_LINE_LENGTH)}</p>' for note in notes)
 
 
 def _table(result: Result) -> str:
-    known = [name for name in METRICS if name in result.scores and not name.startswith("share_")]
-    rows = "".join(_row(name, result.scores[name], result.benchmark.family) for name in known)
-    return (
-        '<div class="scroll"><table class="plain" aria-label="Scores"><thead><tr><th scope="col">Score</th><th scope="col">Value</th>'
-        '<th scope="col">95% interval</th><th scope="col">Chance</th><th scope="col">n</th><th scope="col">Against chance</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    """Every score of a result."""
 
+    def cells(name: str, score: Score) -> tuple[str, ...]:
+        info = info_of(name, result.benchmark.family)
+        sign = " %" if info.unit == "percent" and score.value is not None else ""
+        cases = "" if score.n == score.n_cases else f" ({count(score.n_cases)} cases)"
+        no_score = "no score" if score.nonresponse and score.value is None else ""
+        return (
+            text(info.label),
+            text(score_text(score.value, info.unit) + sign),
+            interval(score),
+            score_text(score.chance, info.unit),
+            f"{count(score.n)}{cases}",
+            VERDICTS.get(score.verdict, no_score),
+        )
 
-def _row(name: str, score: Score, family: str) -> str:
-    info = info_of(name, family)
-    n = count(score.n) if score.n == score.n_cases else f"{count(score.n)} ({count(score.n_cases)} cases)"
-    value = score_text(score.value, info.unit) + (" %" if info.unit == "percent" and score.value is not None else "")
-    return (
-        f'<tr><th scope="row">{text(info.label)}</th><td>{text(value)}</td>'
-        f"<td>{interval(score)}</td><td>{score_text(score.chance, info.unit)}</td><td>{n}</td>"
-        f"<td>{VERDICTS.get(score.verdict or '', 'no score' if score.nonresponse and score.value is None else '')}</td></tr>"
-    )
+    names = [name for name in METRICS if name in result.scores and not name.startswith("share_")]
+    columns = html_columns(("Score", "Value", "95% interval", "Chance", "n", "Against chance"))
+    return scrolled(table("", "Scores", columns, [("", [cells(name, result.scores[name]) for name in names])]))
 
 
 def _statuses(result: Result) -> str:
@@ -219,5 +235,5 @@ def _statuses(result: Result) -> str:
         "failed": "failed",
         "missing": "missing",
     }
-    said = ", ".join(f"{count(number)} {words.get(name, name)}" for name, number in result.statuses.items() if number)
-    return f'<p class="fine">Responses: {text(said, LONGEST)}.</p>' if said else ""
+    counts = ", ".join(f"{count(n)} {words.get(status, status)}" for status, n in result.statuses.items() if n)
+    return f'<p class="fine">Responses: {text(counts, MAX_LINE_LENGTH)}.</p>' if counts else ""

@@ -14,26 +14,24 @@ from leaderboard_space.data.ranks.standings import Row, Standings, info_of
 from leaderboard_space.data.search import Hit
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import Relation, Topic, TopicLabel
-from leaderboard_space.export import Table, as_file, breakdown_table, cited
+from leaderboard_space.export import as_file, breakdown_table, cited
 from leaderboard_space.html import count, plural, prose, text
 from leaderboard_space.overview import by_model
 from leaderboard_space.views.parts import (
     CITE_BOX,
     FIRST_MODELS,
-    WORD,
     acts,
     address_of,
     all_rows,
     benchmark_address,
-    cell,
-    column_head,
     compare_address,
+    links_row,
     model_address,
-    no_cell,
     set_name,
     set_title,
 )
 from leaderboard_space.views.tables.leaderboard import rank_cell
+from leaderboard_space.views.tables.table import Column, matrix_cell, table
 
 
 @dataclass(frozen=True)
@@ -91,171 +89,192 @@ def label_id(label: TopicLabel) -> str:
 def page(
     topic: Topic,
     labels: Sequence[tuple[TopicLabel, Relation]],
-    shown: LabelSummary | None,
-    silent: Sequence[str],
+    summary: LabelSummary | None,
+    missing: Sequence[str],
     every: str,
     term: str = "",
 ) -> str:
-    """The page. `labels`: all of the topic's, those that are it first; `shown`: the one whose models are drawn; `silent`: what the other
-    benchmarks lack, a line each; `every`: whether all models are drawn; `term`: what was searched for, where no label is it."""
-    chips = _chips(topic, labels, shown)
-    missing = f'<p class="fine">{" ".join(text(line, 300) for line in silent)}</p>' if silent else ""
-    title = f'<p class="crumbs"><a href="{address_of("overview")}">Overview</a> / {text(topic.name)}</p>'
-    if shown is None:
-        said = f"{topic.name}: no benchmark here has results."
-        return f'{title}<h2 class="finding" data-title="{text(topic.name)}">{prose(said, 300)}</h2>{chips}{missing}'
-    said = f"No benchmark labels {term} by itself. " if term else ""
-    said += "" if shown.relation == "same" else f"No results on {topic.name} itself; related: "
+    """Draw the page as HTML.
+
+    Args:
+        topic: The topic.
+        labels: All of its labels, exact matches first.
+        summary: The label whose models are drawn; None if no benchmark has results on the topic.
+        missing: What the other benchmarks lack, a sentence each.
+        every: Draw all models, not only the first, unless "".
+        term: What was searched for, if no label has that name.
+    """
+    chips = _chips(topic, labels, summary)
+    gaps = f'<p class="fine">{" ".join(text(line, 300) for line in missing)}</p>' if missing else ""
+    crumbs = f'<p class="crumbs"><a href="{address_of("overview")}">Overview</a> / {text(topic.name)}</p>'
+    finding = f"{topic.name}: no benchmark here has results."
+    if summary is not None:
+        lead = f"No benchmark labels {term} by itself. " if term else ""
+        lead += "" if summary.relation == "same" else f"No results on {topic.name} itself; related: "
+        finding = lead + headline(summary)
+    title = f'{crumbs}<h2 class="finding" data-title="{text(topic.name)}">{prose(finding, 400)}</h2>'
+    if summary is None:
+        return f"{title}{chips}{gaps}"
     return (
-        f'{title}<h2 class="finding" data-title="{text(topic.name)}">{prose(said + headline(shown), 400)}</h2>'
-        f'<p class="sub">{_about(shown)}</p>{chips}{_sets(topic, shown)}{_table(shown, bool(every))}{_links(shown)}{CITE_BOX}{missing}'
+        f'{title}<p class="sub">{_about(summary)}</p>{chips}{_sets(topic, summary)}{_table(summary, bool(every))}'
+        f"{_links(summary)}{CITE_BOX}{gaps}"
     )
 
 
-def headline(shown: LabelSummary) -> str:
+def headline(summary: LabelSummary) -> str:
     """The finding of a label."""
-    ranking = shown.ranking
-    name = label_name(shown.label)
+    ranking, name = summary.ranking, label_name(summary.label)
     if len(ranking) == 1:
-        return f"{name}: {headlines.finding(shown.section.family, ranking[0].standings)}"
-    return headlines.by_aspect(name, [(one.does, headlines.ranked(one.standings)) for one in ranking])
+        return f"{name}: {headlines.finding(summary.section.family, ranking[0].standings)}"
+    return headlines.by_aspect(name, [(aspect.does, headlines.ranked(aspect.standings)) for aspect in ranking])
 
 
-def _about(shown: LabelSummary) -> str:
-    size = max((row.score.n for one in shown.aspects for row in one.standings.models), default=shown.label.n)
-    family = shown.section.family
-    drawn = any(row.run for one in shown.ranking for row in one.standings.models)
-    guess = "the paper's random run" if drawn else "guessing"
-    return f"{text(set_title(shown.section))}, {plural(size, spec(family).case)}. Bars: 95% intervals; dashed: {guess}."
+def _about(summary: LabelSummary) -> str:
+    """What the table is of, and what its marks mean."""
+    rows = [row for aspect in summary.aspects for row in aspect.standings.models]
+    cases = plural(max((row.score.n for row in rows), default=summary.label.n), spec(summary.section.family).case)
+    against_run = any(row.run for aspect in summary.ranking for row in aspect.standings.models)
+    guess = "the paper's random run" if against_run else "guessing"
+    return f"{text(set_title(summary.section))}, {cases}. Bars: 95% intervals; dashed: {guess}."
 
 
-def _sets(topic: Topic, shown: LabelSummary) -> str:
-    """The switch between the sets of questions that have scores of the label: each is a table of its own."""
-    if len(shown.sets) < 2:
-        return ""
+def _sets(topic: Topic, summary: LabelSummary) -> str:
+    """The switch between the question sets with scores of the label: each is a table of its own."""
     links = "".join(
-        f'<a href="{address_of("topic", topic.slug, label=label_id(shown.label), set=one.section.key)}"'
-        f"{' aria-current=true' if one.section is shown.section else ''}>{text(one.section.title())} "
+        f'<a href="{address_of("topic", topic.slug, label=label_id(summary.label), set=one.section.key)}"'
+        f"{' aria-current=true' if one.section is summary.section else ''}>{text(one.section.title())} "
         f"<em>{text(one.section.split)} · {plural(one.models, 'model')}</em></a>"
-        for one in shown.sets
+        for one in summary.sets
     )
-    return f'<div class="topics" role="group" aria-label="Sets of questions"><span>Set of questions</span><div>{links}</div></div>'
+    return links_row("Sets of questions", "Set of questions", links) if len(summary.sets) > 1 else ""
 
 
-def _chips(topic: Topic, labels: Sequence[tuple[TopicLabel, Relation]], shown: LabelSummary | None) -> str:
-    """The topic's labels; the numbers count the benchmark's cases."""
-    rows = ""
-    for relation, said in (("same", ""), ("related", "Related")):
-        families = dict.fromkeys(label.family for label, how in labels if how == relation)
-        for family in families:
-            held = [label for label, how in labels if how == relation and label.family == family]
-            links = "".join(
-                f'<a href="{address_of("topic", topic.slug, label=label_id(label))}"'
-                f"{' aria-current=true' if shown and label == shown.label else ''}>{text(label_name(label))} <em>{count(label.n)}</em></a>"
-                for label in held
-            )
-            of = " · ".join(part for part in (said, LABELS[family]) if part)
-            rows += f'<div class="topics" role="group" aria-label="{text(of)}"><span>{text(of)}</span><div>{links}</div></div>'
-    return rows
+def _chips(topic: Topic, labels: Sequence[tuple[TopicLabel, Relation]], summary: LabelSummary | None) -> str:
+    """The topic's labels, a row for each benchmark; the numbers count the benchmark's cases."""
+    rows: dict[str, str] = {}
+    for relation, prefix in (("same", ""), ("related", "Related · ")):
+        for label in [label for label, how in labels if how == relation]:
+            title = prefix + LABELS[label.family]
+            current = " aria-current=true" if summary and label == summary.label else ""
+            link = f'<a href="{address_of("topic", topic.slug, label=label_id(label))}"{current}>'
+            name = f"{text(label_name(label))} <em>{count(label.n)}</em>"
+            rows[title] = f"{rows.get(title, '')}{link}{name}</a>"
+    return "".join(links_row(title, title, links) for title, links in rows.items())
 
 
-def _table(shown: LabelSummary, every: bool) -> str:
-    """Models by aspects, sorted by the first, each cell that of the result that stands for the model (`groups.order_of`)."""
-    held: dict[str, dict[int, Row]] = {}
-    for at, aspect in enumerate(shown.aspects):
-        for name, rows in by_model(aspect.standings).items():
-            held.setdefault(name, {})[at] = rows[0]
-    names = sorted(held, key=lambda name: _order(held[name], shown))
+def _table(summary: LabelSummary, every: bool) -> str:
+    """Models by aspects, sorted by the first; each cell is of the result that represents the model (`groups.order_of`)."""
+    section, ranking = summary.section, summary.ranking
+    rows: dict[str, dict[str, Row]] = {}
+    for aspect in summary.aspects:
+        for name, of_model in by_model(aspect.standings).items():
+            rows.setdefault(name, {})[aspect.metric] = of_model[0]
+    names = sorted(rows, key=lambda name: _order(rows[name], summary))
     drawn = names if every else names[:FIRST_MODELS]
-    ranks = shown.ranking[0].standings if shown.ranking else None
-    others = sum(row.first is not None for row in ranks.models) - 1 if ranks else -1
-    body = ""
-    for name in drawn:
-        cells = "".join(_cell(shown, aspect, held[name].get(at)) for at, aspect in enumerate(shown.aspects))
-        leader = held[name].get(0) if ranks else None
-        rank = rank_cell(leader, others, "topic") if leader else '<td class="place" data-v="">–</td>'
-        body += (
-            f'<tr data-key="{text(name, 300)}">{rank}<th scope="row"><a href="{model_address(name)}"><bdi>{text(name)}</bdi></a></th>'
-            f"{cells}</tr>"
-        )
-    heads = "".join(_head(shown, aspect) for aspect in shown.aspects)
-    told = f"Ranked by “{text(shown.ranking[0].does)}”. " if len(shown.ranking) > 1 and others >= 0 else ""
-    family, aspects = shown.section.family, [one.metric for one in shown.aspects]
-    if ranks and HEADLINE_METRICS[family] not in aspects:
-        told += f"{text(sentences.shown_instead(shown.section, HEADLINE_METRICS[family], aspects[0]), 300)} "
-    told += sentences.each_alone(shown.tested)
-    return (
-        f'<table class="matrix topic" data-table="topic" aria-label="{text(label_name(shown.label))}"><thead><tr>'
-        f"{column_head('place', 'Rank', 'place')}{column_head('name', 'Model', 'model')}{heads}</tr></thead>"
-        f'<tbody>{body}</tbody></table>{all_rows(len(drawn), len(names), "model")}<p class="fine">{told}</p>'
+    others = sum(row.first is not None for row in ranking[0].standings.models) - 1 if ranking else -1
+
+    def rank(name: str) -> str:
+        row = rows[name].get(ranking[0].metric) if ranking else None
+        return rank_cell(row, others, "topic") if row else '<td class="place" data-v="">–</td>'
+
+    columns = [
+        Column("Rank", rank, "place", "place"),
+        Column(
+            "Model",
+            lambda name: f'<th scope="row"><a href="{model_address(name)}"><bdi>{text(name)}</bdi></a></th>',
+            "model",
+            "name",
+        ),
+        *(_score_column(summary, aspect, rows) for aspect in summary.aspects),
+    ]
+    label, metrics = label_name(summary.label), [aspect.metric for aspect in summary.aspects]
+    matrix = table(
+        "topic", label, columns, [("", drawn)], "matrix topic", lambda name: f' data-key="{text(name, 300)}"'
     )
+    wanted = HEADLINE_METRICS[section.family]
+    notes = (
+        f"Ranked by “{text(ranking[0].does)}”. " if len(ranking) > 1 and others >= 0 else "",
+        f"{text(sentences.shown_instead(section, wanted, metrics[0]), 300)} "
+        if ranking and wanted not in metrics
+        else "",
+        sentences.each_alone(summary.tested),
+    )
+    return f'{matrix}{all_rows(len(drawn), len(names), "model")}<p class="fine">{"".join(notes)}</p>'
 
 
-def _head(shown: LabelSummary, aspect: Aspect) -> str:
+def _score_column(summary: LabelSummary, aspect: Aspect, rows: Mapping[str, Mapping[str, Row]]) -> Column[str]:
+    """The column of an aspect: the score of every model that has one. `rows`: model -> metric -> row."""
+    section, metric = summary.section, aspect.metric
+    title = aspect.does or info_of(metric, section.family).label
+    address = benchmark_address(section, None if aspect.given else metric, [summary.label.path])
     levels = {round(row.score.chance, 1) for row in aspect.standings.models if row.score.chance is not None}
     guess = f"guessing {sentences.percent_of_chance(levels.pop())}" if len(levels) == 1 else ""
-    said = "no finding: the label says it" if aspect.given else guess
-    kind = "muted" if aspect.given else ""
-    label = aspect.does or info_of(aspect.metric, shown.section.family).label
-    return column_head(kind, label, aspect.metric, small=f"<small>{text(said)}</small>")
+    under = f"<small>{text('no finding: the label says it' if aspect.given else guess)}</small>"
+
+    def cell(name: str) -> str:
+        row = rows[name].get(metric)
+        return matrix_cell(title, row.score if row else None, address, is_muted=aspect.given)
+
+    return Column(title, cell, metric, "muted" if aspect.given else "", under=under)
 
 
-def _cell(shown: LabelSummary, aspect: Aspect, row: Row | None) -> str:
-    name = aspect.does or info_of(aspect.metric, shown.section.family).label
-    if row is None:
-        return no_cell(name)
-    verdict = None if aspect.given else row.score.verdict
-    said = f"{'' if aspect.given else WORD[verdict] + ', '}{sentences.behind(row.score)}"
-    address = benchmark_address(shown.section, None if aspect.given else aspect.metric, [shown.label.path])
-    return cell(name, row.score, verdict, address, said, aspect.given)
+def _order(rows: Mapping[str, Row], summary: LabelSummary) -> tuple[int, float]:
+    """Sort key of a model: the first aspect in which it has a score, then that score, the best first. `rows`: metric -> row."""
+    at, metric = next((at, one.metric) for at, one in enumerate(summary.aspects) if one.metric in rows)
+    value = rows[metric].score.value or 0.0
+    return at, value if info_of(metric, summary.section.family).higher_is_better is False else -value
 
 
-def _order(held: Mapping[int, Row], shown: LabelSummary) -> tuple[int, float]:
-    at = min(held)
-    higher = info_of(shown.aspects[at].metric, shown.section.family).higher_is_better is not False
-    value = held[at].score.value or 0.0
-    return (at, -value if higher else value)
-
-
-def _links(shown: LabelSummary) -> str:
-    label, section = shown.label, shown.section
-    links = [
-        (benchmark_address(section, shown.ranking[0].metric if shown.ranking else None, [label.path]), "Leaderboard"),
-        (
-            compare_address(section, shown.ranking[0].metric if shown.ranking else None, [label.path]),
-            "Compare two models",
-        ),
-    ]
-    if any(entry.answers is not None for entry in section.entries):
-        links.insert(1, (address_of("cases", set=set_name(section), label=f"{label.facet}:{label.value}"), "Cases"))
-    shown_links = "".join(f'<a class="link" href="{address}">{said}</a>' for address, said in links)
-    return f'<p class="acts">{shown_links}{acts("topic")}</p>'
-
-
-def unknown(wanted: str, near: Sequence[Hit]) -> str:
-    """What stands at an address that names no topic."""
-    links = "".join(
-        f'<li><a href="{hit.address}">{text(hit.name)}</a> <small>{text(hit.where, 200)}</small></li>' for hit in near
+def _links(summary: LabelSummary) -> str:
+    """The links to the label's leaderboard, cases and comparison, and the buttons that share and save the page."""
+    label, section = summary.label, summary.section
+    metric = summary.ranking[0].metric if summary.ranking else None
+    has_cases = any(entry.answers is not None for entry in section.entries)
+    cases = address_of("cases", set=set_name(section), label=f"{label.facet}:{label.value}")
+    links = (
+        (benchmark_address(section, metric, [label.path]), "Leaderboard"),
+        *([(cases, "Cases")] if has_cases else []),
+        (compare_address(section, metric, [label.path]), "Compare two models"),
     )
-    said = f"<p>Similar topics:</p><ul>{links}</ul>" if links else ""
+    drawn = "".join(f'<a class="link" href="{address}">{title}</a>' for address, title in links)
+    return f'<p class="acts">{drawn}{acts("topic")}</p>'
+
+
+def unknown(name: str, similar: Sequence[Hit]) -> str:
+    """Draw the page of an address that names no topic. `name`: what it names; `similar`: topics to suggest."""
+    links = "".join(
+        f'<li><a href="{hit.address}">{text(hit.name)}</a> <small>{text(hit.where, 200)}</small></li>'
+        for hit in similar
+    )
+    suggestions = f"<p>Similar topics:</p><ul>{links}</ul>" if links else ""
     return (
-        f'<h2 class="finding" data-title="No such topic">No benchmark here has a topic “{text(wanted)}”.</h2>{said}'
+        f'<h2 class="finding" data-title="No such topic">No benchmark here has a topic “{text(name)}”.</h2>{suggestions}'
         f'<p><a href="{address_of("overview")}">Back to the overview and its search</a></p>'
     )
 
 
-def file(topic: Topic, shown: LabelSummary | None, request: Mapping[str, Any]) -> dict[str, str]:
-    """The numbers of the page, one row each; or how to cite them."""
-    aspects = shown.aspects if shown else ()
-    if shown and str(request.get("as")) == "cite":
-        entries = [row.entry for one in aspects for row in one.standings.rows]
-        title = f"{topic.name}: {shown.section.benchmark} ({shown.section.split})"
-        return cited(title, f"Label: {label_name(shown.label)}.", entries, request)
-    rows: Table = []
-    for one in aspects:
-        held = {row.entry.key: row.score for row in one.standings.models}
-        entries = [row.entry for row in one.standings.models]
-        assert shown is not None
-        table = breakdown_table(shown.section, entries, shown.label.facet, {shown.label.value: held}, one.metric)
-        rows += [{"topic": topic.name, "relation": shown.relation, "given_away": one.given, **row} for row in table]
-    return as_file(rows, f"topic-{topic.slug}", str(request.get("as")))
+def file(topic: Topic, summary: LabelSummary | None, request: Mapping[str, Any]) -> dict[str, str]:
+    """The numbers of the page as a file, a row each; or how to cite them.
+
+    Args:
+        topic: The topic.
+        summary: The label that the page shows.
+        request: `as`: csv, json or cite.
+
+    Raises:
+        BadInput: The page shows no numbers.
+    """
+    form, rows = str(request.get("as")), list[dict[str, Any]]()
+    if summary and form == "cite":
+        entries = [row.entry for aspect in summary.aspects for row in aspect.standings.rows]
+        title = f"{topic.name}: {summary.section.benchmark} ({summary.section.split})"
+        return cited(title, f"Label: {label_name(summary.label)}.", entries, request)
+    for aspect in summary.aspects if summary else ():
+        assert summary is not None
+        scores = {summary.label.value: {row.entry.key: row.score for row in aspect.standings.models}}
+        entries = [row.entry for row in aspect.standings.models]
+        label_rows = breakdown_table(summary.section, entries, summary.label.facet, scores, aspect.metric)
+        rows += [
+            {"topic": topic.name, "relation": summary.relation, "given_away": aspect.given, **row} for row in label_rows
+        ]
+    return as_file(rows, f"topic-{topic.slug}", form)

@@ -47,7 +47,7 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
     assert found is not None
     chosen = [entry.key for entry in found.chosen]
     for entry in found.chosen:
-        assert text(found.named[entry.key], 300) in page
+        assert text(found.names[entry.key], 300) in page
     metric = re.search(r'data-name="metric">.*?value="([^"]*)" selected', page)[1]  # type: ignore[index]
     finding = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
     one, other = (truth[name] for name in chosen)

@@ -18,7 +18,7 @@ from leaderboard_space.data.cases import answers_to
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.views import case, cases
 from leaderboard_space.views import model as model_page
-from leaderboard_space.views.parts import measured_sections
+from leaderboard_space.views.parts import measured_sections, set_name
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 
@@ -35,7 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(case, "MOST_RUNS", 5)
+    monkeypatch.setattr(case, "MAX_RUNS", 5)
     board = Board(store)
     page = cases.page(board, {})
     assert "Of 8 results the best 5 are shown." in page
@@ -44,7 +44,7 @@ def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, mo
     rows = json.loads(cases.file(board, {"as": "json"})["text"])
     assert {row["model"] for row in rows} == {f"Model {number}" for number in range(3, 8)} and len(rows) == 5 * 20
     assert "None" not in page and not any("None" in row["labels"] for row in rows)  # labels that a question lacks
-    monkeypatch.setattr(case, "MOST_RUNS", 8)
+    monkeypatch.setattr(case, "MAX_RUNS", 8)
     assert "are shown" not in cases.page(board, {})
 
 
@@ -55,7 +55,7 @@ def test_a_set_that_cannot_be_read_says_so(store: Path, tmp_path: Path) -> None:
     add_run(both, "mediconfusion", lost, answers(lost, 0.5), "Lost")
     (both / "questions" / f"{fingerprint_questions(lost)}.parquet").unlink()
     board = Board(both)
-    (key,) = {key for key, section in measured_sections(board) if section.family == "mediconfusion"}
+    (key,) = {set_name(section) for section in measured_sections(board) if section.family == "mediconfusion"}
     assert cases.UNREADABLE in cases.page(board, {"set": key})
 
 

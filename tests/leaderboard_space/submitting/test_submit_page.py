@@ -126,8 +126,8 @@ def test_equal_problems_are_one_and_a_broken_file_has_no_score(
 
 def test_only_the_first_kinds_of_problems_are_spelled_out() -> None:
     found = submit.refused([f"file {'x' * (at + 1)}: is cut off" for at in range(52)] + ["line 1: odd", "line 2: odd"])
-    assert "54 problems of 53 kinds" in shown(found) and found.count("<li>") == submit.MOST_PROBLEMS
-    assert f"and {53 - submit.MOST_PROBLEMS} other kinds of problem" in shown(found)
+    assert "54 problems of 53 kinds" in shown(found) and found.count("<li>") == submit.MAX_PROBLEMS
+    assert f"and {53 - submit.MAX_PROBLEMS} other kinds of problem" in shown(found)
 
 
 def test_what_was_added_is_linked_to_its_row(tab: SubmitTab, data: Path, tmp_path: Path) -> None:

@@ -129,9 +129,7 @@ def test_answers_are_shown_as_texts_with_a_link_to_the_case(tmp_path: Path) -> N
             letter, _, said = answer.partition(" ")
             assert answer in ("refused", "irrelevant") or texts[row["question_id"]][ord(letter) - 65] == said
     page = compare.page(board, {})
-    assert len(re.findall(r'href="#/cases/\w+\?set=[^"]*first=[^"]*second=', page)) == min(
-        len(rows), compare.MOST_FLIPS
-    )
+    assert len(re.findall(r'href="#/cases/\w+\?set=[^"]*first=[^"]*second=', page)) == min(len(rows), compare.MAX_FLIPS)
 
 
 @given(st.floats(0, 1))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from leaderboard_space.views import frame
-from leaderboard_space.views.case import MOST_RUNS
+from leaderboard_space.views.case import MAX_RUNS
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.checks.pages import check_store
 from tests.leaderboard_space.generated import make, printed
@@ -22,4 +22,4 @@ def test_every_page_says_what_the_raw_files_show(tmp_path: Path, seed: int) -> N
 
 def test_the_page_about_names_the_numbers_that_the_board_uses() -> None:
     page = plain(frame.about())
-    assert "Fewer than 30 cases are grey" in page and f"the best {MOST_RUNS}, where there are more" in page
+    assert "Fewer than 30 cases are grey" in page and f"the best {MAX_RUNS}, where there are more" in page

@@ -85,7 +85,7 @@ def test_the_overview_says_what_each_benchmarks_page_says(front: OverviewPages) 
             for group in groups
             for name in re.findall(r'class="who"[^>]*><i class="dot"></i><span>(.*?)</span>', group)
         }
-        for line in found.lines:
+        for line in found.rows:
             if (cell := line.cells.get(column.family)) is None or cell.score.verdict is None:
                 continue
             score, word = cell.score, f"significantly {cell.score.verdict} than"
@@ -234,7 +234,7 @@ def test_a_file_is_named_by_its_selection_and_an_empty_table_is_a_message(front:
 def test_every_page_compares_a_score_with_the_same(front: OverviewPages) -> None:
     """Exact chance, else the paper's random run: the overview, the benchmark's page and the model's say which it is."""
     column = next(column for column in front.overview().columns if column.family == "gmai-mmbench")
-    assert column.drawn and column.chance == pytest.approx(25.9, abs=0.05)
+    assert column.is_random_run and column.chance == pytest.approx(25.9, abs=0.05)
     assert "of 50 models beat the paper's random run" in plain(front.service.view({"format": "gmai-mmbench"})["html"])
     of_model = plain(model.page(front.service.board, {"id": "GPT-4o"}))
     assert "significantly better than the paper's random run (25.9%)" in of_model

@@ -56,7 +56,7 @@ def test_no_view_merges_two_sets(tmp_path: Path, seed: int) -> None:
     for column in overview.columns:
         known = {id(entry) for entry in column.section.entries}
         assert column.section is sections[column.family][0]
-        for line in overview.lines:
+        for line in overview.rows:
             cell = line.cells.get(column.family)
             assert cell is None or id(cell.row.entry) in known
             elsewhere = [
@@ -67,10 +67,10 @@ def test_no_view_merges_two_sets(tmp_path: Path, seed: int) -> None:
             assert line.elsewhere.get(column.family, []) == elsewhere
     columns = [column.section for column in overview.columns]
     apart = [one for family in BENCHMARKS for one in sections[family] if not any(one is column for column in columns)]
-    assert overview.apart == [
+    assert overview.other_sets == [
         (one, n) for one in apart if (n := sum(entry.folder is not None for entry in one.entries))
     ]
-    total = sum(n for _, n in overview.apart)
+    total = sum(n for _, n in overview.other_sets)
     assert (f"This store also holds {total} result" in plain(front.page({}))) == (total > 0)
 
     labels, rng = front.labels(), np.random.default_rng(seed)

@@ -119,7 +119,7 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
 
     overview = front.overview()
     for who, counts in silent.items():
-        assert all(not line.cells for line in overview.lines if line.name == who)
+        assert all(not line.cells for line in overview.rows if line.name == who)
         page = html.unescape(model.page(service.board, {"id": who}))
         finding = re.search(r'<h3 class="finding">(.*?)</h3>', page)
         assert finding and not JUDGED.search(finding[1])
