@@ -128,7 +128,7 @@ def main() -> None:
         for family in times:
             first, others = harness(family), (whole(family), loop(family))
             same[family] = sum(all(text.strip() == each[key].strip() for each in others) for key, text in first.items())
-            prepared = models[family]._inputs.shared(asked[:PER_IMAGE])
+            prepared = models[family]._inputs.shared_prefixes(asked[:PER_IMAGE])
             tokens[family] = int(prepared.inputs["input_ids"].shape[1]) if prepared else 0
         for number in range(arguments.repeats):
             order = (harness, whole, loop) if number % 2 else (loop, whole, harness)  # a later one finds warmer caches

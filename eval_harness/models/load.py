@@ -1,8 +1,9 @@
-"""Load the back end that a `--model` argument names; a model of the user's own is an object with `generate`, or the class or function in a
-Python file that makes one.
+"""Load the back end that a `--model` argument names.
 
-What answers is digested, so that a run is never continued by another model of the same name: a recorded file, the code of a plug-in, the
-weights of a folder. A server and a baseline have none: their names say all that is known.
+A user's own model is an object with `generate`, or a class or function in a Python file that makes
+one. Whatever answers is digested, so that a run is never continued by a different model of the same
+name: a recorded file, the code of a plug-in, the weights of a model folder. Servers and baselines
+have no digest, because nothing but their names is known.
 """
 
 from __future__ import annotations
@@ -29,27 +30,39 @@ PLUG_IN_DOCS = "See docs/plug_in.md."
 
 
 def load_backend(model: str, settings: Settings) -> Backend:
-    """The back end that a `--model` argument names, with its `digest`. Raises BadInput if there is none of that name."""
+    """Load the back end of a `--model` argument and set its `digest`.
+
+    Args:
+        model: The argument: a prefix with a name (`openai:NAME`), a file with a class
+            (`my_model.py:MyModel`), or a model id or folder for transformers.
+        settings: Options for running the model.
+
+    Returns:
+        The back end, ready to answer.
+
+    Raises:
+        BadInput: If there is no such model, or it does not support a setting.
+    """
     backend = _load(model, settings)
     backend.digest = model_digest(model, settings)
     return backend
 
 
 def _load(model: str, settings: Settings) -> Backend:
-    kind, _, rest = model.partition(":")
+    kind, _, name = model.partition(":")
     if settings.engine and kind != "vllm" and ".py:" not in model:
-        names = ", ".join(sorted(settings.engine))
-        raise BadInput(f"--model-args: --model {model} does not take {names}. Available: {', '.join(MODEL_ARGS)}.")
+        keys = ", ".join(sorted(settings.engine))
+        raise BadInput(f"--model-args: --model {model} does not take {keys}. Available: {', '.join(MODEL_ARGS)}.")
     if kind == "baseline":
         from eval_harness.models.baseline_backend import load_baseline
 
         check_options(model, settings, ())
-        return load_baseline(rest)
+        return load_baseline(name)
     if kind == "recorded":
         from eval_harness.models.recorded import Recorded
 
         check_options(model, settings, Recorded.options)
-        return Recorded(Path(rest))
+        return Recorded(Path(name))
     if kind in ("openai", "azure"):
         from eval_harness.models.http.openai_chat import OpenAIChat
 
@@ -57,13 +70,14 @@ def _load(model: str, settings: Settings) -> Backend:
         return OpenAIChat(model.removeprefix("openai:"), settings)
     if ".py:" in model:
         return load_plug_in(model, settings)
-    if model.endswith(".py") or (kind != "vllm" and rest and not Path(model).exists()):
+    # A folder's own name may contain a colon.
+    if model.endswith(".py") or (kind != "vllm" and name and not Path(model).exists()):
         raise BadInput(_unknown_model_message(model, kind))
-    check_model_exists(model, rest if kind == "vllm" else model)
+    check_model_exists(model, name if kind == "vllm" else model)
     if kind == "vllm":
         from eval_harness.models.local.vllm_vlm import VllmVLM
 
-        return VllmVLM(rest, settings)
+        return VllmVLM(name, settings)
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     check_options(model, settings, TransformersVLM.options)
@@ -71,24 +85,31 @@ def _load(model: str, settings: Settings) -> Backend:
 
 
 def caching_loader(load: Callable[[str, Settings], Backend] = load_backend) -> Callable[[str, Settings], Backend]:
-    """A `load_backend` that keeps the last local model: the next run that takes it with the same settings gets it as it was loaded.
+    """Return a `load_backend` that keeps the most recent local model loaded.
 
-    Back ends of servers remember what a server takes and cost nothing to make, so each run gets a new one.
+    The next run with the same model and settings gets it in the state it was loaded in. Back ends
+    of servers are not kept: they remember what their server supports and are cheap to make.
+
+    Args:
+        load: The function to cache.
+
+    Returns:
+        A function with the same signature.
     """
-    kept: dict[str, tuple[Settings, Backend, list[str]]] = {}
+    cache: dict[str, tuple[Settings, Backend, list[str]]] = {}
 
-    def kept_or_loaded(model: str, settings: Settings) -> Backend:
-        if model in kept and kept[model][0] == settings:
-            backend, deviations = kept[model][1:]
+    def load_cached(model: str, settings: Settings) -> Backend:
+        if model in cache and cache[model][0] == settings:
+            backend, deviations = cache[model][1:]
             backend.deviations[:] = deviations
             return backend
-        kept.clear()  # before the next one is loaded: two may not fit into memory
+        cache.clear()  # before loading the next one: two may not fit into memory
         backend = load(model, settings)
         if not backend.is_api:
-            kept[model] = settings, backend, list(backend.deviations)
+            cache[model] = settings, backend, list(backend.deviations)
         return backend
 
-    return kept_or_loaded
+    return load_cached
 
 
 def _unknown_model_message(model: str, kind: str) -> str:
@@ -103,8 +124,18 @@ def _unknown_model_message(model: str, kind: str) -> str:
 
 
 def check_model_exists(model: str, name: str) -> None:
-    """Raise BadInput where a model's `name` is neither a folder nor an id that this machine or the Hub knows, or the engine is not
-    installed. The Hub is asked once."""
+    """Check that a model for transformers or vLLM exists and that its engine is installed.
+
+    The Hub is queried once, and only if the model is not in the local cache.
+
+    Args:
+        model: The `--model` argument, for the message.
+        name: Model id or folder in it.
+
+    Raises:
+        BadInput: If it is neither a folder nor a readable model on the Hub, the Hub cannot be
+            reached, or the engine is missing.
+    """
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
@@ -118,7 +149,7 @@ def check_model_exists(model: str, name: str) -> None:
         validate_repo_id(name)
         if not isinstance(try_to_load_from_cache(name, "config.json"), str):
             connect().model_info(name, timeout=10)
-    except Exception as error:  # the name is none, or whatever stands between here and the Hub
+    except Exception as error:  # an invalid id, or any failure between this machine and the Hub
         if isinstance(error, HFValidationError) or http_status(error) in (401, 403, 404):
             raise BadInput(
                 f"--model {model}: there is no folder of this name, and no model on the Hub that you may read. Check its name; for a "
@@ -129,34 +160,59 @@ def check_model_exists(model: str, name: str) -> None:
         ) from None
 
 
-def wrap_plug_in(made: Any, name: str, called: str, settings: Settings, told: Collection[str] = ()) -> Backend:
-    """An object as a back end; it needs only `generate(requests)`, and what else `Backend` has is filled in where it is missing.
+def wrap_plug_in(
+    plug_in: Any, name: str, label: str, settings: Settings, default_options: Collection[str] = ()
+) -> Backend:
+    """Wrap a user's object as a back end.
 
-    `generate` gives a Response for each request in any order, or a text for each in the requests' order. `name`: the model's, where the
-    object has no `model` of the type Model (many have a network of that name). `called`: how messages name it. `told`: the settings of
-    `OPTIONS` that the object honours unless it names them in `options`.
-    Raises BadInput if it cannot generate, or does not honour an option that was given.
+    The object needs only `generate(requests)`; other members of `Backend` get their defaults. It
+    returns a Response for each request in any order, or a text for each in the requests' order.
+
+    Args:
+        plug_in: The object.
+        name: Name of the model if the object has no `model` of type Model (many have a network of
+            that name).
+        label: What messages call the object.
+        settings: Settings of the run.
+        default_options: The `BACKEND_OPTIONS` that the object supports, unless its own `options`
+            lists them.
+
+    Returns:
+        The back end.
+
+    Raises:
+        BadInput: If the object cannot generate or does not support a setting that is given.
     """
-    if isinstance(made, type):
-        raise BadInput(f"{called}: is a class. Give an object of it: {made.__name__}(...).")
-    if not callable(getattr(made, "generate", None)):
-        raise BadInput(f"{called}: has no generate(requests). {PLUG_IN_DOCS}")
-    if inspect.iscoroutinefunction(made.generate):
+    if isinstance(plug_in, type):
+        raise BadInput(f"{label}: is a class. Give an object of it: {plug_in.__name__}(...).")
+    if not callable(getattr(plug_in, "generate", None)):
+        raise BadInput(f"{label}: has no generate(requests). {PLUG_IN_DOCS}")
+    if inspect.iscoroutinefunction(plug_in.generate):
         raise BadInput(
-            f"{called}: generate is asynchronous. Give a plain function, which may use asyncio.run. {PLUG_IN_DOCS}"
+            f"{label}: generate is asynchronous. Give a plain function, which may use asyncio.run. {PLUG_IN_DOCS}"
         )
-    words = getattr(made, "deviations", [])
-    if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
-        raise BadInput(f"{called}: its deviations are no list of texts. {PLUG_IN_DOCS}")
-    honoured = getattr(made, "options", None)
-    check_options(called.removeprefix("--model "), settings, told if honoured is None else honoured)
-    return cast(Backend, _PlugIn(made, name, called))
+    deviations = getattr(plug_in, "deviations", [])
+    if not isinstance(deviations, list) or not all(isinstance(deviation, str) for deviation in deviations):
+        raise BadInput(f"{label}: `deviations` must be a list of strings. {PLUG_IN_DOCS}")
+    supported = getattr(plug_in, "options", None)
+    check_options(label.removeprefix("--model "), settings, default_options if supported is None else supported)
+    return cast(Backend, _PlugIn(plug_in, name, label))
 
 
 def load_plug_in(model: str, settings: Settings) -> Backend:
-    """The model that a user's own file defines: a class, or a function that returns an object, called with the settings if it takes any.
+    """Load the model that a user's own file defines.
 
-    Raises BadInput if the file cannot be run, has no such name, or what it gives cannot generate.
+    Args:
+        model: FILE.py:NAME, where NAME is a class, or a function that returns an object. It is
+            called with the settings if it takes any.
+        settings: Settings of the run.
+
+    Returns:
+        The back end.
+
+    Raises:
+        BadInput: If the file cannot be run, does not define the name, or the object cannot
+            generate.
     """
     file, _, name = model.rpartition(":")
     path = Path(file)
@@ -167,73 +223,88 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     try:
-        # Never by its compiled form: Python takes that of a file of the same size and second for current.
+        # Compile the source here: the import system would reuse stale bytecode of a file with the
+        # same size and modification second.
         exec(compile(path.read_bytes(), path, "exec"), vars(module))
     except (Exception, SystemExit) as error:
         raise BadInput(f"--model {model}: {file} cannot be run ({type(error).__name__}: {error}).") from error
     if not hasattr(module, name):
         raise BadInput(f"--model {model}: {file} defines no {name}.")
-    maker = getattr(module, name)
+
+    factory = getattr(module, name)
     try:
-        takes_settings = any(map(_takes_settings, inspect.signature(maker).parameters.values()))
-        made = maker(settings) if takes_settings else maker()
+        takes_settings = any(map(_takes_settings, inspect.signature(factory).parameters.values()))
+        plug_in = factory(settings) if takes_settings else factory()
     except BadInput:
         raise
     except Exception as error:
         raise BadInput(f"--model {model}: {name} cannot be made ({type(error).__name__}: {error}).") from error
-    return wrap_plug_in(made, name, f"--model {model}", settings, told=BACKEND_OPTIONS if takes_settings else ())
+    return wrap_plug_in(
+        plug_in, name, f"--model {model}", settings, default_options=BACKEND_OPTIONS if takes_settings else ()
+    )
 
 
 def _takes_settings(parameter: inspect.Parameter) -> bool:
-    """True if a class or function is to be given the settings: by a parameter of that name, or one that has to be given."""
-    named = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    return parameter.name == "settings" or (named and parameter.default is parameter.empty)
+    """True for a parameter that receives the settings: one called `settings`, or a required one."""
+    is_positional = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    return parameter.name == "settings" or (is_positional and parameter.default is parameter.empty)
 
 
 class _PlugIn:
     """The object's attributes, with the defaults of `Backend` for those it lacks."""
 
-    def __init__(self, made: Any, name: str, called: str) -> None:
-        self.made, self._called = made, called
-        self.digest: str | None = code_digest(made)
-        said = getattr(made, "model", None)
-        self.model = said if isinstance(said, Model) else Model(name=name)
-        if not hasattr(made, "deviations"):
+    def __init__(self, plug_in: Any, name: str, label: str) -> None:
+        self.plug_in, self._label = plug_in, label
+        self.digest: str | None = code_digest(plug_in)
+        model = getattr(plug_in, "model", None)
+        self.model = model if isinstance(model, Model) else Model(name=name)
+        if not hasattr(plug_in, "deviations"):
             self.deviations: list[str] = []
 
     takes_stream = False
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return getattr(self.made, name)
+            return getattr(self.plug_in, name)
         except AttributeError:
             if name in _DEFAULTS:
                 return _DEFAULTS[name]
             raise
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """The object's responses; its texts as responses to the requests in order, once there is one for each.
+        """Yield the object's responses, or its texts as responses to the requests in order.
 
-        Raises TypeError and ValueError, as a model does, where texts cannot be assigned to the requests; asked alone, a question may
-        be answered all the same. Raises BadInput if nothing was given that could hold an answer.
+        Texts are used only once there is exactly one for each request.
+
+        Args:
+            requests: The requests.
+
+        Yields:
+            Responses as the object yields them.
+
+        Raises:
+            BadInput: If nothing was returned that could contain an answer.
+            TypeError: If texts and responses are mixed. As with any exception of a model, the
+                requests are sent again in smaller batches.
+            ValueError: If the number of texts differs from that of the requests.
         """
-        given = self.made.generate(list(requests))
-        if given is None or isinstance(given, str | Response | Mapping):
-            what = "nothing" if given is None else f"one {type(given).__name__}"
+        output = self.plug_in.generate(list(requests))
+        if output is None or isinstance(output, str | Response | Mapping):
+            returned = "nothing" if output is None else f"one {type(output).__name__}"
             raise BadInput(
-                f"{self._called}: generate(requests) returned {what}, not a response for each request. {PLUG_IN_DOCS}"
+                f"{self._label}: generate(requests) returned {returned}, not a response for each request. {PLUG_IN_DOCS}"
             )
         texts: list[str] = []
-        responses = False
-        for reply in given:
+        has_responses = False
+        for reply in output:
             if isinstance(reply, str):
                 texts.append(reply)
             else:
-                responses = True
+                has_responses = True
                 yield reply
-            if texts and responses:
+            if texts and has_responses:
                 raise TypeError(f"generate gave texts among responses ({PLUG_IN_DOCS[:-1]})")
-            if len(texts) > len(requests):  # they may have no end
+            if len(texts) > len(requests):  # a generator may be endless
                 break
         if texts and len(texts) != len(requests):
             raise ValueError(f"generate gave {len(texts)} texts for {len(requests)} requests ({PLUG_IN_DOCS[:-1]})")
@@ -251,59 +322,76 @@ _DEFAULTS = {
 
 
 def model_digest(model: str, settings: Settings) -> str | None:
-    """The digest of what a `--model` argument names: of the bytes of a file or folder, of a Hub model its commit.
+    """Digest what a `--model` argument refers to.
 
-    Call it once the model is loaded: a Hub model is in the cache then.
+    Call it after loading the model: a model of the Hub is in the cache then.
+
+    Args:
+        model: The argument.
+        settings: Settings of the run; an adapter is part of the digest.
+
+    Returns:
+        Hex digest of a file's or folder's contents, or of a Hub model's commit; None for servers
+        and baselines.
     """
-    kind, _, rest = model.partition(":")
+    kind, _, name = model.partition(":")
     if kind in ("openai", "azure", "baseline"):
         return None
     if kind == "recorded" or ".py:" in model:
-        return _short_digest(Path(rest if kind == "recorded" else model.rpartition(":")[0]).read_bytes())
+        return _short_digest(Path(name if kind == "recorded" else model.rpartition(":")[0]).read_bytes())
     from eval_harness.models.local.pretrained import describe_source
 
-    sources = [rest if kind == "vllm" else model, *([settings.adapter] if settings.adapter else [])]
+    sources = [name if kind == "vllm" else model, *([settings.adapter] if settings.adapter else [])]
     digests = [
-        folder_digest(Path(name)) if Path(name).is_dir() else describe_source(name)[1] or name for name in sources
+        folder_digest(Path(source)) if Path(source).is_dir() else describe_source(source)[1] or source
+        for source in sources
     ]
     return _short_digest(" ".join(digests).encode())
 
 
-def code_digest(made: Any) -> str:
-    """The digest of the code of an object's class: what its methods do, and its source file; a notebook's has none."""
-    functions = [value for value in vars(type(made)).values() if hasattr(value, "__code__")]
+def code_digest(plug_in: Any) -> str:
+    """Digest the code of an object's class: its methods' bytecode and its source file, if any.
+
+    A class defined in a notebook has no source file.
+    """
+    functions = [value for value in vars(type(plug_in)).values() if hasattr(value, "__code__")]
     code = "\n".join(part for function in functions for part in _code_parts(function.__code__)).encode()
     with suppress(OSError, TypeError):
-        code += Path(inspect.getfile(type(made))).read_bytes()
+        code += Path(inspect.getfile(type(plug_in))).read_bytes()
     return _short_digest(code)
 
 
 def folder_digest(folder: Path) -> str:
-    """The digest of a model folder's files. It is kept under their names, sizes and times, since weights take minutes to read."""
+    """Digest the files of a model folder.
+
+    Reading weights takes minutes, so the digest is cached under the files' names, sizes and times.
+    """
     from huggingface_hub.constants import HF_HOME
 
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     stats = [(path.relative_to(folder).as_posix(), path.stat()) for path in files]
     state = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-    kept = Path(HF_HOME) / "medprobe" / f"{_short_digest(repr((folder.resolve(), state)).encode())}.digest"
-    if kept.is_file():
-        return kept.read_text()
-    whole = hashlib.sha256()
+    cache_file = Path(HF_HOME) / "medprobe" / f"{_short_digest(repr((folder.resolve(), state)).encode())}.digest"
+    if cache_file.is_file():
+        return cache_file.read_text()
+
+    digest = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:
-            whole.update(path.relative_to(folder).as_posix().encode() + hashlib.file_digest(file, "sha256").digest())
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(kept, whole.hexdigest().encode())
-    return whole.hexdigest()
+            digest.update(path.relative_to(folder).as_posix().encode() + hashlib.file_digest(file, "sha256").digest())
+    cache_file.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(cache_file, digest.hexdigest().encode())
+    return digest.hexdigest()
 
 
 def _code_parts(code: CodeType) -> Iterator[str]:
-    """What a function does, without where it stands."""
+    """What a function does, without file names and line numbers."""
     yield f"{code.co_name} {code.co_code.hex()} {code.co_names}"
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _code_parts(constant)
         else:
+            # The order of a frozenset changes between processes.
             yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
 
 

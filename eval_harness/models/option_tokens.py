@@ -46,9 +46,9 @@ def candidate_first_tokens(request: Request, tokenize: Tokenize, model: str) -> 
         for position, tokens in enumerate(first_tokens)
     ]
     if not all(unique_tokens):
-        options = ", ".join(request.candidates)
         raise NotScorable(
-            f"{model} begins two of the options {options} with the same token; --method ps or mc avoids this"
+            f"{model} begins two of the options {', '.join(request.candidates)} with the same token; "
+            "--method ps or mc avoids this"
         )
     return unique_tokens
 

@@ -1,7 +1,8 @@
-"""Reasoning of a local model: switching it on and off through its chat template, and telling it from the answer by its tokens.
+"""Reasoning of a local model: switch it on or off, and separate it from the answer.
 
-Special tokens such as `<unused95>` vanish from decoded text, so the ones that mark reasoning are kept while decoding. See also: telling
-reasoning from answer in a text (`reader/reasoning.py`), ending it after a budget (`network.py`).
+It is switched by variables of the chat template. Special tokens such as `<unused95>` disappear from
+decoded text, so the ones that delimit reasoning are kept while decoding. See also: separating
+reasoning from the answer in text (`reader/reasoning.py`), ending it after a budget (`network.py`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from eval_harness.models.interface import Thinking
 from eval_harness.reader.reasoning import split_reasoning
 
 THINKING_VARIABLES = ("enable_thinking", "thinking", "reasoning", "thinking_mode", "use_thinking")
-"""Variables by which chat templates let their model reason or not: Qwen 3, GLM 4.5, Gemma 4, SmolLM 3 (the first); DeepSeek V3.1, Granite,
-Kimi (the second); Command A (the third)."""
+"""Template variables that switch reasoning.
+
+Qwen 3, GLM 4.5, Gemma 4, SmolLM 3 use the first; DeepSeek V3.1, Granite, Kimi the second; Command A
+the third.
+"""
 
 DELIMITERS = (
     ("<think>", "</think>"),
@@ -31,7 +35,10 @@ DELIMITERS = (
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
     ("<unused94>", "<unused95>"),
 )
-"""Tokens that begin and end a reasoning. Gemma 3's tokenizers all have the last pair, so it comes last."""
+"""Tokens that begin and end reasoning.
+
+The last pair is in the vocabulary of every Gemma 3, so it is tried last.
+"""
 
 HARMONY_TOKENS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|return|>", "<|call|>")
 ANSWER_MARKERS = (
@@ -44,64 +51,92 @@ ANSWER_MARKERS = (
 )
 
 _CUT_OPENING = re.compile(r"(?:<\|start\|>(?:assistant)?)?<\|channel\|?>\w{0,9}$|<\|start\|>\w{0,9}$")
-"""An output that stops in the words that begin a channel, so that it is not known yet whether it is reasoning."""
+"""End of an output cut inside a channel's header: reasoning and answer look the same there."""
 
 Render = Callable[[Mapping[str, Any]], str]
-"""The text that the template writes after a question with these variables, up to where the model continues."""
+"""Render a prompt with template variables; returns its text from the end of the question on."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedOutput:
-    """A decoded output: the answer, the reasoning before it (None: none was marked), and whether the output stops inside it."""
+    """A decoded output."""
 
     text: str
+    """The answer."""
     reasoning: str | None
+    """The reasoning before the answer; None if none was marked."""
     unfinished: bool
+    """True if the output stops inside the reasoning."""
 
 
-def thinking_variables(render: Render, given: Mapping[str, Any], thinking: Thinking | None) -> dict[str, Any]:
-    """The template variables that do what `--thinking` says; empty where it says nothing.
+def thinking_variables(render: Render, variables: Mapping[str, Any], thinking: Thinking | None) -> dict[str, Any]:
+    """Find the template variable that implements `--thinking`.
 
-    Raises BadInput if the template has no switch and so does not do it by itself.
+    Args:
+        render: Renders the end of a prompt with template variables.
+        variables: The variables that are set already; they are left alone.
+        thinking: Value of `--thinking`.
+
+    Returns:
+        Variables to add; empty if none is needed.
+
+    Raises:
+        BadInput: If the template has no such variable and its default differs.
     """
     if thinking is None:
         return {}
     on = thinking != "off"
     for name in THINKING_VARIABLES:
-        if name not in given and render({**given, name: True}) != render({**given, name: False}):
+        # A template ignores variables it does not know, so a known one changes the prompt.
+        if name not in variables and render({**variables, name: True}) != render({**variables, name: False}):
             return {name: on}
-    if on == opens_reasoning(render(given)):
+    if on == opens_reasoning(render(variables)):
         return {}
     if on and not isinstance(thinking, str):
-        return {}  # a budget bounds whatever reasoning the model begins by itself
+        return {}  # a budget limits whatever reasoning the model starts unprompted
     raise BadInput(
         f"--thinking {thinking}: the chat template has no variable for it (looked for {', '.join(THINKING_VARIABLES)}). "
         "Leave it out, or set the template's own with --chat-template-kwargs."
     )
 
 
-def opens_reasoning(end: str) -> bool:
-    """True if a rendered prompt ends inside a reasoning that it opened itself. `end`: what the template writes after the question."""
-    last = max(((end.rfind(start), end.rfind(stop)) for start, stop in DELIMITERS), key=max)
-    return last[0] > last[1] or end.rstrip().endswith("<|channel|>analysis<|message|>")
+def opens_reasoning(prompt_end: str) -> bool:
+    """True if a rendered prompt ends inside reasoning that it opened.
+
+    Args:
+        prompt_end: The text that the template writes after the question.
+    """
+    opened, closed = max(((prompt_end.rfind(start), prompt_end.rfind(stop)) for start, stop in DELIMITERS), key=max)
+    return opened > closed or prompt_end.rstrip().endswith("<|channel|>analysis<|message|>")
 
 
 def reasoning_delimiter_ids(tokenizer: Any, template: str) -> tuple[int, int]:
-    """The token ids that begin and end a reasoning. Raises BadInput if the tokenizer has no such pair of tokens."""
+    """Find the tokens that begin and end reasoning.
+
+    Args:
+        tokenizer: Tokenizer of transformers.
+        template: The chat template; a pair that it mentions takes precedence.
+
+    Returns:
+        (start token id, end token id).
+
+    Raises:
+        BadInput: If the tokenizer has no pair of `DELIMITERS`.
+    """
     vocabulary = tokenizer.get_vocab()
-    found = [pair for pair in DELIMITERS if pair[0] in vocabulary and pair[1] in vocabulary]
-    found.sort(key=lambda pair: pair[1] not in template)
-    if not found:
+    pairs = [pair for pair in DELIMITERS if pair[0] in vocabulary and pair[1] in vocabulary]
+    pairs.sort(key=lambda pair: pair[1] not in template)
+    if not pairs:
         raise BadInput(
-            "--thinking with a number of tokens: the tokenizer has no tokens that begin and end a reasoning, so it cannot be ended. "
+            "--thinking with a number of tokens: the tokenizer has no tokens that begin and end reasoning, so it cannot be ended. "
             "Use --thinking on or off."
         )
-    start, end = found[0]
+    start, end = pairs[0]
     return int(vocabulary[start]), int(vocabulary[end])
 
 
 class OutputReader:
-    """Decodes new tokens into reasoning and answer. `opened`: the prompt has opened the reasoning."""
+    """Decodes new tokens into reasoning and answer. `opened`: the prompt opened the reasoning."""
 
     def __init__(self, tokenizer: Any, opened: bool) -> None:
         self.tokenizer = tokenizer
@@ -112,14 +147,14 @@ class OutputReader:
             marks += HARMONY_TOKENS
         self._special = {index for index, token in tokenizer.added_tokens_decoder.items() if token.special}
         self._special.update(tokenizer.all_special_ids)
-        kept = {vocabulary[mark] for mark in marks if mark in vocabulary}
+        mark_ids = {vocabulary[mark] for mark in marks if mark in vocabulary}
         self._marks = re.compile(
             "|".join(re.escape(mark) for mark in marks if vocabulary.get(mark) in self._special) or "(?!)"
         )
-        self._dropped = self._special - kept
+        self._dropped = self._special - mark_ids
 
     def read(self, tokens: Sequence[Sequence[int]]) -> list[DecodedOutput]:
-        """Reasoning and answer of each row of new token ids."""
+        """Decode each row of new token ids into reasoning and answer."""
         rows = [[token for token in row if token not in self._dropped] for row in tokens]
         return [self._split(text) for text in self.tokenizer.batch_decode(rows, skip_special_tokens=False)]
 

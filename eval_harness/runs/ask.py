@@ -119,10 +119,10 @@ def _responses(plan: Plan, journal: AnswerJournal, instances: list[Instance], se
 
     checked = _checked(plan, send)
     if plan.backend.takes_stream:
-        if hasattr(plan.backend, "worked") and hasattr(plan.backend, "look"):
-            plan.backend.worked = answered_before()  # asked again before giving up on a server
-            begins = plan.backend.worked is None and instances[:1] == plan.instances[:1]
-            plan.backend.look = begins and plan.shows_images and not plan.config.settings.no_look
+        if hasattr(plan.backend, "answered_request") and hasattr(plan.backend, "probe_images"):
+            plan.backend.answered_request = answered_before()  # asked again before giving up on a server
+            begins = plan.backend.answered_request is None and instances[:1] == plan.instances[:1]
+            plan.backend.probe_images = begins and plan.shows_images and not plan.config.settings.no_look
         yield from checked(request for batch in plan.requests(instances, at_once=1) for request in batch)
         return
     sender = Sender(checked, answered_before)

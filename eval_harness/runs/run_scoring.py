@@ -157,7 +157,7 @@ class Judge:
     def _ask(self, requests: Iterator[Request]) -> Iterator[Response]:
         # Contact the server at the first query that the cache lacks, not before.
         for request in requests:
-            judge = OpenAIChat(self.model, self._settings, called=f"--judge {self.model}")
+            judge = OpenAIChat(self.model, self._settings, label=f"--judge {self.model}")
             yield from judge.generate(chain([request], requests))
 
 

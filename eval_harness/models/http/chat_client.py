@@ -1,8 +1,10 @@
-"""The openai package's client: its address, its key, one JSON document posted to it; whether that leaves this machine, and may.
+"""The openai package's client: its address, its key, and POST requests with JSON.
 
-Connections, proxies (HTTPS_PROXY, NO_PROXY), certificates (the operating system's, or SSL_CERT_FILE) and trying again are the package's. It
-never follows a redirection, which would send images elsewhere. See also: what an error means (`server_errors.py`), how many requests are in
-flight (`openai_chat.py`).
+Also decides whether a request leaves this machine, and whether it may. Connections, proxies
+(HTTPS_PROXY, NO_PROXY), certificates (the operating system's, or SSL_CERT_FILE) and retries are
+handled by the package. Redirections are never followed, since they would send images elsewhere. See
+also: the meaning of errors (`server_errors.py`), the number of concurrent requests
+(`openai_chat.py`).
 """
 
 from __future__ import annotations
@@ -28,31 +30,47 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 CONNECT_TIMEOUT = 5.0
+"""Seconds."""
 MAX_RETRIES = 4
-"""How often the client tries again, with a growing wait, after a broken connection, a busy or failing server, or an unreadable reply."""
+"""The client's retries, with growing waits.
+
+Retried are broken connections, busy or failing servers, and unreadable replies.
+"""
 OPENAI_URL = "https://api.openai.com/v1"
 AZURE_PREFIX = "azure:"
 
 
-def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
-    """The client that asks model `name` (`azure:NAME`: a deployment of Azure OpenAI), with the environment variables of the openai package.
+def open_client(name: str, settings: Settings, label: str) -> AsyncOpenAI:
+    """Open a client with the environment variables of the openai package.
 
-    `called`: the option that named the model. It is used in one event loop, and closed with it. Raises BadInput if the address, the key
-    or a proxy cannot be used.
+    Use it in one event loop and close it with that loop.
+
+    Args:
+        name: Name of the model; `azure:NAME` is a deployment of Azure OpenAI.
+        settings: Address, timeout and number of concurrent requests.
+        label: The option that named the model, for messages.
+
+    Returns:
+        The client.
+
+    Raises:
+        BadInput: If the address, the key or a proxy cannot be used.
     """
     import httpx2
     import openai
 
     azure = name.startswith(AZURE_PREFIX)
     timeout = httpx2.Timeout(settings.timeout, connect=min(CONNECT_TIMEOUT, settings.timeout))
-    # No connection is used twice: where a server sends a reply twice, the second copy would pass for the next question's answer.
+    # Never reuse a connection: if a server sends a reply twice, the second copy would be taken for
+    # the answer to the next question.
     limits = httpx2.Limits(max_connections=settings.in_flight + 2, keepalive_expiry=0)
     try:
         http = openai.DefaultAioHttpClient(follow_redirects=False, timeout=timeout, limits=limits)
         http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=()))  # no reply changes the next request
         http.event_hooks = {"response": [_check_reply]}
     except ValueError as error:
-        raise BadInput(f"{called}: a proxy of the environment cannot be used ({error}).") from None
+        raise BadInput(f"{label}: a proxy of the environment cannot be used ({error}).") from None
+
     if azure:
         endpoint: Any = _normalize_url(settings.base_url)  # None: AZURE_OPENAI_ENDPOINT
         try:
@@ -64,12 +82,12 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
                 http_client=http,
             )
         except (openai.OpenAIError, ValueError) as error:
-            raise BadInput(f"{called}: {error}") from None
+            raise BadInput(f"{label}: {error}") from None
     url = server_address(name, settings.base_url)
     key = os.environ.get("OPENAI_API_KEY", "").strip()
     if not key and not is_loopback(url):
         raise BadInput(
-            f"{called}: OPENAI_API_KEY is not set. Set it to your key, or give the address of a server on this machine "
+            f"{label}: OPENAI_API_KEY is not set. Set it to your key, or give the address of a server on this machine "
             "with --base-url http://127.0.0.1:8000/v1."
         )
     return openai.AsyncOpenAI(
@@ -78,18 +96,37 @@ def open_client(name: str, settings: Settings, called: str) -> AsyncOpenAI:
 
 
 def server_address(name: str, base_url: str | None) -> str:
-    """Base URL of the client of model `name`: `base_url`, else the one in the environment, else OpenAI's.
+    """Return the base URL for a model: `base_url`, else the environment's, else OpenAI's.
 
-    Raises BadInput if that is no http(s) address.
+    Args:
+        name: Name of the model, with its prefix if it is on Azure.
+        base_url: Value of `--base-url`.
+
+    Returns:
+        The URL without a trailing slash.
+
+    Raises:
+        BadInput: If it is not an http(s) address.
     """
     variable = "AZURE_OPENAI_ENDPOINT" if name.startswith(AZURE_PREFIX) else "OPENAI_BASE_URL"
     return _normalize_url(base_url or os.environ.get(variable)) or OPENAI_URL
 
 
 async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: float) -> Any:
-    """The JSON document that comes back for `body` (`url`: below the client's address, or a whole one), all tries within `timeout` seconds.
+    """Post a JSON document and return the reply's JSON.
 
-    Raises ServerFailure or Refusal where none comes, or an HTTP error.
+    Args:
+        client: The client.
+        url: Path below the client's address, or a full URL.
+        body: The document.
+        timeout: Seconds for all attempts together.
+
+    Returns:
+        The reply's JSON.
+
+    Raises:
+        ServerFailure: If there is no reply, or it is an error.
+        Refusal: If a filter or the model withheld the answer.
     """
     import aiohttp
     import httpx2
@@ -106,8 +143,11 @@ async def post(client: AsyncOpenAI, url: str, body: dict[str, Any], timeout: flo
 
 
 async def _check_reply(reply: httpx2.Response) -> None:
-    """Give an error that came with status 200 its own status, so that it is tried again and told like any other; raise one that the
-    client tries again for, where a reply is no chat completion and no other JSON object."""
+    """Make errors inside replies with status 200 visible to the client, which then retries them.
+
+    An error gets its own status. A reply that is neither a chat completion nor another JSON object
+    raises DecodingError.
+    """
     import httpx2
 
     if not reply.is_success:
@@ -135,10 +175,11 @@ def is_loopback(url: str) -> bool:
 
 
 def remote_host(address: str) -> str | None:
-    """The host that requests to an address go to; None where they stay on this machine.
+    """Return the host that requests to an address go to, or None if they stay on this machine.
 
-    They stay for loopback addresses and `localhost`, unless the environment names a proxy for them and does not exempt them literally (the
-    client reads other forms of NO_PROXY in its own way).
+    They stay for loopback addresses and `localhost`, unless the environment names a proxy for them
+    and does not exempt them literally. (The client interprets other forms of NO_PROXY in its own
+    way, so they are not relied on.)
     """
     parts = urlsplit(address)
     host = parts.hostname or ""
@@ -146,15 +187,23 @@ def remote_host(address: str) -> str | None:
         return host or address
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
-    exempt = {entry.strip() for entry in proxies.get("no", "").split(",")}
-    return urlsplit(proxy).hostname or proxy if proxy and not exempt & {host, "*"} else None
+    exempt_hosts = {entry.strip() for entry in proxies.get("no", "").split(",")}
+    return urlsplit(proxy).hostname or proxy if proxy and not exempt_hosts & {host, "*"} else None
 
 
 def permit_sending(name: str, address: str, amount: Callable[[], str], allowed: bool) -> None:
-    """Say what is about to be sent, how much and to whom. Raises BadInput, before anything is sent, where it leaves this machine and was
-    not `allowed`.
+    """State what is about to be sent and to whom, or refuse to send it.
 
-    `name`: the model behind the server at `address`. `amount`: what would be sent, in words; called only where it leaves this machine.
+    Does nothing if the requests stay on this machine.
+
+    Args:
+        name: The model behind the server.
+        address: Address of the server.
+        amount: Describes what would be sent; called only if it leaves this machine.
+        allowed: Whether --send-to-provider was given.
+
+    Raises:
+        BadInput: Before anything is sent, if it would leave this machine and is not allowed to.
     """
     host = remote_host(address)
     if host is None:
@@ -168,15 +217,15 @@ def permit_sending(name: str, address: str, amount: Callable[[], str], allowed: 
 
 
 def _normalize_url(url: str | None) -> str | None:
-    """An address without the ending that the client adds; None stays None. Raises BadInput if it is no http(s) address."""
+    """Strip the ending that the client adds; None stays None. Raises BadInput for a bad address."""
     if not url:
         return None
     try:
         parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        known = False
-    if not known:
+        is_valid = False
+    if not is_valid:
         raise BadInput(
             f"--base-url {url}: not an address. Write http:// or https://, the host and a port, e.g. http://127.0.0.1:8000/v1."
         )

@@ -1,4 +1,4 @@
-"""A request as chat messages, with the images as data URLs.
+"""Convert a request to chat messages, with images as data URLs.
 
 An image is checked and encoded once for the questions that share it, which follow each other.
 """
@@ -15,15 +15,24 @@ from eval_harness.records.request import Request
 
 
 def build_messages(request: Request, longest_side: int | None) -> list[dict[str, Any]]:
-    """The conversation as servers take it: what is text alone is no list of parts.
+    """Build OpenAI-style messages; text-only content is a plain string.
 
-    Raises ImageError where an image cannot be decoded whole: a lenient server would answer to half of it.
+    Args:
+        request: The request.
+        longest_side: Maximum length of an image's longer side in pixels; None: no limit.
+
+    Returns:
+        The messages, in the order of the conversation.
+
+    Raises:
+        ImageError: If an image cannot be decoded completely. A lenient server would answer from
+            the readable half.
     """
 
-    def shown(image: bytes) -> dict[str, Any]:
+    def image_part(image: bytes) -> dict[str, Any]:
         return {"type": "image_url", "image_url": {"url": _data_url(image, longest_side)}}
 
-    messages = build_conversation(request, shown, _encodable_text)
+    messages = build_conversation(request, image_part, _encodable_text)
     for message in messages:
         if [part["type"] for part in message["content"]] == ["text"]:
             message["content"] = message["content"][0]["text"]
@@ -31,7 +40,7 @@ def build_messages(request: Request, longest_side: int | None) -> list[dict[str,
 
 
 def with_answer_start(messages: list[dict[str, Any]], answer: str) -> list[dict[str, Any]]:
-    """The messages with the beginning of an answer as the last one."""
+    """Return the messages followed by an assistant message with the beginning of an answer."""
     return [*messages, {"role": "assistant", "content": _encodable_text(answer)}]
 
 
@@ -42,7 +51,7 @@ def _encodable_text(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def _data_url(image: bytes, longest_side: int | None) -> str:
-    """The picture that a model is shown of an image as a `data:` URL, shrunk where its longest side is longer. Raises ImageError."""
+    """The picture shown to the model as a `data:` URL, shrunk if necessary. Raises ImageError."""
     if longest_side is not None and max(decode_rgb_image(image).size) > longest_side:
         image = encode_png(decode_rgb_image(image, longest_side))
     return encode_data_uri(image)

@@ -1,7 +1,7 @@
-"""Parse chat completions: answer, reasoning, finish reason, tokens, log-probabilities.
+"""Parse chat completions: answer, reasoning, finish reason, token counts, log-probabilities.
 
-Read from the reply's JSON, for servers differ in more than their documentation says. See also: reading a choice out of the answer
-(`eval_harness/reader/`).
+Reads the reply's JSON leniently, because servers deviate from their documentation. See also:
+reading a choice from the answer (`eval_harness/reader/`).
 """
 
 from __future__ import annotations
@@ -16,45 +16,62 @@ from eval_harness.reader.reasoning import split_reasoning
 from eval_harness.records.finish_reasons import normalize_finish_reason
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking", "reasoning_details", "thinking_blocks")
-"""Fields in which servers return reasoning: DeepSeek, SGLang and older vLLM; vLLM and OpenRouter; Ollama; the structured forms of
-OpenRouter and LiteLLM. The first that holds any is used: the others repeat it."""
+"""Fields in which servers return reasoning; the first non-empty one is used, others repeat it.
+
+DeepSeek, SGLang and older vLLM; vLLM and OpenRouter; Ollama; the structured forms of OpenRouter and
+LiteLLM.
+"""
 
 _REASONING_PART_TYPES = ("thinking", "reasoning", "redacted_thinking", "thought")
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A server's reply. `alternatives`: log-probabilities of the first token's alternatives, empty if not given; `usage`: tokens
-    in and out, `reasoning_tokens` of them for reasoning, as the server counts; `unfinished`: the text stops inside the reasoning."""
+    """A server's reply."""
 
     text: str
     reasoning: str | None
     finish_reason: str | None
     alternatives: dict[str, float]
+    """Log-probabilities of the first token's alternatives; empty if not given."""
     usage: tuple[int, int] | None
+    """Tokens in and out, as the server counts them."""
     unfinished: bool = False
+    """True if the text stops inside the reasoning."""
     reasoning_tokens: int = 0
+    """Output tokens spent on reasoning, as the server counts them."""
 
     @property
     def was_cut(self) -> bool:
-        """The output limit came before any answer."""
+        """True if the output limit was reached before any answer."""
         return not self.text.strip() and (self.unfinished or self.finish_reason == "length")
 
     @property
-    def shows_no_end(self) -> bool:
-        """The output limit cut a text in which nothing tells reasoning from answer."""
+    def is_cut_unmarked_text(self) -> bool:
+        """True for a text cut by the output limit that has no marks of reasoning."""
         return self.finish_reason == "length" and self.reasoning is None and bool(self.text.strip())
 
     def as_reasoning(self) -> Reply:
-        """The same, its text being the beginning of a reasoning that was cut."""
+        """Return the reply with its text as the beginning of unfinished reasoning."""
         return replace(self, text="", reasoning=self.text, unfinished=True)
 
 
 def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
-    """Parse a reply. `limit`: the maximum output tokens, by which truncation is detected if a server gives no finish reason.
+    """Parse a chat completion.
 
-    Raises ServerFailure where the document is no chat completion with a message. What a filter or the model held back does not come here:
-    the client takes it for an error (`client.py`)."""
+    Replies withheld by a filter or the model do not get here; the client treats them as errors
+    (`chat_client.py`).
+
+    Args:
+        document: The reply's JSON.
+        limit: Output-token limit, which detects truncation if a server gives no finish reason.
+
+    Returns:
+        The reply.
+
+    Raises:
+        ServerFailure: If the document is not a chat completion with a message.
+    """
     fields = document if isinstance(document, dict) else {}
     choices = fields.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
@@ -65,19 +82,22 @@ def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
     content = message.get("content")
     if content is not None and not isinstance(content, str | list):
         raise ServerFailure("the answer's content is not text", "unreadable")
-    said, thought = _split_content(content)
-    if not said and (message.get("tool_calls") or message.get("function_call")):
+    text, part_reasoning = _split_content(content)
+    if not text and (message.get("tool_calls") or message.get("function_call")):
         raise ServerFailure("the reply calls a tool instead of answering; serve it without tools", "question")
-    own = next((text for name in REASONING_FIELDS if (text := _reasoning_text(message.get(name)))), "") or thought
-    split = split_reasoning(said)
-    if own.strip() == (split.reasoning or "").strip():
-        own = ""  # some servers send it in a field of its own and in the text
+
+    reasoning = (
+        next(filter(None, (_reasoning_text(message.get(name)) for name in REASONING_FIELDS)), "") or part_reasoning
+    )
+    split = split_reasoning(text)
+    if reasoning.strip() == (split.reasoning or "").strip():
+        reasoning = ""  # some servers send it both in its own field and in the text
     usage = parse_usage(fields.get("usage"))
     if finish is None and limit is not None and usage is not None and usage[1] >= limit:
         finish = "length"
     reply = Reply(
-        text=split.answer if split.reasoning is not None else said,
-        reasoning="\n".join(text for text in (own, split.reasoning) if text) or None,
+        text=split.answer if split.reasoning is not None else text,
+        reasoning="\n".join(part for part in (reasoning, split.reasoning) if part) or None,
         finish_reason=finish,
         alternatives=_alternatives(choice),
         usage=usage,
@@ -85,7 +105,7 @@ def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
         reasoning_tokens=_reasoning_tokens(fields),
     )
     only_reasoned = usage is not None and 0 < usage[1] <= reply.reasoning_tokens
-    return reply.as_reasoning() if reply.shows_no_end and only_reasoned else reply
+    return reply.as_reasoning() if reply.is_cut_unmarked_text and only_reasoned else reply
 
 
 def _reasoning_tokens(document: dict[str, Any]) -> int:
@@ -96,24 +116,27 @@ def _reasoning_tokens(document: dict[str, Any]) -> int:
 
 
 def _split_content(content: Any) -> tuple[str, str]:
-    """(text, reasoning) of a message's content: a text, or parts of which some are reasoning (Anthropic, Mistral)."""
+    """(text, reasoning) of a message's content.
+
+    The content is a text, or a list of parts, some of which are reasoning (Anthropic, Mistral).
+    """
     if not isinstance(content, list):
         return content or "", ""
-    said: list[str] = []
-    thought: list[str] = []
+    texts: list[str] = []
+    reasoning: list[str] = []
     for part in content:
         if isinstance(part, str):
-            said.append(part)
+            texts.append(part)
         elif isinstance(part, dict):
             if part.get("type") in _REASONING_PART_TYPES or part.get("thought") is True:
-                thought.append(_reasoning_text(part))
+                reasoning.append(_reasoning_text(part))
             elif isinstance(part.get("text"), str) and part.get("type") != "refusal":
-                said.append(part["text"])
-    return "".join(said), "\n".join(thought)
+                texts.append(part["text"])
+    return "".join(texts), "\n".join(reasoning)
 
 
 def _reasoning_text(value: Any) -> str:
-    """The text of a reasoning field, in whatever form."""
+    """The text of a reasoning field in any form."""
     return "\n".join(text for text in _reasoning_pieces(value) if text)
 
 
@@ -131,7 +154,7 @@ def _reasoning_pieces(value: Any) -> Iterator[str]:
 
 
 def parse_usage(usage: Any) -> tuple[int, int] | None:
-    """Tokens in and out that a reply says; None where it does not."""
+    """Return the tokens in and out of a reply's `usage`; None if it does not state them."""
     if not isinstance(usage, dict):
         return None
     counts = [usage.get(name) or 0 for name in ("prompt_tokens", "completion_tokens")]
@@ -139,21 +162,31 @@ def parse_usage(usage: Any) -> tuple[int, int] | None:
 
 
 def _alternatives(choice: dict[str, Any]) -> dict[str, float]:
-    """Log-probabilities of the first token's alternatives; none where the reply has none, or has them in another form."""
+    """Log-probabilities of the first token's alternatives; empty if absent or of unknown form."""
     try:
-        first = choice["logprobs"]["content"][0]
-        found = {str(each["token"]): float(each["logprob"]) for each in (first, *(first.get("top_logprobs") or ()))}
+        token = choice["logprobs"]["content"][0]
+        # The chosen token need not be among its own alternatives.
+        logprobs = {
+            str(entry["token"]): float(entry["logprob"]) for entry in (token, *(token.get("top_logprobs") or ()))
+        }
     except (LookupError, TypeError, ValueError, OverflowError, AttributeError):
         return {}
-    return {token: value for token, value in found.items() if not math.isnan(value)}
+    return {text: logprob for text, logprob in logprobs.items() if not math.isnan(logprob)}
 
 
 def candidate_logprob(candidate: str, alternatives: dict[str, float]) -> float | None:
-    """Log-probability that the token is this candidate, written with or without space, in any case for words; None if not given."""
-    wanted = candidate if len(candidate) == 1 else candidate.casefold()
-    values = [
-        value
-        for token, value in alternatives.items()
-        if (token.strip() if len(candidate) == 1 else token.strip().casefold()) == wanted
-    ]
-    return math.log(sum(math.exp(value) for value in values)) if values and max(values) > -700 else None
+    """Return the log-probability that a token spells a candidate.
+
+    Sums over spellings with and without white space, and for words over upper and lower case.
+
+    Args:
+        candidate: A letter or a word.
+        alternatives: Token text -> log-probability.
+
+    Returns:
+        The log-probability; None if no alternative spells the candidate.
+    """
+    normalize = str if len(candidate) == 1 else str.casefold
+    logprobs = [logprob for token, logprob in alternatives.items() if normalize(token.strip()) == normalize(candidate)]
+    # Below about -745, exp() underflows to 0.
+    return math.log(sum(math.exp(logprob) for logprob in logprobs)) if logprobs and max(logprobs) > -700 else None

@@ -1,8 +1,8 @@
-"""Classify errors of OpenAI-compatible servers: what kind they are of, and the line about them.
+"""Classify errors of OpenAI-compatible servers: the kind of failure and its one-line message.
 
-A status, a structured field and the failure of a connection decide; the sentences of a server only become part of the message. Whether
-an error is about one question or about the server is not read but tried (`openai_chat.py`), and so is which parameter a server does not
-take (`chat_parameters.py`).
+Status codes, structured fields and connection failures decide; a server's prose only becomes part
+of the message. Whether an error concerns one question or the whole server is found by trying
+(`openai_chat.py`), and so is which parameter a server does not accept (`chat_parameters.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FailureKind = Literal["again", "wait", "unreachable", "unreadable", "question"]
 _NAME_FIELD = re.compile(r"code|type|status|(?:\w+_)*reasons?|.*guardrail_?action", re.IGNORECASE)
 """Fields whose values are names, not sentences."""
 _FILTER_FIELD = re.compile("flagged_input|block_?reason|refusal", re.IGNORECASE)
-"""Fields that tell by being filled, whatever they hold."""
+"""Fields that indicate a filter if they have any value."""
 _STATUS_PATTERNS = {
     429: re.compile(r"rate|throttl|too.?many|quota|exhausted", re.IGNORECASE),
     503: re.compile(r"overload|unavailable|capacity", re.IGNORECASE),
@@ -31,7 +31,7 @@ _STATUS_PATTERNS = {
     404: re.compile(r"not.?found", re.IGNORECASE),
     400: re.compile(r"invalid|bad.?request|unsupported|badrequest", re.IGNORECASE),
 }
-"""The status that the code or type of an error stands for, where a reply gives no number."""
+"""HTTP status -> error codes or types that mean it, for replies that contain no number."""
 _STATUS_MESSAGES = {
     **dict.fromkeys((401, 407), "the server refuses the key ({}). Check OPENAI_API_KEY."),
     402: "the account has no credit left ({}).",
@@ -44,15 +44,19 @@ _STATUS_MESSAGES = {
 
 
 class Refusal(Exception):
-    """A filter or the model held the answer back; asking again is no use."""
+    """A filter or the model withheld the answer; retrying will not help."""
 
 
 class ServerFailure(Exception):
-    """No answer came. `kind` says what to do:
+    """A question got no answer.
 
-    `wait` (busy, or no reply in time), `unreachable` (no connection): the server may answer later. `again` (it failed), `unreadable`
-    (something came that is no reply of a chat server): not after the client's own tries. `question`: it was refused as it was sent.
-    `status`: of HTTP, if any. `meaning`: the line about it where no other question is answered either.
+    Attributes:
+        kind: What to do. `wait` (busy, or no reply in time) and `unreachable` (no connection): the
+            server may answer later. `again` (it failed) and `unreadable` (the reply is not a chat
+            server's): give up after the client's own retries. `question`: it rejected the request
+            as sent.
+        status: HTTP status, if any.
+        meaning: Message for the user if no other question is answered either.
     """
 
     def __init__(self, words: str, kind: FailureKind = "again", status: int | None = None, meaning: str = "") -> None:
@@ -63,38 +67,43 @@ class ServerFailure(Exception):
 
     @property
     def may_be_a_parameter(self) -> bool:
-        """True if something beside the messages may be what the server does not take."""
+        """True if the server may have rejected a parameter rather than the messages."""
         return self.status in (400, 422)
 
 
 def classify_exception(error: BaseException) -> ServerFailure:
-    """Classify an exception of a request. The openai package wraps those of its transport, aiohttp, which are more specific."""
+    """Classify an exception of a request.
+
+    The openai package wraps the exceptions of its transport, aiohttp, which are more specific, so
+    the whole chain of causes is examined.
+    """
     import aiohttp
     import httpx2
 
     causes = list(_causes(error))
-    last = shorten(causes[-1])
+    root_cause = shorten(causes[-1])
 
-    def is_of(*types: type[BaseException]) -> bool:
+    def caused_by(*types: type[BaseException]) -> bool:
         return any(isinstance(cause, types) for cause in causes)
 
-    if is_of(ssl.SSLError, aiohttp.ClientSSLError):
-        meaning = f"its certificate cannot be verified, or it does not speak https ({last})"
+    # Most specific first: aiohttp's connector errors are also OSErrors, and some are TimeoutErrors.
+    if caused_by(ssl.SSLError, aiohttp.ClientSSLError):
+        meaning = f"its certificate cannot be verified, or it does not speak https ({root_cause})"
         return ServerFailure(meaning, meaning=meaning)
-    if is_of(httpx2.ProxyError, aiohttp.ClientProxyConnectionError):
+    if caused_by(httpx2.ProxyError, aiohttp.ClientProxyConnectionError):
         return ServerFailure(
-            f"the proxy refuses the connection ({last}); check HTTPS_PROXY and NO_PROXY", "unreachable"
+            f"the proxy refuses the connection ({root_cause}); check HTTPS_PROXY and NO_PROXY", "unreachable"
         )
-    if is_of(socket.gaierror, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-        return ServerFailure(f"no server answers there ({last})", "unreachable")
-    if is_of(TimeoutError):
+    if caused_by(socket.gaierror, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+        return ServerFailure(f"no server answers there ({root_cause})", "unreachable")
+    if caused_by(TimeoutError):
         return ServerFailure("no answer in time", "wait")
-    if is_of(httpx2.DecodingError):
-        return ServerFailure(last, "unreadable")
-    if is_of(ValueError):
-        meaning = f"it cannot be asked: {last}; check OPENAI_API_KEY and HTTPS_PROXY"
+    if caused_by(httpx2.DecodingError):
+        return ServerFailure(root_cause, "unreadable")
+    if caused_by(ValueError):
+        meaning = f"it cannot be asked: {root_cause}; check OPENAI_API_KEY and HTTPS_PROXY"
         return ServerFailure(meaning, meaning=meaning)
-    return ServerFailure(f"the connection broke ({last})")
+    return ServerFailure(f"the connection broke ({root_cause})")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -104,7 +113,16 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def classify_status(status: int, body: str, headers: Any) -> Refusal | ServerFailure:
-    """Classify an HTTP error by its status and the structured fields of its body."""
+    """Classify an HTTP error by its status and the structured fields of its body.
+
+    Args:
+        status: HTTP status, from 300.
+        body: Text of the reply.
+        headers: Headers of the reply.
+
+    Returns:
+        The exception to raise.
+    """
     words = f"HTTP {status}: {strip_tags(body)}"
     if 300 <= status < 400:
         address = shorten(headers.get("location", "an unnamed address"))
@@ -116,6 +134,7 @@ def classify_status(status: int, body: str, headers: Any) -> Refusal | ServerFai
         document = None
     if status < 500 and status != 429 and _is_filtered(document):
         return Refusal(f"a filter or the model held the answer back: {strip_tags(body)}")
+    # A used-up quota comes as 429, but waiting does not help.
     if status == 429 and "insufficient_quota" in _error_names(document):
         return ServerFailure(words, "question", status, _STATUS_MESSAGES[402].format(words))
     if status in (408, 409, 425, 429) or status >= 500:
@@ -124,7 +143,7 @@ def classify_status(status: int, body: str, headers: Any) -> Refusal | ServerFai
 
 
 def _error_names(document: Any) -> Iterator[str]:
-    """The values of all fields for names (codes, types, reasons), and the fields that tell by themselves; no sentences."""
+    """Codes, types and reasons in a JSON document, and the names of filter fields; no sentences."""
     if isinstance(document, list):
         for part in document:
             yield from _error_names(part)
@@ -134,22 +153,28 @@ def _error_names(document: Any) -> Iterator[str]:
                 yield field
             elif _NAME_FIELD.fullmatch(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", field)):
                 values = value if isinstance(value, list) else [value]
-                words = (str(one).partition(": ")[0] for one in values)  # "content_filter: SAFETY"
-                yield from (name for name in words if " " not in name)
+                names = (str(element).partition(": ")[0] for element in values)  # "content_filter: SAFETY"
+                yield from (name for name in names if " " not in name)
             yield from _error_names(value)
 
 
 def _is_filtered(document: Any) -> bool:
-    """True if a structured field says that a filter or the model itself held something back."""
+    """True if a structured field says that a filter or the model withheld something."""
     return any(map(is_filter, _error_names(document)))
 
 
 def embedded_status(document: Any) -> int | None:
-    """The HTTP status of the error that a reply with status 200 holds: the one it names, else 500, and 400 for what was held back; None
-    where it holds none.
+    """Return the HTTP status of an error inside a reply with status 200.
 
-    An error stands in `error`, of the document or of its first choice, or the document calls itself one; a choice without a message, or
-    that ended in an error, is one.
+    An error is the field `error` of the document or of its first choice, a document that calls
+    itself one, or a choice without a message or with the finish reason `error`.
+
+    Args:
+        document: The reply's JSON.
+
+    Returns:
+        The status that the error names, else 500; 400 for a withheld answer; None if there is no
+        error.
     """
     if not isinstance(document, dict):
         return None
@@ -157,31 +182,31 @@ def embedded_status(document: Any) -> int | None:
         return 400
     choices = document.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    ended = str(choice.get("finish_reason")).casefold() == "error"
+    ended_in_error = str(choice.get("finish_reason")).casefold() == "error"
     error = document.get("error") or choice.get("error") or (document if document.get("object") == "error" else None)
-    if not error and not ended and (isinstance(choice.get("message"), dict) or not choice):
+    if not error and not ended_in_error and (isinstance(choice.get("message"), dict) or not choice):
         return None
     names = [*_error_names(error)]
     numbers = (int(name) for name in names if re.fullmatch("[45][0-9][0-9]", name))
-    meant = (status for status, words in _STATUS_PATTERNS.items() if any(map(words.search, names)))
-    return next(numbers, next(meant, 500))
+    implied = (status for status, pattern in _STATUS_PATTERNS.items() if any(map(pattern.search, names)))
+    return next(numbers, next(implied, 500))
 
 
 def strip_tags(body: str) -> str:
-    """The message in a body, shortened; the text of a web page."""
+    """Return the message in a reply's body, shortened: of a web page, its text."""
     return shorten(
         re.sub(r"<(script|style)\b.*?</\1>|<[!/a-zA-Z][^>]*>", " ", body, flags=re.DOTALL) or "no further words"
     )
 
 
 def redact_keys(text: str, key: str) -> str:
-    """Servers repeat keys in their error messages; here they end."""
+    """Replace API keys in a message; servers repeat them in their errors."""
     if key:
         text = text.replace(key, "[key]")
     return re.sub(r"\b(sk|key|Bearer)[-_ ][A-Za-z0-9*_-]{6,}", "[key]", text)
 
 
-def shorten(thing: Any) -> str:
-    """The first 300 characters on one line."""
-    words = " ".join(str(thing).split()) or type(thing).__name__
-    return words[:300]
+def shorten(message: Any) -> str:
+    """Return the first 300 characters of a message on one line; a type's name if it is empty."""
+    line = " ".join(str(message).split()) or type(message).__name__
+    return line[:300]

@@ -1,10 +1,12 @@
-"""Options scored by a server that gives the log-probabilities of named tokens and of a prompt's tokens, as vLLM's does.
+"""Score options with a server that returns log-probabilities of given tokens, as vLLM's does.
 
-`gd` and `ps_official` name the tokens (`logprob_token_ids`). `ps` puts each option after the prompt as the beginning of the assistant's
-turn (`continue_final_message`) and reads `prompt_logprobs` there. A reply says which tokens it is about; a score is made of those that
-belong to the option and of no others. Whether a server can do this is tried once, with a question that shows nothing.
+`gd` and `ps_official` name the tokens (`logprob_token_ids`). `ps` appends each option to the prompt
+as the beginning of the assistant's turn (`continue_final_message`) and reads `prompt_logprobs`
+there. A reply states which tokens it covers; a score uses only tokens that belong to the option.
+Whether a server can do this is tested once, with a question that reveals nothing.
 
-See also: which tokens those are (`option_tokens.py`), servers that give the alternatives of a token only (`openai_chat.py`).
+See also: which tokens those are (`option_tokens.py`), servers that return only the alternatives of
+a token (`openai_chat.py`).
 """
 
 from __future__ import annotations
@@ -36,51 +38,74 @@ Target = TypeVar("Target")
 Computed = TypeVar("Computed")
 Ask = Callable[[Target, dict[str, Any]], Awaitable[Any]]
 Usage = tuple[int, int] | None
-"""Tokens in and out; None where the server does not say."""
+"""Tokens in and out; None if the server does not state them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredAnswer:
-    """A conversation with an answer begun: the token ids before the answer, and the log-probability of each of its own."""
+    """A conversation followed by the beginning of an answer, as the server tokenizes it."""
 
     prompt: list[int]
+    """Token ids before the answer."""
     logprobs: list[float]
+    """Log-probability of each token of the answer."""
     usage: Usage
 
 
 class TokenScores:
-    """Scores options at one server. `chat` gives the document of the chat completion of messages and further parameters; `beside` that of
-    the address of a name (`tokenize`, `detokenize`) beside /v1. Both raise ServerFailure or Refusal."""
+    """Scores options with one server."""
 
-    def __init__(self, model: str, chat: Ask[Messages], beside: Ask[str]) -> None:
+    def __init__(self, model: str, chat: Ask[Messages], post_to_endpoint: Ask[str]) -> None:
+        """Set up scoring; nothing is sent yet.
+
+        Args:
+            model: Name of the model, as the server calls it.
+            chat: Returns the chat completion of messages with further parameters.
+            post_to_endpoint: Returns the reply of an endpoint next to /v1 (`tokenize`,
+                `detokenize`) to a body. Both raise ServerFailure or Refusal.
+        """
         self.model = model
         self.begins_reasoning = False
-        """True if the server's chat template begins the model's reasoning."""
-        self._chat, self._post_beside = chat, beside
-        self._known: dict[str, list[int]] = {}
-        self._lacks: dict[bool, str | None] = {}
+        """True if the server's chat template opens the model's reasoning."""
+        self._chat, self._post_to_endpoint = chat, post_to_endpoint
+        self._token_cache: dict[str, list[int]] = {}
+        self._missing: dict[bool, str | None] = {}
+        """Scoring by sequence? -> the capability that the server lacks for it, or None."""
         self._space = self._lead = ""
-        """The text the model writes before an answer; the text to send before an option so that the server renders the same."""
+        """The text that the model writes before an answer, and the text to send before an option so
+        that the server renders the same."""
 
-    async def lacks(self, request: Request) -> str | None:
-        """The capability that the server lacks to score a request's options, or None. Raises ServerFailure if that is unknown yet."""
+    async def missing_capability(self, request: Request) -> str | None:
+        """Return what the server lacks for scoring a request's options, or None.
+
+        Raises ServerFailure if that cannot be determined yet.
+        """
         by_sequence = request.scoring == "sequence"
-        if by_sequence not in self._lacks:
-            self._lacks[by_sequence] = await self._tried(by_sequence)
-        return self._lacks[by_sequence]
+        if by_sequence not in self._missing:
+            self._missing[by_sequence] = await self._probe(by_sequence)
+        return self._missing[by_sequence]
 
     @property
     def can_score(self) -> bool:
         """True if the server was seen to score options by their tokens."""
-        return None in self._lacks.values()
+        return None in self._missing.values()
 
     async def score(self, request: Request, messages: Messages) -> Response:
-        """The response to a request whose conversation is `messages`.
+        """Score the options of a request.
 
-        Raises ServerFailure, also where a reply is about other tokens than asked for; NotScorable as `option_tokens.py`.
+        Args:
+            request: The request, with candidates.
+            messages: Its conversation.
+
+        Returns:
+            A response with one score per option.
+
+        Raises:
+            ServerFailure: Also if a reply covers other tokens than requested.
+            NotScorable: See `option_tokens.py`.
         """
         if request.scoring == "sequence":
-            answers = [await self._read(messages, text, self._lead) for text in request.candidates]
+            answers = [await self._score_answer(messages, text, self._lead) for text in request.candidates]
             if any(answer.prompt != answers[0].prompt for answer in answers):
                 raise ServerFailure("the server reads other tokens before one option than before another", "question")
             scores = [math.fsum(answer.logprobs) / len(answer.logprobs) for answer in answers]
@@ -93,8 +118,8 @@ class TokenScores:
         logprobs, usage = await self._first_position(messages, tokens)
         return response_from_scores(request, first_position_scores(logprobs, tokens, official), usage=usage)
 
-    async def _read(self, messages: Messages, option: str, lead: str) -> ScoredAnswer:
-        """The conversation with an option begun as the answer, as the server reads it. `lead`: what is sent before the option."""
+    async def _score_answer(self, messages: Messages, option: str, lead: str) -> ScoredAnswer:
+        """Score an option as the beginning of the answer. `lead`: text sent before the option."""
         document = await self._chat(
             with_answer_start(messages, lead + option),
             {"add_generation_prompt": False, "continue_final_message": True, "prompt_logprobs": 0},
@@ -116,41 +141,41 @@ class TokenScores:
                 f"the server reads the option {shorten(option)!r} as other tokens than it has after the prompt",
                 "question",
             )
-        logprobs = [_logprob(at, token) for at, token in zip(positions[start:], tokens, strict=True)]
+        logprobs = [_prompt_logprob(position, token) for position, token in zip(positions[start:], tokens, strict=True)]
         return ScoredAnswer(ids[:start], logprobs, parse_usage(document.get("usage")))
 
     async def _first_position(
         self, messages: Messages, tokens: Sequence[Sequence[int]]
     ) -> tuple[Mapping[int, float], Usage]:
-        """Token id -> log-probability after the prompt, of all of `tokens`; and what was used."""
-        wanted = first_position_ids(tokens)
+        """(token id -> log-probability after the prompt, for all of `tokens`; usage)."""
+        requested_ids = first_position_ids(tokens)
         document = await self._chat(
-            messages, {"logprobs": True, "logprob_token_ids": wanted, "return_tokens_as_token_ids": True}
+            messages, {"logprobs": True, "logprob_token_ids": requested_ids, "return_tokens_as_token_ids": True}
         )
-        found = _first_token_logprobs(document)
-        if missing := [token for token in wanted if token not in found]:
+        logprobs = _first_token_logprobs(document)
+        if missing := [token for token in requested_ids if token not in logprobs]:
             raise ServerFailure(
-                f"the server gives no log-probability of {len(missing)} of the {len(wanted)} tokens asked for "
+                f"the server gives no log-probability of {len(missing)} of the {len(requested_ids)} tokens asked for "
                 "(logprob_token_ids)",
                 "question",
             )
-        return found, parse_usage(document.get("usage"))
+        return logprobs, parse_usage(document.get("usage"))
 
-    async def _tried(self, by_sequence: bool) -> str | None:
-        """The capability that the server lacks, tested with a question without images; None if it has all of them."""
+    async def _probe(self, by_sequence: bool) -> str | None:
+        """Test the server with a question without images; returns what it lacks, or None."""
         request = Request("", 0, PROBE_QUESTION, None, (PROBE_OPTION,), "single", candidates=(PROBE_OPTION,))
         messages = build_messages(request, None)
         try:
-            await self._tokens(PROBE_OPTION)  # first: most servers lack this, and are sent nothing else
+            await self._tokenize(PROBE_OPTION)  # first: most servers lack this and are sent nothing else
             prompt = _token_ids((await self._chat(messages, {})).get("prompt_token_ids"))
             if not prompt:
                 return "it does not say which tokens it read (return_token_ids)"
-            text = (await self._beside("detokenize", {"tokens": prompt})).get("prompt")
+            text = (await self._call_endpoint("detokenize", {"tokens": prompt})).get("prompt")
             if not isinstance(text, str) or PROBE_QUESTION not in text:
                 return "its /detokenize does not give a prompt back"
-            end = text.rpartition(PROBE_QUESTION)[2]
-            self.begins_reasoning = opens_reasoning(end)
-            self._space = "" if end[-1:].isspace() else " "
+            prompt_end = text.rpartition(PROBE_QUESTION)[2]
+            self.begins_reasoning = opens_reasoning(prompt_end)
+            self._space = "" if prompt_end[-1:].isspace() else " "
             if not by_sequence:
                 await self._first_position(messages, [await self._continuation(PROBE_OPTION)])
                 return None
@@ -161,11 +186,14 @@ class TokenScores:
             raise
 
     async def _find_lead(self, messages: Messages, prompt: list[int]) -> str | None:
-        """Find what has to be sent before an option for it to follow the prompt; returns what is wrong where nothing does."""
+        """Find the text to send before an option so that it follows the prompt.
+
+        Returns what is wrong if there is none.
+        """
         why = "its chat template writes an assistant's turn otherwise than it begins one"
-        for lead in dict.fromkeys((self._space, "")):  # a template may write the space by itself
+        for lead in dict.fromkeys((self._space, "")):  # some templates write the space themselves
             try:
-                if (await self._read(messages, PROBE_OPTION, lead)).prompt == prompt:
+                if (await self._score_answer(messages, PROBE_OPTION, lead)).prompt == prompt:
                     self._lead = lead
                     return None
             except ServerFailure as failure:
@@ -178,24 +206,29 @@ class TokenScores:
         return await self._with_tokens(lambda tokenize: continuation_ids(text, tokenize, self._space))
 
     async def _with_tokens(self, compute: Callable[[Tokenize], Computed]) -> Computed:
-        """Result of `compute` with the server's tokenizer, repeated until every text that it needs is tokenized."""
+        """Call `compute` with the server's tokenizer.
+
+        `compute` is synchronous, so it is repeated until every text that it needs is in the cache.
+        """
         while True:
             try:
-                return compute(self._known.__getitem__)
-            except KeyError as unknown:
-                (text,) = unknown.args
-                self._known[text] = await self._tokens(text)
+                return compute(self._token_cache.__getitem__)
+            except KeyError as missing:
+                (text,) = missing.args
+                self._token_cache[text] = await self._tokenize(text)
 
-    async def _tokens(self, text: str) -> list[int]:
-        ids = _token_ids((await self._beside("tokenize", {"prompt": text, "add_special_tokens": False})).get("tokens"))
+    async def _tokenize(self, text: str) -> list[int]:
+        ids = _token_ids(
+            (await self._call_endpoint("tokenize", {"prompt": text, "add_special_tokens": False})).get("tokens")
+        )
         if ids is None:
             raise ServerFailure("its /tokenize gives no tokens", "question")
         return ids
 
-    async def _beside(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Raises ServerFailure, of kind `question` where the server has no such address."""
+    async def _call_endpoint(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Call an endpoint. Raises ServerFailure, of kind `question` if the server lacks it."""
         try:
-            document = await self._post_beside(name, {"model": self.model, **body})
+            document = await self._post_to_endpoint(name, {"model": self.model, **body})
         except Refusal:
             document = None
         except ServerFailure as failure:
@@ -209,29 +242,32 @@ class TokenScores:
 
 def _token_ids(value: Any) -> list[int] | None:
     """A list of token ids, None for anything else."""
-    return value if isinstance(value, list) and all(type(each) is int for each in value) else None
+    return value if isinstance(value, list) and all(type(token) is int for token in value) else None
 
 
-def _logprob(position: Any, token: int) -> float:
-    """The log-probability of a token at a position of the prompt. Raises ServerFailure where the reply has none of it."""
+def _prompt_logprob(position: Any, token: int) -> float:
+    """The log-probability of a token at a position of the prompt.
+
+    Raises ServerFailure if the reply lacks it.
+    """
     entry = position.get(str(token)) if isinstance(position, dict) else None
-    value = entry.get("logprob") if isinstance(entry, dict) else None
-    if not _is_logprob(value):
+    logprob = entry.get("logprob") if isinstance(entry, dict) else None
+    if not _is_logprob(logprob):
         raise ServerFailure("a token of the prompt came without its log-probability", "question")
-    return float(value)
+    return float(logprob)
 
 
 def _first_token_logprobs(document: Any) -> dict[int, float]:
-    """Token id -> log-probability at the first new position, of tokens named `token_id:ID`."""
+    """Token id -> log-probability at the first new position, for tokens named `token_id:ID`."""
     try:
-        [first, *_] = document["choices"][0]["logprobs"]["content"]
-        said = [(entry["token"], entry["logprob"]) for entry in (first, *first["top_logprobs"])]
+        [first_token, *_] = document["choices"][0]["logprobs"]["content"]
+        logprobs = [(entry["token"], entry["logprob"]) for entry in (first_token, *first_token["top_logprobs"])]
     except (KeyError, IndexError, TypeError, ValueError):
         return {}
     return {
-        int(token.removeprefix("token_id:")): float(value)
-        for token, value in said
-        if isinstance(token, str) and token.removeprefix("token_id:").isdecimal() and _is_logprob(value)
+        int(token.removeprefix("token_id:")): float(logprob)
+        for token, logprob in logprobs
+        if isinstance(token, str) and token.removeprefix("token_id:").isdecimal() and _is_logprob(logprob)
     }
 
 
@@ -240,5 +276,7 @@ def _is_logprob(value: Any) -> TypeGuard[float]:
 
 
 def _sum_usage(usages: Sequence[Usage]) -> Usage:
-    known = [usage for usage in usages if usage is not None]
-    return (sum(usage[0] for usage in known), sum(usage[1] for usage in known)) if len(known) == len(usages) else None
+    counts = [usage for usage in usages if usage is not None]
+    return (
+        (sum(count[0] for count in counts), sum(count[1] for count in counts)) if len(counts) == len(usages) else None
+    )

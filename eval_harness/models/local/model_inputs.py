@@ -1,8 +1,10 @@
-"""Requests -> token ids and pixels, for a processor of transformers: turns for its chat template, or plain text where it has none; whole
-prompts, or image prefixes with the questions that share them. And back: reasoning and answer of new tokens.
+"""Convert requests to token ids and pixels with a processor of transformers, and outputs back.
 
-Used with every engine that runs the network (`transformers_vlm.py`, `vllm_vlm.py`), so that all of them are asked the same tokens. See
-also: the wording of the prompt (`prompts.py`), running the network (`network.py`).
+Prompts are rendered by the processor's chat template, or as plain text if it has none; as full
+prompts, or as image prefixes with the questions that share them. New tokens are decoded into
+reasoning and answer. Used with every engine that runs the network (`transformers_vlm.py`,
+`vllm_vlm.py`), so that all of them get the same tokens. See also: the wording of prompts
+(`prompts.py`), running the network (`network.py`).
 """
 
 from __future__ import annotations
@@ -29,16 +31,22 @@ if TYPE_CHECKING:
 Message = dict[str, Any]
 
 PLAIN_BY_DEFAULT = ("blip-2", "instructblip", "paligemma", "git", "kosmos-2", "fuyu")
-"""Model types without a chat template that are made for plain text: the benchmarks' own per-model prompts, such as MediConfusion's
-`mc-blip2`, already hold the words they expect."""
+"""Model types without a chat template that are made for plain text.
+
+The benchmarks' per-model prompts, such as MediConfusion's `mc-blip2`, contain the words that these
+models expect.
+"""
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{% for part in message.content if part.type == 'image' %}{{ marker }}{% endfor %}"
     "{{ ' ' if message.role == 'assistant' }}{% for part in message.content if part.type == 'text' %}{{ part.text }}{% endfor %}"
     "{{ {'system': ' ', 'user': '', 'assistant': end_of_shot}[message.role] }}{% endfor %}"
 )
-"""A conversation as plain text: image markers, the prompt as it stands. With examples this is the Med-Flamingo form,
-`<image>prompt answer<|endofchunk|>...<image>prompt` (MediConfusion, appendix B.1)."""
+"""Template for plain text: image markers, then the prompt unchanged.
+
+With examples this is the Med-Flamingo form, `<image>prompt answer<|endofchunk|>...<image>prompt`
+(MediConfusion, appendix B.1).
+"""
 
 FLATTEN_TURNS = (
     "{%- set flat = namespace(messages=[]) -%}{%- for message in messages -%}{%- set turn = namespace(text='') -%}"
@@ -46,10 +54,10 @@ FLATTEN_TURNS = (
     "{%- set flat.messages = flat.messages + [{'role': message.role, 'content': turn.text}] -%}{%- endfor -%}"
     "{%- set messages = flat.messages -%}"
 )
-"""Before a template whose turns are texts: makes each turn one, with a marker for each image."""
+"""Prefix for templates whose turns are texts: joins each turn's parts, with a marker per image."""
 
 TOKEN_TYPE_INPUTS = ("token_type_ids", "mm_token_type_ids")
-"""Tensors beside `input_ids` that say which tokens stand for an image; they are cut with the prompt."""
+"""Tensors parallel to `input_ids` that mark image tokens; they are cut together with the prompt."""
 
 SHARABLE_INPUTS = {
     "input_ids",
@@ -61,32 +69,38 @@ SHARABLE_INPUTS = {
     "batch_num_images",
     *TOKEN_TYPE_INPUTS,
 }
-"""A model whose processor gives anything else (cross-attention masks, positions) may treat tokens after a prefix differently, so its
-prompts are not split."""
+"""Processor outputs that allow sharing an image prefix.
+
+A model with any other input (cross-attention masks, positions) may treat tokens after a prefix
+differently, so its prompts are not split.
+"""
 
 DECODER_THREADS = min(8, os.cpu_count() or 1)
 
 
 @dataclass(slots=True)
 class PreparedBatch:
-    """A batch ready for the network. `inputs`: the processor's tensors, padded on the left.
+    """A batch ready for the network.
 
-    Whole prompts: one row per request; `rows` and `suffixes` are None. Shared prefixes: one row per image, and request i continues
-    row `rows[i]` with the token ids `suffixes[i]` (never empty).
+    Full prompts: one row per request; `rows` and `suffixes` are None. Shared prefixes: one row per
+    image, and request i continues row `rows[i]` with the token ids `suffixes[i]`.
     """
 
     requests: list[Request]
     inputs: dict[str, Any]
+    """The processor's tensors, padded on the left."""
     rows: list[int] | None = None
     suffixes: list[list[int]] | None = None
+    """Never empty lists."""
 
     @property
     def width(self) -> int:
-        """Positions of the padded prompts."""
+        """Number of positions of the padded prompts."""
         return int(self.inputs["input_ids"].shape[1]) + max(map(len, self.suffixes or [[]]))
 
     def lengths(self) -> list[int]:
-        """Tokens of each prompt, those of its image included where the processor writes them."""
+        """Return the number of tokens of each prompt, including its image's if the processor
+        expands them."""
         mask = self.inputs["attention_mask"].sum(-1).tolist()
         if self.rows is None or self.suffixes is None:
             return [int(length) for length in mask]
@@ -94,7 +108,10 @@ class PreparedBatch:
 
 
 class InputMaker:
-    """Turns requests into `Prepared` batches. Used from one thread at a time; images are decoded by several."""
+    """Turns requests into batches.
+
+    Used from one thread at a time; images are decoded by several.
+    """
 
     def __init__(self, processor: Any, settings: Settings, plain: bool) -> None:
         self.processor = processor
@@ -107,7 +124,7 @@ class InputMaker:
         if plain:
             chunk = "<|endofchunk|>"
             end = chunk if chunk in processor.tokenizer.get_vocab() else "\n"
-            marker = self._written_marker()
+            marker = self._image_marker()
             self.template_variables |= {"chat_template": PLAIN_TEMPLATE, "marker": marker, "end_of_shot": end}
         self._image_token = getattr(processor, "image_token_id", None)
 
@@ -115,53 +132,67 @@ class InputMaker:
         """Stop the decoding threads."""
         self._decoders.shutdown(cancel_futures=True)
 
-    def whole(self, requests: Sequence[Request]) -> PreparedBatch:
-        """Every prompt with its own image."""
+    def full_prompts(self, requests: Sequence[Request]) -> PreparedBatch:
+        """Prepare every prompt with its own image."""
         return PreparedBatch(list(requests), self._tensors(requests))
 
-    def shared(self, requests: Sequence[Request]) -> PreparedBatch | None:
-        """Requests grouped by image, each image's tokens once; None where the prompts cannot be split that way.
+    def shared_prefixes(self, requests: Sequence[Request]) -> PreparedBatch | None:
+        """Prepare requests grouped by image, with each image's tokens once.
 
-        The split is by tokens: everything up to the last image token comes from the processor, which expands images; the text after it
-        is tokenised alone, and stands in the processor's own output for each group's first request, token for token.
+        The split is by tokens. Everything up to the last image token comes from the processor,
+        which expands images; the text after it is tokenized alone. For each group's first request
+        the two are checked to add up to the processor's own output, token for token.
+
+        Args:
+            requests: The requests of a batch.
+
+        Returns:
+            The batch, in the order of the requests; None if the prompts cannot be split.
         """
         groups: dict[Any, list[int]] = {}
         for position, request in enumerate(requests):
             groups.setdefault((request.images, request.shots, request.system), []).append(position)
         if self.plain or len(groups) == len(requests) or not requests[0].images:
             return None
-        raw = self.raw_ids(requests)
+        raw_ids = self.raw_ids(requests)
         inputs = self._tensors([requests[members[0]] for members in groups.values()])
         if not set(inputs) <= SHARABLE_INPUTS:
             return None
+
         rows, suffixes = [0] * len(requests), [[0]] * len(requests)
         prefixes: list[list[int]] = []
-        kinds: dict[str, list[list[int]]] = {name: [] for name in TOKEN_TYPE_INPUTS if name in inputs}
+        token_types: dict[str, list[list[int]]] = {name: [] for name in TOKEN_TYPE_INPUTS if name in inputs}
         for row, members in enumerate(groups.values()):
-            full = inputs["input_ids"][row][inputs["attention_mask"][row].bool()].tolist()
-            sequences = _expand_images(full, [raw[member] for member in members], self._image_token)
-            if sequences is None:
+            first_ids = inputs["input_ids"][row][inputs["attention_mask"][row].bool()].tolist()
+            expansion = _expand_images(first_ids, [raw_ids[member] for member in members], self._image_token)
+            if expansion is None:
                 return None
-            head, whole = sequences
-            cut = min(_common_prefix_length(whole), min(map(len, whole)) - 1) if len(members) > 1 else head
-            if cut < head:
+            text_start, prompts = expansion
+            # The prefix may include text common to all questions, but each suffix needs a token.
+            cut = min(_common_prefix_length(prompts), min(map(len, prompts)) - 1) if len(members) > 1 else text_start
+            if cut < text_start:
                 return None
-            prefixes.append(full[:cut])
-            for name, found in kinds.items():
-                own: list[int] = inputs[name][row][inputs["attention_mask"][row].bool()].tolist()
-                if any(own[cut:]):
+            prefixes.append(first_ids[:cut])
+            for name, prefix_types in token_types.items():
+                types: list[int] = inputs[name][row][inputs["attention_mask"][row].bool()].tolist()
+                if any(types[cut:]):
                     return None
-                found.append(own[:cut])
-            for member, ids in zip(members, whole, strict=True):
+                prefix_types.append(types[:cut])
+            for member, ids in zip(members, prompts, strict=True):
                 rows[member], suffixes[member] = row, ids[cut:]
+
         pad = self.processor.tokenizer.pad_token_id
         inputs["input_ids"], inputs["attention_mask"] = pad_left(prefixes, pad)
-        for name, found in kinds.items():
-            inputs[name] = pad_left(found, 0)[0]
+        for name, prefix_types in token_types.items():
+            inputs[name] = pad_left(prefix_types, 0)[0]
         return PreparedBatch(list(requests), inputs, rows, suffixes)
 
     def rendered_end(self, variables: Mapping[str, Any]) -> str:
-        """The text after the question in a prompt, with these template variables; "" if there is no chat template."""
+        """Return what the template writes after a question; "" if there is no chat template.
+
+        Args:
+            variables: Template variables.
+        """
         question = "What is shown?"
         if self.plain:
             return ""
@@ -170,20 +201,23 @@ class InputMaker:
         return text.rpartition(question)[2]
 
     def _tensors(self, requests: Sequence[Request]) -> dict[str, Any]:
-        kwargs = dict(self._processor_options)  # transformers writes into it
+        kwargs = dict(self._processor_options)  # a copy, because transformers modifies it
         options = {"return_tensors": "pt", "processor_kwargs": kwargs, "return_dict": True}
-        conversations = self._conversations(requests, self._decoded(requests))
+        conversations = self._conversations(requests, self._decode_images(requests))
         return dict(self.processor.apply_chat_template(conversations, **self._template_options, **options))
 
-    def _written_marker(self) -> str:
-        """The placeholder of an image in a plain prompt; "" if the processor inserts its image tokens itself."""
+    def _image_marker(self) -> str:
+        """The placeholder of an image in a plain prompt.
+
+        "" if the processor inserts its image tokens itself.
+        """
         token = getattr(self.processor, "image_token", None)
         marker = getattr(token, "content", token)
-        if not marker or getattr(self.processor, "num_query_tokens", None):  # BLIP-2 takes a second marker silently
+        if not marker or getattr(self.processor, "num_query_tokens", None):  # BLIP-2 silently accepts a second marker
             return ""
         from PIL import Image
 
-        for options in ({}, {"multi_page": True}):  # GOT-OCR2 takes lists of images with the second alone
+        for options in ({}, {"multi_page": True}):  # GOT-OCR2 accepts lists of images only with the second
             try:
                 self.processor(
                     text=[f"{marker} x"], images=[[Image.new("RGB", (64, 64))]], return_tensors="pt", **options
@@ -195,7 +229,7 @@ class InputMaker:
         return ""
 
     def raw_ids(self, requests: Sequence[Request]) -> list[list[int]]:
-        """Token ids with each image as its one marker, not expanded."""
+        """Return token ids with each image as a single marker, not expanded."""
         options = {"chat_template": self.processor.chat_template, "return_dict": False}
         ids: list[list[int]] = self.processor.tokenizer.apply_chat_template(
             self._conversations(requests, None), **self._template_options, **options
@@ -209,33 +243,48 @@ class InputMaker:
     def _conversations(
         self, requests: Sequence[Request], pictures: Mapping[bytes, PILImage] | None
     ) -> list[list[Message]]:
-        """A question that happens to hold "<image>" or another control token must stay text: a space breaks the token. (What transformers
-        offers for it, `sanitize_control_tokens`, not every tokenizer and processor takes.)"""
+        """The requests as conversations, with control tokens in their texts broken by a space.
+
+        A question that contains "<image>" or another control token must stay text. (transformers'
+        own `sanitize_control_tokens` is not supported by every tokenizer and processor.)
+        """
 
         def as_text(text: str) -> str:
-            return self._control_tokens.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+            return self._control_tokens.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
 
-        def shown(image: bytes) -> dict[str, Any]:
+        def image_part(image: bytes) -> dict[str, Any]:
             return {"type": "image"} | ({"image": pictures[image]} if pictures is not None else {})
 
-        return [build_conversation(request, shown, as_text) for request in requests]
+        return [build_conversation(request, image_part, as_text) for request in requests]
 
-    def _decoded(self, requests: Sequence[Request]) -> dict[bytes, PILImage]:
-        """Each distinct image decoded once, several at a time."""
-        different = list(dict.fromkeys(image for request in requests for image in request.all_images))
-        sides = [self.image_side] * len(different)
-        return dict(zip(different, self._decoders.map(decode_rgb_image, different, sides), strict=True))
+    def _decode_images(self, requests: Sequence[Request]) -> dict[bytes, PILImage]:
+        """Decode each distinct image once, several in parallel."""
+        distinct = list(dict.fromkeys(image for request in requests for image in request.all_images))
+        sides = [self.image_side] * len(distinct)
+        return dict(zip(distinct, self._decoders.map(decode_rgb_image, distinct, sides), strict=True))
 
 
 class PromptProcessor:
-    """`inputs` makes prompts, `reader` reads new tokens. `plain`: whether prompts are sent as they stand, for want of a chat template.
+    """Makes prompts (`inputs`) and reads outputs (`reader`) of one model.
 
-    `opened`: whether the prompt has begun the model's reasoning. `budget`: most tokens of reasoning, with those that begin and end one;
-    None without a budget.
+    Attributes:
+        plain: Whether prompts are sent as plain text, for lack of a chat template.
+        opened: Whether the prompt has opened the model's reasoning.
+        budget: (maximum reasoning tokens, start token id, end token id); None without a budget.
+        template_hash: Hash of the chat template.
     """
 
     def __init__(self, model_id: str, processor: Any, settings: Settings) -> None:
-        """Raises BadInput if the template cannot do what the settings ask."""
+        """Set the chat template and its variables.
+
+        Args:
+            model_id: Id or folder of the model, for messages.
+            processor: Processor of transformers; its `chat_template` is set.
+            settings: Template, template variables and reasoning options.
+
+        Raises:
+            BadInput: If the template does not support the settings.
+        """
         self.model_id = model_id
         processor.chat_template = settings.chat_template or find_chat_template(processor)
         self.plain = not processor.chat_template
@@ -243,38 +292,39 @@ class PromptProcessor:
         template = "plain text" if self.plain else str(processor.chat_template)
         self.template_hash = hashlib.sha256(template.encode()).hexdigest()[:16]
         self.budget: tuple[int, int, int] | None = None
-        end = self._switch_thinking(settings, template)
-        self.opened = opens_reasoning(end)
-        self._space = "" if end[-1:].isspace() else " "
-        self._tokenizer = copy.deepcopy(processor.tokenizer)  # the other one is in use in the preparing thread
+        prompt_end = self._switch_thinking(settings, template)
+        self.opened = opens_reasoning(prompt_end)
+        self._space = "" if prompt_end[-1:].isspace() else " "
+        self._tokenizer = copy.deepcopy(processor.tokenizer)  # the original is in use in the preparing thread
         self.reader = OutputReader(self._tokenizer, self.opened)
 
     def _switch_thinking(self, settings: Settings, template: str) -> str:
-        """Set the template variables that `--thinking` asks for; returns what the template then writes after a question.
+        """Set the template variables for `--thinking`.
 
-        Raises BadInput if the template cannot do what is asked, or cannot be rendered.
+        Returns what the template then writes after a question. Raises BadInput if the template does
+        not support it or cannot be rendered.
         """
         variables, render = self.inputs.template_variables, self.inputs.rendered_end
         try:
             variables |= thinking_variables(render, variables, settings.thinking)
-            end = render(variables)
+            prompt_end = render(variables)
         except BadInput:
             raise
-        except Exception as error:  # a template runs whatever it holds on whatever it is given
+        except Exception as error:  # a template is code and may raise anything
             raise BadInput(
                 f"--model {self.model_id}: its chat template cannot be used ({describe_error(error)}). Give other --chat-template-kwargs, "
                 "or another template with --chat-template FILE."
             ) from None
         if isinstance(settings.thinking, int):
             self.budget = (settings.thinking, *reasoning_delimiter_ids(self.inputs.processor.tokenizer, template))
-        return end
+        return prompt_end
 
-    def next_token_forms(self, request: Request) -> list[list[int]]:
-        """The tokens that begin each candidate (`option_tokens.next_token_forms`)."""
+    def candidate_first_tokens(self, request: Request) -> list[list[int]]:
+        """Return the tokens that can begin each candidate (`option_tokens.py`)."""
         return candidate_first_tokens(request, self._tokenize, self.model_id)
 
-    def continuation(self, text: str) -> list[int]:
-        """Token ids of an answer as the model would write it after its prompt (`option_tokens.continuation`)."""
+    def continuation_ids(self, text: str) -> list[int]:
+        """Return an answer's token ids as the model would write it (`option_tokens.py`)."""
         return continuation_ids(text, self._tokenize, self._space)
 
     def _tokenize(self, text: str) -> list[int]:
@@ -283,9 +333,16 @@ class PromptProcessor:
 
 
 def find_chat_template(processor: Any) -> str | None:
-    """The chat template of a processor, else the one that only its tokenizer has; of several the one named `default`.
+    """Find the chat template of a processor, or else of its tokenizer.
 
-    A tokenizer's may be made for turns that are text: it is then given each turn as one, with a marker for each image.
+    If there are several, the one named `default` is used. A tokenizer's template may be made for
+    turns that are texts: it is then given each turn as one text, with a marker for each image.
+
+    Args:
+        processor: Processor of transformers.
+
+    Returns:
+        The template; None if there is none.
     """
     for owner in (processor, processor.tokenizer):
         template = getattr(owner, "chat_template", None)
@@ -297,6 +354,7 @@ def find_chat_template(processor: Any) -> str | None:
         return None
     turn = [{"role": "user", "content": [{"type": "text", "text": "What is shown?"}]}]
     try:
+        # A template for texts prints the list of parts as Python writes it.
         takes_parts = "'type'" not in processor.tokenizer.apply_chat_template(
             turn, chat_template=template, tokenize=False
         )
@@ -305,61 +363,88 @@ def find_chat_template(processor: Any) -> str | None:
     return template if takes_parts else FLATTEN_TURNS.replace("IMAGE", getattr(processor, "image_token", "")) + template
 
 
-def output_limit(request: Request, own: int | None, settings: Settings) -> tuple[int, str | None]:
-    """Tokens to generate, and what is said of it: what the command line says, else what the protocol asks, or the model's `own` limit
-    where that is lower."""
-    told = settings.max_tokens is not None or settings.thinking is not None
-    if told or not own or own >= request.max_tokens:
+def output_limit(request: Request, model_limit: int | None, settings: Settings) -> tuple[int, str | None]:
+    """Determine the output-token limit of a request.
+
+    The command line takes precedence over the protocol's limit, or the model's if that is lower.
+
+    Args:
+        request: The request, with the limit of the protocol or of `--max-tokens`.
+        model_limit: Limit in the model's generation config, if any.
+        settings: Settings of the run.
+
+    Returns:
+        (limit in tokens, deviation from the protocol or None).
+    """
+    is_user_limit = settings.max_tokens is not None or settings.thinking is not None
+    if is_user_limit or not model_limit or model_limit >= request.max_tokens:
         return request.max_tokens, None
-    return int(own), (
-        f"the model's generation config limits answers to {own} of the {request.max_tokens} output tokens allowed "
+    return int(model_limit), (
+        f"the model's generation config limits answers to {model_limit} of the {request.max_tokens} output tokens allowed "
         "(--max-tokens lifts that)"
     )
 
 
 def sampling_seed(request: Request) -> int:
-    """A seed that depends on the question and the sample number alone."""
+    """Return a seed that depends on the run's seed, the question and the sample number only."""
     text = f"{request.seed}\0{request.question_id}\0{request.sample}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
 
 
 def _control_token_pattern(processor: Any) -> re.Pattern[str]:
-    """The special tokens, and the added ones that the chat template writes (Qwen's `<think>`)."""
-    added = processor.tokenizer.added_tokens_decoder.values()
+    """Matches special tokens, and added ones that the chat template writes (Qwen's `<think>`)."""
+    added_tokens = processor.tokenizer.added_tokens_decoder.values()
     template = str(getattr(processor, "chat_template", None) or "")
-    found = {str(token) for token in added if token.special or str(token) in template}
-    found = {token for token in found.union(processor.tokenizer.all_special_tokens) if len(token.strip()) > 1}
-    longest_first = sorted(found, key=len, reverse=True)
+    tokens = {str(token) for token in added_tokens if token.special or str(token) in template}
+    tokens = {token for token in tokens.union(processor.tokenizer.all_special_tokens) if len(token.strip()) > 1}
+    longest_first = sorted(tokens, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
 
 
 def _expand_images(
-    full: list[int], raw: list[list[int]], image_token: int | None
+    first_ids: list[int], raw_ids: list[list[int]], image_token: int | None
 ) -> tuple[int, list[list[int]]] | None:
-    """The position at which the text after the last image begins, and every prompt's ids with its image expanded as in `full`.
+    """Expand the image markers of prompts that share their images.
 
-    `full` is the processor's output for `raw[0]`'s prompt. They end alike: the text after the last image. What stands before it in
-    `raw[0]` must stand in every other prompt too. None where that does not hold.
+    Args:
+        first_ids: The processor's output for the first prompt. It ends like `raw_ids[0]`: with the
+            text after the last image.
+        raw_ids: Token ids of each prompt with one marker per image. All must begin like the first
+            one, up to the last image.
+        image_token: Id of the image token.
+
+    Returns:
+        (position where the text after the last image begins, expanded ids of each prompt); None if
+        the conditions do not hold.
     """
-    first = raw[0]
-    tail = _common_prefix_length([full[::-1], first[::-1]])
-    while tail and first[len(first) - tail] == image_token:
-        tail -= 1  # the marker and the last of the tokens it expands to are the same token; it belongs to the image
-    head = len(first) - tail
-    if tail == 0 or head <= 0 or any(ids[:head] != first[:head] or len(ids) <= head for ids in raw):
+    first_raw = raw_ids[0]
+    tail = _common_prefix_length([first_ids[::-1], first_raw[::-1]])
+    while tail and first_raw[len(first_raw) - tail] == image_token:
+        tail -= 1  # the marker equals the last token it expands to; it belongs to the image
+    head = len(first_raw) - tail
+    if tail == 0 or head <= 0 or any(ids[:head] != first_raw[:head] or len(ids) <= head for ids in raw_ids):
         return None
-    expanded = full[: len(full) - tail]
-    return len(expanded), [expanded + ids[head:] for ids in raw]
+    expanded = first_ids[: len(first_ids) - tail]
+    return len(expanded), [expanded + ids[head:] for ids in raw_ids]
 
 
 def _common_prefix_length(sequences: Sequence[list[int]]) -> int:
-    """How many tokens all sequences begin with (the least and the greatest differ first)."""
+    """Number of tokens that all sequences begin with."""
+    # The smallest and the greatest sequence differ before any other two do.
     low, high = min(sequences), max(sequences)
     return next((i for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
 
 
 def pad_left(sequences: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]:
-    """(ids, mask), both [rows, longest] int64: padding first, so that every row ends with its last token."""
+    """Pad token ids on the left, so that every row ends with its last token.
+
+    Args:
+        sequences: Token ids of each row.
+        pad: Id of the padding token.
+
+    Returns:
+        (ids, mask), both int64 tensors [rows, length of the longest].
+    """
     import torch
 
     width = max(map(len, sequences))
@@ -373,34 +458,51 @@ def pad_left(sequences: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]:
 
 
 def build_conversation(
-    request: Request, shown: Callable[[bytes], dict[str, Any]], as_text: Callable[[str], str] = str
+    request: Request, image_part: Callable[[bytes], dict[str, Any]], as_text: Callable[[str], str] = str
 ) -> list[Message]:
-    """System message, worked examples as earlier turns, then the question, each turn's images and text in the order of the request.
+    """Build the conversation of a request: system message, worked examples, question.
 
-    `shown` makes a part of an encoded image. `as_text` is applied to every text.
+    Each turn's images and text are in the order that the request asks for.
+
+    Args:
+        request: The request.
+        image_part: Makes a message part of an encoded image.
+        as_text: Applied to every text.
+
+    Returns:
+        Messages whose content is a list of parts.
     """
 
-    def said(text: str) -> list[dict[str, Any]]:
+    def text_part(text: str) -> list[dict[str, Any]]:
         return [{"type": "text", "text": as_text(text)}]
 
-    def asked(text: str, images: Sequence[bytes]) -> Message:
-        parts = list(map(shown, images))
-        return {"role": "user", "content": parts + said(text) if request.image_first else said(text) + parts}
+    def user_turn(text: str, images: Sequence[bytes]) -> Message:
+        parts = list(map(image_part, images))
+        return {"role": "user", "content": parts + text_part(text) if request.image_first else text_part(text) + parts}
 
     messages: list[Message] = []
     if request.system:
-        messages.append({"role": "system", "content": said(request.system)})
+        messages.append({"role": "system", "content": text_part(request.system)})
     for shot in request.shots:
-        messages += [asked(shot.prompt, shot.images), {"role": "assistant", "content": said(shot.answer)}]
-    return [*messages, asked(request.prompt, request.images)]
+        messages += [user_turn(shot.prompt, shot.images), {"role": "assistant", "content": text_part(shot.answer)}]
+    return [*messages, user_turn(request.prompt, request.images)]
 
 
 @lru_cache(maxsize=8)
 def decode_rgb_image(data: bytes, longest_side: int | None = None) -> PILImage:
-    """The picture that a model is shown of an encoded image (`images/picture.py`), in RGB. Raises ImageError where it cannot be decoded.
+    """Decode the picture that a model is shown of an image, in RGB (`images/picture.py`).
 
-    `longest_side`: shrink to this many pixels where larger. The few images decoded last are kept, since questions share them;
-    callers must not draw on what they get.
+    The most recent images are cached, since questions share them; callers must not modify them.
+
+    Args:
+        data: The encoded image.
+        longest_side: Shrink the image if a side is longer than this many pixels.
+
+    Returns:
+        The picture.
+
+    Raises:
+        ImageError: If the image cannot be decoded.
     """
     from PIL import Image
 

@@ -1,8 +1,9 @@
-"""One network of transformers, run three ways: continue a prompt, give the logits of the next token, give the likelihood of candidates.
+"""Run a network of transformers: generate, next-token logits, likelihood of candidates.
 
-`generate` of the model's own class is the reference for all three: candidates are scored by making it write them. The fast paths (a
-forward pass for the next token, a copied cache for candidates, one prefix for the questions of an image) are used where the self-test
-(`self_test.py`) found them equal. See also: making the inputs (`model_inputs.py`), batches (`transformers_vlm.py`).
+`generate` of the model's own class is the reference for all three: candidates are scored by forcing
+it to write them. The fast paths (one forward pass for the next token, a copied cache for
+candidates, one prefix for the questions of an image) are used if the self-test (`self_test.py`)
+found them equal. See also: making the inputs (`model_inputs.py`), batches (`transformers_vlm.py`).
 """
 
 from __future__ import annotations
@@ -27,36 +28,40 @@ SAMPLING_FILTERS: dict[str, Callable[[Any], LogitsProcessor]] = {
     "top_p": TopPLogitsWarper,
     "min_p": MinPLogitsWarper,
 }
-"""Options of `generate` that only matter where tokens are drawn."""
+"""Options of `generate` that apply to sampling only."""
 
 
 LOGIT_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
-"""Largest root mean square difference of a row's logits, relative to their spread, at which two ways of running count as equal; other
-dtypes: 0.05."""
+"""Maximum `logit_difference` at which two ways of running are equal; other dtypes: 0.05."""
 
 MASKED_LOGIT = -1e6
+"""Lower logits mark tokens that the model rules out."""
 SHARABLE_LAYERS = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
 class UncontrolledGenerate(ValueError):
-    """A class's `generate` takes no logits processors (Janus), or does not write one token after the other (diffusion models)."""
+    """A class's `generate` cannot be forced to write given tokens.
+
+    It ignores logits processors (Janus), or does not write token by token (diffusion models).
+    """
 
 
 @dataclass(slots=True)
 class PromptState:
-    """A batch after its prompts: logits of the next token [n, vocabulary] (float32), and the cache of what was read.
-
-    `ids` [n, width] are the prompt tokens, `mask` says which of them are padding.
-    """
+    """A batch after its prompts were read."""
 
     logits: torch.Tensor
+    """Logits of the next token [n, vocabulary] (float32)."""
     cache: Any
+    """Key-value cache of the prompts."""
     ids: torch.Tensor
+    """Prompt token ids [n, width]."""
     mask: torch.Tensor
+    """1 for tokens, 0 for padding [n, width]."""
 
 
 class Network:
-    """A loaded model with what the harness needs to know of it."""
+    """A loaded model, with the properties that the harness needs to run it."""
 
     def __init__(self, model: Any, pad: int, generation: dict[str, Any] | None = None) -> None:
         self.model = model
@@ -66,40 +71,55 @@ class Network:
         self.device = model.device
         self.encoder_decoder = is_encoder_decoder(model.config)
         for module in model.modules():
-            # Classes with a language model inside (BLIP) hand its own padding token on, and take no other.
+            # A class that wraps a language model (BLIP) passes that model's own padding token on.
             if isinstance(inner := getattr(module, "generation_config", None), GenerationConfig):
                 inner.pad_token_id = pad
         own_generate = type(model).generate is not GenerationMixin.generate
-        """The class has its own `generate` (BLIP-2, InstructBLIP): it makes embeddings by itself and hides its cache."""
+        """The class overrides `generate` (BLIP-2, InstructBLIP): it makes embeddings itself and
+        hides its cache."""
         self.plain_generate = False
-        """True if transformers' own `generate` is called where the class has another."""
+        """True to call transformers' own `generate` although the class overrides it."""
         parameters = inspect.signature(model.forward).parameters
         self._keeps_logits = "logits_to_keep" in parameters
         self._takes_positions = "position_ids" in parameters
         self.reads = not (own_generate or self.encoder_decoder)
-        """True if prompts are read by one forward pass whose cache is continued; otherwise `generate` does everything."""
+        """True if prompts are read by one forward pass whose cache is continued; otherwise
+        `generate` does everything."""
         self._rope_owner = next((module for module in model.modules() if hasattr(module, "rope_deltas")), None)
-        """In models with several position axes, the module that stores the offset of positions after an image from the token count."""
+        """In models with several position axes, the module that stores the offset between positions
+        after an image and the token count."""
         self.window = attention_window(model)
-        """Tokens within which every layer attends to all earlier ones; None: any number."""
+        """Tokens within which every layer attends to all earlier ones; None: unlimited."""
         self.may_share = (
             self.reads and self._takes_positions and supports_prefix_cache(model, self._rope_owner is not None)
         )
 
     def next_logits(self, prepared: PreparedBatch) -> torch.Tensor:
-        """Logits [n, vocabulary] (float32) of the token that comes after each prompt."""
+        """Return the logits [n, vocabulary] (float32) of the token after each prompt."""
         if self.reads or prepared.rows is not None:
-            return self._context(prepared).logits
+            return self._prompt_state(prepared).logits
         return self.forced_logits(prepared, [[self.pad]] * len(prepared.requests))[:, 0]
 
     def forced_logits(self, prepared: PreparedBatch, tokens: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Logits [n, tokens, vocabulary] (float32, before any processor) that `generate` gives for each of `tokens` (as many in every
-        row) where it is made to write them.
+        """Force `generate` to write given tokens and return their logits.
 
-        Where the model's generation config forces a first token (BART), that one is written first and not counted.
+        If the model's generation config forces a first token (BART), that is written first and not
+        counted.
+
+        Args:
+            prepared: The batch.
+            tokens: Token ids of each row, equally many in every row.
+
+        Returns:
+            Logits [n, tokens, vocabulary] (float32), before any logits processor.
+
+        Raises:
+            UncontrolledGenerate: If `generate` does not write token by token.
         """
-        lead = getattr(self.model.generation_config, "forced_bos_token_id", None) if self.encoder_decoder else None
-        lead = [lead] if isinstance(lead, int) else []
+        forced_bos = (
+            getattr(self.model.generation_config, "forced_bos_token_id", None) if self.encoder_decoder else None
+        )
+        lead = [forced_bos] if isinstance(forced_bos, int) else []
         count = len(lead) + len(tokens[0])
         forced = ForcedTokens([[*lead, *row] for row in tokens])
         output = self._run(prepared, count, [forced], return_dict_in_generate=True, output_logits=True)
@@ -108,6 +128,7 @@ class Network:
         return torch.stack(output.logits[len(lead) :], 1).float()
 
     def _run(self, prepared: PreparedBatch, max_tokens: int, processors: list[LogitsProcessor], **options: Any) -> Any:
+        # Explicit, because a model's own generation config may set any of them.
         options = {
             "max_new_tokens": max_tokens,
             "do_sample": False,
@@ -121,87 +142,97 @@ class Network:
             **options,
         }
         if prepared.rows is not None:
-            context = self._after_prefix(prepared, leave=1)
-            # Processors look at prompts with their padding first; here it may lie between an image and its question.
-            ids = context.ids.gather(1, context.mask.argsort(dim=1, stable=True))
-            inputs = {"input_ids": ids, "attention_mask": context.mask, "past_key_values": context.cache}
+            state = self._after_prefix(prepared, leave=1)
+            # Processors expect the padding first; here it may be between an image and its question.
+            ids = state.ids.gather(1, state.mask.argsort(dim=1, stable=True))
+            inputs = {"input_ids": ids, "attention_mask": state.mask, "past_key_values": state.cache}
             return self.model.generate(**inputs, logits_processor=processors, **options)
         generate = partial(GenerationMixin.generate, self.model) if self.plain_generate else self.model.generate
         return generate(**self.to_device(prepared.inputs), logits_processor=processors, **options)
 
-    def _context(self, prepared: PreparedBatch) -> PromptState:
-        """Read the prompts; logits of the token that comes next."""
+    def _prompt_state(self, prepared: PreparedBatch) -> PromptState:
+        """Read the prompts up to the logits of the next token."""
         if prepared.rows is not None:
             return self._after_prefix(prepared)
         return self._read(self.to_device(prepared.inputs))
 
     def _read(self, inputs: dict[str, Any]) -> PromptState:
-        """One forward pass over the prompts, as `generate` begins."""
-        rest = dict(inputs)
-        ids, mask = rest.pop("input_ids"), rest["attention_mask"]
-        if (
-            self._rope_owner is None or "pixel_values" not in inputs
-        ):  # else the class counts the axes of an image itself
+        """Read full prompts in one forward pass, prepared as `generate` does."""
+        arguments = dict(inputs)
+        ids, mask = arguments.pop("input_ids"), arguments["attention_mask"]
+        # With images and several position axes, the class computes the positions itself.
+        if self._rope_owner is None or "pixel_values" not in inputs:
             if self._rope_owner is not None:
                 self._rope_owner.rope_deltas = torch.zeros_like(ids[:, :1])
-            rest["position_ids"] = self._positions(mask, ids.shape[1])
-        rest["past_key_values"] = DynamicCache(config=self.model.config.get_text_config(decoder=True))
-        rest["use_cache"] = True
+            arguments["position_ids"] = self._positions(mask, ids.shape[1])
+        arguments["past_key_values"] = DynamicCache(config=self.model.config.get_text_config(decoder=True))
+        arguments["use_cache"] = True
         if self._keeps_logits:
-            rest["logits_to_keep"] = 1
-        model_inputs = self.model.prepare_inputs_for_generation(ids, is_first_iteration=True, **rest)
+            arguments["logits_to_keep"] = 1
+        model_inputs = self.model.prepare_inputs_for_generation(ids, is_first_iteration=True, **arguments)
         output = self.model(**model_inputs, return_dict=True)
         return PromptState(output.logits[:, -1].float(), output.past_key_values, ids, mask)
 
     def _positions(self, mask: torch.Tensor, width: int) -> torch.Tensor | None:
-        """Positions of the last `width` tokens of a mask; what the class keeps of images with several axes is added."""
+        """Positions of the last `width` tokens of a mask, plus the class's offsets for images."""
         if not self._takes_positions:
             return None
         positions = mask.cumsum(-1).sub(1).masked_fill(mask == 0, 0)[:, -width:]
         return positions if self._rope_owner is None else positions[None] + self._rope_owner.rope_deltas
 
-    def within_window(self, shared: PreparedBatch, written: int | None = None) -> bool:
-        """True if questions after shared prefixes, with what is `written` after them (None: what their requests allow, an option having
-        no more tokens than bytes), stay where every layer attends to all of it: padding between an image and its questions would push
-        tokens out of a sliding window that whole prompts keep in it."""
+    def within_window(self, shared: PreparedBatch, new_tokens: int | None = None) -> bool:
+        """True if shared prefixes, questions and answers fit into the attention window.
+
+        The padding between an image and its questions would push tokens out of a sliding window
+        that full prompts keep in it.
+
+        Args:
+            shared: A batch of shared prefixes.
+            new_tokens: Number of tokens written after the prompts; None: what their requests allow
+                (an option has at most as many tokens as bytes).
+        """
         if self.window is None:
             return True
-        if written is None:
-            written = max(
+        if new_tokens is None:
+            new_tokens = max(
                 max((len(text.encode()) for text in request.candidates), default=request.max_tokens)
                 for request in shared.requests
             )
-        return shared.width + written < self.window
+        return shared.width + new_tokens < self.window
 
     def _after_prefix(self, prepared: PreparedBatch, leave: int = 0) -> PromptState:
-        """Read each image once, hand every question its prefix's cache, and read the questions' own tokens, the last `leave` excepted."""
+        """Read each image once, copy its cache to every question, then read the questions.
+
+        `leave`: number of tokens at the end of the questions that are not read.
+        """
         assert prepared.rows is not None
         assert prepared.suffixes is not None
         prefix = self._read(self.to_device(prepared.inputs))
         rows = torch.tensor(prepared.rows, device=prefix.ids.device)
         prefix.cache.batch_select_indices(rows)
-        if self._rope_owner is not None:  # the class adds them, row by row, to what continues the cache
+        if self._rope_owner is not None:  # the class adds them, row by row, to whatever continues the cache
             self._rope_owner.rope_deltas = self._rope_owner.rope_deltas[rows]
-        ids, mask = (t.to(rows.device) for t in pad_left(prepared.suffixes, self.pad))
-        whole = PromptState(
+
+        ids, mask = (tensor.to(rows.device) for tensor in pad_left(prepared.suffixes, self.pad))
+        state = PromptState(
             prefix.logits[rows],
             prefix.cache,
             *(torch.cat(pair, 1) for pair in ((prefix.ids[rows], ids), (prefix.mask[rows], mask))),
         )
         if width := ids.shape[1] - leave:
-            read = whole.mask[:, : whole.mask.shape[1] - leave]
-            logits = self._continue(ids[:, :width], whole.cache, read, self._positions(read, width), last_only=True)
-            whole.logits = logits[:, -1]
-        return whole
+            read_mask = state.mask[:, : state.mask.shape[1] - leave]
+            positions = self._positions(read_mask, width)
+            state.logits = self._continue(ids[:, :width], state.cache, read_mask, positions, last_only=True)[:, -1]
+        return state
 
     def _continue(
         self, ids: torch.Tensor, cache: Any, mask: torch.Tensor, positions: torch.Tensor | None, last_only: bool = False
     ) -> torch.Tensor:
-        """Logits [n, tokens, vocabulary] (float32) of more tokens after a cache, which grows by them."""
+        """Logits [n, tokens, vocabulary] (float32) of tokens after a cache, which they extend."""
         extra: dict[str, Any] = {"position_ids": positions} if positions is not None else {}
         if last_only and self._keeps_logits:
             extra["logits_to_keep"] = 1
-        # The class may change the positions on the way (PaliGemma counts from 1).
+        # The class may modify the positions (PaliGemma counts from 1).
         inputs = self.model.prepare_inputs_for_generation(
             ids, past_key_values=cache, attention_mask=mask, use_cache=True, is_first_iteration=False, **extra
         )
@@ -216,20 +247,31 @@ class Network:
         seeds: Sequence[int],
         processors: Sequence[LogitsProcessor] = (),
     ) -> tuple[torch.Tensor, list[bool]]:
-        """New token ids [n, up to max_tokens], greedy; with a temperature, sampled with one generator per row (`seeds`). And for each row
-        whether a logit was not a number, so that its tokens mean nothing.
+        """Generate answers.
 
-        Raises NotSteered where the class's `generate` does not write token by token.
+        Args:
+            prepared: The batch.
+            max_tokens: Maximum number of new tokens.
+            temperature: 0 for greedy decoding.
+            seeds: Seed of each row's generator, for sampling.
+            processors: Further logits processors.
+
+        Returns:
+            (new token ids [n, up to max_tokens], for each row whether a logit was NaN, which makes
+            its tokens meaningless).
+
+        Raises:
+            UncontrolledGenerate: If the class's `generate` does not write token by token.
         """
         steps = StepCounter()
-        used = [steps, *processors]
+        all_processors = [steps, *processors]
         options = {name: value for name, value in self.generation.items() if name not in SAMPLING_FILTERS}
         if temperature > 0:
             filters = [
                 SAMPLING_FILTERS[name](value) for name, value in self.generation.items() if name in SAMPLING_FILTERS
             ]
-            used.insert(1, SeededSampling(temperature, seeds, self.device, filters))
-        output: torch.Tensor = self._run(prepared, max_tokens, used, **options)
+            all_processors.insert(1, SeededSampling(temperature, seeds, self.device, filters))
+        output: torch.Tensor = self._run(prepared, max_tokens, all_processors, **options)
         if steps.broken is None:
             raise UncontrolledGenerate("its `generate` does not write one token after the other")
         return output[:, -steps.count :], steps.broken.tolist()
@@ -237,17 +279,27 @@ class Network:
     def candidate_scores(
         self, prepared: PreparedBatch, candidates: Sequence[Sequence[Sequence[int]]], official: bool = False
     ) -> list[list[float]]:
-        """For each row and candidate (token ids, never empty): mean log-probability of its tokens after the prompt (see `_mean`)."""
+        """Score candidates by the mean log-probability of their tokens after the prompt.
+
+        Args:
+            prepared: The batch.
+            candidates: Token ids of each row's candidates, never empty.
+            official: Compute as the MediConfusion authors' code does (see `_mean_logprob`).
+
+        Returns:
+            Scores of each row's candidates.
+        """
         columns = range(max(map(len, candidates)))
+        # Column k holds the k-th candidate of every row; rows with fewer get a padding token.
         texts = [[row[column] if column < len(row) else [self.pad] for row in candidates] for column in columns]
         logits = self.continued_logits(prepared, texts) if self.reads else self._each_forced(prepared, texts)
-        found: list[list[float]] = [[] for _ in candidates]
-        for column, given in enumerate(logits):
-            log_probabilities = given.log_softmax(-1)
+        scores: list[list[float]] = [[] for _ in candidates]
+        for column, column_logits in enumerate(logits):
+            log_probabilities = column_logits.log_softmax(-1)
             for row, options in enumerate(candidates):
                 if column < len(options):
-                    found[row].append(_mean_logprob(log_probabilities[row], options[column], official))
-        return found
+                    scores[row].append(_mean_logprob(log_probabilities[row], options[column], official))
+        return scores
 
     def _each_forced(
         self, prepared: PreparedBatch, columns: Sequence[Sequence[Sequence[int]]]
@@ -259,38 +311,54 @@ class Network:
     def continued_logits(
         self, prepared: PreparedBatch, columns: Sequence[Sequence[Sequence[int]]]
     ) -> Iterator[torch.Tensor]:
-        """For each column of texts (one per row, token ids) the logits [n, longest text, vocabulary] of their tokens: the prompts are
-        read once, and each column continues a copy of their cache."""
-        context = self._context(prepared)
-        first = context.logits[:, None]
+        """Compute the logits of several continuations of each prompt.
+
+        The prompts are read once; each column continues a copy of their cache.
+
+        Args:
+            prepared: The batch.
+            columns: In each column the token ids of one continuation per row.
+
+        Yields:
+            For each column, logits [n, longest continuation, vocabulary] of its tokens.
+        """
+        state = self._prompt_state(prepared)
+        first_logits = state.logits[:, None]
         for texts in columns:
-            width = max(map(len, texts)) - 1  # the last token predicts nothing that is asked
+            width = max(map(len, texts)) - 1  # nothing after the last token is predicted
             if not width:
-                yield first
+                yield first_logits
                 continue
             rows = [[*text[:-1], *[self.pad] * (width + 1 - len(text))] for text in texts]
-            kept = [[1] * (len(text) - 1) + [0] * (width + 1 - len(text)) for text in texts]
-            ids, more = torch.tensor(rows, device=first.device), torch.tensor(kept, device=first.device)
-            mask = torch.cat([context.mask, more], 1)
-            later = self._continue(ids, copy.deepcopy(context.cache), mask, self._positions(mask, width))
-            yield torch.cat([first, later], 1)
+            row_masks = [[1] * (len(text) - 1) + [0] * (width + 1 - len(text)) for text in texts]
+            ids, text_mask = (torch.tensor(values, device=first_logits.device) for values in (rows, row_masks))
+            mask = torch.cat([state.mask, text_mask], 1)
+            # A copy, because the next column continues the prompts, too.
+            later_logits = self._continue(ids, copy.deepcopy(state.cache), mask, self._positions(mask, width))
+            yield torch.cat([first_logits, later_logits], 1)
 
-    def agrees(self, shared: PreparedBatch, whole: PreparedBatch) -> bool:
-        """True if reading shared prefixes gives the logits that reading whole prompts gives, for the same requests."""
-        first, second = self._context(shared), self._context(whole)
+    def agrees(self, shared: PreparedBatch, full: PreparedBatch) -> bool:
+        """True if shared prefixes give the same logits as full prompts.
+
+        Args:
+            shared: Requests as shared prefixes.
+            full: The same requests as full prompts.
+        """
+        shared_state, full_state = self._prompt_state(shared), self._prompt_state(full)
+        # Padding may be in different places, so compare only the tokens.
         same_tokens = all(
             a[m.bool()].tolist() == b[n.bool()].tolist()
-            for a, m, b, n in zip(first.ids, first.mask, second.ids, second.mask, strict=True)
+            for a, m, b, n in zip(shared_state.ids, shared_state.mask, full_state.ids, full_state.mask, strict=True)
         )
-        return same_tokens and logit_difference(first.logits, second.logits) <= self.tolerance
+        return same_tokens and logit_difference(shared_state.logits, full_state.logits) <= self.tolerance
 
     @property
     def tolerance(self) -> float:
-        """The largest `difference` that counts as none."""
+        """Maximum `logit_difference` that counts as equal in the model's dtype."""
         return LOGIT_TOLERANCE.get(self.model.dtype, 0.05)
 
     def to_device(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """The tensors on the model's device, pixels in its dtype."""
+        """Move the tensors to the model's device, pixels also to its dtype; drops other values."""
         return {
             name: value.to(self.device, self.model.dtype if value.is_floating_point() else None)
             for name, value in inputs.items()
@@ -299,10 +367,14 @@ class Network:
 
 
 def _mean_logprob(log_probabilities: torch.Tensor, tokens: Sequence[int], official: bool) -> float:
-    """Mean log-probability of `tokens`, from those of each position [at least len(tokens), vocabulary].
+    """Mean log-probability of tokens.
 
-    `official`: the MediConfusion authors' code gathers with an index of one row, so every token's probability is taken from the
-    distribution of the first position. Published prefix scores carry that; this reproduces it.
+    Args:
+        log_probabilities: Those of each position [at least len(tokens), vocabulary].
+        tokens: Token ids.
+        official: The MediConfusion authors' code gathers with an index of one row, so it takes
+            every token's probability from the distribution of the first position. Published prefix
+            scores were computed this way; this reproduces them.
     """
     ids = torch.tensor(list(tokens), device=log_probabilities.device)
     steps = torch.zeros_like(ids) if official else torch.arange(len(ids), device=ids.device)
@@ -310,51 +382,75 @@ def _mean_logprob(log_probabilities: torch.Tensor, tokens: Sequence[int], offici
 
 
 def is_encoder_decoder(config: Any) -> bool:
-    """True if prompts go into an encoder; InstructBLIP with a T5 says so in its text config alone."""
-    text = getattr(config, "text_config", None)
-    return bool(config.is_encoder_decoder or getattr(text, "is_encoder_decoder", False))
+    """True if prompts go into an encoder.
+
+    InstructBLIP with a T5 states this only in its text config.
+    """
+    text_config = getattr(config, "text_config", None)
+    return bool(config.is_encoder_decoder or getattr(text_config, "is_encoder_decoder", False))
 
 
 def supports_prefix_cache(model: Any, keeps_deltas: bool) -> bool:
-    """True if tokens after an image depend on those before them through the cache and the position alone.
+    """True if tokens after an image depend on earlier ones only through cache and position.
 
-    Linear attention, states, and positions of the class's own (but for those that it keeps as `rope_deltas`): no. What a class does
-    beyond that shows in the self-test and in the first shared batch, which is compared with whole prompts.
+    False for linear attention, recurrent states, and positions computed by the class itself unless
+    it stores their offsets. Anything else that a class does shows in the self-test and in the first
+    shared batch, which is compared with full prompts.
+
+    Args:
+        model: Model of transformers.
+        keeps_deltas: Whether it stores the offsets of positions (`rope_deltas`).
     """
-    text = model.config.get_text_config(decoder=True)
-    kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
+    text_config = model.config.get_text_config(decoder=True)
+    layer_types = set(getattr(text_config, "layer_types", None) or ["full_attention"])
     own_positions = hasattr(getattr(model, "model", model), "get_rope_index")
-    bidirectional = getattr(text, "use_bidirectional_attention", None) not in (None, False, "vision")
-    return kinds <= SHARABLE_LAYERS and (keeps_deltas or not own_positions) and not bidirectional
+    bidirectional = getattr(text_config, "use_bidirectional_attention", None) not in (None, False, "vision")
+    return layer_types <= SHARABLE_LAYERS and (keeps_deltas or not own_positions) and not bidirectional
 
 
 def attention_window(model: Any) -> int | None:
-    """The shortest reach of a layer of the text model in tokens; padding between an image and its questions uses it up too."""
-    text = model.config.get_text_config(decoder=True)
-    kinds = set(getattr(text, "layer_types", None) or [])
-    reach = []
-    if getattr(text, "sliding_window", None) and (
-        "sliding_attention" in kinds or (not kinds and getattr(text, "use_sliding_window", True))
+    """Return the shortest attention span of the text model's layers, in tokens; None: unlimited.
+
+    Padding between an image and its questions counts towards it.
+    """
+    text_config = model.config.get_text_config(decoder=True)
+    layer_types = set(getattr(text_config, "layer_types", None) or [])
+    spans = []
+    if getattr(text_config, "sliding_window", None) and (
+        "sliding_attention" in layer_types or (not layer_types and getattr(text_config, "use_sliding_window", True))
     ):
-        reach.append(int(text.sliding_window))
-    if "chunked_attention" in kinds:
-        reach.append(int(text.attention_chunk_size))
-    return min(reach, default=None)
+        spans.append(int(text_config.sliding_window))
+    if "chunked_attention" in layer_types:
+        spans.append(int(text_config.attention_chunk_size))
+    return min(spans, default=None)
 
 
-def logit_difference(first: torch.Tensor, second: torch.Tensor) -> float:
-    """Largest root mean square difference of a row of logits [..., vocabulary], relative to the spread of `second`; tokens that a
-    model rules out (logits at the lowest number) must be the same and do not count. Infinite where a logit is not a number."""
-    allowed = second > MASKED_LOGIT
-    if torch.isnan(first).any() or torch.isnan(second).any() or not torch.equal(allowed, first > MASKED_LOGIT):
+def logit_difference(logits: torch.Tensor, reference: torch.Tensor) -> float:
+    """Compare logits of two ways of running a model.
+
+    Tokens that the model rules out must be the same and do not count.
+
+    Args:
+        logits: Logits [..., vocabulary].
+        reference: Logits of the reference, of the same shape.
+
+    Returns:
+        Largest root-mean-square difference of a row, relative to the standard deviation of the
+        reference; infinite if a logit is NaN.
+    """
+    allowed = reference > MASKED_LOGIT
+    if any(torch.isnan(x).any() for x in (logits, reference)) or not torch.equal(allowed, logits > MASKED_LOGIT):
         return math.inf
-    apart = torch.where(allowed, first - second, 0.0).pow(2).sum(-1) / allowed.sum(-1)
-    return float(apart.max().sqrt() / second[allowed].std().clamp_min(1e-6))
+    mean_squares = torch.where(allowed, logits - reference, 0.0).pow(2).sum(-1) / allowed.sum(-1)
+    return float(mean_squares.max().sqrt() / reference[allowed].std().clamp_min(1e-6))
 
 
 class StepCounter(LogitsProcessor):
-    """Counts the tokens generated, which is how many of the last columns of `generate`'s output are new, whatever the class returns; and
-    notes the rows [n] in which a logit was not a number (`broken`)."""
+    """Counts generated tokens and notes rows with NaN logits.
+
+    The count is the number of new columns in `generate`'s output, whatever else the class returns.
+    `broken` [n]: rows in which a logit was NaN.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -368,7 +464,7 @@ class StepCounter(LogitsProcessor):
 
 
 class ForcedTokens(LogitsProcessor):
-    """Row i writes `tokens[i]`, whatever the model would have chosen; all rows have the same number of tokens."""
+    """Makes row i write `tokens[i]`; all rows have the same number of tokens."""
 
     def __init__(self, tokens: Sequence[Sequence[int]]) -> None:
         self.tokens = tokens
@@ -381,10 +477,13 @@ class ForcedTokens(LogitsProcessor):
 
 
 class SeededSampling(LogitsProcessor):
-    """Sampling at a temperature that does not depend on the batch: Gumbel noise from one generator per row makes greedy choice a draw
-    from softmax(logits / temperature). The same question and sample number draw the same tokens in any batch, also after a resume.
+    """Sampling at a temperature, independent of the batch.
 
-    `filters` (top-k, top-p ...) see the logits at that temperature, before the draw."""
+    Gumbel noise from one generator per row turns greedy choice into a draw from
+    softmax(logits / temperature). The same question and sample number draw the same tokens in any
+    batch, also after a resume. `filters` (top-k, top-p ...) are applied to the scaled logits before
+    the draw.
+    """
 
     def __init__(
         self, temperature: float, seeds: Sequence[int], device: Any, filters: Sequence[LogitsProcessor] = ()
@@ -395,42 +494,45 @@ class SeededSampling(LogitsProcessor):
 
     def __call__(self, input_ids: Any, scores: torch.Tensor) -> torch.Tensor:
         scores = scores.float() / self.temperature
-        for each in self.filters:
-            scores = each(input_ids, scores)
+        for sampling_filter in self.filters:
+            scores = sampling_filter(input_ids, scores)
         noise = torch.stack(
             [
                 torch.empty(scores.shape[-1], device=scores.device).exponential_(generator=generator)
                 for generator in self.generators
             ]
         )
+        # -log of exponential noise is Gumbel noise.
         return scores - noise.clamp_min(torch.finfo(torch.float32).tiny).log()
 
 
 class ReasoningBudget(LogitsProcessor):
-    """Writes the token that ends a reasoning where a row has reasoned for `budget` tokens.
+    """Writes the token that ends reasoning once a row has reasoned for `budget` tokens.
 
-    `opened`: the prompt opened the reasoning already; else it begins with the token `start`.
+    `opened`: the prompt has opened the reasoning; otherwise it begins with the token `start`.
     """
 
     def __init__(self, budget: int, start: int, end: int, opened: bool, rows: int) -> None:
         self.budget, self.start, self.end = budget, start, end
-        self.left: list[int | None] = [budget if opened else None] * rows
-        self.first = True
+        self.remaining: list[int | None] = [budget if opened else None] * rows
+        """Reasoning tokens that each row may still write; None outside reasoning."""
+        self.is_first_step = True
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        if not self.first:
+        # In the first step, the last token is the prompt's.
+        if not self.is_first_step:
             for row, token in enumerate(input_ids[:, -1].tolist()):
-                left = self.left[row]
+                remaining = self.remaining[row]
                 if token == self.end:
-                    self.left[row] = None
-                elif left is not None:
-                    self.left[row] = left - 1
+                    self.remaining[row] = None
+                elif remaining is not None:
+                    self.remaining[row] = remaining - 1
                 elif token == self.start:
-                    self.left[row] = self.budget
-        self.first = False
-        over = [row for row, left in enumerate(self.left) if left is not None and left <= 0]
-        if over:
+                    self.remaining[row] = self.budget
+        self.is_first_step = False
+        exhausted = [row for row, remaining in enumerate(self.remaining) if remaining is not None and remaining <= 0]
+        if exhausted:
             scores = scores.clone()
-            scores[over] = -torch.inf
-            scores[over, self.end] = 0.0
+            scores[exhausted] = -torch.inf
+            scores[exhausted, self.end] = 0.0
         return scores

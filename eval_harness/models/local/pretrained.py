@@ -1,6 +1,7 @@
-"""Loading a pretrained model of transformers with its processor: which class, on which device, quantized, with an adapter.
+"""Load a pretrained model of transformers with its processor.
 
-See also: running it (`transformers_vlm.py`).
+Chooses the class and the device, quantizes, and adds an adapter. See also: running it
+(`transformers_vlm.py`).
 """
 
 from __future__ import annotations
@@ -27,13 +28,21 @@ GENERATE_OPTIONS = (
     "bad_words_ids",
     "min_new_tokens",
 )
-"""Options of `generate` that `--generation` may set, those that work row by row, one token after the other."""
+"""Options of `generate` that `--generation` may set: those that work row by row, token by token."""
 
 
 def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[str]]:
-    """(processor, model in evaluation mode on its device, what is odd about it in words for the result's deviations).
+    """Load a processor and its model.
 
-    Raises BadInput if either cannot be had as the settings say.
+    Args:
+        model_id: Hub id or folder.
+        settings: Dtype, device, quantization, adapter and the like.
+
+    Returns:
+        (processor, model in evaluation mode on its device, deviations to record).
+
+    Raises:
+        BadInput: If either cannot be loaded with these settings.
     """
     import torch
     from transformers import GenerationConfig
@@ -49,52 +58,71 @@ def load_pretrained(model_id: str, settings: Settings) -> tuple[Any, Any, list[s
     if settings.attn_implementation:
         options["attn_implementation"] = settings.attn_implementation
     processor, config = load_processor(model_id, model_id, settings)
+
     try:
-        quantized = getattr(config, "quantization_config", None) is not None
+        is_quantized = getattr(config, "quantization_config", None) is not None
         if settings.quantization:
-            options["quantization_config"] = _quantization_config(model_id, settings.quantization, dtype, quantized)
+            options["quantization_config"] = _quantization_config(model_id, settings.quantization, dtype, is_quantized)
         if settings.device_map:
             options["device_map"] = settings.device_map
-        elif quantized or settings.quantization:
-            options["device_map"] = {"": _process_device(device)}  # a quantized model is not moved once it is loaded
-        with suppress(OSError):  # it has none; one that asks for several answers is refused as it is
-            own = {"num_return_sequences": 1, "return_dict_in_generate": False}
-            options["generation_config"] = GenerationConfig.from_pretrained(model_id, **own)
-        model, loading = _load_model(model_id, options)
-        lacking = sorted(loading["missing_keys"])
-        why_not = _unfit_checkpoint(model, config, loading)
-        if why_not:
-            raise BadInput(f"--model {model_id}: {why_not}.")
-        if lacking and not settings.allow_missing_weights:
+        elif is_quantized or settings.quantization:
+            options["device_map"] = {"": _process_device(device)}  # quantized models cannot be moved after loading
+        with suppress(OSError):  # no generation config; one that asks for several answers cannot be used as it is
+            overrides = {"num_return_sequences": 1, "return_dict_in_generate": False}
+            options["generation_config"] = GenerationConfig.from_pretrained(model_id, **overrides)
+        model, loading_info = _load_model(model_id, options)
+        missing_weights = sorted(loading_info["missing_keys"])
+        why_unfit = _unfit_checkpoint(model, config, loading_info)
+        if why_unfit:
+            raise BadInput(f"--model {model_id}: {why_unfit}.")
+        if missing_weights and not settings.allow_missing_weights:
             raise BadInput(
-                f"--model {model_id}: the checkpoint lacks {len(lacking)} of the model's weights ({', '.join(lacking[:3])}), which would "
-                "be drawn at random, anew at each load. Get the whole checkpoint, or allow it with --allow-missing-weights."
+                f"--model {model_id}: the checkpoint lacks {len(missing_weights)} of the model's weights "
+                f"({', '.join(missing_weights[:3])}), which would be drawn at random, anew at each load. Get the whole checkpoint, "
+                "or allow it with --allow-missing-weights."
             )
         if settings.adapter:
             model = _with_adapter(model, settings.adapter)
     except LOADING_ERRORS as error:
         raise _loading_error(model_id, error) from None
-    placed: Any = model if "device_map" in options else model.to(_process_device(device))
-    odd = []
-    if lacking:
-        odd.append(
-            f"the checkpoint lacks {len(lacking)} of the model's weights, which were drawn at random: {', '.join(lacking[:3])}"
+
+    placed_model: Any = model if "device_map" in options else model.to(_process_device(device))
+    deviations = []
+    if missing_weights:
+        deviations.append(
+            f"the checkpoint lacks {len(missing_weights)} of the model's weights, which were drawn at random: "
+            f"{', '.join(missing_weights[:3])}"
         )
-    return processor, placed.eval(), odd
+    return processor, placed_model.eval(), deviations
 
 
 def load_processor(model: str, model_id: str, settings: Settings) -> tuple[Any, Any]:
-    """(processor, config). `model`: what `--model` says. Raises BadInput if they cannot be had as the settings say."""
+    """Load a model's processor and config.
+
+    Args:
+        model: The `--model` argument, for messages.
+        model_id: Hub id or folder in it.
+        settings: Bounds of the image size, and whether to trust the model's own code.
+
+    Returns:
+        (processor, config) of transformers.
+
+    Raises:
+        BadInput: If they cannot be loaded with these settings.
+    """
     from transformers import AutoConfig, AutoProcessor
 
     try:
-        pixels = {"min_pixels": settings.min_pixels, "max_pixels": settings.max_pixels}
-        pixels = {name: value for name, value in pixels.items() if value is not None}
+        pixels = {
+            name: value
+            for name, value in (("min_pixels", settings.min_pixels), ("max_pixels", settings.max_pixels))
+            if value is not None
+        }
         processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code, **pixels)
         if getattr(processor, "image_processor", None) is None:
             raise BadInput(f"--model {model}: its processor takes no images, so it cannot answer questions about them.")
-        known = getattr(getattr(type(processor.image_processor), "valid_kwargs", None), "__annotations__", {})
-        if pixels and "max_pixels" not in known:  # Qwen-VL's and its kin know them
+        supported = getattr(getattr(type(processor.image_processor), "valid_kwargs", None), "__annotations__", {})
+        if pixels and "max_pixels" not in supported:  # supported by Qwen-VL and related models
             raise BadInput(
                 f"--model-args {', '.join(pixels)}: --model {model} has no such bounds. Use --max-image-side."
             )
@@ -104,8 +132,12 @@ def load_processor(model: str, model_id: str, settings: Settings) -> tuple[Any, 
 
 
 def _load_model(model_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The model as an image-text-to-text class; where transformers has none for it, as the causal model it may be (Phi-4-multimodal, many
-    models with code of their own). Whether that one sees images is left to the self-test. Also what transformers says of the loading."""
+    """(model, transformers' loading info).
+
+    Loaded as an image-text-to-text class, or as a causal model if transformers has no such class
+    for it (Phi-4-multimodal, many models with their own code). Whether a causal model sees images
+    is left to the self-test.
+    """
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     options = options | {"output_loading_info": True}
@@ -116,31 +148,34 @@ def _load_model(model_id: str, options: dict[str, Any]) -> tuple[Any, dict[str, 
         if "Unrecognized configuration class" not in str(error):
             raise
         loaded = AutoModelForCausalLM.from_pretrained(model_id, **options)
-    model, found = loaded
-    return model, found
+    model, loading_info = loaded
+    return model, loading_info
 
 
-def _unfit_checkpoint(model: Any, config: Any, loading: dict[str, Any]) -> str | None:
-    """Why a checkpoint is of another class of transformers, whose weights do not fit the one it was loaded as (a BLIP for questions has an
-    encoder for them, which the BLIP for captions leaves out); None where it is not."""
+def _unfit_checkpoint(model: Any, config: Any, loading_info: dict[str, Any]) -> str | None:
+    """Why a checkpoint belongs to another class of transformers, or None.
+
+    For example, a BLIP for questions has a question encoder, which the BLIP for captions lacks.
+    """
     import transformers
 
-    loaded_as, apart = type(model).__name__, [*loading["missing_keys"], *loading["unexpected_keys"]]
+    mismatched_keys = [*loading_info["missing_keys"], *loading_info["unexpected_keys"]]
+    loaded_as = type(model).__name__
     saved_as = next((name for name in config.architectures or () if hasattr(transformers, name)), loaded_as)
-    if saved_as == loaded_as or not apart:
+    if saved_as == loaded_as or not mismatched_keys:
         return None
     return (
         f"its checkpoint is a {saved_as}. As {loaded_as}, the class of transformers that answers in words, it would lack or lose "
-        f"{len(apart)} weights ({', '.join(sorted(apart)[:2])} ...)"
+        f"{len(mismatched_keys)} weights ({', '.join(sorted(mismatched_keys)[:2])} ...)"
     )
 
 
-def _quantization_config(model_id: str, name: str, dtype: Any, quantized: bool) -> Any:
+def _quantization_config(model_id: str, name: str, dtype: Any, is_quantized: bool) -> Any:
     from transformers import BitsAndBytesConfig
 
     if name not in QUANTIZATIONS:
         raise BadInput(f"--model-args quantization {name}: not known. Available: {', '.join(QUANTIZATIONS)}.")
-    if quantized:
+    if is_quantized:
         raise BadInput(
             f"--model-args quantization {name}: {model_id} is quantized already and is loaded as it is. Leave it out."
         )
@@ -151,25 +186,27 @@ def _quantization_config(model_id: str, name: str, dtype: Any, quantized: bool) 
 
 
 def check_adapter(adapter: str) -> None:
-    """Raise BadInput for a folder that holds no peft adapter; any other name may be one of the Hub."""
+    """Raise BadInput for a folder without a peft adapter; any other name may be a Hub id."""
     if Path(adapter).is_dir() and not (Path(adapter) / "adapter_config.json").exists():
-        raise BadInput(f"--model-args adapter {adapter}: holds no adapter_config.json, so it is not a peft adapter.")
+        raise BadInput(f"--model-args adapter {adapter}: contains no adapter_config.json, so it is not a peft adapter.")
 
 
 def _with_adapter(model: Any, adapter: str) -> Any:
-    """The model with a peft adapter: merged into its weights, or beside them where these are quantized.
+    """The model with a peft adapter, merged into its weights unless these are quantized.
 
-    Raises BadInput if the adapter cannot be read, does not fit the model, or works by added prompt tokens.
+    Raises BadInput if the adapter cannot be read, does not fit the model, or uses added prompt
+    tokens.
     """
     from peft import PeftModel
 
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         try:
             adapted: Any = PeftModel.from_pretrained(model, adapter)
         except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
             raise BadInput(f"--model-args adapter {adapter}: cannot be loaded ({first_line(error)}).") from None
-    if any("missing adapter keys" in str(each.message) for each in said):
+    # peft only warns about layers for which the adapter has no weights.
+    if any("missing adapter keys" in str(warning.message) for warning in caught_warnings):
         raise BadInput(
             f"--model-args adapter {adapter}: its weights do not fit this model: some of its layers found none."
         )
@@ -181,7 +218,10 @@ def _with_adapter(model: Any, adapter: str) -> Any:
 
 
 def describe_source(model_id: str) -> tuple[str, str | None]:
-    """(name, revision) of a model as results have them: of a folder its name, of a Hub model the commit that the cache holds."""
+    """Return (name, revision) of a model for results.
+
+    Of a folder, its name without a revision; of a Hub model, the commit in the cache.
+    """
     from huggingface_hub import try_to_load_from_cache
 
     if Path(model_id).is_dir():
@@ -191,7 +231,7 @@ def describe_source(model_id: str) -> tuple[str, str | None]:
 
 
 def _process_device(device: str) -> str:
-    """This process's GPU: processes started by torchrun or accelerate each take their own."""
+    """This process's device: processes of torchrun or accelerate use one GPU each."""
     import torch
 
     rank = os.environ.get("LOCAL_RANK", "")
@@ -199,7 +239,7 @@ def _process_device(device: str) -> str:
 
 
 def _loading_error(model: str, error: Exception) -> BadInput:
-    """Exceptions for which `--model` cannot be loaded."""
+    """The BadInput for an exception raised while loading `--model`."""
     if isinstance(error, BadInput):
         return error
     reason = first_line(error) or type(error).__name__
@@ -212,9 +252,12 @@ def _loading_error(model: str, error: Exception) -> BadInput:
     )
 
 
-def check_generate_options(given: Mapping[str, Any]) -> None:
-    """Raises BadInput for options that would change what an answer is (beams, several sequences), or that are not known."""
-    if wrong := sorted(given.keys() - set(GENERATE_OPTIONS)):
+def check_generate_options(generation: Mapping[str, Any]) -> None:
+    """Raise BadInput for options that are unknown or would change what an answer is.
+
+    Examples of the latter are beams and several returned sequences.
+    """
+    if unsupported := sorted(generation.keys() - set(GENERATE_OPTIONS)):
         raise BadInput(
-            f"--generation: {', '.join(wrong)} cannot be set for a local model. Available: {', '.join(GENERATE_OPTIONS)}."
+            f"--generation: {', '.join(unsupported)} cannot be set for a local model. Available: {', '.join(GENERATE_OPTIONS)}."
         )

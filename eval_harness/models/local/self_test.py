@@ -1,7 +1,8 @@
-"""Test a freshly loaded model with three small questions: which fast paths give the numbers of its own `generate`.
+"""Test a freshly loaded model with three small questions.
 
-The reference is one request at a time through `generate`, made to write given tokens. A path that differs, or fails, is not used, and
-the result says so. See also: the paths themselves (`network.py`).
+Finds out which fast paths give the same numbers as its own `generate`. The reference is one request
+at a time through `generate`, forced to write given tokens. A path that differs or fails is not
+used, and the result says so. See also: the paths themselves (`network.py`).
 """
 
 from __future__ import annotations
@@ -27,121 +28,153 @@ SHARED_PREFIX_PATH = "shared image prefix"
 
 @dataclass(slots=True)
 class SelfTestResult:
-    """`paths`: for each way of running "equal", by how much it differs, or why it failed. `batches`: several requests may run
-    together."""
+    """Outcome of the self-test."""
 
     paths: dict[str, str] = field(default_factory=dict)
+    """Way of running -> "equal", by how much it differs, or why it failed."""
     batches: bool = True
+    """Whether several requests may run together."""
     sees_images: bool = True
+    """Whether the logits depend on the image."""
 
 
 def run_self_test(network: Network, inputs: InputMaker) -> SelfTestResult:
-    """Try every path and leave `network.reads` and `network.may_share` on where they are right.
+    """Try every path, and leave `network.reads` and `network.may_share` on if they are correct.
 
-    Raises what the reference raises: a model that cannot take one request through its own `generate` cannot be used.
+    Args:
+        network: The model; its switches are changed.
+        inputs: Makes its prompts.
+
+    Returns:
+        The outcome of each path.
+
+    Raises:
+        Exception: Whatever the reference raises: a model that cannot process one request with its
+            own `generate` cannot be used.
+        ValueError: If logits are NaN or do not depend on the question.
     """
     requests = probe_requests()
     tokens = _forced_token_ids(inputs.processor.tokenizer, len(requests))
-    found = SelfTestResult()
+    result = SelfTestResult()
     with torch.inference_mode():
 
-        def written() -> torch.Tensor:
+        def reference_logits() -> torch.Tensor:
             return torch.cat(
-                [network.forced_logits(inputs.whole([r]), [t]) for r, t in zip(requests, tokens, strict=True)]
+                [
+                    network.forced_logits(inputs.full_prompts([request]), [ids])
+                    for request, ids in zip(requests, tokens, strict=True)
+                ]
             )
 
         try:
-            reference = written()
+            reference = reference_logits()
         except UncontrolledGenerate:
-            network.plain_generate = True  # what the class adds to `generate` of transformers it does not need for text
-            reference = written()
+            network.plain_generate = True  # text needs nothing of what the class adds to transformers' `generate`
+            reference = reference_logits()
         if reference.isnan().any():
             raise ValueError("its logits are not numbers; another dtype (--model-args), such as float32, may help")
 
-        def changes(other: Request) -> bool:
-            return not torch.equal(network.forced_logits(inputs.whole([other]), [tokens[0]]), reference[:1])
+        def changes_logits(request: Request) -> bool:
+            return not torch.equal(network.forced_logits(inputs.full_prompts([request]), [tokens[0]]), reference[:1])
 
-        if not changes(replace(requests[0], prompt=requests[1].prompt)):
+        if not changes_logits(replace(requests[0], prompt=requests[1].prompt)):
             raise ValueError("its logits do not depend on the question")
-        found.sees_images = changes(replace(requests[0], image=requests[2].image))
+        result.sees_images = changes_logits(replace(requests[0], image=requests[2].image))
 
         def check(name: str, run: Callable[[], torch.Tensor], expected: torch.Tensor = reference) -> bool:
             try:
-                apart = logit_difference(run(), expected)
+                difference = logit_difference(run(), expected)
             except torch.OutOfMemoryError:
                 raise
-            except Exception as error:  # whatever a model's own code raises on a path that is only tried
-                found.paths[name] = f"failed ({describe_error(error)})"
+            except Exception as error:  # a model's own code may raise anything on an optional path
+                result.paths[name] = f"failed ({describe_error(error)})"
                 return False
-            found.paths[name] = (
-                "equal" if apart <= network.tolerance else f"differs by {apart:.2g} of the logits' spread"
+            result.paths[name] = (
+                "equal" if difference <= network.tolerance else f"differs by {difference:.2g} of the logits' spread"
             )
-            return apart <= network.tolerance
+            return difference <= network.tolerance
 
-        found.batches = check("batch 1 = batch 3", lambda: network.forced_logits(inputs.whole(requests), tokens))
+        result.batches = check(
+            "batch 1 = batch 3", lambda: network.forced_logits(inputs.full_prompts(requests), tokens)
+        )
         if network.reads:
-            some = slice(None) if found.batches else slice(1)
+            rows = slice(None) if result.batches else slice(1)
             network.reads = check(
                 "options scored = written by generate",
-                lambda: next(network.continued_logits(inputs.whole(requests[some]), [tokens[some]])),
-                reference[some],
+                lambda: next(network.continued_logits(inputs.full_prompts(requests[rows]), [tokens[rows]])),
+                reference[rows],
             )
-        if not (network.may_share and network.reads and found.batches):
+        if not (network.may_share and network.reads and result.batches):
             network.may_share = False
-            found.paths[SHARED_PREFIX_PATH] = "not possible for this class"
+            result.paths[SHARED_PREFIX_PATH] = "not possible for this class"
         else:
-            # A cache is used up by what continues it, so every try begins with a prefix of its own.
-            shared, again = inputs.shared(requests), inputs.shared(requests)
-            if shared is None or again is None:
+            # Continuing a cache modifies it, so every attempt starts with its own prefix.
+            shared, shared_again = inputs.shared_prefixes(requests), inputs.shared_prefixes(requests)
+            if shared is None or shared_again is None:
                 network.may_share = False
-                found.paths[SHARED_PREFIX_PATH] = "the prompts cannot be split"
+                result.paths[SHARED_PREFIX_PATH] = "the prompts cannot be split"
             elif not network.within_window(shared, TOKENS_PER_PROMPT):
                 network.may_share = False
-                found.paths[SHARED_PREFIX_PATH] = f"does not fit into the attention window of {network.window} tokens"
+                result.paths[SHARED_PREFIX_PATH] = f"does not fit into the attention window of {network.window} tokens"
             else:
                 network.may_share = check(SHARED_PREFIX_PATH, lambda: network.forced_logits(shared, tokens)) and check(
-                    "options after a shared image prefix", lambda: next(network.continued_logits(again, [tokens]))
+                    "options after a shared image prefix",
+                    lambda: next(network.continued_logits(shared_again, [tokens])),
                 )
-    return found
+    return result
 
 
-def check_several_images(network: Network, inputs: InputMaker, found: SelfTestResult) -> bool:
-    """True if a prompt with two images goes through `generate` and its second image counts. Batches that are not the same for such prompts
-    are switched off in `found`."""
-    one, _, other = probe_requests()
-    both = replace(one, more_images=(other.images[0],))
+def check_several_images(network: Network, inputs: InputMaker, result: SelfTestResult) -> bool:
+    """Test whether a model reads the second image of a prompt.
+
+    Args:
+        network: The model.
+        inputs: Makes its prompts.
+        result: Outcome of the self-test; the outcome of this test is added. Batches are switched
+            off if they change the logits of prompts with two images.
+
+    Returns:
+        True if such a prompt runs through `generate` and its second image changes the logits.
+    """
+    request, _, other_request = probe_requests()
+    two_images, same_image_twice = (
+        replace(request, more_images=(image,)) for image in (other_request.images[0], request.images[0])
+    )
     tokens = _forced_token_ids(inputs.processor.tokenizer, 2)
     path = "two images"
     with torch.inference_mode():
 
-        def written(requests: list[Request]) -> torch.Tensor:
-            return network.forced_logits(inputs.whole(requests), tokens[: len(requests)])
+        def forced_logits(requests: list[Request]) -> torch.Tensor:
+            return network.forced_logits(inputs.full_prompts(requests), tokens[: len(requests)])
 
         try:
-            alone = written([both])
-            seen = not torch.equal(alone, written([replace(one, more_images=(one.images[0],))]))
+            single_logits = forced_logits([two_images])
+            is_seen = not torch.equal(single_logits, forced_logits([same_image_twice]))
         except torch.OutOfMemoryError:
             raise
-        except Exception as error:  # whatever a processor or a model's own code raises
-            found.paths[path] = f"failed ({describe_error(error)})"
+        except Exception as error:  # a processor or a model's own code may raise anything
+            result.paths[path] = f"failed ({describe_error(error)})"
             return False
-        found.paths[path] = "seen" if seen else "the second one changes nothing"
-        if not seen:
+        result.paths[path] = "seen" if is_seen else "the second one changes nothing"
+        if not is_seen:
             return False
-        if found.batches:
-            expected = torch.cat([alone, network.forced_logits(inputs.whole([other]), tokens[1:])])
-            found.batches = logit_difference(written([both, other]), expected) <= network.tolerance
-            found.paths["two images in a batch"] = "equal" if found.batches else "differs"
+        if result.batches:
+            expected = torch.cat(
+                [single_logits, network.forced_logits(inputs.full_prompts([other_request]), tokens[1:])]
+            )
+            result.batches = logit_difference(forced_logits([two_images, other_request]), expected) <= network.tolerance
+            result.paths["two images in a batch"] = "equal" if result.batches else "differs"
     return True
 
 
 def probe_requests() -> list[Request]:
-    """Three prompts of different lengths, the first two on one image."""
+    """Make three prompts of different lengths; the first two show the same image."""
     from PIL import Image
 
-    drawn = Image.radial_gradient("L")
+    gradient = Image.radial_gradient("L")
     pictures = [
-        encode_png(drawn.resize(size).rotate(turn).convert("RGB")) for size, turn in (((96, 64), 0), ((72, 80), 10))
+        encode_png(gradient.resize(size).rotate(angle).convert("RGB"))
+        for size, angle in (((96, 64), 0), ((72, 80), 10))
     ]
     prompts = (
         "Which side is shown?",
@@ -154,7 +187,7 @@ def probe_requests() -> list[Request]:
 
 
 def _forced_token_ids(tokenizer: Any, rows: int) -> list[list[int]]:
-    """Ordinary tokens to write, `TOKENS` for each row, other ones in each."""
+    """Ordinary tokens to write, `TOKENS_PER_PROMPT` for each row, different in each."""
     ids = tokenizer("left or right, yes no A B C", add_special_tokens=False)["input_ids"]
     ids = [token for token in ids if token not in tokenizer.all_special_ids]
     return [[ids[(row + step) % len(ids)] for step in range(TOKENS_PER_PROMPT)] for row in range(rows)]

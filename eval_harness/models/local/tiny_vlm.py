@@ -1,5 +1,7 @@
-"""Make a real, tiny image-text-to-text model with random weights, from nothing and offline: config, tokenizer, processor, chat
-template, weights. For the demo and the tests; it knows no medicine, and its scores show it.
+"""Make a real, tiny image-text-to-text model with random weights, offline.
+
+Writes config, tokenizer, processor, chat template and weights. For the demo and the
+tests: the model has learned nothing, and its scores show it.
 """
 
 from __future__ import annotations
@@ -23,9 +25,16 @@ _IMAGE_SIZE, _PATCH = 56, 14
 
 
 def make_tiny_vlm(folder: Path) -> Path:
-    """Write a tiny LLaVA-style model folder (about 0.2 M parameters) that `from_pretrained` loads; returns `folder`.
+    """Write a tiny LLaVA-style model folder (about 0.2 M parameters) that `from_pretrained` loads.
 
-    The same every time. Written to a sibling first and renamed, so a killed call leaves no half-made model.
+    Deterministic. Written to a sibling folder first and renamed, so an interrupted call leaves no
+    partial model.
+
+    Args:
+        folder: The folder to create.
+
+    Returns:
+        `folder`.
     """
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -94,6 +103,7 @@ def make_tiny_vlm(folder: Path) -> Path:
         ),
         image_token_index=int(tokenizer.vocab["<image>"]),
     )
+    # Leave the caller's random state unchanged.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = LlavaForConditionalGeneration(config)

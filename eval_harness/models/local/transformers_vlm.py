@@ -1,7 +1,10 @@
-"""Any `AutoModelForImageTextToText` with its `AutoProcessor`, on GPUs or the CPU: loading, which requests go together (same settings,
-questions of one image side by side, longest first), how many, and the way of a batch through it.
+"""Back end for any `AutoModelForImageTextToText` with its `AutoProcessor`, on GPUs or the CPU.
 
-See also: what is asked (`prompts.py`), tokens and pixels (`model_inputs.py`), the network itself (`network.py`).
+Loads the model, sorts requests into batches (same settings, questions of one image next to each
+other, longest first), adapts the batch size, and runs each batch.
+
+See also: the wording of prompts (`prompts.py`), tokens and pixels (`model_inputs.py`), the network
+itself (`network.py`).
 """
 
 from __future__ import annotations
@@ -35,27 +38,39 @@ if TYPE_CHECKING:
     from eval_harness.models.local.self_test import SelfTestResult
 
 PREFETCHED_BATCHES = 2
-"""Batches prepared (images decoded, text tokenised) while the network works on the one before."""
+"""Batches prepared (images decoded, text tokenized) while the network runs the current one."""
 
 INITIAL_BATCH_SIZE = 32
 MAX_BATCH_SIZE_CPU = 64
 MAX_BATCH_SIZE_GPU = 512
 GROWTH_MEMORY_SHARE = 0.45
-"""A batch may double while the last one used less than this share of the memory: twice the batch needs at most twice as much."""
+"""A batch may double if the last one used a smaller share of the memory.
+
+Twice the batch needs at most twice as much.
+"""
 
 
 class TransformersVLM(Backend):
-    """A local model. Batches are padded on the left: right padding makes a decoder continue from padding."""
+    """A local model.
+
+    Batches are padded on the left: with padding on the right, a decoder would continue from it.
+    """
 
     needs_images = True
     one_token = True
     options: tuple[str, ...] = BACKEND_OPTIONS
-    """The `interface.OPTIONS` that it supports."""
+    """The `interface.BACKEND_OPTIONS` that it supports."""
 
     def __init__(self, model_id: str, settings: Settings) -> None:
-        """Load the model and its processor.
+        """Load the model and its processor, and run the self-test.
 
-        Raises BadInput if the id or folder cannot be loaded, cannot take images, or its template cannot do what the settings ask.
+        Args:
+            model_id: Hub id or folder.
+            settings: Options for loading and generation.
+
+        Raises:
+            BadInput: If the model cannot be loaded or cannot take images, or its template does not
+                support the settings.
         """
         import torch
         from transformers.utils import logging
@@ -67,35 +82,37 @@ class TransformersVLM(Backend):
         logging.disable_progress_bar()
         self.model_id = model_id
         check_generate_options(settings.generation)
-        self.processor, loaded, odd = load_pretrained(model_id, settings)
-        for words in odd:
-            print(f"--model {model_id}: {words}", file=sys.stderr)
-        tokenizer = self.processor.tokenizer
+        self.processor, loaded, loading_deviations = load_pretrained(model_id, settings)
+        for deviation in loading_deviations:
+            print(f"--model {model_id}: {deviation}", file=sys.stderr)
+
+        main_tokenizer = self.processor.tokenizer
         encoder_decoder = is_encoder_decoder(loaded.config)
-        # A decoder must end with its prompt's last token; an encoder was trained with padding at the end.
-        for each in (tokenizer, getattr(self.processor, "qformer_tokenizer", None)):
-            if each is not None:
-                each.padding_side = "right" if encoder_decoder or each is not tokenizer else "left"
-        if tokenizer.pad_token_id is None:
-            tokenizer.pad_token = tokenizer.eos_token
-        self.network: Network = Network(loaded, int(tokenizer.pad_token_id), settings.generation)
-        ends = loaded.generation_config.eos_token_id
-        self._ends = set(ends if isinstance(ends, list) else [ends])
+        # A decoder must end with its prompt's last token; encoders were trained with right padding.
+        for tokenizer in (main_tokenizer, getattr(self.processor, "qformer_tokenizer", None)):
+            if tokenizer is not None:
+                tokenizer.padding_side = "right" if encoder_decoder or tokenizer is not main_tokenizer else "left"
+        if main_tokenizer.pad_token_id is None:
+            main_tokenizer.pad_token = main_tokenizer.eos_token
+        self.network: Network = Network(loaded, int(main_tokenizer.pad_token_id), settings.generation)
+        end_ids = loaded.generation_config.eos_token_id
+        self._end_ids = set(end_ids if isinstance(end_ids, list) else [end_ids])
         self._settings = settings
         self.on_cpu = torch.device(self.network.device).type == "cpu"
         self.processing = PromptProcessor(model_id, self.processor, settings)
         self.template_hash = self.processing.template_hash
         self._inputs = self.processing.inputs
-        self.findings = self._self_tested()
+
+        self.findings = self._run_self_test()
         self._shares = self.network.may_share
-        self._shown_equal = False
+        self._sharing_verified = False
         self.batch_size = BatchSize(settings.batch_size if self.findings.batches else 1, self.on_cpu)
-        self.deviations: list[str] = [*odd]
+        self.deviations: list[str] = [*loading_deviations]
         if self.processing.plain and loaded.config.model_type not in PLAIN_BY_DEFAULT:
             self.deviate("the processor has no chat template, so prompts were sent as they stand")
             print(f"--model {model_id}: {self.deviations[-1]}; --chat-template FILE gives it one", file=sys.stderr)
         if not self._shares:
-            self._say_fast_path_off(self.findings.paths[SHARED_PREFIX_PATH])
+            self._report_fast_path_off(self.findings.paths[SHARED_PREFIX_PATH])
         if not self.findings.sees_images:
             self.deviations.append("the model's logits do not depend on the image")
         name, revision = describe_source(model_id)
@@ -103,29 +120,39 @@ class TransformersVLM(Backend):
 
     @cached_property
     def several_images(self) -> bool:
-        """True if the model takes several images a question, tried out when first asked."""
+        """True if the model reads several images per question; tested on first access."""
         from eval_harness.models.local.self_test import check_several_images
 
-        takes = check_several_images(self.network, self._inputs, self.findings)
+        is_supported = check_several_images(self.network, self._inputs, self.findings)
         if not self.findings.batches:
             self.batch_size = BatchSize(1, self.on_cpu)
-        return takes
+        return is_supported
 
     def generate(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """Answer in batches; one that does not fit into memory is halved, never lost."""
+        """Answer in batches; a batch that does not fit into memory is halved, never dropped."""
         return self._in_batches(requests, self._answer)
 
     def score(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """Score each request's candidates (methods `gd` and `ps`); never calls the model's `generate`.
+        """Score each request's candidates (methods `gd` and `ps`) without calling `generate`.
 
-        Raises NotScorable where two options begin with the same token (`gd`).
+        Args:
+            requests: Requests with candidates.
+
+        Yields:
+            One response with scores per request, in any order.
+
+        Raises:
+            NotScorable: If two options begin with the same token (`gd`).
         """
         if self.processing.opened:
             self.deviate(SCORED_IN_REASONING)
         return self._in_batches(requests, self._score)
 
-    def _self_tested(self) -> SelfTestResult:
-        """The paths of the network that pass the self-test. Raises BadInput for a model that cannot answer questions about images."""
+    def _run_self_test(self) -> SelfTestResult:
+        """Test the network's paths.
+
+        Raises BadInput for a model that cannot answer questions about images.
+        """
         import torch
 
         from eval_harness.models.local.self_test import run_self_test
@@ -137,7 +164,7 @@ class TransformersVLM(Backend):
                 f"--model {self.model_id}: one small question does not fit into memory. Use a smaller or quantized model, or a "
                 "larger device."
             ) from None
-        except Exception as error:  # whatever a model's own code raises
+        except Exception as error:  # a model's own code may raise anything
             raise BadInput(
                 f"--model {self.model_id}: cannot answer a question about an image ({describe_error(error)})."
             ) from error
@@ -145,7 +172,7 @@ class TransformersVLM(Backend):
     def _in_batches(
         self, requests: Sequence[Request], run: Callable[[PreparedBatch], list[Response]]
     ) -> Iterator[Response]:
-        """Batches through `run`, with the next ones prepared meanwhile in another thread."""
+        """Run the requests in batches; the next batches are prepared in another thread."""
         queue = sort_for_batching(requests)
         waiting: deque[tuple[list[Request], Future[PreparedBatch]]] = deque()
         with ThreadPoolExecutor(1, thread_name_prefix="prepare") as preparing:
@@ -158,38 +185,40 @@ class TransformersVLM(Backend):
                     responses = self._within_memory(run, future.result())
                     if responses is None:
                         if len(batch) == 1:
-                            self.batch_size.leave_out_one()
+                            self.batch_size.use_largest_working()
                             raise MemoryError(
                                 "alone it does not fit into memory; use a smaller model, --max-image-side, or a larger device"
                             )
+                        # Batches prepared at the old size would not fit either.
                         self.batch_size.halve(len(batch))
-                        for later, prepared in reversed(waiting):
+                        for later_batch, prepared in reversed(waiting):
                             prepared.cancel()
-                            queue.extendleft(reversed(later))
+                            queue.extendleft(reversed(later_batch))
                         waiting.clear()
                         queue.extendleft(reversed(batch))
                         continue
-                    self.batch_size.went_well(len(batch), self._memory_used())
+                    self.batch_size.record_success(len(batch), self._memory_share())
                     yield from responses
             finally:
                 for _, prepared in waiting:
                     prepared.cancel()
 
     def _prepare(self, batch: list[Request]) -> PreparedBatch:
-        shared = self._inputs.shared(batch) if self._shares else None
-        return shared if shared and self.network.within_window(shared) else self._inputs.whole(batch)
+        shared = self._inputs.shared_prefixes(batch) if self._shares else None
+        return shared if shared and self.network.within_window(shared) else self._inputs.full_prompts(batch)
 
     def _within_memory(
         self, run: Callable[[PreparedBatch], list[Response]], prepared: PreparedBatch
     ) -> list[Response] | None:
-        """The responses of one batch with its share of the time in each, None when it does not fit into memory."""
+        """The responses of a batch, each with its share of the time; None if it does not fit."""
         import torch
 
         start = time.perf_counter()
         try:
             with torch.inference_mode():
-                responses = run(self._checked(prepared))
+                responses = run(self._verify_sharing(prepared))
         except (torch.OutOfMemoryError, RuntimeError) as error:
+            # On the CPU, torch raises a plain RuntimeError.
             if not isinstance(error, torch.OutOfMemoryError) and "allocate memory" not in str(error):
                 raise
             if not self.on_cpu:
@@ -198,49 +227,53 @@ class TransformersVLM(Backend):
         seconds = round((time.perf_counter() - start) / len(responses), 4)
         return [replace(response, seconds=seconds) for response in responses]
 
-    def _checked(self, prepared: PreparedBatch) -> PreparedBatch:
-        """The batch as it is; before the first shared one is trusted, it is compared with whole prompts, and given up if they differ."""
-        if prepared.rows is None or (self._shares and self._shown_equal):
+    def _verify_sharing(self, prepared: PreparedBatch) -> PreparedBatch:
+        """Compare the first batch of shared prefixes with full prompts.
+
+        Returns the batch, or its full prompts if they differ; prefixes are not shared from then on.
+        """
+        if prepared.rows is None or (self._shares and self._sharing_verified):
             return prepared
-        whole = self._inputs.whole(prepared.requests)
-        if self._shares and self.network.agrees(prepared, whole):
-            self._shown_equal = True
+        full = self._inputs.full_prompts(prepared.requests)
+        if self._shares and self.network.agrees(prepared, full):
+            self._sharing_verified = True
             return prepared
         if self._shares:
-            self._say_fast_path_off("the first batch differs from whole prompts")
+            self._report_fast_path_off("the first batch differs from whole prompts")
         self._shares = False
-        return whole
+        return full
 
-    def _say_fast_path_off(self, why: str) -> None:
+    def _report_fast_path_off(self, why: str) -> None:
         print(f"--model {self.model_id}: fast path off: each question reads its own image ({why})", file=sys.stderr)
 
     def _answer(self, prepared: PreparedBatch) -> list[Response]:
         from eval_harness.models.local.network import ReasoningBudget
 
-        first = prepared.requests[0]
-        limit = self._limit(first)
+        # All requests of a batch have the same limit and temperature.
+        template_request = prepared.requests[0]
+        limit = self._limit(template_request)
         seeds = [sampling_seed(request) for request in prepared.requests]
         budget = self.processing.budget
         processors = [ReasoningBudget(*budget, self.processing.opened, len(seeds))] if budget else []
-        tokens, broken = self.network.generate(prepared, limit, first.temperature, seeds, processors)
+        tokens, broken = self.network.generate(prepared, limit, template_request.temperature, seeds, processors)
         rows: list[list[int]] = tokens.tolist()
         return [
-            nan_response(request) if is_broken else self._response(request, row, read, length)
-            for request, row, read, length, is_broken in zip(
+            nan_response(request) if is_broken else self._response(request, row, output, length)
+            for request, row, output, length, is_broken in zip(
                 prepared.requests, rows, self.processing.reader.read(rows), prepared.lengths(), broken, strict=True
             )
         ]
 
-    def _response(self, request: Request, row: list[int], read: DecodedOutput, prompt_length: int) -> Response:
-        """A row of new tokens, padded after the one that ends the text, as it was read."""
-        ended = next((count for count, token in enumerate(row, 1) if token in self._ends), None)
+    def _response(self, request: Request, row: list[int], output: DecodedOutput, prompt_length: int) -> Response:
+        """The response for a row of new tokens, which is padded after its end token."""
+        length = next((count for count, token in enumerate(row, 1) if token in self._end_ids), None)
         return Response(
             request.question_id,
             request.sample,
-            read.text,
-            reasoning=read.reasoning,
-            finish_reason="length" if ended is None else "stop",
-            usage=(prompt_length, ended or len(row)),
+            output.text,
+            reasoning=output.reasoning,
+            finish_reason="length" if length is None else "stop",
+            usage=(prompt_length, length or len(row)),
         )
 
     def _score(self, prepared: PreparedBatch) -> list[Response]:
@@ -249,33 +282,35 @@ class TransformersVLM(Backend):
             log_probabilities = self.network.next_logits(prepared).log_softmax(-1)
             scores = [
                 [
-                    float(log_probabilities[row, forms].logsumexp(-1))
-                    for forms in self.processing.next_token_forms(request)
+                    float(log_probabilities[row, token_ids].logsumexp(-1))
+                    for token_ids in self.processing.candidate_first_tokens(request)
                 ]
                 for row, request in enumerate(requests)
             ]
         else:
-            tokens = [[self.processing.continuation(text) for text in request.candidates] for request in requests]
+            tokens = [[self.processing.continuation_ids(text) for text in request.candidates] for request in requests]
             scores = self.network.candidate_scores(prepared, tokens, requests[0].scoring == "sequence_official")
-        return [response_from_scores(request, found) for request, found in zip(requests, scores, strict=True)]
+        return [response_from_scores(request, row) for request, row in zip(requests, scores, strict=True)]
 
     def _limit(self, request: Request) -> int:
-        limit, said = output_limit(request, self.network.model.generation_config.max_new_tokens, self._settings)
-        if said:
-            self.deviate(said)
+        limit, deviation = output_limit(request, self.network.model.generation_config.max_new_tokens, self._settings)
+        if deviation:
+            self.deviate(deviation)
         return limit
 
-    def _memory_used(self) -> float:
-        """The largest share of a GPU's memory that was in use since the last call; 0 on the CPU."""
+    def _memory_share(self) -> float:
+        """Peak share of a GPU's memory in use since the last call; 0 on the CPU."""
         import torch
 
         if self.on_cpu:
             return 0.0
-        used = []
+        shares = []
         for device in range(torch.cuda.device_count()):
-            used.append(torch.cuda.max_memory_allocated(device) / torch.cuda.get_device_properties(device).total_memory)
+            shares.append(
+                torch.cuda.max_memory_allocated(device) / torch.cuda.get_device_properties(device).total_memory
+            )
             torch.cuda.reset_peak_memory_stats(device)
-        return max(used)
+        return max(shares)
 
     def describe(self) -> dict[str, Any]:
         import torch
@@ -296,46 +331,67 @@ class TransformersVLM(Backend):
 
 
 class BatchSize:
-    """The number of requests at a time: given, or found (doubles while there is room, halves when memory runs out)."""
+    """Number of requests per batch.
 
-    def __init__(self, given: int | None, on_cpu: bool) -> None:
-        self.size = given or INITIAL_BATCH_SIZE
-        self._may_grow = given is None
-        self._largest = MAX_BATCH_SIZE_CPU if on_cpu else MAX_BATCH_SIZE_GPU
-        self._worked = 1
+    Set by the user, or adapted: it doubles while memory allows and halves when memory runs out.
+    """
+
+    def __init__(self, requested: int | None, on_cpu: bool) -> None:
+        self.size = requested or INITIAL_BATCH_SIZE
+        self._may_grow = requested is None
+        self._max_size = MAX_BATCH_SIZE_CPU if on_cpu else MAX_BATCH_SIZE_GPU
+        self._largest_working = 1
 
     def halve(self, failed: int) -> None:
-        """A batch of `failed` requests did not fit: half of it from now on, and no more growing."""
+        """Use half the size of a batch of `failed` requests that did not fit, and stop growing."""
         self.size = max(1, failed // 2)
         self._may_grow = False
 
-    def leave_out_one(self) -> None:
-        """One request did not fit by itself: the others run in batches as large as the largest that did."""
-        self.size = self._worked
+    def use_largest_working(self) -> None:
+        """Return to the largest size that worked, after one request alone did not fit."""
+        self.size = self._largest_working
 
-    def went_well(self, count: int, used: float) -> None:
-        """A batch of `count` requests used this share of the memory."""
-        self._worked = max(self._worked, count)
-        if self._may_grow and 4 * count >= 3 * self.size and used < GROWTH_MEMORY_SHARE:
-            self.size = min(self._largest, self.size * 2)
+    def record_success(self, count: int, memory_share: float) -> None:
+        """Record that a batch of `count` requests used this peak share of the memory."""
+        self._largest_working = max(self._largest_working, count)
+        # A batch much smaller than `size` says little about the memory that `size` needs.
+        if self._may_grow and 4 * count >= 3 * self.size and memory_share < GROWTH_MEMORY_SHARE:
+            self.size = min(self._max_size, self.size * 2)
 
 
 def sort_for_batching(requests: Iterable[Request]) -> deque[Request]:
-    """Requests of the same settings together, the questions of an image side by side; longest first: a batch holds prompts of similar
-    length, and one that does not fit is met at once, not after hours."""
-    units: dict[object, list[Request]] = {}
+    """Sort requests by their settings, with the questions of an image next to each other.
+
+    Longest first: a batch then holds prompts of similar length, and one that does not fit into
+    memory is found at once, not after hours.
+
+    Args:
+        requests: The requests.
+
+    Returns:
+        The sorted requests.
+    """
+    groups: dict[object, list[Request]] = {}
     for request in requests:
         key = (_batch_key(request), request.images, request.shots, request.system)
-        units.setdefault(key, []).append(request)
+        groups.setdefault(key, []).append(request)
 
-    def place(unit: list[Request]) -> tuple[str, int]:
-        return str(_batch_key(unit[0])), -max(len(request.prompt) for request in unit)
+    def sort_key(group: list[Request]) -> tuple[str, int]:
+        return str(_batch_key(group[0])), -max(len(request.prompt) for request in group)
 
-    return deque(request for unit in sorted(units.values(), key=place) for request in unit)
+    return deque(request for group in sorted(groups.values(), key=sort_key) for request in group)
 
 
 def take_batch(queue: deque[Request], size: int) -> list[Request]:
-    """Up to `size` requests of the same settings, off the front."""
+    """Remove a batch from the front of a queue.
+
+    Args:
+        queue: Sorted requests.
+        size: Maximum number of requests.
+
+    Returns:
+        Up to `size` requests with the same settings.
+    """
     batch = [queue.popleft()]
     while queue and len(batch) < size and _batch_key(queue[0]) == _batch_key(batch[0]):
         batch.append(queue.popleft())

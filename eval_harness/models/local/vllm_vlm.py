@@ -75,17 +75,17 @@ class VllmVLM(Backend):
             if isinstance(output, str):
                 yield _failed(requests[number], output)
                 continue
-            [said] = output.outputs
-            if said.finish_reason == "length" and len(said.token_ids) < params[number].max_tokens:
+            [completion] = output.outputs
+            if completion.finish_reason == "length" and len(completion.token_ids) < params[number].max_tokens:
                 self.deviate(NO_ROOM.format(params[number].max_tokens))
-            [read] = self.processing.reader.read([list(said.token_ids)])
+            [decoded] = self.processing.reader.read([list(completion.token_ids)])
             yield Response(
                 requests[number].question_id,
                 requests[number].sample,
-                read.text,
-                reasoning=read.reasoning,
-                finish_reason=said.finish_reason,
-                usage=(len(output.prompt_token_ids), len(said.token_ids)),
+                decoded.text,
+                reasoning=decoded.reasoning,
+                finish_reason=completion.finish_reason,
+                usage=(len(output.prompt_token_ids), len(completion.token_ids)),
             )
 
     def score(self, requests: Sequence[Request]) -> Iterator[Response]:
@@ -102,41 +102,43 @@ class VllmVLM(Backend):
 
         official = bool(requests) and requests[0].scoring == "sequence_official"
         tokens = [
-            [self.processing.continuation(text) for text in request.candidates]
+            [self.processing.continuation_ids(text) for text in request.candidates]
             if official
-            else self.processing.next_token_forms(request)
+            else self.processing.candidate_first_tokens(request)
             for request in requests
         ]
         params = [
-            SamplingParams(max_tokens=1, temperature=0, detokenize=False, logprob_token_ids=first_position_ids(each))
-            for each in tokens
+            SamplingParams(
+                max_tokens=1, temperature=0, detokenize=False, logprob_token_ids=first_position_ids(candidate_ids)
+            )
+            for candidate_ids in tokens
         ]
         for number, output in self._run(self._prompts(requests), params):
             if isinstance(output, str):
                 yield _failed(requests[number], output)
                 continue
-            found = {token: entry.logprob for token, entry in output.outputs[0].logprobs[0].items()}
-            yield response_from_scores(requests[number], first_position_scores(found, tokens[number], official))
+            logprobs = {token: entry.logprob for token, entry in output.outputs[0].logprobs[0].items()}
+            yield response_from_scores(requests[number], first_position_scores(logprobs, tokens[number], official))
 
     def _by_sequence(self, requests: Sequence[Request]) -> Iterator[Response]:
         """The mean log-probability of each candidate's tokens, as the engine reads them after the prompt. What the prefix cache holds would
         have no log-probability, so it is not read."""
         from vllm import SamplingParams
 
-        tokens = [[self.processing.continuation(text) for text in request.candidates] for request in requests]
+        tokens = [[self.processing.continuation_ids(text) for text in request.candidates] for request in requests]
         prompts = self._prompts(requests)
-        asked = [(row, column) for row, texts in enumerate(tokens) for column in range(len(texts))]
-        whole = [
+        positions = [(row, column) for row, texts in enumerate(tokens) for column in range(len(texts))]
+        continued_prompts = [
             prompts[row] | {"prompt_token_ids": prompts[row]["prompt_token_ids"] + tokens[row][column]}
-            for row, column in asked
+            for row, column in positions
         ]
         params = SamplingParams(
             max_tokens=1, temperature=0, detokenize=False, prompt_logprobs=0, skip_reading_prefix_cache=True
         )
         scores: list[dict[int, float]] = [{} for _ in requests]
         refused: set[int] = set()
-        for number, output in self._run(whole, [params] * len(whole)):
-            row, column = asked[number]
+        for number, output in self._run(continued_prompts, [params] * len(continued_prompts)):
+            row, column = positions[number]
             if row in refused:
                 continue
             if isinstance(output, str):
@@ -144,10 +146,10 @@ class VllmVLM(Backend):
                 yield _failed(requests[row], output)
                 continue
             ids = tokens[row][column]
-            last = zip(ids, output.prompt_logprobs[-len(ids) :], strict=True)
-            scores[row][column] = math.fsum(position[token].logprob for token, position in last) / len(ids)
+            token_positions = zip(ids, output.prompt_logprobs[-len(ids) :], strict=True)
+            scores[row][column] = math.fsum(position[token].logprob for token, position in token_positions) / len(ids)
             if len(scores[row]) == len(tokens[row]):
-                yield response_from_scores(requests[row], [scores[row][each] for each in range(len(tokens[row]))])
+                yield response_from_scores(requests[row], [scores[row][column] for column in range(len(tokens[row]))])
 
     def _prompts(self, requests: Sequence[Request]) -> list[dict[str, Any]]:
         """Each request's token ids with its images as one marker each, and the images."""
@@ -169,12 +171,12 @@ class VllmVLM(Backend):
     def _sampling(self, request: Request) -> Any:
         from vllm import SamplingParams
 
-        limit, said = output_limit(request, self._own_limit, self._settings)
-        if said:
-            self.deviate(said)
-        further = {VLLM_SAMPLING_OPTIONS[name]: value for name, value in self._settings.generation.items()}
+        limit, deviation = output_limit(request, self._own_limit, self._settings)
+        if deviation:
+            self.deviate(deviation)
+        options = {VLLM_SAMPLING_OPTIONS[name]: value for name, value in self._settings.generation.items()}
         seed = sampling_seed(request) if request.temperature > 0 else None
-        return SamplingParams(max_tokens=limit, temperature=request.temperature, seed=seed, detokenize=False, **further)
+        return SamplingParams(max_tokens=limit, temperature=request.temperature, seed=seed, detokenize=False, **options)
 
     def _run(self, prompts: Sequence[Mapping[str, Any]], params: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """(number of the prompt, the engine's output, or why it does not take this prompt), as they finish."""
@@ -203,14 +205,14 @@ class VllmVLM(Backend):
         """True if the logits depend on the image. Raises BadInput for a model that cannot answer a question about one."""
         from eval_harness.models.local.self_test import probe_requests
 
-        first, _, other = probe_requests()
+        request, _, other_request = probe_requests()
         try:
-            same = self._are_equal(first, replace(first, image=other.image))
+            is_equal = self._are_equal(request, replace(request, image=other_request.image))
         except Exception as error:  # whatever the engine or a model's code raises
             raise BadInput(
                 f"--model vllm:{self.model_id}: cannot answer a question about an image ({describe_error(error)})."
             ) from error
-        if same:
+        if is_equal:
             self.deviate("the model's logits do not depend on the image")
 
     @cached_property
@@ -218,26 +220,28 @@ class VllmVLM(Backend):
         """True if the model takes several images a question, tried out when first asked."""
         from eval_harness.models.local.self_test import probe_requests
 
-        first, _, other = probe_requests()
-        assert first.image is not None
-        assert other.image is not None
+        request, _, other_request = probe_requests()
+        assert request.image is not None
+        assert other_request.image is not None
         try:
             return not self._are_equal(
-                replace(first, more_images=(first.image,)), replace(first, more_images=(other.image,))
+                replace(request, more_images=(request.image,)), replace(request, more_images=(other_request.image,))
             )
         except Exception:  # whatever the engine or a model's code raises: it takes no second image
             return False
 
-    def _are_equal(self, one: Request, other: Request) -> bool:
+    def _are_equal(self, request: Request, other_request: Request) -> bool:
         """True if the model's first token is as likely after either of two prompts."""
         from vllm import SamplingParams
 
         params = [SamplingParams(max_tokens=1, temperature=0, detokenize=False, logprobs=1)] * 2
-        found = dict(self._run(self._prompts([one, other]), params))
-        if why := next((output for output in found.values() if isinstance(output, str)), None):
+        outputs = dict(self._run(self._prompts([request, other_request]), params))
+        if why := next((output for output in outputs.values() if isinstance(output, str)), None):
             raise BadInput(f"--model vllm:{self.model_id}: takes no small question: {why}")
-        first, second = ({k: v.logprob for k, v in found[n].outputs[0].logprobs[0].items()} for n in (0, 1))
-        return bool(first == second)
+        logprobs, other_logprobs = (
+            {k: v.logprob for k, v in outputs[n].outputs[0].logprobs[0].items()} for n in (0, 1)
+        )
+        return bool(logprobs == other_logprobs)
 
     def describe(self) -> dict[str, Any]:
         import torch
@@ -263,11 +267,11 @@ def _failed(request: Request, why: str) -> Response:
 
 def _timed(responses: Iterator[Response]) -> Iterator[Response]:
     """The responses with the seconds since the one before: the engine works on many at a time, and these add up to all of them."""
-    last = time.perf_counter()
+    previous_time = time.perf_counter()
     for response in responses:
-        now = time.perf_counter()
-        yield replace(response, seconds=round(now - last, 4))
-        last = now
+        current_time = time.perf_counter()
+        yield replace(response, seconds=round(current_time - previous_time, 4))
+        previous_time = current_time
 
 
 def check_settings(settings: Settings) -> None:

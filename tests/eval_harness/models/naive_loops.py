@@ -113,9 +113,9 @@ def compare(folder, requests, batch=4):
         scores = {r.question_id: r.scores for r in ours.score(asked)}
         for request in asked:
             for position, candidate in enumerate(candidates):
-                tokens = ours.processing.continuation(candidate)
+                tokens = ours.processing.continuation_ids(candidate)
                 if scoring == "next_token":
-                    tokens = ours.processing.next_token_forms(request)[position]
+                    tokens = ours.processing.candidate_first_tokens(request)[position]
                 if scoring == "sequence":
                     expected = option_score(model, processor, request.prompt, request.image, tokens)
                 else:

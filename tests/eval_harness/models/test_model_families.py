@@ -69,10 +69,12 @@ def test_questions_on_images_of_unequal_tokens_continue_their_own_prefix(tmp_pat
     pictures = [picture(0, (28, 56)), picture(1, (56, 56)), picture(2, (84, 28))]
     for order in ([0, 0, 1, 1, 2, 2], [2, 1, 0, 2, 1, 0], [1, 1, 2], [2, 0, 2]):
         asked = [request(i, image=pictures[number]) for i, number in enumerate(order)]
-        shared, whole = backend._inputs.shared(asked), backend._inputs.whole(asked)
+        shared, whole = backend._inputs.shared_prefixes(asked), backend._inputs.full_prompts(asked)
         with torch.inference_mode():
             logits = [backend.network.next_logits(each) for each in (shared, whole)]
-            written = [backend.network.generate(each, 5, 0, [])[0] for each in (backend._inputs.shared(asked), whole)]
+            written = [
+                backend.network.generate(each, 5, 0, [])[0] for each in (backend._inputs.shared_prefixes(asked), whole)
+            ]
         assert float((logits[0] - logits[1]).abs().max()) < 1e-4
         assert written[0].tolist() == written[1].tolist()
 

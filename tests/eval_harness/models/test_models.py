@@ -158,10 +158,10 @@ def test_batches_keep_the_questions_of_an_image_together():
     size = BatchSize(None, on_cpu=False)
     start = size.size
     for used, expected in ((0.1, 2 * start), (0.8, 2 * start)):
-        size.went_well(size.size, used)
+        size.record_success(size.size, used)
         assert size.size == expected
     size.halve(2 * start)
-    size.went_well(start, 0.1)
+    size.record_success(start, 0.1)
     assert size.size == start, "it does not grow again after memory ran out"
 
 
@@ -203,9 +203,9 @@ def test_any_generation_options_give_after_a_shared_prefix_what_generate_gives(t
         asked = [request(str(i), prompt=f"Side {'? ' * chance.randint(1, 9)}{i}", image=picture()) for i in range(6)]
         seeds = [chance.randrange(1000) for _ in asked]
         with torch.inference_mode():
-            together = network.generate(model._inputs.shared(asked), 9, warm, seeds)[0].tolist()
+            together = network.generate(model._inputs.shared_prefixes(asked), 9, warm, seeds)[0].tolist()
             for row, each, one in zip(together, asked, seeds, strict=True):
-                alone = network.generate(model._inputs.whole([each]), 9, warm, [one])[0][0].tolist()
+                alone = network.generate(model._inputs.full_prompts([each]), 9, warm, [one])[0][0].tolist()
                 assert row == alone + [network.pad] * (len(row) - len(alone)), network.generation
                 lengths.add(len(alone))
     assert len(lengths) > 2

@@ -226,5 +226,5 @@ def test_a_model_sees_every_image_or_is_refused(family, takes, tmp_path):
     assert alone == together
     third = replace(requests[5], more_images=(requests[5].more_images[0], picture(99)))
     with torch.inference_mode():
-        logits = [one.network.next_logits(one._inputs.whole([request])) for request in (requests[5], third)]
+        logits = [one.network.next_logits(one._inputs.full_prompts([request])) for request in (requests[5], third)]
     assert float((logits[0] - logits[1]).abs().max()) > 1e-4

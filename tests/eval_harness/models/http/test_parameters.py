@@ -170,7 +170,7 @@ def test_a_server_that_drops_images_is_told_where_tokens_are_counted(drops, coun
 
     with ChaosServer(answer=answer) as server:
         backend = model(server)
-        backend.look = True
+        backend.probe_images = True
         found = list(backend.generate([request(i) for i in range(4)]))
     assert any("drop images" in words for words in backend.deviations) == (drops and counts)
     assert len(server.bodies) == 6
