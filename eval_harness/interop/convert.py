@@ -112,6 +112,7 @@ def converted_answers(path: Path, description: FileDescription) -> Iterator[tupl
     if reader is None:
         yield path, description
         return
+    # Only inspect-ai's logs name their own benchmark and dataset.
     if reader is inspect_log:
         # What the caller gives takes precedence over what the log says.
         pairs = zip(description, inspect_log.describe(path), strict=True)

@@ -138,7 +138,7 @@ def metric_scores(
         (metric -> value as in `medprobe score`, metric -> standard error in percentage points).
     """
     frame = pd.DataFrame(list(questions), columns=list(METADATA_COLUMNS))
-    if frame.empty:
+    if frame.empty:  # a harness may aggregate before any sample is done
         return {}, {}
     readings = pd.DataFrame(list(answers), columns=["question_id", "sample", "choice", "status"])
     values = {
@@ -159,6 +159,7 @@ def _standard_errors(table: pd.DataFrame) -> dict[str, float]:
     errors: dict[str, float] = {}
     for name, part in table.groupby("metric", sort=False):
         info = METRICS.get(str(name))
+        # The binomial formula below applies to shares only.
         if info is not None and info.unit == "count":
             continue
         numerators, denominators = part["numerator"].to_numpy(float), part["denominator"].to_numpy(float)

@@ -51,7 +51,7 @@ PACKAGE = "medprobe"
 
 def _claim_for_package(function: Callable[..., Any]) -> Callable[..., Any]:
     """Set a function's module to `medprobe`, from which inspect-ai takes the prefix of its name."""
-    importlib.import_module(PACKAGE)
+    importlib.import_module(PACKAGE)  # inspect-ai looks the module up in sys.modules
     function.__module__ = PACKAGE
     return function
 
@@ -86,6 +86,7 @@ def medprobe_every_answer() -> ScoreReducer:
     def reduce(scores: list[Score]) -> Score:
         answers = [answer for score in scores for answer in (score.metadata or {}).get("medprobe", [])]
         share_correct = sum(score.value == CORRECT for score in scores) / len(scores)
+        # A single epoch keeps its own value, CORRECT or INCORRECT.
         value = scores[0].value if len(scores) == 1 else share_correct
         return Score(
             value=value, answer=scores[0].answer, explanation=scores[0].explanation, metadata={"medprobe": answers}

@@ -80,6 +80,7 @@ def export_tsv(data: str, split: str | None, out: Path) -> tuple[Path, int]:
         with target.open("w", encoding="utf-8", newline="") as file:
             table = csv.writer(file, delimiter="\t", lineterminator="\n")
             table.writerow(columns)
+            # Case by case, so that only one case's images are in memory.
             for case in repository.cases(selection.split, set(rows_by_case)):
                 for row in rows_by_case[case.case_id]:
                     number = row_numbers[row["question_id"]]
@@ -116,6 +117,7 @@ def _protect_from_pandas(text: str) -> str:
 
 
 def _category(row: dict[Any, Any]) -> str:
+    # VLMEvalKit has a single category per row: the first facet with a value.
     labels = row.get("categories") or [
         row[facet] for facet in ("scenario", "aspect", "task", "modality") if row.get(facet)
     ]

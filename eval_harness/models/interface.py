@@ -197,6 +197,7 @@ def parse_thinking(text: str | None) -> Thinking | None:
     """Parse `--thinking`: `on`, `off`, or a budget of at least one token. Raises BadInput."""
     if text is None or text in ("on", "off"):
         return text  # type: ignore[return-value]
+    # isdigit() alone is also true for digits of other scripts.
     if text.isascii() and text.isdigit() and int(text) > 0:
         return int(text)
     raise BadInput(f"--thinking {text}: give on, off, or the maximum number of reasoning tokens, e.g. 4096.")
@@ -246,6 +247,7 @@ def response_from_scores(request: Request, scores: Sequence[float], usage: tuple
 
     if any(map(math.isnan, scores)):
         return nan_response(request)
+    # max() returns the first of equal scores.
     best = max(range(len(scores)), key=lambda position: scores[position])
     text = request.options[best] if request.question_type == "yes_no" else LETTERS[best]
     return Response(request.question_id, request.sample, text, scores=tuple(map(float, scores)), usage=usage)

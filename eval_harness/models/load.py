@@ -221,6 +221,7 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
+    # Registered before it runs, as an import would: dataclasses look their module up.
     sys.modules[path.stem] = module
     try:
         # Compile the source here: the import system would reuse stale bytecode of a file with the
@@ -369,6 +370,7 @@ def folder_digest(folder: Path) -> str:
     from huggingface_hub.constants import HF_HOME
 
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    # Modification times in nanoseconds, so that a quick rewrite of the same size is noticed.
     stats = [(path.relative_to(folder).as_posix(), path.stat()) for path in files]
     state = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
     cache_file = Path(HF_HOME) / "medprobe" / f"{_short_digest(repr((folder.resolve(), state)).encode())}.digest"

@@ -40,6 +40,7 @@ def candidate_first_tokens(request: Request, tokenize: Tokenize, model: str) -> 
     first_tokens: list[set[int]] = []
     for candidate in request.candidates:
         spellings = (tokenize(spelling) for spelling in (candidate, f" {candidate}"))
+        # Both spellings may share a token; a set counts its probability once.
         first_tokens.append({ids[0] for ids in spellings if ids})
     unique_tokens = [
         sorted(tokens.difference(*(first_tokens[:position] + first_tokens[position + 1 :])))
@@ -110,5 +111,5 @@ def first_position_scores(
 
 
 def _logsumexp(values: Sequence[float]) -> float:
-    maximum = max(values)
+    maximum = max(values)  # subtracted, so that exp() does not underflow
     return maximum + math.log(math.fsum(math.exp(value - maximum) for value in values))

@@ -106,6 +106,7 @@ def opens_reasoning(prompt_end: str) -> bool:
     Args:
         prompt_end: The text that the template writes after the question.
     """
+    # The pair whose start or end occurs last decides.
     opened, closed = max(((prompt_end.rfind(start), prompt_end.rfind(stop)) for start, stop in DELIMITERS), key=max)
     return opened > closed or prompt_end.rstrip().endswith("<|channel|>analysis<|message|>")
 
@@ -125,6 +126,7 @@ def reasoning_delimiter_ids(tokenizer: Any, template: str) -> tuple[int, int]:
     """
     vocabulary = tokenizer.get_vocab()
     pairs = [pair for pair in DELIMITERS if pair[0] in vocabulary and pair[1] in vocabulary]
+    # A stable sort: other pairs keep the order of DELIMITERS.
     pairs.sort(key=lambda pair: pair[1] not in template)
     if not pairs:
         raise BadInput(
@@ -151,6 +153,7 @@ class OutputReader:
         self._marks = re.compile(
             "|".join(re.escape(mark) for mark in marks if vocabulary.get(mark) in self._special) or "(?!)"
         )
+        # Dropped before decoding, as `skip_special_tokens` would, but without the marks.
         self._dropped = self._special - mark_ids
 
     def read(self, tokens: Sequence[Sequence[int]]) -> list[DecodedOutput]:

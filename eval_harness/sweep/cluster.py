@@ -70,6 +70,7 @@ class Worker:
                     ask(plan, journal, list(instances), make_sender(plan))
                 update_run_record(task.folder, plan.run, plan.backend)
         except Exception as error:
+            # Remembered, so that the task's other parts fail at once.
             self._started[task.number] = message = error_line(error, task)
             return task.number, message
         return task.number, None
@@ -109,7 +110,7 @@ def run_tasks_on_ray(
                     try:
                         make_run_folder(forecast.task.folder)
                         locks.enter_context(Shard().claim(forecast.task.folder))
-                    except BadInput as error:
+                    except BadInput as error:  # e.g. another process is working in the folder
                         yield TaskResult(forecast.task, str(error))
                     else:
                         started.append(forecast)
@@ -164,6 +165,7 @@ def _answer_parts(ray: Any, cluster: RayCluster, parts: Sequence[Part]) -> tuple
     ]
     pool = ray.util.ActorPool(actors)
 
+    # The pool gives each part to the next actor that becomes free.
     for part in parts:
         pool.submit(lambda actor, arguments: actor.answer.remote(*arguments), part)
     while pool.has_next():

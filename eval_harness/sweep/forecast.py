@@ -168,6 +168,7 @@ def format_forecast(forecasts: Sequence[Forecast]) -> str:
     rows, hours = [header], []
     for forecast in forecasts:
         task, size = forecast.task, forecast.size
+        # A task without remaining work has one cell of text and four empty ones.
         cells = ("done" if forecast.is_done else "cannot run", "", "", "", "")
         if not forecast.problem and not forecast.is_done:
             hours.append(remaining_hours(forecast, forecasts))

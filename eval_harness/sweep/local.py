@@ -53,7 +53,7 @@ def run_tasks_locally(tasks: Iterable[SweepTask], max_questions: int | None = No
                     task = waiting.pop(0)
                     try:
                         yield process.submit(run_task, task, max_questions).result()
-                    except BrokenProcessPool:
+                    except BrokenProcessPool:  # leave the pool; the outer loop starts a new one
                         yield TaskResult(task, PROCESS_DIED)
                         break
 

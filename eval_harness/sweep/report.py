@@ -40,6 +40,7 @@ def format_report(
         result = results.get(task.number)
         if result is not None:
             rows.append(_row(task, result))
+            # A finished task may still contain failed answers.
             if count := _undelivered_count(result):
                 retry = shlex.join(["medprobe", *task.arguments(task.folder)])
                 notes.append(f"task {task.number}: {count} answers failed; to ask them again: {retry}")

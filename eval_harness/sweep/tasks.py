@@ -78,6 +78,7 @@ class SweepTask:
     def folder(self) -> Path:
         """The run folder. Its name contains a digest of every option that affects an answer."""
         deciding = {name: value for name, value in self.options.items() if name not in NON_DECIDING_OPTIONS}
+        # Some keys of --model-args affect speed only.
         if "model_args" in deciding:
             deciding["model_args"] = answer_changing_model_args(str(deciding["model_args"]))
         digest = hashlib.sha256(json.dumps(deciding, sort_keys=True, default=str).encode()).hexdigest()[:8]
@@ -192,6 +193,7 @@ def _entry_options(path: Path, location: str, entry: str | dict[str, Any], name:
     Raises BadInput, with the entry's `location`, for an unknown option or a wrong type.
     """
     options = {str(name): entry} if isinstance(entry, str) else entry
+    # The options of the other axes belong in their own lists.
     reserved = {axis_name for _, axis_name in AXES if axis_name != name} | {"out"}
     try:
         if name and name not in options:

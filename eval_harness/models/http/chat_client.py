@@ -153,6 +153,7 @@ async def _check_reply(reply: httpx2.Response) -> None:
     if not reply.is_success:
         return
     await reply.aread()
+    # Some servers stream server-sent events although the request does not ask for them.
     streams = reply.content.startswith(b"data:")
     why = "the server streams its reply, which was not asked for" if streams else strip_tags(reply.text)
     with suppress(ValueError, RecursionError, AttributeError, LookupError, TypeError):

@@ -79,6 +79,7 @@ class Parameters:
         """Return the parameters of a request, in the current form or another one."""
         form = form or self.form
         parameters: dict[str, Any] = {form.limit_name: self.limit(request, form), "temperature": request.temperature}
+        # Greedy decoding needs no seed.
         if request.temperature > 0:
             parameters["seed"] = request.seed + request.sample
         if "max_tokens" in form.omitted:
@@ -127,6 +128,7 @@ class Parameters:
         """
         requested_limit, limit = _requested_limit(request), self.limit(request, form)
         if limit > requested_limit:
+            # The server's own limit is unknown, so approach it by halving.
             while (limit := limit // 2) > max(requested_limit, MIN_HALVED_LIMIT):
                 yield replace(form, limit=limit)
             yield replace(form, limit=None)

@@ -93,6 +93,7 @@ def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
     if reasoning.strip() == (split.reasoning or "").strip():
         reasoning = ""  # some servers send it both in its own field and in the text
     usage = parse_usage(fields.get("usage"))
+    # Some servers give no finish reason: an answer as long as the limit was cut.
     if finish is None and limit is not None and usage is not None and usage[1] >= limit:
         finish = "length"
     reply = Reply(
@@ -104,6 +105,7 @@ def parse_chat_reply(document: Any, limit: int | None = None) -> Reply:
         unfinished=split.unfinished,
         reasoning_tokens=_reasoning_tokens(fields),
     )
+    # If the server counts every output token as reasoning, an unmarked text is reasoning, too.
     only_reasoned = usage is not None and 0 < usage[1] <= reply.reasoning_tokens
     return reply.as_reasoning() if reply.is_cut_unmarked_text and only_reasoned else reply
 

@@ -228,7 +228,7 @@ class OpenAIChat(Backend):
                     task.cancel()
                 await asyncio.gather(reporting, *workers, return_exceptions=True)
             for worker in done:
-                worker.result()
+                worker.result()  # raises the error that stopped the run
             if self._lost:
                 raise self._gone()
 
@@ -557,6 +557,7 @@ class OpenAIChat(Backend):
         if not reply.is_cut_unmarked_text:
             return reply
         async with self._check_lock:
+            # Another question may have settled it while this one waited for the lock.
             if self.reasons is None:
                 probe_reply = await self._probe(_probe_request(request))
                 self.reasons = probe_reply is not None and probe_reply.reasoning is not None

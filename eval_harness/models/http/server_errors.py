@@ -109,6 +109,7 @@ def classify_exception(error: BaseException) -> ServerFailure:
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
+        # An exception raised without `from` still refers to the one being handled.
         error = error.__cause__ or error.__context__
 
 
@@ -186,6 +187,7 @@ def embedded_status(document: Any) -> int | None:
     error = document.get("error") or choice.get("error") or (document if document.get("object") == "error" else None)
     if not error and not ended_in_error and (isinstance(choice.get("message"), dict) or not choice):
         return None
+    # A number (503) is more specific than a name that implies one (overloaded).
     names = [*_error_names(error)]
     numbers = (int(name) for name in names if re.fullmatch("[45][0-9][0-9]", name))
     implied = (status for status, pattern in _STATUS_PATTERNS.items() if any(map(pattern.search, names)))

@@ -106,6 +106,7 @@ class TokenScores:
         """
         if request.scoring == "sequence":
             answers = [await self._score_answer(messages, text, self._lead) for text in request.candidates]
+            # Otherwise the likelihoods would be conditioned on different prompts.
             if any(answer.prompt != answers[0].prompt for answer in answers):
                 raise ServerFailure("the server reads other tokens before one option than before another", "question")
             scores = [math.fsum(answer.logprobs) / len(answer.logprobs) for answer in answers]
@@ -136,6 +137,7 @@ class TokenScores:
             )
         tokens = await self._continuation(option)
         start = len(ids) - len(tokens)
+        # A template may append tokens after the option, or a token may straddle its beginning.
         if start < 1 or ids[start:] != tokens:
             raise ServerFailure(
                 f"the server reads the option {shorten(option)!r} as other tokens than it has after the prompt",

@@ -156,6 +156,7 @@ class InputMaker:
             return None
         raw_ids = self.raw_ids(requests)
         inputs = self._tensors([requests[members[0]] for members in groups.values()])
+        # Only the processor's output shows which inputs a model takes.
         if not set(inputs) <= SHARABLE_INPUTS:
             return None
 
@@ -175,6 +176,7 @@ class InputMaker:
             prefixes.append(first_ids[:cut])
             for name, prefix_types in token_types.items():
                 types: list[int] = inputs[name][row][inputs["attention_mask"][row].bool()].tolist()
+                # The text after the prefix must not be marked as part of an image.
                 if any(types[cut:]):
                     return None
                 prefix_types.append(types[:cut])

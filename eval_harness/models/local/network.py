@@ -116,6 +116,7 @@ class Network:
         Raises:
             UncontrolledGenerate: If `generate` does not write token by token.
         """
+        # Encoder-decoder models may force the first token of every output.
         forced_bos = (
             getattr(self.model.generation_config, "forced_bos_token_id", None) if self.encoder_decoder else None
         )
@@ -123,6 +124,7 @@ class Network:
         count = len(lead) + len(tokens[0])
         forced = ForcedTokens([[*lead, *row] for row in tokens])
         output = self._run(prepared, count, [forced], return_dict_in_generate=True, output_logits=True)
+        # A class that ignores processors never calls them; others may call them once too often.
         if forced.step != count or len(output.logits) != count:
             raise UncontrolledGenerate("its `generate` does not write one token after the other")
         return torch.stack(output.logits[len(lead) :], 1).float()
@@ -208,6 +210,7 @@ class Network:
         assert prepared.rows is not None
         assert prepared.suffixes is not None
         prefix = self._read(self.to_device(prepared.inputs))
+        # From here on, one row per question: each gets a copy of its image's cache.
         rows = torch.tensor(prepared.rows, device=prefix.ids.device)
         prefix.cache.batch_select_indices(rows)
         if self._rope_owner is not None:  # the class adds them, row by row, to whatever continues the cache
@@ -270,6 +273,7 @@ class Network:
             filters = [
                 SAMPLING_FILTERS[name](value) for name, value in self.generation.items() if name in SAMPLING_FILTERS
             ]
+            # After the counter, which must see the model's own logits.
             all_processors.insert(1, SeededSampling(temperature, seeds, self.device, filters))
         output: torch.Tensor = self._run(prepared, max_tokens, all_processors, **options)
         if steps.broken is None:
@@ -403,6 +407,7 @@ def supports_prefix_cache(model: Any, keeps_deltas: bool) -> bool:
     """
     text_config = model.config.get_text_config(decoder=True)
     layer_types = set(getattr(text_config, "layer_types", None) or ["full_attention"])
+    # Classes with several position axes (Qwen-VL) compute positions in `get_rope_index`.
     own_positions = hasattr(getattr(model, "model", model), "get_rope_index")
     bidirectional = getattr(text_config, "use_bidirectional_attention", None) not in (None, False, "vision")
     return layer_types <= SHARABLE_LAYERS and (keeps_deltas or not own_positions) and not bidirectional

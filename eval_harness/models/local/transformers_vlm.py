@@ -92,6 +92,7 @@ class TransformersVLM(Backend):
         for tokenizer in (main_tokenizer, getattr(self.processor, "qformer_tokenizer", None)):
             if tokenizer is not None:
                 tokenizer.padding_side = "right" if encoder_decoder or tokenizer is not main_tokenizer else "left"
+        # Padding is masked, so any token will do.
         if main_tokenizer.pad_token_id is None:
             main_tokenizer.pad_token = main_tokenizer.eos_token
         self.network: Network = Network(loaded, int(main_tokenizer.pad_token_id), settings.generation)
@@ -200,6 +201,7 @@ class TransformersVLM(Backend):
                     self.batch_size.record_success(len(batch), self._memory_share())
                     yield from responses
             finally:
+                # The caller may stop iterating at any time.
                 for _, prepared in waiting:
                     prepared.cancel()
 

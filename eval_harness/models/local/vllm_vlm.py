@@ -1,8 +1,10 @@
-"""vLLM's engine in this process (`--model vllm:ID`): any model it knows with images, on one GPU or several, with its prefix cache.
+"""vLLM's engine in this process (`--model vllm:ID`): any model it knows with images, on one GPU or
+several, with its prefix cache.
 
-The engine is handed token ids, made by the same processor and in the same way as for transformers (`model_inputs.py`), so both are asked
-the same prompts. `gd` reads the log-probabilities of the options' first tokens; `ps` puts each option after the prompt and reads the
-prompt's log-probabilities there. See also: a running server of vLLM, which `openai:NAME` asks.
+The engine is handed token ids, made by the same processor and in the same way as for transformers
+(`model_inputs.py`), so both are asked the same prompts. `gd` reads the log-probabilities of the
+options' first tokens; `ps` puts each option after the prompt and reads the prompt's
+log-probabilities there. See also: a running server of vLLM, which `openai:NAME` asks.
 """
 
 from __future__ import annotations
@@ -46,7 +48,10 @@ class VllmVLM(Backend):
     options: tuple[str, ...] = BACKEND_OPTIONS
 
     def __init__(self, model_id: str, settings: Settings) -> None:
-        """Start the engine. Raises BadInput if vLLM is not installed, or cannot load the model as the settings say."""
+        """Start the engine.
+
+        Raises BadInput if vLLM is not installed, or cannot load the model as the settings say.
+        """
         require("vllm", "transformers")
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
         self.model_id, self._settings = model_id, settings
@@ -89,15 +94,20 @@ class VllmVLM(Backend):
             )
 
     def score(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """Score each request's candidates (methods `gd` and `ps`). Raises NotScorable where two options begin with one token (`gd`)."""
+        """Score each request's candidates (methods `gd` and `ps`).
+
+        Raises NotScorable where two options begin with one token (`gd`).
+        """
         if self.processing.opened:
             self.deviate(SCORED_IN_REASONING)
         by_sequence = bool(requests) and requests[0].scoring == "sequence"
         return _timed(self._by_sequence(requests) if by_sequence else self._by_first_token(requests))
 
     def _by_first_token(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """From the probabilities of the first position after the prompt: those of a candidate's first tokens summed (`gd`), or the mean
-        log-probability of all its tokens there (`ps_official`, see `network.py`)."""
+        """From the probabilities of the first position after the prompt: those of a candidate's
+        first tokens summed (`gd`), or the mean log-probability of all its tokens there
+        (`ps_official`, see `network.py`).
+        """
         from vllm import SamplingParams
 
         official = bool(requests) and requests[0].scoring == "sequence_official"
@@ -121,8 +131,9 @@ class VllmVLM(Backend):
             yield response_from_scores(requests[number], first_position_scores(logprobs, tokens[number], official))
 
     def _by_sequence(self, requests: Sequence[Request]) -> Iterator[Response]:
-        """The mean log-probability of each candidate's tokens, as the engine reads them after the prompt. What the prefix cache holds would
-        have no log-probability, so it is not read."""
+        """The mean log-probability of each candidate's tokens, as the engine reads them after the
+        prompt. What the prefix cache holds would have no log-probability, so it is not read.
+        """
         from vllm import SamplingParams
 
         tokens = [[self.processing.continuation_ids(text) for text in request.candidates] for request in requests]
@@ -179,7 +190,9 @@ class VllmVLM(Backend):
         return SamplingParams(max_tokens=limit, temperature=request.temperature, seed=seed, detokenize=False, **options)
 
     def _run(self, prompts: Sequence[Mapping[str, Any]], params: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """(number of the prompt, the engine's output, or why it does not take this prompt), as they finish."""
+        """(number of the prompt, the engine's output, or why it does not take this prompt), as they
+        finish.
+        """
         from vllm.exceptions import VLLMClientError
 
         engine = self._engine.llm_engine
@@ -202,7 +215,10 @@ class VllmVLM(Backend):
                 engine.abort_request(list(numbers))
 
     def _check_it_sees(self) -> None:
-        """True if the logits depend on the image. Raises BadInput for a model that cannot answer a question about one."""
+        """True if the logits depend on the image.
+
+        Raises BadInput for a model that cannot answer a question about one.
+        """
         from eval_harness.models.local.self_test import probe_requests
 
         request, _, other_request = probe_requests()
@@ -266,7 +282,9 @@ def _failed(request: Request, why: str) -> Response:
 
 
 def _timed(responses: Iterator[Response]) -> Iterator[Response]:
-    """The responses with the seconds since the one before: the engine works on many at a time, and these add up to all of them."""
+    """The responses with the seconds since the one before: the engine works on many at a time, and
+    these add up to all of them.
+    """
     previous_time = time.perf_counter()
     for response in responses:
         current_time = time.perf_counter()
@@ -290,7 +308,10 @@ def check_settings(settings: Settings) -> None:
 
 
 def read_model(model_id: str, settings: Settings) -> tuple[Any, int | None]:
-    """(processor, the output limit of the model's generation config). Raises BadInput if they cannot be had."""
+    """(processor, the output limit of the model's generation config).
+
+    Raises BadInput if they cannot be had.
+    """
     from transformers import GenerationConfig
 
     processor, _ = load_processor(f"vllm:{model_id}", model_id, settings)
