@@ -22,7 +22,13 @@ from dataset_builders.errors import BadInput, describe_error
 from dataset_builders.extras import require
 from dataset_builders.files import replace_file
 from dataset_builders.hub.client import connect, http_status
-from eval_harness.models.interface import BACKEND_OPTIONS, MODEL_ARGS, Backend, Settings, check_options
+from eval_harness.models.interface import (
+    BACKEND_OPTIONS,
+    MODEL_ARGS,
+    Backend,
+    Settings,
+    check_options,
+)
 from eval_harness.records.request import Request, Response
 from eval_harness.records.result import Model
 
@@ -84,7 +90,9 @@ def _load(model: str, settings: Settings) -> Backend:
     return TransformersVLM(model, settings)
 
 
-def caching_loader(load: Callable[[str, Settings], Backend] = load_backend) -> Callable[[str, Settings], Backend]:
+def caching_loader(
+    load: Callable[[str, Settings], Backend] = load_backend,
+) -> Callable[[str, Settings], Backend]:
     """Return a `load_backend` that keeps the most recent local model loaded.
 
     The next run with the same model and settings gets it in the state it was loaded in. Back ends
@@ -195,7 +203,11 @@ def wrap_plug_in(
     if not isinstance(deviations, list) or not all(isinstance(deviation, str) for deviation in deviations):
         raise BadInput(f"{label}: `deviations` must be a list of strings. {PLUG_IN_DOCS}")
     supported = getattr(plug_in, "options", None)
-    check_options(label.removeprefix("--model "), settings, default_options if supported is None else supported)
+    check_options(
+        label.removeprefix("--model "),
+        settings,
+        default_options if supported is None else supported,
+    )
     return cast(Backend, _PlugIn(plug_in, name, label))
 
 
@@ -241,7 +253,11 @@ def load_plug_in(model: str, settings: Settings) -> Backend:
     except Exception as error:
         raise BadInput(f"--model {model}: {name} cannot be made ({type(error).__name__}: {error}).") from error
     return wrap_plug_in(
-        plug_in, name, f"--model {model}", settings, default_options=BACKEND_OPTIONS if takes_settings else ()
+        plug_in,
+        name,
+        f"--model {model}",
+        settings,
+        default_options=BACKEND_OPTIONS if takes_settings else (),
     )
 
 

@@ -63,7 +63,10 @@ QueuedRequest = tuple[Request, Messages | Exception]
 """A request with its messages, or with the reason why its image cannot be shown."""
 AWAITING_REPLY = "its reply is awaited"
 PROBE_PROMPT, PROBE_TOKENS = "What is 1 + {}? Answer with the number alone.", 1024
-IMAGE_PROBE_PROMPT, IMAGE_PROBE_NUMBER = "Which number is written in the picture? Answer with the number alone.", "4817"
+IMAGE_PROBE_PROMPT, IMAGE_PROBE_NUMBER = (
+    "Which number is written in the picture? Answer with the number alone.",
+    "4817",
+)
 DROPS_IMAGES = (
     "the server seems to drop images: a drawn picture changed neither its answer nor the number of tokens it read"
 )
@@ -127,7 +130,8 @@ class OpenAIChat(Backend):
         self._settled = False  # True once the server has answered, so that its parameters are known
         self._failures = self._checks = 0
         self._checked = self._lost = False  # since the last answer: a check was made; the last one failed
-        self._paid = (0, 0)  # tokens of replies that answer no question, counted with the next response
+        # Tokens in and out of replies that answer no question, counted with the next response.
+        self._paid = (0, 0)
         self._token_scores: TokenScores | None = None
 
         # State of the running call, which has its own event loop.
@@ -388,7 +392,8 @@ class OpenAIChat(Backend):
             success = await first_answered(named_forms)
             # A different complaint means that the change helped: continue from that form.
             current = next(
-                (tried_form for tried_form in [*complaints][tried:] if complaints[tried_form] != complaint), None
+                (tried_form for tried_form in [*complaints][tried:] if complaints[tried_form] != complaint),
+                None,
             )
 
         if success is None:
@@ -528,7 +533,8 @@ class OpenAIChat(Backend):
         """Send a question, in the current form or another one. Raises Refusal or ServerFailure."""
         parameters = self.parameters.for_request(request, form)
         return parse_chat_reply(
-            await self._complete(messages, parameters), parameters.get((form or self.parameters.form).limit_name)
+            await self._complete(messages, parameters),
+            parameters.get((form or self.parameters.form).limit_name),
         )
 
     async def _complete(self, messages: Messages, parameters: dict[str, Any]) -> Any:
@@ -639,7 +645,9 @@ def _add_usage(usage: tuple[int, int] | None, total: tuple[int, int]) -> tuple[i
     return (usage[0] + total[0], usage[1] + total[1]) if usage else total
 
 
-def _in_background(work: Callable[[Callable[[Item], None]], Coroutine[Any, Any, None]]) -> Iterator[Item]:
+def _in_background(
+    work: Callable[[Callable[[Item], None]], Coroutine[Any, Any, None]],
+) -> Iterator[Item]:
     """Run `work(emit)` in an event loop of its own thread.
 
     Works even if the caller has a running event loop, as a notebook does. Closing the iterator

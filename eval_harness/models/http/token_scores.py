@@ -108,7 +108,10 @@ class TokenScores:
             answers = [await self._score_answer(messages, text, self._lead) for text in request.candidates]
             # Otherwise the likelihoods would be conditioned on different prompts.
             if any(answer.prompt != answers[0].prompt for answer in answers):
-                raise ServerFailure("the server reads other tokens before one option than before another", "question")
+                raise ServerFailure(
+                    "the server reads other tokens before one option than before another",
+                    "question",
+                )
             scores = [math.fsum(answer.logprobs) / len(answer.logprobs) for answer in answers]
             return response_from_scores(request, scores, usage=_sum_usage([answer.usage for answer in answers]))
         official = request.scoring == "sequence_official"
@@ -129,11 +132,13 @@ class TokenScores:
         positions = document.get("prompt_logprobs")
         if ids is None or not isinstance(positions, list):
             raise ServerFailure(
-                "the server gives no log-probabilities of a prompt's tokens (prompt_logprobs)", "question"
+                "the server gives no log-probabilities of a prompt's tokens (prompt_logprobs)",
+                "question",
             )
         if len(positions) != len(ids):
             raise ServerFailure(
-                f"log-probabilities came for {len(positions)} of {len(ids)} tokens of a prompt", "question"
+                f"log-probabilities came for {len(positions)} of {len(ids)} tokens of a prompt",
+                "question",
             )
         tokens = await self._continuation(option)
         start = len(ids) - len(tokens)
@@ -152,7 +157,12 @@ class TokenScores:
         """(token id -> log-probability after the prompt, for all of `tokens`; usage)."""
         requested_ids = first_position_ids(tokens)
         document = await self._chat(
-            messages, {"logprobs": True, "logprob_token_ids": requested_ids, "return_tokens_as_token_ids": True}
+            messages,
+            {
+                "logprobs": True,
+                "logprob_token_ids": requested_ids,
+                "return_tokens_as_token_ids": True,
+            },
         )
         logprobs = _first_token_logprobs(document)
         if missing := [token for token in requested_ids if token not in logprobs]:

@@ -22,7 +22,12 @@ from typing import TYPE_CHECKING, Any
 from dataset_builders.errors import BadInput, describe_error
 from eval_harness.models.interface import Settings
 from eval_harness.models.option_tokens import candidate_first_tokens, continuation_ids
-from eval_harness.models.thinking import OutputReader, opens_reasoning, reasoning_delimiter_ids, thinking_variables
+from eval_harness.models.thinking import (
+    OutputReader,
+    opens_reasoning,
+    reasoning_delimiter_ids,
+    thinking_variables,
+)
 from eval_harness.records.request import Request
 
 if TYPE_CHECKING:
@@ -125,7 +130,11 @@ class InputMaker:
             chunk = "<|endofchunk|>"
             end = chunk if chunk in processor.tokenizer.get_vocab() else "\n"
             marker = self._image_marker()
-            self.template_variables |= {"chat_template": PLAIN_TEMPLATE, "marker": marker, "end_of_shot": end}
+            self.template_variables |= {
+                "chat_template": PLAIN_TEMPLATE,
+                "marker": marker,
+                "end_of_shot": end,
+            }
         self._image_token = getattr(processor, "image_token_id", None)
 
     def close(self) -> None:
@@ -219,10 +228,16 @@ class InputMaker:
             return ""
         from PIL import Image
 
-        for options in ({}, {"multi_page": True}):  # GOT-OCR2 accepts lists of images only with the second
+        for options in (
+            {},
+            {"multi_page": True},
+        ):  # GOT-OCR2 accepts lists of images only with the second
             try:
                 self.processor(
-                    text=[f"{marker} x"], images=[[Image.new("RGB", (64, 64))]], return_tensors="pt", **options
+                    text=[f"{marker} x"],
+                    images=[[Image.new("RGB", (64, 64))]],
+                    return_tensors="pt",
+                    **options,
                 )
             except (TypeError, ValueError):  # Florence-2, Fuyu: two markers for one image
                 continue
@@ -318,7 +333,10 @@ class PromptProcessor:
                 "or another template with --chat-template FILE."
             ) from None
         if isinstance(settings.thinking, int):
-            self.budget = (settings.thinking, *reasoning_delimiter_ids(self.inputs.processor.tokenizer, template))
+            self.budget = (
+                settings.thinking,
+                *reasoning_delimiter_ids(self.inputs.processor.tokenizer, template),
+            )
         return prompt_end
 
     def candidate_first_tokens(self, request: Request) -> list[list[int]]:
@@ -460,7 +478,9 @@ def pad_left(sequences: Sequence[Sequence[int]], pad: int) -> tuple[Any, Any]:
 
 
 def build_conversation(
-    request: Request, image_part: Callable[[bytes], dict[str, Any]], as_text: Callable[[str], str] = str
+    request: Request,
+    image_part: Callable[[bytes], dict[str, Any]],
+    as_text: Callable[[str], str] = str,
 ) -> list[Message]:
     """Build the conversation of a request: system message, worked examples, question.
 
@@ -480,13 +500,19 @@ def build_conversation(
 
     def user_turn(text: str, images: Sequence[bytes]) -> Message:
         parts = list(map(image_part, images))
-        return {"role": "user", "content": parts + text_part(text) if request.image_first else text_part(text) + parts}
+        return {
+            "role": "user",
+            "content": parts + text_part(text) if request.image_first else text_part(text) + parts,
+        }
 
     messages: list[Message] = []
     if request.system:
         messages.append({"role": "system", "content": text_part(request.system)})
     for shot in request.shots:
-        messages += [user_turn(shot.prompt, shot.images), {"role": "assistant", "content": text_part(shot.answer)}]
+        messages += [
+            user_turn(shot.prompt, shot.images),
+            {"role": "assistant", "content": text_part(shot.answer)},
+        ]
     return [*messages, user_turn(request.prompt, request.images)]
 
 

@@ -17,7 +17,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, LogitsProcessor, MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    MinPLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 from transformers.cache_utils import DynamicCache
 from transformers.generation.utils import GenerationMixin
 
@@ -129,7 +135,13 @@ class Network:
             raise UncontrolledGenerate("its `generate` does not write one token after the other")
         return torch.stack(output.logits[len(lead) :], 1).float()
 
-    def _run(self, prepared: PreparedBatch, max_tokens: int, processors: list[LogitsProcessor], **options: Any) -> Any:
+    def _run(
+        self,
+        prepared: PreparedBatch,
+        max_tokens: int,
+        processors: list[LogitsProcessor],
+        **options: Any,
+    ) -> Any:
         # Explicit, because a model's own generation config may set any of them.
         options = {
             "max_new_tokens": max_tokens,
@@ -147,7 +159,11 @@ class Network:
             state = self._after_prefix(prepared, leave=1)
             # Processors expect the padding first; here it may be between an image and its question.
             ids = state.ids.gather(1, state.mask.argsort(dim=1, stable=True))
-            inputs = {"input_ids": ids, "attention_mask": state.mask, "past_key_values": state.cache}
+            inputs = {
+                "input_ids": ids,
+                "attention_mask": state.mask,
+                "past_key_values": state.cache,
+            }
             return self.model.generate(**inputs, logits_processor=processors, **options)
         generate = partial(GenerationMixin.generate, self.model) if self.plain_generate else self.model.generate
         return generate(**self.to_device(prepared.inputs), logits_processor=processors, **options)
@@ -229,7 +245,12 @@ class Network:
         return state
 
     def _continue(
-        self, ids: torch.Tensor, cache: Any, mask: torch.Tensor, positions: torch.Tensor | None, last_only: bool = False
+        self,
+        ids: torch.Tensor,
+        cache: Any,
+        mask: torch.Tensor,
+        positions: torch.Tensor | None,
+        last_only: bool = False,
     ) -> torch.Tensor:
         """Logits [n, tokens, vocabulary] (float32) of tokens after a cache, which they extend."""
         extra: dict[str, Any] = {"position_ids": positions} if positions is not None else {}
@@ -237,7 +258,12 @@ class Network:
             extra["logits_to_keep"] = 1
         # The class may modify the positions (PaliGemma counts from 1).
         inputs = self.model.prepare_inputs_for_generation(
-            ids, past_key_values=cache, attention_mask=mask, use_cache=True, is_first_iteration=False, **extra
+            ids,
+            past_key_values=cache,
+            attention_mask=mask,
+            use_cache=True,
+            is_first_iteration=False,
+            **extra,
         )
         logits: torch.Tensor = self.model(**inputs, return_dict=True).logits.float()
         return logits
@@ -281,7 +307,10 @@ class Network:
         return output[:, -steps.count :], steps.broken.tolist()
 
     def candidate_scores(
-        self, prepared: PreparedBatch, candidates: Sequence[Sequence[Sequence[int]]], official: bool = False
+        self,
+        prepared: PreparedBatch,
+        candidates: Sequence[Sequence[Sequence[int]]],
+        official: bool = False,
     ) -> list[list[float]]:
         """Score candidates by the mean log-probability of their tokens after the prompt.
 
@@ -409,7 +438,11 @@ def supports_prefix_cache(model: Any, keeps_deltas: bool) -> bool:
     layer_types = set(getattr(text_config, "layer_types", None) or ["full_attention"])
     # Classes with several position axes (Qwen-VL) compute positions in `get_rope_index`.
     own_positions = hasattr(getattr(model, "model", model), "get_rope_index")
-    bidirectional = getattr(text_config, "use_bidirectional_attention", None) not in (None, False, "vision")
+    bidirectional = getattr(text_config, "use_bidirectional_attention", None) not in (
+        None,
+        False,
+        "vision",
+    )
     return layer_types <= SHARABLE_LAYERS and (keeps_deltas or not own_positions) and not bidirectional
 
 
@@ -491,7 +524,11 @@ class SeededSampling(LogitsProcessor):
     """
 
     def __init__(
-        self, temperature: float, seeds: Sequence[int], device: Any, filters: Sequence[LogitsProcessor] = ()
+        self,
+        temperature: float,
+        seeds: Sequence[int],
+        device: Any,
+        filters: Sequence[LogitsProcessor] = (),
     ) -> None:
         self.temperature = temperature
         self.generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]

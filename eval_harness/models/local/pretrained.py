@@ -115,7 +115,10 @@ def load_processor(model: str, model_id: str, settings: Settings) -> tuple[Any, 
     try:
         pixels = {
             name: value
-            for name, value in (("min_pixels", settings.min_pixels), ("max_pixels", settings.max_pixels))
+            for name, value in (
+                ("min_pixels", settings.min_pixels),
+                ("max_pixels", settings.max_pixels),
+            )
             if value is not None
         }
         processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code, **pixels)

@@ -96,7 +96,8 @@ def run_self_test(network: Network, inputs: InputMaker) -> SelfTestResult:
             return difference <= network.tolerance
 
         result.batches = check(
-            "batch 1 = batch 3", lambda: network.forced_logits(inputs.full_prompts(requests), tokens)
+            "batch 1 = batch 3",
+            lambda: network.forced_logits(inputs.full_prompts(requests), tokens),
         )
         if network.reads:
             rows = slice(None) if result.batches else slice(1)
@@ -110,7 +111,10 @@ def run_self_test(network: Network, inputs: InputMaker) -> SelfTestResult:
             result.paths[SHARED_PREFIX_PATH] = "not possible for this class"
         else:
             # Continuing a cache modifies it, so every attempt starts with its own prefix.
-            shared, shared_again = inputs.shared_prefixes(requests), inputs.shared_prefixes(requests)
+            shared, shared_again = (
+                inputs.shared_prefixes(requests),
+                inputs.shared_prefixes(requests),
+            )
             if shared is None or shared_again is None:
                 network.may_share = False
                 result.paths[SHARED_PREFIX_PATH] = "the prompts cannot be split"
@@ -161,7 +165,10 @@ def check_several_images(network: Network, inputs: InputMaker, result: SelfTestR
             return False
         if result.batches:
             expected = torch.cat(
-                [single_logits, network.forced_logits(inputs.full_prompts([other_request]), tokens[1:])]
+                [
+                    single_logits,
+                    network.forced_logits(inputs.full_prompts([other_request]), tokens[1:]),
+                ]
             )
             result.batches = logit_difference(forced_logits([two_images, other_request]), expected) <= network.tolerance
             result.paths["two images in a batch"] = "equal" if result.batches else "differs"

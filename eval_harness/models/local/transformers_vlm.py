@@ -19,7 +19,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dataset_builders.errors import BadInput, describe_error
-from eval_harness.models.interface import BACKEND_OPTIONS, Backend, Settings, nan_response, response_from_scores
+from eval_harness.models.interface import (
+    BACKEND_OPTIONS,
+    Backend,
+    Settings,
+    nan_response,
+    response_from_scores,
+)
 from eval_harness.models.local.model_inputs import (
     PLAIN_BY_DEFAULT,
     PreparedBatch,
@@ -27,7 +33,11 @@ from eval_harness.models.local.model_inputs import (
     output_limit,
     sampling_seed,
 )
-from eval_harness.models.local.pretrained import check_generate_options, describe_source, load_pretrained
+from eval_harness.models.local.pretrained import (
+    check_generate_options,
+    describe_source,
+    load_pretrained,
+)
 from eval_harness.models.option_tokens import SCORED_IN_REASONING
 from eval_harness.models.thinking import DecodedOutput
 from eval_harness.records.request import Request, Response
@@ -111,7 +121,10 @@ class TransformersVLM(Backend):
         self.deviations: list[str] = [*loading_deviations]
         if self.processing.plain and loaded.config.model_type not in PLAIN_BY_DEFAULT:
             self.deviate("the processor has no chat template, so prompts were sent as they stand")
-            print(f"--model {model_id}: {self.deviations[-1]}; --chat-template FILE gives it one", file=sys.stderr)
+            print(
+                f"--model {model_id}: {self.deviations[-1]}; --chat-template FILE gives it one",
+                file=sys.stderr,
+            )
         if not self._shares:
             self._report_fast_path_off(self.findings.paths[SHARED_PREFIX_PATH])
         if not self.findings.sees_images:
@@ -246,7 +259,10 @@ class TransformersVLM(Backend):
         return full
 
     def _report_fast_path_off(self, why: str) -> None:
-        print(f"--model {self.model_id}: fast path off: each question reads its own image ({why})", file=sys.stderr)
+        print(
+            f"--model {self.model_id}: fast path off: each question reads its own image ({why})",
+            file=sys.stderr,
+        )
 
     def _answer(self, prepared: PreparedBatch) -> list[Response]:
         from eval_harness.models.local.network import ReasoningBudget
@@ -262,7 +278,12 @@ class TransformersVLM(Backend):
         return [
             nan_response(request) if is_broken else self._response(request, row, output, length)
             for request, row, output, length, is_broken in zip(
-                prepared.requests, rows, self.processing.reader.read(rows), prepared.lengths(), broken, strict=True
+                prepared.requests,
+                rows,
+                self.processing.reader.read(rows),
+                prepared.lengths(),
+                broken,
+                strict=True,
             )
         ]
 
