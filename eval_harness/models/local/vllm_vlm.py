@@ -204,7 +204,7 @@ class VllmVLM(Backend):
                 except VLLMClientError as error:  # it is longer than the context, or has too many images
                     yield number, first_line(error)
                     continue
-                # Outputs carry only the engine's counter; the name that enqueue() returns has a suffix.
+                # Outputs carry only the engine's counter; enqueue() returns it with a suffix.
                 numbers[name.partition("-")[0]] = number
             while engine.has_unfinished_requests():
                 for output in engine.step():
