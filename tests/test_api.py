@@ -176,7 +176,7 @@ BAD_MODELS = {
     "scores that are not numbers": Says(
         lambda requests: [medprobe.Response(r.question_id, 0, "", scores=(math.nan, 1.0)) for r in requests]
     ),
-    "no list of texts": types.SimpleNamespace(generate=texts, deviations="one"),
+    "must be a list of strings": types.SimpleNamespace(generate=texts, deviations="one"),
     "is a class": Says,
     "no generate": object(),
 }

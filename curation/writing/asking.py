@@ -1,6 +1,6 @@
 """Prompt a language model and journal every reply as it comes: a killed run resumes and pays for nothing twice.
 
-See also: what is asked (`question_writing.py`, `caption_facts.py`, `categories.py`), permission to send (`models/http/client.py`).
+See also: what is asked (`question_writing.py`, `caption_facts.py`, `categories.py`), permission to send (`models/http/chat_client.py`).
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def _entry_options(path: Path, location: str, entry: str | dict[str, Any], name:
         if name and name not in options:
             raise BadInput(f"a mapping must contain {name!r}.")
         if misplaced := reserved & {option.replace("-", "_") for option in options}:
-            raise BadInput(f"{min(misplaced)}: cannot be set here.")
+            raise BadInput(f"{min(misplaced)}: not an option that can be set here.")
         return validate_options(options)
     except BadInput as error:
         raise BadInput(f"{path}: {location}: {error}") from None

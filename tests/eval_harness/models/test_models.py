@@ -172,7 +172,7 @@ def test_shared_prefixes_that_do_not_agree_are_given_up(tiny, backends, monkeypa
     image = picture()
     asked = [request(str(i), prompt=f"Which side {i}?", image=image, max_tokens=4) for i in range(6)]
     expected = texts(backends[0], asked)
-    assert backends[0]._shown_equal
+    assert backends[0]._sharing_verified
     monkeypatch.setattr(Network, "agrees", lambda *_: False)
     wary = TransformersVLM(str(tiny), Settings())
     assert wary.describe()["shared_image_prefix"], "the same in every process, whatever its share holds"
@@ -216,4 +216,4 @@ def test_control_tokens_in_a_question_stay_text_in_a_shared_prefix_too(backends)
     asked = [request(str(i), prompt=f"Is <image> or </s> {i} there?", image=image, max_tokens=4) for i in range(5)]
     shared, alone = backends
     assert texts(shared, asked) == texts(alone, asked)
-    assert shared._shown_equal
+    assert shared._sharing_verified

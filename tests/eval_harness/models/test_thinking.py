@@ -110,7 +110,7 @@ def test_thinking_is_switched_by_what_the_template_knows():
     assert thinking_variables(render("A:"), {}, "off") == {}
     assert thinking_variables(render("A:"), {}, 40) == {}
     for template, thinking in ((always, "off"), (render("A:"), "on")):
-        with pytest.raises(BadInput, match="no switch"):
+        with pytest.raises(BadInput, match="no variable"):
             thinking_variables(template, {}, thinking)
 
 
@@ -176,7 +176,7 @@ def test_thinking_that_a_template_cannot_do_is_refused(thinker, tmp_path):
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     template = "{% for m in messages %}{% for p in m['content'] %}{{ p['text'] or '<image>' }}{% endfor %}{% endfor %}"
-    with pytest.raises(BadInput, match="no switch"):
+    with pytest.raises(BadInput, match="no variable"):
         TransformersVLM(str(thinker), Settings(thinking="on", chat_template=template))
     with pytest.raises(BadInput, match="chat template cannot be used"):
         TransformersVLM(str(thinker), Settings(chat_template="{% for %}"))

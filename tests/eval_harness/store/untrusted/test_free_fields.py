@@ -278,7 +278,7 @@ class Careless:
 def test_eval_says_at_its_start_what_no_store_takes(data, tmp_path, described):
     path = tmp_path / "plug_in_large.py"
     path.write_text(PLUG_IN.replace("DESCRIBED", described))
-    with pytest.raises(BadInput, match=r"a store takes at most|beyond 2\^64|nothing that JSON can hold"):
+    with pytest.raises(BadInput, match=r"a store takes at most|beyond 2\^64|that JSON can represent"):
         run_evaluation(EvalConfig("mediconfusion", f"{path}:Careless", str(data), out=tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
