@@ -232,7 +232,7 @@ def _serve(descriptor: int, address: Path) -> None:
         importlib.import_module(name)
     collect_less_garbage()
     if SANDBOX in sys.modules:
-        sys.modules[SANDBOX].start("eval_harness.store.submit")
+        sys.modules[SANDBOX].start_forker("eval_harness.store.submit")
     children: dict[socket.socket, set[int]] = {}
     with socket.socket(fileno=descriptor) as listener:
         while True:

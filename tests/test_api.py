@@ -222,7 +222,7 @@ BAD_CALLS = {
     "nowhere/result.json: no such result": lambda data: medprobe.load_run("nowhere"),
     "is a file": lambda data: medprobe.load_run(data / "README.md"),
     "nowhere: no such result": lambda data: medprobe.compare("nowhere", "nowhere"),
-    "no paper has it": lambda data: medprobe.compare("published:Nobody", "published:Nobody"),
+    "not in any paper's tables": lambda data: medprobe.compare("published:Nobody", "published:Nobody"),
     "not a results store": lambda data: medprobe.load_results("nowhere"),
     "name a run or a store": lambda data: medprobe.load_results(),
     "no such folder": lambda data: medprobe.open_dataset("nowhere"),

@@ -56,7 +56,7 @@ VERIFY = (
 EXAMINE = """
 import sys
 from eval_harness.store.verification import verify
-print(*[result.word for result in verify(sys.argv[1], data=[sys.argv[2]])])
+print(*[result.status for result in verify(sys.argv[1], data=[sys.argv[2]])])
 """
 
 
@@ -83,7 +83,7 @@ def to_a_folder(folder: Path, data: Path, uploads: int, draw: random.Random) -> 
         numbers = [number for number in numbers if f"Model {number}" not in there]
     stored, problems = scan_store(folder / "store")
     lost = [path for path in acknowledged if not (Path(path) / "result.json").is_file()]
-    words = [result.word for result in verify(str(folder / "store"), data=[str(data)])]
+    words = [result.status for result in verify(str(folder / "store"), data=[str(data)])]
     assert not lost and not problems and len(stored) == uploads and set(words) <= {"verified", "for a person"}, (
         lost,
         problems,

@@ -1,1 +1,3 @@
-"""Files of answers of every format: recognised, read within limits, and checked, for `eval --model recorded:` and `submit` alike."""
+"""Read files of answers in every supported format: recognise, limit and check them, for `eval
+--model recorded:` and `submit`.
+"""

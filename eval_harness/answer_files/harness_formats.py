@@ -1,9 +1,12 @@
-"""The one way to read a file of answers of any format: what other harnesses and the papers' scripts write is converted to a plain file,
-and plain files are read by `predictions.py`.
+"""Read a file of answers in any format.
 
-A reader is a module with `recognises(path)` and `read(path, questions, problems)`: an answer comes as (where, question id, journal record,
-with the `target` that the harness was given); a server's error that a harness stored as text is a failed answer. Converting is for files of
-one's own: a server reads plain files only, in the sandbox.
+The output of other harnesses and of the papers' scripts is converted to a plain file, and plain
+files are read by `predictions.py`: there is no second way to read answers.
+
+A reader is a module with `recognises(path)` and `iter_answers(path, questions, problems)`. It
+yields each answer as (location, question id, journal record); the record's `target` is the key that
+the harness was given. A server error that a harness stored as text becomes a failed answer.
+Conversion is for the user's own files: a server reads plain files only, in the sandbox.
 """
 
 from __future__ import annotations
@@ -28,69 +31,107 @@ _READERS: tuple[ModuleType, ...] = (inspect_log, lmms_samples, vlmevalkit_tables
 
 
 def find_reader(path: Path) -> ModuleType | None:
-    """The reader of the harness that wrote a file; None for a plain file of answers, and what is no file."""
+    """Return the reader of the harness that wrote a file.
+
+    Returns:
+        The reader module; None for a plain file of answers, and for a path that is not a file.
+    """
     return next((reader for reader in _READERS if path.is_file() and reader.recognises(path)), None)
 
 
 def read_answer_file(path: Path, questions: pd.DataFrame) -> Predictions:
-    """Read the answers of a file of any format to the questions of a split.
+    """Read the answers to the questions of a split from a file of any format.
+
+    Args:
+        path: The file of answers.
+        questions: The questions of the split (at least `question_id`, `options`, `answer`).
+
+    Returns:
+        The answers, as rows of `answers.parquet`.
 
     Raises:
-        BadInput: With everything that is wrong with the file.
+        BadInput: Lists every problem of the file.
     """
-    with as_plain_file(path, questions) as plain:
-        predictions = read_predictions(plain, questions)
+    with as_plain_file(path, questions) as plain_path:
+        predictions = read_predictions(plain_path, questions)
     problems = ProblemList()
-    problems.problems = [line.replace(str(plain), str(path)) for line in predictions.problems]
+    problems.problems = [line.replace(str(plain_path), str(path)) for line in predictions.problems]
     problems.check()
     return predictions
 
 
 @contextmanager
 def as_plain_file(path: Path, questions: pd.DataFrame) -> Iterator[Path]:
-    """Convert the output of another harness or a paper's script to a plain file of answers; any other file is passed through.
+    """Convert the output of another harness or a paper's script to a plain file of answers.
+
+    Any other file is passed through. The converted file is deleted on exit.
+
+    Args:
+        path: The file of answers.
+        questions: The questions of the split.
+
+    Yields:
+        The path of a plain file.
 
     Raises:
-        BadInput: With everything that is wrong with the file.
+        BadInput: Lists every problem of the file.
     """
     reader = find_reader(path)
     if reader is None:
         yield path
         return
+
     problems = ProblemList()
-    lines = [json.dumps(record) + "\n" for record in _answers(reader, path, questions, problems)]
+    json_records = [json.dumps(record) + "\n" for record in _answers(reader, path, questions, problems)]
     problems.check()
+
     with temporary_folder(Path(tempfile.gettempdir()), "medprobe-answers-") as folder:
-        plain = folder / f"{path.stem}.jsonl"
-        plain.write_text("".join(lines), encoding="utf-8")
-        written = path.stat().st_mtime  # of a file of answers, when it was made is known by when it was written
-        os.utime(plain, (written, written))
+        plain_path = folder / f"{path.stem}.jsonl"
+        plain_path.write_text("".join(json_records), encoding="utf-8")
+        modified_at = path.stat().st_mtime  # the modification time dates the answers, so the copy keeps it
+        os.utime(plain_path, (modified_at, modified_at))
         try:
-            yield plain
+            yield plain_path
         except BadInput as error:
-            raise type(error)(str(error).replace(str(plain), str(path))) from None
+            # Users know their own file, not the converted copy.
+            raise type(error)(str(error).replace(str(plain_path), str(path))) from None
 
 
 def _answers(reader: ModuleType, path: Path, questions: pd.DataFrame, problems: ProblemList) -> Iterator[Record]:
-    """The answers of a harness's file as records of a plain one.
+    """Yield the answers of a harness's file as records of a plain file.
 
-    What is wrong goes to `problems`: an answer of another dataset version, and questions that it did not ask (a harness asks all of a task,
-    so that what is absent was left out and not failed; a file of plain answers may be a part).
+    Reports in `problems` answers to another version of the dataset, and an incomplete run: a
+    harness asks all questions of a task, so missing ones were left out and did not fail. (A plain
+    file may answer a part.)
     """
-    seen: set[str] = set()
-    keys = dict(zip(questions["question_id"].astype(str), questions["answer"].map(format_letters), strict=True))
-    is_whole = getattr(reader, "IS_WHOLE", True)
-    for where, identity, record in reader.read(path, questions, problems):
-        is_whole = is_whole and "target" in record
-        key, target = keys.get(str(identity)), record.pop("target", None)
-        if key and isinstance(target, str) and target != key:
-            problems.add(where, f"its target is {clip(target)}, the dataset says {key}: another version of the dataset")
+    answered_ids: set[str] = set()
+    targets_by_id = dict(
+        zip(
+            questions["question_id"].astype(str),
+            questions["answer"].map(format_letters),
+            strict=True,
+        )
+    )
+
+    must_be_complete = getattr(reader, "IS_WHOLE", True)
+    for location, question_id, record in reader.read(path, questions, problems):
+        # Records with a target come from a harness, which asks every question of a task.
+        must_be_complete = must_be_complete and "target" in record
+        expected_target, target = targets_by_id.get(str(question_id)), record.pop("target", None)
+        if expected_target and isinstance(target, str) and target != expected_target:
+            problems.add(
+                location,
+                f"its target is {clip(target)}, the dataset's is {expected_target}: another version of the dataset",
+            )
             continue
-        seen.add(str(identity))
-        yield {"sample": 0, "response": None} | record | {"question_id": str(identity)}
-    answered, asked = len(seen & keys.keys()), len(keys)
-    if is_whole and 0 < answered < asked:
+        answered_ids.add(str(question_id))
+        # Defaults first, so that the record's own fields win.
+        yield {"sample": 0, "response": None} | record | {"question_id": str(question_id)}
+
+    answered_count, question_count = len(answered_ids & targets_by_id.keys()), len(targets_by_id)
+    if must_be_complete and 0 < answered_count < question_count:
         problems.add(
             str(path),
-            f"answers {answered:,} of {asked:,} questions; only a run of the whole split can be scored (leave out the harness's --limit)",
+            f"answers {answered_count:,} of {question_count:,} questions; only a run of the whole "
+            "split can be scored (leave out the harness's --limit)",
         )

@@ -1,7 +1,7 @@
-"""Read a log of inspect-ai, a `.eval` file or its JSON form, by `inspect_ai.log`. Only on the submitter's machine; needs the extra
-`inspect`.
+"""Read an inspect-ai log, a `.eval` file or its JSON form, with `inspect_ai.log`.
 
-A log of our tasks (`inspect_tasks.py`) says benchmark, dataset and split itself.
+Runs only on the submitter's machine; needs the extra `inspect`. Logs of our own tasks
+(`inspect_tasks.py`) name their benchmark, dataset and split.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from inspect_ai.model import ModelOutput
 
 SKIPPED_SAMPLE_FIELDS = {"messages", "events", "store"}
-"""Fields of a sample that are not loaded."""
+"""Sample fields that are not loaded: large, and not needed for scoring."""
 
 
 def recognises(path: Path) -> bool:
-    """True if a file is a log of inspect-ai: `.eval`, or JSON with what its logs begin with."""
+    """Return True for an inspect-ai log: a `.eval` file, or JSON with the first fields of a log."""
     if path.suffix.lower() == ".eval":
         return True
     with path.open("rb") as file:
@@ -37,24 +37,34 @@ def recognises(path: Path) -> bool:
 
 
 def read_header(path: Path) -> EvalLog:
-    """The log without its samples. Raises BadInput for a damaged log, and one that was not finished."""
+    """Read a log without its samples.
+
+    Raises:
+        BadInput: If the log is damaged, or the evaluation did not finish.
+    """
     require("inspect_ai")
     from inspect_ai.log import read_eval_log
 
     try:
         log = read_eval_log(path, header_only=True)
-    except Exception as error:  # whatever inspect-ai raises for a file that is none of its logs
+    except Exception as error:  # inspect-ai raises various exceptions for files that are not logs
         raise _damaged(path, error) from None
+
     if log.status != "success":
         raise BadInput(
-            f"{path}: this evaluation did not finish (its status is {clip(log.status)}). Finish it with "
-            "`inspect eval-retry`, then give the new log."
+            f"{path}: this evaluation did not finish (its status is {clip(log.status)}). Finish it "
+            "with `inspect eval-retry`, then give the new log."
         )
+
     return log
 
 
 def iter_samples(path: Path) -> Iterator[EvalSample]:
-    """The samples of a log. Raises BadInput for a damaged one."""
+    """Yield the samples of a log.
+
+    Raises:
+        BadInput: If the log is damaged.
+    """
     from inspect_ai.log import read_eval_log_samples
 
     samples = read_eval_log_samples(path, resolve_attachments=True, exclude_fields=SKIPPED_SAMPLE_FIELDS)
@@ -65,63 +75,103 @@ def iter_samples(path: Path) -> Iterator[EvalSample]:
 
 
 def _damaged(path: Path, error: Exception) -> BadInput:
-    why = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
     return BadInput(
-        f"{path}: is a damaged log of inspect-ai ({why}). Give the log that `inspect eval` wrote, a .eval file or its JSON form."
+        f"{path}: damaged inspect-ai log ({reason}). Give the log that `inspect eval` wrote, a "
+        ".eval file or its JSON form."
     )
 
 
 def describe(path: Path) -> FileDescription:
-    """The log's description; our tasks name benchmark, dataset and split. Raises BadInput as `read_header` does, and for a partial log."""
+    """Describe a log: its model, and for our tasks also benchmark, dataset and split.
+
+    Raises:
+        BadInput: If the log is damaged, unfinished, or covers a part of the split.
+    """
     log = read_header(path)
-    ours = _task_metadata(log)
-    left_out = ours.get("left_out") or ("inspect's --limit" if log.eval.config.limit is not None else None)
-    if left_out:
+    metadata = _task_metadata(log)
+    omitted_part = metadata.get("left_out") or ("inspect's --limit" if log.eval.config.limit is not None else None)
+    if omitted_part:
         raise BadInput(
-            f"{path}: this evaluation asked a part ({clip(left_out)}). Only a run of the whole split can be scored."
+            f"{path}: this evaluation covers only a part ({clip(omitted_part)}). Only a run of the "
+            "whole split can be scored."
         )
-    return FileDescription(ours.get("benchmark"), log.eval.model or None, ours.get("data"), ours.get("split"))
+
+    return FileDescription(
+        metadata.get("benchmark"),
+        log.eval.model or None,
+        metadata.get("data"),
+        metadata.get("split"),
+    )
 
 
 def _task_metadata(log: EvalLog) -> dict[str, Any]:
-    """The metadata that our tasks write."""
-    found = (log.eval.metadata or {}).get("medprobe")
-    return found if isinstance(found, dict) else {}
+    """Return the metadata that our tasks write; empty for other logs."""
+    metadata = (log.eval.metadata or {}).get("medprobe")
+    return metadata if isinstance(metadata, dict) else {}
 
 
-def iter_answers(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-    """(where, question id, journal record) of every sample. A log of another version of the dataset is noted in `found`."""
-    mark = _task_metadata(read_header(path)).get("fingerprint")
-    if mark is not None and mark != fingerprint_questions(questions):
-        found.add(
-            str(path), f"asked other questions than this dataset has (fingerprint {clip(mark)}): another version of it"
+def iter_answers(
+    path: Path, questions: pd.DataFrame, problems: ProblemList
+) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """Yield the answer of every sample.
+
+    Args:
+        path: The log.
+        questions: The questions of the split.
+        problems: Receives a log of another dataset version, and samples with other options.
+
+    Yields:
+        (location, question id, journal record with `target`).
+    """
+    fingerprint = _task_metadata(read_header(path)).get("fingerprint")
+    if fingerprint is not None and fingerprint != fingerprint_questions(questions):
+        problems.add(
+            str(path),
+            f"asked questions of another version of this dataset (fingerprint {clip(fingerprint)})",
         )
         return
-    options_of = dict(zip(questions["question_id"].astype(str), questions["options"], strict=True))
+
+    options_by_id = dict(zip(questions["question_id"].astype(str), questions["options"], strict=True))
+    # inspect-ai may reorder options (shuffle): letters are only valid in the dataset's order.
     for number, sample in enumerate(iter_samples(path), 1):
-        where, identity = f"{path}, sample {number}", sample.metadata.get("question_id", sample.id)
-        known = options_of.get(str(identity))
-        if known is not None and sample.choices is not None and sample.choices != list(known):
-            found.add(
-                where,
-                "shows other options, or in another order, than the dataset has: answers by letter mean something else",
+        location, question_id = (
+            f"{path}, sample {number}",
+            sample.metadata.get("question_id", sample.id),
+        )
+        expected_options = options_by_id.get(str(question_id))
+        if expected_options is not None and sample.choices is not None and sample.choices != list(expected_options):
+            problems.add(
+                location,
+                "has other options, or in another order, than the dataset, so answer letters would mean something else",
             )
             continue
+        # Epochs count from 1, our samples from 0.
         record = {"sample": sample.epoch - 1, "target": sample.target}
-        yield where, identity, record | parse_output(sample.output, sample.error is not None)
+        yield location, question_id, record | parse_output(sample.output, sample.error is not None)
 
 
 def parse_output(output: ModelOutput, failed: bool) -> dict[str, Any]:
-    """Parse a model's output: response, status (failed, refused, answered), finish_reason, reasoning, seconds."""
-    first = output.choices[0] if output.choices else None
-    if failed or output.error is not None or first is None:
-        nothing = dict.fromkeys(("response", "finish_reason", "reasoning"))
-        return nothing | {"status": "failed", "seconds": output.time}
-    content = first.message.content
+    """Parse a model's output.
+
+    Args:
+        output: The output of one sample.
+        failed: True if the sample ended with an error.
+
+    Returns:
+        Journal fields `response`, `status` (failed, refused or answered), `finish_reason`,
+            `reasoning`, `seconds`.
+    """
+    choice = output.choices[0] if output.choices else None
+    if failed or output.error is not None or choice is None:
+        empty_fields = dict.fromkeys(("response", "finish_reason", "reasoning"))
+        return empty_fields | {"status": "failed", "seconds": output.time}
+
+    content = choice.message.content
     reasoning = [part.reasoning for part in content if part.type == "reasoning"] if isinstance(content, list) else []
-    reason = normalize_finish_reason(first.stop_reason)
+    reason = normalize_finish_reason(choice.stop_reason)
     return {
-        "response": first.message.text,
+        "response": choice.message.text,
         "status": "refused" if reason == "content_filter" else "answered",
         "finish_reason": reason,
         "reasoning": "\n".join(reasoning) or None,

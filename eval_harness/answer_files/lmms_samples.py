@@ -1,8 +1,11 @@
 """Read the samples that lmms-eval writes for our tasks (`<date>_samples_<task>.jsonl`).
 
-A line has `doc_id`, `target`, `resps` (the raw answer), `filtered_resps` (less what lmms-eval takes for reasoning) and what the task's
-`process_results` returned: ours puts the question's id there. There is no finish reason; a dead server leaves exit code 0 and a marker in
-place of an answer. Format: lmms-eval 0.7.3.
+A line has `doc_id`, `target`, `resps` (the raw answer), `filtered_resps` (without what lmms-eval
+takes for reasoning) and the output of the task's `process_results`; our tasks put the question id
+there. Lines have no finish reason. If the server dies, lmms-eval exits with code 0 and stores a
+marker instead of an answer.
+
+Format: lmms-eval 0.7.3.
 """
 
 from __future__ import annotations
@@ -17,29 +20,33 @@ from eval_harness.answer_files.predictions import journal_record
 from eval_harness.answer_files.untrusted import ProblemList, iter_json_lines, parse_object
 
 TASK_IDS_KEY = "medprobe_answer"
-"""The key of our task's ids in a line."""
+"""The key under which our tasks store their ids in a line."""
 
 
 def recognises(path: Path) -> bool:
-    """True if the first line is a sample of lmms-eval."""
+    """Return True if the first line is an lmms-eval sample."""
     try:
         with path.open("rb") as file:
-            first = parse_object(file.readline(), constants=True)
+            first_record = parse_object(file.readline(), constants=True)
     except (OSError, ValueError):
         return False
-    return {"doc_id", "target", "filtered_resps"} <= set(first)
+    return {"doc_id", "target", "filtered_resps"} <= set(first_record)
 
 
-def iter_answers(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-    """(where, question id, journal record) of every line."""
-    for where, line in iter_json_lines(path, found):
+def iter_answers(
+    path: Path, questions: pd.DataFrame, problems: ProblemList
+) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """Yield (location, question id, journal record) for every line; other tasks' lines are
+    problems.
+    """
+    for location, line in iter_json_lines(path, problems):
         ids = line.get(TASK_IDS_KEY)
-        identity = ids.get("question_id") if isinstance(ids, dict) else None
-        if identity is None:
-            found.add(
-                where,
-                f"has no {TASK_IDS_KEY}.question_id: it was not asked with the tasks of `medprobe export-lmms-eval`",
+        question_id = ids.get("question_id") if isinstance(ids, dict) else None
+        if question_id is None:
+            problems.add(
+                location,
+                f"has no {TASK_IDS_KEY}.question_id: not made with the tasks of `medprobe export-lmms-eval`",
             )
             continue
         record = journal_record(line.get("resps") or line.get("filtered_resps"))
-        yield where, identity, record | {"target": line.get("target")}
+        yield location, question_id, record | {"target": line.get("target")}

@@ -1,7 +1,10 @@
-"""Read the output files of the papers' own scripts, and JSON documents of plain answers.
+"""Read output files of the papers' scripts, and JSON documents of plain answers.
 
-ProbMed: records `{id, qa_type, response, gt_ans}` (eval/inference scripts; a list or JSON Lines). MediConfusion: an object of pairs,
-`{pair: {answer: {im1: {full_answer}, im2: ...}}}` or `{pair: {image_1, image_2}}`. A JSON list of `{question_id, response}` as well.
+- ProbMed (eval/inference scripts): records `{id, qa_type, response, gt_ans}`, as a list or JSON
+Lines.
+- MediConfusion: an object of pairs, `{pair: {answer: {im1: {full_answer}, im2: ...}}}` or `{pair:
+{image_1, image_2}}`.
+- Plain answers: a JSON list of `{question_id, response}`.
 """
 
 from __future__ import annotations
@@ -25,13 +28,13 @@ from eval_harness.answer_files.untrusted import (
 )
 
 LocatedAnswer = tuple[str, Any, Record]
-"""Location in the file, question id, record of the answer."""
+"""(location in the file, question id, record of the answer)."""
 IS_WHOLE = False
-"""A file may answer a part of the questions: what is missing counts as wrong."""
+"""A file may answer a part of the questions; missing answers count as wrong."""
 
 
 def recognises(path: Path) -> bool:
-    """True if it is a JSON document, or JSON Lines of ProbMed's script."""
+    """Return True for a JSON document, and for JSON Lines of ProbMed's script."""
     with path.open("rb") as file:
         head = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").lstrip()
     if head.startswith(b"["):
@@ -39,76 +42,115 @@ def recognises(path: Path) -> bool:
     if not head.startswith(b"{"):
         return False
     try:
-        first = parse_object(head.split(b"\n")[0], constants=True)
+        first_record = parse_object(head.split(b"\n")[0], constants=True)
     except ValueError:
+        # The first line is not JSON: a pretty-printed document, or one long line that was cut off.
         return head.split(b"\n")[0].strip() == b"{" or len(head) == 1 << 16
-    return ("qa_type" in first and "question_id" not in first) or _is_pairs(first)
+
+    return ("qa_type" in first_record and "question_id" not in first_record) or _is_pairs(first_record)
 
 
-def iter_answers(path: Path, questions: pd.DataFrame, found: ProblemList) -> Iterator[LocatedAnswer]:
-    """(where, question id, record) of every answer. Raises BadInput for a file that is no JSON."""
-    options_of = dict(zip(questions["question_id"].astype(str), questions["options"], strict=True))
-    for where, name, record in _records(path, found):
+def iter_answers(path: Path, questions: pd.DataFrame, problems: ProblemList) -> Iterator[LocatedAnswer]:
+    """Yield (location, question id, record) for every answer.
+
+    Args:
+        path: The file.
+        questions: The questions of the split.
+        problems: Receives the entries that are not answers.
+
+    Raises:
+        BadInput: If the file is not JSON.
+    """
+    options_by_id = dict(zip(questions["question_id"].astype(str), questions["options"], strict=True))
+    for location, entry_name, record in _records(path, problems):
         if not isinstance(record, dict):
-            found.add(where, "is not a JSON object. Each entry must be one answer.")
-        elif name is not None and {"answer", "image_1", "image_2"} & record.keys():
-            yield from _pair(where, name, record, found)
+            problems.add(location, "is not a JSON object. Each entry must be one answer.")
+        elif entry_name is not None and {"answer", "image_1", "image_2"} & record.keys():
+            yield from _pair(location, entry_name, record, problems)
         elif "qa_type" in record and "id" in record and "question_id" not in record:
-            yield from _probing(where, record, options_of, found)
+            yield from _probing(location, record, options_by_id, problems)
         elif "response" in record and (record.get("question_id") is not None or record.get("index") is not None):
-            identity = record.get("question_id")
-            yield where, record.get("index") if identity is None else identity, select_answer_fields(record)
+            question_id = record.get("question_id")
+            yield (
+                location,
+                record.get("index") if question_id is None else question_id,
+                select_answer_fields(record),
+            )
         else:
-            found.add(where, "is no answer: it needs question_id and response, or what a paper's script writes")
+            problems.add(
+                location,
+                "not an answer: it needs question_id and response, or the fields of a paper's script",
+            )
 
 
-def _records(path: Path, found: ProblemList) -> Iterator[tuple[str, str | None, Any]]:
-    """(where, name of the entry, entry) of a document, or of the lines of a file."""
+def _records(path: Path, problems: ProblemList) -> Iterator[tuple[str, str | None, Any]]:
+    """Yield (location, entry name or None, entry) of a JSON document or of JSON Lines."""
     with open_text(path, "\n") as file:
         text = file.read()
     try:
-        value = parse_json(text, constants=True)
+        document = parse_json(text, constants=True)
     except ValueError as error:
         if "\n{" not in text:
             raise BadInput(f"{path}: cannot be read as JSON ({str(error)[:200]}). Write it again.") from None
-        yield from ((where, None, record) for where, record in iter_json_lines(path, found))
+        yield from ((location, None, record) for location, record in iter_json_lines(path, problems))
         return
-    if isinstance(value, dict) and not _is_pairs(value):
-        value = [value]
-    entries = enumerate(value, 1) if isinstance(value, list) else value.items()
-    for name, record in entries:
-        is_named = isinstance(value, dict)
-        yield f"{path}, entry {clip(name) if is_named else name}", str(name) if is_named else None, record
+
+    # A single record in a file of its own.
+    if isinstance(document, dict) and not _is_pairs(document):
+        document = [document]
+    entries = enumerate(document, 1) if isinstance(document, list) else document.items()
+    for entry_name, record in entries:
+        is_named = isinstance(document, dict)
+        yield (
+            f"{path}, entry {clip(entry_name) if is_named else entry_name}",
+            str(entry_name) if is_named else None,
+            record,
+        )
 
 
-def _is_pairs(value: Any) -> bool:
-    return isinstance(value, dict) and bool(value) and all(isinstance(part, dict) for part in value.values())
+def _is_pairs(document: Any) -> bool:
+    """Return True for MediConfusion's object of pairs: every value is an object."""
+    return isinstance(document, dict) and bool(document) and all(isinstance(part, dict) for part in document.values())
 
 
-def _probing(where: str, record: Record, options_of: dict[str, Any], found: ProblemList) -> Iterator[LocatedAnswer]:
-    parts = [record.get("image_type"), record["id"], record["qa_type"]]
-    if not all(isinstance(part, (str, int)) and not isinstance(part, bool) for part in parts[1:]):
-        found.add(where, "its id or qa_type is no text")
+def _probing(
+    location: str, record: Record, options_by_id: dict[str, Any], problems: ProblemList
+) -> Iterator[LocatedAnswer]:
+    """Yield the answer of a ProbMed record, with its truth as a letter where it is an option."""
+    id_parts = [record.get("image_type"), record["id"], record["qa_type"]]
+    if not all(isinstance(part, (str, int)) and not isinstance(part, bool) for part in id_parts[1:]):
+        problems.add(location, "id and qa_type must be strings")
         return
-    # With its image type in front, as ProbMed's dataset has them, or without.
-    names = ["-".join(map(str, parts)), "-".join(map(str, parts[1:]))]
-    name = next((name for name in names if name in options_of), names[1])
-    options = [str(option).lower() for option in options_of.get(name, ())]
+
+    # ProbMed's dataset prefixes ids with the image type; some output files do not.
+    candidate_ids = ["-".join(map(str, id_parts)), "-".join(map(str, id_parts[1:]))]
+    question_id = next(
+        (question_id for question_id in candidate_ids if question_id in options_by_id),
+        candidate_ids[1],
+    )
+    options = [str(option).lower() for option in options_by_id.get(question_id, ())]
     truth = record.get("gt_ans")
-    said = str(truth).strip().lower().rstrip(".")
-    target = LETTERS[options.index(said)] if said in options else truth
-    yield where, name, select_answer_fields(record) | {"target": target}
+    truth_text = str(truth).strip().lower().rstrip(".")
+    target = LETTERS[options.index(truth_text)] if truth_text in options else truth
+    yield location, question_id, select_answer_fields(record) | {"target": target}
 
 
-def _pair(where: str, pair: str, record: Record, found: ProblemList) -> Iterator[LocatedAnswer]:
-    """MediConfusion's two images of a pair; question ids are `<pair>-1` and `<pair>-2`."""
+def _pair(location: str, pair: str, record: Record, problems: ProblemList) -> Iterator[LocatedAnswer]:
+    """Yield the two answers of a MediConfusion pair (question ids `<pair>-1` and `<pair>-2`)."""
     answer = record.get("answer")
     for side in (1, 2):
-        said: Any = record
-        name = f"image_{side}"
+        side_answer: Any = record
+        response_key = f"image_{side}"
         if isinstance(answer, dict):
-            said, name = answer.get(f"im{side}"), "full_answer"
-        if not isinstance(said, dict) or name not in said:
-            found.add(where, f"has no answer to image {side} (answer.im{side}.full_answer, or image_{side})")
+            side_answer, response_key = answer.get(f"im{side}"), "full_answer"
+        if not isinstance(side_answer, dict) or response_key not in side_answer:
+            problems.add(
+                location,
+                f"has no answer to image {side} (answer.im{side}.full_answer, or image_{side})",
+            )
         else:
-            yield where, f"{pair}-{side}", select_answer_fields(said) | {"response": said[name]}
+            yield (
+                location,
+                f"{pair}-{side}",
+                select_answer_fields(side_answer) | {"response": side_answer[response_key]},
+            )

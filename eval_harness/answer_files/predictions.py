@@ -1,11 +1,12 @@
-"""Read answers from plain files (CSV, JSON Lines, Parquet); check rows of answers from any source and convert them to the columns of
-`answers.parquet`.
+"""Read answers from plain files (CSV, JSON Lines, Parquet), and check rows of answers from any
+source.
 
-A record of a file is `{question_id | index, response[, sample, status, seconds, reasoning, finish_reason]}`. What other harnesses and the
-papers' own scripts write is converted to such a file first (`harness_formats.py`).
-Unknown questions, duplicate answers, wrong types and invalid
-numbers are refused; all problems are reported at once, each with its location. See also: reading the files within limits
-(`untrusted.py`).
+A record is `{question_id | index, response[, sample, status, seconds, reasoning, finish_reason]}`.
+The output of other harnesses and of the papers' scripts is first converted to such a file
+(`harness_formats.py`). Unknown questions, duplicate answers, wrong types and invalid numbers are
+refused; all problems are reported at once, each with its location.
+
+See also: reading the files within limits (`untrusted.py`).
 """
 
 from __future__ import annotations
@@ -34,11 +35,14 @@ from eval_harness.records.limits import MAX_SAMPLES
 from eval_harness.records.result import DELIVERIES
 
 FAILURE_PLACEHOLDERS = ("Failed to obtain answer via API", "[LMMS_EVAL_REQUEST_FAILED")
-"""Placeholder that is stored for an answer that never came."""
+"""Prefixes of the text that harnesses store for an answer that was never received."""
 
 
 class FileDescription(NamedTuple):
-    """Benchmark, model, dataset and split of a file of answers, as `store.submit.prepare` takes them; None where unknown."""
+    """Benchmark, model, dataset and split of a file of answers; None where unknown.
+
+    The fields are the arguments of `store.submit.build_submission`.
+    """
 
     benchmark: str | None = None
     model: str | None = None
@@ -47,12 +51,12 @@ class FileDescription(NamedTuple):
 
 
 def format_letters(answer: Sequence[int]) -> str:
-    """The key of a question as harnesses write it: "B", "BC"."""
+    """Return the answer key of a question as harnesses write it: "B", or "BC" for two options."""
     return "".join(LETTERS[int(index)] for index in answer)
 
 
 def journal_record(text: Any) -> dict[str, Any]:
-    """The journal record of an answer as a file has it; of lists in one another, their first text."""
+    """Return the journal record of a stored answer; of nested lists, the first text counts."""
     while isinstance(text, list) and text:
         text = text[0]
     failed = not isinstance(text, str) or text.startswith(FAILURE_PLACEHOLDERS)
@@ -62,7 +66,10 @@ def journal_record(text: Any) -> dict[str, Any]:
 
 @dataclass
 class Predictions:
-    """Contents of a file: rows in the columns of `answers.parquet`, in the file's order, and every problem found in it."""
+    """Contents of a file of answers.
+
+    `rows` have the columns of `answers.parquet`, in file order; `problems` are all problems found.
+    """
 
     rows: list[Record] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -74,59 +81,86 @@ class Predictions:
 
 
 def read_predictions(path: Path, questions: pd.DataFrame) -> Predictions:
-    """Read a file of answers to `questions` (at least `question_id, options, answer`), with all problems at once.
+    """Read a plain file of answers.
 
-    Problems are malformed records, unknown questions, and questions answered twice.
-    Raises BadInput for a file that cannot be read at all.
+    Args:
+        path: The file.
+        questions: The questions of the split (at least `question_id`, `options`, `answer`).
+
+    Returns:
+        The valid answers and all problems: malformed records, unknown questions, and questions
+            answered twice.
+
+    Raises:
+        BadInput: If the file cannot be read at all.
     """
-    found = ProblemList()
-    rows = _answer_rows(iter_records(path, found), found)
-    kept = check_rows(rows, questions, MAX_SAMPLES, "mc", found)
-    if kept and all(row["sample"] > 0 for row in kept):
-        found.add(str(path), f"its samples begin with {min(row['sample'] for row in kept)}. Number them from 0.")
-    if not kept and not found.problems:
-        found.add(str(path), "holds no answers. Each record needs question_id and response.")
-    return Predictions(kept, found.problems)
+    problems = ProblemList()
+    rows = _answer_rows(iter_records(path, problems), problems)
+    answer_rows = check_rows(rows, questions, MAX_SAMPLES, "mc", problems)
+    if answer_rows and all(row["sample"] > 0 for row in answer_rows):
+        problems.add(
+            str(path),
+            f"its samples begin with {min(row['sample'] for row in answer_rows)}. Number them from 0.",
+        )
+    if not answer_rows and not problems.problems:
+        problems.add(str(path), "contains no answers. Each record needs question_id and response.")
+
+    return Predictions(answer_rows, problems.problems)
 
 
-def _answer_rows(records: Iterable[LocatedRecord], found: ProblemList) -> Iterator[LocatedRecord]:
-    """Convert a file's records to rows of answers: ids as text, gaps of a table as None, statuses in our terms. Records that answer no
-    question are noted in `found`."""
-    for where, record in records:
-        identity = record.get("question_id")
-        identity = record.get("index") if identity is None else identity
-        if identity is None or "response" not in record:
-            lacks = "`response`" if identity is not None else "`question_id` (or `index`)"
-            remedy = "Give the model's text, or null" if identity is not None else "Name the question that was answered"
-            found.add(where, f"has no {lacks}; it has {format_names(list(record)) or 'no fields'}. {remedy}.")
+def _answer_rows(records: Iterable[LocatedRecord], problems: ProblemList) -> Iterator[LocatedRecord]:
+    """Convert records to rows of answers: ids as text, missing table cells as None, our status
+    names.
+
+    Records that do not answer a question are reported in `problems`.
+    """
+    for location, record in records:
+        question_id = record.get("question_id")
+        question_id = record.get("index") if question_id is None else question_id
+        if question_id is None or "response" not in record:
+            missing_field = "`response`" if question_id is not None else "`question_id` (or `index`)"
+            remedy = (
+                "Give the model's text, or null" if question_id is not None else "Name the question that was answered"
+            )
+            problems.add(
+                location,
+                f"has no {missing_field}; it has {format_names(list(record)) or 'no fields'}. {remedy}.",
+            )
             continue
-        if isinstance(identity, float) and identity.is_integer():
-            identity = int(identity)  # a column of numbers with a gap in it
-        is_id = isinstance(identity, (str, int)) and not isinstance(identity, bool)
+        if isinstance(question_id, float) and question_id.is_integer():
+            question_id = int(question_id)  # pandas reads an integer column with missing cells as floats
+        is_id = isinstance(question_id, (str, int)) and not isinstance(question_id, bool)
         numbers = {name: record.get(name) for name in ("sample", "seconds")}
-        kept = {"response": record["response"]} | {
+        row = {"response": record["response"]} | {
             name: value for name, value in numbers.items() if not is_missing(value)
         }
-        finish_reason = next(filter(None, (normalize_finish_reason(record.get(name)) for name in FINISH_FIELDS)), None)
+        finish_reason = next(
+            filter(None, (normalize_finish_reason(record.get(name)) for name in FINISH_FIELDS)),
+            None,
+        )
         reasoning = record.get("reasoning")
-        kept |= {"reasoning": reasoning if isinstance(reasoning, str) else None, "finish_reason": finish_reason}
+        row |= {
+            "reasoning": reasoning if isinstance(reasoning, str) else None,
+            "finish_reason": finish_reason,
+        }
+        # Precedence: the stated status, the finish reason; if unknown, whether there is a text.
         status = record.get("status")
         status = status if status and isinstance(status, str) else STATUS_BY_FINISH_REASON.get(finish_reason or "")
-        if status == "truncated":  # how an answer was read, as our own tables have it
-            kept["finish_reason"] = finish_reason or "length"
+        if status == "truncated":  # our own tables use the reading's status here
+            row["finish_reason"] = finish_reason or "length"
         if status not in DELIVERIES or (status == "answered" and record["response"] is None):
             status = "failed" if record["response"] is None else "answered"
-        kept["delivery"] = DELIVERIES[status]
-        yield where, {"question_id": str(identity).strip() if is_id else None} | kept
+        row["delivery"] = DELIVERIES[status]
+        yield location, {"question_id": str(question_id).strip() if is_id else None} | row
 
 
 def is_missing(value: object) -> bool:
-    """True for the values with which tables mark a missing value."""
+    """Return True for the value that marks a missing cell in a table (NaN)."""
     return isinstance(value, float) and math.isnan(value)
 
 
 class AnswerRow(BaseModel):
-    """A row of answers in the columns of `answers.parquet`."""
+    """A row of answers with the columns of `answers.parquet`."""
 
     question_id: str
     sample: int = Field(0, ge=0)
@@ -142,40 +176,57 @@ class AnswerRow(BaseModel):
 
 
 def check_rows(
-    rows: Iterable[LocatedRecord], questions: pd.DataFrame, samples: int, method: str, problems: ProblemList
+    rows: Iterable[LocatedRecord],
+    questions: pd.DataFrame,
+    samples: int,
+    method: str,
+    problems: ProblemList,
 ) -> list[Record]:
-    """Check rows (location, row) of answers to `questions`, with this number of samples and this method, and return them in the columns of
-    `answers.parquet`. Problems are added to `problems`; when it is full, the rest is not read."""
-    options = dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
-    kept: dict[tuple[str, int], Record] = {}
+    """Check rows of answers, and return them with the columns of `answers.parquet`.
 
-    def wrong(answer: AnswerRow) -> str | None:
-        """The reason why an answer is not one of those expected; None if it is."""
-        name = answer.question_id
-        if name not in options:
-            return f"question {clip(name)} is not in this split of the dataset. Check which benchmark and split it answers."
-        if (name, answer.sample) in kept:
-            return f"question {clip(name)}, sample {answer.sample}, is answered twice. Keep one of them."
+    Args:
+        rows: (location, row) pairs.
+        questions: The questions that may be answered.
+        samples: Number of samples per question; sample numbers run from 0.
+        method: Name of the run's method; only some methods have option scores.
+        problems: Receives the rows that are not valid. Once it is full, reading stops.
+
+    Returns:
+        The valid rows, at most one per question and sample.
+    """
+    options = dict(zip(questions["question_id"].astype(str), questions["options"].map(len), strict=True))
+    accepted: dict[tuple[str, int], Record] = {}
+
+    def answer_problem(answer: AnswerRow) -> str | None:
+        """Return why an answer is not expected, or None if it is."""
+        question_id = answer.question_id
+        if question_id not in options:
+            return f"question {clip(question_id)} is not in this split of the dataset. Check which benchmark and split it answers."
+        if (question_id, answer.sample) in accepted:
+            return f"question {clip(question_id)}, sample {answer.sample}, is answered twice. Keep one of them."
         if answer.sample >= samples:
-            return f"sample {answer.sample} of question {clip(name)} is not one of {samples:,} (from 0)"
+            return f"sample {answer.sample} of question {clip(question_id)} is not one of {samples:,} (from 0)"
         if answer.scores is not None and method not in ("gd", "ps", "ps_official"):
-            return f"holds option scores, which the method {clip(method)} has none of"
+            return f"has option scores, which the method {clip(method)} does not produce"
         # A model may return NaN or infinity; a choice is read only if every score is finite.
-        if answer.scores is not None and len(answer.scores) != options[name]:
-            return f"option scores must be {options[name]} numbers"
+        if answer.scores is not None and len(answer.scores) != options[question_id]:
+            return f"option scores must be {options[question_id]} numbers"
+
         return None
 
-    for where, row in rows:
+    for location, row in rows:
         try:
-            answer = AnswerRow.model_validate({name: value for name, value in row.items() if value is not None})
-            what = wrong(answer)
+            answer = AnswerRow.model_validate({column: value for column, value in row.items() if value is not None})
+            problem = answer_problem(answer)
         except ValidationError as error:
-            what = first_validation_error(error)
-        if what is None:
-            kept[answer.question_id, answer.sample] = answer.model_dump() | {"response": answer.response or ""}
+            problem = first_validation_error(error)
+        if problem is None:
+            # A missing text becomes an empty one; `delivery` tells them apart.
+            accepted[answer.question_id, answer.sample] = answer.model_dump() | {"response": answer.response or ""}
             continue
-        problems.add(where, what)
+        problems.add(location, problem)
         if problems.full:
             problems.problems.append("and more; the rest was not read")
             break
-    return list(kept.values())
+
+    return list(accepted.values())

@@ -1,7 +1,9 @@
-"""Read untrusted files (JSON Lines, CSV, Parquet) record by record, within size limits; the sandbox limits memory and time.
+"""Read untrusted files (JSON Lines, CSV, Parquet) record by record, within size limits.
 
-A file is what its content says, not its name. No pickle is ever loaded, no archive opened. What a record means is not decided here
-(`predictions.py`). Every record comes with where it was read from; what is wrong is noted and the reading goes on.
+The sandbox limits memory and time. A file's type is determined by its content, never its name.
+Pickles are never loaded, archives never opened. This module does not interpret records
+(`predictions.py` does). Every record is yielded with its location; problems are collected, and
+reading continues.
 """
 
 from __future__ import annotations
@@ -30,93 +32,134 @@ MAX_UNPACKED_BYTES = 512 << 20
 MAX_LISTED_LINES = 30
 """Maximum number of problems or flags that are listed; the rest are counted."""
 MAX_PROBLEMS = 1_000
-"""Number of problems after which reading stops: it is another kind of file."""
+"""Number of problems after which reading stops: the file is probably of another kind."""
 MAX_LISTED_NAMES = 8
 """Maximum number of columns or fields listed in a message."""
 PARQUET_BATCH_ROWS = 256
-"""Rows of a Parquet file in memory at a time."""
+"""Rows of a Parquet file held in memory at a time."""
 Record = dict[str, Any]
 LocatedRecord = tuple[str, Record]
 """(location in the file, record)."""
 FINISH_FIELDS = ("finish_reason", "stop_reason", "finishReason")
-"""Fields for why a response ended: of OpenAI's, Anthropic's and Gemini's APIs."""
-ANSWER_FILE_COLUMNS = ("question_id", "index", "response", "sample", "status", "seconds", "reasoning", *FINISH_FIELDS)
-"""Columns that are read from a Parquet file of answers (see `predictions.py`). Other columns often hold images, or invalid numbers."""
+"""Fields for why a response ended, in the APIs of OpenAI, Anthropic and Gemini."""
+ANSWER_FILE_COLUMNS = (
+    "question_id",
+    "index",
+    "response",
+    "sample",
+    "status",
+    "seconds",
+    "reasoning",
+    *FINISH_FIELDS,
+)
+"""Columns read from a Parquet file of answers (see `predictions.py`).
+
+Other columns are skipped: they often hold images, or invalid numbers.
+"""
 QUESTION_ID_COLUMNS = frozenset({"question_id", "index"})
+"""Columns that may identify the question; one of them is required."""
 ACCEPTED_FORMATS = "Give JSON Lines, CSV or Parquet."
 
 
-def printable_lines(lines: Sequence[str], longest: int = 600) -> list[str]:
-    """Make untrusted lines safe to print and store, and limit their number."""
-    safe = [printable_line(line, longest) for line in lines[:MAX_LISTED_LINES]]
+def printable_lines(lines: Sequence[str], max_chars: int = 600) -> list[str]:
+    """Make untrusted lines safe to print and store, and limit their number.
+
+    Args:
+        lines: Untrusted text.
+        max_chars: Maximum characters per line.
+
+    Returns:
+        At most MAX_LISTED_LINES lines, followed by the number of the others if there are more.
+    """
+    safe = [printable_line(line, max_chars) for line in lines[:MAX_LISTED_LINES]]
     return safe if len(lines) <= MAX_LISTED_LINES else [*safe, f"and {len(lines) - MAX_LISTED_LINES:,} more"]
 
 
 class ProblemList:
-    """The problems of a file, each with its location; `full` when there is no point in looking for more."""
+    """The problems of a file, each with its location."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def add(self, where: str, what: str) -> None:
+    def add(self, location: str, message: str) -> None:
+        """Add a problem unless the list is full."""
         if not self.full:
-            self.problems.append(printable_line(f"{where}: {what}"))
+            self.problems.append(printable_line(f"{location}: {message}"))
 
     @property
     def full(self) -> bool:
+        """True once there are so many problems that reading on is pointless."""
         return len(self.problems) >= MAX_PROBLEMS
 
     def check(self) -> None:
         """Raise BadInput with the first problems, if there are any."""
         if self.problems:
-            rest = len(self.problems) - MOST_SHOWN
-            more = f"; and {rest} more" if rest > 0 else ""
+            unlisted_count = len(self.problems) - MOST_SHOWN
+            suffix = f"; and {unlisted_count} more" if unlisted_count > 0 else ""
             problems = "; ".join(problem.rstrip(".") for problem in self.problems[:MOST_SHOWN])
-            raise BadInput(f"{problems}{more}. Correct the file.")
+            raise BadInput(f"{problems}{suffix}. Correct the file.")
 
 
 def iter_records(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
-    """(where, record) of a file, in order. The nameless first column that pandas writes is left out.
+    """Yield (location, record) of a file, in file order.
 
-    Lines and entries that are no records are noted in `problems`. Raises BadInput for a file that cannot be one at all.
+    The unnamed first column that pandas writes is dropped. Malformed lines and entries are reported
+    in `problems`; reading stops when it is full.
+
+    Raises:
+        BadInput: If the file as a whole is not a file of answers, or has too many records.
     """
-    for count, (where, record) in enumerate(_choose_reader(path, check_file(path))(path, problems)):
+    for count, (location, record) in enumerate(_choose_reader(path, check_file(path))(path, problems)):
         if count >= MAX_ANSWERS:
-            raise BadInput(f"{path}: holds more than {MAX_ANSWERS:,} answers. No benchmark has so many questions.")
+            raise BadInput(f"{path}: contains more than {MAX_ANSWERS:,} answers. No benchmark has so many questions.")
         record.pop("", None)
-        yield where, record
+        yield location, record
         if problems.full:
             return
 
 
-def check_file(path: Path, largest: int = MAX_FILE_BYTES) -> bytes:
-    """The first bytes of a plain file of bearable size. Raises BadInput for anything else, archives and pickles among them."""
+def check_file(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """Return the first 4,096 bytes of a regular file within the size limit.
+
+    Args:
+        path: The file; its name and content are untrusted.
+        max_bytes: Largest accepted size.
+
+    Raises:
+        BadInput: For any other file, archives and pickles included.
+    """
     try:
-        about, head = path.stat(), b""
-        if stat.S_ISREG(about.st_mode):
+        file_stat, head = path.stat(), b""
+        if stat.S_ISREG(file_stat.st_mode):
             with path.open("rb") as file:
                 head = file.read(4096)
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file or run folder.") from None
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None
-    if not stat.S_ISREG(about.st_mode):
+
+    if not stat.S_ISREG(file_stat.st_mode):
         raise BadInput(f"{path}: is not a regular file. {ACCEPTED_FORMATS}")
-    if about.st_size == 0:
+    if file_stat.st_size == 0:
         raise BadInput(f"{path}: is empty. {ACCEPTED_FORMATS}")
-    if about.st_size > largest:
+    if file_stat.st_size > max_bytes:
         raise BadInput(
-            f"{path}: has {about.st_size:,} bytes; at most {largest:,} are read. Leave out what is no answer."
+            f"{path}: has {file_stat.st_size:,} bytes; at most {max_bytes:,} are read. Leave out what is no answer."
         )
+    # A NUL byte never occurs in UTF-8 text of the accepted formats.
     if b"\0" in head and not head.startswith(b"PAR1"):
         raise BadInput(
-            f"{path}: is neither UTF-8 text nor a Parquet file; archives and pickles are never opened. {ACCEPTED_FORMATS}"
+            f"{path}: is neither UTF-8 text nor a Parquet file; archives and pickles are never "
+            f"opened. {ACCEPTED_FORMATS}"
         )
+
     return head
 
 
 def _choose_reader(path: Path, head: bytes) -> Callable[[Path, ProblemList], Iterator[LocatedRecord]]:
-    """The reader for a file: Parquet, JSON Lines, or CSV. Raises BadInput for a JSON document."""
+    """Choose the reader by content: Parquet, JSON Lines, or CSV. Raises BadInput for a JSON
+    document.
+    """
     if head.startswith(b"PAR1"):
         return _iter_parquet
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -126,7 +169,7 @@ def _choose_reader(path: Path, head: bytes) -> Callable[[Path, ProblemList], Ite
 
 
 def parse_object(text: str | bytes, constants: bool = False) -> Record:
-    """A JSON object, read as `parse_json` does. ValueError says what is wrong."""
+    """Parse a JSON object, as strictly as `parse_json`. Raises ValueError if it is invalid."""
     value = parse_json(text, constants)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
@@ -134,16 +177,25 @@ def parse_object(text: str | bytes, constants: bool = False) -> Record:
 
 
 def parse_json(text: str | bytes, constants: bool = False) -> Any:
-    """A JSON value, strictly: no key twice, not deep, NaN and infinity only with `constants`. ValueError says what is wrong."""
+    """Parse a JSON value strictly: no duplicate keys, no deep nesting.
+
+    Args:
+        text: The untrusted text.
+        constants: Accept NaN and infinity, and numbers that overflow to infinity.
+
+    Raises:
+        ValueError: Says what is wrong.
+    """
 
     def no_constant(name: str) -> NoReturn:
-        raise ValueError(f"holds {name}, which is not JSON")
+        raise ValueError(f"contains {name}, which is not JSON")
 
     def finite(digits: str) -> float:
         if math.isinf(number := float(digits)):
-            raise ValueError(f"holds {clip(digits)}, which is no number that can be stored")
+            raise ValueError(f"contains {clip(digits)}, which is out of range")
         return number
 
+    # With `constants`, json's defaults accept NaN, Infinity and overflowing numbers.
     hooks: dict[str, Any] = {} if constants else {"parse_constant": no_constant, "parse_float": finite}
     try:
         return json.loads(text, object_pairs_hook=_unique_keys, **hooks)
@@ -154,16 +206,21 @@ def parse_json(text: str | bytes, constants: bool = False) -> Any:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> Record:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"holds {clip(twice)} twice")
-    return made
+    """Build an object from its key-value pairs. Raises ValueError for a duplicate key."""
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
+        (duplicate_key, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"contains {clip(duplicate_key)} twice")
+    return unique
 
 
 @contextmanager
 def open_text(path: Path, newline: str) -> Iterator[TextIO]:
-    """A file of UTF-8 text, its byte-order mark left out. Raises BadInput inside for what is none."""
+    """Open a UTF-8 text file, without its byte-order mark.
+
+    Raises:
+        BadInput: While reading, if the file is not UTF-8.
+    """
     try:
         with path.open(encoding="utf-8-sig", newline=newline) as file:
             yield file
@@ -172,65 +229,86 @@ def open_text(path: Path, newline: str) -> Iterator[TextIO]:
 
 
 def iter_json_lines(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
-    """(where, record) of each line of a JSON Lines file; lines that are none are noted in `problems`. NaN and infinity are read, as Python
-    writes them; where a field is used, they are refused."""
+    """Yield (location, record) of each line of a JSON Lines file; invalid lines are problems.
+
+    NaN and infinity are accepted, since Python writes them; a field that uses them is refused
+    later.
+    """
     with open_text(path, "\n") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
-            where = f"{path}, line {number}"
+            location = f"{path}, line {number}"
             try:
-                yield where, parse_object(line, constants=True)
+                yield location, parse_object(line, constants=True)
             except ValueError as error:
-                problems.add(where, f"{str(error)[:200]}. Each line must be one JSON object.")
+                problems.add(location, f"{str(error)[:200]}. Each line must be one JSON object.")
             if problems.full:
                 return
 
 
 def _iter_csv(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
+    """Yield (location, record) of each row of a CSV file; rows of another length are problems.
+
+    An empty cell is None, except for the response.
+    """
+    # The default limit of 128 KiB would refuse long reasoning; check_file already bounds the file.
     csv.field_size_limit(MAX_FILE_BYTES)
     with open_text(path, "") as file:
-        header, before = file.readline(), 1
-        if header.lower().startswith("sep="):  # Excel's own way to name the divider
-            header, before = file.readline(), 2
-        # What divides the columns makes names that we know of most of them.
-        divided = {each: [name.strip() for name in next(csv.reader([header], delimiter=each), [])] for each in ",\t;"}
-        delimiter, names = max(divided.items(), key=lambda each: len({*ANSWER_FILE_COLUMNS} & {*each[1]}))
+        header, header_lines = file.readline(), 1
+        if header.lower().startswith("sep="):  # Excel's declaration of the delimiter
+            header, header_lines = file.readline(), 2
+        # The delimiter is the one that yields the most known column names.
+        columns_by_delimiter = {
+            candidate: [name.strip() for name in next(csv.reader([header], delimiter=candidate), [])]
+            for candidate in ",\t;"
+        }
+        delimiter, names = max(
+            columns_by_delimiter.items(),
+            key=lambda candidate: len({*ANSWER_FILE_COLUMNS} & {*candidate[1]}),
+        )
         if not QUESTION_ID_COLUMNS & {*names}:
             raise BadInput(
-                f"{path}: is a table without a column question_id; its columns are {format_names(names)}. Name the columns "
-                f"question_id and response. {ACCEPTED_FORMATS}"
+                f"{path}: has no column question_id; its columns are {format_names(names)}. Name "
+                f"the columns question_id and response. {ACCEPTED_FORMATS}"
             )
-        known = [name for name in names if name]
-        if len(set(known)) < len(known):
-            raise BadInput(f"{path}: has two columns of one name. Rename one of them.")
+        named_columns = [name for name in names if name]
+        if len(set(named_columns)) < len(named_columns):
+            raise BadInput(f"{path}: has two columns with the same name. Rename one of them.")
+        # strict: malformed quoting is an error instead of a silently merged field.
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         try:
             for row in reader:
-                where = f"{path}, line {before + reader.line_num}"
+                location = f"{path}, line {header_lines + reader.line_num}"
                 if row and len(row) != len(names):
-                    what = f"has {len(row)} fields where the first line names {len(names)}. Quote the texts."
-                    problems.add(where, what)
+                    message = f"has {len(row)} fields where the first line names {len(names)}. Quote the texts."
+                    problems.add(location, message)
                 elif row:
                     values = zip(names, row, strict=True)
-                    yield where, {name: value if value != "" or name == "response" else None for name, value in values}
+                    yield (
+                        location,
+                        {name: value if value != "" or name == "response" else None for name, value in values},
+                    )
         except csv.Error as error:
-            where = f"{path}, line {before + reader.line_num}"
-            raise BadInput(f"{where}: not CSV ({error}). Quote texts that hold quotes.") from None
+            location = f"{path}, line {header_lines + reader.line_num}"
+            raise BadInput(f"{location}: not CSV ({error}). Quote texts that contain quotes.") from None
 
 
 def select_answer_fields(record: Mapping[Any, Any]) -> Record:
-    """The fields of a record that a file of answers may have."""
+    """Return the fields of a record that a file of answers may have."""
     return {name: record[name] for name in ANSWER_FILE_COLUMNS if name in record}
 
 
 def format_names(names: Sequence[object]) -> str:
-    """The first fields of a record, or columns of a table, as a sentence lists them."""
-    more = len(names) - MAX_LISTED_NAMES
-    return ", ".join(clip(name, 40) for name in names[:MAX_LISTED_NAMES]) + (f" and {more} more" if more > 0 else "")
+    """Join the first fields of a record, or columns of a table, for a message."""
+    unlisted_count = len(names) - MAX_LISTED_NAMES
+    return ", ".join(clip(name, 40) for name in names[:MAX_LISTED_NAMES]) + (
+        f" and {unlisted_count} more" if unlisted_count > 0 else ""
+    )
 
 
 def _iter_parquet(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
+    """Yield (location, record) of each row of a Parquet file."""
     for number, record in enumerate(iter_parquet_rows(path, ANSWER_FILE_COLUMNS), 1):
         yield f"{path}, row {number}", record
 
@@ -238,77 +316,91 @@ def _iter_parquet(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
 def iter_parquet_rows(
     source: Path | bytes,
     columns: Sequence[str] = (),
-    most_bytes: int = MAX_UNPACKED_BYTES,
-    most_rows: int = MAX_ANSWERS,
+    max_bytes: int = MAX_UNPACKED_BYTES,
+    max_rows: int = MAX_ANSWERS,
     name: str = "answers.parquet",
     schema: pa.Schema | None = None,
 ) -> Iterator[Record]:
-    """The rows of a Parquet file, or of the bytes of an answers.parquet. Of `columns` those that are there; all, where none is named or
-    there. `most_bytes`: when unpacked. `most_rows`: as many as are due. `name`: of the file whose bytes are given. `schema`: its columns
-    must be exactly these. The footer is looked at before anything is unpacked.
+    """Yield the rows of a Parquet file, or of the bytes of an answers.parquet.
 
-    A Parquet file can claim any size and unpack to any other, and its reader is no Python: only to be called in the sandbox.
-    Raises BadInput if the file is damaged, has impossible sizes, or does not fit the limits.
+    The footer is checked before anything is unpacked. A Parquet file can claim any size and unpack
+    to any other, and its reader is native code: call this only in the sandbox.
+
+    Args:
+        source: Path of the file, or its bytes.
+        columns: Columns to read, where present; all columns if none is given or present.
+        max_bytes: Maximum unpacked bytes.
+        max_rows: Maximum number of rows (the answers that are expected).
+        name: Name of the file in messages, if `source` is bytes.
+        schema: If given, the columns must be exactly these.
+
+    Raises:
+        BadInput: If the file is damaged, has impossible sizes, or exceeds the limits.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def wrong(what: str) -> BadInput:
-        return BadInput(f"{name}: cannot be read as Parquet ({printable_line(what, 200)}). Write it again.")
+    def unreadable(reason: str) -> BadInput:
+        return BadInput(f"{name}: cannot be read as Parquet ({printable_line(reason, 200)}). Write it again.")
 
     if not isinstance(source, bytes):
         name = str(source)
         check_file(source)
+
     try:
-        content = pa.BufferReader(source) if isinstance(source, bytes) else source
-        with pq.ParquetFile(content, thrift_string_size_limit=64 << 20, thrift_container_size_limit=1_000_000) as file:
-            about, names = file.metadata, file.schema_arrow.names
-            if about.num_rows > most_rows:
-                raise wrong(f"has {about.num_rows:,} rows, and at most {most_rows:,} are due")
+        parquet_source = pa.BufferReader(source) if isinstance(source, bytes) else source
+        with pq.ParquetFile(
+            parquet_source, thrift_string_size_limit=64 << 20, thrift_container_size_limit=1_000_000
+        ) as file:
+            metadata, names = file.metadata, file.schema_arrow.names
+            if metadata.num_rows > max_rows:
+                raise unreadable(f"has {metadata.num_rows:,} rows; at most {max_rows:,} are expected")
             if len(set(names)) < len(names):
-                raise wrong("has two columns of one name")
-            if schema is not None and (there := _column_types(file.schema_arrow)) != (due := _column_types(schema)):
-                raise BadInput(f"{name} has the columns {clip(there, 300)}, not {due}")
+                raise unreadable("has two columns with the same name")
+            if schema is not None and (actual_types := _column_types(file.schema_arrow)) != (
+                expected_types := _column_types(schema)
+            ):
+                raise BadInput(f"{name} has the columns {clip(actual_types, 300)}, not {expected_types}")
             chunks = [
-                about.row_group(group).column(number)
-                for group in range(about.num_row_groups)
-                for number in range(about.num_columns)
+                metadata.row_group(group).column(number)
+                for group in range(metadata.num_row_groups)
+                for number in range(metadata.num_columns)
             ]
-            wanted = [name for name in names if name in columns] or names
+            read_columns = [name for name in names if name in columns] or names
             if columns and not (QUESTION_ID_COLUMNS & set(names) and "response" in names):
                 raise BadInput(
                     printable_line(
-                        f"{name}: is a table without the columns question_id and response; its columns are {format_names(names)}."
-                        " Rename them."
+                        f"{name}: has no columns question_id and response; its columns are "
+                        f"{format_names(names)}. Rename them."
                     )
                 )
             unpacked = sum(
-                chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in wanted
+                chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] in read_columns
             )
-            if unpacked > most_bytes:
-                raise wrong(f"unpacks to {unpacked:,} bytes, at most {most_bytes:,} are read")
-            unpacked = 0  # what the footer says is of pages, in which a value that is repeated stands once
-            for batch in file.iter_batches(batch_size=PARQUET_BATCH_ROWS, columns=wanted, use_threads=False):
+            if unpacked > max_bytes:
+                raise unreadable(f"unpacks to {unpacked:,} bytes, at most {max_bytes:,} are read")
+            unpacked = 0  # the footer counts encoded pages; repeated values are stored once there
+            for batch in file.iter_batches(batch_size=PARQUET_BATCH_ROWS, columns=read_columns, use_threads=False):
                 unpacked += batch.nbytes
-                if unpacked > most_bytes:
-                    raise wrong(f"unpacks to over {most_bytes:,} bytes")
+                if unpacked > max_bytes:
+                    raise unreadable(f"unpacks to over {max_bytes:,} bytes")
                 for row in batch.to_pylist():
                     yield {name: _to_json_value(value) for name, value in row.items()}
     except (BadInput, MemoryError):
         raise
     except RecursionError:
-        raise wrong("nested too deeply") from None
+        raise unreadable("nested too deeply") from None
     except (OSError, ValueError, TypeError, pa.ArrowException) as error:
-        raise wrong(str(error) or type(error).__name__) from None
+        raise unreadable(str(error) or type(error).__name__) from None
 
 
 def _column_types(schema: pa.Schema) -> dict[str, str]:
-    """Column -> type; what a list calls its values (item, element) is no difference."""
+    """Return column -> type; the name of a list's elements (item, element) is ignored."""
     return {field.name: re.sub(r"<\w+: ", "<", str(field.type)).replace(" not null", "") for field in schema}
 
 
 def _to_json_value(value: Any) -> Any:
-    """Values that JSON does not know: those that are no answers are no reason to stop, they are refused where they are used."""
+    """Convert values that JSON cannot represent to text; they are refused where they are used."""
     if isinstance(value, list):
         return [_to_json_value(inner) for inner in value]
     if isinstance(value, dict):
@@ -316,5 +408,5 @@ def _to_json_value(value: Any) -> Any:
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, bytes):
-        raise TypeError("holds bytes where text was due")
+        raise TypeError("contains bytes instead of text")
     return f"({type(value).__name__})"

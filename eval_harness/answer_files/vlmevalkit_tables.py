@@ -1,7 +1,10 @@
-"""Read the tables that VLMEvalKit writes (`<model>_<dataset>.xlsx`, `.tsv`, `.csv` or `.json`), and spreadsheets of plain answers.
+"""Read VLMEvalKit tables (`<model>_<dataset>.xlsx`, `.tsv`, `.csv`, `.json`), and spreadsheets of
+answers.
 
-A table of VLMEvalKit has `index`, `question`, `prediction`; those of our TSV keep `question_id`, while in the official one of GMAI-MMBench
-`index` is the question's id. A spreadsheet of plain answers has the columns of any file of answers (`predictions.py`).
+A VLMEvalKit table has `index`, `question`, `prediction`. Tables made from our TSV keep
+`question_id`; in the official GMAI-MMBench TSV, `index` is the question id. A spreadsheet of plain
+answers has the columns of any file of answers (`predictions.py`).
+
 Format: VLMEvalKit e8e78f0.
 """
 
@@ -18,13 +21,19 @@ from dataset_builders.errors import BadInput
 from dataset_builders.extras import require
 from dataset_builders.schema import LETTERS
 from eval_harness.answer_files.predictions import journal_record
-from eval_harness.answer_files.untrusted import ProblemList, format_names, parse_json, select_answer_fields
+from eval_harness.answer_files.untrusted import (
+    ProblemList,
+    format_names,
+    parse_json,
+    select_answer_fields,
+)
 
 LETTER_ANSWER = re.compile(r"\W*(?:(?:the )?answer(?: is)?\b)?\W*([A-J])\b\W*(.*?)\W*", re.DOTALL)
+"""A letter alone ("B.", "the answer is B"), or a letter followed by the text of its option."""
 
 
 def recognises(path: Path) -> bool:
-    """True if it is a spreadsheet, or a table with `index` and `prediction` as TSV, CSV or a JSON list."""
+    """Return True for a spreadsheet, or a TSV, CSV or JSON list with `index` and `prediction`."""
     if path.suffix.lower() == ".xlsx":
         return True
     with path.open("rb") as file:
@@ -36,34 +45,52 @@ def recognises(path: Path) -> bool:
 def iter_answers(
     path: Path, questions: pd.DataFrame, problems: ProblemList
 ) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-    """(where, question id, journal record) of every row. Raises BadInput for a table that cannot be read."""
-    of_two = questions[questions["question_type"] == "yes_no"]
-    yes_no = dict(zip(of_two["question_id"].astype(str), of_two["options"], strict=True))
+    """Yield (location, question id, journal record) for every row.
+
+    Args:
+        path: The table.
+        questions: The questions of the split.
+        problems: Unused; part of the reader interface.
+
+    Raises:
+        BadInput: If the table cannot be read, or lacks ids of these questions or a text column.
+    """
+    yes_no_questions = questions[questions["question_type"] == "yes_no"]
+    yes_no_options = dict(zip(yes_no_questions["question_id"].astype(str), yes_no_questions["options"], strict=True))
     table = _read_table(path)
     ids = set(questions["question_id"].astype(str))
-    is_id = [name for name in ("question_id", "index") if name in table.columns and not ids.isdisjoint(table[name])]
-    text = next((name for name in ("prediction", "response") if name in table.columns), None)
-    if not is_id or text is None:
+    # In a table of our TSV, `index` is only a running number: prefer question_id.
+    id_columns = [
+        name for name in ("question_id", "index") if name in table.columns and not ids.isdisjoint(table[name])
+    ]
+    text_column = next((name for name in ("prediction", "response") if name in table.columns), None)
+    if not id_columns or text_column is None:
         raise BadInput(
-            f"{path}: lacks the columns question_id and prediction, or answers other questions (it has "
-            f"{format_names(list(table.columns))}). `medprobe export-tsv` writes a TSV to ask; in the official one of "
-            "GMAI-MMBench `index` is the question's id."
+            f"{path}: lacks the columns question_id and prediction, or answers other questions (it "
+            f"has {format_names(list(table.columns))}). `medprobe export-tsv` writes a TSV to ask; "
+            "in the official one of GMAI-MMBench `index` is the question's id."
         )
+
+    # Row 1 of a spreadsheet is the header.
     for number, row in enumerate(table.to_dict("records"), 2):
-        where = f"{path}, row {number}"
-        if text == "response":
+        location = f"{path}, row {number}"
+        if text_column == "response":
             fields = {name: value or None for name, value in select_answer_fields(row).items()}
-            yield where, row[is_id[0]], fields | {text: row[text]}
+            yield location, row[id_columns[0]], fields | {text_column: row[text_column]}
         else:
-            answer = journal_record(_spell_out_letter(row[text], yes_no.get(row[is_id[0]], ())))
-            yield where, row[is_id[0]], answer | {"target": row.get("answer") or None}
+            answer = journal_record(_spell_out_letter(row[text_column], yes_no_options.get(row[id_columns[0]], ())))
+            yield location, row[id_columns[0]], answer | {"target": row.get("answer") or None}
 
 
 def _spell_out_letter(response: str, options: Sequence[str]) -> str:
-    """An answer to a question of yes or no, which VLMEvalKit asks by letters: a letter alone, or with its option, in words.
+    """Add the option to a letter, for yes/no questions that VLMEvalKit asks as multiple choice.
 
-    >>> _in_words("B.", ["yes", "no"]), _in_words("(A) Yes", ["yes", "no"]), _in_words("A mass.", ["yes", "no"])
-    ('B (no)', 'A (yes)', 'A mass.')
+    Any other answer is returned unchanged.
+
+    >>> _spell_out_letter("B.", ["yes", "no"]), _spell_out_letter("(A) Yes", ["yes", "no"])
+    ('B (no)', 'A (yes)')
+    >>> _spell_out_letter("A mass.", ["yes", "no"])
+    'A mass.'
     """
     match = LETTER_ANSWER.fullmatch(response)
     index = LETTERS.index(match[1]) if match else len(options)
@@ -73,17 +100,17 @@ def _spell_out_letter(response: str, options: Sequence[str]) -> str:
 
 
 def _read_table(path: Path) -> pd.DataFrame:
-    """A table as texts; of a spreadsheet (extra `vlmevalkit`) its first sheet."""
-    as_texts: dict[str, Any] = {"dtype": str, "keep_default_na": False}
+    """Read a table as text; of a spreadsheet (extra `vlmevalkit`), the first sheet."""
+    read_options: dict[str, Any] = {"dtype": str, "keep_default_na": False}
     if path.suffix.lower() == ".xlsx":
         require("openpyxl")
     try:
         if path.suffix.lower() == ".xlsx":
-            return pd.read_excel(path, **as_texts)
+            return pd.read_excel(path, **read_options)
         content = path.read_text(encoding="utf-8-sig")
         if content.startswith("["):
             return pd.DataFrame(parse_json(content, constants=True)).fillna("").astype(str)
-        return pd.read_csv(path, sep="\t" if "\t" in content.partition("\n")[0] else ",", **as_texts)
-    except Exception as error:  # what a damaged file raises differs by library
-        why = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        raise BadInput(f"{path}: cannot be read as a table of predictions ({why}).") from None
+        return pd.read_csv(path, sep="\t" if "\t" in content.partition("\n")[0] else ",", **read_options)
+    except Exception as error:  # the exception for a damaged file depends on the library
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise BadInput(f"{path}: cannot be read as a table of predictions ({reason}).") from None

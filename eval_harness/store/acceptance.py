@@ -1,7 +1,9 @@
-"""Files beside a `result.json` (acceptance, notes, withdrawal), written by the store and never by a submission.
+"""Files that a store writes beside a `result.json`: acceptance, notes, withdrawal.
 
-`acceptance.json`: who submitted the result, when it was added and who verified it. `withdrawn.json`: who withdrew it, and why.
-`note-*.json`: notes on it. A result without an acceptance was not verified: a board derives its numbers itself and marks it unverified.
+A submission never contains them. `acceptance.json`: who submitted the result, when it was added and
+who verified it. `withdrawn.json`: who withdrew it, and why. `note-*.json`: notes on it. A result
+without an acceptance was not verified: a board derives its numbers itself and marks it unverified.
+
 See also: who may write these files (`folder_store.py`, `pull_requests.py`, `notes.py`).
 """
 
@@ -28,23 +30,26 @@ MAX_BYTES = 64 << 10
 
 
 def _check_plain_text(text: str) -> str:
-    """One line of printable text, which the board and comments show verbatim."""
+    """Accept one line of printable text, which the board and comments show verbatim."""
+    # isprintable() also excludes control and bidirectional formatting characters.
     if not 1 <= len(text) <= MAX_TEXT or not text.isprintable() or text != " ".join(text.split()):
         raise ValueError(f"give one line of 1 to {MAX_TEXT:,} characters of plain text, with single spaces")
     return text
 
 
 PlainText = Annotated[str, AfterValidator(_check_plain_text)]
+"""One line of printable text, as `_check_plain_text` accepts it."""
 
 
 class _Record(BaseModel):
+    # Unknown fields are refused: a file of a newer version must not be half understood.
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: SchemaVersion = SCHEMA_VERSION
     account: str
 
     def to_bytes(self) -> bytes:
-        """The file: indented JSON with a newline at the end."""
+        """Return the content of the file: indented JSON with a final newline."""
         return (self.model_dump_json(indent=1) + "\n").encode()
 
 
@@ -52,10 +57,11 @@ RecordT = TypeVar("RecordT", bound=_Record)
 
 
 class Acceptance(_Record):
-    """How a result came into a store. Times are ISO 8601 in UTC, by the verifier's clock, never the submitter's.
+    """How a result entered a store.
 
-    `account`: who submitted it, an account of the Hub, or of the operating system for a folder. `flags`: what the store's owner looked
-    at before it was added.
+    Times are ISO 8601 in UTC, by the verifier's clock, never the submitter's. `account`: the
+    submitter, a Hub account, or an operating system user for a folder. `flags`: the flags that the
+    store's owner reviewed before adding the result.
     """
 
     accepted_at: str
@@ -65,7 +71,10 @@ class Acceptance(_Record):
 
 
 class Withdrawal(_Record):
-    """A withdrawal by the submitter or the store's owner. The result stays in the store, but is not ranked."""
+    """A withdrawal by the submitter or the store's owner.
+
+    The result stays in the store, but is not ranked.
+    """
 
     withdrawn_at: PlainText
     reason: PlainText
@@ -79,14 +88,16 @@ class Note(_Record):
 
     @property
     def file_name(self) -> str:
-        """`note-` and a digest of the note, so that different notes never collide and identical ones coincide."""
+        """`note-` and a digest of the note: only identical notes share a name."""
         content = json.dumps([self.account, self.written_at, self.text])
         return f"note-{hashlib.sha256(content.encode()).hexdigest()[:16]}.json"
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Everything that a store says of one result. `acceptance` None: it was not verified."""
+    """Everything that a store records about one result. `acceptance` is None if it was not
+    verified.
+    """
 
     acceptance: Acceptance | None = None
     withdrawal: Withdrawal | None = None
@@ -94,17 +105,28 @@ class Provenance:
 
 
 def read_acceptance(folder: Path) -> Acceptance | None:
-    """The acceptance of the result in `folder`; None if the store has none. Raises BadInput for a damaged file."""
+    """Return the acceptance of the result in `folder`, or None. Raises BadInput if it is
+    damaged.
+    """
     return _read_record(folder / ACCEPTANCE, Acceptance)
 
 
 def read_withdrawal(folder: Path) -> Withdrawal | None:
-    """The withdrawal of the result in `folder`; None if it stands. Raises BadInput for a damaged file."""
+    """Return the withdrawal of the result in `folder`, or None. Raises BadInput if it is
+    damaged.
+    """
     return _read_record(folder / WITHDRAWN, Withdrawal)
 
 
 def read_provenance(folder: Path) -> Provenance:
-    """The store's acceptance record of the result in `folder`; notes in the order they were written. Raises BadInput for a damaged file."""
+    """Read everything that the store records about the result in `folder`.
+
+    Returns:
+        Acceptance, withdrawal, and notes in the order they were written.
+
+    Raises:
+        BadInput: If a file is damaged.
+    """
     notes = [note for path in sorted(folder.glob("note-*.json")) if (note := _read_record(path, Note))]
     return Provenance(
         acceptance=read_acceptance(folder),
@@ -113,32 +135,42 @@ def read_provenance(folder: Path) -> Provenance:
     )
 
 
-def parse_record(content: bytes, kind: type[RecordT], where: str) -> RecordT:
-    """Parse one of these files. Raises BadInput if it is invalid."""
+def parse_record(content: bytes, kind: type[RecordT], location: str) -> RecordT:
+    """Parse one of these files.
+
+    Args:
+        content: The untrusted bytes.
+        kind: Acceptance, Withdrawal or Note.
+        location: Path of the file, for messages.
+
+    Raises:
+        BadInput: If the content is invalid or larger than MAX_BYTES.
+    """
     try:
         if len(content) > MAX_BYTES:
-            raise BadInput(f"{where}: has {len(content):,} bytes, at most {MAX_BYTES:,} are read.")
+            raise BadInput(f"{location}: has {len(content):,} bytes, at most {MAX_BYTES:,} are read.")
         return kind.model_validate_json(content)
     except ValidationError as error:
         raise BadInput(
-            f"{where}: {first_validation_error(error)}. Restore the file, or ask the store's owner."
+            f"{location}: {first_validation_error(error)}. Restore the file, or ask the store's owner."
         ) from None
 
 
 def utc_now() -> str:
-    """The current time in the format of these files."""
+    """Return the current time in the format of these files."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def local_account() -> str:
-    """The name of this machine's user, who submits to a folder store unless `--account` says otherwise."""
+    """Return this machine's user, who submits to a folder store unless `--account` is given."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # in a container the user may have no name
+    except (OSError, KeyError):  # in a container the user id may have no name
         return "unknown"
 
 
 def _read_record(path: Path, kind: type[RecordT]) -> RecordT | None:
+    """Read one of these files; None if it does not exist."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

@@ -1,6 +1,9 @@
-"""Aggregates over several runs of one model, as results of the kind `aggregate` with the ids of the runs they combine: best over methods,
-prompts x samples, majority, best-of-N oracle (MediConfusion Tables 1 and 2, appendices C and H). Calibration of a run with option scores,
-and the adversarial pairs of a run (ProbMed Table 3).
+"""Aggregate several runs of one model.
+
+Aggregates are results of the kind `aggregate`, with the ids of the runs they combine: best over
+methods, mean over prompts and samples, majority vote, best-of-N oracle (MediConfusion Tables 1 and
+2, appendices C and H). Also: calibration of a run with option scores, and adversarial pairs of a
+run (ProbMed Table 3).
 """
 
 from __future__ import annotations
@@ -29,101 +32,133 @@ from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
 from eval_harness.scores.pairs import pair_units
 
 AGGREGATE_KINDS = ("best", "mean", "majority", "oracle")
+"""Valid kinds of aggregates."""
 
 
 def aggregate(kind: str, folders: Sequence[Path], threshold: float = 50.0, out: Path | None = None) -> Result:
-    """Compute one aggregate; with `out`, write it there as a result file.
+    """Compute one aggregate.
 
-    `best`: each accuracy's best over runs with different methods, overall and per category (MediConfusion Tables 1, last columns, and 2;
-    per facet value of every other benchmark). `mean`: mean and standard deviation
-    of the headline metric over the samples of runs with different prompts (appendix C, Table 4). `majority`: the most frequent choice among
-    a run's samples (Table 10). `oracle`: correct if more than `threshold` percent of a run's samples are (Table 8).
-    Raises BadInput for an unknown kind, folders that are not runs, runs of different models or questions, and too few runs or samples.
+    - `best`: each accuracy's best over runs with different methods, overall and per facet value
+    (MediConfusion Tables 1, last columns, and 2).
+    - `mean`: mean and standard deviation of the headline metric over the samples of runs with
+    different prompts (appendix C, Table 4).
+    - `majority`: the most frequent choice among a run's samples (Table 10).
+    - `oracle`: correct if more than `threshold` percent of a run's samples are (Table 8).
+
+    Args:
+        kind: One of AGGREGATE_KINDS.
+        folders: Run folders.
+        threshold: Percent of a question's samples, for `oracle`.
+        out: If given, the result is written to this file.
+
+    Returns:
+        The aggregate result.
+
+    Raises:
+        BadInput: For an unknown kind, folders that are not runs, runs of different models or
+            questions, and too few runs or samples.
     """
     if kind not in AGGREGATE_KINDS:
-        raise BadInput(f"aggregate {kind}: no such aggregate. Available: {', '.join(AGGREGATE_KINDS)}.")
+        raise BadInput(f"aggregate {kind}: unknown aggregate. Available: {', '.join(AGGREGATE_KINDS)}.")
     if not 0 <= threshold < 100:
         raise BadInput(f"--threshold {threshold}: give a percentage from 0 to below 100.")
-    read = {read_run(folder).run_id: (folder, *_score_run(folder)) for folder in folders}
-    if len(read) < len(folders):
+    runs = {read_run(folder).run_id: (folder, *_score_run(folder)) for folder in folders}
+    # Keyed by run id, so a repeated run is noticed even under another path.
+    if len(runs) < len(folders):
         raise BadInput("aggregate: the same run was given twice.")
-    results = {run_id: result for run_id, (_, result, _) in read.items()}
-    empty = build_aggregate(kind, results, {})  # refuses runs that do not belong together
+    results = {run_id: result for run_id, (_, result, _) in runs.items()}
+    empty = build_aggregate(kind, results, {})  # refuses runs that cannot be combined
     cells: Breakdown = {}
     if kind == "best":
         scores, cells = best_over_methods(list(results.values()))
     elif kind == "mean":
-        scores = _mean_over_prompts(empty.benchmark.family, read)
+        scores = _mean_over_prompts(empty.benchmark.family, runs)
     else:
-        scores = _combine_samples(kind, empty.benchmark.family, read, threshold)
+        scores = _combine_samples(kind, empty.benchmark.family, runs, threshold)
+
     result = build_aggregate(f"oracle {threshold:g}%" if kind == "oracle" else kind, results, scores, cells)
     if out is not None:
         replace_file(out, result.to_json().encode())
+
     return result
 
 
 def _score_run(folder: Path) -> tuple[Result, pd.DataFrame]:
+    """Score a run folder; returns its result and the reading of each answer."""
     derived = load_run_contents(folder).derived()
     return derived.result, derived.readings
 
 
-def _mean_over_prompts(family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Scores:
-    """The headline metric's mean over all samples of all runs, and as `<metric>_std` their standard deviation."""
-    prompts = [result.method.prompt or run_id for run_id, (_, result, _) in read.items()]
+def _mean_over_prompts(family: str, runs: dict[str, tuple[Path, Result, pd.DataFrame]]) -> Scores:
+    """Mean of the headline metric over all samples of all runs, and as `<metric>_std` its standard
+    deviation.
+    """
+    prompts = [result.method.prompt or run_id for run_id, (_, result, _) in runs.items()]
     if len(set(prompts)) < len(prompts):
         raise BadInput("aggregate mean: two runs have the same prompt. Give one run per prompt, with --samples N.")
     metric = HEADLINE_METRICS[family]
-    questions = read_run_questions(next(iter(read.values()))[0])
-    samples = [score for _, _, frame in read.values() for score in sample_scores(family, questions, frame, metric)]
+    questions = read_run_questions(next(iter(runs.values()))[0])
+    samples = [score for _, _, frame in runs.values() for score in sample_scores(family, questions, frame, metric)]
     values = [score.value for score in samples if score is not None and score.value is not None]
-    whole = values if len(values) == len(samples) else []  # no mean if the metric is undefined in one sample
-    counted = next(iter(read.values()))[1].scores[metric]
-    mean = float(np.mean(whole)) if whole else None
-    spread = float(np.std(whole, ddof=1)) if len(whole) > 1 else None
-    silent = (score.nonresponse for score in samples if score is not None and score.nonresponse)
+    complete_values = values if len(values) == len(samples) else []  # no mean if the metric is undefined in one sample
+    reference_score = next(iter(runs.values()))[1].scores[metric]
+    mean = float(np.mean(complete_values)) if complete_values else None
+    # Sample standard deviation (n - 1).
+    std = float(np.std(complete_values, ddof=1)) if len(complete_values) > 1 else None
+    nonresponses = (score.nonresponse for score in samples if score is not None and score.nonresponse)
     return {
         metric: Score(
             value=mean,
-            n=counted.n,
-            n_cases=counted.n_cases,
-            chance=counted.chance,
-            nonresponse=next(silent, None) if mean is None else None,
+            n=reference_score.n,
+            n_cases=reference_score.n_cases,
+            chance=reference_score.chance,
+            nonresponse=next(nonresponses, None) if mean is None else None,
         ),
-        f"{metric}_std": Score(value=spread, n=len(samples), n_cases=counted.n_cases),
+        f"{metric}_std": Score(value=std, n=len(samples), n_cases=reference_score.n_cases),
     }
 
 
 def _combine_samples(
-    kind: str, family: str, read: dict[str, tuple[Path, Result, pd.DataFrame]], threshold: float
+    kind: str, family: str, runs: dict[str, tuple[Path, Result, pd.DataFrame]], threshold: float
 ) -> Scores:
-    """Scores of one run's samples taken together."""
-    if len(read) != 1:
+    """Compute the scores of one run's samples combined (`majority` or `oracle`)."""
+    if len(runs) != 1:
         raise BadInput(f"aggregate {kind}: takes one run folder, made with --samples N.")
-    folder, _, answers = next(iter(read.values()))
+    folder, _, answers = next(iter(runs.values()))
     if answers["sample"].nunique() < 2:
-        raise BadInput(f"{folder}: holds one sample per question. `medprobe eval --samples N` draws several.")
+        raise BadInput(f"{folder}: has one sample per question. `medprobe eval --samples N` draws several.")
     questions = read_run_questions(folder)
     if kind == "majority":
         return compute_scores(family, questions, majority_vote(answers)).scores
-    # The oracle only knows whether a question is correct, not which wrong option was chosen or whether the model abstained.
+    # The oracle only knows whether a question is correct, not which wrong option was chosen or
+    # whether the model abstained.
     scores = compute_scores(family, questions, best_of_n_oracle(family, questions, answers, threshold)).scores
     return {name: scores[name] for name in accuracy_metrics(scores)}
 
 
 def run_calibration(folder: Path) -> Calibration:
-    """How far the confidence of a run with option scores (`gd`, `ps`) can be trusted. Raises BadInput if it has none."""
+    """Compute how far the confidence of a run with option scores (`gd`, `ps`) can be trusted.
+
+    Raises:
+        BadInput: If the run has no option scores.
+    """
     result, answers = _score_run(folder)
-    found = compute_calibration(result.benchmark.family, read_run_questions(folder), answers)
-    if found is None:
-        raise BadInput(f"{folder}: holds no option scores. Run `medprobe eval --method gd` (or ps).")
-    return found
+    calibration_result = compute_calibration(result.benchmark.family, read_run_questions(folder), answers)
+    if calibration_result is None:
+        raise BadInput(f"{folder}: has no option scores. Run `medprobe eval --method gd` (or ps).")
+    return calibration_result
 
 
 def adversarial_pair_scores(folder: Path) -> dict[str, Scores]:
-    """Accuracy with and without adversarial questions (ProbMed section 4, Table 3): aspect -> `accuracy_without_adversarial` (the true
-    question of a pair correct), `accuracy_with_adversarial` (both correct); `all` covers every pair and comes first. `n` counts pairs.
+    """Compute accuracy with and without adversarial questions (ProbMed section 4, Table 3).
 
-    Raises BadInput for a run of another format, or one whose questions hold no pairs.
+    Returns:
+        Aspect -> `accuracy_without_adversarial` (the true question of a pair correct) and
+            `accuracy_with_adversarial` (both correct). `all` covers every pair and comes first. `n`
+            counts pairs.
+
+    Raises:
+        BadInput: For a run of another format, or one whose questions form no pairs.
     """
     result, answers = _score_run(folder)
     questions = read_run_questions(folder)
@@ -132,7 +167,7 @@ def adversarial_pair_scores(folder: Path) -> dict[str, Scores]:
     graded = grade(result.benchmark.family, questions, answers)
     units = pair_units(graded)
     if units.empty:
-        raise BadInput(f"{folder}: its questions hold no pair of a true and an adversarial question.")
+        raise BadInput(f"{folder}: its questions contain no pair of a true and an adversarial question.")
     if "aspect" not in questions.columns:
         return {"all": summarise_units(units)}
     aspect = graded.questions.set_index("pair_id")["aspect"].dropna().groupby(level=0).first()
@@ -142,57 +177,91 @@ def adversarial_pair_scores(folder: Path) -> dict[str, Scores]:
 
 
 def best_over_methods(results: Sequence[Result]) -> tuple[Scores, Breakdown]:
-    """Each accuracy's best score over runs with different methods: overall (Table 1, last columns), and per facet value (Table 2).
+    """Select each accuracy's best score over runs with different methods.
 
-    The accuracies of a format are `accuracies`. Every cell is selected independently, as in Table 2: a category's best set accuracy and
-    its best individual accuracy may come from different methods. A cell carries the interval and verdict of the run it comes from; these
-    do not account for the selection, so they are optimistic.
+    Overall as in MediConfusion Table 1 (last columns), and per facet value as in Table 2. Every
+    cell is selected independently, as in Table 2: a category's best set accuracy and its best
+    individual accuracy may come from different methods. A cell keeps the interval and verdict of
+    the run it comes from; these ignore the selection and are therefore optimistic.
+
+    Args:
+        results: Results of one model, one per method.
+
+    Returns:
+        The overall scores and the breakdown, in percent, for the metrics of `accuracy_metrics`.
     """
     best = _best_scores([result.scores for result in results])
     cells: Breakdown = {}
     for facet in dict.fromkeys(facet for result in results for facet in result.breakdown):
-        found = [result.breakdown.get(facet, {}) for result in results]
-        labels = dict.fromkeys(label for values in found for label in values)
-        picked = {label: _best_scores([values.get(label, {}) for values in found]) for label in labels}
-        cells[facet] = {label: scores for label, scores in picked.items() if scores}
+        facet_scores = [result.breakdown.get(facet, {}) for result in results]
+        labels = dict.fromkeys(label for values in facet_scores for label in values)
+        best_by_label = {label: _best_scores([values.get(label, {}) for values in facet_scores]) for label in labels}
+        cells[facet] = {label: scores for label, scores in best_by_label.items() if scores}
+
     return best, {facet: values for facet, values in cells.items() if values}
 
 
 def accuracy_metrics(names: Iterable[str]) -> list[str]:
-    """The metrics that are accuracies, as opposed to rates of confusion, refusal and the like.
+    """Return the metrics that are accuracies, as opposed to rates of confusion, refusal and the
+    like.
 
-    `answered_accuracy` is not among them: it ignores unanswered questions, so that a responder that answers few would be best.
+    `answered_accuracy` is excluded: it ignores unanswered questions, so a model that answers few of
+    them would come out best.
     """
-    known = ((name, METRICS.get(name)) for name in names)
-    return [name for name, info in known if info and info.higher_is_better and not name.startswith("answered_")]
+    metric_infos = ((name, METRICS.get(name)) for name in names)
+    return [name for name, info in metric_infos if info and info.higher_is_better and not name.startswith("answered_")]
 
 
-def _best_scores(found: Sequence[Scores]) -> Scores:
-    """The highest score of each accuracy, the first in a tie. If no run has one, the first run's score gives the reason."""
+def _best_scores(run_scores: Sequence[Scores]) -> Scores:
+    """Return the highest score of each accuracy, the first in a tie.
+
+    If no run has a value, the first run's score is kept for its reason.
+    """
     best: Scores = {}
-    for metric in accuracy_metrics(dict.fromkeys(name for scores in found for name in scores)):
-        known = [scores[metric] for scores in found if metric in scores and scores[metric].value is not None]
-        without = [scores[metric] for scores in found if metric in scores and scores[metric].nonresponse is not None]
-        if known or without:
-            best[metric] = max(known, key=lambda score: score.value or 0.0) if known else without[0]
+    for metric in accuracy_metrics(dict.fromkeys(name for scores in run_scores for name in scores)):
+        defined = [scores[metric] for scores in run_scores if metric in scores and scores[metric].value is not None]
+        undefined = [
+            scores[metric] for scores in run_scores if metric in scores and scores[metric].nonresponse is not None
+        ]
+        if defined or undefined:
+            best[metric] = max(defined, key=lambda score: score.value or 0.0) if defined else undefined[0]
     return best
 
 
 def sample_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, metric: str) -> list[Score | None]:
-    """The score of every sample by itself, in the order of the samples."""
+    """Score every sample on its own.
+
+    Args:
+        family: Benchmark format.
+        questions: The questions.
+        answers: Readings of all samples.
+        metric: The metric to return.
+
+    Returns:
+        One score per sample, in the order of the samples; None where the metric does not apply.
+    """
     parts = (part for _, part in answers.groupby("sample", sort=True))
     tables = [compute_units(family, questions, part) for part in parts]
     return [summarise_units(table[(table["metric"] == metric).to_numpy()]).get(metric) for table in tables]
 
 
 def majority_vote(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
-    """The most frequent choice among the first n samples of every question, as the answers of one sample (appendix H.2.3, Table 10).
+    """Return the most frequent choice among the first `n` samples of every question.
 
-    Answers without a choice do not vote. Ties go to the choice that occurred first; a question without votes gets the most frequent
-    status of its samples.
+    MediConfusion appendix H.2.3, Table 10. Answers without a choice do not vote. Ties go to the
+    choice that occurred first; a question without votes gets the most frequent status of its
+    samples.
+
+    Args:
+        answers: Readings of all samples.
+        n: Number of samples to use; None uses all.
+
+    Returns:
+        Answers of one sample (`question_id`, `sample`, `choice`, `status`).
     """
     rows = []
     for question, part in answers.sort_values("sample", kind="stable").groupby("question_id", sort=False):
+        # Counter keeps insertion order, so most_common() breaks ties by first occurrence.
         votes = Counter(tuple(choice) for choice in part["choice"].tolist()[:n] if len(choice))
         choice = list(votes.most_common(1)[0][0]) if votes else []
         status = "answered" if choice else part["status"].iloc[:n].mode()[0]
@@ -201,12 +270,23 @@ def majority_vote(answers: pd.DataFrame, n: int | None = None) -> pd.DataFrame:
 
 
 def best_of_n_oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame, threshold: float) -> pd.DataFrame:
-    """Best of N with an oracle: a question counts as correct if more than `threshold` percent of its samples are (H.2.1, Table 8).
+    """Accept a question if more than `threshold` percent of its samples are correct.
 
-    `answers` of the free-form method, judged with a score gap of 2 (3 elsewhere). Gives answers of one sample: the key
-    where accepted, else none; that most samples of a question say nothing stays known.
+    Best of N with an oracle (MediConfusion H.2.1, Table 8).
+
+    Args:
+        family: Benchmark format.
+        questions: The questions with their key.
+        answers: Readings of all samples; the paper used the free-form method, judged with a score
+            gap of 2 (3 elsewhere).
+        threshold: Percent of a question's samples.
+
+    Returns:
+        Answers of one sample: the key where accepted, else no choice. A question whose samples
+            mostly say nothing keeps that status.
     """
     graded = grade(family, questions, answers)
+    # The epsilon keeps a share of exactly `threshold` below the limit despite rounding.
     accepted = 100 * graded.right.mean(axis=1) > threshold + 1e-9
     keys = graded.questions["answer"].tolist()
     reasons = graded.ends[:, 1:]
@@ -216,10 +296,13 @@ def best_of_n_oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame
             "question_id": graded.columns["question_id"],
             "sample": 0,
             "choice": pd.Series(
-                [list(key) if ok else [] for key, ok in zip(keys, accepted, strict=True)], dtype=object
+                [list(key) if ok else [] for key, ok in zip(keys, accepted, strict=True)],
+                dtype=object,
             ),
             "status": np.where(
-                accepted, "answered", np.where(reasons.sum(axis=1) > graded.samples / 2, reason, "refused")
+                accepted,
+                "answered",
+                np.where(reasons.sum(axis=1) > graded.samples / 2, reason, "refused"),
             ),
         }
     )
@@ -228,31 +311,44 @@ def best_of_n_oracle(family: str, questions: pd.DataFrame, answers: pd.DataFrame
 def build_aggregate(
     name: str, runs: Mapping[str, Result], scores: Scores, breakdown: Breakdown | None = None
 ) -> Result:
-    """A result of the kind `aggregate`, called `name` (its method), computed from the measured results `runs` (run id -> result).
+    """Build a result of the kind `aggregate` from measured results.
 
-    Raises BadInput if the runs are of different models, or did not ask the same questions.
+    Args:
+        name: Name of the aggregate, stored as its method.
+        runs: Run id -> result.
+        scores: Overall scores.
+        breakdown: Scores by facet and value.
+
+    Raises:
+        BadInput: If the runs are of different models, or did not ask the same questions.
     """
     results = list(runs.values())
     if not results:
         raise BadInput(f"{name}: an aggregate needs at least one run.")
-    first = results[0]
+    reference = results[0]
     for run_id, result in runs.items():
-        if (result.model.name, result.model.revision) != (first.model.name, first.model.revision):
+        if (result.model.name, result.model.revision) != (
+            reference.model.name,
+            reference.model.revision,
+        ):
             raise BadInput(
-                f"{name}: run {run_id} is of {result.model.name}, not {first.model.name}. Give runs of one model."
+                f"{name}: run {run_id} is of {result.model.name}, not {reference.model.name}. Give runs of one model."
             )
-        if result.benchmark.fingerprint != first.benchmark.fingerprint:
-            raise BadInput(f"{name}: run {run_id} asked other questions. Give runs over the same questions.")
+        if result.benchmark.fingerprint != reference.benchmark.fingerprint:
+            raise BadInput(f"{name}: run {run_id} asked different questions. Give runs over the same questions.")
         if result.method.image != "real":
-            raise BadInput(f"{name}: run {run_id} showed {result.method.image} images. Give runs with the real ones.")
+            raise BadInput(f"{name}: run {run_id} showed {result.method.image} images. Give runs with the real images.")
+
     reproduced = all(result.provenance == "reproduced" for result in results)
     return Result(
         kind="aggregate",
         provenance="reproduced" if reproduced else "submitted",
-        benchmark=first.benchmark,
-        model=first.model,
+        benchmark=reference.benchmark,
+        model=reference.model,
         method=Method(
-            name=name, extraction=first.method.extraction, samples=sum(result.method.samples or 1 for result in results)
+            name=name,
+            extraction=reference.method.extraction,
+            samples=sum(result.method.samples or 1 for result in results),
         ),
         scores=scores,
         breakdown=breakdown or {},

@@ -1,7 +1,8 @@
-"""`medprobe compare`: the differences between two results in settings, answers and scores. The place to start if a number differs from
-the paper's.
+"""`medprobe compare`: differences between two results in settings, answers and scores.
 
-See also: comparing many models (`scores/comparisons.py`), drawing (the board).
+Start here if a number differs from the paper's.
+
+See also: comparing many models (`scores/comparisons.py`), charts (the board).
 """
 
 from __future__ import annotations
@@ -23,11 +24,17 @@ from eval_harness.records.result import Result, Score, read_result
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.scores.unpaired import UNPAIRED_METHOD as UNPAIRED
 from eval_harness.scores.unpaired import compute_unpaired_difference
-from eval_harness.store.formatting import format_score, interval_decimals, metric_unit, ordered_metrics
+from eval_harness.store.formatting import (
+    format_score,
+    interval_decimals,
+    metric_unit,
+    ordered_metrics,
+)
 
 MAX_EXAMPLES = 8
+"""Maximum number of matching results, or differing answers, that are listed."""
 MIN_PRINTED_P = 1e-12
-"""Smaller p-values are shown as less than this."""
+"""Smaller p-values are printed as less than this."""
 
 
 @dataclass(frozen=True)
@@ -40,30 +47,37 @@ class Side:
     questions: pd.DataFrame | None = None
 
     def units(self) -> pd.DataFrame | None:
-        """The units that its scores are computed from; None if its answers or questions are missing."""
+        """Return the units that the scores are computed from; None without answers or questions."""
         if self.answers is None or self.questions is None:
             return None
         return compute_units(self.result.benchmark.family, self.questions, self.answers)
 
 
 def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
-    """Load a run folder, a result.json (in a run folder or a store), or `published:MODEL/BENCHMARK/METHOD/Table 1` (as many parts as
-    needed to be unique).
+    """Load one side of a comparison.
 
-    Raises BadInput if it is none of these, or the published name matches several results.
+    Args:
+        source: A run folder, a result.json (in a run folder or a store), or
+            `published:MODEL/BENCHMARK/METHOD/Table 1`, with as many parts as needed to be unique.
+        published: Returns the papers' results; called only for `published:`.
+
+    Raises:
+        BadInput: If the source is none of these, or matches several published results.
     """
     if source.startswith("published:"):
         return Side(source, _find_published(source.removeprefix("published:"), published()))
     path = Path(source) / "result.json" if Path(source).is_dir() else Path(source)
     result = read_result(path)
-    if result.kind != "measured":  # an aggregate may lie beside the answers of a run it was computed from
+    if result.kind != "measured":  # an aggregate may share the folder of a run it was computed from
         return Side(source, result)
-    held = [path.parent / "questions.parquet", *_stored_questions_paths(path, result)]
-    questions = next((file for file in held if file.is_file()), None)
-    if not (path.parent / READINGS_FILE).is_file() or questions is None:
+    # A run folder has its own questions; a store shares them between results.
+    question_paths = [path.parent / "questions.parquet", *_stored_questions_paths(path, result)]
+    question_path = next((file for file in question_paths if file.is_file()), None)
+    if not (path.parent / READINGS_FILE).is_file() or question_path is None:
         return Side(source, result)
+
     try:
-        return Side(source, result, read_readings(path.parent), read_question_file(questions))
+        return Side(source, result, read_readings(path.parent), read_question_file(question_path))
     except (OSError, ValueError) as error:
         raise BadInput(
             f"{path.parent}: its answers cannot be read ({error}). Run `medprobe score` on the run folder."
@@ -71,42 +85,61 @@ def load_side(source: str, published: Callable[[], Iterable[Result]]) -> Side:
 
 
 def _stored_questions_paths(path: Path, result: Result) -> list[Path]:
-    """The file in which a store keeps the questions of a result: STORE/questions/<fingerprint>.parquet, four folders up from the result."""
+    """Return where a store keeps the questions of a result, if the path is deep enough to be in
+    one.
+
+    The file is STORE/questions/<fingerprint>.parquet, four folders above the result.
+    """
     parents = path.resolve().parents
     return [parents[4] / "questions" / f"{result.benchmark.fingerprint}.parquet"] if len(parents) > 4 else []
 
 
 def _find_published(name: str, results: Iterable[Result]) -> Result:
-    model, *rest = (part.strip().casefold() for part in name.split("/"))
-    found = [
+    """Find the one published result that a name matches."""
+    # Criteria may come in any order, in any case, and may be left out while the name is unique.
+    model, *criteria = (part.strip().casefold() for part in name.split("/"))
+    matches = [
         result
         for result in results
         if result.model.name.casefold() == model
-        and set(rest) <= {word.casefold() for word in _identifying_parts(result)}
+        and set(criteria) <= {word.casefold() for word in _identifying_parts(result)}
     ]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise BadInput(f"published:{name}: no paper has it. `medprobe results --published` lists them.")
-    names = list(dict.fromkeys("/".join([result.model.name, *_identifying_parts(result)]) for result in found))
-    several = ", ".join(f"'published:{each}'" for each in names[:MAX_EXAMPLES])
-    raise BadInput(f"published:{name}: matches {len(found)} results. Name one, e.g. {several}.")
+
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
+        raise BadInput(f"published:{name}: not in any paper's tables. `medprobe results --published` lists them.")
+    names = list(dict.fromkeys("/".join([result.model.name, *_identifying_parts(result)]) for result in matches))
+    examples = ", ".join(f"'published:{match_name}'" for match_name in names[:MAX_EXAMPLES])
+    raise BadInput(f"published:{name}: matches {len(matches)} results. Name one, e.g. {examples}.")
 
 
 def _identifying_parts(result: Result) -> list[str]:
-    """The parts that identify one of a model's published results."""
+    """Return the parts that identify one of a model's published results."""
     method, table = result.method, result.source.table if result.source else None
     samples = f"{method.samples} samples" if method.samples else None
     return [word for word in (result.benchmark.name, method.name, method.prompt, samples, table) if word]
 
 
 def compare_results(a: Side, b: Side, all_metrics: bool = False) -> str:
-    """The differences as text: scores (`formatting.ordered_metrics`), answers, settings.
+    """Describe the differences between two results as text: scores, answers, settings.
 
-    Raises BadInput for results of different benchmarks.
+    Args:
+        a: The first result.
+        b: The second result.
+        all_metrics: Also list metrics that are not specific to the benchmark.
+
+    Raises:
+        BadInput: If the results are of different benchmarks.
     """
     _check_same_format(a, b)
-    lines = [f"A  {_format_title(a.result)}", f"B  {_format_title(b.result)}", "", "scores (percent, or a count)"]
+    lines = [
+        f"A  {_format_title(a.result)}",
+        f"B  {_format_title(b.result)}",
+        "",
+        "scores (percent, or a count)",
+    ]
+
     lines += _score_lines(a, b, all_metrics)
     if a.answers is not None and b.answers is not None:
         lines += ["", "answers", *_answer_lines(a, b)]
@@ -114,181 +147,240 @@ def compare_results(a: Side, b: Side, all_metrics: bool = False) -> str:
 
 
 def _format_title(result: Result) -> str:
+    """Return one line that identifies a result."""
     source = result.source
-    where = f", {source.citation}" + (f", {source.table}" if source.table else "") if source else ""
-    return f"{result.model.name} on {result.benchmark.name} ({result.kind}{where})"
+    citation = f", {source.citation}" + (f", {source.table}" if source.table else "") if source else ""
+    return f"{result.model.name} on {result.benchmark.name} ({result.kind}{citation})"
 
 
 def _flatten_settings(result: Result) -> dict[str, Any]:
-    """Every setting that may explain a difference, by name; None if a result does not state it."""
+    """Return every setting that may explain a difference, by name; None if the result does not
+    state it.
+    """
     document = result.model_dump()
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for part in ("benchmark", "model", "method", "environment"):
         for name, value in document[part].items():
             if isinstance(value, dict):
-                found |= {f"{part}.{name}.{inner}": deeper for inner, deeper in value.items()}
+                settings |= {f"{part}.{name}.{inner}": inner_value for inner, inner_value in value.items()}
             else:
-                found[f"{part}.{name}"] = value
-    silent = None if result.kind == "published" else "none"  # a paper may simply not report them
-    found["deviations"] = document["deviations"] or silent
-    return found
+                settings[f"{part}.{name}"] = value
+
+    unstated = None if result.kind == "published" else "none"  # a paper may simply not report them
+    settings["deviations"] = document["deviations"] or unstated
+    return settings
 
 
 def _setting_lines(a: Result, b: Result) -> list[str]:
-    """Settings that differ. A setting that only one side states is unknown for the other and omitted, except for options of a run: if
-    another measured run does not name one, it was not set."""
-    first, second = _flatten_settings(a), _flatten_settings(b)
+    """List the settings that differ.
+
+    A setting that only one side states is unknown for the other, and omitted. Run options are the
+    exception: if a measured run does not name one, it was not set.
+    """
+    a_settings, b_settings = _flatten_settings(a), _flatten_settings(b)
     measured = a.kind == b.kind == "measured"
     lines = []
-    for name in sorted(first.keys() | second.keys()):
-        left, right = first.get(name), second.get(name)
-        asked_for = measured and name.startswith(("method.", "benchmark."))
-        known = asked_for or (left is not None and right is not None)
-        if left != right and known and name not in ("method.judge", "benchmark.repo"):
-            lines.append(f"  {name}: {_format_setting(left)} | {_format_setting(right)}")
+    for name in sorted(a_settings.keys() | b_settings.keys()):
+        a_value, b_value = a_settings.get(name), b_settings.get(name)
+        is_run_option = measured and name.startswith(("method.", "benchmark."))
+        is_comparable = is_run_option or (a_value is not None and b_value is not None)
+        if a_value != b_value and is_comparable and name not in ("method.judge", "benchmark.repo"):
+            lines.append(f"  {name}: {_format_setting(a_value)} | {_format_setting(b_value)}")
+
     return lines or ["  none that both state"]
 
 
 def _format_setting(value: Any) -> str:
+    """Format a setting in at most 100 characters."""
     text = "not set" if value is None else "; ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text if len(text) <= 100 else text[:97] + "..."
 
 
 DIFFERENCE_COLUMNS = ("metric", "a", "b", "difference", "low", "high", "p", "test", "note")
+"""Columns of `score_differences`."""
 
 
 def score_differences(a: Side, b: Side) -> pd.DataFrame:
-    """One row per metric that both have, in A's order. Raises BadInput for results of different benchmarks.
+    """Compare the scores of two results: one row per metric that both have, in A's order.
 
-    `a`, `b`, `difference` (a - b): percent, or a count; `low`, `high`: 95 % interval of the difference in percentage points, none for a
-    count; `p`: two-sided, below 5 % exactly if the interval excludes 0; `test`: paired by case if both have answers to the same questions,
-    else as if independent; `note`: why two values are not compared. Values that do not apply are missing.
+    Args:
+        a: The first result.
+        b: The second result.
+
+    Returns:
+        A table with the columns DIFFERENCE_COLUMNS. `a`, `b`, `difference` (a - b): percent, or a
+            count. `low`, `high`: 95 % interval of the difference in percentage points, missing for
+            a count. `p`: two-sided, below 5 % exactly if the interval excludes 0. `test`: paired by
+            case if both have answers to the same questions, else as if independent. `note`: why two
+            values are not compared. Values that do not apply are missing.
+
+    Raises:
+        BadInput: If the results are of different benchmarks.
     """
     _check_same_format(a, b)
     tables = _paired_units(a, b)
     rows = [_metric_difference(a, b, name, tables) for name in a.result.scores if name in b.result.scores]
-    kinds = dict.fromkeys(("a", "b", "difference", "low", "high", "p"), "float64") | {"test": "str", "note": "str"}
+    kinds = dict.fromkeys(("a", "b", "difference", "low", "high", "p"), "float64") | {
+        "test": "str",
+        "note": "str",
+    }
     return pd.DataFrame(rows, columns=list(DIFFERENCE_COLUMNS)).astype(kinds)
 
 
 def _check_same_format(a: Side, b: Side) -> None:
+    """Raise BadInput unless both results are of one benchmark format."""
     if a.result.benchmark.family != b.result.benchmark.family:
         raise BadInput(
-            f"{a.source} is of {a.result.benchmark.name}, {b.source} of {b.result.benchmark.name}: these cannot be compared."
+            f"{a.source} is of {a.result.benchmark.name}, {b.source} of {b.result.benchmark.name}: "
+            "these cannot be compared."
         )
 
 
 def _metric_difference(a: Side, b: Side, name: str, tables: tuple[pd.DataFrame, pd.DataFrame] | None) -> dict[str, Any]:
-    left, right = a.result.scores[name], b.result.scores[name]
-    row: dict[str, Any] = {"metric": name, "a": left.value, "b": right.value}
-    silent = [(side, score.nonresponse) for side, score in (("A", left), ("B", right)) if score.nonresponse is not None]
-    if silent:
+    """Return the row of one metric (see `score_differences`)."""
+    a_score, b_score = a.result.scores[name], b.result.scores[name]
+    row: dict[str, Any] = {"metric": name, "a": a_score.value, "b": b_score.value}
+    # Scores of mostly silent models are not compared: the reason takes the place of the difference.
+    nonresponses = [
+        (side, score.nonresponse) for side, score in (("A", a_score), ("B", b_score)) if score.nonresponse is not None
+    ]
+    if nonresponses:
         results = {"A": a.result, "B": b.result}
-        return row | {"note": "; ".join(f"{side}: {nonresponse_cause(found, results[side])}" for side, found in silent)}
-    if left.value is None or right.value is None:
+        return row | {
+            "note": "; ".join(
+                f"{side}: {nonresponse_cause(nonresponse, results[side])}" for side, nonresponse in nonresponses
+            )
+        }
+
+    if a_score.value is None or b_score.value is None:
         return row
-    return row | {"difference": left.value - right.value} | _difference_test(tables, name, left, right)
+
+    return row | {"difference": a_score.value - b_score.value} | _difference_test(tables, name, a_score, b_score)
 
 
 def _score_lines(a: Side, b: Side, all_metrics: bool) -> list[str]:
-    """The table of `score_differences` as text."""
+    """Format the table of `score_differences`."""
     table = score_differences(a, b).set_index("metric", drop=False)
-    told = [name for name in ordered_metrics(a.result, all_metrics) if name in table.index]
-    left, table = len(table) - len(told), table.loc[told]
-    named = [f"{name} (count)" if _is_count(name) else name for name in table["metric"]]
-    width = max(map(len, named), default=6)
+    metrics = [name for name in ordered_metrics(a.result, all_metrics) if name in table.index]
+    hidden_count, table = len(table) - len(metrics), table.loc[metrics]
+    labels = [f"{name} (count)" if _is_count(name) else name for name in table["metric"]]
+    width = max(map(len, labels), default=6)
     lines = [f"  {'metric':<{width}}  {'A':>7}  {'B':>7}  {'A - B':>7}"]
-    for name, row in zip(named, table.astype(object).where(table.notna(), None).to_dict("records"), strict=True):
+
+    for name, row in zip(labels, table.astype(object).where(table.notna(), None).to_dict("records"), strict=True):
         unit = metric_unit(row["metric"])
         numbers = f"  {name:<{width}}  {format_score(row['a'], unit):>7}  {format_score(row['b'], unit):>7}"
         if row["note"] is not None:
             lines.append(f"{numbers}  {'':>7}  no comparison: {row['note']}")
         elif row["difference"] is not None:
-            tested = [] if row["low"] is None else [_format_difference_interval(row["low"], row["high"])]
-            tested += [] if row["p"] is None else [f"{_format_p_value(row['p'])} ({row['test']})"]
-            lines.append(f"{numbers}  {row['difference']:>+7.1f}  {', '.join(tested)}".rstrip())
-    if left:
-        lines.append(f"  {left} more with --all-metrics")
+            test_parts = [] if row["low"] is None else [_format_difference_interval(row["low"], row["high"])]
+            test_parts += [] if row["p"] is None else [f"{_format_p_value(row['p'])} ({row['test']})"]
+            lines.append(f"{numbers}  {row['difference']:>+7.1f}  {', '.join(test_parts)}".rstrip())
+
+    if hidden_count:
+        lines.append(f"  {hidden_count} more with --all-metrics")
     if not _are_paired(a, b):
-        why = (
+        reason = (
             "one of them has no answers"
             if a.answers is None or b.answers is None
-            else "they were asked different questions"
+            else "they answered different questions"
         )
-        lines.append(f"  no paired test: {why}; the scores are compared as if independent")
+        lines.append(f"  no paired test: {reason}; the scores are compared as if independent")
+
     return lines
 
 
 def _is_count(metric: str) -> bool:
+    """Return True if a metric is a count."""
     return metric_unit(metric) == "count"
 
 
 def _are_paired(a: Side, b: Side) -> bool:
-    """True if both have answers, to the same questions."""
-    held = all(table is not None for side in (a, b) for table in (side.answers, side.questions))
-    return held and a.result.benchmark.fingerprint == b.result.benchmark.fingerprint
+    """Return True if both sides have answers to the same questions."""
+    has_answers = all(table is not None for side in (a, b) for table in (side.answers, side.questions))
+    return has_answers and a.result.benchmark.fingerprint == b.result.benchmark.fingerprint
 
 
 def _paired_units(a: Side, b: Side) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    left, right = (a.units(), b.units()) if _are_paired(a, b) else (None, None)
-    if left is None or right is None:
+    """Return the units of both sides for a paired test; None if they cannot be paired."""
+    a_units, b_units = (a.units(), b.units()) if _are_paired(a, b) else (None, None)
+    if a_units is None or b_units is None:
         return None
     if any(side.result.method.generation.get("permute") for side in (a, b)):
         # Letter frequencies refer to the letters as shown; units are in the question's own order.
-        left = left[~left["metric"].str.startswith("share_")]
-    return left, right
+        a_units = a_units[~a_units["metric"].str.startswith("share_")]
+
+    return a_units, b_units
 
 
 def _difference_test(
-    tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, left: Score, right: Score
+    tables: tuple[pd.DataFrame, pd.DataFrame] | None, metric: str, a_score: Score, b_score: Score
 ) -> dict[str, Any]:
-    """`low`, `high`, `p`, `test` of a difference; a count has no interval, which would be that of a share. Empty if there is no test."""
+    """Test the difference of one metric.
+
+    Returns:
+        `low`, `high`, `p`, `test`; empty if there is no test. A count has no interval, which would
+            be that of a share.
+    """
     if tables is None:
         if _is_count(metric):
             return {}
-        low, high, p = compute_unpaired_difference(left, right)
+        low, high, p = compute_unpaired_difference(a_score, b_score)
         return {} if math.isnan(low) else {"low": low, "high": high, "p": p, "test": UNPAIRED}
     if not all((table["metric"] == metric).any() for table in tables):
         return {}
     try:
         test = paired_test(*tables, metric)
+    # No common cases for this metric.
     except BadInput:
         return {}
+
     interval = {} if _is_count(metric) else {"low": test.low, "high": test.high}
     return {**interval, "p": test.p, "test": test.method}
 
 
 def _format_difference_interval(low: float, high: float) -> str:
+    """Format a 95 % interval with enough decimals to stay on its side of 0."""
     digits = interval_decimals(low, high, 0.0)
     return f"95% interval {low:+.{digits}f} to {high:+.{digits}f}"
 
 
 def _format_p_value(p: float) -> str:
+    """Format a p-value; one just below 5 % is never rounded up to it."""
     if p < MIN_PRINTED_P:
         return f"p < {MIN_PRINTED_P:g}"
+    # Rounding must not turn a significant difference into p = 0.05.
     return "p < 0.05" if p < 0.05 and f"{p:.3g}" == "0.05" else f"p = {p:.3g}"
 
 
 def _answer_lines(a: Side, b: Side) -> list[str]:
-    """The number of common questions, of differing responses and choices, and the first of these."""
+    """Count the common questions, differing responses and choices, and list the first of these."""
     assert a.answers is not None
     assert b.answers is not None
     if not _are_paired(a, b):
-        return ["  they were asked different questions"]
-    both = a.answers.merge(b.answers, on=["question_id", "sample"], suffixes=("_a", "_b"))
-    choices = [tuple(x) != tuple(y) for x, y in zip(both["choice_a"], both["choice_b"], strict=True)]
-    text = (both["response_a"].fillna("") != both["response_b"].fillna("")).sum()
-    status = (both["status_a"] != both["status_b"]).sum()
-    lines = [
-        f"  {len(both)} answers to the same questions: {text} texts, {sum(choices)} choices and {status} statuses differ"
+        return ["  they answered different questions"]
+    paired_answers = a.answers.merge(b.answers, on=["question_id", "sample"], suffixes=("_a", "_b"))
+    choices_differ = [
+        tuple(x) != tuple(y) for x, y in zip(paired_answers["choice_a"], paired_answers["choice_b"], strict=True)
     ]
-    for row in both[choices].head(MAX_EXAMPLES).itertuples():
-        left, right = _format_answer(row.response_a, row.status_a), _format_answer(row.response_b, row.status_b)
-        lines.append(f"  {row.question_id}: {left} | {right}")
+    differing_texts = (paired_answers["response_a"].fillna("") != paired_answers["response_b"].fillna("")).sum()
+    differing_statuses = (paired_answers["status_a"] != paired_answers["status_b"]).sum()
+    lines = [
+        f"  {len(paired_answers)} answers to the same questions: {differing_texts} texts, "
+        f"{sum(choices_differ)} choices and {differing_statuses} statuses differ"
+    ]
+
+    for row in paired_answers[choices_differ].head(MAX_EXAMPLES).itertuples():
+        a_text, b_text = (
+            _format_answer(row.response_a, row.status_a),
+            _format_answer(row.response_b, row.status_b),
+        )
+        lines.append(f"  {row.question_id}: {a_text} | {b_text}")
+
     return lines
 
 
 def _format_answer(response: object, status: object) -> str:
-    """The beginning of a response, with its status if no choice was read."""
+    """Return the start of a response, with its status if no choice was read."""
     words = [repr(str(response)[:40])] if response else []
     return " ".join([*words, *([f"({status})"] if status != "answered" else [])])

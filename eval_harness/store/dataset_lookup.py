@@ -1,6 +1,7 @@
-"""Find the questions that a submission is scored on, and whether the store's owner vouches for them.
+"""Find the questions that a submission is scored on, and whether the store's owner vouches for
+them.
 
-See also: scoring by them (`examine.py`), opening a dataset (`dataset_builders/hub/repository.py`).
+See also: scoring (`examine.py`), opening a dataset (`dataset_builders/hub/repository.py`).
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from dataset_builders.hub.repository import Repository, open_repository
 from eval_harness.records.result import Benchmark
 
 COMMIT_HASH = re.compile(r"[0-9a-f]{40}")
+"""A full commit hash; branches and tags can move, so they are not accepted."""
 MAX_DATASET_BYTES = 64 << 20
 """Maximum bytes of text in a dataset that a submission names; ProbMed has about 3 MB."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """The questions of one split. `ours` when the store's owner vouches for them, by --data or by having released them (main, or a tag).
+    """The questions of one split.
 
-    `partial`: what it lacks of the official set, None if nothing. `repo`, `revision`: where it is, as a result names it.
+    `is_vouched`: the store's owner vouches for them, by --data or by having released them (main, or
+    a tag). `partial`: what is missing from the official set; None if complete. `repo`, `revision`:
+    the source, as a result names it.
     """
 
     name: str
@@ -38,14 +42,19 @@ class Dataset:
     questions: pd.DataFrame
     origin: str | None
     partial: str | None
-    ours: bool
+    is_vouched: bool
     repo: str | None = None
     revision: str | None = None
     validated: bool | None = None
     """True if a person has checked any of the questions; None if the dataset does not state it."""
 
     def benchmark(self, questions: pd.DataFrame, selection: str | None) -> Benchmark:
-        """The `benchmark` record of a result that scores `questions` of this dataset."""
+        """Return the `benchmark` record of a result on this dataset.
+
+        Args:
+            questions: The questions that are scored.
+            selection: What was asked, if not everything.
+        """
         return Benchmark(
             name=self.name,
             format=self.family,
@@ -63,16 +72,26 @@ class Dataset:
 
 
 DatasetLookup = Callable[[Benchmark], Dataset]
-"""Looks up the dataset of a submission's `benchmark` record. Raises BadInput if there is none."""
+"""Finds the dataset of a submission's `benchmark` record. Raises BadInput if there is none."""
 
 
 def find_dataset(
-    benchmark: Benchmark, data: Sequence[str] = (), owner: str | None = None, of_this_machine: bool = False
+    benchmark: Benchmark,
+    data: Sequence[str] = (),
+    owner: str | None = None,
+    of_this_machine: bool = False,
 ) -> Dataset:
-    """The dataset that a result names: one of `data` (folders or Hub repositories) of that name, else the named revision on the Hub.
+    """Find the dataset that a result names.
 
-    `owner`: of the store. `of_this_machine`: a folder that the result names counts, too (who submits is at this machine).
-    Raises BadInput if there is none, or it cannot be read within limits.
+    Args:
+        benchmark: The `benchmark` record of the result; untrusted.
+        data: Trusted folders or Hub repositories, tried first; else the named revision on the Hub.
+        owner: Owner of the store, whose released datasets are vouched for.
+        of_this_machine: The submitter is at this machine: a local folder that the result names is
+            accepted, and this machine's Hub token is used.
+
+    Raises:
+        BadInput: If there is no such dataset, or it exceeds the limits.
     """
     dataset = find_vouched_dataset(benchmark, data)
     if dataset is None and of_this_machine and benchmark.repo and Path(benchmark.repo).is_dir():
@@ -80,66 +99,88 @@ def find_dataset(
     if dataset is not None:
         return dataset
     repo, revision = benchmark.repo or "", benchmark.revision or ""
+    # Only a full commit hash names the same content forever.
     if not is_repo_id(repo) or not COMMIT_HASH.fullmatch(revision):
         raise BadInput(
-            f"names no dataset revision on the Hub (repo {clip(repo)}, revision {clip(revision)}); evaluate on a published dataset, or "
-            "name the dataset with --data"
+            f"does not name a dataset revision on the Hub (repo {clip(repo)}, revision "
+            f"{clip(revision)}); evaluate on a published dataset, or name the dataset with --data"
         )
+
     try:
+        # A server must not use its own token: submissions may only name public datasets.
         with nullcontext() if of_this_machine else anonymous_access():
-            ours = owner is not None and repo.split("/")[0] == owner and is_released(repo, revision)
-            if not ours:
+            # Released by the store's owner: trusted, so its size is not checked.
+            is_vouched = owner is not None and repo.split("/")[0] == owner and is_released(repo, revision)
+            if not is_vouched:
                 _check_sizes(repo, revision)
             repository = open_repository(repo, revision)
             if repository.name != benchmark.name or benchmark.split not in repository.splits:
                 splits = clip(", ".join(repository.splits))
                 raise BadInput(
-                    f"{repo} holds {clip(repository.name)} ({splits}), not {benchmark.name} {benchmark.split}"
+                    f"{repo} contains {clip(repository.name)} ({splits}), not {benchmark.name} {benchmark.split}"
                 )
-            return load_split(repository, benchmark.split, ours)
+            return load_split(repository, benchmark.split, is_vouched)
     except Unavailable as error:
         if (
             of_this_machine or http_status(error) != 401
-        ):  # so the Hub answers who is not signed in, also where there is nothing
+        ):  # to anonymous requests the Hub answers 401 for missing repositories as well
             raise
         raise BadInput(
-            f"the dataset {repo} is not one that everybody can read at {revision[:12]}. Make it public, or ask the store's owner to "
-            "vouch for it"
+            f"the dataset {repo} is not publicly readable at {revision[:12]}. Make it public, or "
+            "ask the store's owner to vouch for it"
         ) from None
 
 
 def find_vouched_dataset(benchmark: Benchmark, data: Sequence[str]) -> Dataset | None:
-    """The first of `data` (folders or Hub repositories, all of them trusted) that has the benchmark's split, or None. Raises Unavailable
-    where one cannot be read, which is no fault of who submits."""
+    """Return the first trusted dataset that has the benchmark's split, or None.
+
+    Args:
+        benchmark: The `benchmark` record of a result.
+        data: Folders or Hub repositories, all of them trusted.
+
+    Raises:
+        Unavailable: If one cannot be read, which is not the submitter's fault.
+    """
     try:
-        for where in data:
-            repository = open_repository(where)
+        for location in data:
+            repository = open_repository(location)
             if repository.name == benchmark.name and benchmark.split in repository.splits:
-                return load_split(repository, benchmark.split, ours=True)
+                return load_split(repository, benchmark.split, is_vouched=True)
     except BadInput as error:
         raise Unavailable(str(error)) from error
     return None
 
 
 def require_dataset(benchmark: Benchmark, data: str) -> Dataset:
-    """The dataset of --data. Raises BadInput if it is not the one that the submission is about."""
+    """Return the dataset of --data. Raises BadInput if it lacks the submission's split."""
     dataset = find_vouched_dataset(benchmark, [data])
     if dataset is None:
-        raise BadInput(f"--data {data}: has no {benchmark.name}, split {benchmark.split}, which the result is about")
-    return dataset
-
-
-def check_chosen_dataset(dataset: Dataset, benchmark: Benchmark) -> Dataset:
-    """The dataset that a submitter names for their answers. Raises BadInput if a result or run is about another one."""
-    if (benchmark.name, benchmark.split) != (dataset.name, dataset.split):
         raise BadInput(
-            f"these are answers to {benchmark.name}, {benchmark.split}; chosen is {dataset.name}, {dataset.split}. "
-            "Choose the other one above."
+            f"--data {data}: does not contain {benchmark.name}, split {benchmark.split}, which the result is about"
         )
     return dataset
 
 
-def load_split(repository: Repository, split: str, ours: bool) -> Dataset:
+def check_chosen_dataset(dataset: Dataset, benchmark: Benchmark) -> Dataset:
+    """Return the dataset that a submitter chose. Raises BadInput if their answers are about
+    another.
+    """
+    if (benchmark.name, benchmark.split) != (dataset.name, dataset.split):
+        raise BadInput(
+            f"these answers are for {benchmark.name}, {benchmark.split}, but {dataset.name}, "
+            f"{dataset.split} is selected. Select the other dataset above."
+        )
+    return dataset
+
+
+def load_split(repository: Repository, split: str, is_vouched: bool) -> Dataset:
+    """Load the questions of one split as a `Dataset`.
+
+    Args:
+        repository: The opened dataset.
+        split: Name of the split.
+        is_vouched: The store's owner vouches for it.
+    """
     return Dataset(
         name=repository.name,
         split=split,
@@ -147,7 +188,7 @@ def load_split(repository: Repository, split: str, ours: bool) -> Dataset:
         questions=repository.questions_of_runs(split),
         origin=repository.origin,
         partial=repository.partial,
-        ours=ours,
+        is_vouched=is_vouched,
         repo=str(repository.data),
         revision=repository.revision,
         validated=repository.manifest.get("validated"),
@@ -155,7 +196,10 @@ def load_split(repository: Repository, split: str, ours: bool) -> Dataset:
 
 
 def _check_sizes(repo: str, revision: str) -> None:
-    """Check the size of an untrusted dataset's texts before it is fetched; without a text config its images would be downloaded."""
+    """Check the size of an untrusted dataset's texts before they are downloaded.
+
+    Without a text config, its images would have to be downloaded: refused as well.
+    """
     from huggingface_hub.hf_api import RepoFile
 
     from dataset_builders.hub.client import connect, hub_errors, with_retries
@@ -163,15 +207,17 @@ def _check_sizes(repo: str, revision: str) -> None:
     def tree() -> dict[str, int]:
         entries = connect().list_repo_tree(repo, recursive=True, revision=revision, repo_type="dataset")
         files = [entry for entry in entries if isinstance(entry, RepoFile)]
-        # Of a data file in LFS the Hub knows the digest; one in git is fetched for it.
+        # The Hub knows the digest of a data file in LFS; one in plain git is downloaded for it.
         in_git = [file for file in files if file.path.endswith(".parquet") and file.lfs is None]
         return {file.path: file.size for file in [*in_git, *files] if file in in_git or file.path.startswith(fetched)}
 
+    # The files that open_repository downloads.
     fetched = ("README.md", "manifest.json", "questions_text/")
+
     with hub_errors(repo, "read the dataset"):
         sizes = with_retries(tree)
     size = sum(sizes.values())
     if size > MAX_DATASET_BYTES:
-        raise BadInput(f"the dataset {repo} is too large to be read ({size:,} bytes of text)")
+        raise BadInput(f"the dataset {repo} is too large to read ({size:,} bytes of text)")
     if not any(path.startswith("questions_text/") for path in sizes):
-        raise BadInput(f"the dataset {repo} has no config questions_text in a folder of that name")
+        raise BadInput(f"the dataset {repo} has no config questions_text (a folder of that name)")

@@ -1,8 +1,11 @@
-"""Examine the exact bytes of a submission against trusted questions: the one function from bytes to verdict.
+"""Examine the exact bytes of a submission against trusted questions.
 
-`submit`, the Submit page and `verify` all call it before anything is proposed or added, and `verify` also on stored results. A submission
-contains no numbers that could be wrong: all are derived here. See also: the source of the bytes (`submit.py`), the questions
-(`dataset_lookup.py`), the consequences (`verification.py`).
+This is the only function from bytes to verdict: `submit`, the Submit page and `verify` all call it
+before anything is proposed or added, and `verify` also on stored results. A submission contains no
+numbers that could be wrong; all are derived here.
+
+See also: the source of the bytes (`submit.py`), the questions (`dataset_lookup.py`), the
+consequences (`verification.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +20,12 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from dataset_builders.errors import BadInput, Unavailable, clip, first_validation_error
-from dataset_builders.fingerprints import digest_facets, digest_prompts, fingerprint_questions, is_released_set
+from dataset_builders.fingerprints import (
+    digest_facets,
+    digest_prompts,
+    fingerprint_questions,
+    is_released_set,
+)
 from dataset_builders.hub.client import is_repo_id
 from dataset_builders.hub.commits import is_released
 from eval_harness.answer_files.predictions import check_rows
@@ -30,11 +38,22 @@ from eval_harness.answer_files.untrusted import (
     parse_object,
     printable_line,
 )
-from eval_harness.derive.answer_table import ANSWERS_SCHEMA, JUDGE_SCHEMA, answer_frame, rewrite_rows
+from eval_harness.derive.answer_table import (
+    ANSWERS_SCHEMA,
+    JUDGE_SCHEMA,
+    answer_frame,
+    rewrite_rows,
+)
 from eval_harness.derive.derivation import compute_derivation_key, derive, derived_files
 from eval_harness.derive.metrics import NoScore, headline_score
 from eval_harness.derive.run_files import ANSWERS_FILE, JUDGE_FILE, RUN_FILE, SubmittedFiles
-from eval_harness.records.limits import MAX_FILE_BYTES, MAX_RUN_JSON_BYTES, Limits, limits_for, run_json_limits
+from eval_harness.records.limits import (
+    MAX_FILE_BYTES,
+    MAX_RUN_JSON_BYTES,
+    Limits,
+    limits_for,
+    run_json_limits,
+)
 from eval_harness.records.result import Benchmark, Result
 from eval_harness.records.run import RunRecord
 from eval_harness.records.run_checks import run_problems
@@ -43,90 +62,140 @@ from eval_harness.store import sandbox
 from eval_harness.store.checks import baseline_mismatches, plausibility_flags, split_case_flags
 from eval_harness.store.dataset_lookup import Dataset, DatasetLookup
 from eval_harness.store.similarity import compute_digests
-from eval_harness.store.submission import ANSWER_CONTENT_COLUMNS, Submission, row_digest, submission_id
+from eval_harness.store.submission import (
+    ANSWER_CONTENT_COLUMNS,
+    Submission,
+    row_digest,
+    submission_id,
+)
 
 JUDGE_COLUMNS = ("question_id", "sample", "reply")
+"""Columns of judge.parquet that define what the judge replied."""
 
 
 def examine_in_sandbox(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
-    """Run `examine` in a process of its own, within the limits for answers to these questions. Raises BadInput as `examine` does."""
+    """Run `examine` in a process of its own, within the limits for answers to these questions.
+
+    Args:
+        sent: The untrusted files.
+        find: Looks up the dataset of the run's `benchmark` record.
+
+    Raises:
+        BadInput: As `examine` does.
+    """
     return sandbox.run_sandboxed(run_json_limits(_total_bytes(sent)), examine, sent, find)
 
 
 def _total_bytes(sent: SubmittedFiles) -> int:
+    """Return the total size of the files in bytes."""
     return sum(len(content) for content in sent.content_by_name().values())
 
 
 def examine(sent: SubmittedFiles, find: DatasetLookup) -> Submission:
-    """Examine a submission: read its files, derive every number, and flag what a person should look at. All problems are in `problems`.
+    """Examine a submission: read its files, derive every number, and flag what a person should
+    review.
 
-    What was read is written anew: `sent` of the submission holds our own bytes with the same rows, and is all that a store keeps.
-    `find`: looks up the dataset of a run's `benchmark` record.
+    The rows that were read are written anew: `sent` of the returned submission has our own bytes
+    with the same rows, and only these are kept by a store.
 
-    Reads untrusted files: call it only in the sandbox (`examined`). Raises BadInput if nothing can be derived.
+    Reads untrusted files: call it only in the sandbox (`examine_in_sandbox`).
+
+    Args:
+        sent: The untrusted files.
+        find: Looks up the dataset of the run's `benchmark` record.
+
+    Returns:
+        The submission; everything that is wrong with it is in `problems`.
+
+    Raises:
+        BadInput: If nothing can be derived.
     """
     run = parse_run(sent.run)
-    kept_run, wrong = run, list(run_problems(run))
+    stored_run, record_problems = run, list(run_problems(run))
     if run.benchmark.repo is not None and not is_repo_id(run.benchmark.repo):
-        wrong.append(f"benchmark.repo {clip(run.benchmark.repo)} is not a repository of the Hub (ORG/NAME)")
+        record_problems.append(f"benchmark.repo {clip(run.benchmark.repo)} is not a Hub repository (ORG/NAME)")
     try:
         dataset = find(run.benchmark)
         run = run.model_copy(update={"benchmark": run.benchmark.model_copy(update={"validated": dataset.validated})})
-        # Limits follow from the dataset that run.json names, not from any size that a file claims.
-        limits, problems = limits_for(len(dataset.questions), run.request.samples, _total_bytes(sent)), ProblemList()
+        # Limits follow from the dataset that run.json names, never from a size that a file claims.
+        limits, problems = (
+            limits_for(len(dataset.questions), run.request.samples, _total_bytes(sent)),
+            ProblemList(),
+        )
         sandbox.tighten_limits(limits)
         rows = _UntrustedRows(ANSWERS_FILE, sent.answers, ANSWERS_SCHEMA, limits)
         # Nothing is derived from reasoning, which may be most of a file.
-        scored = ((where, {**row, "reasoning": None}) for where, row in rows)
+        scored = ((location, {**row, "reasoning": None}) for location, row in rows)
         checked = check_rows(scored, dataset.questions, run.request.samples, run.method.name, problems)
-        questions = _run_questions(run.benchmark, rows.asked, dataset)
-        # `run.json` is not believed about what it asked of the dataset, and kept with our words.
-        part = describe_asked_part(set(questions["question_id"]), dataset.questions, dataset.partial, run.request)
-        run, kept_run = _with_selection(run, part), _with_selection(kept_run, part)
+        questions = _run_questions(run.benchmark, rows.question_ids, dataset)
+        # Do not trust run.json about which part of the dataset it asked: compute and store our own.
+        selection = describe_asked_part(set(questions["question_id"]), dataset.questions, dataset.partial, run.request)
+        run, stored_run = _with_selection(run, selection), _with_selection(stored_run, selection)
         answers = answer_frame(checked)
         judged = (
             None if sent.judge is None else _UntrustedRows(JUDGE_FILE, sent.judge, JUDGE_SCHEMA, limits, JUDGE_COLUMNS)
         )
         replies = _judge_replies(run, judged, answers, problems)
-        # Other readers may make something else of a stranger's bytes (they hang, or lose rows): none of them is kept.
-        kept = SubmittedFiles(kept_run.to_json().encode(), rows.written(), None if judged is None else judged.written())
-        key = compute_derivation_key(kept, fingerprint_questions(questions), digest_facets(questions))
+        # Never keep untrusted bytes: another reader may parse them differently, hang, or lose rows.
+        rewritten = SubmittedFiles(
+            stored_run.to_json().encode(),
+            rows.written(),
+            None if judged is None else judged.written(),
+        )
+        key = compute_derivation_key(rewritten, fingerprint_questions(questions), digest_facets(questions))
         derived = derive(run, answers, questions, replies, key)
-        wrong += baseline_mismatches(run, questions, answers)
+        record_problems += baseline_mismatches(run, questions, answers)
+    # Not the submitter's fault: try again later instead of refusing.
     except Unavailable:
         raise
     except BadInput as error:
-        raise BadInput("; ".join([*wrong, str(error)])) from None
+        raise BadInput("; ".join([*record_problems, str(error)])) from None
+
     flags = [
         *_dataset_flags(run.benchmark, dataset, questions),
         *plausibility_flags(derived.result, questions, derived.readings),
     ]
+
     return Submission(
         run_id=submission_id(run, _answers_digest(rows, judged)),
-        sent=kept,
+        sent=rewritten,
         result=derived.result,
         derived=derived_files(derived),
         digests=compute_digests(derived.readings, questions),
-        questions=questions.to_parquet(index=False) if dataset.ours else None,
-        problems=[printable_line(line) for line in (*wrong, *problems.problems)],
+        questions=questions.to_parquet(index=False) if dataset.is_vouched else None,
+        problems=[printable_line(line) for line in (*record_problems, *problems.problems)],
         flags=[printable_line(line) for line in flags],
         notes=list(_notes(run, dataset, questions, answers, derived.result)),
     )
 
 
 def read_sent(folder: Path) -> SubmittedFiles:
-    """The files of a submission in a folder. Raises BadInput if they are not regular files within the size limits."""
-    for name, most in ((RUN_FILE, MAX_RUN_JSON_BYTES), (ANSWERS_FILE, MAX_FILE_BYTES), (JUDGE_FILE, MAX_FILE_BYTES)):
+    """Read the files of a submission in a folder.
+
+    Raises:
+        BadInput: If they are not regular files within the size limits.
+    """
+    for name, max_bytes in (
+        (RUN_FILE, MAX_RUN_JSON_BYTES),
+        (ANSWERS_FILE, MAX_FILE_BYTES),
+        (JUDGE_FILE, MAX_FILE_BYTES),
+    ):
         if name != JUDGE_FILE or (folder / name).exists():
-            check_file(folder / name, most)
+            check_file(folder / name, max_bytes)
     return SubmittedFiles.from_folder(folder)
 
 
 def parse_run(content: bytes) -> RunRecord:
-    """Parse a run.json strictly: no duplicate keys, within the size limit. Raises BadInput if it is invalid."""
+    """Parse a run.json strictly: no duplicate keys, at most MAX_RUN_BYTES.
+
+    Raises:
+        BadInput: If it is invalid.
+    """
+    # Before parsing: JSON can take many times its size in memory.
     if len(content) > MAX_RUN_JSON_BYTES:
         raise BadInput(f"run.json has {len(content):,} bytes, at most {MAX_RUN_JSON_BYTES:,} are read")
     try:
+        # pydantic's parser accepts duplicate keys, so check strictly first.
         parse_object(content)
         return RunRecord.model_validate_json(content)
     except ValidationError as error:
@@ -136,141 +205,189 @@ def parse_run(content: bytes) -> RunRecord:
 
 
 class _UntrustedRows:
-    """The rows of an untrusted Parquet file with exactly the columns of `schema`, read once: each is digested and written anew on the way.
+    """The rows of an untrusted Parquet file with exactly the columns of `schema`.
 
-    `said`: the columns that the digest covers. `asked`: the questions of the rows that were read.
+    They are read once; on the way, each row is hashed and written anew.
+
+    Attributes:
+        digest_columns: The columns that the digest covers.
+        question_ids: Ids of the questions of the rows read so far.
     """
 
     def __init__(
-        self, name: str, content: bytes, schema: pa.Schema, limits: Limits, said: Sequence[str] = ANSWER_CONTENT_COLUMNS
+        self,
+        name: str,
+        content: bytes,
+        schema: pa.Schema,
+        limits: Limits,
+        digest_columns: Sequence[str] = ANSWER_CONTENT_COLUMNS,
     ) -> None:
-        self.name, self.content, self.schema, self.limits, self.said = name, content, schema, limits, said
-        self.asked: set[str] = set()
+        self.name, self.content, self.schema, self.limits, self.digest_columns = (
+            name,
+            content,
+            schema,
+            limits,
+            digest_columns,
+        )
+
+        self.question_ids: set[str] = set()
         self._digests: list[bytes] = []
         self._sink = io.BytesIO()
 
     def __iter__(self) -> Iterator[LocatedRecord]:
-        """(where, row) in the file's order. Raises BadInput if the file exceeds the limits."""
+        """Yield (location, row) in file order. Raises BadInput if the file exceeds the limits."""
         self._check_size(self.content)
         limits = self.limits
         rows = iter_parquet_rows(
-            self.content, most_bytes=limits.unpacked, most_rows=limits.rows, name=self.name, schema=self.schema
+            self.content,
+            max_bytes=limits.unpacked,
+            max_rows=limits.rows,
+            name=self.name,
+            schema=self.schema,
         )
+
         for number, row in enumerate(rewrite_rows(map(self._as_kept, rows), self.schema, self._sink), 1):
             yield f"{self.name}, row {number}", row
 
     def _as_kept(self, row: Record) -> Record:
+        """Normalize a row, and record its question and digest."""
         if not isinstance(row["question_id"], str):
             raise BadInput(f"{self.name}: a row has no question_id")
+        # Null and the empty text are the same answer.
         if "response" in row:
             row["response"] = row["response"] or ""
-        self.asked.add(row["question_id"])
-        self._digests.append(row_digest(row, self.said))
+        self.question_ids.add(row["question_id"])
+        self._digests.append(row_digest(row, self.digest_columns))
         return row
 
     def digest(self) -> str:
-        """A digest of what the rows say, whatever their order."""
+        """Return the digest of the rows, independent of their order."""
+        # Sorted, so that the order of rows does not matter.
         return hashlib.sha256(b"".join(sorted(self._digests))).hexdigest()
 
     def written(self) -> bytes:
-        """The file as it was written anew. Raises BadInput if it exceeds the limits, in which it has to be read again."""
+        """Return the rewritten file.
+
+        Raises:
+            BadInput: If it exceeds the limits, within which it has to be read again later.
+        """
         content = self._sink.getvalue()
         self._check_size(content)
         return content
 
     def _check_size(self, content: bytes) -> None:
+        """Raise BadInput if the content exceeds the file limit."""
         if len(content) > self.limits.file:
             raise BadInput(
-                f"{self.name} takes {len(content):,} bytes, and these answers take at most {self.limits.file:,}"
+                f"{self.name} has {len(content):,} bytes; for these answers at most {self.limits.file:,} are accepted"
             )
 
 
 def _judge_replies(
     run: RunRecord, judged: _UntrustedRows | None, answers: pd.DataFrame, problems: ProblemList
 ) -> pd.DataFrame | None:
-    """The judge's replies; a reply about an unknown answer is a problem."""
+    """Return the judge's replies; a duplicate, or one about an unknown answer, is a problem."""
     if judged is None:
         return None
     if run.method.judge is None:
         raise BadInput("judge.parquet: the run names no judge (method.judge)")
-    asked = set(zip(answers["question_id"], answers["sample"], strict=True))
+    answer_keys = set(zip(answers["question_id"], answers["sample"], strict=True))
     replies: dict[tuple[str, int], Record] = {}
-    for where, row in judged:
+
+    for location, row in judged:
         key = row["question_id"], row["sample"]
-        if key not in asked or key in replies:
-            problems.add(where, "is about no answer of the run, or about one that has a reply")
+        if key not in answer_keys or key in replies:
+            problems.add(location, "does not belong to an answer of the run, or is a second reply to one")
         replies[key] = row
+
     return pd.DataFrame(list(replies.values()), columns=list(JUDGE_COLUMNS))
 
 
 def _answers_digest(rows: _UntrustedRows, judged: _UntrustedRows | None) -> str:
-    """The digest of what was answered and replied."""
+    """Return the digest of the answers and the judge's replies."""
     return hashlib.sha256((rows.digest() + (judged.digest() if judged else "")).encode()).hexdigest()
 
 
-def _run_questions(said: Benchmark, asked: set[str], dataset: Dataset) -> pd.DataFrame:
-    """The questions of a run. Raises BadInput if its statements about them are wrong."""
+def _run_questions(claimed: Benchmark, question_ids: set[str], dataset: Dataset) -> pd.DataFrame:
+    """Return the questions of a run. Raises BadInput if its statements about them are wrong."""
     questions = dataset.questions
-    if said.selection is not None:
-        questions = questions[questions["question_id"].isin(asked)].reset_index(drop=True)
-    problems = list(_benchmark_problems(said, dataset, questions))
+    # A run on a part is scored on the questions that it answered.
+    if claimed.selection is not None:
+        questions = questions[questions["question_id"].isin(question_ids)].reset_index(drop=True)
+    problems = list(_benchmark_problems(claimed, dataset, questions))
     if problems:
         raise BadInput("; ".join(problems))
     return questions
 
 
-def _with_selection(run: RunRecord, part: str | None) -> RunRecord:
-    return run.model_copy(update={"benchmark": run.benchmark.model_copy(update={"selection": part})})
+def _with_selection(run: RunRecord, selection: str | None) -> RunRecord:
+    """Return the run with `benchmark.selection` replaced."""
+    return run.model_copy(update={"benchmark": run.benchmark.model_copy(update={"selection": selection})})
 
 
-def _benchmark_problems(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
+def _benchmark_problems(claimed: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
+    """Yield every contradiction between a run's `benchmark` record and the dataset."""
     if questions.empty:
-        yield "answers no question of the dataset"
+        yield "does not answer any question of the dataset"
         return
-    if said.asked != (found := digest_prompts(questions)):
-        yield f"its questions are not those of the dataset (what was asked: {clip(said.asked)}, the dataset's {found[:16]}...)"
-    for what, theirs, ours in (
-        ("format", said.family, dataset.family),
-        ("origin", said.origin, dataset.origin),
-        ("questions", said.questions, len(questions)),
+    if claimed.asked != (dataset_digest := digest_prompts(questions)):
+        yield f"its questions are not those of the dataset (what was asked: {clip(claimed.asked)}, the dataset's {dataset_digest[:16]}...)"
+    for field_name, stated, actual in (
+        ("format", claimed.family, dataset.family),
+        ("origin", claimed.origin, dataset.origin),
+        ("questions", claimed.questions, len(questions)),
     ):
-        if theirs != ours:
-            yield f"says benchmark.{what} = {theirs}, the dataset says {ours}"
-    if dataset.partial and said.selection is None:
+        if stated != actual:
+            yield f"says benchmark.{field_name} = {stated}, the dataset says {actual}"
+
+    if dataset.partial and claimed.selection is None:
         yield f"a run on a partial dataset ({dataset.partial}) can only be added marked as such (benchmark.selection is empty)"
 
 
-def _dataset_flags(said: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
-    """Flags for a dataset that the owner does not vouch for, for another repository or an unreleased commit as the source of the questions
-    (only the texts are compared; the images may differ), and for cases asked in part."""
-    if not dataset.ours and not is_released_set(dataset.family, said.split, fingerprint_questions(dataset.questions)):
+def _dataset_flags(claimed: Benchmark, dataset: Dataset, questions: pd.DataFrame) -> Iterator[str]:
+    """Flag a dataset that needs review.
+
+    Flagged are a dataset that the owner does not vouch for; questions taken from another repository
+    or from an unreleased commit (only texts are compared; the images may differ); and cases that
+    were asked only in part.
+    """
+    if not dataset.is_vouched and not is_released_set(
+        dataset.family, claimed.split, fingerprint_questions(dataset.questions)
+    ):
         official = "calls itself official, and " if dataset.origin == "official" else ""
-        yield f"the dataset {clip(said.repo)} {official}is not one that the store's owner vouches for"
-    is_same = (said.repo, said.revision) == (dataset.repo, dataset.revision)
-    if dataset.ours and said.repo is not None and not is_same and not _is_other_release(said, dataset):
-        # One sentence for every such case: which datasets a verifier has is not for the public.
+        yield f"the dataset {clip(claimed.repo)} {official}is not one that the store's owner vouches for"
+
+    is_same = (claimed.repo, claimed.revision) == (dataset.repo, dataset.revision)
+    if dataset.is_vouched and claimed.repo is not None and not is_same and not _is_other_release(claimed, dataset):
+        # The same sentence in every such case: it must not reveal which datasets a verifier has.
         yield (
-            f"says that it was asked from {clip(said.repo)} at {clip(said.revision)}, which the store's owner does not vouch for: its "
-            "questions are the same, its images were not compared"
+            f"claims to be asked from {clip(claimed.repo)} at {clip(claimed.revision)}, which the "
+            "store's owner does not vouch for: its questions are the same, its images were not "
+            "compared"
         )
+
     yield from split_case_flags(questions, dataset.questions)
 
 
-def _is_other_release(said: Benchmark, dataset: Dataset) -> bool:
-    """True if a run names another commit of the vouched repository that its owner released."""
-    named = said.repo == dataset.repo and dataset.revision is not None and said.revision is not None
-    return named and is_released(str(dataset.repo), str(said.revision))
+def _is_other_release(claimed: Benchmark, dataset: Dataset) -> bool:
+    """Return True if a run names another commit of the vouched repository that its owner
+    released.
+    """
+    names_commit = claimed.repo == dataset.repo and dataset.revision is not None and claimed.revision is not None
+    return names_commit and is_released(str(dataset.repo), str(claimed.revision))
 
 
 def _notes(
     run: RunRecord, dataset: Dataset, questions: pd.DataFrame, answers: pd.DataFrame, result: Result
 ) -> Iterator[str]:
-    found, due = headline_score(result), len(questions) * run.request.samples
-    if isinstance(found, NoScore) and found.nonresponse is not None:
-        yield str(found)
-    if len(answers) < due:
-        yield f"{due - len(answers):,} of {due:,} answers are missing{'' if 2 * len(answers) < due else ' and count as wrong'}"
+    """Yield what the submitter should know: no score, missing answers, a corrected key, a judge."""
+    main_score, expected_count = headline_score(result), len(questions) * run.request.samples
+    if isinstance(main_score, NoScore) and main_score.nonresponse is not None:
+        yield str(main_score)
+    if missing_count := expected_count - len(answers):
+        penalty = "" if 2 * len(answers) < expected_count else " and count as wrong"
+        yield f"{missing_count:,} of {expected_count:,} answers are missing{penalty}"
     if run.benchmark.fingerprint != fingerprint_questions(questions):
-        yield "the dataset's answer key, cases or pairs were corrected since it was asked; it is scored by the corrected ones"
+        yield "the dataset's answer key, cases or pairs were corrected after the run; it is scored by the corrected ones"
     if run.method.judge is not None:
-        yield f"a judge model ({clip(run.method.judge.get('model'))}) read some of its answers; its replies are the submitter's word"
+        yield f"a judge model ({clip(run.method.judge.get('model'))}) read some of its answers; its replies cannot be verified"

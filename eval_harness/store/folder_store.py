@@ -1,8 +1,11 @@
-"""Results store in a folder: submissions are added atomically, and existing files are never changed (`curate withdraw` alone removes some).
+"""Results store in a folder: submissions are added atomically, and existing files never change.
 
-`STORE/results/<benchmark>/<model>/<run_id>/` holds the files that were sent, what was derived from them, and what the store says of them
-(`acceptance.py`); `STORE/questions/<fingerprint>.parquet` the questions scored, from which they are derived again. See also: what may be
-added (`submit.py`).
+Only `curate withdraw` removes files. `STORE/results/<benchmark>/<model>/<run_id>/` contains the
+files that were sent, what was derived from them, and the store's own records (`acceptance.py`);
+`STORE/questions/<fingerprint>.parquet` contains the scored questions, from which results are
+derived again.
+
+See also: what may be added (`submit.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +24,12 @@ from dataset_builders.hub.client import is_unavailable
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.run_files import ANSWERS_FILE, READINGS_FILE
 from eval_harness.store.acceptance import ACCEPTANCE, Acceptance, read_acceptance
-from eval_harness.store.checks import PublishedNames, similar_name_flags, skeleton, unusual_score_flags
+from eval_harness.store.checks import (
+    PublishedNames,
+    similar_name_flags,
+    skeleton,
+    unusual_score_flags,
+)
 from eval_harness.store.scan import StoredResult
 from eval_harness.store.similarity import (
     Digests,
@@ -34,21 +42,35 @@ from eval_harness.store.submission import Submission
 
 
 def add_to_folder(store: Path, submission: Submission, acceptance: Acceptance) -> tuple[str, bool]:
-    """Add a submission with everything derived from it; returns its location, and whether it is new (adding it twice is not an error).
+    """Add a submission with everything derived from it. Adding it twice is not an error.
 
     Its questions are stored as well if the store's owner vouches for them.
-    Raises BadInput if the store cannot be written, is a folder within a store, or has something else at the submission's path; and for
-    questions about somebody on the list beside the store (`curate withdraw --stores`).
+
+    Args:
+        store: Folder of the store; created if missing.
+        submission: An examined submission without problems.
+        acceptance: The store's record of it.
+
+    Returns:
+        The result's folder, and whether it is new.
+
+    Raises:
+        BadInput: If the store cannot be written, is a folder within a store, or has something else
+            at the submission's path; also for questions about a withdrawn patient (the list beside
+            the store, `curate withdraw --stores`).
     """
     target = store / submission.folder
     if any(has_groups(content, read_withdrawn_ids(store)) for content in submission.questions_file().values()):
         raise BadInput(
-            f"--to {store}: a patient of these questions has withdrawn. Reduce the run with `medprobe curate withdraw SET --group "
-            "GROUP --runs RUNS`, or run the dataset as it is now."
+            f"--to {store}: a patient of these questions has withdrawn. Reduce the run with "
+            "`medprobe curate withdraw SET --group GROUP --runs RUNS`, or run the dataset as it is "
+            "now."
         )
+
     if store.name == "results" and not (store / "results").is_dir() and any(store.glob("*/*/*/result.json")):
-        raise BadInput(f"--to {store}: is a folder within a store. Give its parent folder, {store.parent}.")
+        raise BadInput(f"--to {store}: a folder within a store. Give its parent folder, {store.parent}.")
     try:
+        # Staged in the store itself: a rename is atomic only within one file system.
         incoming = store / ".incoming"
         incoming.mkdir(parents=True, exist_ok=True)
         with temporary_folder(incoming, "") as staging:
@@ -56,6 +78,7 @@ def add_to_folder(store: Path, submission: Submission, acceptance: Acceptance) -
                 _add_once(store / path, content, staging)
             for path, content in (submission.files() | submission.derived_files()).items():
                 _write_synced(staging / Path(path).name, content)
+            # The rename below publishes all files at once.
             _write_synced(staging / ACCEPTANCE, acceptance.to_bytes())
             target.parent.mkdir(parents=True, exist_ok=True)
             return str(target), _move_into_place(staging, target)
@@ -64,7 +87,7 @@ def add_to_folder(store: Path, submission: Submission, acceptance: Acceptance) -
 
 
 def has_groups(questions: bytes, groups: Set[str]) -> bool:
-    """True if a file of questions has one about any of these groups."""
+    """Return True if any question of a questions file is about one of these groups."""
     frame = table_to_frame(questions)
     return "group" in frame and bool(frame["group"].isin(groups).any())
 
@@ -74,87 +97,117 @@ def duplicate_flags(
     submission: Submission,
     account: str | None = None,
     fetch: Callable[[Path], object] = lambda file: None,
-    others: Mapping[str, tuple[str, Digests]] | None = None,
+    pending: Mapping[str, tuple[str, Digests]] | None = None,
     published: PublishedNames | None = None,
 ) -> list[str]:
-    """Flags for what a submission looks like beside the stored results: (nearly) the answers of another one, errors or a score unlike those
-    of all others, a confusingly similar name.
+    """Flag what is suspicious about a submission next to the stored results.
 
-    Reruns and checkpoints of one account may agree, and so may an arm and its run; an account's withdrawn results may not come back.
+    Flagged are (nearly) the same answers as another result, errors or a score unlike all others,
+    and a confusingly similar name. Reruns and checkpoints of one account may agree, and so may an
+    arm and its run; an account's withdrawn results may not come back.
 
     Args:
-        account: the submitter, if known.
-        fetch: brings a file of a result here; texts only of results whose choices come near.
-        others: name -> (account, digests) of submissions that were sent before and wait.
-        published: names in papers.
+        store: Folder of the store.
+        submission: The examined submission.
+        account: The submitter, if known.
+        fetch: Downloads a file of a result. Texts are fetched only for results with similar
+            choices.
+        pending: Name -> (account, digests) of submissions that were sent earlier and are still
+            open.
+        published: Model names in papers.
 
     Returns:
-        A line per flag.
+        One line per flag.
     """
-    result, ours, flags = submission.result, submission.digests, []
-    is_model = result.model.responder == "model"  # a baseline was reproduced: every one has the same answers
-    look, names, own_looks = skeleton(result.model.name), set(), set()
+    result, digests, flags = submission.result, submission.digests, []
+    is_model = result.model.responder == "model"  # all runs of a baseline have the same answers
+    name_skeleton, names, own_skeletons = skeleton(result.model.name), set(), set()
     peers: dict[str, pd.Series] = {}
+
     for path in sorted(store.glob(f"results/{result.benchmark.name}/*/*/result.json")):
         name = path.parent.relative_to(store).as_posix()
         if name == submission.folder:
             continue
         try:
             stored = StoredResult.read(path)
-            other, withdrawn = stored.result, stored.withdrawal is not None
+            other_result, withdrawn = stored.result, stored.withdrawal is not None
             acceptance = read_acceptance(path.parent)
-            is_own = acceptance is not None and account == acceptance.account
-            other_look = skeleton(other.model.name)
-            own_looks.update([other_look] if is_own else [])
-            names.update([] if is_own else [other.model.name])
-            if other_look == look and "reproduced" in (other.provenance, result.provenance) and not withdrawn:
-                continue  # the same model run again: the same answers are what was hoped for
-            # Beside what is not verified lie no files of ours, and a stranger's may hang their reader.
-            if not is_model or other.kind != "measured" or other.model.responder != "model" or acceptance is None:
+            same_account = acceptance is not None and account == acceptance.account
+            other_skeleton = skeleton(other_result.model.name)
+            # Names count even if the answers below are not compared.
+            own_skeletons.update([other_skeleton] if same_account else [])
+            names.update([] if same_account else [other_result.model.name])
+            if (
+                other_skeleton == name_skeleton
+                and "reproduced" in (other_result.provenance, result.provenance)
+                and not withdrawn
+            ):
+                continue  # the same model run again: identical answers are expected
+            # An unverified result has only untrusted files: never read them outside the sandbox.
+            if (
+                not is_model
+                or other_result.kind != "measured"
+                or other_result.model.responder != "model"
+                or acceptance is None
+            ):
                 continue
-            if is_own and not withdrawn and (other_look == look or other.method.image != result.method.image):
+            if (
+                same_account
+                and not withdrawn
+                and (other_skeleton == name_skeleton or other_result.method.image != result.method.image)
+            ):
                 continue
             fetch(path.parent / READINGS_FILE)
-            theirs = load_choice_digests(path.parent)
-            alike = describe_similarity(ours, theirs, partial(_fetch_text_digests, path.parent, fetch), withdrawn)
-            # Checkpoints of one account may agree in most answers, not in the words of all.
-            if alike and (not is_own or withdrawn or "every response" in alike):
-                flags.append(f"{alike} {name}{', which was withdrawn' if withdrawn else ''}")
-            if not is_own and not withdrawn and other.method.image == "real":
-                peers[name] = correct_shares(theirs, ours)
+            other_digests = load_choice_digests(path.parent)
+            similarity_text = describe_similarity(
+                digests, other_digests, partial(_fetch_text_digests, path.parent, fetch), withdrawn
+            )
+            # Checkpoints of one account may agree in most answers, but not word for word in all.
+            if similarity_text and (not same_account or withdrawn or "every response" in similarity_text):
+                flags.append(f"{similarity_text} {name}{', which was withdrawn' if withdrawn else ''}")
+            if not same_account and not withdrawn and other_result.method.image == "real":
+                peers[name] = correct_shares(other_digests, digests)
         except (BadInput, KeyError, OSError, ValueError, TypeError) as error:
             if is_unavailable(error):
                 raise
-            continue  # a result that cannot be read is set aside by the board as well
-    for name, (author, digests) in (others or {}).items():
-        if is_model and author != account and (alike := describe_similarity(ours, digests)):
-            flags.append(f"{alike} {name} of {author}, which was opened before")
+            continue  # the board skips unreadable results as well
+
+    for name, (author, pending_digests) in (pending or {}).items():
+        if is_model and author != account and (similarity_text := describe_similarity(digests, pending_digests)):
+            flags.append(f"{similarity_text} {name} of {author}, which was opened earlier")
+
     if is_model and result.method.image == "real":
         flags += _peer_flags(submission, peers)
-    if look not in own_looks:  # a spelling of a name that the account uses is that name
+    if name_skeleton not in own_skeletons:  # an account may respell a name that it already uses
         flags += similar_name_flags(result.model.name, sorted(names), published, result.model.kind)
+
     return [line for line in flags if line not in submission.flags]
 
 
 def _peer_flags(submission: Submission, peers: Mapping[str, pd.Series]) -> Iterator[str]:
-    """Flags for the scores and errors of a submission beside those of others on most of its questions."""
-    ours, result = submission.digests, submission.result
-    right = correct_shares(ours, ours)
+    """Flag the scores and errors of a submission against those of others on most of its
+    questions.
+    """
+    digests, result = submission.digests, submission.result
+    right = correct_shares(digests, digests)
     if right.empty:  # nothing was delivered, or no key is known
         return iter(())
-    table = pd.DataFrame({name: share.reindex(right.index) for name, share in peers.items()}, index=right.index)
+    table = pd.DataFrame({name: shares.reindex(right.index) for name, shares in peers.items()}, index=right.index)
+    # Peers that answered few of these questions say little about them.
     table = table.loc[:, table.notna().mean() > 0.5]
-    due = result.benchmark.questions * (result.method.samples or 1)
-    correct = int((ours["choices"] == ours["key"]).sum())
-    return unusual_score_flags(right, correct, due, table, float((1 / ours["options"]).mean()))
+    expected_answers = result.benchmark.questions * (result.method.samples or 1)
+    correct = int((digests["choices"] == digests["key"]).sum())
+    return unusual_score_flags(right, correct, expected_answers, table, float((1 / digests["options"]).mean()))
 
 
 def _fetch_text_digests(folder: Path, fetch: Callable[[Path], object]) -> Digests:
+    """Download the answers of a result, and return their digests with texts."""
     fetch(folder / ANSWERS_FILE)
     return load_text_digests(folder)
 
 
 def _add_once(path: Path, content: bytes, staging: Path) -> None:
+    """Write a file atomically unless it exists."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         _write_synced(staging / path.name, content)
@@ -162,14 +215,16 @@ def _add_once(path: Path, content: bytes, staging: Path) -> None:
 
 
 def _write_synced(path: Path, content: bytes) -> None:
+    """Write a file and flush it to disk."""
     with path.open("wb") as file:
         file.write(content)
         file.flush()
+        # A result reported as stored must survive a power failure.
         os.fsync(file.fileno())
 
 
 def _move_into_place(staging: Path, target: Path) -> bool:
-    """Rename the staged folder into place; False when the same submission is there already."""
+    """Rename the staged folder into place; return False if the same submission is already there."""
     try:
         staging.rename(target)
     except OSError:
@@ -177,6 +232,8 @@ def _move_into_place(staging: Path, target: Path) -> bool:
             raise
     else:
         return True
-    if not (target / ANSWERS_FILE).is_file():  # its name is a digest of what was asked and answered
-        raise BadInput(f"{target}: holds something else. A store only grows; remove that folder by hand to replace it.")
+    if not (target / ANSWERS_FILE).is_file():  # the folder's name is a digest of request and answers
+        raise BadInput(
+            f"{target}: contains something else. A store only grows; remove that folder by hand to replace it."
+        )
     return False

@@ -1,9 +1,12 @@
-"""Score a file against hidden answers: GMAI-MMBench's test, whose answer key is in a private repository.
+"""Score a file against hidden answers: GMAI-MMBench's test, whose answer key is in a private
+repository.
 
-What leaves is one number, rounded, a few times a day for each user: enough to know where a model stands, too little to learn the key
-from (docs/results_store.md says how little). It leaves once the ledger says who had it, of which file, on which day, so that neither a
-crash nor many requests at once give more of them. What goes wrong with the key is said without a word of it. See also: sign-in and the
-page (the board's).
+Only one rounded number is released, a few times per user and day: enough to see how a model does,
+too little to learn the key (docs/results_store.md gives the bound). The score is returned only
+after the ledger has recorded user, file and day, so that neither a crash nor concurrent requests
+yield extra scores. Errors about the key never quote it.
+
+See also: sign-in and the page (the board's).
 """
 
 from __future__ import annotations
@@ -42,10 +45,17 @@ from eval_harness.store.sandbox import run_in_turn, run_sandboxed
 from eval_harness.store.scan import is_hub_store
 
 HIDDEN_FORMAT = next(name for name in BENCHMARKS if eval_spec(name).hidden_split is not None)
-HIDDEN_SPLIT, HIDDEN_METRICS = str(eval_spec(HIDDEN_FORMAT).hidden_split), eval_spec(HIDDEN_FORMAT).hidden_metrics
-"""The benchmark with a hidden split, and metric -> question type."""
+HIDDEN_SPLIT, HIDDEN_METRICS = (
+    str(eval_spec(HIDDEN_FORMAT).hidden_split),
+    eval_spec(HIDDEN_FORMAT).hidden_metrics,
+)
+"""The benchmark with a hidden split, the split, and metric -> question type."""
 SCORE_DECIMALS = 1
-"""Decimals of the score. One gives 1,001 values: at most 10 bits per scoring (the exact score of 21,281 questions would have 14.4)."""
+"""Decimals of the score.
+
+One decimal gives 1,001 values: at most 10 bits per scoring (the exact score of 21,281 questions
+would have 14.4).
+"""
 MAX_LISTED_PROBLEMS = 20
 """Maximum number of problems listed in a message."""
 
@@ -54,7 +64,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class HiddenScore:
-    """`value`: the `metric` over the `questions` it is about, percent with one decimal. `remaining`: scorings left on `day` (UTC)."""
+    """A score and what is left of the day's limit.
+
+    Attributes:
+        value: Percent, with one decimal.
+        questions: Number of questions that `metric` covers.
+        remaining: Scorings left on `day`.
+        day: Date in UTC.
+        metric: `accuracy` or `mcq_accuracy`.
+    """
 
     value: float
     questions: int
@@ -66,10 +84,17 @@ class HiddenScore:
 class HiddenTest:
     """A test with a private key. Thread-safe; any number of processes may share a ledger.
 
-    `questions`: the public dataset, `answers`: the private one that `medprobe build` wrote beside it, `ledger`: where scorings are kept
-    (private as well); each a folder, or ORG/NAME on the Hub. `per_day`: scorings for each user and day (UTC). `token`: reads the answers
-    and writes the ledger; None is this machine's. `metric`: `accuracy` (single choice; the default where there are such questions) or
-    `mcq_accuracy` (multiple choice); they share one limit.
+    Args:
+        questions: The public dataset (folder, or ORG/NAME on the Hub).
+        answers: The private dataset of answers that `medprobe build` wrote beside it.
+        ledger: Where scorings are recorded; private as well.
+        per_day: Scorings per user and day (UTC).
+        token: Reads the answers and writes the ledger; None uses this machine's.
+        metric: `accuracy` (single choice; the default if there are such questions) or
+            `mcq_accuracy` (multiple choice). Both share one limit.
+
+    Raises:
+        BadInput: If `per_day` or `metric` is invalid.
     """
 
     def __init__(
@@ -91,61 +116,102 @@ class HiddenTest:
         self._ledger = open_ledger(ledger, token)
 
     def check(self, upload: Path, client: str = "") -> list[str]:
-        """The problems of a file of answers, each with its line. Uses no scoring, and reads no answer of the test.
+        """Return the problems of a file of answers, each with its line.
 
-        Raises BadInput if the test itself cannot be opened.
+        Uses no scoring, and reads no answer of the test.
+
+        Args:
+            upload: The untrusted file.
+            client: Rate-limit key; one file per client is read at a time.
+
+        Raises:
+            BadInput: If the test itself cannot be opened.
         """
         return self._read(upload, client)[1]
 
     def ids(self) -> list[str]:
-        """The ids of the questions that a file must answer. Raises BadInput if the test cannot be opened."""
+        """Return the ids of the questions to answer. Raises BadInput if the test cannot
+        be opened.
+        """
         return self._test.questions["question_id"].astype(str).tolist()
 
     def remaining(self, user: str) -> int:
-        """Scorings that a user has left today. Raises BadInput for an invalid user name, and if the ledger cannot be read."""
+        """Return the number of scorings that a user has left today.
+
+        Raises:
+            BadInput: If the user name is invalid or the ledger cannot be read.
+        """
         name = normalize_user(user)
         return self._left(past_scorings(self._ledger.look(ledger_path(name))), today())
 
     def score(self, upload: Path, model: str, user: str) -> HiddenScore:
-        """The score of a file that answers every question of the test. Scoring the same answers again is free.
+        """Score a file that answers every question of the test. Scoring the same answers again is
+        free.
 
-        Raises BadInput: not signed in, a name that cannot stand, problems of the file, the day's scorings used up, a ledger or a key that
-        cannot be reached. Unless it says otherwise, nothing was counted.
+        Args:
+            upload: The untrusted file.
+            model: Name of the model.
+            user: Hub user name of the submitter.
+
+        Raises:
+            BadInput: If the user is not signed in, the name is invalid, the file has problems, the
+                day's scorings are used up, or the ledger or the key cannot be reached. Unless the
+                message says otherwise, nothing was counted.
         """
         name = normalize_user(user)
         model = normalize_name(model)
         if wrong := model_name_problem(model):
             raise BadInput(wrong)
-        read, problems = self._read(upload, name)
+        predictions, problems = self._read(upload, name)
         if problems:
-            more = f"; and {len(problems) - MAX_LISTED_PROBLEMS} more" if len(problems) > MAX_LISTED_PROBLEMS else ""
-            raise BadInput(f"{'; '.join(problems[:MAX_LISTED_PROBLEMS])}{more}. Nothing was scored or counted.")
+            suffix = f"; and {len(problems) - MAX_LISTED_PROBLEMS} more" if len(problems) > MAX_LISTED_PROBLEMS else ""
+            raise BadInput(f"{'; '.join(problems[:MAX_LISTED_PROBLEMS])}{suffix}. Nothing was scored or counted.")
+
         test, key = self._test, self._key
         answers = read_responses(
-            complete_answers(answer_frame(read.rows), test.questions, 1), test.questions, HIDDEN_FORMAT
+            complete_answers(answer_frame(predictions.rows), test.questions, 1),
+            test.questions,
+            HIDDEN_FORMAT,
         )
         value, count = _compute_score(test, key, answers)
         scoring: Document = {
             "model": model,
+            # Stored so that the same answers can be scored again for free.
             "sha256": _file_digest(upload),
             "choices": _choices_digest(answers),
-            "test": {"name": test.name, "questions": test.fingerprint, "key": key.version, "metric": key.metric},
+            "test": {
+                "name": test.name,
+                "questions": test.fingerprint,
+                "key": key.version,
+                "metric": key.metric,
+            },
             "questions": count,
             "score": value,
         }
 
         def change(document: Document | None) -> tuple[HiddenScore, Document | None]:
-            """The score from the ledger, or the one to be written there."""
+            """Return the score from the ledger, or the new score and the document to write."""
             day, scorings = today(), past_scorings(document)
-            known = next((each for each in scorings if _is_same_scoring(each, scoring)), None)
-            if known is not None:
-                return HiddenScore(known["score"], known["questions"], self._left(scorings, day), day, key.metric), None
+            earlier = next((past for past in scorings if _is_same_scoring(past, scoring)), None)
+            if earlier is not None:
+                return HiddenScore(
+                    earlier["score"],
+                    earlier["questions"],
+                    self._left(scorings, day),
+                    day,
+                    key.metric,
+                ), None
+
+            # Checked within the ledger's change, so that concurrent requests cannot exceed the
+            # limit.
             if not self._left(scorings, day):
                 tomorrow = datetime.fromisoformat(day).date() + timedelta(days=1)
                 raise BadInput(
-                    f"{name}: the scorings of {day} (UTC) are used up, {self.per_day} a day. The next is possible on {tomorrow} from "
-                    "00:00 UTC; a file that was scored before can be asked for again at any time."
+                    f"{name}: you have used all {self.per_day} scorings of {day} (UTC). The next "
+                    f"is possible on {tomorrow} from 00:00 UTC; a file that was scored before can "
+                    "be scored again at any time."
                 )
+
             scorings.append(scoring | {"time": datetime.now(UTC).isoformat(timespec="seconds"), "day": day})
             return HiddenScore(value, count, self._left(scorings, day), day, key.metric), {
                 "user": name,
@@ -155,74 +221,92 @@ class HiddenTest:
         return self._ledger.change(ledger_path(name), change, f"A scoring of {name}")
 
     def _left(self, scorings: list[Document], day: str) -> int:
-        return max(0, self.per_day - sum(each["day"] == day for each in scorings))
+        """Return the scorings left on a day."""
+        return max(0, self.per_day - sum(scoring["day"] == day for scoring in scorings))
 
     @cached_property
     def _test(self) -> HiddenQuestions:
+        """The public questions; opened once."""
         return open_test(self._sources[0])
 
     @cached_property
     def _key(self) -> HiddenKey:
+        """The private key; loaded once."""
         return load_key(self._sources[1], self._test, self._token, self._metric)
 
     def _read(self, upload: Path, client: str) -> tuple[Predictions, list[str]]:
+        """Read an upload in the sandbox; return its answers and its problems."""
         test = self._test
         try:
             limits = limits_for(len(test.questions))
-            read = run_in_turn(client, run_sandboxed, limits, read_predictions, upload, test.questions)
+            predictions = run_in_turn(client, run_sandboxed, limits, read_predictions, upload, test.questions)
         except (BadInput, OSError) as error:
             return Predictions(), [_hide_path(str(error), upload)]
-        problems = [_hide_path(line, upload) for line in read.problems]
-        if read.samples > 1:
-            problems.append(f"{upload.name}: holds {read.samples} samples for a question. Give one answer for each.")
-        silent = [row["question_id"] for row in read.rows if row["delivery"] != "answered"]
+
+        problems = [_hide_path(line, upload) for line in predictions.problems]
+        if predictions.samples > 1:
+            problems.append(f"{upload.name}: has {predictions.samples} samples per question. Give one answer for each.")
+        silent = [row["question_id"] for row in predictions.rows if row["delivery"] != "answered"]
         if silent:
             problems.append(
-                f"{upload.name}: {_format_count(silent, test)} without a response ({format_names(silent)}). Ask the model again; where it "
-                "gives none, write so in words."
+                f"{upload.name}: {_format_count(silent, test)} without a response "
+                f"({format_names(silent)}). Ask the model again; where it gives none, write so in "
+                "words."
             )
-        answered = {row["question_id"] for row in read.rows}
+
+        answered = {row["question_id"] for row in predictions.rows}
         missing = [name for name in test.questions["question_id"].astype(str) if name not in answered]
-        if missing and read.rows and len(read.problems) < MAX_PROBLEMS:
+        if missing and predictions.rows and len(predictions.problems) < MAX_PROBLEMS:
             problems.append(
-                f"{upload.name}: {_format_count(missing, test)} not answered ({format_names(missing)}). A file must answer every "
-                "question of the test."
+                f"{upload.name}: {_format_count(missing, test)} not answered "
+                f"({format_names(missing)}). A file must answer every question of the test."
             )
-        return read, [printable_line(line) for line in problems]
+
+        return predictions, [printable_line(line) for line in problems]
 
 
 def _format_count(names: list[str], test: HiddenQuestions) -> str:
+    """Format "N of M questions is/are"."""
     return f"{len(names):,} of {len(test.questions):,} questions {'is' if len(names) == 1 else 'are'}"
 
 
 def _hide_path(line: str, upload: Path) -> str:
-    """A problem by the file's name: the upload's path on the server is not shown."""
+    """Replace the upload's path on the server by its file name."""
     return line.replace(str(upload), upload.name).rstrip(".")
 
 
 def _compute_score(test: HiddenQuestions, key: HiddenKey, answers: pd.DataFrame) -> tuple[float, int]:
-    """The metric over all its questions, rounded; and how many they are. No pick at all in multiple choice is 0."""
+    """Score the answers.
+
+    Returns:
+        The metric over all its questions (percent, rounded), and the number of these questions.
+            Choosing no option at all in multiple choice scores 0.
+    """
     keyed = test.questions.copy()
-    found = [key.answers.get(str(name), []) for name in keyed["question_id"]]
-    keyed["answer"] = pd.Series(found, index=keyed.index, dtype=object)
+    key_choices = [key.answers.get(str(name), []) for name in keyed["question_id"]]
+    keyed["answer"] = pd.Series(key_choices, index=keyed.index, dtype=object)
     try:
-        counted = compute_units(HIDDEN_FORMAT, keyed, answers)
-        counted = counted[counted["metric"] == key.metric]
-        there = float(counted["denominator"].sum())
-        value = 100 * float(counted["numerator"].sum()) / there if there else 0.0
-    except Exception as error:  # its message may contain part of the key
+        metric_units = compute_units(HIDDEN_FORMAT, keyed, answers)
+        metric_units = metric_units[metric_units["metric"] == key.metric]
+        denominator = float(metric_units["denominator"].sum())
+        value = 100 * float(metric_units["numerator"].sum()) / denominator if denominator else 0.0
+    except Exception as error:  # the exception's message may contain part of the key
         log.error("hidden test: scoring failed with %s", type(error).__name__)
-        raise BadInput("hidden test: the scoring failed, and nothing was counted. Tell the board's owner.") from None
-    return round(value, SCORE_DECIMALS), len(counted)
+        raise BadInput("hidden test: scoring failed; nothing was counted. Tell the board's owner.") from None
+
+    return round(value, SCORE_DECIMALS), len(metric_units)
 
 
 def _file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _choices_digest(answers: pd.DataFrame) -> str:
-    """Digest of the choices: equal for files with the same choices, regardless of wording and order."""
+    """Return the digest of the choices: equal for files with the same choices in any wording or
+    order.
+    """
     rows = sorted(
         (str(name), sorted(int(index) for index in choice))
         for name, choice in zip(answers["question_id"], answers["choice"], strict=True)
@@ -231,40 +315,57 @@ def _choices_digest(answers: pd.DataFrame) -> str:
 
 
 USER_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,95}", re.ASCII)
-"""Superset of the user names that the Hub allows; they become file names, so no slash and no leading dot."""
+"""Superset of the Hub's user names.
+
+They become file names: no slash, and no leading dot.
+"""
 
 
 def normalize_user(user: str) -> str:
-    """A user's name in the ledger. Raises BadInput for an empty name, and for one that could be a path."""
+    """Return a user's name in the ledger.
+
+    Raises:
+        BadInput: If it is empty, or could be a path.
+    """
     if not isinstance(user, str) or not user.strip():
         raise BadInput("not signed in: sign in with your Hugging Face account, then ask again.")
     if not USER_NAME.fullmatch(user):
-        raise BadInput(f"user {clip(user)}: is not a Hugging Face user name. Sign in again.")
+        raise BadInput(f"user {clip(user)}: not a Hugging Face user name. Sign in again.")
     return user.lower()  # user names of the Hub are case-insensitive
 
 
 def ledger_path(user: str) -> str:
+    """Return the path of a user's document in the ledger."""
     return f"users/{user}.json"
 
 
 def past_scorings(document: Document | None) -> list[Document]:
-    """The scorings of a user, oldest first. Raises BadInput for a damaged document: it is not taken for an empty one."""
+    """Return the scorings of a user, oldest first.
+
+    Raises:
+        BadInput: If the document is damaged. It is never treated as empty, which would reset the
+            limit.
+    """
     if document is None:
         return []
     scorings = document.get("scorings")
-    needed = {"day", "sha256", "choices", "test", "score", "questions"}
-    if not isinstance(scorings, list) or not all(isinstance(each, dict) and needed <= each.keys() for each in scorings):
+    required_fields = {"day", "sha256", "choices", "test", "score", "questions"}
+    if not isinstance(scorings, list) or not all(
+        isinstance(scoring, dict) and required_fields <= scoring.keys() for scoring in scorings
+    ):
         raise BadInput("hidden test: the ledger of this user is damaged. Tell the board's owner; nothing was counted.")
+
     return list(scorings)
 
 
-def _is_same_scoring(known: Document, scoring: Document) -> bool:
-    """True for a scoring of the same file, or of one with the same choices, by the same test and key."""
-    same_file = known["sha256"] == scoring["sha256"] or known["choices"] == scoring["choices"]
-    return same_file and known["test"] == scoring["test"]
+def _is_same_scoring(past: Document, scoring: Document) -> bool:
+    """Return True if a past scoring was of the same file or choices, by the same test and key."""
+    same_file = past["sha256"] == scoring["sha256"] or past["choices"] == scoring["choices"]
+    return same_file and past["test"] == scoring["test"]
 
 
 def today() -> str:
+    """Return the date in UTC."""
     return datetime.now(UTC).date().isoformat()
 
 
@@ -287,42 +388,64 @@ class HiddenKey:
 
 
 def open_test(folder: str) -> HiddenQuestions:
-    """The public side of a test (a folder, or ORG/NAME on the Hub). Raises BadInput if it has no split with hidden answers."""
+    """Open the public side of a test (a folder, or ORG/NAME on the Hub).
+
+    Raises:
+        BadInput: If it has no split with hidden answers.
+    """
     repository = open_repository(folder)
     if repository.family != HIDDEN_FORMAT or HIDDEN_SPLIT not in repository.splits:
-        raise BadInput(f"{folder}: has no split {HIDDEN_SPLIT} of {HIDDEN_FORMAT}, the one test with hidden answers.")
+        raise BadInput(f"{folder}: has no split {HIDDEN_SPLIT} of {HIDDEN_FORMAT}, the only test with hidden answers.")
     questions = repository.questions(HIDDEN_SPLIT)
-    # Drop any answers in the public rows: code that reads a file must not know one.
+    # Drop any answers in the public rows: code that reads untrusted files must not have them.
     questions["answer"] = pd.Series([[] for _ in range(len(questions))], index=questions.index, dtype=object)
     return HiddenQuestions(repository.name, questions, fingerprint_questions(questions))
 
 
-def load_key(where: str, test: HiddenQuestions, token: str | None, metric: str | None) -> HiddenKey:
-    """The private answers. Error messages about them do not quote them."""
-    if is_hub_store(where):
+def load_key(source: str, test: HiddenQuestions, token: str | None, metric: str | None) -> HiddenKey:
+    """Load the private answers. Error messages never quote them.
+
+    Args:
+        source: A folder, or a private dataset repository ORG/NAME.
+        test: The public questions.
+        token: Hub token; None uses this machine's.
+        metric: The metric to score; None chooses by the question types.
+
+    Raises:
+        BadInput: If the repository is public, or the answers do not fit the questions.
+    """
+    if is_hub_store(source):
         api = connect_with_token(token)
         with (
             temporary_folder(Path(tempfile.gettempdir()), "medprobe-key-") as folder,
             hide_progress_bars(),
-            hub_errors(where, "read the answers"),
+            hub_errors(source, "read the answers"),
         ):
-            head = with_retries(lambda: require_private_head(api, where, "the answers of a test"))
+            head = with_retries(lambda: require_private_head(api, source, "the answers of a test"))
             names = ["manifest.json", "answers/*.parquet"]
-            # Into a temporary folder: the key must not stay in the cache of a public board.
+            # Download to a temporary folder: the key must not stay in the cache of a public board.
             with_retries(
                 lambda: api.snapshot_download(
-                    where, repo_type="dataset", revision=head, allow_patterns=names, local_dir=folder
+                    source,
+                    repo_type="dataset",
+                    revision=head,
+                    allow_patterns=names,
+                    local_dir=folder,
                 )
             )
-            return _parse_key(folder, where, head, test, metric)
-    files = sorted(Path(where).glob("answers/*.parquet"))
+            return _parse_key(folder, source, head, test, metric)
+
+    files = sorted(Path(source).glob("answers/*.parquet"))
+    # The version must not depend on the key's content.
     version = ",".join(str(file.stat().st_mtime_ns) for file in files)
-    return _parse_key(Path(where), where, version, test, metric)
+    return _parse_key(Path(source), source, version, test, metric)
 
 
-def _parse_key(folder: Path, where: str, version: str, test: HiddenQuestions, metric: str | None) -> HiddenKey:
-    def wrong(what: str) -> BadInput:
-        return BadInput(f"{where}: {what}. Build the dataset and its answers again.")
+def _parse_key(folder: Path, source: str, version: str, test: HiddenQuestions, metric: str | None) -> HiddenKey:
+    """Read the answers in a folder, and check them against the public questions."""
+
+    def invalid_key(problem: str) -> BadInput:
+        return BadInput(f"{source}: {problem}. Rebuild the dataset and its answers.")
 
     rows: list[tuple[str, list[int]]] = []
     try:
@@ -331,29 +454,38 @@ def _parse_key(folder: Path, where: str, version: str, test: HiddenQuestions, me
             raise ValueError("another version")
         name = manifest["answers_of"]
         for file in sorted(folder.glob("answers/*.parquet")):
+            # A trusted file, so it is read outside the sandbox.
             frame = pd.read_parquet(file, columns=["question_id", "answer"])
             rows += [
-                (str(question), [int(index) for index in indices])
-                for question, indices in zip(frame["question_id"], frame["answer"], strict=True)
+                (str(question), [int(index) for index in positions])
+                for question, positions in zip(frame["question_id"], frame["answer"], strict=True)
             ]
     except Exception as error:  # as above: without the error's message
         log.error("hidden test: the answers cannot be read (%s)", type(error).__name__)
-        raise wrong("is not a folder of hidden answers (manifest.json, answers/*.parquet)") from None
+        raise invalid_key("not a folder of hidden answers (manifest.json, answers/*.parquet)") from None
+
     answers = dict(rows)
     public: dict[str, Any] = {str(row.question_id): row for row in test.questions.itertuples(index=False)}
     if name != test.name:
-        raise wrong(f"holds the answers of {clip(name)}, and the questions are of {test.name}")
+        raise invalid_key(f"contains the answers of {clip(name)}, but the questions are of {test.name}")
     if not answers or len(answers) < len(rows) or not answers.keys() <= public.keys():
-        raise wrong("its answers are not those of the test's questions")
-    for question, indices in answers.items():
+        raise invalid_key("its answers are not those of the test's questions")
+
+    for question, positions in answers.items():
         row = public[question]
-        several = row.question_type == "multiple"
-        if not indices or not set(indices) <= set(range(len(row.options))) or (len(indices) > 1 and not several):
-            raise wrong("holds an answer that is no option of its question")
+        is_multiple = row.question_type == "multiple"
+        if (
+            not positions
+            or not set(positions) <= set(range(len(row.options)))
+            or (len(positions) > 1 and not is_multiple)
+        ):
+            raise invalid_key("contains an answer that is not an option of its question")
+
     types = {public[question].question_type for question in answers}
     metric = metric or ("accuracy" if "single" in types else "mcq_accuracy")
     if HIDDEN_METRICS[metric] not in types:
         raise BadInput(
-            f"hidden test: {where} holds no answer to a question of type {HIDDEN_METRICS[metric]} ({metric})."
+            f"hidden test: {source} contains no answer to a question of type {HIDDEN_METRICS[metric]} ({metric})."
         )
+
     return HiddenKey(answers, metric, version)

@@ -1,8 +1,10 @@
-"""`medprobe publish-score`: a score as the Hub's `.eval_results/*.yaml`, as one pull request to the model's repository.
+"""`medprobe publish-score`: publish a score as the Hub's `.eval_results/*.yaml`.
 
-That form has no field for interval, n or prompt: they go into the notes. A dataset's eval.yaml declares one metric per task
-(`dataset_builders/contents/eval_yaml.py`), and only that metric is written for it. What is published is computed from the answers again,
-against the dataset as the Hub has it now. The same score twice is one pull request; another one of the same run updates it.
+It is proposed as one pull request to the model's repository. The format has no fields for interval,
+n or prompt: they go into the notes. A dataset's eval.yaml declares one metric per task
+(`dataset_builders/contents/eval_yaml.py`), and only that metric is written. The score is recomputed
+from the answers, against the dataset as the Hub has it now. Publishing the same score twice yields
+one pull request; another score of the same run updates it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ import yaml
 from dataset_builders.benchmarks import spec
 from dataset_builders.contents.eval_yaml import parse_task_metric
 from dataset_builders.errors import BadInput
-from dataset_builders.hub.client import check_repo_id, connect, hide_progress_bars, hub_errors, sign_in, with_retries
+from dataset_builders.hub.client import (
+    check_repo_id,
+    connect,
+    hide_progress_bars,
+    hub_errors,
+    sign_in,
+    with_retries,
+)
 from dataset_builders.hub.commits import commit_files
 from eval_harness.derive.metrics import NoScore, headline_score, nonresponse_cause
 from eval_harness.records.result import UNDELIVERED, Result, Score
@@ -31,23 +40,31 @@ if TYPE_CHECKING:
     from huggingface_hub import Discussion, HfApi
 
 SOURCE_NAME = "answers and scores (medprobe)"
+"""Link text of the source of an entry."""
 
 
 def eval_result_entries(
     result: Result, dataset: str, tasks: Iterable[str], source: str | None = None
 ) -> list[dict[str, Any]]:
-    """An entry per task: the value, in percent, of the metric that the task declares.
+    """Build one entry per task, with the value (percent) of the metric that the task declares.
 
-    `tasks`: the ids that the dataset's eval.yaml has. `source`: address of the answers. Raises BadInput for a result that is of no complete
-    official set, and where no task declares a metric that it has.
+    Args:
+        result: The result.
+        dataset: The dataset on the Hub.
+        tasks: Task ids of the dataset's eval.yaml.
+        source: URL of the answers.
+
+    Raises:
+        BadInput: If the result is not of a complete official set, or no task declares a metric that
+            it has.
     """
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
     _check_complete(result)
-    split, there = result.benchmark.split, list(tasks)
+    split, task_ids = result.benchmark.split, list(tasks)
     scores = {
         task: (str(metric), result.scores.get(str(metric)))
-        for task in there
+        for task in task_ids
         if (metric := parse_task_metric(task, split))
     }
     entries = [
@@ -64,19 +81,23 @@ def eval_result_entries(
         for task, (metric, score) in scores.items()
         if score is not None and score.value is not None
     ]
+
     if not entries:
-        found = headline_score(result)
-        if isinstance(found, NoScore) and found.nonresponse is not None:
-            raise BadInput(f"{result.model.name}: {found}")
-        fits = [f"{split}_{metric}" for metric in spec(result.benchmark.family).tasks]
+        main_score = headline_score(result)
+        if isinstance(main_score, NoScore) and main_score.nonresponse is not None:
+            raise BadInput(f"{result.model.name}: {main_score}")
+        fitting_tasks = [f"{split}_{metric}" for metric in spec(result.benchmark.family).tasks]
         raise BadInput(
-            f"{dataset}: no task declares a metric that this result has. Its tasks are {', '.join(there) or 'none'}; "
-            f"the result would fit {', '.join(fits) or 'none'}."
+            f"{dataset}: no task declares a metric that this result has. Its tasks are "
+            f"{', '.join(task_ids) or 'none'}; the result would fit "
+            f"{', '.join(fitting_tasks) or 'none'}."
         )
+
     return eval_result_entries_to_yaml(entries)
 
 
 def _check_complete(result: Result) -> None:
+    """Raise BadInput unless the result is a measured score of a complete official set."""
     benchmark = result.benchmark
     reasons = (
         (benchmark.origin == "phantom", "phantoms"),
@@ -84,18 +105,20 @@ def _check_complete(result: Result) -> None:
         (benchmark.selection, f"a part ({benchmark.selection})"),
         (result.kind == "aggregate", "several runs (aggregate)"),
         (result.kind != "measured", f"a {result.kind} number"),
-        (result.model.kind == "baseline", "a baseline, which is no model"),
+        (result.model.kind == "baseline", "a baseline, not a model"),
         (result.method.image != "real", f"a run with {result.method.image} images"),
     )
-    wrong = next((reason for applies, reason in reasons if applies), None)
-    if wrong:
+
+    unsuitable = next((reason for applies, reason in reasons if applies), None)
+    if unsuitable:
         raise BadInput(
-            f"the result is of {wrong}: only scores of a complete, real benchmark belong on a model's page. "
-            "Evaluate the model on the published dataset."
+            f"the result is of {unsuitable}: only scores of a complete, real benchmark belong on a "
+            "model's page. Evaluate the model on the published dataset."
         )
 
 
 def _notes(metric: str, score: Score, result: Result) -> str:
+    """Build the notes of an entry: interval, n, chance, settings and deviations."""
     method = result.method
     words = [f"{metric}, percent", f"n = {score.n} ({score.n_cases} cases)"]
     if score.low is not None and score.high is not None:
@@ -105,27 +128,30 @@ def _notes(metric: str, score: Score, result: Result) -> str:
             f"chance {format_score(score.chance)}"
             + (f", {score.verdict} than chance" if score.verdict in ("better", "worse") else "")
         )
+
     words += [
         f"method {method.name}",
         f"prompt {method.prompt}",
         f"shots {method.shots or 0}",
         f"extraction {method.extraction}",
     ]
+
     if failed := sum(result.statuses.get(status, 0) for status in UNDELIVERED):
         words.append(f"{failed} answers failed or are missing and count as wrong")
     if score.nonresponse is not None:
         words.append(nonresponse_cause(score.nonresponse, result))
+
     return "; ".join(words + [f"deviation: {deviation}" for deviation in result.deviations])
 
 
 def entries_to_yaml(entries: list[dict[str, Any]]) -> bytes:
-    """The text of a file of entries."""
+    """Serialize entries as the content of a YAML file."""
     return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=1000).encode()
 
 
 @dataclass(frozen=True)
 class ScoreFile:
-    """A file of a model's repository: `path`, its content, and the entries that it holds."""
+    """A file of a model's repository: its path, content, and entries."""
 
     path: str
     content: bytes
@@ -133,38 +159,53 @@ class ScoreFile:
 
 
 def build_score_file(run: Path, dataset: str, store: str | None = None) -> ScoreFile:
-    """The file for a run folder (or a result as a store holds it), by the tasks of the dataset `dataset` on the Hub.
+    """Build the score file of a run folder, or of a result as a store has it.
 
-    `store`: the results store on the Hub that has the answers; the entry's source points there. Raises BadInput for answers that are not to
-    this dataset's questions, a run that is partial, custom or of phantoms, a dataset without tasks, and a store that lacks the result.
+    Args:
+        run: The folder.
+        dataset: The dataset on the Hub whose tasks are used, ORG/NAME.
+        store: Results store on the Hub that has the answers; the entry's source links there.
+
+    Raises:
+        BadInput: If the answers are not to this dataset's questions; the run is partial, custom or
+            of phantoms; the dataset declares no tasks; or the store lacks the result.
     """
     check_repo_id(dataset)
     if Path(dataset).is_dir():
         raise BadInput(
-            f"--dataset {dataset}: there is a folder of that name; run this elsewhere: scores name a dataset on the Hub."
+            f"--dataset {dataset}: a local folder has this name. Run this elsewhere: scores refer "
+            "to a dataset on the Hub."
         )
+
     submission = build_submission(run, data=dataset)
     submission.check(run, "Nothing was published.")
-    scored = require_dataset(submission.result.benchmark, dataset)
-    about: dict[str, Any] = {"repo": scored.repo, "revision": scored.revision}
-    if read_run(run).benchmark.origin == "phantom":  # whatever the dataset of the same questions calls itself
-        about["origin"] = "phantom"
-    result = submission.result.model_copy(update={"benchmark": submission.result.benchmark.model_copy(update=about)})
-    tasks = _task_ids(dataset, scored.revision)
+    dataset_split = require_dataset(submission.result.benchmark, dataset)
+    benchmark_update: dict[str, Any] = {
+        "repo": dataset_split.repo,
+        "revision": dataset_split.revision,
+    }
+    if read_run(run).benchmark.origin == "phantom":  # even if the dataset of the same questions claims otherwise
+        benchmark_update["origin"] = "phantom"
+    result = submission.result.model_copy(
+        update={"benchmark": submission.result.benchmark.model_copy(update=benchmark_update)}
+    )
+    tasks = _task_ids(dataset, dataset_split.revision)
     source = _stored_url(store, submission.folder) if store else None
     entries = eval_result_entries(result, dataset, tasks, source)
     return ScoreFile(f".eval_results/{_file_stem(result)}.yaml", entries_to_yaml(entries), entries)
 
 
 def _file_stem(result: Result) -> str:
-    """The file's name: a variant (another method, worked examples) has a file of its own, as the Hub asks."""
+    """Return the file's name: each variant (method, worked examples) has its own, as the Hub
+    requires.
+    """
     method = result.method
     variant = "" if method.name == "mc" else f"-{method.name}"
     return f"{result.benchmark.name}{variant}{f'-{method.shots}-shot' if method.shots else ''}"
 
 
 def _task_ids(dataset: str, revision: str | None) -> list[str]:
-    """The ids of the tasks of a dataset's eval.yaml. Raises BadInput if it has none that can be read."""
+    """Return the task ids of a dataset's eval.yaml. Raises BadInput if there are none."""
     with hide_progress_bars(), hub_errors(dataset, "read its eval.yaml"):
         content = with_retries(
             lambda: _fetch_if_present(connect(), dataset, revision or "main", "eval.yaml", "dataset")
@@ -173,59 +214,74 @@ def _task_ids(dataset: str, revision: str | None) -> list[str]:
         return [str(task["id"]) for task in yaml.safe_load(content or b"")["tasks"]]
     except (ValueError, TypeError, KeyError, yaml.YAMLError):
         raise BadInput(
-            f"{dataset}: has no eval.yaml that lists tasks with ids, so that no score can be published to it. Its owner has to build it "
-            "with --eval-yaml and publish it."
+            f"{dataset}: has no eval.yaml that lists tasks with ids, so no score can be published "
+            "for it. Its owner must build it with --eval-yaml and publish it."
         ) from None
 
 
 def _stored_url(store: str, folder: str) -> str:
-    """The address of a result in a store. Raises BadInput if the store does not have it."""
+    """Return the URL of a result in a store. Raises BadInput if the store does not have it."""
     check_repo_id(store)
     api = connect()
     with hub_errors(store, "look for the result"):
         head = with_retries(lambda: api.repo_info(store, repo_type="dataset").sha)
-        there = with_retries(lambda: find_files(api, store, head or "main", [f"{folder}/result.json"]))
-    if not there:
+        files = with_retries(lambda: find_files(api, store, head or "main", [f"{folder}/result.json"]))
+
+    if not files:
         raise BadInput(
-            f"--store {store}: does not hold {folder} on main. Submit the run there first, and wait until it is verified."
+            f"--store {store}: does not contain {folder} on main. Submit the run there first, and "
+            "wait until it is verified."
         )
+
     return f"{api.endpoint}/datasets/{store}/tree/main/{folder}"
 
 
 def publish_score(file: ScoreFile, model: str) -> tuple[str, str]:
-    """Propose the file to the model's repository; returns its address, and what was done: opened, updated, there.
+    """Propose the file to the model's repository.
 
-    What main or an open pull request of this account holds already is not proposed again. Raises BadInput: no token, no such repository,
-    a Hub that refuses or cannot be reached.
+    A file that main or an open pull request of this account already has is not proposed again.
+
+    Args:
+        file: The file to add.
+        model: The model's repository, ORG/NAME.
+
+    Returns:
+        The URL, and what was done: "opened", "updated" or "there".
+
+    Raises:
+        BadInput: If there is no token or no such repository, or the Hub refuses or cannot be
+            reached.
     """
-    api, who = sign_in(model)
+    api, account = sign_in(model)
     title = f"Add {file.path} (medprobe)"
     files = {file.path: file.content}
 
     def own_pulls() -> Iterator[Discussion]:
-        return (pull for pull in list_open_pulls(api, model, who, "model") if pull.title == title)
+        return (pull for pull in list_open_pulls(api, model, account, "model") if pull.title == title)
 
     def look() -> tuple[str, str] | None:
         if _fetch_if_present(api, model, "main", file.path) == file.content:
             return f"{api.endpoint}/{model}/blob/main/{file.path}", "there"
+        # The file is already proposed: nothing to do.
         for pull in own_pulls():
             if _fetch_if_present(api, model, f"refs/pr/{pull.num}", file.path) == file.content:
                 return pull.url, "there"
         return None
 
     def propose() -> tuple[str, str]:
+        # An earlier score of this run: update its pull request instead of opening a second one.
         for pull in own_pulls():
             commit_files(api, model, files, title, "model", revision=f"refs/pr/{pull.num}")
             return pull.url, "updated"
-        done = commit_files(api, model, files, title, "model", description=_description(file), pull_request=True)
-        return str(done.pr_url), "opened"
+        commit = commit_files(api, model, files, title, "model", description=_description(file), pull_request=True)
+        return str(commit.pr_url), "opened"
 
-    with hide_progress_bars(), hub_errors(model, "open a pull request", who):
+    with hide_progress_bars(), hub_errors(model, "open a pull request", account):
         return with_retries(propose, check_done=look)
 
 
 def _fetch_if_present(api: HfApi, repo_id: str, revision: str, path: str, kind: str = "model") -> bytes | None:
-    """The file at a revision; None where there is none."""
+    """Return the file at a revision, or None."""
     from huggingface_hub.errors import EntryNotFoundError
 
     try:
@@ -235,5 +291,6 @@ def _fetch_if_present(api: HfApi, repo_id: str, revision: str, path: str, kind: 
 
 
 def _description(file: ScoreFile) -> str:
+    """Return the description of the pull request: one line per entry."""
     lines = [f"- {entry['dataset']['task_id']}: {entry['value']} ({entry['notes']})" for entry in file.entries]
     return "\n".join(["Computed by medprobe from the answers:", *lines])

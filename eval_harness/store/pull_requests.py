@@ -1,9 +1,12 @@
-"""Pull requests to a results store on the Hub: examine the files that they add, comment, and add those without problems to main.
+"""Pull requests to a results store on the Hub: examine, comment, and add those without problems.
 
-A pull request may add `run.json`, `answers.parquet` and `judge.parquet` of one result, nothing else. They are downloaded as they are in one
-commit of it; when they are clean, their rows, written anew, and what was derived from them are committed to main in one commit, and the
-pull request is commented on and closed. It is never merged, which could take a later push. Safe to run twice and in parallel: whichever
-finds the files on main already only closes. See also: what is examined (`examine.py`).
+A pull request may add `run.json`, `answers.parquet` and `judge.parquet` of one result, nothing
+else. The files are downloaded from one commit; if they are clean, their rewritten rows and what was
+derived from them are committed to main in one commit, and the pull request is commented on and
+closed. It is never merged, since a merge could include a later push. Idempotent, also in parallel:
+if the files are already on main, the pull request is just closed.
+
+See also: what is examined (`examine.py`).
 """
 
 from __future__ import annotations
@@ -61,43 +64,50 @@ SUBMISSION_PATH = re.compile(
     rf"({'|'.join(re.escape(name) for name in SUBMITTED_FILES)})",
     re.ASCII,
 )
+"""Path of a submitted file: the result's folder and the file name."""
 CLOSED_STATUSES = ("closed", "merged")
+"""Hub statuses of a pull request that is no longer open."""
 READ_SECONDS_BY_ROUND = (2.0, 25.0, math.inf)
-"""Seconds for reading one submission in the rounds of `verify --all`: what takes long keeps none waiting that does not."""
+"""Seconds for reading one submission in each round of `verify --all`: slow ones do not delay fast
+ones.
+"""
 MIN_COMPARE_SECONDS = 30.0
-"""Seconds at least for reading the older submissions that one is compared with."""
+"""Minimum seconds for reading the older submissions that one is compared with."""
 Outcome = Literal["added", "verified", "refused", "for a person", "closed already", "later", "failed"]
+"""Status of a verified pull request or stored result."""
 
 
 @dataclass(frozen=True)
 class VerifyResult:
     """Outcome for a pull request, or for a result in a folder store."""
 
-    what: str
-    word: Outcome
+    target: str
+    status: Outcome
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
-    """What the store's owner can do about it; it names their paths and datasets, so no comment holds it."""
+    """What the store's owner can do next. It names their paths and datasets: never put it in a
+    comment.
+    """
 
     def __str__(self) -> str:
         lines = "".join(f"\n  {line}" for line in printable_lines([*self.reasons, *self.notes]))
-        return f"{self.what}: {self.word}{lines}" + "".join(f"\n  {command}" for command in self.commands)
+        return f"{self.target}: {self.status}{lines}" + "".join(f"\n  {command}" for command in self.commands)
 
 
 @dataclass(frozen=True)
 class AddedFiles:
-    """The files that a pull request adds, as they are in its commit `head`."""
+    """The files that a pull request adds, as of its commit `head`."""
 
     head: str
     folder: str
     note: str | None = None
-    """The path of a withdrawal or a note, where it adds that and no result."""
+    """Path of the withdrawal or note, if that is what the pull request adds."""
     entries: dict[str, RepoFile] = field(default_factory=dict)
 
 
 class SubmissionRefused(Exception):
-    """A pull request that is refused, with every problem found."""
+    """A pull request is refused, with every problem found."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("; ".join(problems))
@@ -106,77 +116,102 @@ class SubmissionRefused(Exception):
 
 @dataclass(frozen=True)
 class PullRequests:
-    """The pull requests of a store, as `who` verifies them. `data`: datasets that the store's owner vouches for; `published`: names in
-    papers."""
+    """The pull requests of a store, as `account` verifies them.
+
+    `data`: datasets that the store's owner vouches for. `published`: model names in papers.
+    """
 
     api: HfApi
     repo: str
-    who: str
+    account: str
     data: tuple[str, ...]
     with_questions: bool = False
     published: PublishedNames | None = None
-    patience: float = math.inf
-    """Seconds for reading one submission; what takes longer raises Unavailable, and nothing was found out about it."""
-    remembers: bool = False
-    """A pull request that was refused is not examined again before its next push."""
-    _seen: dict[str, Digests | None] = field(default_factory=dict)
-    """Commit of a pull request -> what it answers; None where that is refused, or of another benchmark."""
-    _slow: set[str] = field(default_factory=set)
-    """Those that could not be read in the time that they were given."""
+    read_seconds: float = math.inf
+    """Seconds for reading one submission; a slower one raises Unavailable, which is not
+    a verdict.
+    """
+    skips_refused: bool = False
+    """Do not examine a refused pull request again before its next push."""
+    _digests_by_head: dict[str, Digests | None] = field(default_factory=dict)
+    """Head commit -> digests of its answers; None if it was refused, or is of another benchmark."""
+    _slow_heads: set[str] = field(default_factory=set)
+    """Head commits that could not be read in time."""
 
     def pull(self, number: int, accepted: str | None = None) -> VerifyResult:
         """Examine one pull request and act on the verdict.
 
         Args:
-            number: of the pull request.
-            accepted: the commit whose flags a person has looked at; it is added in spite of them, or, if refused, without a comment.
+            number: Number of the pull request.
+            accepted: The commit whose flags a person has reviewed. It is added in spite of them; if
+                it is refused, no comment is made.
 
         Raises:
-            BadInput: if the Hub does not let us, or the pull request holds another commit by now.
+            BadInput: If the Hub denies access, or the pull request has another commit by now.
         """
-        what = f"{self.repo}@{number}"
-        with hide_progress_bars(), hub_errors(self.repo, f"verify pull request {number}", self.who):
+        target = f"{self.repo}@{number}"
+        with hide_progress_bars(), hub_errors(self.repo, f"verify pull request {number}", self.account):
             details = self._details(number)
             if details.status in CLOSED_STATUSES:
-                return VerifyResult(what, "closed already", (f"it is {details.status}",))
+                return VerifyResult(target, "closed already", (f"it is {details.status}",))
             head = str(self._head(f"refs/pr/{number}"))
+            # A push after the review must be reviewed again.
             if accepted is not None and head != accepted:
                 raise BadInput(
-                    f"{what}: holds the commit {head} by now, not {clip(accepted)}. Look at what was pushed: `medprobe verify {what}`."
+                    f"{target}: its commit is now {head}, not {clip(accepted)}. Review what was "
+                    f"pushed: `medprobe verify {target}`."
                 )
-            if self.remembers and (refusal := self._refusal(details, head)) is not None:
-                return VerifyResult(what, "refused", refusal)
+            if self.skips_refused and (refusal := self._refusal(details, head)) is not None:
+                return VerifyResult(target, "refused", refusal)
             try:
                 added = with_retries(lambda: self._added(head))
                 if added.note:
-                    return self._note(what, details, added)
-                return self._result(what, details, added, accepted is not None)
+                    return self._note(target, details, added)
+                return self._result(target, details, added, accepted is not None)
             except SubmissionRefused as refused:
-                result = VerifyResult(what, "refused", refused.problems)
+                result = VerifyResult(target, "refused", refused.problems)
                 return result if accepted else self._comment(details, head, result)
 
     def refuse(self, number: int, reason: str) -> VerifyResult:
-        """Comment the reason and close a pull request. Raises BadInput if the Hub does not let us."""
-        what = f"{self.repo}@{number}"
-        with hide_progress_bars(), hub_errors(self.repo, f"refuse pull request {number}", self.who):
+        """Comment the reason and close a pull request.
+
+        Args:
+            number: Number of the pull request.
+            reason: Plain text.
+
+        Raises:
+            BadInput: If the Hub denies access.
+        """
+        target = f"{self.repo}@{number}"
+        with hide_progress_bars(), hub_errors(self.repo, f"refuse pull request {number}", self.account):
             details = self._details(number)
             if details.status in CLOSED_STATUSES:
-                return VerifyResult(what, "closed already", (f"it is {details.status}",))
+                return VerifyResult(target, "closed already", (f"it is {details.status}",))
             head = str(self._head(f"refs/pr/{number}"))
-            return self._close(details, head, VerifyResult(what, "refused", (reason,)), f"Refused by {self.who}")
+            return self._close(
+                details,
+                head,
+                VerifyResult(target, "refused", (reason,)),
+                f"Refused by {self.account}",
+            )
 
     def _details(self, number: int) -> DiscussionWithDetails:
+        """Return a pull request's details. Raises BadInput for a discussion."""
         details = with_retries(lambda: self.api.get_discussion_details(self.repo, number, repo_type="dataset"))
         if not details.is_pull_request:
-            raise BadInput(f"{self.repo}@{number}: is a discussion, not a pull request.")
+            raise BadInput(f"{self.repo}@{number}: a discussion, not a pull request.")
         return details
 
     def _head(self, revision: str | None = None) -> str | None:
-        """The newest commit of main, or of another revision; None if there is none."""
+        """Return the newest commit of main, or of another revision; None if there is none."""
         return with_retries(lambda: self.api.repo_info(self.repo, revision=revision, repo_type="dataset")).sha
 
     def _added(self, head: str) -> AddedFiles:
-        """The files that the pull request adds to the commit of main that it is based on. Refused if it changes or deletes anything."""
+        """Return the files that the pull request adds to the commit of main that it is based on.
+
+        Raises:
+            SubmissionRefused: If it changes or deletes anything.
+        """
         from huggingface_hub.hf_api import RepoFile
 
         def tree(revision: str) -> dict[str, RepoFile]:
@@ -185,32 +220,44 @@ class PullRequests:
 
         on_main = {commit.commit_id for commit in self.api.list_repo_commits(self.repo, repo_type="dataset")}
         commits = self.api.list_repo_commits(self.repo, revision=head, repo_type="dataset")
+        # The newest commit of the pull request that is on main: compare with it, not with main's
+        # head.
         base = next((commit.commit_id for commit in commits if commit.commit_id in on_main), None)
-        before, after = tree(base) if base else {}, tree(head)
-        problems = [f"deletes {clip(path, 200)}" for path in before if path not in after]
+        base_files, head_files = tree(base) if base else {}, tree(head)
+        problems = [f"deletes {clip(path, 200)}" for path in base_files if path not in head_files]
         problems += [
             f"changes {clip(path, 200)}"
-            for path, entry in before.items()
-            if path in after and after[path].blob_id != entry.blob_id
+            for path, entry in base_files.items()
+            if path in head_files and head_files[path].blob_id != entry.blob_id
         ]
-        new = {path: entry for path, entry in after.items() if path not in before}
+        new = {path: entry for path, entry in head_files.items() if path not in base_files}
         if len(new) == 1 and not problems and (note := NOTE_PATH.fullmatch(next(iter(new)))):
             if (size := next(iter(new.values())).size) > MAX_BYTES:
                 raise SubmissionRefused(f"{note[0]} has {size:,} bytes, at most {MAX_BYTES:,} are read")
             return AddedFiles(head, note[1], note[0], new)
+
         return AddedFiles(head, self._folder_of(new, problems), None, new)
 
     @staticmethod
     def _folder_of(new: dict[str, RepoFile], problems: list[str]) -> str:
-        """The folder of the one result that these files make; refused when they make none, or more. `problems`: what is wrong already."""
+        """Return the folder of the one result that these files make.
+
+        Args:
+            new: The added files by path.
+            problems: Problems found so far.
+
+        Raises:
+            SubmissionRefused: If there are problems, or the files make no result or several.
+        """
         matches = {path: SUBMISSION_PATH.fullmatch(path) for path in new}
         problems = problems + [
-            f"adds {clip(path, 200)}, which is no part of a submission" for path, match in matches.items() if not match
+            f"adds {clip(path, 200)}, which is not part of a submission" for path, match in matches.items() if not match
         ]
         folders = sorted({match[1] for match in matches.values() if match})
         if problems:
             raise SubmissionRefused(
-                *problems, f"a pull request may only add results/BENCHMARK/MODEL/RUN_ID/{{{','.join(SUBMITTED_FILES)}}}"
+                *problems,
+                f"a pull request may only add results/BENCHMARK/MODEL/RUN_ID/{{{','.join(SUBMITTED_FILES)}}}",
             )
         if not new:
             raise SubmissionRefused("adds nothing")
@@ -218,8 +265,10 @@ class PullRequests:
             raise SubmissionRefused(
                 f"adds {len(folders)} results: give each its own pull request ({', '.join(folders[:3])} ...)"
             )
+
         folder = folders[0]
-        for name, most in (
+
+        for name, max_bytes in (
             (RUN_FILE, MAX_RUN_JSON_BYTES),
             (ANSWERS_FILE, MAX_FILE_BYTES),
             (JUDGE_FILE, MAX_FILE_BYTES),
@@ -227,106 +276,135 @@ class PullRequests:
             entry = new.get(f"{folder}/{name}")
             if entry is None and name != JUDGE_FILE:
                 raise SubmissionRefused(f"lacks {folder}/{name}")
-            if entry is not None and entry.size > most:
-                raise SubmissionRefused(f"{folder}/{name} has {entry.size:,} bytes, at most {most:,} are read")
+            if entry is not None and entry.size > max_bytes:
+                raise SubmissionRefused(f"{folder}/{name} has {entry.size:,} bytes, at most {max_bytes:,} are read")
+
         return folder
 
     def _files(self, added: AddedFiles) -> dict[str, bytes]:
-        """The bytes that a pull request adds, as the Hub lists them."""
+        """Download the added files. Raises BadInput if a size is not the one that the Hub lists."""
         files = {}
         for path, entry in added.entries.items():
             files[path] = with_retries(partial(fetch_file, self.api, self.repo, added.head, path))
+            # Size limits were checked on the listed sizes.
             if entry.size != len(files[path]):
-                raise BadInput(f"{self.repo}: the Hub sent another {path} than it lists. Run this again.")
+                raise BadInput(f"{self.repo}: the Hub sent {path} with another size than it lists. Run this again.")
         return files
 
-    def _examined(self, added: AddedFiles, patience: float) -> Submission:
+    def _examined(self, added: AddedFiles, read_seconds: float) -> Submission:
+        """Examine the files that a pull request adds.
+
+        Raises:
+            Unavailable: If reading takes longer than `read_seconds`.
+            SubmissionRefused: If nothing can be derived.
+        """
         files = self._files(added)
         sent = SubmittedFiles(
             *(files.get(f"{added.folder}/{name}", b"" if name != JUDGE_FILE else None) for name in SUBMITTED_FILES)  # type: ignore[arg-type]
         )
         try:
-            with time_limit(patience):
+            with time_limit(read_seconds):
                 submission = examine_in_sandbox(
                     sent, partial(find_dataset, data=self.data, owner=self.repo.split("/")[0])
                 )
         except Unavailable:
-            self._slow.add(added.head)
-            raise  # nothing was found out about the submission
+            self._slow_heads.add(added.head)
+            raise  # a timeout is not a verdict
         except BadInput as error:
             raise SubmissionRefused(str(error)) from None
-        self._slow.discard(added.head)
+
+        self._slow_heads.discard(added.head)
         return submission
 
     def _result(
-        self, what: str, details: DiscussionWithDetails, added: AddedFiles, accept_flagged: bool
+        self, target: str, details: DiscussionWithDetails, added: AddedFiles, accept_flagged: bool
     ) -> VerifyResult:
+        """Act on a pull request that adds a result: refuse it, ask for review, or add it."""
         began, author = time.monotonic(), str(details.author)
-        submission = self._examined(added, self.patience)
-        # A copy takes about as long to read as what it is a copy of; older submissions that take much longer are not waited for.
-        patience = max(MIN_COMPARE_SECONDS, 5 * (time.monotonic() - began))
-        self._seen[added.head] = submission.digests
+        submission = self._examined(added, self.read_seconds)
+        # A copy takes about as long to read as its original: do not wait much longer for older
+        # submissions.
+        compare_seconds = max(MIN_COMPARE_SECONDS, 5 * (time.monotonic() - began))
+        self._digests_by_head[added.head] = submission.digests
+        # The folder follows from the content; a submitter cannot choose it.
         if submission.folder != added.folder:
             submission.problems.append(
-                f"lies in {clip(added.folder, 200)}, but what its run.json and answers say belongs in {clip(submission.folder, 200)}"
+                f"is in {clip(added.folder, 200)}, but its run.json and answers belong in "
+                f"{clip(submission.folder, 200)}"
             )
         if submission.problems:
             raise SubmissionRefused(*submission.problems)
         main = self._head()
         if main and with_retries(lambda: has_submission(self.api, self.repo, main, submission.files())):
-            return self._close(details, added.head, VerifyResult(what, "added", notes=("it was on main already",)))
-        older, unread = self._older(f"results/{submission.result.benchmark.name}", details.num, author, patience)
+            return self._close(
+                details,
+                added.head,
+                VerifyResult(target, "added", notes=("it was already on main",)),
+            )
+
+        older, unread = self._older(f"results/{submission.result.benchmark.name}", details.num, author, compare_seconds)
         flags = [*submission.flags, *self._duplicates(submission, author, older)]
         numbers = ", ".join(map(str, unread))
-        slow = [f"not compared with the older pull requests {numbers}, which take long to read"] if unread else []
-        notes = (f"{submission.result.model.name} on {submission.result.benchmark.name}", *submission.notes, *slow)
+        slow = [f"not compared with the older pull requests {numbers}, which take too long to read"] if unread else []
+        notes = (
+            f"{submission.result.model.name} on {submission.result.benchmark.name}",
+            *submission.notes,
+            *slow,
+        )
         if flags and not accept_flagged:
-            result = VerifyResult(what, "for a person", tuple(flags), commands=self._commands(what, added.head))
+            result = VerifyResult(target, "for a person", tuple(flags), commands=self._commands(target, added.head))
             return self._comment(details, added.head, result)
+
         acceptance = Acceptance(
             account=author,
             accepted_at=utc_now(),
-            verified_by=self.who,
+            verified_by=self.account,
             pull_request=details.num,
             flags=printable_lines(flags),
         )
-        more = submission.derived_files() | {f"{added.folder}/{ACCEPTANCE}": acceptance.to_bytes()}
-        if self.with_questions:
-            more |= submission.questions_file()
-        new = self._add(details, added.folder, submission.files(), more)
-        notes = notes if new else (*notes, "it was on main already")
-        return self._close(details, added.head, VerifyResult(what, "added", notes=(*notes, *flags)))
 
-    def _note(self, what: str, details: DiscussionWithDetails, added: AddedFiles) -> VerifyResult:
-        """Add a withdrawal or a note of who submitted the result, or of the owner."""
+        extra_files = submission.derived_files() | {f"{added.folder}/{ACCEPTANCE}": acceptance.to_bytes()}
+        if self.with_questions:
+            extra_files |= submission.questions_file()
+        new = self._add(details, added.folder, submission.files(), extra_files)
+        notes = notes if new else (*notes, "it was already on main")
+        return self._close(details, added.head, VerifyResult(target, "added", notes=(*notes, *flags)))
+
+    def _note(self, target: str, details: DiscussionWithDetails, added: AddedFiles) -> VerifyResult:
+        """Add a withdrawal or a note by the result's submitter or the store's owner."""
         path, main = str(added.note), str(self._head())
         content = self._files(added)
         if with_retries(lambda: find_files(self.api, self.repo, main, [path])):
-            return self._close(details, added.head, VerifyResult(what, "added", notes=("it was on main already",)))
+            return self._close(
+                details,
+                added.head,
+                VerifyResult(target, "added", notes=("it was already on main",)),
+            )
+
         run = f"{added.folder}/{RUN_FILE}"
         if run not in with_retries(lambda: find_files(self.api, self.repo, main, [run])):
-            raise SubmissionRefused(f"{clip(added.folder, 200)}: the store holds no such result")
-        first = with_retries(lambda: fetch_acceptance(self.api, self.repo, main, added.folder))
-        wrong = note_problem(path, content[path], str(details.author), self.repo.split("/")[0], first)
-        if wrong:
-            raise SubmissionRefused(wrong)
+            raise SubmissionRefused(f"{clip(added.folder, 200)}: the store has no such result")
+        acceptance = with_retries(lambda: fetch_acceptance(self.api, self.repo, main, added.folder))
+        problem = note_problem(path, content[path], str(details.author), self.repo.split("/")[0], acceptance)
+        if problem:
+            raise SubmissionRefused(problem)
         self._add(details, added.folder, content, {})
-        return self._close(details, added.head, VerifyResult(what, "added", notes=(f"added {path}",)))
+        return self._close(details, added.head, VerifyResult(target, "added", notes=(f"added {path}",)))
 
-    def _commands(self, what: str, head: str) -> tuple[str, str]:
-        """The commands that add or close a flagged pull request, to be copied as they are."""
+    def _commands(self, target: str, head: str) -> tuple[str, str]:
+        """Return the commands that add or close a flagged pull request, ready to copy."""
         options = [word for data in self.data for word in ("--data", data)]
         options += ["--with-questions"] if self.with_questions else []
         return (
-            f"to add it: {shlex.join(['medprobe', 'accept', what, '--commit', head, *options])}",
-            f"to close it: {shlex.join(['medprobe', 'refuse', what, '--reason'])} ...",
+            f"to add it: {shlex.join(['medprobe', 'accept', target, '--commit', head, *options])}",
+            f"to close it: {shlex.join(['medprobe', 'refuse', target, '--reason'])} ...",
         )
 
     def _duplicates(self, submission: Submission, author: str, older: dict[str, tuple[str, Digests]]) -> list[str]:
-        """Flags for results on main and older open pull requests that give nearly the same answers, and for names that look the same."""
-        inside, main = f"results/{submission.result.benchmark.name}", self._head()
-        patterns = [f"{inside}/*/*/{name}" for name in (RESULT_FILE, ACCEPTANCE, WITHDRAWN)]
-        folder = Path("no such store")  # where nothing was ever committed
+        """Flag near-copies of results on main and of older pull requests, and lookalike names."""
+        prefix, main = f"results/{submission.result.benchmark.name}", self._head()
+        patterns = [f"{prefix}/*/*/{name}" for name in (RESULT_FILE, ACCEPTANCE, WITHDRAWN)]
+        folder = Path("no such store")  # for a repository without commits
         if main is not None:
             download = partial(self.api.snapshot_download, self.repo, repo_type="dataset", revision=main)
             folder = Path(with_retries(lambda: download(allow_patterns=patterns)))
@@ -338,49 +416,73 @@ class PullRequests:
         return duplicate_flags(folder, submission, author, fetch, older, self.published)
 
     def _older(
-        self, inside: str, number: int, author: str, patience: float
+        self, prefix: str, number: int, author: str, read_seconds: float
     ) -> tuple[dict[str, tuple[str, Digests]], list[int]]:
-        """Pull request -> (account, digests) of other accounts' about the same benchmark that were opened before and are open, as far as
-        they were read, or can be in these seconds; and those that were not. Nothing that one of them does keeps this one from its
-        verdict."""
-        found: dict[str, tuple[str, Digests]] = {}
-        unread, until = list[int](), time.monotonic() + patience
-        for each in sorted(with_retries(lambda: list(list_open_pulls(self.api, self.repo))), key=lambda pull: pull.num):
-            if each.status == "draft" or each.num > number or each.author == author:
-                continue
-            head = str(self._head(f"refs/pr/{each.num}"))
-            if head not in self._seen and head not in self._slow and time.monotonic() < until:
-                self._seen[head] = self._digests(each.num, head, inside, min(self.patience, until - time.monotonic()))
-            if head in self._slow or head not in self._seen:
-                unread.append(each.num)
-            elif (seen := self._seen[head]) is not None:
-                found[f"pull request {each.num}"] = (str(each.author), seen)
-        return found, unread
+        """Return the older open pull requests of other accounts about the same benchmark.
 
-    def _digests(self, number: int, head: str, inside: str, patience: float) -> Digests | None:
-        """What another pull request answers; None where that is refused, slow, or of another benchmark."""
-        if self.remembers and self._refusal(self._details(number), head) is not None:
+        Those that cannot be read within `read_seconds` in total are listed instead: no pull request
+        can keep another from its verdict.
+
+        Returns:
+            Pull request -> (account, digests), and the numbers of those that were not read.
+        """
+        pending: dict[str, tuple[str, Digests]] = {}
+        unread, deadline = list[int](), time.monotonic() + read_seconds
+        for pull in sorted(
+            with_retries(lambda: list(list_open_pulls(self.api, self.repo))),
+            key=lambda pull: pull.num,
+        ):
+            # Only older ones count: the first submission counts as the original.
+            if pull.status == "draft" or pull.num > number or pull.author == author:
+                continue
+            head = str(self._head(f"refs/pr/{pull.num}"))
+            if head not in self._digests_by_head and head not in self._slow_heads and time.monotonic() < deadline:
+                self._digests_by_head[head] = self._digests(
+                    pull.num, head, prefix, min(self.read_seconds, deadline - time.monotonic())
+                )
+            if head in self._slow_heads or head not in self._digests_by_head:
+                unread.append(pull.num)
+            elif (digests := self._digests_by_head[head]) is not None:
+                pending[f"pull request {pull.num}"] = (str(pull.author), digests)
+
+        return pending, unread
+
+    def _digests(self, number: int, head: str, prefix: str, read_seconds: float) -> Digests | None:
+        """Return the digests of another pull request; None if refused, slow, or of another
+        benchmark.
+        """
+        if self.skips_refused and self._refusal(self._details(number), head) is not None:
             return None
         with suppress(SubmissionRefused, BadInput):
             added = with_retries(partial(self._added, head))
-            if not added.note and added.folder.startswith(f"{inside}/"):
-                other = self._examined(added, patience)
-                return None if other.problems else other.digests
+            if not added.note and added.folder.startswith(f"{prefix}/"):
+                submission = self._examined(added, read_seconds)
+                return None if submission.problems else submission.digests
         return None
 
     def _add(
-        self, details: DiscussionWithDetails, folder: str, files: dict[str, bytes], more: dict[str, bytes]
+        self,
+        details: DiscussionWithDetails,
+        folder: str,
+        files: dict[str, bytes],
+        extra_files: dict[str, bytes],
     ) -> bool:
-        """Commit the files to main; False when another verifier has."""
+        """Commit the files to main; return False if another verifier already has."""
         message = f"Add {folder}"[:190] + f" (#{details.num})"
-        about = f"Verified by `medprobe verify`; answers by {details.author}."
-        return commit_to_main(self.api, self.repo, files, more, message, about)
+        description = f"Verified by `medprobe verify`; answers by {details.author}."
+        return commit_to_main(self.api, self.repo, files, extra_files, message, description)
 
     def _close(
-        self, details: DiscussionWithDetails, head: str, result: VerifyResult, headline: str | None = None
+        self,
+        details: DiscussionWithDetails,
+        head: str,
+        result: VerifyResult,
+        headline: str | None = None,
     ) -> VerifyResult:
-        """Comment the outcome, then close it. Each step is checked first, so that a second verifier, or a retry, only completes the
-        rest."""
+        """Comment the outcome, then close the pull request.
+
+        Each step is checked first, so that a second verifier or a retry only completes the rest.
+        """
         from huggingface_hub.errors import HfHubHTTPError
 
         def is_closed() -> bool:
@@ -390,7 +492,7 @@ class PullRequests:
             try:
                 self.api.change_discussion_status(self.repo, details.num, "closed", repo_type="dataset")
             except HfHubHTTPError:
-                if not is_closed():  # another verifier may have been faster
+                if not is_closed():  # unless another verifier was faster
                     raise
             return True
 
@@ -399,31 +501,46 @@ class PullRequests:
         return result
 
     def _refusal(self, details: DiscussionWithDetails, head: str) -> tuple[str, ...] | None:
-        """The problems for which this account refused a commit under the same circumstances; None if it did not."""
-        began = _comment_text(head, VerifyResult("", "refused"), None, self._circumstances())
+        """Return the problems for which this account refused a commit under the same circumstances,
+        or None.
+        """
+        opening = _comment_text(head, VerifyResult("", "refused"), None, self._circumstances())
         for event in details.events:
             content = str(getattr(event, "content", ""))
-            if event.author == self.who and content.startswith(began):
-                return tuple(content.removeprefix(began).strip("\n`").split("\n"))
+            if event.author == self.account and content.startswith(opening):
+                return tuple(content.removeprefix(opening).strip("\n`").split("\n"))
         return None
 
     def _circumstances(self) -> str:
-        """A digest of what a refusal depends on beside the commit; keyed, so that it gives away none of the verifier's datasets."""
+        """Return a digest of what a refusal depends on besides the commit.
+
+        It is keyed with the token, so that it does not reveal the verifier's datasets.
+        """
+        # Another version or other datasets may decide differently.
         parts = json.dumps([self.api.token, DERIVE_VERSION, self.data])
         return hashlib.sha256(parts.encode()).hexdigest()[:8]
 
     def _comment(
-        self, details: DiscussionWithDetails, head: str, result: VerifyResult, headline: str | None = None
+        self,
+        details: DiscussionWithDetails,
+        head: str,
+        result: VerifyResult,
+        headline: str | None = None,
     ) -> VerifyResult:
-        """Comment, but do not repeat the same text about the same commit."""
+        """Comment on a pull request, unless the same comment about the same commit exists."""
         text = _comment_text(head, result, headline, self._circumstances())
-        # The verifier that added it and one that finds it on main use other words; once is enough.
-        known = text.split("\n")[0] if result.word == "added" else text
+        # The verifier that adds it and one that finds it on main word the notes differently:
+        # compare the first line only.
+        opening = text.split("\n")[0] if result.status == "added" else text
 
         def look() -> bool | None:
-            now = self.api.get_discussion_details(self.repo, details.num, repo_type="dataset")
-            said = [str(getattr(event, "content", "")).strip() for event in now.events if event.author == self.who]
-            return any(each == known or each.startswith(f"{known}\n") for each in said) or None
+            discussion = self.api.get_discussion_details(self.repo, details.num, repo_type="dataset")
+            own_comments = [
+                str(getattr(event, "content", "")).strip()
+                for event in discussion.events
+                if event.author == self.account
+            ]
+            return any(comment == opening or comment.startswith(f"{opening}\n") for comment in own_comments) or None
 
         def say() -> bool:
             self.api.comment_discussion(self.repo, details.num, text, repo_type="dataset")
@@ -436,12 +553,18 @@ class PullRequests:
 OUTCOME_HEADLINES = {
     "added": "Verified: exactly these answers were added to main, with the scores derived from them, so this pull request is closed.",
     "refused": "Refused: nothing was added. Fix it and push to this pull request, or open another.",
-    "for a person": "Its scores were derived, but the store's owner should look at this before it is added:",
+    "for a person": "Its scores were derived, but the store's owner should review this before it is added:",
 }
+"""First sentence of the comment on each outcome."""
 
 
 def _comment_text(head: str, result: VerifyResult, headline: str | None, circumstances: str) -> str:
-    """The comment: untrusted text is put in a code block, in which there is no markup and no account is mentioned."""
+    """Build a comment.
+
+    Untrusted text goes into a code block, where no markup is rendered and no account is mentioned.
+    """
     lines = printable_lines([line.replace("`", "'") for line in (*result.reasons, *result.notes)], 500)
     block = "\n\n```\n" + "\n".join(lines) + "\n```" if lines else ""
-    return f"{headline or OUTCOME_HEADLINES[result.word]} (medprobe verify {circumstances}, commit {head[:12]}){block}"
+    return (
+        f"{headline or OUTCOME_HEADLINES[result.status]} (medprobe verify {circumstances}, commit {head[:12]}){block}"
+    )

@@ -1,10 +1,10 @@
 """`medprobe rescore STORE`: derive the outdated results of a store again, and list the changes.
 
-A result is out of date where the key that it names (`derivation.compute_derivation_key`) is not that of its files,
-its questions and this version: another
-`DERIVE_VERSION`, or a dataset whose answer key or labels were corrected. Where the questions cannot be had, the numbers stay as they are.
-What was sent, run ids, accounts and dates stay. What is interrupted goes on with the next call: `result.json`, which names the key, is
-written last.
+A result is outdated if the key that it stores (`derivation.key_of`) is not that of its files, its
+questions and this version: another `DERIVE_VERSION`, or a dataset whose answer key or labels were
+corrected. If the questions are unavailable, the numbers stay. The sent files, run ids, accounts and
+dates are kept. An interrupted call is resumed by the next one: `result.json`, which stores the key,
+is written last.
 """
 
 from __future__ import annotations
@@ -35,8 +35,12 @@ from eval_harness.store.scan import is_hub_store, result_paths
 
 @dataclass(frozen=True)
 class RescoreOutcome:
-    """Outcome for one result. `changed` of `answers` readings differ now; `moved`: metric -> (before, after), for each that changed.
-    `skipped`: why it was left as it is, None where it was derived again or is up to date."""
+    """Outcome for one result.
+
+    `changed` of its `answers` readings differ now. `moved`: metric -> (before, after), for each
+    changed score. `skipped`: why it was left as it is; None if it was derived again or is up to
+    date.
+    """
 
     folder: str
     headline: str
@@ -48,121 +52,159 @@ class RescoreOutcome:
 
     def __str__(self) -> str:
         if self.skipped:
-            return f"{self.folder}: left as it is: {self.skipped}"
+            return f"{self.folder}: unchanged: {self.skipped}"
         if not self.written:
             return f"{self.folder}: up to date"
-        told = f"{self.folder}: {self.changed:,} of {self.answers:,} answers are read differently"
+        changes = f"{self.folder}: {self.changed:,} of {self.answers:,} answers are read differently"
         order = sorted(self.moved, key=lambda name: name != self.headline)
-        most = [
+        score_changes = [
             f"{name} {_format_number(self.moved[name][0])} -> {_format_number(self.moved[name][1])}"
             for name in order[:4]
         ]
-        more = f" and {len(order) - 4} more" if len(order) > 4 else ""
-        return f"{told}; {', '.join(most) + more if most else 'no score moved'}"
+        suffix = f" and {len(order) - 4} more" if len(order) > 4 else ""
+        return f"{changes}; {', '.join(score_changes) + suffix if score_changes else 'no score moved'}"
 
 
 def rescore_store(
-    store: str | Path, data: Sequence[str] = (), tell: Callable[[RescoreOutcome], None] = lambda result: None
+    store: str | Path,
+    data: Sequence[str] = (),
+    tell: Callable[[RescoreOutcome], None] = lambda result: None,
 ) -> list[RescoreOutcome]:
-    """Derive every result of a store again that is out of date, in the order of their folders.
+    """Derive every outdated result of a store again, in the order of their folders.
 
-    `store`: a folder, or ORG/NAME on the Hub, which only its owner can: everything is one commit to main. `data`: datasets (folders or
-    repositories) to take questions from: newer ones, or those that the store does not hold.
-    Raises BadInput if the store cannot be read or written.
+    Args:
+        store: A folder, or ORG/NAME on the Hub, for its owner only: all changes are one commit to
+            main.
+        data: Datasets (folders or repositories) to take questions from: newer ones, or those that
+            the store does not have.
+        tell: Called with each outcome.
+
+    Returns:
+        One outcome per result.
+
+    Raises:
+        BadInput: If the store cannot be read or written.
     """
     if is_hub_store(store):
         return _rescore_on_hub(str(store), data, tell)
     root = Path(store)
-    found = []
+    outcomes = []
     for path in result_paths(root):
         try:
-            found.append(_rescore(root, path, data))
+            outcomes.append(_rescore(root, path, data))
         except OSError as error:
             raise BadInput(f"{root}: cannot be written ({error.strerror}). Give a store you may write to.") from None
-        tell(found[-1])
-    return found
+        tell(outcomes[-1])
+
+    return outcomes
 
 
 def _rescore(root: Path, path: Path, data: Sequence[str]) -> RescoreOutcome:
+    """Derive one result of a folder store again if it is outdated."""
     folder, headline = path.parent, ""
     name = folder.relative_to(root).as_posix()
     try:
-        before = read_result(path)
-        headline = eval_spec(before.benchmark.family).headline
-        if before.kind != "measured":
-            return RescoreOutcome(name, headline, skipped=f"it is {before.kind}, no measured result")
-        if read_acceptance(folder) is None:  # beside it lie a stranger's files, which only the sandbox reads
-            return RescoreOutcome(name, headline, skipped="it is not verified; a board derives its numbers itself")
+        stored = read_result(path)
+        headline = eval_spec(stored.benchmark.family).headline
+        if stored.kind != "measured":
+            return RescoreOutcome(name, headline, skipped=f"it is {stored.kind}, not measured")
+        if read_acceptance(folder) is None:  # its files are untrusted: only the sandbox may read them
+            return RescoreOutcome(name, headline, skipped="not verified; a board derives its numbers itself")
         sent = read_sent(folder)
-        if not data and before.key == compute_derivation_key(
-            sent, before.benchmark.fingerprint, before.benchmark.facets
+        # Cheap check first; with `data`, the questions themselves may have changed.
+        if not data and stored.key == compute_derivation_key(
+            sent, stored.benchmark.fingerprint, stored.benchmark.facets
         ):
             return RescoreOutcome(name, headline)
         submission = examine_in_sandbox(
-            sent, partial(find_stored_dataset, root, tuple(data), before.benchmark.fingerprint)
+            sent, partial(find_stored_dataset, root, tuple(data), stored.benchmark.fingerprint)
         )
         if submission.problems:
             raise BadInput(submission.problems[0])
-        if submission.result.key == before.key:
+        if submission.result.key == stored.key:
             return RescoreOutcome(name, headline)
     except Unavailable:
         raise
     except (BadInput, OSError, ValueError, KeyError) as error:
         return RescoreOutcome(name, headline, skipped=str(error))
-    after = submission.result.model_copy(update={"provenance": before.provenance})
+
+    # Whether the owner reproduced a result cannot be derived from its answers.
+    rescored = submission.result.model_copy(update={"provenance": stored.provenance})
     changed, answers = _count_changed(folder, submission.derived[READINGS_FILE])
-    # What was sent is written as it was written anew, so that the key is of these files; result.json last.
+
+    # Write the rewritten files as well: the key is computed from them. result.json comes last.
     for file, content in (
-        submission.sent.content_by_name() | dict(submission.derived) | {RESULT_FILE: after.to_json().encode()}
+        submission.sent.content_by_name() | dict(submission.derived) | {RESULT_FILE: rescored.to_json().encode()}
     ).items():
         replace_file(folder / file, content)
+
     for path_, content in submission.questions_file().items():
         if not (root / path_).exists():
             (root / path_).parent.mkdir(parents=True, exist_ok=True)
             replace_file(root / path_, content)
-    return RescoreOutcome(name, headline, changed, answers, _moved_scores(before, after), written=True)
+
+    return RescoreOutcome(name, headline, changed, answers, _moved_scores(stored, rescored), written=True)
 
 
 def find_stored_dataset(root: Path, data: Sequence[str], fingerprint: str | None, benchmark: Benchmark) -> Dataset:
-    """The dataset of a stored result: one of `data`, else the questions of this fingerprint that the store keeps, else the revision that
-    its run names."""
+    """Find the dataset of a stored result.
+
+    Args:
+        root: Folder of the store.
+        data: Trusted datasets, tried first.
+        fingerprint: Of the questions that the store may have.
+        benchmark: The `benchmark` record of the run, whose revision on the Hub is tried last.
+
+    Raises:
+        BadInput: If there is no such dataset.
+    """
     path = root / "questions" / f"{fingerprint}.parquet"
     if data or not path.is_file():
         return find_dataset(benchmark, data)
     questions = pd.DataFrame(list(iter_parquet_rows(path)))
-    said = benchmark
     return Dataset(
-        said.name, said.split, said.family, questions, said.origin, said.selection, ours=True, validated=said.validated,
-    )  # fmt: skip
+        benchmark.name,
+        benchmark.split,
+        benchmark.family,
+        questions,
+        benchmark.origin,
+        benchmark.selection,
+        is_vouched=True,
+        validated=benchmark.validated,
+    )
 
 
 def _format_number(value: float | None) -> str:
+    """Format a score, or "none"."""
     return "none" if value is None else format_score(value)
 
 
 def _count_changed(folder: Path, readings: bytes) -> tuple[int, int]:
-    """The number of answers that are read differently (another choice or status), and their total."""
+    """Return the number of answers with another choice or status now, and their total."""
     names = ["question_id", "sample", "choice", "status"]
-    after = table_to_frame(readings)[names]
+    new_readings = table_to_frame(readings)[names]
     try:
-        before = table_to_frame((folder / READINGS_FILE).read_bytes())[names]
+        old_readings = table_to_frame((folder / READINGS_FILE).read_bytes())[names]
     except (OSError, ValueError, KeyError):
-        return len(after), len(after)
-    both = after.merge(before, on=names[:2], suffixes=("", "_before"))
-    same = both["status"] == both["status_before"]
-    same &= both["choice"].map(list) == both["choice_before"].map(list)
-    return len(after) - int(same.sum()), len(after)
+        return len(new_readings), len(new_readings)
+
+    merged = new_readings.merge(old_readings, on=names[:2], suffixes=("", "_before"))
+    is_unchanged = merged["status"] == merged["status_before"]
+    is_unchanged &= merged["choice"].map(list) == merged["choice_before"].map(list)
+    return len(new_readings) - int(is_unchanged.sum()), len(new_readings)
 
 
-def _moved_scores(before: Result, after: Result) -> dict[str, tuple[float | None, float | None]]:
-    """The metrics of the previous result whose values have changed or disappeared."""
-    now = {name: score.value for name, score in after.scores.items()}
-    values = {name: (score.value, now.get(name)) for name, score in before.scores.items()}
+def _moved_scores(stored: Result, rescored: Result) -> dict[str, tuple[float | None, float | None]]:
+    """Return the metrics of the previous result whose values have changed or disappeared."""
+    new_values = {name: score.value for name, score in rescored.scores.items()}
+    values = {name: (score.value, new_values.get(name)) for name, score in stored.scores.items()}
     return {name: pair for name, pair in values.items() if pair[0] != pair[1]}
 
 
 def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[RescoreOutcome], None]) -> list[RescoreOutcome]:
-    """The same for a store on the Hub: a copy is derived again, and what changed is one commit on top of exactly what was read."""
+    """Rescore a copy of a store on the Hub, and commit the changes on top of the commit that was
+    read.
+    """
     from dataset_builders.hub.client import (
         check_repo_id,
         connect_with_token,
@@ -174,20 +216,24 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[RescoreOu
 
     check_repo_id(repo_id)
     api = connect_with_token()
-    with tempfile.TemporaryDirectory() as made, hide_progress_bars():
+
+    with tempfile.TemporaryDirectory() as workspace, hide_progress_bars():
         with hub_errors(repo_id, "read the store"):
             revision = api.repo_info(repo_id, repo_type="dataset").sha
-            copy = api.snapshot_download(
-                repo_id, repo_type="dataset", revision=revision, allow_patterns=["results/**", "questions/**"]
+            snapshot = api.snapshot_download(
+                repo_id,
+                repo_type="dataset",
+                revision=revision,
+                allow_patterns=["results/**", "questions/**"],
             )
-        root = Path(made) / "store"
-        shutil.copytree(copy, root)  # the cache holds links to files that must not change
+        root = Path(workspace) / "store"
+        shutil.copytree(snapshot, root)  # the cache contains links to files that must not change
         if not (root / "results").is_dir():
-            raise BadInput(f"{repo_id}: holds no results.")
-        results = rescore_store(root, data, tell)
-        written = [root / each.folder for each in results if each.written]
-        paths = [path for folder in (*written, root / "questions") for path in folder.glob("*")]
-        originals = {path: Path(copy) / path.relative_to(root) for path in paths}
+            raise BadInput(f"{repo_id}: contains no results.")
+        outcomes = rescore_store(root, data, tell)
+        written_folders = [root / outcome.folder for outcome in outcomes if outcome.written]
+        paths = [path for folder in (*written_folders, root / "questions") for path in folder.glob("*")]
+        originals = {path: Path(snapshot) / path.relative_to(root) for path in paths}
         changed = [
             path
             for path, original in originals.items()
@@ -197,9 +243,17 @@ def _rescore_on_hub(repo_id: str, data: Sequence[str], tell: Callable[[RescoreOu
             files: dict[str, bytes | Path | None] = {path.relative_to(root).as_posix(): path for path in changed}
             with hub_errors(repo_id, "write the results that were derived again"):
                 try:
-                    commit_files(api, repo_id, files, f"Derived again by version {DERIVE_VERSION}", parent=revision)
+                    commit_files(
+                        api,
+                        repo_id,
+                        files,
+                        f"Derived again by version {DERIVE_VERSION}",
+                        parent=revision,
+                    )
                 except Exception as error:
+                    # 412: main has moved past the commit that was read.
                     if http_status(error) != 412:
                         raise
-                    raise BadInput(f"{repo_id}: it was changed meanwhile. Run this again.") from None
-    return results
+                    raise BadInput(f"{repo_id}: the store was changed in the meantime. Run this again.") from None
+
+    return outcomes

@@ -1,5 +1,8 @@
-"""All results as one tidy table: a row per result, metric and facet value; and its texts made harmless for spreadsheets, which would run
-what begins like a formula."""
+"""All results as one tidy table, and protection against spreadsheet formulas.
+
+The table has a row per result, metric and facet value. Its texts can be escaped for spreadsheets,
+which would run any text that starts like a formula.
+"""
 
 from __future__ import annotations
 
@@ -23,34 +26,45 @@ RESULT_COLUMNS: tuple[str, ...] = (
 
 
 def tidy_table(results: Iterable[Result], withdrawn: Mapping[int, str] | None = None) -> pd.DataFrame:
-    """One row per score: the overall ones of a result first (facet and facet_value empty), then its breakdown.
+    """Build one row per score: a result's overall scores (empty facet and facet_value), then its
+    breakdown.
 
-    Columns: COLUMNS. `kind` is measured, published or aggregate; `variant` is whatever sets a row apart beside method and prompt;
-    `headline` marks the metric that the benchmark is ranked by; `chance` is what guessing gets, `verdict` (better, no different, worse)
-    what the interval says against it; percent unless the metric is a count; a value that is undefined, a missing bound and an unknown
-    count are empty. `no_score`: why a score has no value, or no verdict and rank, since most of its answers say nothing. `part`: what was
-    asked, where that was not everything. `source` is the citation of a published number, else the provenance. No results: an empty table
-    with these columns.
+    Values are percent unless the metric is a count. Undefined values, missing bounds and unknown
+    counts are empty.
 
     Args:
-        results: in the order of the rows.
-        withdrawn: position in `results` -> why that one was withdrawn, the column `withdrawn`.
+        results: In the order of the rows.
+        withdrawn: Position in `results` -> why that one was withdrawn.
+
+    Returns:
+        A table with RESULT_COLUMNS; empty if there are no results. `kind`: measured, published or
+            aggregate. `variant`: what distinguishes a row besides method and prompt. `headline`:
+            whether the benchmark is ranked by the metric. `chance`: the score of guessing.
+            `verdict`: better, no different or worse than chance, by the interval. `no_score`: why a
+            score has no value, or no verdict and rank, since most of its answers say nothing.
+            `part`: what was asked, if not everything. `source`: the citation of a published number,
+            else the provenance.
     """
     reasons = withdrawn or {}
     rows = [row | {"withdrawn": reasons.get(at)} for at, result in enumerate(results) for row in _result_rows(result)]
     table = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))
     table["headline"] = table["headline"].astype("bool")
+
+    # Nullable types, so that missing values do not turn integers into floats.
     for name in ("value", "low", "high", "chance", "chance_low", "chance_high", "n_effective"):
         table[name] = table[name].astype("Float64")
+
     for name in ("n", "n_cases"):
         table[name] = table[name].astype("Int64")
+
     return table
 
 
 def variant(result: Result) -> str | None:
-    """What distinguishes a result besides model, method and prompt: shots, samples, extraction, judge, a part of the questions.
+    """Return what distinguishes a result besides model, method and prompt.
 
-    None for a plain run on the whole benchmark.
+    Shots, samples, extraction, judge, a part of the questions; None for a plain run on the whole
+    benchmark.
     """
     method = result.method
     parts = [str(method.generation["variant"])] if method.generation.get("variant") else []
@@ -70,10 +84,12 @@ def variant(result: Result) -> str | None:
         parts.append(result.benchmark.selection)
     if result.benchmark.origin == "phantom":
         parts.append("phantoms")
+
     return "; ".join(parts) or None
 
 
 def _result_rows(result: Result) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one result."""
     source = result.source
     shared = {
         "benchmark": result.benchmark.name,
@@ -88,18 +104,27 @@ def _result_rows(result: Result) -> Iterator[dict[str, Any]]:
         "table": source.table if source else None,
         "note": (source.note if source else None) or "; ".join(result.deviations) or None,
     }
-    first = HEADLINE_METRICS[result.benchmark.family]
+
+    headline_metric = HEADLINE_METRICS[result.benchmark.family]
     cells = {(None, None): result.scores} | {
         (facet, value): scores for facet, values in result.breakdown.items() for value, scores in values.items()
     }
     for (facet, value), scores in cells.items():
         for metric, score in scores.items():
-            named = {"metric": metric, "headline": metric == first, "facet": facet, "facet_value": value}
-            yield shared | named | _score_columns(score, result)
+            score_keys = {
+                "metric": metric,
+                "headline": metric == headline_metric,
+                "facet": facet,
+                "facet_value": value,
+            }
+            yield shared | score_keys | _score_columns(score, result)
 
 
 def _score_columns(score: Score, result: Result) -> dict[str, Any]:
-    """A value without a count is one whose count was not printed: the count is empty, not 0."""
+    """Return the columns of one score.
+
+    A published value may come without its count: the count is then empty, not 0.
+    """
     unknown = score.value is not None and score.n == 0
     return {
         "value": score.value,
@@ -117,22 +142,30 @@ def _score_columns(score: Score, result: Result) -> dict[str, Any]:
 
 
 FORMULA_STARTS = tuple("=+-@|%")
-"""Characters that begin a formula in Excel, LibreOffice and Sheets (OWASP: CSV Injection), and the full-width forms of them by NFKC."""
+"""Characters that start a formula in Excel, LibreOffice and Sheets (OWASP: CSV Injection).
+
+Their full-width forms are covered by NFKC normalization.
+"""
 FORMULA_CELL_START = re.compile('([;\t\r\n]["\\s]*)(?=[=+\\-@|%\uff1d\uff0b\uff0d\uff20\uff5c\uff05])')
-"""The separator before a cell that begins with a formula, for spreadsheets that split at semicolons or tabs, as in many locales."""
+"""A separator before a cell that starts with a formula.
+
+In many locales, spreadsheets split at semicolons or tabs.
+"""
 
 
 def is_formula(text: str) -> bool:
-    """True if a spreadsheet would take a text for a formula."""
-    seen = "".join(sign for sign in unicodedata.normalize("NFKC", text[:200]) if sign.isprintable()).lstrip()
-    return seen.startswith(FORMULA_STARTS) or text[:1] in ("\t", "\r", "\n")
+    """Return True if a spreadsheet would take a text for a formula."""
+    # Invisible characters must not hide the start of a formula.
+    visible = "".join(sign for sign in unicodedata.normalize("NFKC", text[:200]) if sign.isprintable()).lstrip()
+    return visible.startswith(FORMULA_STARTS) or text[:1] in ("\t", "\r", "\n")
 
 
 def escape_formula(value: Any) -> Any:
-    """The value of a cell; before what a spreadsheet would take for a formula stands an apostrophe, also where one that divides by other
-    signs would see a cell begin.
+    """Escape the value of a cell with an apostrophe if a spreadsheet would take it for a formula.
 
-    >>> harmless('=HYPERLINK("https://evil")')
+    This covers cells that would start at another separator within the text.
+
+    >>> escape_formula('=HYPERLINK("https://evil")')
     '\\'=HYPERLINK("https://evil")'
     """
     if not isinstance(value, str):
@@ -142,7 +175,7 @@ def escape_formula(value: Any) -> Any:
 
 
 def escape_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    """A table whose texts are harmless, each in one line; numbers stay numbers."""
+    """Escape the texts of a table and put each in one line; numbers stay numbers."""
     texts = [name for name in table.columns if not pd.api.types.is_numeric_dtype(table[name])]
     lines = {name: table[name].map(lambda text: single_line(text) if isinstance(text, str) else text) for name in texts}
     return table.assign(**{name: column.map(escape_formula) for name, column in lines.items()})

@@ -1,8 +1,9 @@
-"""Call a function on untrusted input in a separate process with limits on memory and time.
+"""Call a function on untrusted input in a separate process, with limits on memory and time.
 
-A process started only for this (spawned, with one thread and no data) has the libraries loaded and forks a child for each call; the child
-takes on the limits, calls, and sends back what came of it. Memory and processor time are limited by Linux (rlimits). Elsewhere only the
-time on the clock is: macOS takes no limit of address space, and where there is no `fork` the call is made in this process.
+A forking process, spawned only for this (one thread, no data), has the libraries loaded and forks a
+child for each call. The child sets its limits, calls the function, and sends back the outcome.
+Memory and processor time are limited by Linux (rlimits). On other systems only wall-clock time is
+limited: macOS has no limit on address space, and without `fork` the function runs in this process.
 """
 
 from __future__ import annotations
@@ -33,13 +34,17 @@ from eval_harness.records.limits import LARGE_MEMORY_BYTES, MEMORY_BYTES, Limits
 P = ParamSpec("P")
 T = TypeVar("T")
 QUICK_SLOTS, MAX_WAITING = 2, 50
-"""Maximum number of submissions read concurrently for their first QUICK_SECONDS, beside one that takes longer; and waiting."""
+"""Maximum number of submissions read concurrently for their first QUICK_SECONDS, besides one slower
+one; and maximum number waiting.
+"""
 QUICK_SECONDS = 5.0
+"""Seconds after which a submission is slow: it is restarted in the queue of slow ones."""
 BUDGET_PERIOD_SECONDS, CLIENT_BUDGET_SECONDS = 3600.0, 600.0
-"""Seconds for which the submissions of one client that take longer are read in an hour."""
+"""Seconds that the slow submissions of one client may be read per hour."""
 MAX_PER_CLIENT = 2
 """Submissions per client: one being read and one waiting. More would block other clients."""
 CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
+"""True if this system can fork and pass file descriptors."""
 
 
 class LimitExceeded(BadInput):
@@ -47,66 +52,98 @@ class LimitExceeded(BadInput):
 
 
 class Postponed(Unavailable):
-    """Reading takes longer than it was given at first (`within`)."""
+    """Reading took longer than its first time slice (`time_limit`)."""
 
 
 class SandboxError(BadInput):
-    """Reading ended with an error that was not foreseen. What was to be read is refused, and nothing else is: its traceback, which may
-    name paths, goes to standard error."""
+    """Reading ended with an unexpected error.
+
+    Only this input is refused. The traceback, which may contain paths, goes to standard error.
+    """
 
 
-def run_sandboxed(limits: Limits, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Call `function` (of a module, so that the child can import it) with these arguments within `limits`, and return its result.
+def run_sandboxed(limits: Limits, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in a child process within limits, and return its result.
 
-    Arguments and result travel as pickles between our own processes; strangers' bytes are only ever read in the child. Raises what the
-    function raises where that is BadInput, OverLimit where it took too much memory or time, PutOff where it took longer than `within` says,
-    SandboxError, which is a BadInput as well, for any other error.
+    Arguments and result travel as pickles between our own processes; untrusted bytes are only ever
+    parsed in the child.
+
+    Args:
+        limits: Limits on memory and time.
+        function: A function of a module, so that the child can import it.
+        *args: Its arguments.
+        **kwargs: Its keyword arguments.
+
+    Raises:
+        BadInput: As the function raises it.
+        LimitExceeded: If the call took too much memory or time.
+        Postponed: If it took longer than `time_limit` allows.
+        SandboxError: For any other error (a BadInput as well).
+        Unavailable: If the child was killed from outside.
     """
     if not CAN_FORK:
-        return function(*arguments, **named)
-    ours, theirs = Pipe()
+        return function(*args, **kwargs)
+    parent_end, child_end = Pipe()
     deadline = time.monotonic() + _TIME_LIMIT.get()
-    with ours, contextlib.ExitStack() as held:
-        with theirs:
-            _FORKER.fork(theirs, function.__module__)
+    with parent_end, contextlib.ExitStack() as stack:
+        with child_end:
+            _FORKER.fork(child_end, function.__module__)
         try:
-            child = ours.recv()
+            child = parent_end.recv()
         except EOFError:
-            raise Unavailable("the process that reads was ended from outside. Try again later.") from None
+            raise Unavailable("the reading process was killed from outside. Try again later.") from None
         try:
-            _grant_limits(ours, limits, 0, deadline, held)
-            ours.send((dict(os.environ), str(Path.cwd()), function, arguments, named))
+            _grant_limits(parent_end, limits, 0, deadline, stack)
+            parent_end.send((dict(os.environ), str(Path.cwd()), function, args, kwargs))
             while True:
-                # Most of this time is spent waiting for the Hub or for this machine.
-                if not ours.poll(min(limits.wall_seconds, max(deadline - time.monotonic(), 0))):
+                # Wall-clock time: mostly spent waiting for the Hub or a busy machine.
+                if not parent_end.poll(min(limits.wall_seconds, max(deadline - time.monotonic(), 0))):
                     raise _timeout_error(limits, deadline)
-                word, value = ours.recv()
-                if word != "limits":
+                status, payload = parent_end.recv()
+                if status != "limits":
                     break
-                before, limits = limits.memory, value
-                _grant_limits(ours, limits, before, deadline, held)
+                granted_bytes, limits = limits.memory, payload
+                _grant_limits(parent_end, limits, granted_bytes, deadline, stack)
         except (EOFError, OSError):
             raise LimitExceeded(_over_limit_message(limits)) from None
         finally:
-            _kill_group(child)  # with all its child processes; its result has been received
-    if word == "returned":
-        return value
-    if word == "refused":
-        raise value
-    if word == "over":
+            _kill_group(child)  # with its whole process group; the result has been received
+
+    if status == "returned":
+        return payload
+    if status == "refused":
+        raise payload
+    if status == "over":
         raise LimitExceeded(_over_limit_message(limits))
-    kind, text = value
-    print(text, file=sys.stderr)
-    raise SandboxError(f"cannot be read ({kind}). Make its files and its dataset again with medprobe, or report this.")
+    error_type, trace = payload
+    print(trace, file=sys.stderr)
+    raise SandboxError(
+        f"cannot be read ({error_type}). Recreate its files and its dataset with medprobe, or report this."
+    )
 
 
-def _grant_limits(child: Connection, limits: Limits, before: int, deadline: float, held: contextlib.ExitStack) -> None:
-    """Let the child go on within these limits: of those that take much memory, one at a time, until `held` ends. `before`: the memory that
-    it was granted before."""
-    if limits.memory > MEMORY_BYTES >= before:
+def _grant_limits(
+    child: Connection,
+    limits: Limits,
+    granted_bytes: int,
+    deadline: float,
+    stack: contextlib.ExitStack,
+) -> None:
+    """Let the child continue within these limits.
+
+    Only one child at a time may have the large memory limit, until `stack` is closed.
+
+    Args:
+        child: Connection to the child.
+        limits: The limits to grant.
+        granted_bytes: Memory granted to it earlier.
+        deadline: On the monotonic clock.
+        stack: Releases the lock.
+    """
+    if limits.memory > MEMORY_BYTES >= granted_bytes:
         if not _LARGE_READ_LOCK.acquire(timeout=min(max(deadline - time.monotonic(), 0), threading.TIMEOUT_MAX)):
             raise _timeout_error(limits, deadline)
-        held.callback(_LARGE_READ_LOCK.release)
+        stack.callback(_LARGE_READ_LOCK.release)
     child.send(limits)
 
 
@@ -114,76 +151,99 @@ _LARGE_READ_LOCK = threading.Lock()
 
 
 def _timeout_error(limits: Limits, deadline: float) -> BadInput:
+    """Return the error for a call that ran out of time."""
     if time.monotonic() >= deadline:
-        return Postponed("it takes long to be read. Try again later.")
+        return Postponed("it takes too long to read. Try again later.")
     return LimitExceeded(f"was not read within {limits.wall_seconds:,} s. Send it again later, or a smaller one.")
 
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """What is called here raises PutOff after so many seconds, with nothing found out about what was to be read."""
-    before = _TIME_LIMIT.set(seconds)
+    """Make calls in this context raise Postponed after this many seconds, which is not a
+    verdict.
+    """
+    token = _TIME_LIMIT.set(seconds)
     try:
         yield
     finally:
-        _TIME_LIMIT.reset(before)
+        _TIME_LIMIT.reset(token)
 
 
 _TIME_LIMIT: ContextVar[float] = ContextVar("patience", default=math.inf)
 
 
 def tighten_limits(limits: Limits) -> None:
-    """Called by the function in the child: what the rest of it may take, known once the questions are. In no child it means nothing."""
+    """Set the limits of the rest of a call, once the questions are known.
+
+    Called by the function in the child; elsewhere it does nothing.
+    """
     if _TO_PARENT:
         _TO_PARENT[0].send(("limits", limits))
         _set_limits(_TO_PARENT[0].recv(), is_last=True)
 
 
 _TO_PARENT: list[Connection] = []
-"""In a child its end of the connection."""
+"""In a child: its end of the connection."""
 _INITIAL_BYTES: list[int] = []
-"""In a child the bytes that it had at its start."""
+"""In a child: its memory in bytes at the start."""
 
 
-def run_in_turn(client: str, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Call `function` when it is the client's turn, and return its result; per client, one submission is read at a time and one may wait.
+def run_in_turn(client: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function when it is the client's turn, and return its result.
 
-    What takes longer than QUICK_SECONDS is begun again behind the others that do, one at a time, so that those that take none wait for none
-    that does. (`function` calls `call`; this bounds how often that happens at once.) Raises Unavailable where more wait already, and for a
-    client whose submissions took SECONDS_AN_HOUR.
+    Per client, one submission is read at a time and one may wait. A call slower than QUICK_SECONDS
+    is restarted in a second queue, one at a time, so that quick calls never wait for slow ones.
+    (`function` calls `run_sandboxed`; this bounds the concurrency of those calls.)
+
+    Args:
+        client: Rate-limit key.
+        function: The function to call.
+        *args: Its arguments.
+        **kwargs: Its keyword arguments.
+
+    Raises:
+        Unavailable: If too many submissions are waiting, or the client has used up
+            CLIENT_BUDGET_SECONDS.
     """
     with _CLIENTS_LOCK:
-        own, users = _CLIENTS.get(client, (threading.Lock(), 0))
+        turn, users = _CLIENTS.get(client, (threading.Lock(), 0))
         if users >= MAX_PER_CLIENT:
             raise Unavailable("your earlier submissions are still being read. Send this one when they are done.")
         if sum(count for _, count in _CLIENTS.values()) > QUICK_SLOTS + MAX_WAITING:
             raise Unavailable("too many submissions are being read. Come back in a few minutes.")
-        _CLIENTS[client] = own, users + 1
+        _CLIENTS[client] = turn, users + 1
     try:
-        with own:
+        with turn:
+            # First attempt, limited to QUICK_SECONDS; then again in the slow queue.
             with contextlib.suppress(Postponed), _QUICK_SEMAPHORE, time_limit(QUICK_SECONDS):
-                return function(*arguments, **named)
+                return function(*args, **kwargs)
             with _SLOW_LOCK, _charge_time(client):
-                return function(*arguments, **named)
+                return function(*args, **kwargs)
     finally:
         with _CLIENTS_LOCK:
             users = _CLIENTS[client][1] - 1
             if users:
-                _CLIENTS[client] = own, users
+                _CLIENTS[client] = turn, users
             else:
+                # Forget idle clients: the dictionary must not grow with the number of visitors.
                 del _CLIENTS[client]
 
 
 @contextlib.contextmanager
 def _charge_time(client: str) -> Iterator[None]:
-    """Note how long a client's submission is read. Raises Unavailable where this hour has none left for it."""
+    """Charge the time of a slow submission to its client.
+
+    Raises:
+        Unavailable: If the client has used up this hour's budget.
+    """
     began = time.monotonic()
-    _SLOW_READS[:] = [spent for spent in _SLOW_READS if spent[0] > began - BUDGET_PERIOD_SECONDS]
-    if sum(seconds for _, who, seconds in _SLOW_READS if who == client) >= CLIENT_BUDGET_SECONDS:
+    _SLOW_READS[:] = [slow_read for slow_read in _SLOW_READS if slow_read[0] > began - BUDGET_PERIOD_SECONDS]
+    if sum(seconds for _, reader, seconds in _SLOW_READS if reader == client) >= CLIENT_BUDGET_SECONDS:
         raise Unavailable(
-            "your submissions took all the time that they have in an hour. Come back in an hour, or check this one on your machine with "
-            "`medprobe submit --dry-run`."
+            "your submissions have used up this hour's reading time. Come back in an hour, or "
+            "check this one on your machine with `medprobe submit --dry-run`."
         )
+
     try:
         yield
     finally:
@@ -192,30 +252,34 @@ def _charge_time(client: str) -> Iterator[None]:
 
 _QUICK_SEMAPHORE, _SLOW_LOCK = threading.Semaphore(QUICK_SLOTS), threading.Lock()
 _SLOW_READS: list[tuple[float, str, float]] = []
-"""(when, client, seconds) of the readings of the last hour that took long."""
+"""(start, client, seconds) of the slow readings of the last hour."""
 _CLIENTS: dict[str, tuple[threading.Lock, int]] = {}
-"""Client -> its turn, and how many submissions of it are read or wait."""
+"""Client -> its lock, and the number of its submissions that are being read or waiting."""
 _CLIENTS_LOCK = threading.Lock()
 
 
 def start_forker(*modules: str) -> None:
-    """Start the process that forks and load these modules in it, so that the first call need not wait for them."""
+    """Start the forking process and preload modules in it, so that the first call need not wait."""
     if CAN_FORK:
         _FORKER.start(*modules)
 
 
 def _over_limit_message(limits: Limits) -> str:
-    return f"is damaged, or needs more to be read than its size allows ({limits}). Leave out what is no answer to these questions."
+    """Return the message for input that exceeded its limits."""
+    return f"is damaged, or reading it exceeds the limits for its size ({limits}). Leave out everything but answers to these questions."
 
 
 def _kill_group(child: int) -> None:
-    """End a child and all it started: it leads a group of its own."""
+    """Kill a child and everything it started: it leads its own process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child, signal.SIGKILL)
 
 
 class _Forker:
-    """The process that forks. It ends when this one does, however that ends: it reads the end of its connection."""
+    """Handle of the forking process.
+
+    That process exits when this one does, for whatever reason: it sees the end of its connection.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -224,29 +288,37 @@ class _Forker:
         self._owner = 0
 
     def start(self, *modules: str) -> None:
+        """Start the forking process if it is not running."""
         with self._lock:
             self._started(*modules)
 
     def fork(self, child_end: Connection, module: str) -> None:
-        """A new child, which gets this end of a connection. `module`: loaded before the first fork."""
+        """Fork a child.
+
+        Args:
+            child_end: The child's end of the connection.
+            module: Loaded before the first fork.
+        """
         with self._lock:
             try:
                 socket.send_fds(self._started(module), [b"+"], [child_end.fileno()])
-            except OSError:  # it was ended from outside
+            except OSError:  # it was killed from outside
                 self._connection = None
                 socket.send_fds(self._started(module), [b"+"], [child_end.fileno()])
 
     def _started(self, *modules: str) -> socket.socket:
+        """Return the connection to the forking process, which is started if needed."""
+        # After a fork of this process (e.g. a web server's worker), the child needs its own.
         if self._connection is None or self._owner != os.getpid():
-            ours, theirs = socket.socketpair()
-            with theirs:
+            parent_end, child_end = socket.socketpair()
+            with child_end:
                 self._process = subprocess.Popen(
                     [
                         sys.executable,
                         "-c",
-                        f"from {__name__} import fork_children; fork_children({theirs.fileno()}, *{modules!r})",
+                        f"from {__name__} import fork_children; fork_children({child_end.fileno()}, *{modules!r})",
                     ],
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[child_end.fileno()],
                     stdin=subprocess.DEVNULL,
                     env=os.environ
                     | {
@@ -255,10 +327,10 @@ class _Forker:
                         "OPENBLAS_NUM_THREADS": "1",
                         "ARROW_DEFAULT_MEMORY_POOL": "system",
                     },
-                    start_new_session=True,  # Ctrl-C in a terminal is for this process to handle
+                    start_new_session=True,  # Ctrl-C in a terminal is handled by this process
                 )
-            self._connection, self._owner = ours, os.getpid()
-            atexit.register(ours.close)
+            self._connection, self._owner = parent_end, os.getpid()
+            atexit.register(parent_end.close)
         return self._connection
 
 
@@ -266,16 +338,17 @@ _FORKER = _Forker()
 
 
 def fork_children(descriptor: int, *preload: str) -> None:
-    """Main loop of the forking process: load the libraries, then fork a child for each incoming connection."""
+    """Main loop of the forking process: load the libraries, then fork a child per connection."""
     for name in preload:
         importlib.import_module(name)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are reaped by the kernel
     connection = socket.socket(fileno=descriptor)
     while True:
         data, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
         if not data:
             return
         if os.fork() == 0:
+            # The child must not hold the forking process's connection open.
             connection.close()
             status = 1
             try:
@@ -287,35 +360,48 @@ def fork_children(descriptor: int, *preload: str) -> None:
 
 
 def _run_child(connection: Connection) -> None:
+    """Run one call in the child: set limits, receive the call, send the outcome."""
+    # Own process group, so that the parent can kill it with everything it starts.
     os.setsid()
+    # The function may start processes of its own and wait for them.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _die_with_parent()
     connection.send(os.getpid())
+
     try:
-        _set_limits(connection.recv())  # before the files are received, which count as well
-        environment, folder, function, arguments, named = connection.recv()
+        _set_limits(connection.recv())  # before the arguments are received: they count as well
+        environment, folder, function, args, kwargs = connection.recv()
+        # The forking process may be older than this call: use the caller's environment and folder.
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(folder)
         _TO_PARENT.append(connection)
-        reply = pickle.dumps(("returned", function(*arguments, **named)))
+        reply = pickle.dumps(("returned", function(*args, **kwargs)))
     except BadInput as error:
         reply = pickle.dumps(("refused", error))
     except (MemoryError, _OutOfTime):
         reply = pickle.dumps(("over", None))
     except BaseException as error:
-        text = traceback.format_exc()
-        short = "out of memory" in text.lower() or "cannot allocate memory" in text.lower()
-        reply = pickle.dumps(("over", None) if short else ("failed", (type(error).__name__, text)))
+        trace = traceback.format_exc()
+        # Libraries report failed allocations as errors of their own.
+        is_out_of_memory = "out of memory" in trace.lower() or "cannot allocate memory" in trace.lower()
+        reply = pickle.dumps(("over", None) if is_out_of_memory else ("failed", (type(error).__name__, trace)))
+
     connection.send_bytes(reply)
 
 
 class _OutOfTime(BaseException):
-    """The processor time is used up; no handler of ordinary errors may take it for one."""
+    """Processor time is used up. Not an Exception, so that no handler of ordinary errors catches
+    it.
+    """
 
 
 def _set_limits(limits: Limits, is_last: bool = False) -> None:
-    """Take on limits; the last are for good, also for what handles every error itself."""
+    """Set the limits of this process.
+
+    The last limits are final: a hard limit on processor time ends even code that handles every
+    error.
+    """
     import resource
 
     def out_of_time(number: int, frame: Any) -> None:
@@ -325,19 +411,22 @@ def _set_limits(limits: Limits, is_last: bool = False) -> None:
     if not _INITIAL_BYTES:
         with contextlib.suppress(OSError), open("/proc/self/statm") as file:  # noqa: PTH123
             _INITIAL_BYTES.append(int(file.read().split()[0]) * resource.getpagesize())
-    started_with, seconds = sum(_INITIAL_BYTES), int(time.process_time()) + limits.cpu_seconds
-    for what, soft, hard in (
-        (resource.RLIMIT_AS, started_with + limits.memory, started_with + LARGE_MEMORY_BYTES),
+
+    initial_bytes, seconds = sum(_INITIAL_BYTES), int(time.process_time()) + limits.cpu_seconds
+
+    for resource_id, soft, hard in (
+        (resource.RLIMIT_AS, initial_bytes + limits.memory, initial_bytes + LARGE_MEMORY_BYTES),
         (resource.RLIMIT_CPU, seconds, seconds + 5 if is_last else resource.RLIM_INFINITY),
+        # No core dumps: they would write untrusted content to disk.
         (resource.RLIMIT_CORE, 0, 0),
         (resource.RLIMIT_FSIZE, LARGE_MEMORY_BYTES, LARGE_MEMORY_BYTES),
     ):
-        with contextlib.suppress(ValueError, OSError):  # a lower limit holds already, or the system knows none
-            resource.setrlimit(what, (soft, hard))
+        with contextlib.suppress(ValueError, OSError):  # a lower limit is already set, or the system has none
+            resource.setrlimit(resource_id, (soft, hard))
 
 
 def _die_with_parent() -> None:
-    """Have Linux end this process when the one that forks ends."""
+    """Ask Linux to kill this process when the forking process ends."""
     with contextlib.suppress(Exception):
         import ctypes
 

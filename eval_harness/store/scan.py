@@ -1,6 +1,6 @@
-"""Read a results store: a folder, or a dataset repository on the Hub of which a local copy is refreshed periodically.
+"""Read a results store: a folder, or a Hub dataset repository with a local copy that is refreshed.
 
-Nothing is ever written to the store.
+The store is never written.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ HUB_RECHECK_SECONDS = 30.0
 
 
 class StoreReader:
-    """A store: a folder, or a dataset repository on the Hub, of which only changes are fetched; while the Hub is unreachable, the last
-    copy is used."""
+    """A store: a folder, or a dataset repository on the Hub.
+
+    Of a repository only changes are downloaded; while the Hub is unreachable, the last copy is
+    used.
+    """
 
     def __init__(self, store: str | Path) -> None:
         self.name = str(store)
@@ -30,8 +33,13 @@ class StoreReader:
         self._checked_at = 0.0
 
     def folder(self) -> Path:
-        """The folder that holds `results/`; of the Hub the newest copy, which may lie elsewhere the next time. Raises BadInput if there
-        is none and none can be had."""
+        """Return the folder that contains `results/`; for the Hub, the newest copy.
+
+        The copy's path may change from call to call.
+
+        Raises:
+            BadInput: If there is no copy and none can be downloaded.
+        """
         if self._path is not None and not self.is_on_hub:
             return self._path
         from huggingface_hub.errors import HfHubHTTPError
@@ -40,34 +48,41 @@ class StoreReader:
 
         if self._path is not None and time.monotonic() - self._checked_at < HUB_RECHECK_SECONDS:
             return self._path
+        # Set before the request, so that an unreachable Hub is not asked on every call.
         self._checked_at = time.monotonic()
+
         try:
             api = connect()
             revision = api.dataset_info(self.name).sha
+            # Snapshots are content-addressed: unchanged files are not downloaded again.
             if revision != self._revision or self._path is None:
                 copy = api.snapshot_download(
-                    self.name, repo_type="dataset", revision=revision, allow_patterns=["results/**", "questions/**"]
+                    self.name,
+                    repo_type="dataset",
+                    revision=revision,
+                    allow_patterns=["results/**", "questions/**"],
                 )
                 self._path, self._revision = Path(copy), revision
         except (HfHubHTTPError, OSError, ValueError) as error:
             if self._path is None:
                 reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
                 raise BadInput(
-                    f"results store {self.name}: neither a folder here nor a dataset repository that can be read ({reason}). "
-                    "Check the name, and HF_TOKEN for a private one."
+                    f"results store {self.name}: neither a folder here nor a dataset repository "
+                    f"that can be read ({reason}). Check the name, and HF_TOKEN for a private one."
                 ) from None
+
         assert self._path is not None
         return self._path
 
 
 def is_hub_store(store: str | Path) -> bool:
-    """True if a store is a dataset repository of the Hub: ORG/NAME, where no such folder exists."""
+    """Return True for ORG/NAME, a dataset repository on the Hub, unless such a folder exists."""
     return isinstance(store, str) and not Path(store).is_dir() and is_repo_id(store)
 
 
 @dataclass(frozen=True)
 class StoredResult:
-    """A result with the folder it was read from (which also holds `answers.parquet` when the result was measured)."""
+    """A result and its folder, which also has `answers.parquet` if the result was measured."""
 
     result: Result
     folder: Path
@@ -76,12 +91,16 @@ class StoredResult:
 
     @classmethod
     def read(cls, path: Path) -> StoredResult:
-        """Read a result.json and the withdrawal beside it. Raises BadInput."""
+        """Read a result.json and the withdrawal beside it. Raises BadInput if one is damaged."""
         return cls(read_result(path), path.parent, path.parent.name, read_withdrawal(path.parent))
 
 
 def result_paths(root: Path) -> list[Path]:
-    """Every result.json of a folder store, in order. Raises BadInput for a folder without `results/`."""
+    """Return every result.json of a folder store, sorted.
+
+    Raises:
+        BadInput: If the folder has no `results/`.
+    """
     if not (root / "results").is_dir():
         hint = " Did you mean its parent folder?" if root.name == "results" else ""
         raise BadInput(
@@ -92,20 +111,30 @@ def result_paths(root: Path) -> list[Path]:
 
 
 def scan_store(store: str | Path) -> tuple[list[StoredResult], list[str]]:
-    """Read every result of a store (a folder, or ORG/NAME on the Hub); a file that cannot be read is set aside, never fatal.
+    """Read every result of a store. A file that cannot be read is skipped, never fatal.
 
-    Returns the results, sorted by path, and one line per file set aside; nothing of a repository that holds no `results/` yet.
-    Raises BadInput if `store` is a folder without a `results/` folder, or neither a folder nor a repository that can be read.
+    Args:
+        store: A folder, or ORG/NAME on the Hub.
+
+    Returns:
+        The results, sorted by path, and one line per skipped file. A repository without `results/`
+            has none yet.
+
+    Raises:
+        BadInput: If the folder has no `results/`, or the store is neither a folder nor a readable
+            repository.
     """
     source = StoreReader(store)
     root = source.folder()
     if source.is_on_hub and not (root / "results").is_dir():
         return [], []
-    found: list[StoredResult] = []
+    results: list[StoredResult] = []
     problems: list[str] = []
+
     for path in result_paths(root):
         try:
-            found.append(StoredResult.read(path))
+            results.append(StoredResult.read(path))
         except (BadInput, OSError) as error:
             problems.append(str(error))
-    return found, problems
+
+    return results, problems

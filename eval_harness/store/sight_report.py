@@ -1,4 +1,6 @@
-"""`medprobe sight`: a run beside its arms, what of its scores comes from the images, as a table and in a sentence.
+"""`medprobe sight`: how much of a run's scores comes from the images, as a table and in a sentence.
+
+The run is compared with its arms (runs with withheld, blank or swapped images).
 
 See also: the numbers (`scores/sight.py`), what an arm shows (`runs/images.py`).
 """
@@ -34,82 +36,131 @@ SIGHT_COLUMN_TYPES = {
     "n": "Int64",
     "note": "str",
 }
+"""Columns of `sight_table`, with their types."""
 
 
 @dataclass(frozen=True)
 class Arms:
-    """A run with the right images and those of its arms that there are, by what they showed."""
+    """A run with the right images and its available arms, by the images they showed."""
 
     sides: Mapping[Images, Side]
 
     @property
     def real(self) -> Result:
+        """The result of the run with the right images."""
         return self.sides["real"].result
 
 
 def load_arms(folders: Sequence[Path]) -> list[Arms]:
-    """The runs of these folders, each with its arms: runs of the same model and request but for what they showed, in these folders or
-    beside them. Of several, those that are named count first, then those that `--arms` put beside their run (RUN-blank). An arm beside
-    another run is not taken: a plug-in model may have changed between two runs of one request.
+    """Load runs with their arms.
 
-    Raises BadInput for what is no run folder, and for an arm of which the run with the right images is not there.
+    Arms are runs of the same model and request except for the images, in these folders or next to
+    them. If there are several, the named ones win, then those that `--arms` put beside their run
+    (RUN-blank). An arm beside another run is not used: a plug-in model may have changed between two
+    runs of one request.
+
+    Args:
+        folders: Run folders, of runs or of arms.
+
+    Returns:
+        One entry per run with the right images.
+
+    Raises:
+        BadInput: If a path is not a run folder, or an arm's run with the right images is missing.
     """
-    named = {folder.resolve(): folder for folder in folders}
-    known: dict[Path, ArmIdentity] = {}
-    for path in sorted({path.parent for folder in named for path in folder.parent.glob(f"*/{RUN_FILE}")}):
-        with suppress(BadInput):  # a damaged neighbour is left out
+    named_folders = {folder.resolve(): folder for folder in folders}
+    identities: dict[Path, ArmIdentity] = {}
+    for path in sorted({path.parent for folder in named_folders for path in folder.parent.glob(f"*/{RUN_FILE}")}):
+        with suppress(BadInput):  # damaged neighbouring folders are ignored
             if (path / RESULT_FILE).is_file():
-                known[path.resolve()] = read_arm_identity(path)
-    known |= {path: read_arm_identity(folder) for path, folder in named.items()}
-    found: dict[Path, Arms] = {}
-    for path, folder in named.items():
-        real = _match_arms(path, known, named).get("real")
+                identities[path.resolve()] = read_arm_identity(path)
+
+    identities |= {path: read_arm_identity(folder) for path, folder in named_folders.items()}
+    arms_by_run: dict[Path, Arms] = {}
+
+    for path, folder in named_folders.items():
+        real = _match_arms(path, identities, named_folders).get("real")
         if real is None:
             raise BadInput(
-                f"{folder}: shows {known[path][0]} images, and the run with the right ones is not beside it. Name it too."
+                f"{folder}: shows {identities[path][0]} images, and the run with the right images "
+                "is not next to it. Name it too."
             )
-        if real not in found:
-            there = _match_arms(real, known, named)
-            found[real] = Arms({image: load_side(str(named.get(each, each)), list) for image, each in there.items()})
-    return list(found.values())
+        if real not in arms_by_run:
+            arm_folders = _match_arms(real, identities, named_folders)
+            arms_by_run[real] = Arms(
+                {
+                    image: load_side(str(named_folders.get(arm_folder, arm_folder)), list)
+                    for image, arm_folder in arm_folders.items()
+                }
+            )
+
+    return list(arms_by_run.values())
 
 
 ArmIdentity = tuple[Images, tuple[str | None, ...]]
-"""The images a run showed, and what it shares with its arms: the account (in a store), the model, its revision, and the request apart
-from the images."""
+"""The images that a run showed, and what it shares with its arms.
+
+That is the account (in a store), the model, its revision, and the request apart from the images.
+"""
 
 
 def read_arm_identity(folder: Path) -> ArmIdentity:
-    """The images a run showed, and what identifies its arms. Raises BadInput if its files cannot be read."""
+    """Return the images that a run showed, and what identifies its arms.
+
+    Raises:
+        BadInput: If its files cannot be read.
+    """
     run, accepted = read_run(folder), read_acceptance(folder)
     account = accepted.account if accepted else None
-    return run.request.image, (account, run.model.name, run.model.revision, run.request.of_arms.model_dump_json())
+    return run.request.image, (
+        account,
+        run.model.name,
+        run.model.revision,
+        run.request.of_arms.model_dump_json(),
+    )
 
 
-def _match_arms(path: Path, known: Mapping[Path, ArmIdentity], named: Mapping[Path, Path]) -> dict[Images, Path]:
-    """Images shown -> folder, for a run and its arms or for an arm and the others."""
+def _match_arms(
+    path: Path, identities: Mapping[Path, ArmIdentity], named_folders: Mapping[Path, Path]
+) -> dict[Images, Path]:
+    """Return images shown -> folder, for the run or arm at `path` and its counterparts."""
 
-    def run_of(other: Path) -> Path:
-        """The folder of the run that an arm was put beside."""
-        return other.with_name(other.name.removesuffix(f"-{known[other][0]}"))
+    def run_of(candidate: Path) -> Path:
+        """Return the folder of the run that an arm was put beside."""
+        return candidate.with_name(candidate.name.removesuffix(f"-{identities[candidate][0]}"))
 
-    def of_another(other: Path) -> bool:
-        return run_of(other) not in (other, run_of(path)) and known.get(run_of(other)) == ("real", known[other][1])
+    def of_another(candidate: Path) -> bool:
+        """Return True if the arm was put beside another run of the same identity."""
+        return run_of(candidate) not in (candidate, run_of(path)) and identities.get(run_of(candidate)) == (
+            "real",
+            identities[candidate][1],
+        )
 
-    same = [other for other in known if known[other][1] == known[path][1] and (other in named or not of_another(other))]
-    same.sort(key=lambda other: (other in named, run_of(other) == run_of(path)))
-    return {known[other][0]: other for other in same}  # the last counts
+    matches = [
+        candidate
+        for candidate in identities
+        if identities[candidate][1] == identities[path][1] and (candidate in named_folders or not of_another(candidate))
+    ]
+    # Least preferred first: the dictionary below keeps the last of each kind.
+    matches.sort(key=lambda candidate: (candidate in named_folders, run_of(candidate) == run_of(path)))
+    return {identities[candidate][0]: candidate for candidate in matches}  # later entries win
 
 
 def sight_table(arms: Arms) -> pd.DataFrame:
-    """One row per metric of the benchmark that the run has a value of.
+    """Compute one row per metric of the benchmark for which the run has a value.
 
-    `real`, `withheld`, `blank`, `swapped`: percent in each run; `from_image`: the points that need the image, with their 95 % interval
-    `low` to `high`; `sees`: whether every arm is significantly below the run; `best_arm`: the arm that comes nearest; `share_without`:
-    percent of the score that it keeps, with its interval `share_low` to `share_high`; `n`: units; `note`: why there is no number. What
-    there is not is missing.
+    Args:
+        arms: The run and its arms.
+
+    Returns:
+        A table with SIGHT_COLUMN_TYPES. `real`, `withheld`, `blank`, `swapped`: percent in each
+            run. `from_image`: the points that need the image, with their 95 % interval `low` to
+            `high`. `sees`: whether every arm is significantly below the run. `best_arm`: the arm
+            that comes closest. `share_without`: percent of the score that it retains, with its
+            interval `share_low` to `share_high`. `n`: units. `note`: why there is no number.
+            Unavailable values are missing.
     """
-    tables = {image: found for image, side in arms.sides.items() if (found := side.units()) is not None}
+    tables = {image: units for image, side in arms.sides.items() if (units := side.units()) is not None}
     rows = [
         _sight_row(arms, name, info, tables)
         for name, info in eval_spec(arms.real.benchmark.family).metrics.items()
@@ -119,32 +170,45 @@ def sight_table(arms: Arms) -> pd.DataFrame:
 
 
 def _sight_row(arms: Arms, name: str, info: MetricInfo, tables: Mapping[Images, pd.DataFrame]) -> dict[str, Any]:
+    """Return the row of one metric."""
     values = {image: side.result.scores[name].value for image, side in arms.sides.items() if name in side.result.scores}
-    row: dict[str, Any] = {"metric": name, **{image: value for image, value in values.items() if value is not None}}
-    if why := missing_reason(arms, name, info):
-        return row | {"note": why}
+    row: dict[str, Any] = {
+        "metric": name,
+        **{image: value for image, value in values.items() if value is not None},
+    }
+    if reason := missing_reason(arms, name, info):
+        return row | {"note": reason}
+    # A comparison needs the answers of the run and of every compared arm.
     if any(image not in tables for image in ("real", *info.compared)):
-        return row | {"note": "a run lies there without its answers"}
+        return row | {"note": "a run has no answers"}
+
     try:
-        found = compute_sight(tables["real"], {image: tables[image] for image in info.compared}, name)
+        estimate = compute_sight(tables["real"], {image: tables[image] for image in info.compared}, name)
     except BadInput as error:
         return row | {"note": str(error)}
+
     return row | {
-        "from_image": found.value,
-        "low": found.low,
-        "high": found.high,
-        "sees": found.sees,
-        "best_arm": found.best_arm,
-        "share_without": found.share,
-        "share_low": found.share_low,
-        "share_high": found.share_high,
-        "n": found.n,
+        "from_image": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "sees": estimate.sees,
+        "best_arm": estimate.best_arm,
+        "share_without": estimate.share,
+        "share_low": estimate.share_low,
+        "share_high": estimate.share_high,
+        "n": estimate.n,
         "note": info.no_arm or None,
     }
 
 
 def missing_reason(arms: Arms, name: str, info: MetricInfo) -> str | None:
-    """Why a metric has no part that comes from the image; None where it has one."""
+    """Return why a metric has no part that comes from the image, or None.
+
+    Args:
+        arms: The run and its arms.
+        name: Name of the metric.
+        info: The metric's definition, with the arms that it is compared with.
+    """
     if not info.compared:
         return info.no_arm
     if missing := [image for image in info.compared if image not in arms.sides]:
@@ -159,29 +223,35 @@ def missing_reason(arms: Arms, name: str, info: MetricInfo) -> str | None:
                 else "no score"
             )
             return f"{image}: {silent}"
+
     return None
 
 
 def format_sight(arms: Arms) -> str:
-    """The table as text, and the sentence of the benchmark's main score."""
+    """Format the table, and the sentence about the benchmark's headline metric."""
     result, table = arms.real, sight_table(arms)
     about = f"{result.model.name} on {result.benchmark.name} · {result.benchmark.split} · {result.benchmark.questions} questions"
-    named = list(table["metric"])
-    width = max(map(len, named), default=6)
-    heads = "".join(f"{name:>10}" for name in ("real", *ARMS))
-    lines = [about, f"{'metric':<{width}}{heads}  {'from the image':<25}{'left without it':<19}"]
+    metric_names = list(table["metric"])
+    width = max(map(len, metric_names), default=6)
+    column_heads = "".join(f"{name:>10}" for name in ("real", *ARMS))
+    lines = [
+        about,
+        f"{'metric':<{width}}{column_heads}  {'from the image':<25}{'left without it':<19}",
+    ]
     headline = None
+
     for row in table.astype(object).where(table.notna(), None).to_dict("records"):
         scores = "".join(f"{'' if row[image] is None else format(row[image], '.1f'):>10}" for image in ("real", *ARMS))
-        said = f"{row['metric']:<{width}}{scores}  "
+        prefix = f"{row['metric']:<{width}}{scores}  "
         if row["from_image"] is None:
-            lines.append(f"{said}none: {row['note']}")
+            lines.append(f"{prefix}none: {row['note']}")
             continue
         digits = interval_decimals(row["low"], row["high"], 0.0)
         points = f"{row['from_image']:.{digits}f} ({row['low']:.{digits}f} to {row['high']:.{digits}f})"
         share = "" if row["share_without"] is None else f"{row['share_without']:.0f} %"
         share += "" if row["share_low"] is None else f" ({row['share_low']:.0f} to {row['share_high']:.0f})"
-        lines.append(f"{said}{points:<25}{share:<19}{'sees' if row['sees'] else 'not shown to see'}")
+        lines.append(f"{prefix}{points:<25}{share:<19}{'sees' if row['sees'] else 'not shown to see'}")
         if row["metric"] == HEADLINE_METRICS[result.benchmark.family]:
             headline = format_image_points(row["real"], row["from_image"], row["low"], row["high"])
+
     return "\n".join([*lines, *([headline] if headline else [])])

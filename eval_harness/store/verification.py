@@ -1,6 +1,6 @@
-"""`medprobe verify`: the results of a folder store are examined where they lie, and the pull requests to one on the Hub answered.
+"""`medprobe verify`: examine the results of a folder store, or the pull requests to one on the Hub.
 
-See also: what is examined (`examine.py`), what becomes of a pull request (`pull_requests.py`).
+See also: what is examined (`examine.py`), what happens to a pull request (`pull_requests.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ from eval_harness.store.checks import PublishedNames
 from eval_harness.store.examine import examine_in_sandbox, read_sent
 from eval_harness.store.folder_store import duplicate_flags
 from eval_harness.store.hub_store import list_open_pulls
-from eval_harness.store.pull_requests import READ_SECONDS_BY_ROUND, Outcome, PullRequests, VerifyResult
+from eval_harness.store.pull_requests import (
+    READ_SECONDS_BY_ROUND,
+    Outcome,
+    PullRequests,
+    VerifyResult,
+)
 from eval_harness.store.rescoring import find_stored_dataset
 from eval_harness.store.submission import REPRODUCED_SUFFIX, Submission
 
@@ -38,19 +43,31 @@ def verify(
     tell: Callable[[VerifyResult], None] = lambda result: None,
     published: PublishedNames | None = None,
 ) -> list[VerifyResult]:
-    """Verify `ORG/NAME@PR`, or with `everything` all open pull requests of `ORG/NAME`, or every result of a folder.
+    """Verify one pull request, all open pull requests of a store, or every result of a folder.
 
-    `data`: datasets (folders or Hub repositories) that the store's owner vouches for. `with_questions`: also store the questions of what
-    is added, so that the board can compute any part of it. `tell` hears each result. `published`: names in papers.
-    Raises BadInput: no such store or pull request, no token, a Hub that refuses.
+    Args:
+        store: A folder, `ORG/NAME@PR`, or `ORG/NAME` with `everything`.
+        everything: Verify all open pull requests.
+        data: Datasets (folders or Hub repositories) that the store's owner vouches for.
+        with_questions: Also store the questions of added results, so that the board can score any
+            part of them.
+        tell: Called with each result.
+        published: Model names in papers.
+
+    Returns:
+        One outcome per pull request or result.
+
+    Raises:
+        BadInput: If there is no such store or pull request or no token, or the Hub refuses.
     """
-    for where in data:
-        open_repository(where)  # a dataset of ours that cannot be read is no fault of those who submit
+    for location in data:
+        open_repository(location)  # an unreadable trusted dataset must not count against submitters
     if Path(store).is_dir():
         return _verify_folder(Path(store), data, tell, published)
     if everything:
         check_repo_id(store)
         return _verify_open_pulls(_pull_requests(store, data, with_questions, published), tell)
+
     name, number = parse_pull_request(store)
     result = _pull_requests(name, data, with_questions, published).pull(number)
     tell(result)
@@ -64,90 +81,124 @@ def accept(
     with_questions: bool = False,
     published: PublishedNames | None = None,
 ) -> VerifyResult:
-    """Add what a pull request adds although it is flagged: a person has looked at the flags. What is refused stays so.
+    """Add a flagged pull request after a person has reviewed its flags. Refusals stay in force.
 
     Args:
         pull: ORG/NAME@3.
-        commit: that was looked at, as `verify` names it.
-        data: as `verify` takes it, and so the others.
+        commit: The reviewed commit, as `verify` prints it.
+        data: As in `verify`.
+        with_questions: As in `verify`.
+        published: As in `verify`.
+
+    Returns:
+        The outcome.
 
     Raises:
-        BadInput: as `verify` does, and where something was pushed after that commit.
+        BadInput: As in `verify`, and if something was pushed after that commit.
     """
     name, number = parse_pull_request(pull)
     return _pull_requests(name, data, with_questions, published).pull(number, commit)
 
 
 def refuse(pull: str, reason: str) -> VerifyResult:
-    """Close a pull request (ORG/NAME@3) with the reason as a comment."""
+    """Close a pull request with the reason as a comment.
+
+    Args:
+        pull: ORG/NAME@3.
+        reason: Plain text, shown on the pull request.
+
+    Raises:
+        BadInput: As in `verify`, and if the reason is empty.
+    """
     name, number = parse_pull_request(pull)
     if not reason.strip():
-        raise BadInput("--reason: say why, in plain text; it is shown on the pull request.")
+        raise BadInput("--reason: give the reason in plain text; it is shown on the pull request.")
     return _pull_requests(name, (), False, None).refuse(number, " ".join(reason.split()))
 
 
 def _pull_requests(
     name: str, data: Sequence[str], with_questions: bool, published: PublishedNames | None
 ) -> PullRequests:
-    api, who = sign_in(name)
-    return PullRequests(api, name, who, tuple(data), with_questions, published)
+    """Sign in, and return the pull requests of a store."""
+    api, account = sign_in(name)
+    return PullRequests(api, name, account, tuple(data), with_questions, published)
 
 
 def parse_pull_request(pull: str) -> tuple[str, int]:
-    """The repository and the number of a pull request (`ORG/NAME@3`). Raises BadInput if it names none."""
+    """Parse ORG/NAME@3 into repository and number. Raises BadInput for anything else."""
     name, _, number = pull.rpartition("@")
     match = re.fullmatch(r"(?:refs/)?(?:pr/|#)?([0-9]{1,9})", number, re.ASCII)
     if not name or not match:
         raise BadInput(
-            f"{pull}: is no pull request (ORG/NAME@3), nor a folder. `verify ORG/NAME --all` takes all that are open."
+            f"{pull}: neither a pull request (ORG/NAME@3) nor a folder. `verify ORG/NAME --all` verifies all open ones."
         )
+
     check_repo_id(name)
     return name, int(match[1])
 
 
-def _verify_open_pulls(check: PullRequests, tell: Callable[[VerifyResult], None]) -> list[VerifyResult]:
-    """Verify all open pull requests: the first of each account, then the second of each, the oldest first. What takes long to read is put
-    off for those that do not."""
-    with hub_errors(check.repo, "list its pull requests", check.who):
-        listed = with_retries(lambda: list(list_open_pulls(check.api, check.repo)))
-    turns: Counter[str] = Counter()
-    places = []
-    for pull in sorted(listed, key=lambda pull: pull.num):
+def _verify_open_pulls(pull_requests: PullRequests, tell: Callable[[VerifyResult], None]) -> list[VerifyResult]:
+    """Verify all open pull requests.
+
+    Order: the oldest of each account, then the second of each, and so on. Slow ones are postponed
+    to later rounds.
+    """
+    with hub_errors(pull_requests.repo, "list its pull requests", pull_requests.account):
+        open_pulls = with_retries(lambda: list(list_open_pulls(pull_requests.api, pull_requests.repo)))
+    pulls_by_author: Counter[str] = Counter()
+    queue = []
+    for pull in sorted(open_pulls, key=lambda pull: pull.num):
         if pull.status != "draft":
-            places.append((turns[pull.author], pull.num))
-            turns[pull.author] += 1
-    waiting = [number for _, number in sorted(places)]
+            # Sorting by (how many of this author came before, number) interleaves the accounts.
+            queue.append((pulls_by_author[pull.author], pull.num))
+            pulls_by_author[pull.author] += 1
+
+    pending = [number for _, number in sorted(queue)]
     results: dict[int, VerifyResult] = {}
-    for patience in READ_SECONDS_BY_ROUND:
-        hurried, late = replace(check, patience=patience, remembers=True), []
-        for number in waiting:
-            result = _catch_failures(f"{check.repo}@{number}", "failed", partial(hurried.pull, number))
-            if result.word == "later" and patience < READ_SECONDS_BY_ROUND[-1]:
-                late.append(number)
+
+    for read_seconds in READ_SECONDS_BY_ROUND:
+        verifier, postponed = (
+            replace(pull_requests, read_seconds=read_seconds, skips_refused=True),
+            [],
+        )
+        for number in pending:
+            result = _catch_failures(f"{pull_requests.repo}@{number}", "failed", partial(verifier.pull, number))
+            if result.status == "later" and read_seconds < READ_SECONDS_BY_ROUND[-1]:
+                postponed.append(number)
                 continue
             results[number] = result
             tell(result)
-        waiting = late
+        pending = postponed
+
     return [results[number] for number in sorted(results)]
 
 
 T = TypeVar("T")
 
 
-def _catch_failures(what: str, unreadable: Outcome, check: Callable[[], T]) -> T | VerifyResult:
-    """The outcome of `check`; whatever one submission does, the others get their turn. `unreadable`: what becomes of one whose files
-    cannot be read."""
+def _catch_failures(target: str, unreadable: Outcome, check: Callable[[], T]) -> T | VerifyResult:
+    """Return the outcome of `check`, so that one failing submission does not block the others.
+
+    Args:
+        target: The pull request or result.
+        unreadable: Status if its files cannot be read.
+        check: Examines it.
+    """
     try:
         return check()
     except (BadInput, OSError) as error:
-        return VerifyResult(what, "later" if isinstance(error, Unavailable) else unreadable, (str(error),))
+        return VerifyResult(target, "later" if isinstance(error, Unavailable) else unreadable, (str(error),))
     except Exception as error:
+        # A bug of ours: keep the traceback, and go on with the next submission.
         traceback.print_exc()
-        return VerifyResult(what, "failed", (f"{type(error).__name__}: {error}",))
+        return VerifyResult(target, "failed", (f"{type(error).__name__}: {error}",))
 
 
 def _verify_folder(
-    store: Path, data: Sequence[str], tell: Callable[[VerifyResult], None], published: PublishedNames | None
+    store: Path,
+    data: Sequence[str],
+    tell: Callable[[VerifyResult], None],
+    published: PublishedNames | None,
 ) -> list[VerifyResult]:
     """Examine every result of a folder store; changes nothing."""
     results = []
@@ -165,7 +216,7 @@ def _verify_folder(
 def _verify_stored(
     store: Path, name: str, data: Sequence[str], published: PublishedNames | None
 ) -> VerifyResult | None:
-    """The outcome for one result of a folder store; None for one without answers."""
+    """Return the outcome for one result of a folder store; None for a result without answers."""
     path = store / name
     stored = read_result(path / RESULT_FILE)
     if stored.kind != "measured":
@@ -174,25 +225,26 @@ def _verify_stored(
     submission = examine_in_sandbox(
         sent, partial(find_stored_dataset, store, tuple(data), stored.benchmark.fingerprint)
     )
-    scored = submission.result.benchmark
-    key = compute_derivation_key(sent, scored.fingerprint, scored.facets)  # of the files as they lie here
+    benchmark = submission.result.benchmark
+    key = compute_derivation_key(sent, benchmark.fingerprint, benchmark.facets)  # of the files as stored
     acceptance = read_acceptance(path)
     account = acceptance.account if acceptance else None
     flags = [*submission.flags, *duplicate_flags(store, submission, account, published=published)]
     problems = [*submission.problems, *_storage_problems(name, stored, submission, key)]
     notes = [*submission.notes]
     if stored.key != key:
-        notes.append("what is derived from it is out of date: `medprobe rescore` derives it again")
+        notes.append("its derived files are out of date: `medprobe rescore` derives them again")
     word: Outcome = "refused" if problems else "for a person" if flags else "verified"
     return VerifyResult(name, word, (*problems, *flags), tuple(notes))
 
 
 def _storage_problems(name: str, stored: Result, submission: Submission, key: str) -> Iterator[str]:
-    """Inconsistencies of a stored result that none of our commands produces."""
+    """Yield inconsistencies of a stored result that none of our commands produces."""
     if name.removesuffix(REPRODUCED_SUFFIX) != submission.folder:
         yield f"its run.json and answers belong in {submission.folder}"
     if (stored.provenance == "reproduced") != name.endswith(REPRODUCED_SUFFIX):
-        yield f"provenance {stored.provenance!r}, and its id says otherwise"
+        yield f"provenance {stored.provenance!r} contradicts its id"
+    # An outdated result may differ legitimately.
     if stored.key == key:
         derived = submission.result.model_copy(update={"provenance": stored.provenance, "key": key})
         if stored != derived:

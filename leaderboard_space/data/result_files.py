@@ -61,7 +61,9 @@ def _dataset(store: Path, trusted: Sequence[str], benchmark: Benchmark) -> Datas
     path = store / "questions" / f"{benchmark.fingerprint}.parquet"
     if path.is_file():
         questions = pd.DataFrame(list(iter_parquet_rows(path)))
-        return Dataset(benchmark.name, benchmark.split, benchmark.family, questions, benchmark.origin, None, ours=True)
+        return Dataset(
+            benchmark.name, benchmark.split, benchmark.family, questions, benchmark.origin, None, is_vouched=True
+        )
     dataset = find_vouched_dataset(benchmark, trusted)
     if dataset is None:
         raise BadInput("its questions are neither in the store nor in a dataset that the board's owner named")

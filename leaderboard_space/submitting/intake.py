@@ -58,7 +58,9 @@ def targets(board: Board, trusted: TrustedData) -> dict[str, Target]:
     for split in trusted.splits:
         if split.has_answers:
             of = split.benchmark
-            found[f"{of.repo}@{of.split}"] = Target(of, partial(load_split, split.repository, of.split, ours=True))
+            found[f"{of.repo}@{of.split}"] = Target(
+                of, partial(load_split, split.repository, of.split, is_vouched=True)
+            )
             seen.add(of.fingerprint)
     for sections in board.snapshot.sections.values():
         for section in sections:

@@ -159,10 +159,10 @@ def verify(
     bad = [
         result
         for result in results
-        if result.word in ("failed", "later") or (result.word == "refused" and not everything)
+        if result.status in ("failed", "later") or (result.status == "refused" and not everything)
     ]
     if bad:
-        raise BadInput(f"{bad[0].what}: {bad[0].word} ({len(bad)} of {len(results)}): {bad[0].reasons[0]}")
+        raise BadInput(f"{bad[0].target}: {bad[0].status} ({len(bad)} of {len(results)}): {bad[0].reasons[0]}")
 
 
 @app.command(short_help="Add a flagged pull request.", rich_help_panel="Store")
@@ -181,8 +181,8 @@ def accept(
 
     result = accept_pull(pull, commit, data or (), with_questions, published_models())
     typer.echo(str(result))
-    if result.word != "added":
-        raise BadInput(f"{result.what}: {result.word}: {result.reasons[0]}")
+    if result.status != "added":
+        raise BadInput(f"{result.target}: {result.status}: {result.reasons[0]}")
 
 
 @app.command(short_help="Close a pull request with a reason.", rich_help_panel="Store")

@@ -85,8 +85,8 @@ def test_bad_logs_are_one_line_and_nothing_lands(phantoms, tmp_path, form):
             ("other options, or in another order", turned, {}),
             ("", of_another, {}),
             ("did not finish", good, {"status": "error"}),
-            ("asked a part", good, {"limit": 5}),
-            ("another version of it", good, {"metadata": {"medprobe": {"fingerprint": "v1-0"}}}),
+            ("covers only a part", good, {"limit": 5}),
+            ("another version of this dataset", good, {"metadata": {"medprobe": {"fingerprint": "v1-0"}}}),
         )
     ):
         file = log(tmp_path / f"log{number}.{form}", samples, **more)

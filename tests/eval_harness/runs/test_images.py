@@ -127,7 +127,7 @@ def test_arms_resume_and_are_whole_cases_under_a_limit(sides, tmp_path):
     said = command("sight", "run-blank", cwd=tmp_path).stdout
     assert "individual_accuracy" in said and "Of 100 points" in said
     (tmp_path / "run" / "run.json").unlink()
-    assert "not beside it" in command("sight", "run-blank", cwd=tmp_path, code=2).stderr
+    assert "not next to it" in command("sight", "run-blank", cwd=tmp_path, code=2).stderr
 
 
 def test_runs_of_one_request_have_the_arms_that_lie_beside_each(sides, tmp_path):

@@ -70,13 +70,13 @@ def test_majority_and_oracle_take_one_run_with_samples(workdir):
 def test_runs_that_do_not_belong_together_are_refused(workdir):
     with pytest.raises(BadInput, match="runs of one model"):
         aggregate("best", [run(workdir, "a"), run(workdir, "b", model="baseline:always-A")])
-    with pytest.raises(BadInput, match="other questions"):
+    with pytest.raises(BadInput, match="different questions"):
         aggregate("best", [workdir / "a", run(workdir, "c", limit=4)])
     with pytest.raises(BadInput, match="same prompt"):
         aggregate("mean", [workdir / "a", run(workdir, "d", samples=2)])
     with pytest.raises(BadInput, match="given twice"):
         aggregate("best", [workdir / "a", workdir / "a"])
-    with pytest.raises(BadInput, match="no such aggregate"):
+    with pytest.raises(BadInput, match="unknown aggregate"):
         aggregate("worst", [workdir / "a"])
     with pytest.raises(BadInput, match="no option scores"):
         run_calibration(workdir / "a")

@@ -125,7 +125,7 @@ def test_letters_as_shown_are_not_tested_in_the_questions_own_order(workdir):
 
 def test_other_questions_are_not_tested_as_pairs(workdir):
     words = said(workdir, "oracle", "limited")
-    assert "no paired test: they were asked different questions" in words
+    assert "no paired test: they answered different questions" in words
     assert "benchmark.selection" in words
     with pytest.raises(BadInput, match="these cannot be compared"):
         said(workdir, "oracle", "halt")
@@ -142,7 +142,7 @@ def test_what_a_paper_does_not_say_of_its_number_is_no_difference(workdir):
     assert all("test: one of them has no answers" in said for said in (words, compare_results(side, measured)))
     assert "not set" not in words and "None" not in words and "environment" not in words
     assert "unpaired" in words and "95% interval" in words
-    with pytest.raises(BadInput, match="no paper has it"):
+    with pytest.raises(BadInput, match="not in any paper's tables"):
         load_side("published:Nobody-9000", published_results)
     with pytest.raises(BadInput, match=r"Name one, e\.g\. 'published:GPT-4o/"):
         load_side("published:GPT-4o", published_results)

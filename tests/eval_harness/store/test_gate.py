@@ -38,7 +38,7 @@ DEADLOCK = Path(__file__).resolve().parents[4] / "shared/sources/gate/deadlock.p
 @pytest.mark.parametrize("batch", few(range(0, 1_000, 50)))
 def test_a_file_with_an_altered_footer_is_refused_or_every_later_read_returns_the_rows_scored(run, data, batch):
     sent, repository = build_submission(run, data=str(data)).sent, open_repository(data)
-    dataset = load_split(repository, repository.splits[0], ours=True)
+    dataset = load_split(repository, repository.splits[0], is_vouched=True)
     assert sent.answers in survivors(sent, dataset, range(batch, batch + 50))
 
 
@@ -75,7 +75,7 @@ def test_a_run_of_which_nothing_came_and_strangers_files_in_a_store_end_no_check
     (silent / "answers.jsonl").unlink()
     edit_json(silent / "run.json", lambda document: document["model"].update(name="Silent"))
     assert convert_and_submit(silent, store, account="another", data=str(data)).new
-    outcomes = {outcome.what: outcome.word for outcome in verify(str(store), data=[str(data)])}
+    outcomes = {outcome.target: outcome.status for outcome in verify(str(store), data=[str(data)])}
     assert sorted(outcomes.values()) == ["refused", "verified", "verified"]
     (told,) = (each for each in rescore_store(store) if each.skipped)
     assert told.folder == stranger.relative_to(store).as_posix()
@@ -125,9 +125,9 @@ def test_whatever_strangers_datasets_and_runs_hold_an_honest_pull_request_gets_i
     for altered_run in documents:
         propose(owner, {**files, path: json.dumps(altered_run).encode()})
     number = honest()
-    outcomes = {outcome.what: outcome for outcome in verify(STORE, everything=True)}
-    assert outcomes.pop(f"{STORE}@{number}").word == "added"
-    assert {outcome.word for outcome in outcomes.values()} <= {"refused", "for a person", "added"}, outcomes
+    outcomes = {outcome.target: outcome for outcome in verify(STORE, everything=True)}
+    assert outcomes.pop(f"{STORE}@{number}").status == "added"
+    assert {outcome.status for outcome in outcomes.values()} <= {"refused", "for a person", "added"}, outcomes
     public = "".join(text for other in outcomes for text in comments(owner, int(other.rsplit("@", 1)[1])))
     assert str(tmp_path) not in public and "/snapshots/" not in public and "Traceback" not in public
 
@@ -145,15 +145,15 @@ def test_slow_ones_are_put_off_and_a_refusal_is_remembered(owner, run, data, hon
 
     monkeypatch.setattr(pull_requests, "examine_in_sandbox", slow)
     outcomes = verify(STORE, everything=True, tell=told.append)
-    assert (told[0].what, told[0].word) == (f"{STORE}@{number}", "added")
-    assert [outcome.word for outcome in outcomes[:2]] == ["refused", "refused"]
+    assert (told[0].target, told[0].status) == (f"{STORE}@{number}", "added")
+    assert [outcome.status for outcome in outcomes[:2]] == ["refused", "refused"]
     monkeypatch.setattr(pull_requests, "examine_in_sandbox", None)  # nothing is examined again
     assert [outcome.reasons for outcome in verify(STORE, everything=True)] == [
         outcome.reasons for outcome in outcomes[:2]
     ]
     monkeypatch.setattr(pull_requests, "examine_in_sandbox", examined_here)
     again = verify(STORE, everything=True, data=[str(data)])  # the owner names another dataset: another question
-    assert [outcome.word for outcome in again] == ["refused", "refused"]
+    assert [outcome.status for outcome in again] == ["refused", "refused"]
 
 
 def test_the_printed_command_accepts_what_was_looked_at_and_nothing_later(
@@ -177,7 +177,7 @@ def test_the_printed_command_accepts_what_was_looked_at_and_nothing_later(
     refused = commands.medprobe(*arguments, cwd=tmp_path, HF_TOKEN=CURATOR, code=2).stderr
     assert "by now" in refused and main_files(owner) == before
     told = verify(f"{STORE}@2", data=[str(moved)])[0]
-    assert told.word == "for a person"
+    assert told.status == "for a person"
     arguments = shlex.split(told.commands[0].partition("medprobe ")[2])
     without = commands.medprobe(*arguments[:4], cwd=tmp_path, HF_TOKEN=CURATOR, code=2).stderr
     assert "refused" in without and len(comments(owner, 2)) == 2, "a forgotten --data refuses nobody in public"

@@ -31,7 +31,7 @@ def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
     done = convert_and_submit(folder, tmp_path / "store", data=str(dataset))
     assert done.submission.problems == [] and differences(folder, tmp_path / done.location) == []
     (outcome,) = verify(str(tmp_path / "store"), data=[str(dataset)])
-    assert outcome.word in ("verified", "for a person"), outcome
+    assert outcome.status in ("verified", "for a person"), outcome
     again = build_submission(tmp_path / done.location, data=str(dataset))
     assert again.problems == [] and again.files() == done.submission.files(), "the same bytes from there on"
 
@@ -43,7 +43,7 @@ def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
     done = convert_and_submit(folder, "ORG/results", data=str(dataset))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     outcome = accept("ORG/results@1", head_of(owner, 1), data=[str(dataset)])
-    assert outcome.word == "added", outcome
+    assert outcome.status == "added", outcome
     api = HfApi(endpoint=owner.endpoint, token=CURATOR)
     for path, content in done.submission.files().items():
         target = tmp_path / "landed" / path

@@ -26,7 +26,7 @@ def test_each_request_is_tried_again_by_itself(owner, run, data, local_hub, monk
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     for path in ("revision", "paths-info", "/discussions/1$", "/comment", "/status", "/commit/"):
         local_hub.faults.add(path, 503, headers={"Retry-After": "0"})
-    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    assert verify(f"{STORE}@1", data=[str(data)])[0].status == "added"
     assert len(owner.list_repo_commits(**REPO)) == 2
 
 
@@ -53,7 +53,7 @@ def test_whichever_request_fails_no_submission_is_refused(owner, data, local_hub
         for passing in itertools.count(step=11):
             count = 0
             with contextlib.suppress(Unavailable):
-                words |= {outcome.word for outcome in verify(STORE, everything=True)}
+                words |= {outcome.status for outcome in verify(STORE, everything=True)}
             if count <= passing:
                 break
     assert words == {"later", "for a person"}

@@ -26,7 +26,7 @@ def test_in_a_folder(run, data, tmp_path):
     annotate(store, stored.relative_to(store).as_posix(), "the prompt lacked its image")
     provenance = read_provenance(stored)
     assert provenance.withdrawal.reason == "wrong prompt" and [note.text for note in provenance.notes]
-    assert [outcome.word for outcome in verify(str(store), data=[str(data)])] == ["verified"]
+    assert [outcome.status for outcome in verify(str(store), data=[str(data)])] == ["verified"]
     for result, reason in (("nobody", "x"), (stored.name, ""), (stored.name, "a\x07b"), (stored.name, "x" * 3_000)):
         with pytest.raises(BadInput):
             withdraw(store, result, reason)
@@ -35,7 +35,7 @@ def test_in_a_folder(run, data, tmp_path):
 def test_on_the_hub_only_who_submitted_it_or_the_owner(owner, run, data, monkeypatch, tmp_path):
     done = convert_and_submit(run, "ORG/results", data=str(data))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    assert verify("ORG/results@1", data=[str(data)])[0].word == "added"
+    assert verify("ORG/results@1", data=[str(data)])[0].status == "added"
     folder = done.submission.folder
     monkeypatch.setenv("HF_TOKEN", READER)
     location, new = withdraw("ORG/results", folder, "wrong prompt")
@@ -45,8 +45,8 @@ def test_on_the_hub_only_who_submitted_it_or_the_owner(owner, run, data, monkeyp
         operations=[CommitOperationAdd(f"{folder}/withdrawn.json", lie)], commit_message="x", create_pr=True, **REPO
     )
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    assert {outcome.word for outcome in verify("ORG/results@3")} == {"refused"}
-    assert [outcome.word for outcome in verify("ORG/results@2")] == ["added"]
+    assert {outcome.status for outcome in verify("ORG/results@3")} == {"refused"}
+    assert [outcome.status for outcome in verify("ORG/results@2")] == ["added"]
     assert f"{folder}/withdrawn.json" in owner.list_repo_files(**REPO)
     assert "blob/main" in annotate("ORG/results", folder, "seen by the owner")[0]
 

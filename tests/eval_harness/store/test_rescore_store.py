@@ -88,7 +88,7 @@ def test_a_corrected_answer_key_scores_the_same_answers_anew(run, data, tmp_path
     assert now == pytest.approx(100 - was)
     assert (tmp_path / "store/questions" / f"{after.benchmark.fingerprint}.parquet").is_file()
     assert not rescore_store(tmp_path / "store")[0].written, "it is up to date by the questions that the store keeps"
-    assert [result.word for result in verify(str(tmp_path / "store"))] == ["verified"]
+    assert [result.status for result in verify(str(tmp_path / "store"))] == ["verified"]
 
 
 def test_what_cannot_be_derived_is_left_and_said(store):

@@ -42,7 +42,7 @@ def test_it_is_added_byte_for_byte_in_the_same_place(stored, ready, data, tmp_pa
         assert (stored / name).exists() == (added / name).exists()
         assert not (stored / name).exists() or (added / name).read_bytes() == (stored / name).read_bytes()
     assert not convert_and_submit(ready, tmp_path / "store", data=str(data)).new
-    assert [result.word for result in verify(str(tmp_path / "store"))] == ["verified"]
+    assert [result.status for result in verify(str(tmp_path / "store"))] == ["verified"]
 
 
 def test_whatever_is_derived_beside_it_is_not_read(ready, data, tmp_path):
@@ -81,7 +81,7 @@ def test_a_judged_run_is_added_with_its_replies(judged, data, tmp_path):
     judge = theirs.method.judge
     assert judge["model"] == "judge" and judge["prompt_hash"] and judge["asked"] == 28 and "base_url" not in judge
     assert any("judge model" in note for note in done.submission.notes) and done.submission.flags == []
-    assert [result.word for result in verify(str(tmp_path / "store"))] == ["verified"]
+    assert [result.status for result in verify(str(tmp_path / "store"))] == ["verified"]
     edit_json(there / "run.json", lambda d: d["method"]["judge"].update(prompt_hash="0" * 16))
     assert any("another prompt" in flag for flag in build_submission(there, data=str(data)).flags)
 

@@ -54,7 +54,7 @@ def test_a_clean_one_is_added_byte_for_byte_and_closed(owner, run, data, as_owne
     as_owner()
     local_hub.record.clear()
     (outcome,) = verify(f"{STORE}@1", data=[str(data)])
-    assert outcome.word == "added", outcome
+    assert outcome.status == "added", outcome
     after = main_files(owner)
     derived = done.submission.derived_files()
     acceptance = f"{done.submission.folder}/acceptance.json"
@@ -67,7 +67,7 @@ def test_a_clean_one_is_added_byte_for_byte_and_closed(owner, run, data, as_owne
     assert asked and not any("notes" in path for path in asked)
     assert status(owner, 1) == "closed" and "Verified" in comments(owner, 1)[-1]
     commits = len(owner.list_repo_commits(**REPO))
-    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "closed already"
+    assert verify(f"{STORE}@1", data=[str(data)])[0].status == "closed already"
     assert verify(STORE, everything=True, data=[str(data)]) == []
     assert len(owner.list_repo_commits(**REPO)) == commits
     assert "tree/main" in convert_and_submit(run, STORE).location
@@ -85,7 +85,7 @@ def test_a_later_push_is_not_taken(owner, run, data, as_owner, monkeypatch):
         return examined(*arguments, **options)
 
     monkeypatch.setattr(pull_requests, "examine_in_sandbox", push_meanwhile)
-    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    assert verify(f"{STORE}@1", data=[str(data)])[0].status == "added"
     path = f"{done.submission.folder}/answers.parquet"
     assert Path(owner.hf_hub_download(**REPO, filename=path)).read_bytes() == done.submission.files()[path]
 
@@ -93,8 +93,8 @@ def test_a_later_push_is_not_taken(owner, run, data, as_owner, monkeypatch):
 LIES = {
     "its questions are not those": lambda r: r["benchmark"].update(asked="0" * 64),
     "origin": lambda r: r["benchmark"].update(origin="official"),
-    "belongs in": lambda r: r["model"].update(name="Another model"),
-    "names no dataset revision": lambda r: (
+    "belong in": lambda r: r["model"].update(name="Another model"),
+    "does not name a dataset revision": lambda r: (
         r["benchmark"].update(name="../../x"),
         r["request"].update(benchmark="../../x"),
     ),
@@ -110,7 +110,7 @@ def test_what_is_not_so_is_refused_once_with_a_reason(owner, run, data, as_owner
     for _ in range(2):
         outcomes = verify(STORE, everything=True, data=[str(data)])
         for words, outcome in zip(LIES, outcomes, strict=True):
-            assert outcome.word == "refused" and words in " ".join(outcome.reasons), outcome
+            assert outcome.status == "refused" and words in " ".join(outcome.reasons), outcome
     assert main_files(owner) == before
     for number in numbers:
         assert status(owner, number) == "open"
@@ -132,7 +132,7 @@ def test_a_pull_request_that_does_more_than_add_a_result_is_refused(owner, run, 
     before = main_files(owner)
     as_owner()
     outcomes = verify(STORE, everything=True, data=[str(data)])
-    assert [outcome.word for outcome in outcomes] == ["refused"] * 9
+    assert [outcome.status for outcome in outcomes] == ["refused"] * 9
     words = (
         "deletes",
         "changes",
@@ -152,7 +152,7 @@ def test_main_that_moved_on_is_no_deletion(owner, run, data, as_owner):
     convert_and_submit(run, STORE)
     owner.upload_file(path_or_fileobj=b"later", path_in_repo="notes/later.txt", **REPO)
     as_owner()
-    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    assert verify(f"{STORE}@1", data=[str(data)])[0].status == "added"
     assert "notes/later.txt" in main_files(owner)
 
 
@@ -164,15 +164,15 @@ def test_flagged_ones_wait_for_a_human(owner, run, data, as_owner, tmp_path):
     convert_and_submit(write_lines(tmp_path / "t.jsonl", responses(data)), STORE, "mediconfusion", "A twin", str(data))
     as_owner()
     for _ in range(2):
-        words = [outcome.word for outcome in verify(STORE, everything=True, data=[str(data)])]
+        words = [outcome.status for outcome in verify(STORE, everything=True, data=[str(data)])]
     assert words == ["for a person", "for a person"]
     assert "perfect" in comments(owner, 2)[-1] and "identical to" in comments(owner, 3)[-1]
     assert len(comments(owner, 3)) == 2  # what it opened with, and ours
-    assert accept(f"{STORE}@2", head_of(owner, 2), data=[str(data)], with_questions=True).word == "added"
+    assert accept(f"{STORE}@2", head_of(owner, 2), data=[str(data)], with_questions=True).status == "added"
     assert any(path.startswith("questions/") for path in main_files(owner))
-    assert refuse(f"{STORE}@3", "a copy of\nanother result").word == "refused"
+    assert refuse(f"{STORE}@3", "a copy of\nanother result").status == "refused"
     assert status(owner, 3) == "closed" and "a copy of another result" in comments(owner, 3)[-1]
-    assert refuse(f"{STORE}@3", "again").word == "closed already"
+    assert refuse(f"{STORE}@3", "again").status == "closed already"
 
 
 def test_strangers_words_are_no_markup_in_a_comment(owner, run, data, as_owner):
@@ -204,7 +204,7 @@ def test_a_copy_of_an_older_open_pull_request_is_flagged_and_not_the_original(ow
     as_owner()
     for number, word in ((second, "for a person"), (first, "added")):
         (outcome,) = verify(f"{STORE}@{number}", data=[str(data)])
-        assert outcome.word == word, outcome
+        assert outcome.status == word, outcome
         assert number == first or f"pull request {first} of reader" in outcome.reasons[0]
 
 
@@ -223,19 +223,19 @@ def test_large_files_are_not_even_fetched(owner, run, data, as_owner, local_hub,
     as_owner()
     local_hub.record.clear()
     (outcome,) = verify(f"{STORE}@1", data=[str(data)])
-    assert outcome.word == "refused" and "at most 100 are read" in outcome.reasons[0]
+    assert outcome.status == "refused" and "at most 100 are read" in outcome.reasons[0]
     assert not local_hub.record.of("GET", "/resolve/")
 
 
 def test_a_folder_store_is_examined_where_it_lies(run, data, tmp_path):
     stored = Path(convert_and_submit(run, tmp_path / "store").location)
-    assert [outcome.word for outcome in verify(str(tmp_path / "store"))] == ["verified"]
-    assert [outcome.word for outcome in verify(str(tmp_path / "store"), data=[str(data)])] == ["verified"]
+    assert [outcome.status for outcome in verify(str(tmp_path / "store"))] == ["verified"]
+    assert [outcome.status for outcome in verify(str(tmp_path / "store"), data=[str(data)])] == ["verified"]
     document = read_result(stored / "result.json")
     document.scores["confusion"].value = 12.5
     (stored / "result.json").write_text(document.to_json())
     (outcome,) = verify(str(tmp_path / "store"))
-    assert outcome.word == "refused" and "not what its answers give" in outcome.reasons[0]
+    assert outcome.status == "refused" and "not what its answers give" in outcome.reasons[0]
 
 
 def test_from_a_published_dataset_to_the_store_by_command(owner, local_hub, data, tmp_path):

@@ -22,7 +22,7 @@ def test_verifying_in_parallel_adds_each_once(owner, data, as_owner, tmp_path):
     before = len(owner.list_repo_commits(**REPO))
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda _: verify(STORE, everything=True, data=[str(data)]), range(3)))
-    assert all(outcome.word in ("added", "closed already") for outcomes in found for outcome in outcomes), found
+    assert all(outcome.status in ("added", "closed already") for outcomes in found for outcome in outcomes), found
     assert len(owner.list_repo_commits(**REPO)) == before + 4
     assert [status(owner, n) for n in range(1, 5)] == ["closed"] * 4
 
@@ -35,7 +35,7 @@ def test_a_verifier_that_dies_between_adding_and_closing_is_finished_by_the_next
         verify(f"{STORE}@1", data=[str(data)])
     added = main_files(owner)
     local_hub.faults.clear()
-    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    assert verify(f"{STORE}@1", data=[str(data)])[0].status == "added"
     assert main_files(owner) == added and status(owner, 1) == "closed"
 
 
@@ -45,7 +45,7 @@ def test_a_commit_whose_answer_is_lost_is_made_once(owner, run, data, as_owner, 
     before = len(owner.list_repo_commits(**REPO))
     local_hub.faults.add("/commit/", 412, method="POST")
     local_hub.faults.add("/commit/", 503, method="POST", after=True)
-    assert verify(f"{STORE}@1", data=[str(data)])[0].word == "added"
+    assert verify(f"{STORE}@1", data=[str(data)])[0].status == "added"
     assert len(owner.list_repo_commits(**REPO)) == before + 1
 
 
@@ -64,5 +64,5 @@ def test_one_that_breaks_us_does_not_hold_up_the_others(owner, run, data, as_own
         return examined(*arguments)
 
     monkeypatch.setattr(pull_requests, "examine_in_sandbox", breaks_once)
-    words = [outcome.word for outcome in verify(STORE, everything=True, data=[str(data)])]
+    words = [outcome.status for outcome in verify(STORE, everything=True, data=[str(data)])]
     assert words == ["failed", "added"] and "ZeroDivisionError" in capsys.readouterr().err

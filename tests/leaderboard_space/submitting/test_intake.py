@@ -113,7 +113,7 @@ def test_what_the_store_keeps_can_be_answered_without_a_dataset(data: Path, stor
     convert_and_submit(run_folder(data, tmp_path / "run", "First"), store, data=str(data))
     board = Board(store)
     [target] = targets(board, board.trusted).values()
-    assert not target.dataset().ours
+    assert not target.dataset().is_vouched
     rows = [
         {"question_id": row.question_id, "response": ", ".join("ABCDEFGH"[index] for index in row.answer)}
         for row in questions_of(data).itertuples()

@@ -81,7 +81,7 @@ def test_recorded_answers_go_from_the_upload_to_the_board(hub: Any, page: Any, s
             expect(sent).to_contain_text("A pull request is open")
 
             outcomes = verify("ORG/results@1", data=["ORG/gmai-mmbench"])  # which is private
-            assert [str(outcome.word) for outcome in outcomes] == ["added"], outcomes
+            assert [str(outcome.status) for outcome in outcomes] == ["added"], outcomes
             page.goto(f"{address}/#/b/gmai-mmbench?s=validation.published")
             sample = page.locator("#mp-gmai-mmbench").get_by_role("radio", name="Sample")
 

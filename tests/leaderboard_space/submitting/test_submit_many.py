@@ -77,7 +77,7 @@ def test_many_at_once_onto_the_hub(
     assert {pull.url for pull in pulls} == set(landed) and {pull.author for pull in pulls} == {"reader"}
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     one = verify(f"ORG/results@{pulls[-1].num}", data=[str(data)])
-    assert [outcome.word for outcome in one] == ["added"], one
+    assert [outcome.status for outcome in one] == ["added"], one
 
 
 def test_a_killed_space_has_lost_nothing_it_acknowledged(data: Path, files: list[Path], tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_killed_space_has_lost_nothing_it_acknowledged(data: Path, files: list
     there = names(store)
     assert {answer["place"] for answer in acknowledged if answer["ok"]} <= there
     assert all((store / name / "answers.parquet").is_file() for name in there), "a result is there whole or not at all"
-    assert {outcome.word for outcome in verify(str(store))} <= {"verified", "for a person"}
+    assert {outcome.status for outcome in verify(str(store))} <= {"verified", "for a person"}
     with board(store, tmp_path / "again", [data]) as (address, _), ThreadPoolExecutor(8) as pool:
         said = list(pool.map(lambda file: hand_in(address, target_of(data), file), files))
     assert sum(answer["ok"] for answer in said) == MANY - MANY // 5

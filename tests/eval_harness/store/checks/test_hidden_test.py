@@ -91,7 +91,7 @@ def test_the_day_has_so_many_scorings_and_says_when_the_next_is_possible(test, t
         assert test.score(upload(tmp_path / "a.jsonl", 10, seed=number), "Model", "Ann").remaining == 1 - number
     line = refused(test.score, upload(tmp_path / "a.jsonl", 10, seed=2), "Model", "ann")
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
-    assert "2 a day" in line and tomorrow in line and "00:00 UTC" in line
+    assert "all 2 scorings" in line and tomorrow in line and "00:00 UTC" in line
     assert (test.remaining("ANN"), test.remaining("bob")) == (0, 2)
     assert test.score(upload(tmp_path / "a.jsonl", 10, seed=2), "Model", "bob").value == 16.7
     edit_json(tmp_path / "ledger/users/ann.json", lambda d: [each.update(day="2026-01-01") for each in d["scorings"]])
@@ -294,7 +294,7 @@ def test_two_processes_with_eight_threads_never_give_more_than_a_day_has(on_hub,
         lines += [line for line in child.said.read_text().splitlines() if line.startswith(("scored", "refused"))]
     assert len(lines) == 16
     assert sorted(line for line in lines if line.startswith("scored")) == ["scored 50.0"] * 2
-    assert all("used up" in line for line in lines if line.startswith("refused"))
+    assert all("you have used all" in line for line in lines if line.startswith("refused"))
     assert [each["score"] for each in booked("ann")] == [50.0, 50.0]
 
 
@@ -308,7 +308,7 @@ def test_threads_and_instances_share_the_day_in_a_folder_too(made, tmp_path):
                 return test.score(path, "Model", "ann").value
             except BadInput as error:
                 if "still being read" not in str(error):  # of one client one is read and one waits
-                    return "used up" in str(error)
+                    return "you have used all" in str(error)
                 time.sleep(0.05)
 
     with ThreadPoolExecutor(8) as pool:

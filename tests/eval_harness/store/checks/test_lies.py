@@ -158,7 +158,7 @@ def world_of(data: Path, store: Path, least: int = 150) -> World:
     """Phantoms, repeated to at least so many questions; a store with Ann's result, four of other models, and one that Eve withdrew."""
     family = data.name
     repository = open_repository(data)
-    dataset = load_split(repository, repository.splits[0], ours=True)
+    dataset = load_split(repository, repository.splits[0], is_vouched=True)
     parts = [
         dataset.questions.assign(
             **{name: dataset.questions[name].astype(str) + f"x{part}" for name in ("question_id", "case_id")}

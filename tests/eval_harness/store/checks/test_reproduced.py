@@ -52,7 +52,7 @@ def test_a_folder_holds_it_beside_the_submitted_one(run, data, tmp_path):
     assert sorted(stored.result.provenance for stored in scan_store(store)[0]) == ["reproduced", "submitted"]
     assert Path(reproduced.location).parent == Path(submitted.location).parent
     assert read_result(Path(reproduced.location) / "result.json").scores == submitted.submission.result.scores
-    assert {outcome.word for outcome in verify(str(store))} == {"verified"}
+    assert {outcome.status for outcome in verify(str(store))} == {"verified"}
 
 
 def test_answers_from_a_file_are_nothing_we_ran(data, tmp_path):
@@ -106,6 +106,6 @@ def test_no_other_may_take_its_name(run, api, data, tmp_path, monkeypatch):
     )
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     (outcome,) = verify(f"{STORE}@1", data=[str(data)])
-    assert outcome.word == "refused" and "belongs in" in outcome.reasons[0]
+    assert outcome.status == "refused" and "belong in" in outcome.reasons[0]
     stored = Path(convert_and_submit(run, tmp_path / "store", reproduced=True).location)
     assert build_submission(stored, data=str(data)).folder == build_submission(run).folder

@@ -66,11 +66,11 @@ def test_another_key_neither_lands_unseen_nor_becomes_the_stores(owner, ours, da
     answers = write_lines(tmp_path / "a.jsonl", [record | {"response": "A"} for record in responses(data)])
     convert_and_submit(answers, "ORG/results", "mediconfusion", "Model", "reader/phantoms")
     ours_ = as_owner(monkeypatch, data=[OURS], with_questions=True)
-    assert ours_.word == "for a person" and "images were not compared" in "; ".join(ours_.reasons)
+    assert ours_.status == "for a person" and "images were not compared" in "; ".join(ours_.reasons)
     flagged = as_owner(monkeypatch, with_questions=True)
-    assert flagged.word == "for a person" and any("vouches" in line for line in flagged.reasons)
+    assert flagged.status == "for a person" and any("vouches" in line for line in flagged.reasons)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    assert accept("ORG/results@1", head_of(owner, 1), with_questions=True).word == "added"
+    assert accept("ORG/results@1", head_of(owner, 1), with_questions=True).status == "added"
     assert questions_kept(owner) == [], "a stranger's questions are not the store's"
 
 
@@ -78,4 +78,4 @@ def test_the_owners_questions_are_kept(owner, ours, data, monkeypatch, tmp_path)
     convert_and_submit(
         write_lines(tmp_path / "a.jsonl", responses(data)), "ORG/results", "mediconfusion", "Model", OURS
     )
-    assert as_owner(monkeypatch, with_questions=True).word == "added" and len(questions_kept(owner)) == 1
+    assert as_owner(monkeypatch, with_questions=True).status == "added" and len(questions_kept(owner)) == 1

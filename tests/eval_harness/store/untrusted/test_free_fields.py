@@ -204,7 +204,7 @@ def test_more_text_or_more_rows_than_are_due_are_refused_before_they_are_read(ro
     )
     assert "unpacks to" in problems[0] or "characters" in problems[0]
     problems, _ = verdict(answers=rows * 1_000)
-    assert "28,000 rows, and at most 28 are due" in problems[0]
+    assert "28,000 rows; at most 28 are expected" in problems[0]
 
 
 def test_what_no_reading_can_check_is_flagged(said, rows, verdict):
@@ -228,8 +228,8 @@ def test_values_that_are_repeated_count_as_often_as_they_are_read(column, many, 
     pq.write_table(table, buffer := io.BytesIO(), compression="zstd", row_group_size=1 if grouped else None)
     assert len(buffer.getvalue()) < 8 << 10
     with pytest.raises(BadInput, match="unpacks to"):
-        list(iter_parquet_rows(buffer.getvalue(), most_bytes=(many << 16) - 1))
-    assert len(list(iter_parquet_rows(buffer.getvalue(), most_bytes=2 * many << 16))) == many
+        list(iter_parquet_rows(buffer.getvalue(), max_bytes=(many << 16) - 1))
+    assert len(list(iter_parquet_rows(buffer.getvalue(), max_bytes=2 * many << 16))) == many
 
 
 PLUG_IN = """

@@ -62,7 +62,7 @@ def stored(data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def dataset(data):
     repository = open_repository(data)
-    return load_split(repository, repository.splits[0], ours=True)
+    return load_split(repository, repository.splits[0], is_vouched=True)
 
 
 def examined(workdir, folder, dataset) -> str:
