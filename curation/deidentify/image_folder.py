@@ -35,7 +35,7 @@ from curation.images.file_names import DEIDENTIFICATION_REPORT, DEIDENTIFIED_TAB
 from curation.images.image_index import decode_rgb, list_files
 from curation.readers.consistency import Skip, refuse_contradictions, skip_from_error
 from curation.readers.pictures import is_dicom, is_exif_rotated
-from curation.readers.pixels import UNUSABLE_HEADER, Skipped, read_header, render_frame, skip_on_error
+from curation.readers.pixels import UNUSABLE_HEADER, Skipped, read_dicom_header, render_frame, skip_on_error
 from dataset_builders.contents.pseudonyms import KEYED_IDS, load_pseudonyms, read_withdrawn_ids
 from dataset_builders.errors import BadInput
 from dataset_builders.files import lock_folder, remove_temp_files, replace_file, write_json
@@ -119,7 +119,7 @@ def deidentify_folder(
                     state = [changed.st_size, changed.st_mtime_ns, search_text]
                     # The header is read again by a call that continues: the names in it are stored nowhere.
                     is_header = path.suffix.lower() not in IMAGE_SUFFIXES or is_dicom(path)
-                    data = read_header(path, ignored) if is_header else None
+                    data = read_dicom_header(path, ignored) if is_header else None
                     with skip_on_error(UNUSABLE_HEADER):
                         patient = "" if data is None else str(data.get("PatientID", "") or "")
                         words = set[str]() if data is None else header_identifiers(data)

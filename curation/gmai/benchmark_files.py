@@ -33,9 +33,10 @@ from dataset_builders.contents.pseudonyms import KEYED_IDS
 from dataset_builders.files import temporary_folder, write_json
 from dataset_builders.lexical_tree import render_tree_page
 
-TSV_COLUMNS = (
-    "index", "image", "image_path", "question", "A", "B", "C", "D", "E", "answer", "category", "l2-category", "split",
-    "clinical vqa task", "department", "perceptual granularity", "modality", "question_type", "group", "license", "source",
+VLMEVALKIT_COLUMNS = (
+    "index", "image", "image_path", "question", "A", "B", "C", "D", "E", "answer", "category",
+    "l2-category", "split", "clinical vqa task", "department", "perceptual granularity", "modality",
+    "question_type", "group", "license", "source",
 )  # fmt: skip
 TREE_FILE = "LexicalTree.html"
 FACET_TABLES = {"task": "tasks", "department": "departments", "granularity": "granularities"}
@@ -98,7 +99,7 @@ def _write_tsvs(
     has_slices = any(question.case.item.further_slices for question in written)
 
     # `image_path` is only needed if a question has several images.
-    columns = [column for column in TSV_COLUMNS if has_slices or column != "image_path"]
+    columns = [column for column in VLMEVALKIT_COLUMNS if has_slices or column != "image_path"]
     for question in tqdm(written, desc="writing questions", unit="question", disable=None):
         row = _question_row(question, licenses)
         render_args = (
@@ -132,6 +133,7 @@ def _write_tsvs(
 
 def _append_row(file: Path, columns: list[str], row: dict[str, Any]) -> None:
     """Append a row to a TSV; a new file starts with the header."""
+    # Appended row by row: the base64 pictures of a large set do not fit into memory.
     is_new = not file.exists()
     with file.open("a", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, columns, extrasaction="ignore", delimiter="\t", lineterminator="\n")
@@ -168,9 +170,15 @@ def _write_report(
 
 
 def write_outputs(
-    out: Path, written: list[WrittenQuestion], private: Path, sources: Sources, table: LabelTable, people_statements: Mapping[str, str],
-    branches: list[Branch], funnel: dict[str, Any],
-) -> None:  # fmt: skip
+    out: Path,
+    written: list[WrittenQuestion],
+    private: Path,
+    sources: Sources,
+    table: LabelTable,
+    people_statements: Mapping[str, str],
+    branches: list[Branch],
+    funnel: dict[str, Any],
+) -> None:
     """Write `tsv/`, `report/` and the built dataset `dataset/`, each atomically.
 
     Test answers go to `dataset-answers/` and to `private`. The dataset is built by the builder of
@@ -252,7 +260,8 @@ def _validation_fields(funnel: dict[str, Any], branches: list[Branch]) -> dict[s
     """Return manifest entries on how far the set was validated."""
     validation, text_counts = funnel["validation"], funnel["burned_in_text"]
     notes = [
-        f"Validation: {validation['validated_questions']} of {funnel['questions']} questions by {validation['reviewers']} people "
+        f"Validation: {validation['validated_questions']} of {funnel['questions']} questions "
+        f"by {validation['reviewers']} people "
         f"({sum(validation['dropped'].values())} others left out)."
         if validation["validated_questions"]
         else "Validation: no person has checked these questions."
@@ -263,8 +272,9 @@ def _validation_fields(funnel: dict[str, Any], branches: list[Branch]) -> dict[s
         decisions = ", ".join(f"{count} {decision}" for decision, count in text_counts["decisions"].items()) or "none"
 
         notes.append(
-            f"Burned-in text: searched in {text_counts['searched']} pictures; {text_counts['with_text']} may contain some. "
-            f"Decided by a person: {decisions}; the other {text_counts['undecided']} are in no question."
+            f"Burned-in text: searched in {text_counts['searched']} pictures; "
+            f"{text_counts['with_text']} may contain some. "
+            f"Decided by a person: {decisions}; the other {text_counts['undecided']} are not used."
         )
 
     notes.append(

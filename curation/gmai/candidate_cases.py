@@ -94,7 +94,8 @@ def make_cases(
         examples = ", ".join(f"{label!r} {reason}" for reason, label in list(unmapped)[:5])
         raise BadInput(
             f"no label is mapped: {examples}, and {max(0, len(unmapped) - 5)} more. "
-            "Add rows for them to a labels.csv (name, raw, task, department, region) and set `labels` in sources.yaml."
+            "Add rows for them to a labels.csv (name, raw, task, department, region) "
+            "and set `labels` in sources.yaml."
         )
 
     # Collect first what any dataset states about a picture: the cases below need all of it.
@@ -123,7 +124,8 @@ def make_cases(
 
     if invalid_tags:
         raise BadInput(
-            f"{'; '.join(sorted(invalid_tags)[:5])}: not in the tree. Use the tree's values, or give `tasks` and `departments`."
+            f"{'; '.join(sorted(invalid_tags)[:5])}: not in the tree. "
+            "Use the tree's values, or give `tasks` and `departments`."
         )
 
     # In a multi-label dataset a label that is missing from a picture need not be absent from it.
@@ -206,7 +208,7 @@ class _CaseBuilder:
         return cases
 
     def build_case(self, item: Item, names: tuple[str, ...], task: str, department: str, granularity: str) -> Candidate:
-        """Make one case.
+        """Make one case from an item.
 
         A label that only another dataset states has no known location, so it may overlap the
         target.

@@ -188,6 +188,7 @@ def keyed_patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
         name: the patient's id in the source.
         ids: key of the work folder.
     """
+    # Unicode form and case depend on the program that wrote the table.
     name = normalize_group_name(name).casefold()
     if number := re.fullmatch(r"0*(\d+?)(\.0)?", name):
         name = number[1]
@@ -196,6 +197,7 @@ def keyed_patient_id(registry: str, name: str, ids: Pseudonyms) -> str:
 
 def _reading_settings(dataset: SourceDataset, sources: Sources) -> str:
     """Return everything besides its files that determines how a unit is read, as JSON."""
+    # These only matter after reading: changing them must not invalidate the journal.
     downstream_fields = {"license", "ethics", "exhaustive", "task", "department", "region"}
     if dataset.reader == "wide":
         downstream_fields -= {"exhaustive"}
@@ -241,8 +243,14 @@ def _read_unit(
 
 
 def _store_picture(
-    picture: Picture, dataset: SourceDataset, sources: Sources, private: Path, ids: Pseudonyms, withdrawn: frozenset[str], unit: Unit,
-) -> list[dict[str, Any]]:  # fmt: skip
+    picture: Picture,
+    dataset: SourceDataset,
+    sources: Sources,
+    private: Path,
+    ids: Pseudonyms,
+    withdrawn: frozenset[str],
+    unit: Unit,
+) -> list[dict[str, Any]]:
     """Store a picture as a PNG without metadata; return its items.
 
     Targets that are too small are skipped, and so are all pictures of patients who have withdrawn.
@@ -288,6 +296,8 @@ def _store_picture(
         is_small = target.kind != "class" and area < max(dataset.min_area, 1e-9)
 
         mask = None
+
+        # Resizing may erase a thin mask although its area is large enough.
         if target.mask is not None and not is_small:
             mask = resize_plane(target.mask, height, width)
         if is_small or (mask is not None and not mask.any()):
@@ -376,7 +386,8 @@ def withdraw_patient(private: Path, group: str) -> dict[str, int]:
         patient_ids &= {item["patient"] for entry in entries for item in entry["items"]}
         if len(patient_ids) != 1:
             raise BadInput(
-                f"{private}: {len(patient_ids)} patients match {group!r}. Give the id in the dataset's column `group` (g-...)."
+                f"{private}: {len(patient_ids)} patients match {group!r}. "
+                "Give the id in the dataset's column `group` (g-...)."
             )
 
         patient_entries = [entry for entry in entries if any(item["patient"] in patient_ids for item in entry["items"])]

@@ -114,7 +114,7 @@ class LabelTable:
 
         Args:
             labels: canonical name -> label.
-            raw: normalize_term raw label -> name, from a custom table.
+            raw: normalised raw label -> name, from a custom table.
             written: raw label verbatim (apart from case and blanks) -> name, from a custom table.
         """
         self.labels, self.raw, self.written = labels, raw, written or {}
@@ -133,6 +133,7 @@ class LabelTable:
             raw: raw label.
             place: region and modality of its dataset.
         """
+        # A custom table's verbatim spelling wins over everything else.
         written = self.written.get(_fold_spaces(raw))
         if written is not None:
             return written
@@ -143,7 +144,8 @@ class LabelTable:
         for key in (normalize_term(raw), split_side(raw)[0]):
             if key in self.raw:
                 return self.raw[key]
-        if label.term is None or cannot_show(place, label.term):  # a brain's left ventricle is not the heart's
+        # The modality or region may rule a term out: a brain's left ventricle is not the heart's.
+        if label.term is None or cannot_show(place, label.term):
             return None
         name = label.term.concept
         return self.raw.get(normalize_term(name), name)
@@ -175,7 +177,7 @@ class LabelTable:
         """
         if label == related_label or label in self.ancestors(related_label) or related_label in self.ancestors(label):
             return True
-        return bool(self.folded_names(label) & self.folded_names(related_label))
+        return bool(self.normalised_names(label) & self.normalised_names(related_label))
 
     def can_be_shown(self, name: str, modality: str, regions: Set[str]) -> bool:
         """Return False if a label is not visible in a modality, or in none of an image's regions.
@@ -187,14 +189,15 @@ class LabelTable:
         """
         label = self.label(name)
         modalities = find_modalities(modality)
+
         is_modality_allowed = not label.modalities or any(
             candidate.casefold() == modality.casefold() or find_modalities(candidate) & modalities
             for candidate in label.modalities
         )
         return is_modality_allowed and (not label.regions or not regions or regions_overlap(label.regions, regions))
 
-    def folded_names(self, name: str) -> set[str]:
-        """Return the normalize_term name and synonyms of a label."""
+    def normalised_names(self, name: str) -> set[str]:
+        """Return the normalised name and synonyms of a label."""
         return {normalize_term(name), *map(normalize_term, self.label(name).synonyms)}
 
     def forbidden_words(self, name: str) -> set[str]:
@@ -203,7 +206,7 @@ class LabelTable:
         These are the names, synonyms and raw labels of the label and its ancestors.
         """
         family = {name, *self.ancestors(name)}
-        words = {word for family_name in family for word in self.folded_names(family_name)}
+        words = {word for family_name in family for word in self.normalised_names(family_name)}
         words |= {
             normalize_term(word)
             for family_name in family
@@ -267,6 +270,8 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
     """Read a custom table; columns with several values become lists."""
     table = read_dataframe(path)
     require_columns(table, path, ["name"], "It has the canonical labels.")
+
+    # An unknown column is probably a typo, and its values would be lost silently.
     unknown = [str(name) for name in table.columns if name not in (*LABEL_COLUMNS, *IGNORED_COLUMNS)]
     if unknown:
         raise BadInput(f"{path}: has a column {unknown[0]!r}. Allowed columns: {', '.join(LABEL_COLUMNS)}.")
@@ -398,6 +403,7 @@ def merge_tags(
 def _majority(name: str, subject: str, label_votes: dict[str, str], table: LabelTable, problems: Problems) -> str:
     """Return the most frequent value; the label table breaks ties."""
     counts = Counter(label_votes.values()).most_common()
+
     top_values = [value for value, count in counts if count == counts[0][1]]
     table_value = str(getattr(table.labels[name], subject))
     if len(top_values) > 1 and table_value not in top_values:
@@ -415,6 +421,8 @@ def _alpha(label_votes: list[dict[str, str]]) -> float | None:
         value: float(code)
         for code, value in enumerate(sorted({value for ballot in label_votes for value in ballot.values()}))
     }
+
+    # Alpha is undefined without any disagreement that could have occurred.
     if len(codes) < 2 or not any(len(ballot) > 1 for ballot in label_votes):
         return None
 

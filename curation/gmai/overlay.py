@@ -93,6 +93,7 @@ def burn_overlay(
         The copy; the picture itself at image level.
     """
     opacity = 1.0
+
     if granularity == BOX_LEVEL and box is not None:
         painted_px = box_outline(box, (pixels.shape[0], pixels.shape[1]), overlay.width)
     elif granularity == CONTOUR_LEVEL and mask is not None:
@@ -102,6 +103,7 @@ def burn_overlay(
     else:
         return pixels
 
+    # Only painted pixels change; a marked copy is otherwise identical to the original.
     colour = np.array(ImageColor.getrgb(overlay.color)[:3], float)
     painted = pixels.copy()
     painted[painted_px] = (painted[painted_px] * (1 - opacity) + colour * opacity).round().astype(np.uint8)
@@ -114,6 +116,7 @@ def box_outline(box: Any, shape: tuple[int, int], width: int) -> np.ndarray:
     These are the pixels within `width` outside the box, and its outermost ones at the picture's
     edge.
     """
+    # Rounded outwards, so the frame never covers a pixel of the target.
     left_px, top_px = int(np.floor(box[0])), int(np.floor(box[1]))
     right_px, bottom_px = int(np.ceil(box[0] + box[2])), int(np.ceil(box[1] + box[3]))
 
@@ -160,7 +163,8 @@ def write_contact_sheets(items: list[Item], private: Path, sources: Sources) -> 
     for dataset in sources.datasets:
         label_counts: Counter[str] = Counter()
         ranked = []
-        for item in sorted(items, key=lambda item: item.item):  # keyed ids: independent of file order
+        # Keyed ids, so the order is independent of file names.
+        for item in sorted(items, key=lambda item: item.item):
             if item.dataset == dataset.name:
                 ranked.append((label_counts[item.label], item.item, item))
                 label_counts[item.label] += 1
@@ -223,7 +227,7 @@ def exclude_burned_in_text(
     # Excluding a picture makes `choose_cases` pick others, which may be unsearched: repeat until
     # none is.
     while True:
-        withheld = {name for name, with_text in boxes.items() if with_text and decided.get(name, "drop") == "drop"}
+        withheld = {name for name, text_boxes in boxes.items() if text_boxes and decided.get(name, "drop") == "drop"}
         eligible = [case for case in cases if withheld.isdisjoint(name for name, _ in case.item.pictures)]
         chosen, limit_counts = choose_cases(eligible)
         to_search = {
@@ -233,7 +237,8 @@ def exclude_burned_in_text(
 
         if not unsearched:
             break
-        with Journal(private / TEXT_BOXES_FILE) as journal:  # an interrupted search keeps its results
+        # Journalled, so an interrupted search keeps its results.
+        with Journal(private / TEXT_BOXES_FILE) as journal:
             for name in tqdm(unsearched, desc="searching for burned-in text", unit="picture", disable=None):
                 with Image.open(private / PICTURES_FOLDER / f"{name}.png") as image:
                     boxes[name] = find_text(image)
@@ -254,4 +259,6 @@ def exclude_burned_in_text(
 def _was_searched(dataset: SourceDataset) -> bool:
     """Return True if `deidentify` searched a dataset's pictures for text; it skips volumes."""
     report = privacy_manifest(dataset.path).get("deidentification", {})
+
+    # Volumes are not searched by `deidentify`, so their slices are searched here.
     return dataset.reader != "nifti" and bool(report.get("text", {}).get("searched"))

@@ -153,7 +153,8 @@ def run_pipeline(
         )
         if text_counts and text_counts["undecided"]:
             notes.append(
-                f"{text_counts['undecided']} pictures may contain burned-in text and are not used: decide with medprobe curate texts {out}"
+                f"{text_counts['undecided']} pictures may contain burned-in text and are not used: "
+                f"decide with medprobe curate texts {out}"
             )
 
         cells: dict[Cell, list[Candidate]] = defaultdict(list)
@@ -181,8 +182,8 @@ def run_pipeline(
         if not written:
             reason = ", ".join(f"{count} x {reason}" for reason, count in (left_out + not_asked).most_common(5))
             raise BadInput(
-                f"no questions ({reason or 'no target'}). Each task, modality and granularity needs a template and at least two "
-                "labels that exclude each other."
+                f"no questions ({reason or 'no target'}). Each task, modality and granularity needs "
+                "a template and at least two labels that exclude each other."
             )
 
         branches = question_templates.blind_majority(written)
@@ -192,7 +193,10 @@ def run_pipeline(
 
         funnel: dict[str, Any] = {
             "read": read_counts,
-            "skipped": [{"dataset": name, "reason": reason, "count": n} for (name, reason), n in sorted(count_skip_reasons(skips).items())],
+            "skipped": [
+                {"dataset": name, "reason": reason, "count": count}
+                for (name, reason), count in sorted(count_skip_reasons(skips).items())
+            ],
             "items": len(items),
             "left_out": dict(left_out),
             "tags": {"taggers": tags.taggers, "labels": tags.labels, "alpha": tags.agreement},
@@ -231,8 +235,8 @@ def _check_name(out: Path) -> None:
         )
     if out.name in BENCHMARKS or "mmbench" in out.name.lower():
         raise BadInput(
-            f"--out {out}: {out.name!r} is reserved: it is the name of a published benchmark, or contains 'mmbench', for which "
-            "VLMEvalKit rotates the options. Choose another."
+            f"--out {out}: {out.name!r} is reserved: it is the name of a published benchmark, "
+            "or contains 'mmbench', for which VLMEvalKit rotates the options. Choose another."
         )
 
 

@@ -38,7 +38,7 @@ from eval_harness.scores.ranks import holm_adjust
 
 PLACEHOLDER = "<modality>"
 CANDIDATES_FILE = "candidates.csv"
-REPLIES_FILE = "candidates.jsonl"
+TEMPLATE_REPLIES_FILE = "candidates.jsonl"
 SAMPLED_LABELS, CANDIDATES_PER_LABEL = 10, 10
 """Labels per cell that the model writes about, and candidates for each (as in the paper)."""
 REGION_PHRASES = {
@@ -94,7 +94,7 @@ def template_problem(question: str, task: str, granularity: str, forbidden: Iter
         question: template with the modality as placeholder.
         task: task of its cell.
         granularity: granularity of its cell.
-        forbidden: normalize_term labels, synonyms and parents that it must not contain.
+        forbidden: normalised labels, synonyms and parents that it must not contain.
     """
     text = f" {normalize_term(question.replace(PLACEHOLDER, ' '))} "
     if question.count(PLACEHOLDER) != 1:
@@ -126,6 +126,7 @@ def template_problem(question: str, task: str, granularity: str, forbidden: Iter
 
 def render_question(template: str, case: Candidate) -> str:
     """Return the question text of a case."""
+    # The count includes the item's own picture.
     prefix = SLICES_PREFIX.format(count=1 + len(case.item.further_slices)) if case.item.further_slices else ""
     return prefix + template.replace(PLACEHOLDER, case.modality) + (MULTIPLE_CHOICE_HINT if case.is_multiple else "")
 
@@ -220,6 +221,7 @@ def propose_templates(
     """
     prompts: dict[str, str] = {}
     for cell, cases in cells.items():
+        # Sampled by hash, so adding a label does not change the others' order.
         names = sorted({name for case in cases for name in case.answers})
         names.sort(key=lambda name: hashlib.sha256(f"{asking.seed}\0{cell}\0{name}".encode()).digest())
         for name in names[:SAMPLED_LABELS]:
@@ -236,7 +238,7 @@ def propose_templates(
         model,
         prompts,
         asking,
-        private / REPLIES_FILE,
+        private / TEMPLATE_REPLIES_FILE,
         "proposing questions",
         TEMPLATE_SYSTEM_PROMPT,
     )
@@ -288,8 +290,8 @@ class Branch:
     def __str__(self) -> str:
         name = "all questions" if self.cell == ALL_QUESTIONS else " > ".join(self.cell)
         return (
-            f"{name}: {self.blind_result.correct:.0f} of {self.blind_result.questions} correct without the image "
-            f"(chance: {self.blind_result.chance:.0f})"
+            f"{name}: {self.blind_result.correct:.0f} of {self.blind_result.questions} "
+            f"correct without the image (chance: {self.blind_result.chance:.0f})"
         )
 
     def row(self) -> dict[str, Any]:
@@ -313,7 +315,7 @@ def blind_majority(written: list[WrittenQuestion]) -> list[Branch]:
     results = {cell: _answer_branch(questions) for cell, questions in sorted(questions_by_cell.items())}
     all_options = [_single_choice(question)[0] for cell in results for question in questions_by_cell[cell]]
     results = {
-        ALL_QUESTIONS: compare_with_chance(sum(question.correct for question in results.values()), all_options)
+        ALL_QUESTIONS: compare_with_chance(sum(result.correct for result in results.values()), all_options)
     } | results
 
     adjusted = holm_adjust(np.array([question.p for question in results.values()]))
@@ -329,6 +331,7 @@ def _single_choice(question: WrittenQuestion) -> tuple[list[str], int]:
     Of several correct options one is kept, drawn by the case.
     """
     options, right = question.choice.options, question.choice.right
+
     kept_answer = random.Random(f"text alone {question.case.order}").choice(right)
     option_indices = [index for index in range(len(options)) if index == kept_answer or index not in right]
     return [options[index] for index in option_indices], option_indices.index(kept_answer)
@@ -357,7 +360,8 @@ def check_text_alone(branches: list[Branch], written: list[WrittenQuestion]) -> 
         name for question in flagged_questions for name in question.case.answers
     ).most_common(1)
     raise BadInput(
-        f"text alone gives answers away ({'; '.join(str(branch) for branch in flagged[:3])}; most frequent answer: "
-        f"{most_common!r}, {answer_count} times). Reduce `per_answer`, add cases of other labels, or remove a label; "
+        f"text alone gives answers away ({'; '.join(str(branch) for branch in flagged[:3])}; "
+        f"most frequent answer: {most_common!r}, {answer_count} times). "
+        "Reduce `per_answer`, add cases of other labels, or remove a label; "
         "--accept-text-alone builds it anyway."
     )

@@ -225,6 +225,7 @@ def write_questions_file(
         sources: sources.yaml.
         withdrawn: patients whose split is forgotten.
     """
+    # Patients of earlier runs keep their split even if they have no question now.
     splits = dict(earlier.splits) | {question.case.item.patient: question.split for question in written}
     cases = [
         {
@@ -353,6 +354,8 @@ class OptionDrawer:
 
         sort_keys = {name: rng.random() ** (1 / weight) for name, weight in weights.items()}
         names = sorted(sort_keys, key=lambda name: -sort_keys[name])
+
+        # A distractor that is on the image but not marked forces an answerer to use the mark.
         on_image = next(
             (name for name in names if case.granularity != IMAGE_LEVEL and name in case.present),
             None,

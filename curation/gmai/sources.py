@@ -25,8 +25,9 @@ CLINICAL_TASKS = tuple(term.concept for term in load_terms("task"))
 tree has.
 """
 DEPARTMENTS = (
-    "Cardiovascular Surgery", "Dermatology", "Endocrinology", "Gastroenterology and Hepatology", "General Surgery", "Hematology",
-    "Infectious Diseases", "Laboratory Medicine and Pathology", "Nephrology and Hypertension", "Neurosurgery",
+    "Cardiovascular Surgery", "Dermatology", "Endocrinology", "Gastroenterology and Hepatology",
+    "General Surgery", "Hematology", "Infectious Diseases", "Laboratory Medicine and Pathology",
+    "Nephrology and Hypertension", "Neurosurgery",
     "Obstetrics and Gynecology", "Oncology (Medical)", "Ophthalmology", "Orthopedic Surgery",
     "Otolaryngology (ENT)/Head and Neck Surgery", "Pulmonary Medicine", "Sports Medicine", "Urology",
 )  # fmt: skip
@@ -134,16 +135,18 @@ def _check_registries(sources: Sources, path: Path) -> None:
 
     if len(registries) > 1 and not sources.separate_registries:
         raise BadInput(
-            f"{path}: the patient ids of datasets {' and '.join(sorted(registries.values()))} belong to different registries, or "
-            "were made with different `deidentify` keys, so a patient of both may end up in both splits. Omit `patients` and "
-            "de-identify all datasets with one key (copy CLEAN.key to OTHER.key before --out OTHER), or set "
-            "`separate_registries: true` (no patient is in two of them)."
+            f"{path}: the patient ids of datasets {' and '.join(sorted(registries.values()))} "
+            "belong to different registries, or were made with different `deidentify` keys, so a patient "
+            "of both may end up in both splits. Omit `patients` and de-identify all datasets with one key "
+            "(copy CLEAN.key to OTHER.key before --out OTHER), or set `separate_registries: true` "
+            "(no patient is in two of them)."
         )
 
 
 def _error_location(raw: Any, location: tuple[int | str, ...]) -> str:
     """Return the location of a validation error, with the dataset's name; "" for the whole file."""
-    parts = [str(part) for part in location if "[" not in str(part)]  # skips union members such as "dict[int,str]"
+    # Skips union members such as "dict[int,str]".
+    parts = [str(part) for part in location if "[" not in str(part)]
     if len(location) > 1 and location[0] == "datasets" and isinstance(raw["datasets"][location[1]], dict):
         parts[:2] = [f"dataset {raw['datasets'][location[1]].get('name', location[1])}"]
     return f"{' '.join(parts)}: " if parts else ""

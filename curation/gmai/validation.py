@@ -85,6 +85,8 @@ def build_validation(out: Path) -> FastAPI:
     document = read_page_data(private)
     cases = {entry["case"]: entry for entry in document["cases"]}
     overlay, text_boxes = Overlay(**document["overlay"]), blacked_out_boxes(private)
+
+    # Read once and updated in `save`: the page is served by a single process.
     verdicts: Verdicts = read_decisions(private / VALIDATION_LOG)
 
     def show(reviewer: str, case: str) -> ItemView:
@@ -139,6 +141,7 @@ def build_tagging(out: Path, taggers: list[str]) -> FastAPI:
     """
     private = out / "private"
     document = read_page_data(private)
+
     if len(taggers) < TAGGERS_PER_LABEL:
         raise BadInput(
             f"--taggers: got {len(taggers)} names; each label is tagged by three people. Give at least three names."

@@ -101,7 +101,7 @@ def withdrawn_images(names: Iterable[str], images: Path, image_table: pd.DataFra
     pseudonyms, groups = load_pseudonyms(out), load_patient_groups(images)
     groups |= {} if image_table is None else dict(zip(image_table["image"], image_table["group"], strict=True))
 
-    # A withdrawal may be read_decisions by any of these ids: a keyed name, or a group, keyed or not.
+    # A withdrawal may be recorded under any of these ids: a keyed name, or a group, keyed or not.
     def ids(name: str) -> set[str]:
         group = str(groups.get(name, ""))
         return {Path(name).stem, pseudonyms.id_for("i", name), group, pseudonyms.group(group)}

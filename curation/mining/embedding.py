@@ -155,6 +155,7 @@ def _batches(work: EncodingJob) -> Iterable[tuple[list[str], Any]]:
 
 def _store_batch(work: EncodingJob, hashes: list[str], vectors: np.ndarray) -> None:
     """Store the vectors (b, d) of a batch. Raises BadInput if one is zero or not finite."""
+    # A cosine with a zero or non-finite vector is undefined.
     invalid_rows = np.flatnonzero(~np.isfinite(vectors).all(1) | ~vectors.any(1))
     if len(invalid_rows):
         raise BadInput(
@@ -185,6 +186,7 @@ def _assemble(out: Path, key: str, index: pd.DataFrame, encoder: Encoder) -> Pat
     dimensions = next(vectors.shape[1] for _, vectors in _stored_batches(cache))
 
     def write(path: Path) -> None:
+        # Memory-mapped: the array may be larger than memory.
         array = np.lib.format.open_memmap(path, "w+", np.dtype("float32"), (len(index), dimensions))
         for names, vectors in _stored_batches(cache):
             for sha, vector in zip(names, vectors, strict=True):

@@ -137,6 +137,7 @@ def load_encoder(spec: EncoderSpec, device: str = "cpu") -> Encoder:
 
 def _fingerprint(model: torch.nn.Module, preprocessing: str) -> str:
     """Hash the weights and the preprocessing's repr, without memory addresses."""
+    # Function reprs contain memory addresses, which differ between runs.
     digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", preprocessing).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)}".encode())

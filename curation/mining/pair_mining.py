@@ -293,6 +293,7 @@ def _fingerprint(search: PairSearch, names: pd.Series) -> str:
 def _check(out: Path, config: dict[str, Any]) -> None:
     """Raise BadInput if `out` has another search, or anything else."""
     file = out / SEARCH_FILE
+
     if file.is_file():
         if json.loads(file.read_text()) != config:
             raise BadInput(
@@ -395,6 +396,8 @@ def pair_similarities(pairs: Path, embeddings: Path, encoders: list[str]) -> dic
     if not file.is_file() or not pq.read_metadata(file).num_rows:
         raise BadInput(f"{pairs}: has no pairs. Find some with `medprobe curate pairs`.")
     pair_rows = pd.read_parquet(file, columns=["i", "j"])
+
+    # Thinned evenly rather than at random, so the histogram is reproducible.
     sampled = pair_rows.iloc[
         np.linspace(0, len(pair_rows) - 1, min(len(pair_rows), MAX_HISTOGRAM_PAIRS)).astype(np.int64)
     ]

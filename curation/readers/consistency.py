@@ -152,6 +152,7 @@ def parse_box(values: Any, shape: tuple[int, ...]) -> BoxXYWH:
 
     if width <= 0 or height <= 0:
         raise Contradiction("a box has no area")
+
     if x < -1 or y < -1 or x + width > shape[1] + 1 or y + height > shape[0] + 1:
         raise Contradiction(f"a box lies outside its image of {shape[1]} x {shape[0]} pixels")
     return x, y, width, height

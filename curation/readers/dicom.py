@@ -33,7 +33,7 @@ from curation.readers.pixels import (
     Skipped,
     header_facts,
     orient_upright,
-    read_header,
+    read_dicom_header,
     refuse_burned_in,
     render_frame,
     skip_on_error,
@@ -62,7 +62,7 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
             try:
                 if not is_dicom(path):
                     raise Skipped("not a DICOM file")
-                data = read_header(path)
+                data = read_dicom_header(path)
                 with skip_on_error(UNUSABLE_HEADER):
                     dicom_files.append((path, str(data.get("SOPInstanceUID", "")), str(data.get("Modality", ""))))
             except Skipped as error:
@@ -78,7 +78,7 @@ def dicom_units(dataset: SourceDataset) -> Iterator[Unit | Skip]:
             continue
         try:
             with skip_on_error(UNUSABLE_HEADER):
-                referenced_uids = _referenced_uids(read_header(path))
+                referenced_uids = _referenced_uids(read_dicom_header(path))
         except Skipped as error:
             yield skip_from_error(dataset.name, name, error)
             continue
@@ -132,9 +132,9 @@ def _referenced_uids(data: Any) -> list[str]:
 
 def _load_annotated_series(path: Path, files: list[Path], dataset: SourceDataset, unit: Unit) -> list[Picture]:
     """Load the slices of a SEG or RTSTRUCT, sorted by position and upright, with their masks."""
-    data = read_header(path, unit.skips)
+    data = read_dicom_header(path, unit.skips)
     with skip_on_error(UNUSABLE_HEADER):
-        volume = _labelled_volume(data, path, [read_header(file, unit.skips) for file in files], dataset, unit)
+        volume = _labelled_volume(data, path, [read_dicom_header(file, unit.skips) for file in files], dataset, unit)
         return select_pictures(volume, dataset, unit)
 
 
@@ -146,6 +146,7 @@ def _labelled_volume(data: Any, path: Path, slices: list[Any], dataset: SourceDa
         refuse_burned_in(image)
     slices.sort(key=_slice_position)
     masks = _segmentation_masks(path, slices) if data.Modality == "SEG" else _structure_masks(data, slices, unit)
+
     if not masks:
         raise Skipped("has no contour or segment on the available slices")
 
@@ -178,6 +179,7 @@ def _slice_position(data: Any) -> tuple[float, int]:
     number.
     """
     position, orientation = data.get("ImagePositionPatient"), data.get("ImageOrientationPatient")
+
     number = int(data.get("InstanceNumber", 0) or 0)
     if not position or not orientation:
         return 0.0, number

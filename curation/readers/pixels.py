@@ -21,7 +21,7 @@ from dataset_builders.terms import find_ct_window
 
 PERCENTILES = (0.5, 99.5)
 
-MODALITY_NAMES = {
+DICOM_MODALITY_NAMES = {
     "CR": "X-ray", "DX": "X-ray", "RG": "X-ray", "CT": "CT", "MR": "MRI", "MG": "Mammography", "US": "UltraSound", "XA": "Angiography",
     "PT": "PET", "NM": "Nuclear Medicine", "OP": "Fundus Photography", "OPT": "OCT", "ES": "Endoscopy", "SM": "Histopathology",
 }  # fmt: skip
@@ -151,7 +151,7 @@ def skip_on_error(reason: str) -> Iterator[None]:
 UNUSABLE_HEADER = "its header has unusable values"
 
 
-def read_header(path: Path, ignored: list[str] | None = None) -> Any:
+def read_dicom_header(path: Path, ignored: list[str] | None = None) -> Any:
     """Read a DICOM file without its pixel data, and repair its header.
 
     Args:
@@ -237,7 +237,7 @@ def header_facts(data: Any) -> dict[str, str]:
         "study": str(data.get("StudyInstanceUID", "") or ""),
         "age": str(data.get("PatientAge", "") or ""),
         "sex": str(data.get("PatientSex", "") or ""),
-        "modality": MODALITY_NAMES.get(str(data.get("Modality", "")), str(data.get("Modality", "") or "")),
+        "modality": DICOM_MODALITY_NAMES.get(str(data.get("Modality", "")), str(data.get("Modality", "") or "")),
     }
     return {name: value for name, value in facts.items() if value}
 
@@ -258,12 +258,14 @@ def read_frame(path: Path, dataset: SourceDataset, ignored: list[str]) -> tuple[
     Raises:
         Skipped: not a usable single-frame picture.
     """
-    data = read_header(path, ignored)
+    data = read_dicom_header(path, ignored)
     with skip_on_error(UNUSABLE_HEADER):
         refuse_burned_in(data)
         grey = render_frame(data, None if dataset.window is None else display_window("", dataset.window), ignored)
 
         orientation = data.get("ImageOrientationPatient")
+
+        # Boxes and masks count stored pixels, so pictures with such annotations stay as stored.
         if not dataset.is_drawn_on:
             spacing = data.get("PixelSpacing") or data.get("ImagerPixelSpacing") or (1, 1)
             grey = resample_square(grey, (float(spacing[0]), float(spacing[1])))
@@ -285,7 +287,7 @@ def render_frame(data: Any, window: tuple[float, float] | None, ignored: list[st
     values.
 
     Args:
-        data: from `read_header`.
+        data: from `read_dicom_header`.
         window: (centre, width); None: the file's VOI, else soft tissue for CT, else percentiles.
         ignored: collects a message per ignored attribute of the VOI.
 
@@ -364,6 +366,8 @@ def _apply_voi(values: np.ndarray, data: Any, ignored: list[str]) -> np.ndarray:
         )
     )
     is_blank = not windows and ("WindowCenter" in data or "WindowWidth" in data)
+
+    # Some files list unusable windows first, so try each until one shows contrast.
     for centre, width in windows or [(0.0, 0.0)] * is_blank:
         if function == "LINEAR_EXACT" or width < 1:  # all black if the width is 0 or less
             grey = to_grey(values, (centre, width))

@@ -97,6 +97,7 @@ def pair_dataset(
 
     unmatched: list[Path] = []
     if dataset.image:
+        # With a pattern, images are compared by their case instead of their path.
         cases = [dataset.case_of(dataset.image, name) for name in names]
         unmatched = [path for path, case in zip(images, cases, strict=True) if case is None]
         images, image_names = (

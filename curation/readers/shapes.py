@@ -120,6 +120,7 @@ def read_coco(dataset: SourceDataset, files: DatasetFiles) -> Iterator[Annotatio
     id_counts = Counter(image.id for image in document.images)
     for image in document.images:
         targets: Targets = partial(_coco_targets, image, annotations_by_image[image.id], names)
+
         if id_counts[image.id] > 1:
             targets = unusable_targets(Contradiction("several images in the JSON share its id"))
         yield Annotation(image.file_name, (file,), targets, {"patient": image.patient_id})
@@ -268,6 +269,7 @@ def _voc_targets(root: ElementTree.Element, shape: tuple[int, int]) -> list[Pict
         targets = []
         for element in root.iter("object"):
             corners = (float(element.findtext(f"bndbox/{name}") or "") for name in ("xmin", "ymin", "xmax", "ymax"))
+
             left_px, top_px, right_px, bottom_px = corners
             box = parse_box((left_px - 1, top_px - 1, right_px - left_px + 1, bottom_px - top_px + 1), shape)
             targets.append(PictureLabel((element.findtext("name") or "").strip(), box))
@@ -358,6 +360,8 @@ def _yolo_targets(text: Path, classes: dict[int, str], shape: tuple[int, int]) -
 
 def _yolo_target(label: float, fractions: list[float], classes: dict[int, str], shape: tuple[int, int]) -> PictureLabel:
     height, width = shape
+
+    # A float such as 1.5 is in no class list, so it is refused here as well.
     if label not in classes:
         raise Contradiction(f"a class has no name (class {label:g})")
     name = classes[int(label)]

@@ -82,6 +82,7 @@ def read_label_columns(dataset: SourceDataset, files: DatasetFiles) -> Iterator[
     """
     labels = dataset.columns.labels
     unsure = UNSURE_CELLS - {""} if dataset.exhaustive else UNSURE_CELLS
+
     for name, rows in group_rows_by_image(dataset, list(labels)).items():
         cells = {label: rows[0][label].casefold() for label in labels}
         present_labels = [

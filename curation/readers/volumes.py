@@ -86,6 +86,8 @@ def select_pictures(volume: LabelledVolume, dataset: SourceDataset, unit: Unit) 
         slices = choose_slices(areas, dataset.slices, dataset.min_area * mask[0].size)
         if not slices:
             unit.skips.append(f"the target is too small on every slice ({label})")
+
+        # Without a HU scale a window in HU is meaningless, unless the dataset configures one.
         window = display_window(label, dataset.window) if volume.has_hu_scale or dataset.window is not None else None
         for slice_index in slices:
             chosen[slice_index, window].append(label)
@@ -147,6 +149,7 @@ def spaced_slices(areas: np.ndarray, max_slices: int, min_area_px: float) -> lis
     if not len(labelled_slices):
         return []
 
+    # At least every second slice: adjacent slices are nearly identical.
     step = max(2, len(labelled_slices) // max_slices)
     count = min(max_slices, -(-len(labelled_slices) // step))
     start = (len(labelled_slices) - 1 - step * (count - 1)) // 2
@@ -232,6 +235,7 @@ def _load_volume(
     masks: dict[str, np.ndarray] = {}
     for label, path in zip(labels, annotation.files, strict=False):
         values, label_affine, _ = _read_oriented(path, dataset.plane)
+
         if values.shape != volume.shape:
             raise Skipped(f"its label and its image differ in size ({values.shape} and {volume.shape})")
         if not np.allclose(affine, label_affine, atol=1e-2):

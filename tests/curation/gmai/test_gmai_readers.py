@@ -106,7 +106,7 @@ def test_windows_are_pydicoms_own(tmp_path):
     """Over generated rescales, windows and VOI functions: pydicom's VOI over its own range, to a grey level, inverted for MONOCHROME1."""
     from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
-    from curation.readers.pixels import read_header, render_frame
+    from curation.readers.pixels import read_dicom_header, render_frame
 
     rng = np.random.default_rng(1)
     for k in range(24):
@@ -119,7 +119,7 @@ def test_windows_are_pydicoms_own(tmp_path):
             WindowCenter=int(rng.integers(-200, 300)), WindowWidth=int(rng.integers(50, 1500)), VOILUTFunction=kind,
             PhotometricInterpretation=mono,
         )  # fmt: skip
-        data = read_header(path)
+        data = read_dicom_header(path)
         seen = apply_voi_lut(apply_modality_lut(data.pixel_array, data), data)
         low, high = 0 * slope + intercept, 4095 * slope + intercept
         expected = (seen - low) / (high - low) * 255

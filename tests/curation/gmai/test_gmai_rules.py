@@ -205,7 +205,7 @@ def test_the_vocabulary_has_the_trees_values_and_no_word_of_our_templates():
     ]
     for name, label in table.labels.items():
         assert label.task in {*CLINICAL_TASKS, ""} and label.department in {*DEPARTMENTS, ""}, name
-        assert not any(f" {word} " in question for question in questions for word in table.folded_names(name)), name
+        assert not any(f" {word} " in question for question in questions for word in table.normalised_names(name)), name
 
 
 @pytest.mark.parametrize(
