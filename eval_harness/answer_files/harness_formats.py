@@ -114,7 +114,7 @@ def _answers(reader: ModuleType, path: Path, questions: pd.DataFrame, problems: 
     )
 
     must_be_complete = getattr(reader, "IS_WHOLE", True)
-    for location, question_id, record in reader.read(path, questions, problems):
+    for location, question_id, record in reader.iter_answers(path, questions, problems):
         # Records with a target come from a harness, which asks every question of a task.
         must_be_complete = must_be_complete and "target" in record
         expected_target, target = targets_by_id.get(str(question_id)), record.pop("target", None)
