@@ -45,8 +45,8 @@ _DEFAULTS = {"mc": "single", "multiple": "multiple", **dict.fromkeys(OPEN_ENDED_
 _METRICS = {
     "accuracy": MetricInfo("Accuracy", "Single-choice questions answered correctly (micro average)."),
     "accuracy_macro_task": MetricInfo("Accuracy, mean over tasks", "Mean of the accuracies of the clinical tasks."),
-    "mcq_accuracy": MetricInfo("Multiple choice: accuracy", "Right picks of the picks made."),
-    "mcq_recall": MetricInfo("Multiple choice: recall", "Right picks of the true options."),
+    "mcq_accuracy": MetricInfo("Multiple choice: accuracy", "Correct picks among all picks."),
+    "mcq_recall": MetricInfo("Multiple choice: recall", "Correct picks among all correct options."),
 }
 _BLANKED = str.maketrans(".()[],:;!*#{}", " " * 13)
 _REJECTS = (

@@ -78,7 +78,7 @@ def _metrics() -> dict[str, MetricInfo]:
     metrics = {
         name: MetricInfo(
             f"{labels[name][0]}: {labels[name][1]}",
-            "Right answers, in questions of this kind.",
+            "Questions of this kind answered correctly.",
             arms=arms[name][0],
             no_arm=arms[name][1],
         )

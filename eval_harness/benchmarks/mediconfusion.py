@@ -127,7 +127,7 @@ _METRICS = {
     "set_accuracy": MetricInfo("Set accuracy", "Pairs with both images answered correctly."),
     "individual_accuracy": MetricInfo("Individual accuracy", "Questions answered correctly."),
     "confusion": MetricInfo(
-        "Confusion", "Pairs with the same option chosen for both images, of the pairs with two valid answers.", False
+        "Confusion", "Pairs with the same option chosen for both images, among pairs with two valid answers.", False
     ),
     "invalid": MetricInfo("Invalid", "Questions without a valid answer.", False, of_ends=True),
 }

@@ -61,14 +61,14 @@ def _metrics() -> dict[str, MetricInfo]:
         if aspect != "abnormality":
             metrics[f"{aspect}_without_adversarial"] = MetricInfo(
                 f"{label}, no adversarial",
-                f"The same without the adversarial questions.{weighted}",
+                f"As `{aspect}`, without the adversarial questions.{weighted}",
                 arms=arms,
                 no_arm=no_arm_reason,
             )
     metrics["overall"] = MetricInfo("Overall accuracy", "All five aspects together, weighted as in the paper's scorer.")
     metrics["overall_without_adversarial"] = MetricInfo(
         "Overall accuracy, no adversarial",
-        "Four aspects (abnormality has no adversarial questions) without the adversarial questions. Never to be set against `overall`.",
+        "Four aspects (abnormality has no adversarial questions) without the adversarial questions. Not comparable with `overall`.",
     )
     for name in (*WEIGHTED, "overall"):
         for base in (name, f"{name}_without_adversarial"):
@@ -81,13 +81,13 @@ def _metrics() -> dict[str, MetricInfo]:
 _ERRORS = {
     "accuracy_given_earlier": MetricInfo(
         "Accuracy given earlier steps",
-        "Of the images with every earlier step of the diagnosis right, those with this one right.",
+        "Images with this step correct, among those with every earlier step of the diagnosis correct.",
     ),
-    "denies_truth": MetricInfo("Denies the truth", "Errors that answer no where the finding is there.", False),
+    "denies_truth": MetricInfo("Denies the truth", "Errors that answer no although the finding is present.", False),
     "accepts_hallucination": MetricInfo(
         "Accepts a hallucination", "Errors that answer yes to an invented finding.", False
     ),
-    "wrong_answer": MetricInfo("Wrong answer", "Errors on abnormality that are a wrong answer.", False),
+    "wrong_answer": MetricInfo("Wrong answer", "Errors on abnormality with a wrong answer.", False),
 }
 STEPS: dict[str, tuple[str, ...]] = {
     "abnormality": ("modality", "organ"),

@@ -40,9 +40,9 @@ SPEC = EvalSpec(
     read_official=read_official,
     headline="accuracy",
     metrics={
-        "accuracy": MetricInfo("Accuracy with adversarial", "Pairs with both questions right (ProbMed Table 3)."),
+        "accuracy": MetricInfo("Accuracy with adversarial", "Pairs with both questions correct (ProbMed Table 3)."),
         "accuracy_without_adversarial": MetricInfo(
-            "Accuracy, no adversarial", "Pairs with the original question right (ProbMed Table 3)."
+            "Accuracy, no adversarial", "Pairs with the original question correct (ProbMed Table 3)."
         ),
     },
     prompts=PROBMED_PROMPTS,

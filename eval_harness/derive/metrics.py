@@ -27,30 +27,28 @@ correctly.
 
 _EVERYWHERE = {
     "irrelevant": MetricInfo(
-        "Irrelevant", "Responses in which no option could be read, of all responses asked for.", False, of_ends=True
+        "Irrelevant", "Share of all responses in which no option could be read.", False, of_ends=True
     ),
-    "refused": MetricInfo(
-        "Refused", "Responses that decline to answer, of all responses asked for.", False, of_ends=True
-    ),
+    "refused": MetricInfo("Refused", "Share of all responses that decline to answer.", False, of_ends=True),
     "abstained": MetricInfo(
         "Abstained",
-        "Responses without a choice for any reason (refused, cut off, failed, missing, unreadable), of all responses asked for.",
+        "Share of all responses without a choice for any reason (refused, cut off, failed, missing, unreadable).",
         None,
         of_ends=True,
     ),
     "answered_accuracy": MetricInfo(
         "Accuracy where answered",
-        "Questions with one correct option answered correctly, of those for which an option was chosen: an abstention is neither right nor "
-        "wrong.",
+        "Questions with one correct option answered correctly, among those for which an option was chosen: an abstention is neither "
+        "right nor wrong.",
     ),
 }
 
 _SHARES = {
-    f"share_{letter}": MetricInfo(f"Share of {letter}", f"Answers that choose {letter}, of the answers read.", None)
+    f"share_{letter}": MetricInfo(f"Share of {letter}", f"Share of the readable answers that choose {letter}.", None)
     for letter in LETTERS
 } | {
-    "share_yes": MetricInfo("Share of yes", "Answers that say yes, of the answers read.", None),
-    "share_no": MetricInfo("Share of no", "Answers that say no, of the answers read.", None),
+    "share_yes": MetricInfo("Share of yes", "Share of the readable answers that say yes.", None),
+    "share_no": MetricInfo("Share of no", "Share of the readable answers that say no.", None),
 }
 
 METRICS: dict[str, MetricInfo] = {}

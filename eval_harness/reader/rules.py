@@ -110,7 +110,9 @@ def read_choice(
     Reading(choice=(1,), status='answered', rule='statement')
     """
     if not options or isinstance(options, str) or not all(isinstance(text, str) for text in (response, *options)):
-        raise BadInput(f"response {response!r:.40}, options {options!r:.80}: give a text, and a list of texts.")
+        raise BadInput(
+            f"response {response!r:.40}, options {options!r:.80}: both must be text: a string and a list of strings."
+        )
     if len(options) > len(LETTERS):
         raise BadInput(f"{len(options)} options: no benchmark has more than {len(LETTERS)}. Check the dataset.")
     if question_type not in ("single", "multiple", "yes_no"):

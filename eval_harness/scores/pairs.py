@@ -33,7 +33,7 @@ def pair_units(graded: Graded) -> pd.DataFrame:
     true_questions, counterpart = rows[~adversarial[rows]], rows[adversarial[rows]]
     for half in (true_questions, counterpart):
         if not half.index.is_unique:
-            raise BadInput(f"questions: pair {half.index[half.index.duplicated()][0]!r} holds more than two questions.")
+            raise BadInput(f"questions: pair {half.index[half.index.duplicated()][0]!r} has more than two questions.")
     pairs = true_questions.index[true_questions.index.isin(counterpart.index)]
     true_row, counterpart_row = true_questions.loc[pairs].to_numpy(np.int64), counterpart.loc[pairs].to_numpy(np.int64)
     hit, both_hit = graded.right[true_row], graded.right[true_row] & graded.right[counterpart_row]
