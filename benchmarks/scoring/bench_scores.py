@@ -27,21 +27,27 @@ from eval_harness.scores.ranks import compute_rank_ranges
 
 
 def main() -> None:
-    questions, answers = probmed_sized()
-    spent("ProbMed's size: read 57,132 responses", lambda: read_responses(answers, questions, "probmed"), 5, 1.0, "s")
-    read = read_responses(answers, questions, "probmed")
-    spent("ProbMed's size: units of 57,132 answers", lambda: compute_units("probmed", questions, read), 5, 1.0, "s")
-    spent("ProbMed's size: every score and breakdown", lambda: compute_scores("probmed", questions, read), 5, 1.0, "s")
+    questions, answers = simulate_probmed()
+    print_time(
+        "ProbMed's size: read 57,132 responses", lambda: read_responses(answers, questions, "probmed"), 5, 1.0, "s"
+    )
+    readings = read_responses(answers, questions, "probmed")
+    print_time(
+        "ProbMed's size: units of 57,132 answers", lambda: compute_units("probmed", questions, readings), 5, 1.0, "s"
+    )
+    print_time(
+        "ProbMed's size: every score and breakdown", lambda: compute_scores("probmed", questions, readings), 5, 1.0, "s"
+    )
     for label, cluster in (
         ("one image each", np.arange(26_000)),
         ("two questions an image", np.repeat(np.arange(13_000), 2)),
     ):
-        packed = pack_outcomes(models(60, cluster), "accuracy")
-        ranked(packed)
+        packed = pack_outcomes(simulate_models(60, cluster), "accuracy")
+        rank_models(packed)
         name = f"all 1,770 paired tests of 60 models x 26,000 questions, Holm and ranks ({label})"
-        spent(name, lambda packed=packed: ranked(packed), 15, 1e-3, "ms")  # type: ignore[misc]
+        print_time(name, lambda packed=packed: rank_models(packed), 15, 1e-3, "ms")  # type: ignore[misc]
     code = [sys.executable, "-c", "import eval_harness.scores.intervals"]
-    spent(
+    print_time(
         "import eval_harness.scores.intervals, a new process",
         lambda: subprocess.run(code, check=True),
         5,
@@ -51,13 +57,13 @@ def main() -> None:
     )
 
 
-def ranked(packed: OutcomeMatrix) -> None:
+def rank_models(packed: OutcomeMatrix) -> None:
     """What the board does to rank: every pair tested, Holm, ranks."""
     pairs = compare_pairwise(packed)
     compute_rank_ranges(pairs.value, pairs.p)
 
 
-def spent(
+def print_time(
     name: str,
     work: Callable[[], object],
     rounds: int,
@@ -73,22 +79,24 @@ def spent(
     print(f"{name}: median {plain.median(times):.2f} {word}, worst {max(times):.2f} {word}")
 
 
-def probmed_sized() -> tuple[pd.DataFrame, pd.DataFrame]:
+def simulate_probmed() -> tuple[pd.DataFrame, pd.DataFrame]:
     """57,132 yes/no questions on 6,303 images of 12 types, with every aspect, and random answers."""
     rng = np.random.default_rng(0)
     rows = []
-    kinds = [f"{organ}_{way}" for organ in ("chest", "brain", "spine", "abdomen") for way in ("xray", "ct", "mri")]
+    image_types = [
+        f"{organ}_{modality}" for organ in ("chest", "brain", "spine", "abdomen") for modality in ("xray", "ct", "mri")
+    ]
     for image in range(6303):
-        asked = (
+        aspects = (
             ["modality"] * 2
             + ["organ"] * 2
             + (["abnormality"] if image % 3 == 0 else [])
             + ["condition"] * 2
             + ["position"] * 2
         )
-        rows.extend((image, aspect, position, kinds[image % 12]) for position, aspect in enumerate(asked))
+        rows.extend((image, aspect, position, image_types[image % 12]) for position, aspect in enumerate(aspects))
     rows.extend(
-        (image % 6303, "condition", 100 + image // 6303, kinds[image % 6303 % 12])
+        (image % 6303, "condition", 100 + image // 6303, image_types[image % 6303 % 12])
         for image in range(57_132 - len(rows))
     )
     questions = pd.DataFrame(rows, columns=["case_id", "aspect", "position", "image_type"])
@@ -100,14 +108,14 @@ def probmed_sized() -> tuple[pd.DataFrame, pd.DataFrame]:
     questions["modality"] = questions["image_type"].str.split("_").str[1]
     questions["options"] = pd.Series([["yes", "no"]] * len(questions))
     questions["answer"] = pd.Series([[int(flag)] for flag in questions["adversarial"]])
-    said = rng.choice(["Yes", "No", "Yes.", "no, there is not", "Yes, it does."], len(questions))
+    responses = rng.choice(["Yes", "No", "Yes.", "no, there is not", "Yes, it does."], len(questions))
     answers = pd.DataFrame(
-        {"question_id": questions["question_id"], "sample": 0, "response": said, "status": "answered"}
+        {"question_id": questions["question_id"], "sample": 0, "response": responses, "status": "answered"}
     )
     return questions, answers
 
 
-def models(count: int, cluster: np.ndarray) -> dict[str, pd.DataFrame]:
+def simulate_models(count: int, cluster: np.ndarray) -> dict[str, pd.DataFrame]:
     rng = np.random.default_rng(1)
     easy = rng.normal(size=len(cluster))
     ids = np.arange(len(cluster)).astype(str).astype(object)

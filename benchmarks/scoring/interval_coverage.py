@@ -49,18 +49,22 @@ FEW_OR_GIANT = ("5 x 9", "6 unequal", "40, 40 x 2", "50, 100 x 1", "40, 40, 80 x
 
 def layouts() -> dict[str, Ints]:
     """Cluster sizes by name: equal (clusters x questions), skewed (log-normal), few, giant, and MediConfusion's components."""
-    found = {f"{g} x {m}": np.full(g, m) for g in (10, 20, 40, 60, 176) for m in (1, 2, 3, 5, 9)}
+    sizes_by_name = {
+        f"{clusters} x {questions}": np.full(clusters, questions)
+        for clusters in (10, 20, 40, 60, 176)
+        for questions in (1, 2, 3, 5, 9)
+    }
     rng = np.random.default_rng(0)
-    for g in (20, 60, 176):
-        found[f"{g} skewed"] = np.maximum(1, np.round(np.exp(rng.normal(1, 0.9, g)))).astype(int)
-    found |= {
+    for clusters in (20, 60, 176):
+        sizes_by_name[f"{clusters} skewed"] = np.maximum(1, np.round(np.exp(rng.normal(1, 0.9, clusters)))).astype(int)
+    sizes_by_name |= {
         "5 x 9": np.full(5, 9),
         "6 unequal": np.array([30, 12, 9, 5, 3, 2]),
         "40, 40 x 2": np.r_[40, np.full(40, 2)],
         "50, 100 x 1": np.r_[50, np.ones(100, np.int64)],
         "40, 40, 80 x 1": np.r_[40, 40, np.ones(80, np.int64)],
     }
-    return found | {"MediConfusion": MEDICONFUSION}
+    return sizes_by_name | {"MediConfusion": MEDICONFUSION}
 
 
 def hits(rng: np.random.Generator, sizes: Ints, share: float, icc: float, mechanism: str, draws: int) -> Ints:
@@ -76,8 +80,8 @@ def hits(rng: np.random.Generator, sizes: Ints, share: float, icc: float, mechan
     if mechanism in OTHERS:
         return _other_hits(rng, sizes, share, icc, mechanism, shape)
     copies = rng.binomial(sizes, np.sqrt(icc), shape)
-    found: Ints = (rng.random(shape) < share) * copies + rng.binomial(sizes - copies, share)
-    return found
+    cluster_hits: Ints = (rng.random(shape) < share) * copies + rng.binomial(sizes - copies, share)
+    return cluster_hits
 
 
 def _other_hits(
@@ -86,22 +90,22 @@ def _other_hits(
     if mechanism == "some hit":
         return sizes - _other_hits(rng, sizes, 1 - share, icc, "some miss", shape)
     if mechanism == "some miss":  # of the others the share is higher, at most 1
-        there = max(1 / (1 + icc * (1 - share) / share), share)
-        return rng.binomial(sizes, np.where(rng.random(shape) < there, share / there, 0.0))
+        hit_cluster_share = max(1 / (1 + icc * (1 - share) / share), share)
+        return rng.binomial(sizes, np.where(rng.random(shape) < hit_cluster_share, share / hit_cluster_share, 0.0))
     if mechanism == "two shares":
         spread = min(np.sqrt(icc * share * (1 - share)), share, 1 - share)
         return rng.binomial(sizes, np.where(rng.random(shape) < 0.5, share + spread, share - spread))
-    found, last = np.zeros(shape, np.int64), np.zeros(shape, bool)
+    cluster_hits, previous = np.zeros(shape, np.int64), np.zeros(shape, bool)
     block = 1 if mechanism == "chain" else int(rng.integers(2, 6))
-    for at in range(int(sizes.max())):
+    for question in range(int(sizes.max())):
         fresh = rng.random(shape) < share
         if mechanism == "blocks":
-            last = rng.random(shape) < share if at % block == 0 else last
-            now = np.where(rng.random(shape) < np.sqrt(icc), last, fresh)
+            previous = rng.random(shape) < share if question % block == 0 else previous
+            outcome = np.where(rng.random(shape) < np.sqrt(icc), previous, fresh)
         else:
-            now = last = np.where(rng.random(shape) < (np.sqrt(icc) if at else 0.0), last, fresh)
-        found += now & (at < sizes)
-    return found
+            outcome = previous = np.where(rng.random(shape) < (np.sqrt(icc) if question else 0.0), previous, fresh)
+        cluster_hits += outcome & (question < sizes)
+    return cluster_hits
 
 
 @dataclass(frozen=True)
@@ -123,13 +127,13 @@ class Cell:
         return self.width / self.reference_width
 
 
-def ours(sums: Floats, sizes: Ints) -> tuple[Floats, Floats]:
+def medprobe_intervals(sums: Floats, sizes: Ints) -> tuple[Floats, Floats]:
     """The intervals that every score has."""
     total = sums.sum(axis=1)
     return clustered_intervals(sums, total, total, sizes.astype(float), float(sizes.sum()), sizes)[:2]
 
 
-def cells(draws: int, seed: int, method: Method = ours) -> Iterator[Cell]:
+def cells(draws: int, seed: int, method: Method = medprobe_intervals) -> Iterator[Cell]:
     """Every cell of the grid."""
     for name, sizes in layouts().items():
         for share in SHARES:
@@ -138,19 +142,21 @@ def cells(draws: int, seed: int, method: Method = ours) -> Iterator[Cell]:
                     yield cell(name, sizes, share, icc, mechanism, draws, seed, method)
 
 
-def random_cells(count: int, draws: int, seed: int, others: bool = False, method: Method = ours) -> Iterator[Cell]:
+def random_cells(
+    count: int, draws: int, seed: int, other_mechanisms: bool = False, method: Method = medprobe_intervals
+) -> Iterator[Cell]:
     """Cells drawn at random: layouts of `random_layout`, p from .003 to .997 (even in log p / (1 - p)), ICC 0 to .9, three mechanisms;
     `others`: those of `other_layout` and OTHERS."""
     for number in range(count):
         rng = np.random.default_rng([seed, number])
-        name, sizes = other_layout(rng) if others else random_layout(rng)
+        name, sizes = other_layout(rng) if other_mechanisms else random_layout(rng)
         share = float(special.expit(rng.uniform(-5.8, 5.8)))
         icc = 0.0 if rng.random() < 0.1 else float(rng.uniform(0.02, 0.9))
-        mechanism = str(rng.choice(OTHERS if others else (*MECHANISMS, "probit")))
+        mechanism = str(rng.choice(OTHERS if other_mechanisms else (*MECHANISMS, "probit")))
         yield cell(name, sizes, round(share, 4), round(icc, 3), mechanism, draws, seed, method)
 
 
-def mediconfusion_cells(draws: int, seed: int, method: Method = ours) -> list[Cell]:
+def mediconfusion_cells(draws: int, seed: int, method: Method = medprobe_intervals) -> list[Cell]:
     """MediConfusion's components over MEDICONFUSION_SHARES and MEDICONFUSION_CORRELATIONS."""
     return [
         cell("MediConfusion", MEDICONFUSION, share, icc, mechanism, draws, seed, method)
@@ -164,28 +170,28 @@ def variants(draws: int, seed: int) -> None:
     """Print what the parts of the method buy: for each of some variants, coverage and width."""
     print("| design effect | least | degrees of freedom | grid, giants | random, others: < 93 % | MediConfusion |")
     print("|---|---|---|---|---|---|")
-    both = ("correlated", "linearised")
-    for parts, least, df in (
+    both_parts = ("correlated", "linearised")
+    for parts, min_factor, df in (
         (("correlated",), 1, "effective"),
         (("correlated",), 2, "effective"),
         (("linearised",), 1, "effective"),
-        (both, 0, "effective"),
-        (both, 1, "effective"),
-        (both, 2, "effective"),
-        (both, 1, "all"),
-        (both, 1, "infinite"),
+        (both_parts, 0, "effective"),
+        (both_parts, 1, "effective"),
+        (both_parts, 2, "effective"),
+        (both_parts, 1, "all"),
+        (both_parts, 1, "infinite"),
     ):
-        method = variant(parts, least, df)
-        found = list(cells(draws, seed, method))
-        giant = min(one.coverage for one in found if one.layout in FEW_OR_GIANT)
+        method = variant(parts, min_factor, df)
+        grid_cells = list(cells(draws, seed, method))
+        giant = min(result.coverage for result in grid_cells if result.layout in FEW_OR_GIANT)
         below = [
-            sum(one.coverage < PROMISE for one in random_cells(500, draws // 2, seed, others, method))
-            for others in (False, True)
+            sum(result.coverage < PROMISE for result in random_cells(500, draws // 2, seed, other_mechanisms, method))
+            for other_mechanisms in (False, True)
         ]
-        widest = max(one.relative for one in mediconfusion_cells(2 * draws, seed, method))
+        widest = max(result.relative for result in mediconfusion_cells(2 * draws, seed, method))
         print(
-            f"| {', '.join(parts)} | {least} | {df} | {100 * min(one.coverage for one in found):.1f}, {100 * giant:.1f} |"
-            f" {below[0]}, {below[1]} | {widest:.2f} |",
+            f"| {', '.join(parts)} | {min_factor} | {df} | "
+            f"{100 * min(result.coverage for result in grid_cells):.1f}, {100 * giant:.1f} | {below[0]}, {below[1]} | {widest:.2f} |",
             flush=True,
         )
 
@@ -198,17 +204,20 @@ def random_layout(rng: np.random.Generator) -> tuple[str, Ints]:
     if kind == "equal":
         sizes = np.full(clusters, min(large, 30))
     elif kind == "two sizes":
-        many = max(1, int(clusters * rng.uniform(0.02, 0.6)))
-        sizes = np.r_[np.full(many, large), np.full(clusters, int(rng.integers(1, 4)))]
+        n_large = max(1, int(clusters * rng.uniform(0.02, 0.6)))
+        sizes = np.r_[np.full(n_large, large), np.full(clusters, int(rng.integers(1, 4)))]
     elif kind == "heavy tail":
-        drawn = np.exp(rng.normal(0.5, rng.uniform(0.8, 1.8), clusters))
-        sizes = np.clip(np.round(drawn), 1, 150)
+        log_normal = np.exp(rng.normal(0.5, rng.uniform(0.8, 1.8), clusters))
+        sizes = np.clip(np.round(log_normal), 1, 150)
     elif kind == "one giant":
         sizes = np.r_[large, np.full(clusters, int(rng.integers(1, 4)))]
     else:
         sizes = rng.integers(2, 2 + large, int(rng.integers(2, 9)))
-    found: Ints = sizes.astype(np.int64)
-    return f"{kind} ({len(found)} clusters, {found.sum()} questions, largest {found.max()})", found
+    cluster_sizes: Ints = sizes.astype(np.int64)
+    return (
+        f"{kind} ({len(cluster_sizes)} clusters, {cluster_sizes.sum()} questions, largest {cluster_sizes.max()})",
+        cluster_sizes,
+    )
 
 
 def other_layout(rng: np.random.Generator) -> tuple[str, Ints]:
@@ -226,11 +235,14 @@ def other_layout(rng: np.random.Generator) -> tuple[str, Ints]:
         "few large": lambda: rng.integers(30, 150, int(rng.integers(9, 16))),
         "three tiers": lambda: np.r_[60, 60, np.full(max(2, clusters // 10), 12), np.ones(clusters)],
     }
-    found: Ints = np.clip(np.round(laws[kind]()), 1, 150).astype(np.int64)
-    return f"{kind} ({len(found)} clusters, {found.sum()} questions, largest {found.max()})", found
+    cluster_sizes: Ints = np.clip(np.round(laws[kind]()), 1, 150).astype(np.int64)
+    return (
+        f"{kind} ({len(cluster_sizes)} clusters, {cluster_sizes.sum()} questions, largest {cluster_sizes.max()})",
+        cluster_sizes,
+    )
 
 
-def variant(parts: tuple[str, ...], least: float, df: str) -> Method:
+def variant(parts: tuple[str, ...], min_factor: float, df: str) -> Method:
     """Our intervals with some of the `parts` of the design effect, `correlated` and `linearised`, its least 1 + (n / G - 1) x `least` / h,
     and Student's t of another number of clusters: `effective`, `all`, or `infinite` for the normal distribution."""
 
@@ -239,25 +251,37 @@ def variant(parts: tuple[str, ...], least: float, df: str) -> Method:
         share = sums.sum(axis=1) / layout.units
         if layout.clusters == layout.units:
             return clopper_pearson(share, np.full(len(share), layout.units))
-        flat, residual = layout.units * share * (1 - share), np.square(sums - share[:, None] * m)
-        effect = 1 + (layout.units / layout.clusters - 1) * np.minimum(
-            least / np.maximum(np.minimum(share, 1 - share) * layout.units, 1e-9), 1.0
+        bernoulli_variance, residual = layout.units * share * (1 - share), np.square(sums - share[:, None] * m)
+        design = 1 + (layout.units / layout.clusters - 1) * np.minimum(
+            min_factor / np.maximum(np.minimum(share, 1 - share) * layout.units, 1e-9), 1.0
         )
         if "correlated" in parts:
-            correlation = intracluster_correlation(flat, residual @ (1 / m), layout)
-            effect = np.maximum(effect, 1 + (layout.max_design_effect - 1) * correlation)
+            correlation = intracluster_correlation(bernoulli_variance, residual @ (1 / m), layout)
+            design = np.maximum(design, 1 + (layout.max_design_effect - 1) * correlation)
         if "linearised" in parts:
-            spread = np.divide(residual.sum(axis=1), flat, out=np.ones_like(flat), where=flat > 0)
-            effect = np.maximum(effect, spread)
+            spread = np.divide(
+                residual.sum(axis=1),
+                bernoulli_variance,
+                out=np.ones_like(bernoulli_variance),
+                where=bernoulli_variance > 0,
+            )
+            design = np.maximum(design, spread)
         clusters = {"effective": layout.effective_clusters, "all": layout.clusters, "infinite": 1e9}[df]
-        worth = layout.units / effect * (NORMAL_QUANTILE / student_quantile(clusters - 1)) ** 2
-        return clopper_pearson(share, np.maximum(worth, layout.effective_clusters))
+        n_effective = layout.units / design * (NORMAL_QUANTILE / student_quantile(clusters - 1)) ** 2
+        return clopper_pearson(share, np.maximum(n_effective, layout.effective_clusters))
 
     return method
 
 
 def cell(
-    name: str, sizes: Ints, share: float, icc: float, mechanism: str, draws: int, seed: int, method: Method = ours
+    name: str,
+    sizes: Ints,
+    share: float,
+    icc: float,
+    mechanism: str,
+    draws: int,
+    seed: int,
+    method: Method = medprobe_intervals,
 ) -> Cell:
     """One cell, from draws of its own."""
     key = f"{name} {share} {icc} {mechanism}"
@@ -276,16 +300,27 @@ def reference(sums: NDArray[np.float64], sizes: Ints) -> tuple[NDArray[np.float6
     share = sums.sum(axis=1) / n
     icc = np.zeros(len(sums))
     if n > clusters:
-        own = sums / m
-        within = (sums * (1 - own)).sum(axis=1) / (n - clusters)
-        among = (m * np.square(own - share[:, None])).sum(axis=1) / (clusters - 1)
-        size = (n - (m * m).sum() / n) / (clusters - 1)
+        cluster_share = sums / m
+        within_mean_square = (sums * (1 - cluster_share)).sum(axis=1) / (n - clusters)
+        between_mean_square = (m * np.square(cluster_share - share[:, None])).sum(axis=1) / (clusters - 1)
+        mean_cluster_size = (n - (m * m).sum() / n) / (clusters - 1)
         with np.errstate(invalid="ignore"):
-            icc = np.clip(np.nan_to_num((among - within) / (among + (size - 1) * within)), 0, 1)
-    worth, c2 = n / (1 + ((m * m).sum() / n - 1) * icc), NORMAL_QUANTILE**2
-    centre = (share + c2 / (2 * worth)) / (1 + c2 / worth)
-    half = NORMAL_QUANTILE / (1 + c2 / worth) * np.sqrt(share * (1 - share) / worth + c2 / (4 * worth * worth))
-    return centre - half, centre + half
+            icc = np.clip(
+                np.nan_to_num(
+                    (between_mean_square - within_mean_square)
+                    / (between_mean_square + (mean_cluster_size - 1) * within_mean_square)
+                ),
+                0,
+                1,
+            )
+    n_effective, c2 = n / (1 + ((m * m).sum() / n - 1) * icc), NORMAL_QUANTILE**2
+    centre = (share + c2 / (2 * n_effective)) / (1 + c2 / n_effective)
+    half_width = (
+        NORMAL_QUANTILE
+        / (1 + c2 / n_effective)
+        * np.sqrt(share * (1 - share) / n_effective + c2 / (4 * n_effective * n_effective))
+    )
+    return centre - half_width, centre + half_width
 
 
 def ratios(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, float]]:
@@ -301,30 +336,37 @@ def ratios(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, fl
                     covered = counted = 0
                     for _ in range(draws):
                         base = _outcomes(rng, cluster, valid, icc)
-                        found = clustered_interval(base * _outcomes(rng, cluster, share, icc), base, cluster)
-                        if found is not None:
+                        interval = clustered_interval(base * _outcomes(rng, cluster, share, icc), base, cluster)
+                        if interval is not None:
                             counted += 1
-                            covered += found.low <= share <= found.high
+                            covered += interval.low <= share <= interval.high
                     yield name, share, icc, valid, covered / counted
 
 
 def differences(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, float]]:
     """The interval of the difference of two models, which is also their test: layout, their shares, ICC, coverage."""
     for name in (*FEW_OR_GIANT, "20 x 5", "60 x 5", "MediConfusion", "60 skewed", "20 x 1", "176 x 1"):
-        for one, other in ((0.02, 0.02), (0.02, 0.1), (0.1, 0.3), (0.5, 0.5), (0.9, 0.98)):
+        for share_a, share_b in ((0.02, 0.02), (0.02, 0.1), (0.1, 0.3), (0.5, 0.5), (0.9, 0.98)):
             for icc in (0.0, 0.3, 0.5):
-                yield name, one, other, icc, difference(name, one, other, icc, draws, seed)
+                yield name, share_a, share_b, icc, difference(name, share_a, share_b, icc, draws, seed)
 
 
-def difference(name: str, one: float, other: float, icc: float, draws: int, seed: int) -> float:
+def difference(name: str, share_a: float, share_b: float, icc: float, draws: int, seed: int) -> float:
     """Coverage of the interval of the difference of two models with these shares."""
     sizes = layouts()[name]
     cluster = np.repeat(np.arange(len(sizes)), sizes)
-    rng = np.random.default_rng([seed, zlib.crc32(f"{name} {one} {other} {icc}".encode())])
-    units, base, truth, covered = np.arange(len(cluster)).astype(object), np.ones((2, len(cluster))), one - other, 0
+    rng = np.random.default_rng([seed, zlib.crc32(f"{name} {share_a} {share_b} {icc}".encode())])
+    units, base, truth, covered = (
+        np.arange(len(cluster)).astype(object),
+        np.ones((2, len(cluster))),
+        share_a - share_b,
+        0,
+    )
     for _ in range(draws):
-        both = np.stack([_outcomes(rng, cluster, share, icc) for share in (one, other)])
-        pairs = compare_pairwise(OutcomeMatrix(("a", "b"), "m", both.astype(np.float32), base, cluster, units, True))
+        outcomes = np.stack([_outcomes(rng, cluster, share, icc) for share in (share_a, share_b)])
+        pairs = compare_pairwise(
+            OutcomeMatrix(("a", "b"), "m", outcomes.astype(np.float32), base, cluster, units, True)
+        )
         covered += pairs.low[0, 1] <= 100 * truth + 1e-9 and 100 * truth - 1e-9 <= pairs.high[0, 1]
     return covered / draws
 
@@ -347,15 +389,18 @@ def printed_differences() -> Iterator[tuple[int, int, float]]:
     """The interval of the difference of two printed percentages of n and m cases: the lowest exact coverage over both shares."""
     shares = np.linspace(0.01, 0.99, 50)
     for n, m in ((14, 14), (14, 60), (20, 43), (20, 176), (60, 60), (60, 79)):
-        scores = [[Score(value=100 * hits / of, n=of, n_cases=of) for hits in range(of + 1)] for of in (n, m)]
-        ends = np.array([[compute_unpaired_difference(one, other)[:2] for other in scores[1]] for one in scores[0]])
-        laws = [stats.binom.pmf(np.arange(of + 1), of, shares[:, None]) for of in (n, m)]
+        scores = [
+            [Score(value=100 * hits / n_cases, n=n_cases, n_cases=n_cases) for hits in range(n_cases + 1)]
+            for n_cases in (n, m)
+        ]
+        ends = np.array([[compute_unpaired_difference(law_a, law_b)[:2] for law_b in scores[1]] for law_a in scores[0]])
+        distributions = [stats.binom.pmf(np.arange(n_cases + 1), n_cases, shares[:, None]) for n_cases in (n, m)]
         lowest = 1.0
-        for p, one in zip(shares, laws[0], strict=True):
-            for q, other in zip(shares, laws[1], strict=True):
+        for p, law_a in zip(shares, distributions[0], strict=True):
+            for q, law_b in zip(shares, distributions[1], strict=True):
                 truth = 100 * (p - q)
                 inside = (ends[..., 0] <= truth + 1e-9) & (truth <= ends[..., 1] + 1e-9)
-                lowest = min(lowest, float(one @ inside @ other))
+                lowest = min(lowest, float(law_a @ inside @ law_b))
         yield n, m, lowest
 
 
@@ -377,33 +422,35 @@ def main() -> None:
     if options.variants:
         variants(options.draws, options.seed)
         return
-    found = list(cells(options.draws, options.seed))
-    print(f"{len(found)} cells, {options.draws} draws each, seed {options.seed}")
+    grid_cells = list(cells(options.draws, options.seed))
+    print(f"{len(grid_cells)} cells, {options.draws} draws each, seed {options.seed}")
     print(
         "lowest / mean coverage (percent) and mean width (points) over all layouts and mechanisms, in brackets the reference's\n"
     )
-    _table(found, SHARES, CORRELATIONS)
+    _table(grid_cells, SHARES, CORRELATIONS)
     print("\nthe same of MediConfusion's 60 components, and at the end how wide ours is, the reference being 1\n")
     on_pairs = mediconfusion_cells(options.draws, options.seed)
     _table(on_pairs, MEDICONFUSION_SHARES, MEDICONFUSION_CORRELATIONS, relative=True)
-    called = ", ".join(f"{how} {100 * often:.1f}" for how, often in power(10 * options.draws, options.seed).items())
-    print(f"\na true 15 % is called worse than 25 % in percent of draws: {called}")
-    _worst("the grid", found, 8)
-    for what, count, others in (
+    worse_rates = ", ".join(
+        f"{interval_kind} {100 * rate:.1f}" for interval_kind, rate in power(10 * options.draws, options.seed).items()
+    )
+    print(f"\na true 15 % is called worse than 25 % in percent of draws: {worse_rates}")
+    _worst("the grid", grid_cells, 8)
+    for title, count, other_mechanisms in (
         ("random layouts", options.random, False),
         ("other layouts and mechanisms", options.others, True),
     ):
         if count:
-            _worst(what, list(random_cells(count, options.draws // 2, options.seed, others)), 12)
+            _worst(title, list(random_cells(count, options.draws // 2, options.seed, other_mechanisms)), 12)
     fewer = max(options.draws // 4, 100)
-    for what, draws, rows in (
+    for title, draws, rows in (
         ("ratios (p, ICC, share of valid)", fewer, list(ratios(fewer, options.seed))),
         ("differences (p, p, ICC)", options.draws, list(differences(options.draws, options.seed))),
     ):
         rows.sort(key=lambda row: row[-1])
         cover = [100 * row[-1] for row in rows]
         print(
-            f"\n{what}, {len(rows)} cells, {draws} draws each: lowest {cover[0]:.1f}, mean {np.mean(cover):.1f}; the lowest:"
+            f"\n{title}, {len(rows)} cells, {draws} draws each: lowest {cover[0]:.1f}, mean {np.mean(cover):.1f}; the lowest:"
         )
         for row in rows[:5]:
             print(f"  {row[0]}, {row[1]}, {row[2]}, {row[3]}: {100 * row[4]:.1f}")
@@ -413,7 +460,7 @@ def main() -> None:
 
 
 def _table(
-    found: list[Cell], shares: tuple[float, ...], correlations: tuple[float, ...], relative: bool = False
+    results: list[Cell], shares: tuple[float, ...], correlations: tuple[float, ...], relative: bool = False
 ) -> None:
     """Rows p, columns ICC."""
     print("| p | " + " | ".join(f"ICC {icc}" for icc in correlations) + " |")
@@ -421,31 +468,40 @@ def _table(
     for share in shares:
         texts = []
         for icc in correlations:
-            part = [one for one in found if (one.share, one.icc) == (share, icc)]
-            cover, width = [100 * one.coverage for one in part], [100 * one.width for one in part]
-            theirs, wide = [100 * one.reference_coverage for one in part], [100 * one.reference_width for one in part]
-            times = f" = {np.mean(width) / np.mean(wide):.2f}" if relative else ""
+            selected = [result for result in results if (result.share, result.icc) == (share, icc)]
+            cover, width = (
+                [100 * result.coverage for result in selected],
+                [100 * result.width for result in selected],
+            )
+            reference_cover, reference_width = (
+                [100 * result.reference_coverage for result in selected],
+                [100 * result.reference_width for result in selected],
+            )
+            relative_text = f" = {np.mean(width) / np.mean(reference_width):.2f}" if relative else ""
             texts.append(
-                f"{min(cover):.1f} / {np.mean(cover):.1f}, {np.mean(width):.1f} ({min(theirs):.1f} / {np.mean(theirs):.1f}, "
-                f"{np.mean(wide):.1f}){times}"
+                f"{min(cover):.1f} / {np.mean(cover):.1f}, {np.mean(width):.1f} "
+                f"({min(reference_cover):.1f} / {np.mean(reference_cover):.1f}, {np.mean(reference_width):.1f}){relative_text}"
             )
         print(f"| {share} | {' | '.join(texts)} |")
 
 
-def _worst(what: str, found: list[Cell], listed: int) -> None:
+def _worst(title: str, results: list[Cell], n_listed: int) -> None:
     """How many cells are under PROMISE, and the lowest."""
-    cover, width = np.array([one.coverage for one in found]), np.array([one.relative for one in found])
-    theirs = np.array([one.reference_coverage for one in found])
+    cover, width = (
+        np.array([result.coverage for result in results]),
+        np.array([result.relative for result in results]),
+    )
+    reference_cover = np.array([result.reference_coverage for result in results])
     print(
-        f"\n{what}, {len(found)} cells: under {100 * PROMISE:.0f} % {(cover < PROMISE).sum()}, under 90 % {(cover < 0.9).sum()}"
-        f" (the reference {(theirs < PROMISE).sum()} and {(theirs < 0.9).sum()}), mean {100 * cover.mean():.1f}"
-        f" ({100 * theirs.mean():.1f}); relative width {width.mean():.2f} (mean), {np.median(width):.2f} (median),"
+        f"\n{title}, {len(results)} cells: under {100 * PROMISE:.0f} % {(cover < PROMISE).sum()}, under 90 % {(cover < 0.9).sum()}"
+        f" (the reference {(reference_cover < PROMISE).sum()} and {(reference_cover < 0.9).sum()}), mean {100 * cover.mean():.1f}"
+        f" ({100 * reference_cover.mean():.1f}); relative width {width.mean():.2f} (mean), {np.median(width):.2f} (median),"
         f" {np.quantile(width, 0.95):.2f} (19 of 20); the lowest:"
     )
-    for one in sorted(found, key=lambda one: one.coverage)[:listed]:
+    for result in sorted(results, key=lambda result: result.coverage)[:n_listed]:
         print(
-            f"  {one.layout}, p = {one.share}, ICC {one.icc}, {one.mechanism}: {100 * one.coverage:.1f}, width {100 * one.width:.1f}"
-            f" (reference {100 * one.reference_coverage:.1f}, {100 * one.reference_width:.1f})"
+            f"  {result.layout}, p = {result.share}, ICC {result.icc}, {result.mechanism}: {100 * result.coverage:.1f}, "
+            f"width {100 * result.width:.1f} (reference {100 * result.reference_coverage:.1f}, {100 * result.reference_width:.1f})"
         )
 
 

@@ -43,59 +43,60 @@ class Answer:
     accepted: frozenset[str]
 
 
-def answers_of(path: Path) -> Iterator[Answer]:
+def load_answers(path: Path) -> Iterator[Answer]:
     for line in path.read_text().splitlines():
         row = json.loads(line)
         accepted = row["accepted"] if row["accepted"] is not None else [None]
         letters = frozenset(
-            "" if not each or each == [None] else "".join(LETTERS[at] for at in each) for each in accepted
+            "" if not positions or positions == [None] else "".join(LETTERS[position] for position in positions)
+            for positions in accepted
         )
         options = list(map(str, row["options"]))
         words = row.get("kind") == "yesno" and {option.lower() for option in options} == {"yes", "no"}
         yield Answer(row["response"], options, "yes_no" if words else "single", letters)
 
 
-def ours(answer: Answer) -> str:
+def read_with_medprobe(answer: Answer) -> str:
     return "".join(LETTERS[at] for at in read_choice(answer.response, answer.options, answer.type).choice)
 
 
-def functions(path: Path, given: dict[str, Any] | None = None) -> dict[str, Any]:
+def load_functions(path: Path, globals_: dict[str, Any] | None = None) -> dict[str, Any]:
     """What a module defines, statement by statement: its own functions run unchanged, without the packages that only others need."""
-    space: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)} | (given or {})
+    namespace: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)} | (globals_ or {})
     for node in ast.parse(path.read_text()).body:
         try:
-            exec(compile(ast.Module([node], []), str(path), "exec"), space)
+            exec(compile(ast.Module([node], []), str(path), "exec"), namespace)
         except Exception:  # an import that is not installed here, and what it was for
             continue
-    return space
+    return namespace
 
 
-def others(args: argparse.Namespace) -> dict[str, Parser]:
-    found: dict[str, Parser] = {}
+def load_other_parsers(args: argparse.Namespace) -> dict[str, Parser]:
+    parsers: dict[str, Parser] = {}
     if args.vlmevalkit:
-        infer = functions(args.vlmevalkit / "vlmeval/utils/matching_util.py")["can_infer"]
-        punctuation = functions(args.vlmevalkit / "vlmeval/smp/misc.py")["process_punctuation"]
-        yes_or_no = functions(args.vlmevalkit / "vlmeval/dataset/utils/yorn.py", {"process_punctuation": punctuation})[
-            "YOrN_Extraction"
-        ]
+        infer = load_functions(args.vlmevalkit / "vlmeval/utils/matching_util.py")["can_infer"]
+        punctuation = load_functions(args.vlmevalkit / "vlmeval/smp/misc.py")["process_punctuation"]
+        yes_or_no = load_functions(
+            args.vlmevalkit / "vlmeval/dataset/utils/yorn.py", {"process_punctuation": punctuation}
+        )["YOrN_Extraction"]
 
         def vlmevalkit(answer: Answer) -> str | None:
             if answer.type == "yes_no":
-                return letter_of(yes_or_no(answer.response), answer)
+                return find_letter(yes_or_no(answer.response), answer)
             choices = {LETTERS[index]: str(option) for index, option in enumerate(answer.options)}
             letter = infer(answer.response, choices)
             return letter if letter in choices else None
 
-        found["VLMEvalKit"] = vlmevalkit
+        parsers["VLMEvalKit"] = vlmevalkit
     if args.lmms_eval:
         tasks = args.lmms_eval / "lmms_eval/tasks"
-        extract = functions(tasks / "_task_utils/mcq_extract.py")["extract_mcq_answer"]
-        mmmu = functions(tasks / "_task_utils/mmmu_mcq_utils.py")["parse_mmmu_multi_choice_response"]
-        pope = functions(tasks / "pope/utils.py")["pope_process_results"]
+        extract = load_functions(tasks / "_task_utils/mcq_extract.py")["extract_mcq_answer"]
+        mmmu = load_functions(tasks / "_task_utils/mmmu_mcq_utils.py")["parse_mmmu_multi_choice_response"]
+        pope = load_functions(tasks / "pope/utils.py")["pope_process_results"]
 
         def by_pope(answer: Answer) -> str | None:
-            said = pope({"answer": "yes", "question_id": 0}, [answer.response])["pope_accuracy"]["prediction"]
-            return letter_of(said, answer)
+            prediction = pope({"answer": "yes", "question_id": 0}, [answer.response])["pope_accuracy"]["prediction"]
+            return find_letter(prediction, answer)
 
         def lmms_eval(answer: Answer) -> str | None:
             if answer.type == "yes_no":
@@ -105,10 +106,10 @@ def others(args: argparse.Namespace) -> dict[str, Parser]:
         def lmms_mmmu(answer: Answer) -> str | None:
             return by_pope(answer) if answer.type == "yes_no" else by_mmmu(mmmu, answer)
 
-        found |= {"lmms-eval": lmms_eval, "lmms-eval (MMMU)": lmms_mmmu}
+        parsers |= {"lmms-eval": lmms_eval, "lmms-eval (MMMU)": lmms_mmmu}
     if args.mmmu:
-        parse = functions(args.mmmu / "mmmu/utils/eval_utils.py")["parse_multi_choice_response"]
-        found["MMMU"] = lambda answer: by_mmmu(parse, answer)
+        parse = load_functions(args.mmmu / "mmmu/utils/eval_utils.py")["parse_multi_choice_response"]
+        parsers["MMMU"] = lambda answer: by_mmmu(parse, answer)
     if args.inspect:
         sys.path.append(str(args.inspect))
         from inspect_ai.solver._multiple_choice import parse_answers
@@ -117,8 +118,8 @@ def others(args: argparse.Namespace) -> dict[str, Parser]:
             state = SimpleNamespace(output=SimpleNamespace(completion=answer.response), choices=answer.options)
             return next(iter(parse_answers(state, False)), None)
 
-        found["inspect"] = inspect
-    return found
+        parsers["inspect"] = inspect
+    return parsers
 
 
 def by_mmmu(parse: Callable[..., str], answer: Answer) -> str | None:
@@ -126,17 +127,19 @@ def by_mmmu(parse: Callable[..., str], answer: Answer) -> str | None:
     return parse(answer.response, choices, dict(zip(choices, map(str, answer.options), strict=True)))
 
 
-def letter_of(word: str, answer: Answer) -> str | None:
+def find_letter(word: str, answer: Answer) -> str | None:
     words = [option.lower() for option in answer.options]
     return LETTERS[words.index(word.lower())] if word.lower() in words else None
 
 
-def row(name: str, parser: Parser, answers: list[Answer]) -> str:
+def format_row(name: str, parser: Parser, answers: list[Answer]) -> str:
     random.seed(0)  # the parsers that draw an option
-    said = [parser(answer) or "" for answer in answers]
-    right = sum(found in answer.accepted for found, answer in zip(said, answers, strict=True))
-    wrong = sum(bool(found) and found not in answer.accepted for found, answer in zip(said, answers, strict=True))
-    shares = (100 * count / len(answers) for count in (right, len(answers) - right - wrong, wrong))
+    readings = [parser(answer) or "" for answer in answers]
+    n_right = sum(reading in answer.accepted for reading, answer in zip(readings, answers, strict=True))
+    n_wrong = sum(
+        bool(reading) and reading not in answer.accepted for reading, answer in zip(readings, answers, strict=True)
+    )
+    shares = (100 * count / len(answers) for count in (n_right, len(answers) - n_right - n_wrong, n_wrong))
     return f"| {name} | {' | '.join(f'{share:.1f}' for share in shares)} |"
 
 
@@ -146,13 +149,13 @@ def main() -> None:
     for name in ("--vlmevalkit", "--lmms-eval", "--mmmu", "--inspect"):
         parser.add_argument(name, type=Path)
     args = parser.parse_args()
-    readers: dict[str, Parser] = {"ours": ours} | others(args)
+    readers: dict[str, Parser] = {"ours": read_with_medprobe} | load_other_parsers(args)
     for path in args.samples:
-        answers = list(answers_of(path))
+        answers = list(load_answers(path))
         print(
             f"{path.name}: {len(answers)} answers, percent\n\n| reader | right | unread | wrong |\n|---|---:|---:|---:|"
         )
-        print("\n".join(row(name, reader, answers) for name, reader in readers.items()), end="\n\n")
+        print("\n".join(format_row(name, reader, answers) for name, reader in readers.items()), end="\n\n")
 
 
 if __name__ == "__main__":

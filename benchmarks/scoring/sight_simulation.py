@@ -66,27 +66,27 @@ class Responder:
     declines: bool = False
 
 
-def runs(rng: np.random.Generator, layout: Layout, who: Responder) -> dict[str, Bools]:
+def simulate_runs(rng: np.random.Generator, layout: Layout, responder: Responder) -> dict[str, Bools]:
     """Which units (U,) are right in each run."""
     unit = np.repeat(np.arange(len(layout.cluster)), layout.questions)
     cluster, n = layout.cluster[unit], len(unit)
     starts = np.flatnonzero(np.diff(unit, prepend=-1))
 
     def from_text() -> Bools:
-        return (rng.random(n) < who.prior) | (rng.random(n) < layout.guess)
+        return (rng.random(n) < responder.prior) | (rng.random(n) < layout.guess)
 
-    coin = rng.random(int(layout.cluster.max()) + 1) < who.sight
-    seen = np.where(rng.random(n) < np.sqrt(who.icc), coin[cluster], rng.random(n) < who.sight)
-    said = from_text()
-    found = {}
+    coin = rng.random(int(layout.cluster.max()) + 1) < responder.sight
+    image_correct = np.where(rng.random(n) < np.sqrt(responder.icc), coin[cluster], rng.random(n) < responder.sight)
+    text_correct = from_text()
+    outcomes_by_run = {}
     for name in ("real", *ARMS):
-        right = np.where(rng.random(n) < who.noise, from_text(), said)
-        right = right | seen if name == "real" else right
-        found[name] = np.logical_and.reduceat(right, starts) & ~(who.declines and name in ARMS[:2])
-    return found
+        is_correct = np.where(rng.random(n) < responder.noise, from_text(), text_correct)
+        is_correct = is_correct | image_correct if name == "real" else is_correct
+        outcomes_by_run[name] = np.logical_and.reduceat(is_correct, starts) & ~(responder.declines and name in ARMS[:2])
+    return outcomes_by_run
 
 
-def measured(layout: Layout, found: dict[str, Bools]) -> Sight:
+def measure_sight(layout: Layout, outcomes_by_run: dict[str, Bools]) -> Sight:
     """What is said of these runs."""
     units = np.arange(len(layout.cluster)).astype(str).astype(object)
     frames = {
@@ -99,37 +99,37 @@ def measured(layout: Layout, found: dict[str, Bools]) -> Sight:
                 "denominator": 1.0,
             }
         )
-        for name, right in found.items()
+        for name, right in outcomes_by_run.items()
     }
     return compute_sight(frames.pop("real"), frames, "m")
 
 
-def truth(layout: Layout, who: Responder, seed: int) -> tuple[float, float]:
+def expected_sight(layout: Layout, responder: Responder, seed: int) -> tuple[float, float]:
     """The part that needs the image, in points, and the share that stays without it, in percent."""
     times = max(40, 400_000 // len(layout.cluster))
     rng, wide = np.random.default_rng([seed, 9]), layout
     score = dict.fromkeys(("real", *ARMS), 0.0)
     for _ in range(times):
-        for name, right in runs(rng, wide, who).items():
+        for name, right in simulate_runs(rng, wide, responder).items():
             score[name] += float(right.mean()) / times
-    best = score["swapped"] if who.declines else float(np.mean([score[arm] for arm in ARMS]))
+    best = score["swapped"] if responder.declines else float(np.mean([score[arm] for arm in ARMS]))
     return 100 * (score["real"] - best), 100 * best / score["real"]
 
 
-def sight_for(layout: Layout, points: float, prior: float) -> float:
+def find_sight(layout: Layout, points: float, prior: float) -> float:
     """The sight with which a responder of this prior needs the image for so many points."""
     low, high = 0.0, 1.0
     for _ in range(12):
         middle = (low + high) / 2
-        found = truth(layout, Responder(middle, prior), 3)[0]
-        low, high = (middle, high) if found < points else (low, middle)
+        mean_points = expected_sight(layout, Responder(middle, prior), 3)[0]
+        low, high = (middle, high) if mean_points < points else (low, middle)
     return (low + high) / 2
 
 
 @dataclass(frozen=True)
 class Cell:
     layout: str
-    who: Responder
+    responder: Responder
     points: float
     share: float
     sees: float
@@ -138,17 +138,17 @@ class Cell:
     width: float
 
 
-def cell(name: str, layout: Layout, who: Responder, draws: int, seed: int) -> Cell:
+def simulate_cell(name: str, layout: Layout, responder: Responder, draws: int, seed: int) -> Cell:
     """Rates over draws; where the share has no interval, it does not count."""
-    rng = np.random.default_rng([seed, zlib.crc32(f"{name} {who}".encode())])
-    points, share = truth(layout, who, seed) if who.sight else (0.0, 100.0)
-    found = [measured(layout, runs(rng, layout, who)) for _ in range(draws)]
-    covers = [each.low <= points <= each.high for each in found]
-    bounded = [each for each in found if each.share_low is not None and each.share_high is not None]
-    shares = [each.share_low <= share <= each.share_high for each in bounded]  # type: ignore[operator]
-    width = float(np.mean([each.high - each.low for each in found]))
+    rng = np.random.default_rng([seed, zlib.crc32(f"{name} {responder}".encode())])
+    points, share = expected_sight(layout, responder, seed) if responder.sight else (0.0, 100.0)
+    simulated = [measure_sight(layout, simulate_runs(rng, layout, responder)) for _ in range(draws)]
+    covers = [run.low <= points <= run.high for run in simulated]
+    bounded = [run for run in simulated if run.share_low is not None and run.share_high is not None]
+    shares = [run.share_low <= share <= run.share_high for run in bounded]  # type: ignore[operator]
+    width = float(np.mean([run.high - run.low for run in simulated]))
     return Cell(
-        name, who, points, share, float(np.mean([each.sees for each in found])), float(np.mean(covers)),
+        name, responder, points, share, float(np.mean([run.sees for run in simulated])), float(np.mean(covers)),
         float(np.mean(shares)) if shares else float("nan"), width,
     )  # fmt: skip
 
@@ -163,23 +163,23 @@ def main() -> None:
     for name, layout in layouts().items():
         draws = options.draws if len(layout.cluster) < 10_000 else options.draws // 4
         cases = [
-            Responder(0.0, prior, noise, declines=no)
+            Responder(0.0, prior, noise, declines=declines)
             for prior in (0.1, 0.6)
             for noise in (0.1, 1.0)
-            for no in (False, True)
+            for declines in (False, True)
         ]
         for points in (5.0, 10.0, 20.0):
             cases += [
-                Responder(sight_for(layout, points, prior), prior, declines=no)
+                Responder(find_sight(layout, points, prior), prior, declines=declines)
                 for prior in (0.1, 0.5)
-                for no in (False, True)
+                for declines in (False, True)
             ]
-        for who in cases:
-            one = cell(name, layout, who, draws, options.seed)
-            kind = f"prior {who.prior}, noise {who.noise}" + (", declines" if who.declines else "")
+        for responder in cases:
+            rates = simulate_cell(name, layout, responder, draws, options.seed)
+            kind = f"prior {responder.prior}, noise {responder.noise}" + (", declines" if responder.declines else "")
             print(
-                f"| {name} | {kind} | {one.points:.1f} | {100 * one.sees:.1f} | {100 * one.covers:.1f} | "
-                f"{100 * one.share_covers:.1f} | {one.width:.1f} |",
+                f"| {name} | {kind} | {rates.points:.1f} | {100 * rates.sees:.1f} | {100 * rates.covers:.1f} | "
+                f"{100 * rates.share_covers:.1f} | {rates.width:.1f} |",
                 flush=True,
             )
 

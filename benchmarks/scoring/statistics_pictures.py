@@ -30,49 +30,49 @@ INK, SOFT, BLUE, TEAL, ORANGE = "#1d2733", "#5b6675", "#2456a6", "#0f766e", "#a8
 LEFT, RIGHT, WIDTH = 330.0, 675.0, 900
 
 
-def one_score() -> str:
+def draw_intervals() -> str:
     """Four scores of 30 %, from few cases to many."""
     rows = [
         ("20 cases", printed_interval(SCORE, 20)),
-        (f"{PAIRS} pairs that share images", alike_on_one_image()),
+        (f"{PAIRS} pairs that share images", clustered_score()),
         (f"{PAIRS} pairs, no image shown twice", printed_interval(SCORE, PAIRS)),
         ("1,000 cases", printed_interval(SCORE, 1000)),
     ]
-    drawn = [
+    elements = [
         f'<line x1="{_x(GUESS)}" x2="{_x(GUESS)}" y1="40" y2="228" stroke="{SOFT}" stroke-dasharray="4 4"/>'
         f'<text x="{_x(GUESS)}" y="30" text-anchor="middle" fill="{SOFT}">guessing: 25 %</text>'
     ]
-    for at, (name, found) in enumerate(rows):
-        y, low, high = 66 + 46 * at, 100 * found.low, 100 * found.high
+    for row, (name, interval) in enumerate(rows):
+        y, low, high = 66 + 46 * row, 100 * interval.low, 100 * interval.high
         sure = "above guessing" if low > GUESS else "may be guessing"
         worth = ""
         if "share" in name:
-            told = f"worth {found.n_effective:.0f} independent ones"
-            worth = f'<text x="20" y="{y + 22}" fill="{SOFT}" font-size="12">{told}</text>'
-        drawn.append(
+            worth_text = f"worth {interval.n_effective:.0f} independent ones"
+            worth = f'<text x="20" y="{y + 22}" fill="{SOFT}" font-size="12">{worth_text}</text>'
+        elements.append(
             f'<text x="20" y="{y + 5}">30 % of {name}</text>{worth}<path d="M{_x(low)} {y}H{_x(high)}" stroke="{BLUE}" stroke-width="7" '
             f'stroke-linecap="round" opacity=".35"/><circle cx="{_x(SCORE)}" cy="{y}" r="6" fill="{BLUE}"/>'
             f'<text x="{RIGHT + 12}" y="{y - 3}">{low:.0f} to {high:.0f}</text>'
             f'<text x="{RIGHT + 12}" y="{y + 14}" fill="{SOFT}" font-size="12">{sure}</text>'
         )
-    return _svg(270, "The 95 % interval of a score of 30 % from 20, 176 and 1,000 cases", [*drawn, _axis(228)])
+    return _svg(270, "The 95 % interval of a score of 30 % from 20, 176 and 1,000 cases", [*elements, _axis(228)])
 
 
-def alike_on_one_image() -> Interval:
+def clustered_score() -> Interval:
     """The interval of a score of 30 % on MediConfusion's pairs where answers to pairs on the same images are alike (correlation .3)."""
-    rng, wanted = np.random.default_rng(SEED), round(SCORE * PAIRS / 100)
+    rng, n_hits = np.random.default_rng(SEED), round(SCORE * PAIRS / 100)
     cluster = np.repeat(np.arange(len(GROUPS)), GROUPS)
     share, correlation = SCORE / 100, 0.3
-    a, b = (each * (1 - correlation) / correlation for each in (share, 1 - share))
+    a, b = (mean * (1 - correlation) / correlation for mean in (share, 1 - share))
     hits = np.zeros(PAIRS)
-    while hits.sum() != wanted:
+    while hits.sum() != n_hits:
         hits = (rng.random(PAIRS) < rng.beta(a, b, len(GROUPS))[cluster]).astype(float)
-    found = clustered_interval(hits, np.ones(PAIRS), cluster)
-    assert found is not None
-    return found
+    interval = clustered_interval(hits, np.ones(PAIRS), cluster)
+    assert interval is not None
+    return interval
 
 
-def answers() -> tuple[PairwiseComparisons, RankRanges]:
+def simulate_models() -> tuple[PairwiseComparisons, RankRanges]:
     """Six models on the same 176 pairs, compared as the board compares them."""
     rng = np.random.default_rng(SEED)
     cluster = np.repeat(np.arange(len(GROUPS)), GROUPS)
@@ -85,51 +85,55 @@ def answers() -> tuple[PairwiseComparisons, RankRanges]:
         models=tuple("ABCDEF"), metric="", numerator=right, denominator=np.ones_like(right), cluster=cluster,
         units=np.arange(PAIRS).astype(object), paired=True,
     )  # fmt: skip
-    found = compare_pairwise(outcomes)
-    return found, compute_rank_ranges(found.value, found.p)
+    comparisons = compare_pairwise(outcomes)
+    return comparisons, compute_rank_ranges(comparisons.value, comparisons.p)
 
 
-def ranks() -> str:
+def draw_ranks() -> str:
     """Six models with their scores and ranks, and what is known of one of them beside the others."""
-    found, ranges = answers()
-    one = 2  # the model that the picture explains
-    drawn = ['<text x="20" y="34" fill="#5b6675">Model</text><text x="110" y="34" fill="#5b6675">Rank</text>']
-    drawn.append(f'<text x="{RIGHT + 12}" y="34" fill="{SOFT}">beside {found.models[one]}</text>')
-    for at in range(len(found.models)):
-        y = 62 + 38 * at
-        first, last = int(ranges.best_rank[at]), int(ranges.worst_rank[at])
+    comparisons, ranges = simulate_models()
+    explained = 2  # the model that the picture explains
+    elements = ['<text x="20" y="34" fill="#5b6675">Model</text><text x="110" y="34" fill="#5b6675">Rank</text>']
+    elements.append(f'<text x="{RIGHT + 12}" y="34" fill="{SOFT}">beside {comparisons.models[explained]}</text>')
+    for model in range(len(comparisons.models)):
+        y = 62 + 38 * model
+        best_rank, worst_rank = int(ranges.best_rank[model]), int(ranges.worst_rank[model])
         word, ink = "", INK
-        if at != one:
-            word, ink = ("better", TEAL) if found.value[at] > found.value[one] else ("worse", ORANGE)
+        if model != explained:
             word, ink = (
-                (f"significantly {word}", ink) if ranges.differs[at, one] else ("no significant difference", SOFT)
+                ("better", TEAL) if comparisons.value[model] > comparisons.value[explained] else ("worse", ORANGE)
             )
-        weight = ' font-weight="bold"' if at == one else ""
-        rank = str(first) if first == last else f"{first} to {last}"
-        drawn.append(
-            f'<text x="20" y="{y + 5}"{weight}>{found.models[at]}</text><text x="110" y="{y + 5}"{weight}>{rank}</text>'
-            f'<circle cx="{_x(found.value[at])}" cy="{y}" r="6" fill="{BLUE if at == one else ink}"/>'
-            f'<text x="{_x(found.value[at]) + 12:.1f}" y="{y + 5}" font-size="13">{found.value[at]:.0f} %</text>'
+            word, ink = (
+                (f"significantly {word}", ink)
+                if ranges.differs[model, explained]
+                else ("no significant difference", SOFT)
+            )
+        weight = ' font-weight="bold"' if model == explained else ""
+        rank = str(best_rank) if best_rank == worst_rank else f"{best_rank} to {worst_rank}"
+        elements.append(
+            f'<text x="20" y="{y + 5}"{weight}>{comparisons.models[model]}</text><text x="110" y="{y + 5}"{weight}>{rank}</text>'
+            f'<circle cx="{_x(comparisons.value[model])}" cy="{y}" r="6" fill="{BLUE if model == explained else ink}"/>'
+            f'<text x="{_x(comparisons.value[model]) + 12:.1f}" y="{y + 5}" font-size="13">{comparisons.value[model]:.0f} %</text>'
             f'<text x="{RIGHT + 12}" y="{y + 5}" fill="{ink}">{word}</text>'
         )
-    return _svg(318, "Six models with the ranks they may hold", [*drawn, _axis(278)])
+    return _svg(318, "Six models with the ranks they may hold", [*elements, _axis(278)])
 
 
 LOOKS = (("A", 0.35, 0.3, False), ("B", 0.05, 0.5, False), ("C", 0.2, 0.15, True))
 """Made-up models: the share of questions that they answer from the image, from the text alone; whether they decline without an image."""
 
 
-def from_the_image() -> str:
+def draw_sight() -> str:
     """Three models on 1,000 questions with four options: their scores, and what they score without the right image."""
     rng, n = np.random.default_rng(SEED), 1000
-    drawn = [
+    elements = [
         f'<text x="20" y="34" fill="{SOFT}">Model</text><text x="{RIGHT + 12}" y="34" fill="{SOFT}">from the image</text>'
     ]
     for at, (name, seen, text, declines) in enumerate(LOOKS):
-        said = (rng.random(n) < text) | (rng.random(n) < 0.25)
+        text_correct = (rng.random(n) < text) | (rng.random(n) < 0.25)
         frames = {}
         for image in ("real", *ARMS):
-            again = np.where(rng.random(n) < 0.1, (rng.random(n) < text) | (rng.random(n) < 0.25), said)
+            again = np.where(rng.random(n) < 0.1, (rng.random(n) < text) | (rng.random(n) < 0.25), text_correct)
             right = again | (rng.random(n) < seen) if image == "real" else again & ~(declines and image != "swapped")
             units = np.arange(n).astype(str).astype(object)
             frames[image] = pd.DataFrame(
@@ -141,26 +145,26 @@ def from_the_image() -> str:
                     "denominator": 1.0,
                 }
             )
-        found = compute_sight(frames.pop("real"), frames, "m")
+        sight = compute_sight(frames.pop("real"), frames, "m")
         y = 66 + 50 * at
-        drawn.append(
-            f'<text x="20" y="{y + 5}">{name}</text><path d="M{_x(found.arms[found.best_arm].score)} {y}H{_x(found.score)}" '
+        elements.append(
+            f'<text x="20" y="{y + 5}">{name}</text><path d="M{_x(sight.arms[sight.best_arm].score)} {y}H{_x(sight.score)}" '
             f'stroke="{BLUE}" stroke-width="3" opacity=".35"/>'
         )
-        for arm in found.arms.values():
-            best = arm is found.arms[found.best_arm]
+        for arm in sight.arms.values():
+            best = arm is sight.arms[sight.best_arm]
             ink = BLUE if best else "#c3cad4"
-            drawn.append(
+            elements.append(
                 f'<circle cx="{_x(arm.score)}" cy="{y}" r="{6 if best else 4}" fill="#fff" stroke="{ink}" stroke-width="2"/>'
             )
-        sees = "sees" if found.sees else "not shown to see"
-        drawn.append(
-            f'<circle cx="{_x(found.score)}" cy="{y}" r="6" fill="{BLUE}"/>'
-            f'<text x="60" y="{y + 5}">{found.score:.0f} %</text>'
-            f'<text x="{RIGHT + 12}" y="{y - 3}">{found.value:.0f} points ({found.low:.0f} to {found.high:.0f})</text>'
+        sees = "sees" if sight.sees else "not shown to see"
+        elements.append(
+            f'<circle cx="{_x(sight.score)}" cy="{y}" r="6" fill="{BLUE}"/>'
+            f'<text x="60" y="{y + 5}">{sight.score:.0f} %</text>'
+            f'<text x="{RIGHT + 12}" y="{y - 3}">{sight.value:.0f} points ({sight.low:.0f} to {sight.high:.0f})</text>'
             f'<text x="{RIGHT + 12}" y="{y + 14}" fill="{SOFT}" font-size="12">{sees}</text>'
         )
-    return _svg(240, "Scores of three models with the right images and without them", [*drawn, _axis(198)])
+    return _svg(240, "Scores of three models with the right images and without them", [*elements, _axis(198)])
 
 
 def _x(percent: float) -> float:
@@ -186,7 +190,7 @@ def _svg(height: int, title: str, parts: list[str]) -> str:
     )
 
 
-PICTURES = {"one_score.svg": one_score, "ranks.svg": ranks, "sight.svg": from_the_image}
+PICTURES = {"one_score.svg": draw_intervals, "ranks.svg": draw_ranks, "sight.svg": draw_sight}
 
 
 def main() -> None:

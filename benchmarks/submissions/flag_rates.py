@@ -29,13 +29,13 @@ def main(runs: int = 6) -> None:
             print(f"| {title} | wait or are refused |\n|---|---|")
             total = caught = 0
             for kind in kinds:
-                found = [
+                flagged = [
                     bool(worlds[number % 3].caught(attempt))
                     for number in range(runs)
                     for attempt in kind(worlds[number % 3], random.Random(f"{kind.__name__} {number}"))
                 ]
-                total, caught = total + len(found), caught + sum(found)
-                print(f"| {str(kind.__doc__).splitlines()[0]} | {sum(found)} of {len(found)} |", flush=True)
+                total, caught = total + len(flagged), caught + sum(flagged)
+                print(f"| {str(kind.__doc__).splitlines()[0]} | {sum(flagged)} of {len(flagged)} |", flush=True)
             print(f"| all | {caught} of {total} |\n")
 
 

@@ -13,7 +13,7 @@ QUESTIONS = 21_281
 """Single-choice questions of GMAI-MMBench's test."""
 
 
-def climbed(scorings: int, options: int, decimals: int | None, seed: int) -> float:
+def climb_accuracy(scorings: int, options: int, decimals: int | None, seed: int) -> float:
     """Accuracy (percent) after so many scorings, of somebody undecided between `options` options of every question."""
     draw = np.random.default_rng(seed)
     key = draw.integers(0, options, QUESTIONS)
@@ -22,8 +22,8 @@ def climbed(scorings: int, options: int, decimals: int | None, seed: int) -> flo
     for _ in range(scorings):
         answers = draw.integers(0, options, QUESTIONS)
         score = 100 * float((answers == key).mean())
-        told = score if decimals is None else round(score, decimals)
-        weights[everywhere, answers] += told - 100 / options
+        printed_score = score if decimals is None else round(score, decimals)
+        weights[everywhere, answers] += printed_score - 100 / options
     return 100 * float((weights.argmax(axis=1) == key).mean())
 
 
@@ -32,8 +32,12 @@ def main() -> None:
     for options in (4, 2):
         for scorings in (60, 730, 7300):
             tries = range(3 if scorings > 1000 else 10)
-            told = [np.mean([climbed(scorings, options, decimals, seed) for seed in tries]) for decimals in (1, None)]
-            print(f"{options:17} | {scorings:8,} | {told[0]:27.1f} | {told[1]:11.1f} | {100 / options:8.1f}")
+            accuracies = [
+                np.mean([climb_accuracy(scorings, options, decimals, seed) for seed in tries]) for decimals in (1, None)
+            ]
+            print(
+                f"{options:17} | {scorings:8,} | {accuracies[0]:27.1f} | {accuracies[1]:11.1f} | {100 / options:8.1f}"
+            )
 
 
 if __name__ == "__main__":

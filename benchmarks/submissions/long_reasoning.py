@@ -75,11 +75,11 @@ def main() -> None:
         trusted = TrustedData([data])
         trusted.refresh()
         board = _timed("board", lambda: Board(store, trusted=trusted))
-        shown = sum(len(section.entries) for sections in board.snapshot.sections.values() for section in sections)
+        n_shown = sum(len(section.entries) for sections in board.snapshot.sections.values() for section in sections)
         sizes = {
             path.name: path.stat().st_size / 1e6 for path in [run / "answers.jsonl", *Path(done.location).iterdir()]
         }
-        print(f"{outcomes[0]}; {shown} result on the board")
+        print(f"{outcomes[0]}; {n_shown} result on the board")
         print(", ".join(f"{name} {size:.1f} MB" for name, size in sizes.items()))
 
 
@@ -94,12 +94,17 @@ def _enlarge(data: Path, split: str, count: int) -> None:
     pd.concat(parts).head(count).to_parquet(path, index=False)
 
 
-def _timed(what: str, step: Callable[[], Any]) -> Any:
-    begun = time.perf_counter()
-    made = step()
-    here, below = (resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    print(f"{what:8s} {time.perf_counter() - begun:6.1f} s, {here:5d} MB here, {below:5d} MB below", flush=True)
-    return made
+def _timed(step_name: str, step: Callable[[], Any]) -> Any:
+    start = time.perf_counter()
+    outcome = step()
+    own_mb, children_mb = (
+        resource.getrusage(scope).ru_maxrss >> 10 for scope in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    print(
+        f"{step_name:8s} {time.perf_counter() - start:6.1f} s, {own_mb:5d} MB here, {children_mb:5d} MB below",
+        flush=True,
+    )
+    return outcome
 
 
 if __name__ == "__main__":

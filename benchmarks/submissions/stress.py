@@ -60,27 +60,27 @@ print(*[result.status for result in verify(sys.argv[1], data=[sys.argv[2]])])
 """
 
 
-def child(code: str, *arguments: object) -> subprocess.Popen[str]:
+def start_child(code: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )  # fmt: skip
 
 
-def to_a_folder(folder: Path, data: Path, uploads: int, draw: random.Random) -> str:
+def stress_folder(folder: Path, data: Path, uploads: int, draw: random.Random) -> str:
     """Ten processes at a time, four of ten killed; what they printed must be in the store, whole."""
     acknowledged: list[str] = []
     killed = 0
     numbers = list(range(uploads))
     while numbers:
         parts = [numbers[start::10] for start in range(10) if numbers[start::10]]
-        running = [child(ADD, folder, data, ",".join(map(str, part))) for part in parts]
+        running = [start_child(ADD, folder, data, ",".join(map(str, part))) for part in parts]
         for process in draw.sample(running, 4 * len(running) // 10):
             threading.Timer(draw.uniform(2, 25), process.kill).start()
         for process in running:
             acknowledged += process.communicate()[0].split()
             killed += process.returncode != 0
-        there = {stored.result.model.name for stored in scan_store(folder / "store")[0]}
-        numbers = [number for number in numbers if f"Model {number}" not in there]
+        stored_models = {stored.result.model.name for stored in scan_store(folder / "store")[0]}
+        numbers = [number for number in numbers if f"Model {number}" not in stored_models]
     stored, problems = scan_store(folder / "store")
     lost = [path for path in acknowledged if not (Path(path) / "result.json").is_file()]
     words = [result.status for result in verify(str(folder / "store"), data=[str(data)])]
@@ -91,7 +91,7 @@ def to_a_folder(folder: Path, data: Path, uploads: int, draw: random.Random) -> 
     return f"folder: {uploads} uploads, {killed} writers killed, {len(acknowledged)} acknowledged, 0 lost, {len(stored)} whole"
 
 
-def to_the_hub(folder: Path, data: Path, uploads: int, draw: random.Random) -> str:
+def stress_hub(folder: Path, data: Path, uploads: int, draw: random.Random) -> str:
     with LocalHub() as hub:
         os.environ.update(
             HF_ENDPOINT=hub.endpoint, HF_TOKEN=READER, HF_HUB_DISABLE_XET="1", HF_HUB_DISABLE_PROGRESS_BARS="1"
@@ -112,22 +112,22 @@ def to_the_hub(folder: Path, data: Path, uploads: int, draw: random.Random) -> s
         assert len({location for location, _ in done}) == uploads
         os.environ["HF_TOKEN"] = CURATOR
         killed, begun = 0, time.monotonic()
-        while any(each.status == "open" for each in api.get_repo_discussions(**REPO)):
-            running = [child(VERIFY, data) for _ in range(2)]
+        while any(discussion.status == "open" for discussion in api.get_repo_discussions(**REPO)):
+            running = [start_child(VERIFY, data) for _ in range(2)]
             threading.Timer(draw.uniform(8, 30), running[0].kill).start()
             for process in running:
                 process.communicate()
                 killed += process.returncode < 0
-        wanted = {path: content for _, files in done for path, content in files.items()}
+        expected_files = {path: content for _, files in done for path, content in files.items()}
         landed = Path(api.snapshot_download(**REPO, local_dir=folder / "landed"))
-        lost = [path for path, content in wanted.items() if (landed / path).read_bytes() != content]
+        lost = [path for path, content in expected_files.items() if (landed / path).read_bytes() != content]
         stored, problems = scan_store(landed)
         assert not lost and not problems and len(stored) == uploads, (lost, problems, len(stored))
         seconds = time.monotonic() - begun
     return f"Hub: {uploads} pull requests at once, {killed} verifiers killed, 0 lost, {len(stored)} on main ({seconds:.0f} s)"
 
 
-def resident(root: int) -> int:
+def resident_bytes(root: int) -> int:
     """Bytes of memory that a process and all below it hold."""
     parents: dict[int, int] = {}
     pages: dict[int, int] = {}
@@ -138,13 +138,13 @@ def resident(root: int) -> int:
                 pages[int(entry.name)] = int((entry / "statm").read_text().split()[1])
             except OSError:
                 continue
-    below = {root}
-    while more := {pid for pid, parent in parents.items() if parent in below} - below:
-        below |= more
-    return sum(pages.get(pid, 0) for pid in below) * os.sysconf("SC_PAGE_SIZE")
+    descendants = {root}
+    while children := {pid for pid, parent in parents.items() if parent in descendants} - descendants:
+        descendants |= children
+    return sum(pages.get(pid, 0) for pid in descendants) * os.sysconf("SC_PAGE_SIZE")
 
 
-def memory(folder: Path, data: Path) -> str:
+def measure_memory(folder: Path, data: Path) -> str:
     ready = build_submission(run_folder(data, folder / "run"))
     place, (valid_run, answers) = folder / "hostile" / ready.folder, (ready.sent.run, ready.sent.answers)
     place.mkdir(parents=True)
@@ -159,14 +159,14 @@ def memory(folder: Path, data: Path) -> str:
             (place / "answers.parquet").write_bytes(answers)
         else:
             FILES[name](place / "answers.parquet")
-        process = child(EXAMINE, folder / "hostile", data)
-        most = 0
+        process = start_child(EXAMINE, folder / "hostile", data)
+        peak_bytes = 0
         while process.poll() is None:
-            most = max(most, resident(process.pid))
+            peak_bytes = max(peak_bytes, resident_bytes(process.pid))
             time.sleep(0.05)
         words |= set((process.communicate()[0] or "crashed").split())
-        if most > peak:
-            peak, worst = most, name
+        if peak_bytes > peak:
+            peak, worst = peak_bytes, name
     return f"memory: verify of {len(FILES) + len(runs)} hostile files takes {peak / 1e9:.2f} GB ({worst}); they are {sorted(words)}"
 
 
@@ -185,11 +185,11 @@ def main() -> None:
             answers = [{"question_id": row.question_id, "response": said(row, right.random() < 0.6)} for row in rows]
             write_lines(folder / f"{number}.jsonl", answers)
         if args.only in (None, "folder"):
-            print(to_a_folder(folder, data, args.uploads, draw), flush=True)
+            print(stress_folder(folder, data, args.uploads, draw), flush=True)
         if args.only in (None, "hub"):
-            print(to_the_hub(folder, data, args.uploads, draw), flush=True)
+            print(stress_hub(folder, data, args.uploads, draw), flush=True)
         if args.only in (None, "memory"):
-            print(memory(folder, data), flush=True)
+            print(measure_memory(folder, data), flush=True)
 
 
 if __name__ == "__main__":

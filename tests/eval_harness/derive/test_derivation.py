@@ -73,11 +73,11 @@ def recorded(data: dict[str, Path]) -> dict[str, object]:
         chosen = selection(data[family])
         for permute in (False, True):
             run = made_run(chosen, 2, permute)
-            found = derive(run, answer_frame(made_answers(chosen.questions, 7, 2)), chosen.questions)
-            read = found.readings[["question_id", "sample", "choice", "status", "rule"]].values.tolist()
-            said = found.result.model_dump(mode="json", include={"scores", "breakdown", "statuses"})
-            units = found.units.round(9).to_csv(index=False)
-            text = json.dumps([_rounded(said), read, units], sort_keys=True, default=str)
+            derived = derive(run, answer_frame(made_answers(chosen.questions, 7, 2)), chosen.questions)
+            readings = derived.readings[["question_id", "sample", "choice", "status", "rule"]].values.tolist()
+            scores = derived.result.model_dump(mode="json", include={"scores", "breakdown", "statuses"})
+            units = derived.units.round(9).to_csv(index=False)
+            text = json.dumps([_rounded(scores), readings, units], sort_keys=True, default=str)
             digests[f"{family}{' permuted' if permute else ''}"] = hashlib.sha256(text.encode()).hexdigest()[:16]
     return {"derive_version": DERIVE_VERSION, "digests": digests}
 
@@ -96,12 +96,12 @@ def data(phantoms):
 
 
 def test_other_output_has_another_version(data):
-    before = json.loads(RECORDED.read_text())
-    now = recorded(data)
-    assert before == now or before["derive_version"] < DERIVE_VERSION, (
+    stored = json.loads(RECORDED.read_text())
+    current = recorded(data)
+    assert stored == current or stored["derive_version"] < DERIVE_VERSION, (
         "derive gives other output for the same answers: raise DERIVE_VERSION, then run this file as a module"
     )
-    assert before == now, "DERIVE_VERSION was raised: run this file as a module"
+    assert stored == current, "DERIVE_VERSION was raised: run this file as a module"
 
 
 @settings(max_examples=10, deadline=None)
@@ -109,13 +109,13 @@ def test_other_output_has_another_version(data):
 def test_the_same_answers_in_another_order_and_through_a_file_give_the_same_files(data, seed, samples, family, permute):
     chosen = selection(data[family])
     run, rows = made_run(chosen, samples, permute), made_answers(chosen.questions, seed, samples)
-    found = derived_files(derive(run, answer_frame(rows), chosen.questions))
+    files = derived_files(derive(run, answer_frame(rows), chosen.questions))
     shuffled = random.Random(seed).sample(rows, len(rows))
-    assert derived_files(derive(run, answer_frame(shuffled), chosen.questions)) == found
+    assert derived_files(derive(run, answer_frame(shuffled), chosen.questions)) == files
     through = table_to_frame(encode_answers(answer_frame(rows))).astype({"sample": "int64"})
-    assert derived_files(derive(run, through, chosen.questions)) == found
+    assert derived_files(derive(run, through, chosen.questions)) == files
     due = len(chosen.questions) * samples
-    assert len(table_to_frame(found["readings.parquet"])) == due
+    assert len(table_to_frame(files["readings.parquet"])) == due
 
 
 @settings(max_examples=30, deadline=None)
@@ -125,9 +125,9 @@ def test_the_key_follows_from_every_part(parts, which):
         run, answers, judge, fingerprint, facets, *_ = changed
         return compute_derivation_key(SubmittedFiles(run, answers, judge), fingerprint.hex(), facets.hex())
 
-    other = [*parts]
-    other[which] += b"x"
-    assert key(parts) == key([*parts]) != key(other)
+    changed_parts = [*parts]
+    changed_parts[which] += b"x"
+    assert key(parts) == key([*parts]) != key(changed_parts)
 
 
 if __name__ == "__main__":

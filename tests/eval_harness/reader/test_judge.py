@@ -45,8 +45,14 @@ class Server:
                 reply = server.replies.pop(0) if len(server.replies) > 1 else server.replies[0]
                 message = {"role": "assistant", "content": reply}
                 choices = [{"index": 0, "finish_reason": "stop", "message": message}]
-                said = {"id": "x", "object": "chat.completion", "created": 0, "model": "judge", "choices": choices}
-                body = json.dumps({"error": {"message": "no"}} if isinstance(reply, int) else said).encode()
+                completion = {
+                    "id": "x",
+                    "object": "chat.completion",
+                    "created": 0,
+                    "model": "judge",
+                    "choices": choices,
+                }
+                body = json.dumps({"error": {"message": "no"}} if isinstance(reply, int) else completion).encode()
                 self.send_response(reply if isinstance(reply, int) else 200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
@@ -63,10 +69,10 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.http.shutdown()
-    made.http.server_close()
+    judge_server = Server()
+    yield judge_server
+    judge_server.http.shutdown()
+    judge_server.http.server_close()
 
 
 @pytest.fixture
@@ -106,16 +112,16 @@ def judged_run(samples: int = 1, permute: bool = False) -> RunRecord:
     )  # fmt: skip
 
 
-def read(judge: Judge, given: pd.DataFrame, run: RunRecord) -> tuple[pd.DataFrame, dict[str, object]]:
+def read(judge: Judge, answers: pd.DataFrame, run: RunRecord) -> tuple[pd.DataFrame, dict[str, object]]:
     """The answers read by rules and by what the judge replies now."""
-    asked = judge_queries(run, given, questions())
-    replies = judge.replies([each.request for each in asked])
-    rows = [(each.question_id, each.sample, reply) for each, reply in zip(asked, replies, strict=True)]
-    done, report = read_due_answers(
-        run, given, questions(), pd.DataFrame(rows, columns=["question_id", "sample", "reply"])
+    queries = judge_queries(run, answers, questions())
+    replies = judge.replies([query.request for query in queries])
+    rows = [(query.question_id, query.sample, reply) for query, reply in zip(queries, replies, strict=True)]
+    readings, report = read_due_answers(
+        run, answers, questions(), pd.DataFrame(rows, columns=["question_id", "sample", "reply"])
     )
     assert report is not None
-    return done, report
+    return readings, report
 
 
 def test_only_unread_responses_are_shown_to_the_judge(server: Server, judge: Judge) -> None:
@@ -128,17 +134,23 @@ def test_only_unread_responses_are_shown_to_the_judge(server: Server, judge: Jud
 
 
 def test_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path: Path) -> None:
-    asked = extraction_prompt("q", OPTIONS, "hm", "single")
+    request = extraction_prompt("q", OPTIONS, "hm", "single")
     for _ in range(2):
-        assert judge.replies([asked, asked])[1] == "A"
-    again = Judge("judge", tmp_path / "cache", server.url)
-    assert again.replies([asked]) == ["A"] and len(server.asked) == 1
-    assert again.replies([JudgeRequest(asked.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 2
-    assert again.replies([JudgeRequest(asked.prompt, turn=2, temperature=1.0)]) == ["A"] and len(server.asked) == 3
-    assert again.replies([JudgeRequest(asked.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 3
+        assert judge.replies([request, request])[1] == "A"
+    new_judge = Judge("judge", tmp_path / "cache", server.url)
+    assert new_judge.replies([request]) == ["A"] and len(server.asked) == 1
+    assert (
+        new_judge.replies([JudgeRequest(request.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 2
+    )
+    assert (
+        new_judge.replies([JudgeRequest(request.prompt, turn=2, temperature=1.0)]) == ["A"] and len(server.asked) == 3
+    )
+    assert (
+        new_judge.replies([JudgeRequest(request.prompt, turn=1, temperature=1.0)]) == ["A"] and len(server.asked) == 3
+    )
     for path in (tmp_path / "cache").rglob("*.json"):
         path.write_text("{torn")
-    assert again.replies([asked]) == ["A"] and len(server.asked) == 4
+    assert new_judge.replies([request]) == ["A"] and len(server.asked) == 4
 
 
 LETTER_FORMS = (
@@ -151,9 +163,12 @@ NONE_FORMS = ("none", "None.", "**none**", "Answer: none", r"\boxed{none}", '{"a
 def test_the_reply_is_read_as_a_response_is(kind: str) -> None:
     """Every option in every form, "none" beside an option that says so too, and what is neither."""
     for options in (["no", "yes"],) if kind == "yes_no" else (OPTIONS, [*OPTIONS, "None of the above"]):
-        for place, option in enumerate(options):
-            said = [form.format("ABC"[place]) for form in LETTER_FORMS] + ["abc"[place], f"{'ABC'[place]}. {option}"]
-            assert {read_extraction(reply, options, kind).choice for reply in said} == {(place,)}, option
+        for position, option in enumerate(options):
+            replies = [form.format("ABC"[position]) for form in LETTER_FORMS] + [
+                "abc"[position],
+                f"{'ABC'[position]}. {option}",
+            ]
+            assert {read_extraction(reply, options, kind).choice for reply in replies} == {(position,)}, option
         for reply in NONE_FORMS:
             assert read_extraction(reply, options, kind) == Reading((), "irrelevant", "judge: none"), reply
         for reply in ("", "D", "A or B", "I cannot tell"):
@@ -192,8 +207,8 @@ def test_free_form_is_asked_with_the_authors_system_message_and_temperature(serv
 @pytest.mark.sources
 def test_the_prompt_is_the_papers(sources: Path) -> None:
     published = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["conversion"]
-    asked = closeness_prompt("Q?", OPTIONS, "said")
-    system, prompt = asked.system, asked.prompt
+    request = closeness_prompt("Q?", OPTIONS, "said")
+    system, prompt = request.system, request.prompt
     assert system == published["init_prompt"]
     role = published["role"]
     assert prompt == (
@@ -211,14 +226,14 @@ def test_a_server_that_fails_leaves_answers_unread(server: Server, judge: Judge)
 def test_a_permuted_answer_is_judged_in_the_order_it_was_shown(server: Server, judge: Judge) -> None:
     """The judge sees the options as the model saw them; its letter is told in the question's own order."""
     server.replies = ["A"]
-    given = answer_frame(
+    permuted_answers = answer_frame(
         {"question_id": name, "sample": sample, "response": "hm", "delivery": "answered"}
         for name in ("q1", "q2", "q3")
         for sample in (0, 1)
     )
-    done, _ = read(judge, given, judged_run(samples=2, permute=True))
-    assert done["choice"].tolist() == [[0], [1]] * 3
-    assert any("A. a cavity" in each["messages"][-1]["content"] for each in server.asked)
+    readings, _ = read(judge, permuted_answers, judged_run(samples=2, permute=True))
+    assert readings["choice"].tolist() == [[0], [1]] * 3
+    assert any("A. a cavity" in body["messages"][-1]["content"] for body in server.asked)
 
 
 def test_a_server_that_is_not_there_is_bad_input(server: Server, tmp_path: Path) -> None:
@@ -232,24 +247,36 @@ def test_a_server_that_is_not_there_is_bad_input(server: Server, tmp_path: Path)
 def test_a_judge_that_errs_changes_only_what_it_was_shown() -> None:
     """A judge that is wrong about one answer in twenty: whatever a rule has read stays as it was read."""
     draw = random.Random(4)
-    said = ("A", "B", "The answer is B.", "I cannot tell from this image.", "hm", "The bronchus is the problem here.")
-    given = answer_frame(
-        {"question_id": f"q{n % 3 + 1}", "sample": n // 3, "response": draw.choice(said), "delivery": "answered"}
-        for n in range(600)
+    responses = (
+        "A",
+        "B",
+        "The answer is B.",
+        "I cannot tell from this image.",
+        "hm",
+        "The bronchus is the problem here.",
     )
-    run, alone = judged_run(samples=200), judged_run(samples=200)
-    alone.method.judge = None
-    before, _ = read_due_answers(alone, given, questions())
-    asked = judge_queries(run, given, questions())
-    assert not any("The answer is B." in each.request.prompt for each in asked)
-    rows = [(each.question_id, each.sample, draw.choice(["A"] * 19 + ["B"])) for each in asked]
-    after, report = read_due_answers(
-        run, given, questions(), pd.DataFrame(rows, columns=["question_id", "sample", "reply"])
+    answers_600 = answer_frame(
+        {
+            "question_id": f"q{number % 3 + 1}",
+            "sample": number // 3,
+            "response": draw.choice(responses),
+            "delivery": "answered",
+        }
+        for number in range(600)
     )
-    rules = before["status"] != "irrelevant"
-    pd.testing.assert_frame_equal(after[rules], before[rules], check_dtype=False)
-    assert report is not None and report["asked"] == len(asked) == (~rules).sum()
-    assert set(after[~rules]["rule"]) == {"judge: option"}
+    run, run_without_judge = judged_run(samples=200), judged_run(samples=200)
+    run_without_judge.method.judge = None
+    by_rules, _ = read_due_answers(run_without_judge, answers_600, questions())
+    queries = judge_queries(run, answers_600, questions())
+    assert not any("The answer is B." in query.request.prompt for query in queries)
+    rows = [(query.question_id, query.sample, draw.choice(["A"] * 19 + ["B"])) for query in queries]
+    by_judge, report = read_due_answers(
+        run, answers_600, questions(), pd.DataFrame(rows, columns=["question_id", "sample", "reply"])
+    )
+    read_by_rules = by_rules["status"] != "irrelevant"
+    pd.testing.assert_frame_equal(by_judge[read_by_rules], by_rules[read_by_rules], check_dtype=False)
+    assert report is not None and report["asked"] == len(queries) == (~read_by_rules).sum()
+    assert set(by_judge[~read_by_rules]["rule"]) == {"judge: option"}
 
 
 def test_score_lets_a_judge_read_what_was_not_read(server: Server, phantoms: Path, tmp_path: Path) -> None:
@@ -260,22 +287,34 @@ def test_score_lets_a_judge_read_what_was_not_read(server: Server, phantoms: Pat
     lines = [{"question_id": name, "response": "A" if n % 4 else unclear} for n, name in enumerate(names)]
     (tmp_path / "answers.jsonl").write_text("\n".join(map(json.dumps, lines)))
     answers, data = tmp_path / "answers.jsonl", phantoms / "mediconfusion"
-    asked = ("eval", "mediconfusion", "--model", f"recorded:{answers}", "--data", data, "--out", tmp_path / "run")
-    told = medprobe(*asked, cwd=tmp_path).stdout.splitlines()
+    eval_command = (
+        "eval",
+        "mediconfusion",
+        "--model",
+        f"recorded:{answers}",
+        "--data",
+        data,
+        "--out",
+        tmp_path / "run",
+    )
+    lines_printed = medprobe(*eval_command, cwd=tmp_path).stdout.splitlines()
     count = sum(line["response"] == unclear for line in lines)
-    place = next(n for n, line in enumerate(told) if line.startswith("not read"))
+    line_index = next(n for n, line in enumerate(lines_printed) if line.startswith("not read"))
     assert (
-        told[place]
+        lines_printed[line_index]
         == f"not read: {count} of {len(lines)} answers ({100 * count / len(lines):.1f} %), counted as wrong, for instance"
     )
-    assert told[place - 1].startswith("set_accuracy ") and sum(unclear in line for line in told) == 3
-    command = told[place + 4]
+    assert (
+        lines_printed[line_index - 1].startswith("set_accuracy ")
+        and sum(unclear in line for line in lines_printed) == 3
+    )
+    command = lines_printed[line_index + 4]
     assert command == f"a judge model can read them: medprobe score {tmp_path / 'run'} --judge openai:NAME"
     done = medprobe("score", tmp_path / "run", "--judge", "openai:judge", "--base-url", server.url, cwd=tmp_path)
     assert "not read" not in done.stdout
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     judged = result["method"]["judge"]
-    told_of_judge = (judged["model"], judged["asked"], judged["decided"], len(judged["prompt_hash"]))
-    assert told_of_judge == ("judge", count, count, 16)
+    judge_report = (judged["model"], judged["asked"], judged["decided"], len(judged["prompt_hash"]))
+    assert judge_report == ("judge", count, count, 16)
     medprobe("score", tmp_path / "run", "--judge", "gpt", cwd=tmp_path, code=2)
     medprobe("score", tmp_path / "run", "--judge", "openai:judge", "--no-judge", cwd=tmp_path, code=2)

@@ -35,52 +35,52 @@ PROSE = ("", " The image shows keratin.", "\n\nThe shape and the density of the 
 IN_MARKS = ("\\boxed", "{{", "```", "<answer>", "an atlas.\n\n{L}", "an atlas.\n\n{L}. {T}", "Answer:\n")
 
 
-def forms(options: list[str], place: int) -> Iterator[str]:
-    text = options[place].strip()
-    named = [option.strip().lower().rstrip(".") for option in options]
-    alone = (
-        named.index(named[place]) == place and text.upper() not in LETTERS
+def forms(options: list[str], position: int) -> Iterator[str]:
+    text = options[position].strip()
+    normalized_options = [option.strip().lower().rstrip(".") for option in options]
+    is_unambiguous = (
+        normalized_options.index(normalized_options[position]) == position and text.upper() not in LETTERS
     )  # a text that stands twice means the first
-    for form in (*BY_LETTER, *BY_BOTH, *(BY_TEXT if alone else ())):
+    for form in (*BY_LETTER, *BY_BOTH, *(BY_TEXT if is_unambiguous else ())):
         if "\\boxed" in form and any(sign in text for sign in "\\{}#%"):
             continue
-        said = form.format(L=LETTERS[place], T=text.rstrip(".") if form.endswith("{T}.") else text)
+        response = form.format(L=LETTERS[position], T=text.rstrip(".") if form.endswith("{T}.") else text)
         if form.endswith("{T}.") and text[-1] in "?!":
             continue
-        for after in ("",) if any(mark in form for mark in IN_MARKS) else PROSE:
-            stop = "." if after.startswith(" ") and said.rstrip("*")[-1] not in ".?!" else ""
-            yield said + stop + after
+        for continuation in ("",) if any(mark in form for mark in IN_MARKS) else PROSE:
+            stop = "." if continuation.startswith(" ") and response.rstrip("*")[-1] not in ".?!" else ""
+            yield response + stop + continuation
 
 
-def asked(folder: Path) -> pd.DataFrame:
+def load_questions(folder: Path) -> pd.DataFrame:
     repository = open_repository(folder)
     return pd.concat([repository.questions(split) for split in repository.splits])
 
 
-def misread(questions: pd.DataFrame, most: int) -> list[str]:
+def misread(questions: pd.DataFrame, max_questions: int) -> list[str]:
     """The forms that are not read as the option they name, of so many questions with different options."""
     seen = sorted(set(map(tuple, questions["options"])))
-    chosen = random.Random(0).sample(seen, min(most, len(seen)))
+    chosen = random.Random(0).sample(seen, min(max_questions, len(seen)))
     wrong = []
     for options in chosen:
-        for place in range(len(options)):
-            for said in forms(list(options), place):
-                reading = read_choice(said, list(options), "single")
-                if reading.choice != (place,):
-                    wrong.append(f"{said!r} of {list(options)}: {LETTERS[place]} wanted, {reading}")
+        for position in range(len(options)):
+            for response in forms(list(options), position):
+                reading = read_choice(response, list(options), "single")
+                if reading.choice != (position,):
+                    wrong.append(f"{response!r} of {list(options)}: {LETTERS[position]} wanted, {reading}")
     return wrong
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_option_in_every_form(phantoms: Path, name: str) -> None:
-    questions = asked(phantoms / name)
+    questions = load_questions(phantoms / name)
     assert not (wrong := misread(questions[questions["question_type"] != "yes_no"], 4)), "\n".join(wrong[:20])
 
 
 @pytest.mark.parametrize("name", ["halt-medvqa", "mediconfusion", "gmai-mmbench"])
 def test_every_official_option_in_every_form(sources: Path, tmp_path: Path, name: str) -> None:
     build(name, source=sources / name.replace("-", "_"), out=tmp_path / name, text_only=True)
-    questions = asked(tmp_path / name)
+    questions = load_questions(tmp_path / name)
     assert not (wrong := misread(questions, 8)), "\n".join(wrong[:20])
 
 
@@ -99,8 +99,8 @@ def test_options_that_differ_by_a_sign_in_every_form() -> None:
 
 
 NONE = [
-    f"{none} {of} {which} {noun}".replace("  ", " ").strip()
-    for none, of in (("None", "of the"), ("None", "of these"))
+    f"{none} {of_which} {which} {noun}".replace("  ", " ").strip()
+    for none, of_which in (("None", "of the"), ("None", "of these"))
     for which in ("", "given", "listed", "provided", "above")
     for noun in ("options", "answer options", "choices", "choices above", "options given", "answers provided")
 ] + ["None of the above", "None of these", "None of them", "None"]  # fmt: skip
@@ -125,9 +125,9 @@ NONE_TAILS = (
 def test_none_of_the_above_in_every_wording(place: int) -> None:
     options = ["Anterior view", "Posterior view", "Oblique view"]
     options.insert(place, "None of the above")
-    said = [form.format(N=none, n=none.lower(), L=LETTERS[place]) for form in NONE_FORMS for none in NONE]
-    said += [f"{none} {tail}" for none in NONE if none != "None" for tail in NONE_TAILS]
-    wrong = [text for text in said if read_choice(text, options).choice != (place,)]
+    responses = [form.format(N=none, n=none.lower(), L=LETTERS[place]) for form in NONE_FORMS for none in NONE]
+    responses += [f"{none} {tail}" for none in NONE if none != "None" for tail in NONE_TAILS]
+    wrong = [text for text in responses if read_choice(text, options).choice != (place,)]
     assert not wrong, "\n".join(wrong[:20])
     for text in (
         "None of the above can be excluded.",
@@ -140,14 +140,14 @@ def test_none_of_the_above_in_every_wording(place: int) -> None:
 def test_none_of_the_above_in_every_form(sources: Path, tmp_path: Path) -> None:
     """HALT's NONE scenario: an honest model that goes on to say what it sees, perhaps in the words of another option."""
     build("halt-medvqa", source=sources / "halt_medvqa", out=tmp_path / "halt", text_only=True)
-    questions = asked(tmp_path / "halt")
+    questions = load_questions(tmp_path / "halt")
     wrong = []
     for options in questions["options"].sample(30, random_state=0):
-        places = [place for place, option in enumerate(options) if "none of the above" in option.lower()]
-        for said in forms(list(options), places[0]) if places else ():
-            reading = read_choice(said, list(options))
-            if reading.choice != (places[0],):
-                wrong.append(f"{said!r} of {list(options)}: {reading}")
+        positions = [position for position, option in enumerate(options) if "none of the above" in option.lower()]
+        for response in forms(list(options), positions[0]) if positions else ():
+            reading = read_choice(response, list(options))
+            if reading.choice != (positions[0],):
+                wrong.append(f"{response!r} of {list(options)}: {reading}")
     assert not wrong, "\n".join(wrong[:20])
 
 
@@ -161,9 +161,9 @@ YES_NO = ("{T}", "{T}.", "**{T}**", "{T}, that is what the image shows.", "{T}. 
 @pytest.mark.parametrize("options", [["yes", "no"], ["no", "yes"], ["Yes", "No"]])
 @pytest.mark.parametrize("form", YES_NO)
 def test_yes_and_no_in_every_form(form: str, options: list[str]) -> None:
-    for place, option in enumerate(options):
+    for position, option in enumerate(options):
         for text in (option.lower(), option.capitalize(), option.upper()):
-            assert read_choice(form.format(T=text), options, "yes_no").choice == (place,), form.format(T=text)
+            assert read_choice(form.format(T=text), options, "yes_no").choice == (position,), form.format(T=text)
 
 
 SEVERAL = ("{A}, {B}", "{A},{B}", "{A} and {B}", "({A}) and ({B})", "{A}{B}", "**{A}, {B}**", "Answer: {A}, {B}", "The answer is {A}, {B}.",
@@ -173,8 +173,8 @@ SEVERAL = ("{A}, {B}", "{A},{B}", "{A} and {B}", "({A}) and ({B})", "{A}{B}", "*
 
 def test_several_answers_in_every_form() -> None:
     options = ["Atelectasis", "Lung nodule", "Fibrosis", "Pleural effusion", "Emphysema"]
-    for first in range(len(options)):
-        for second in range(first + 1, len(options)):
+    for lower in range(len(options)):
+        for upper in range(lower + 1, len(options)):
             for form in SEVERAL:
-                said = form.format(A=LETTERS[first], B=LETTERS[second], T=options[first], U=options[second])
-                assert read_choice(said, options, "multiple").choice == (first, second), said
+                response = form.format(A=LETTERS[lower], B=LETTERS[upper], T=options[lower], U=options[upper])
+                assert read_choice(response, options, "multiple").choice == (lower, upper), response

@@ -71,9 +71,13 @@ def test_the_options_once_more_are_no_answer() -> None:
     ],
 )  # fmt: skip
 def test_british_and_american_spelling_are_one(british: str, american: str) -> None:
-    for said, option in ((british, american), (american, british)):
+    for response, option in ((british, american), (american, british)):
         for form in ("{}", "The answer is {}.", "The image shows {}, most likely."):
-            assert read(form.format(said), ["normal anatomy", option, "sarcoidosis"]) == "B", (said, option, form)
+            assert read(form.format(response), ["normal anatomy", option, "sarcoidosis"]) == "B", (
+                response,
+                option,
+                form,
+            )
 
 
 def test_what_closes_a_response_reads_the_same_for_every_option() -> None:
@@ -160,12 +164,12 @@ def work_of(response: str, options: list[str], kind: str) -> int:
         nonlocal calls
         calls += event in ("call", "c_call")
 
-    before = sys.getprofile()
+    previous_profiler = sys.getprofile()
     sys.setprofile(count)
     try:
         read_choice(response, options, kind)
     finally:
-        sys.setprofile(before)
+        sys.setprofile(previous_profiler)
     return calls
 
 
@@ -286,7 +290,7 @@ def test_what_the_output_limit_cut_is_read_only_where_it_states_an_answer() -> N
         "First, the marker in": ("truncated", []),
         "": ("truncated", []),
     }
-    for text, wanted in cases.items():
+    for text, expected in cases.items():
         row = {"question_id": ["1"], "sample": 0, "response": text, "status": "answered", "finish_reason": "length"}
-        read = read_responses(pd.DataFrame(row), questions, "mediconfusion").iloc[0]
-        assert (read["status"], read["choice"]) == wanted, text
+        reading = read_responses(pd.DataFrame(row), questions, "mediconfusion").iloc[0]
+        assert (reading["status"], reading["choice"]) == expected, text

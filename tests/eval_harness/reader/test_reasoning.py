@@ -24,7 +24,7 @@ FAMILIES = {
 }
 WORDS = "the lesion is dark A B C not so fracture option or 12 wait . , \n"
 words = st.lists(st.sampled_from(WORDS.split(" ")), max_size=60)
-trace = words.map(lambda found: "We see " + " ".join(found) + " end.")
+trace = words.map(lambda drawn_words: "We see " + " ".join(drawn_words) + " end.")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

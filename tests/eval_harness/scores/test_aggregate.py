@@ -20,21 +20,21 @@ def workdir(tmp_path_factory):
     return folder
 
 
-def run(workdir, name, model="baseline:chance", **asked):
+def run(workdir, name, model="baseline:chance", **options):
     run_evaluation(
-        EvalConfig(benchmark="mediconfusion", model=model, data=str(workdir / "data"), out=workdir / name, **asked)
+        EvalConfig(benchmark="mediconfusion", model=model, data=str(workdir / "data"), out=workdir / name, **options)
     )
     return workdir / name
 
 
 def test_the_mean_over_prompts_and_samples_is_that_of_every_sample(workdir):
     runs = [run(workdir, name, prompt=name, samples=4) for name in ("mc-0", "mc-1")]
-    found = aggregate("mean", runs, out=workdir / "mean.json")
+    mean_result = aggregate("mean", runs, out=workdir / "mean.json")
     singles = [read_result(folder / "result.json").scores["set_accuracy"].value for folder in runs]
-    assert found.scores["set_accuracy"].value == pytest.approx(sum(singles) / 2)
-    assert found.scores["set_accuracy_std"].value > 0
-    assert found.kind == "aggregate"
-    assert len(found.run_ids) == 2
+    assert mean_result.scores["set_accuracy"].value == pytest.approx(sum(singles) / 2)
+    assert mean_result.scores["set_accuracy_std"].value > 0
+    assert mean_result.kind == "aggregate"
+    assert len(mean_result.run_ids) == 2
     assert json.loads((workdir / "mean.json").read_text())["method"]["name"] == "mean"
 
 
@@ -43,14 +43,14 @@ def test_adversarial_pairs_of_a_run(tmp_path):
     run_evaluation(
         EvalConfig(benchmark="probmed", model="baseline:always-A", data=str(tmp_path / "data"), out=tmp_path / "yes")
     )
-    found = adversarial_pair_scores(tmp_path / "yes")
-    assert list(found) == ["all", "modality", "organ", "condition", "position"]
-    for scores in found.values():  # who says yes to everything has every true question, and no pair
+    pair_scores = adversarial_pair_scores(tmp_path / "yes")
+    assert list(pair_scores) == ["all", "modality", "organ", "condition", "position"]
+    for scores in pair_scores.values():  # who says yes to everything has every true question, and no pair
         assert scores["accuracy_without_adversarial"].value == 100 and scores["accuracy_with_adversarial"].value == 0
-    assert found["all"]["accuracy_with_adversarial"].n == sum(
-        found[name]["accuracy_with_adversarial"].n for name in found if name != "all"
+    assert pair_scores["all"]["accuracy_with_adversarial"].n == sum(
+        pair_scores[name]["accuracy_with_adversarial"].n for name in pair_scores if name != "all"
     )
-    assert "-100.0" in format_pairs(found)
+    assert "-100.0" in format_pairs(pair_scores)
 
 
 def test_majority_and_oracle_take_one_run_with_samples(workdir):

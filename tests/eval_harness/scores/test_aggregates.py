@@ -76,8 +76,8 @@ def test_a_question_without_a_vote_is_what_most_of_its_samples_were() -> None:
         *("refused", "failed", "truncated", "refused"),
         *("irrelevant", "irrelevant", "truncated", "refused"),
     ]
-    said = compute_scores("mediconfusion", questions(), aggregates.majority_vote(answers)).scores
-    assert (said["refused"].value, said["abstained"].value, said["irrelevant"].value) == (25, 75, 0)
+    scores = compute_scores("mediconfusion", questions(), aggregates.majority_vote(answers)).scores
+    assert (scores["refused"].value, scores["abstained"].value, scores["irrelevant"].value) == (25, 75, 0)
 
 
 @pytest.mark.parametrize(("threshold", "individual"), [(0, 75), (25, 50), (50, 25), (100, 0)])
@@ -91,13 +91,13 @@ def test_the_oracle_accepts_what_is_right_often_enough(threshold: float, individ
 def test_calibration_by_hand() -> None:
     answers = samples("ABBA")
     answers["scores"] = [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.6, 0.4]]
-    found = compute_calibration("mediconfusion", questions(), answers)
-    assert found is not None and found.n == 4
+    calibration = compute_calibration("mediconfusion", questions(), answers)
+    assert calibration is not None and calibration.n == 4
     # bins: .6 twice (wrong), .8 right, .9 right
-    assert found.ece == pytest.approx((2 * 60 + 20 + 10) / 4)
-    assert found.risk_coverage["coverage"].tolist() == [25, 50, 100]
-    assert found.risk_coverage["risk"].tolist() == [0, 0, 50]
-    assert found.aurc == pytest.approx(25)
+    assert calibration.ece == pytest.approx((2 * 60 + 20 + 10) / 4)
+    assert calibration.risk_coverage["coverage"].tolist() == [25, 50, 100]
+    assert calibration.risk_coverage["risk"].tolist() == [0, 0, 50]
+    assert calibration.aurc == pytest.approx(25)
     assert compute_calibration("mediconfusion", questions(), samples("ABBA")) is None
 
 
@@ -121,18 +121,20 @@ def test_the_best_of_every_cell_is_picked_by_itself(seed: int) -> None:
 
     runs = []
     for _ in range(int(rng.integers(1, 5))):
-        made = result("m", None)
-        made.scores = scores()
-        made.breakdown = {"category": {label: scores() for label in "abc" if rng.random() < 0.7}}
-        runs.append(made)
+        base_result = result("m", None)
+        base_result.scores = scores()
+        base_result.breakdown = {"category": {label: scores() for label in "abc" if rng.random() < 0.7}}
+        runs.append(base_result)
     best, cells = aggregates.best_over_methods(runs)
-    wanted = ("set_accuracy", "individual_accuracy")
-    for found, held in [(best, [run.scores for run in runs])] + [
+    metrics = ("set_accuracy", "individual_accuracy")
+    for picked, candidates in [(best, [run.scores for run in runs])] + [
         (cells.get("category", {}).get(label, {}), [run.breakdown["category"].get(label, {}) for run in runs])
         for label in "abc"
     ]:
-        values = {name: [h[name].value for h in held if name in h and h[name].value is not None] for name in wanted}
-        assert {name: score.value for name, score in found.items()} == {n: max(v) for n, v in values.items() if v}
+        values = {
+            name: [h[name].value for h in candidates if name in h and h[name].value is not None] for name in metrics
+        }
+        assert {name: score.value for name, score in picked.items()} == {n: max(v) for n, v in values.items() if v}
 
 
 def pairs(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -145,13 +147,13 @@ def pairs(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
         for image in range(6) for pair in range(3) for half in (0, 1) if rng.random() < 0.9
     ]  # fmt: skip
     frame = pd.DataFrame(rows)
-    given = [
+    rows = [
         {"question_id": row["question_id"], "sample": sample, "choice": [int(rng.integers(0, 2))], "status": "answered"}
         for row in rows
         for sample in range(2)
         if rng.random() < 0.9
     ]
-    return frame, pd.DataFrame(given)
+    return frame, pd.DataFrame(rows)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -162,18 +164,18 @@ def test_adversarial_pairs_count_both_questions(seed: int) -> None:
         (row.question_id, row.sample): row.choice == [int(row.question_id.endswith("-1"))]
         for row in answers.itertuples()
     }
-    without, both = [], []
+    true_correct, both_correct = [], []
     for _, members in questions.dropna(subset="pair_id").groupby("pair_id"):
         if len(members) == 2:
-            true, other = members.sort_values("adversarial")["question_id"]
+            true_question, counterpart = members.sort_values("adversarial")["question_id"]
             for sample in (0, 1):
-                without.append(right.get((true, sample), False))
-                both.append(without[-1] and right.get((other, sample), False))
-    found = compute_scores("probmed-vqa-rad", questions, answers).scores
-    assert found["accuracy_without_adversarial"].value == pytest.approx(100 * np.mean(without))
-    assert found["accuracy"].value == pytest.approx(100 * np.mean(both))
-    assert found["accuracy"].n == len(both) / 2
-    assert (found["accuracy_without_adversarial"].chance, found["accuracy"].chance) == (50, 25)
+                true_correct.append(right.get((true_question, sample), False))
+                both_correct.append(true_correct[-1] and right.get((counterpart, sample), False))
+    scores = compute_scores("probmed-vqa-rad", questions, answers).scores
+    assert scores["accuracy_without_adversarial"].value == pytest.approx(100 * np.mean(true_correct))
+    assert scores["accuracy"].value == pytest.approx(100 * np.mean(both_correct))
+    assert scores["accuracy"].n == len(both_correct) / 2
+    assert (scores["accuracy_without_adversarial"].chance, scores["accuracy"].chance) == (50, 25)
 
 
 def test_three_questions_are_no_pair() -> None:

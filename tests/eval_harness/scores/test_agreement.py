@@ -28,14 +28,14 @@ LINE = r"^ *(\w+)(?: \(count\))? +\S+ +\S+ +\S+ +95% interval (\S+) to (\S+), p 
 VERDICTS = {"better than chance": 1, "worse than chance": -1, "no different from chance": 0}
 
 
-def result(family: str, asked, given, number: int) -> Result:  # type: ignore[no-untyped-def]
+def result(family: str, questions_, answers_, number: int) -> Result:  # type: ignore[no-untyped-def]
     return Result(
         kind="measured",
         provenance="submitted",
-        benchmark=Benchmark(name=family, format=family, split="test", questions=len(asked), fingerprint="v1-x"),
+        benchmark=Benchmark(name=family, format=family, split="test", questions=len(questions_), fingerprint="v1-x"),
         model=Model(name=f"Model {number}"),
         method=Method(name="mc"),
-        scores=compute_scores(family, asked, given).scores,
+        scores=compute_scores(family, questions_, answers_).scores,
         created_at="2026-11-21T07:00:00+00:00",
     )
 
@@ -43,28 +43,28 @@ def result(family: str, asked, given, number: int) -> Result:  # type: ignore[no
 def check_scores(scores: dict[str, Score]) -> int:
     """Every interval is that of `n_effective`, every verdict what it says of chance. How many verdicts there are."""
     judged = 0
-    for name, one in scores.items():
-        if one.low is None or one.high is None or one.value is None:
+    for name, score in scores.items():
+        if score.low is None or score.high is None or score.value is None:
             continue
-        assert one.n_effective is not None
-        ends = proportion_confint(one.value / 100 * one.n_effective, one.n_effective, method="beta")
-        assert (one.low, one.high) == pytest.approx([100 * end for end in ends], abs=1e-6), (name, one)
-        if one.verdict is not None and one.chance is not None:
-            assert (one.verdict == "no different") == (one.low <= one.chance <= one.high), (name, one)
+        assert score.n_effective is not None
+        ends = proportion_confint(score.value / 100 * score.n_effective, score.n_effective, method="beta")
+        assert (score.low, score.high) == pytest.approx([100 * end for end in ends], abs=1e-6), (name, score)
+        if score.verdict is not None and score.chance is not None:
+            assert (score.verdict == "no different") == (score.low <= score.chance <= score.high), (name, score)
             judged += 1
     return judged
 
 
-def check_summary(said: str) -> int:
+def check_summary(summary: str) -> int:
     """The table that `eval` and `score` print: its verdict is what its interval, as it is shown, says of its chance."""
     judged = 0
-    for line in said.splitlines():
-        found = re.search(r"  ([\d.]+) - ([\d.]+) +\d+ +([\d.]+)  (\S.* chance)$", line)
-        if found:
-            low, high, chance = (float(number) for number in found.groups()[:3])
+    for line in summary.splitlines():
+        row_match = re.search(r"  ([\d.]+) - ([\d.]+) +\d+ +([\d.]+)  (\S.* chance)$", line)
+        if row_match:
+            low, high, chance = (float(number) for number in row_match.groups()[:3])
             outside = 0 if low <= chance <= high else -1 if high < chance else 1
             lower = METRICS[line.split()[0]].higher_is_better is False
-            assert VERDICTS[found[4]] == (-outside if lower else outside), line
+            assert VERDICTS[row_match[4]] == (-outside if lower else outside), line
             judged += 1
     return judged
 
@@ -73,22 +73,29 @@ def check_summary(said: str) -> int:
 def test_lines_of_commands_agree_with_themselves(seed: int) -> None:
     rng = np.random.default_rng(seed)
     family = BENCHMARKS[seed % len(BENCHMARKS)]
-    asked = questions(family, int(rng.choice([1, 2, 5, 20, 60])), seed=seed)
-    given = [answers(asked, float(rng.choice([0.0, 0.2, 0.5, 0.8, 1.0])), seed=seed + at) for at in range(2)]
-    results = [result(family, asked, each, at) for at, each in enumerate(given)]
-    for one in results:
-        assert check_scores(one.scores) >= check_summary(format_summary(one))
-    of = [compute_units(family, asked, each) for each in given]
-    paired = compare_results(*(Side("", one, each, asked) for one, each in zip(results, given, strict=True)))
-    alone = compare_results(*(Side("", one) for one in results))  # as where only the numbers are known
-    for words in (paired, alone):
-        for line in re.findall(LINE, words, re.MULTILINE):
-            metric, low, high, sign, p, how = line
+    benchmark_questions = questions(family, int(rng.choice([1, 2, 5, 20, 60])), seed=seed)
+    answers_by_run = [
+        answers(benchmark_questions, float(rng.choice([0.0, 0.2, 0.5, 0.8, 1.0])), seed=seed + run) for run in range(2)
+    ]
+    results = [result(family, benchmark_questions, run_answers, run) for run, run_answers in enumerate(answers_by_run)]
+    for run_result in results:
+        assert check_scores(run_result.scores) >= check_summary(format_summary(run_result))
+    units_by_run = [compute_units(family, benchmark_questions, run_answers) for run_answers in answers_by_run]
+    paired = compare_results(
+        *(
+            Side("", run_result, run_answers, benchmark_questions)
+            for run_result, run_answers in zip(results, answers_by_run, strict=True)
+        )
+    )
+    unpaired = compare_results(*(Side("", run_result) for run_result in results))  # as where only the numbers are known
+    for comparison in (paired, unpaired):
+        for line in re.findall(LINE, comparison, re.MULTILINE):
+            metric, low, high, sign, p, method = line
             excludes = float(low) > 0 or float(high) < 0
             assert excludes == (sign == "<" or float(p) < 0.05), line
-            if words == paired:
-                test = paired_test(*of, metric)
-                assert (test.p < 0.05, how) == (excludes, test.method), line
+            if comparison == paired:
+                test = paired_test(*units_by_run, metric)
+                assert (test.p < 0.05, method) == (excludes, test.method), line
     assert re.search(LINE, paired, re.MULTILINE), paired
 
 
@@ -99,18 +106,21 @@ def test_scores_of_any_units_agree_with_themselves(seed: int, n: int, clusters: 
     rng = np.random.default_rng(seed)
     cluster = np.sort(rng.integers(0, clusters, n))
     samples, ratio = int(rng.choice([1, 1, 3])), rng.random() < 0.3
-    base = (rng.random((4, n)) < 0.7).astype(float) if ratio else np.ones((1, n))
-    top = base * rng.binomial(samples, rng.random((4, 1)), (4, n)) / samples
-    ends, shown = (np.zeros((1, n), np.int32),) * 5, np.zeros(4, bool)  # of every run, most responses say something
+    denominator = (rng.random((4, n)) < 0.7).astype(float) if ratio else np.ones((1, n))
+    numerator = denominator * rng.binomial(samples, rng.random((4, 1)), (4, n)) / samples
+    ends, keeps_value = (
+        (np.zeros((1, n), np.int32),) * 5,
+        np.zeros(4, bool),
+    )  # of every run, most responses say something
     count, case = np.ones((1, n), np.int64), np.arange(n)
-    held = MetricUnits(top, base, chance * base, count, ends, case, cluster, shown)
-    found = scores_of(held, up)
-    check_scores({str(at): one for at, one in enumerate(found)})
-    for one in found:
-        if one.verdict is not None and one.chance is not None:
-            said = sentences.behind(one)
-            low, high = (float(end) for end in re.match(r"95% interval ([\d.]+)–([\d.]+)", said).groups())  # type: ignore[union-attr]
-            assert (one.verdict == "no different") == (low <= one.chance <= high), (said, one)
+    metric_units = MetricUnits(numerator, denominator, chance * denominator, count, ends, case, cluster, keeps_value)
+    scores = scores_of(metric_units, up)
+    check_scores({str(index): score for index, score in enumerate(scores)})
+    for score in scores:
+        if score.verdict is not None and score.chance is not None:
+            sentence = sentences.behind(score)
+            low, high = (float(end) for end in re.match(r"95% interval ([\d.]+)–([\d.]+)", sentence).groups())  # type: ignore[union-attr]
+            assert (score.verdict == "no different") == (low <= score.chance <= high), (sentence, score)
 
 
 @settings(max_examples=100, deadline=None)
@@ -120,16 +130,18 @@ def test_sentences_of_a_difference_agree_with_themselves(
 ) -> None:
     from scipy import stats
 
-    half = float(student_quantile(df)) * error
+    half_width = float(student_quantile(df)) * error
     p = 2 * float(stats.t.sf(abs(difference) / error, df))
     assume(abs(p - 0.05) > 1e-7 and abs(difference) > 1e-6)
     above = sentences.compared("A", "B", "Accuracy", up, difference, p, p)
-    ends = (difference - half, difference + half)
+    ends = (difference - half_width, difference + half_width)
     below = sentences.compared_in_full("A", "B", difference, *ends, p, "t", (3, 4, 3), "question")
     low, high = (
         float(end.replace("−", "-"))
         for end in re.search(r"interval (\S+) to (\S+); ", below).groups()  # type: ignore[union-attr]
     )
     assert ("do not differ significantly" not in above) == (low > 0 or high < 0), (above, below)
-    shown = re.search(r"p ([=<]) ([\d.]+)( \(under 0.05\))?", below)
-    assert shown and (low > 0 or high < 0) == (shown[1] == "<" or float(shown[2]) < 0.05 or bool(shown[3])), below
+    p_match = re.search(r"p ([=<]) ([\d.]+)( \(under 0.05\))?", below)
+    assert p_match and (low > 0 or high < 0) == (p_match[1] == "<" or float(p_match[2]) < 0.05 or bool(p_match[3])), (
+        below
+    )

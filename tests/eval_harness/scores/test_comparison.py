@@ -48,15 +48,15 @@ def nothing():
     return []
 
 
-def said(workdir, a, b, published=nothing):
+def compare_runs(workdir, a, b, published=nothing):
     return compare_results(load_side(str(workdir / a), published), load_side(str(workdir / b), published))
 
 
 def test_settings_scores_and_answers_that_differ_are_named(workdir):
-    words = said(workdir, "oracle", "chance")
+    words = compare_runs(workdir, "oracle", "chance")
     assert "model.name: Oracle | Chance" in words
     assert "mc-0" not in words, "what is equal is not listed"
-    prompts = said(workdir, "chance", "other-prompt")
+    prompts = compare_runs(workdir, "chance", "other-prompt")
     assert "method.prompt: mc-0 | mc-7" in prompts
     assert "prompt_hash" in prompts
 
@@ -68,42 +68,46 @@ def test_settings_scores_and_answers_that_differ_are_named(workdir):
 def test_every_score_is_said_with_its_difference_and_test(family, cases, skills):
     """Each line of the table of scores: both values, A - B, and the paired test, whose interval is in the units of the difference; no
     p-value is said to be smaller than can be told."""
-    asked = questions(family, cases)
-    benchmark = Benchmark(name=family, format=family, split="test", questions=len(asked), fingerprint="v1-x")
-    sides, of = [], []
+    benchmark_questions = questions(family, cases)
+    benchmark = Benchmark(
+        name=family, format=family, split="test", questions=len(benchmark_questions), fingerprint="v1-x"
+    )
+    sides, units_by_side = [], []
     for seed, skill in enumerate(skills):
-        given = answers(asked, skill, seed=seed)
-        scored = compute_scores(family, asked, given)
+        side_answers = answers(benchmark_questions, skill, seed=seed)
+        scored = compute_scores(family, benchmark_questions, side_answers)
         result = Result(kind="measured", provenance="submitted", benchmark=benchmark, model=Model(name=f"Model {seed}"),
                         method=Method(name="mc"), scores=scored.scores, created_at="2026-11-21T07:00:00+00:00",
                         deviations=["images cut"] * seed)  # fmt: skip
-        sides.append(Side(f"{seed}", result, given, asked))
-        of.append(compute_units(family, asked, given))
+        sides.append(Side(f"{seed}", result, side_answers, benchmark_questions))
+        units_by_side.append(compute_units(family, benchmark_questions, side_answers))
     words = compare_results(*sides, all_metrics=True)
     assert re.search(r"^  deviations: none \| images cut$", words, re.MULTILINE)
     table = words.partition("scores (percent, or a count)\n")[2].partition("\n\n")[0]
-    found = dict(re.findall(r"^  (\w+(?: \(count\))?) +(\S.*)$", table, re.MULTILINE))
-    one, other = (side.result.scores for side in sides)
-    known = [name for name in one if one[name].value is not None and other[name].value is not None]
+    table_rows = dict(re.findall(r"^  (\w+(?: \(count\))?) +(\S.*)$", table, re.MULTILINE))
+    scores_a, scores_b = (side.result.scores for side in sides)
+    known_metrics = [name for name in scores_a if scores_a[name].value is not None and scores_b[name].value is not None]
     p_values = []
-    listed = [name.partition(" ")[0] for name in found if name != "metric"]
-    assert (sorted(listed), listed[0]) == (sorted(known), HEADLINE_METRICS[family])
-    for name, line in found.items():
+    listed = [name.partition(" ")[0] for name in table_rows if name != "metric"]
+    assert (sorted(listed), listed[0]) == (sorted(known_metrics), HEADLINE_METRICS[family])
+    for name, line in table_rows.items():
         metric = name.partition(" ")[0]
         if metric == "metric":
             continue
-        left, right, difference, said = (*line.split(maxsplit=3), "")[:4]
-        assert (left, right) == tuple(format_score(side[metric].value, metric_unit(metric)) for side in (one, other))
-        assert abs(float(difference) - (one[metric].value - other[metric].value)) <= 0.0501
-        test = paired_test(*of, metric)
-        ends = re.search(r"interval (\S+) to (\S+), p", said)
+        printed_a, printed_b, difference, test_text = (*line.split(maxsplit=3), "")[:4]
+        assert (printed_a, printed_b) == tuple(
+            format_score(side[metric].value, metric_unit(metric)) for side in (scores_a, scores_b)
+        )
+        assert abs(float(difference) - (scores_a[metric].value - scores_b[metric].value)) <= 0.0501
+        test = paired_test(*units_by_side, metric)
+        ends = re.search(r"interval (\S+) to (\S+), p", test_text)
         assert (ends is None) == (METRICS[metric].unit == "count") == name.endswith("(count)")
         p = f"p = {test.p:.3g}" if test.p > 1e-12 else "p < 1e-12"
-        assert said.endswith(f"{p} ({test.method})")
+        assert test_text.endswith(f"{p} ({test.method})")
         p_values.append(test.p)
         if ends:
             assert abs(float(ends[1]) - test.low) <= 0.051 and abs(float(ends[2]) - test.high) <= 0.051
-            assert test.low - 1e-4 <= one[metric].value - other[metric].value <= test.high + 1e-4
+            assert test.low - 1e-4 <= scores_a[metric].value - scores_b[metric].value <= test.high + 1e-4
     assert (min(p_values) <= 1e-12) == (cases > 100)
 
 
@@ -111,7 +115,7 @@ def test_an_aggregate_is_not_tested_by_the_answers_of_the_run_beside_it(workdir)
     from eval_harness.store.aggregate import aggregate
 
     aggregate("best", [workdir / "oracle"], out=workdir / "oracle/best.json")
-    assert "no paired test: one of them has no answers" in said(workdir, "oracle/best.json", "chance")
+    assert "no paired test: one of them has no answers" in compare_runs(workdir, "oracle/best.json", "chance")
 
 
 def test_letters_as_shown_are_not_tested_in_the_questions_own_order(workdir):
@@ -119,8 +123,8 @@ def test_letters_as_shown_are_not_tested_in_the_questions_own_order(workdir):
     run_evaluation(dataclasses.replace(config, permute=True))
     sides = (load_side(str(workdir / name), nothing) for name in ("turned", "oracle"))
     lines = compare_results(*sides, all_metrics=True).splitlines()
-    told = {line.split()[0]: "interval" in line for line in lines if re.match(r"  \w+ +\d", line)}
-    assert told["set_accuracy"] and not told["share_A"]
+    has_interval = {line.split()[0]: "interval" in line for line in lines if re.match(r"  \w+ +\d", line)}
+    assert has_interval["set_accuracy"] and not has_interval["share_A"]
 
 
 def test_other_questions_are_not_tested_as_pairs(workdir):
@@ -128,9 +132,9 @@ def test_other_questions_are_not_tested_as_pairs(workdir):
     assert "no paired test: they answered different questions" in words
     assert "benchmark.selection" in words
     with pytest.raises(BadInput, match="these cannot be compared"):
-        said(workdir, "oracle", "halt")
+        compare_runs(workdir, "oracle", "halt")
     with pytest.raises(BadInput, match="no such result file"):
-        said(workdir, "oracle", "nowhere")
+        compare_runs(workdir, "oracle", "nowhere")
 
 
 def test_what_a_paper_does_not_say_of_its_number_is_no_difference(workdir):
@@ -139,7 +143,7 @@ def test_what_a_paper_does_not_say_of_its_number_is_no_difference(workdir):
     side = load_side("published:GPT-4o/mediconfusion/mc/Table 1", published_results)
     measured = load_side(str(workdir / "chance"), nothing)
     words = compare_results(measured, side)
-    assert all("test: one of them has no answers" in said for said in (words, compare_results(side, measured)))
+    assert all("test: one of them has no answers" in text for text in (words, compare_results(side, measured)))
     assert "not set" not in words and "None" not in words and "environment" not in words
     assert "unpaired" in words and "95% interval" in words
     with pytest.raises(BadInput, match="not in any paper's tables"):
@@ -165,10 +169,10 @@ def test_a_judge_reads_free_form_answers_and_is_asked_once(workdir, tmp_path):
             settings=Settings(base_url=server.url, no_look=True),
         )
         result, _ = run_evaluation(wish)
-        asked = sum(server.asked.values())
-        again, _ = run_evaluation(wish)
-        assert sum(server.asked.values()) == asked
+        n_requests = sum(server.asked.values())
+        second_result, _ = run_evaluation(wish)
+        assert sum(server.asked.values()) == n_requests
     assert result.method.judge["decided"] == 28
-    assert result.scores == again.scores
+    assert result.scores == second_result.scores
     assert result.scores["individual_accuracy"].value == 50
     assert not any("no judge" in words for words in result.deviations)

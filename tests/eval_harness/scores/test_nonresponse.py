@@ -25,26 +25,27 @@ from tests.silent_answers import SILENT, Mixture, mixture, scope
 JUDGING = ("better than", "worse than", "no different", "significant", "p =", "p <", "95% interval")
 
 
-def result_of(family: str, asked: pd.DataFrame, answers: Mixture, extraction: str = "ours") -> Result:
-    scored = compute_scores(family, asked, answers.given, extraction)
+def result_of(family: str, benchmark_questions: pd.DataFrame, answers: Mixture, extraction: str = "ours") -> Result:
+    scored = compute_scores(family, benchmark_questions, answers.given, extraction)
     return Result(
         kind="measured", provenance="submitted", created_at="2026-11-21T07:00:00+00:00", model=Model(name="M"),
-        benchmark=Benchmark(name=family, format=family, split="test", questions=len(asked), fingerprint="f", origin="official"),
+        benchmark=Benchmark(name=family, format=family, split="test", questions=len(benchmark_questions),
+                            fingerprint="f", origin="official"),
         method=Method(name="mc", extraction=extraction, generation={"max_tokens": 8}),
         scores=scored.scores, breakdown=scored.breakdown, statuses=scored.statuses,
     )  # fmt: skip
 
 
-def is_consistent(found: Score, counts: dict[str, int], shown: bool) -> None:
+def is_consistent(score: Score, counts: dict[str, int], keeps_value: bool) -> None:
     silent = {status: counts[status] for status in SILENT}
     if 2 * sum(silent.values()) <= sum(counts.values()):
         # A verdict may be missing, where it depends on answers that are not there; the value stays.
-        depends = found.nonresponse is not None and any(silent[status] for status in LOST_STATUSES)
-        assert found.verdict is None if depends else found.nonresponse is None
+        depends = score.nonresponse is not None and any(silent[status] for status in LOST_STATUSES)
+        assert score.verdict is None if depends else score.nonresponse is None
         return
-    assert found.nonresponse is not None and found.verdict is None
-    assert found.nonresponse.model_dump() == {"responses": sum(counts.values())} | silent
-    assert shown or (found.value, found.low, found.high) == (None, None, None)
+    assert score.nonresponse is not None and score.verdict is None
+    assert score.nonresponse.model_dump() == {"responses": sum(counts.values())} | silent
+    assert keeps_value or (score.value, score.low, score.high) == (None, None, None)
 
 
 CASES = [
@@ -55,21 +56,23 @@ CASES = [
 @pytest.mark.parametrize(("family", "extraction", "seed"), few(CASES, 10))
 def test_no_output_judges_answers_that_mostly_say_nothing(family: str, extraction: str, seed: int) -> None:
     rng = np.random.default_rng([seed, BENCHMARKS.index(family)])
-    asked = questions(family, int(rng.choice([2, 9, 24])), seed=seed)
+    benchmark_questions = questions(family, int(rng.choice([2, 9, 24])), seed=seed)
     if family == "gmai-mmbench":
-        asked["question_type"] = np.where(np.arange(len(asked)) % 4 == 3, "multiple", "single")
-    answers = mixture(asked, rng)
-    result = result_of(family, asked, answers, extraction)
+        benchmark_questions["question_type"] = np.where(
+            np.arange(len(benchmark_questions)) % 4 == 3, "multiple", "single"
+        )
+    answers = mixture(benchmark_questions, rng)
+    result = result_of(family, benchmark_questions, answers, extraction)
     official = extraction == "official"
 
-    for name, found in result.scores.items():
-        ids = scope(family, name, asked)
+    for name, score in result.scores.items():
+        ids = scope(family, name, benchmark_questions)
         if family == "gmai-mmbench" and (
             name.startswith(("mcq_", "share_", "accuracy")) or name == "answered_accuracy"
         ):
-            several = set(asked.loc[asked["question_type"] == "multiple", "question_id"])
+            several = set(benchmark_questions.loc[benchmark_questions["question_type"] == "multiple", "question_id"])
             ids = ids[ids.isin(several) == name.startswith("mcq_")]
-        is_consistent(found, answers.counts(ids), official or METRICS[name].of_ends)
+        is_consistent(score, answers.counts(ids), official or METRICS[name].of_ends)
     abstained = sum(count for status, count in result.statuses.items() if status != "answered")
     assert abstained + result.statuses["answered"] == len(answers.every)
     assert result.scores["abstained"].value == pytest.approx(100 * abstained / len(answers.every))
@@ -78,48 +81,58 @@ def test_no_output_judges_answers_that_mostly_say_nothing(family: str, extractio
         column = "categories" if facet == "category" else facet
         for label, cell in result.breakdown.get(facet, {}).items():
             if facet == "category" or metric not in cell or family in ("probmed", "halt-medvqa"):
-                judged = [found for found in cell.values() if found.nonresponse is not None]
-                assert all(found.verdict is None for found in judged)
+                judged = [score for score in cell.values() if score.nonresponse is not None]
+                assert all(score.verdict is None for score in judged)
                 continue
-            part = asked.loc[(asked[column] == label) & (asked["question_type"] != "multiple"), "question_id"]
+            part = benchmark_questions.loc[
+                (benchmark_questions[column] == label) & (benchmark_questions["question_type"] != "multiple"),
+                "question_id",
+            ]
             is_consistent(cell[metric], answers.counts(part), official)
 
-    first, *others = format_summary(result).splitlines()
-    found = headline_score(result)
-    counts = answers.counts(scope(family, metric, asked[asked["question_type"] != "multiple"]))
+    first_line, *other_lines = format_summary(result).splitlines()
+    score = headline_score(result)
+    counts = answers.counts(
+        scope(family, metric, benchmark_questions[benchmark_questions["question_type"] != "multiple"])
+    )
     names_causes = [words for status, words in SILENT.items() if counts[status]]
-    if isinstance(found, NoScore):
-        assert not official and found.nonresponse is not None
-        assert first.startswith("no score: ")
-        assert all(words in first for words in names_causes)
-        assert not any(words in first for words in JUDGING)
-        line = next(line for line in others if line.split()[0] == metric)
+    if isinstance(score, NoScore):
+        assert not official and score.nonresponse is not None
+        assert first_line.startswith("no score: ")
+        assert all(words in first_line for words in names_causes)
+        assert not any(words in first_line for words in JUDGING)
+        line = next(line for line in other_lines if line.split()[0] == metric)
         assert line.endswith("no score") and not any(words in line for words in JUDGING)
         with pytest.raises(BadInput, match="no score"):
             eval_result_entries(result, "org/name", tasks=[f"test_{metric}"])
     else:
-        assert first.startswith(f"{metric} ")
-        assert not (found.nonresponse and "chance (" in first)
+        assert first_line.startswith(f"{metric} ")
+        assert not (score.nonresponse and "chance (" in first_line)
 
     for row in tidy_table([result]).to_dict("records"):
-        here = result.scores if pd.isna(row["facet"]) else result.breakdown[row["facet"]][row["facet_value"]]
-        score = here[row["metric"]]
+        cell_scores = result.scores if pd.isna(row["facet"]) else result.breakdown[row["facet"]][row["facet_value"]]
+        score = cell_scores[row["metric"]]
         silent = score.nonresponse
         assert pd.isna(row["no_score"]) == (silent is None and not score.is_small)
         if silent is not None:
             assert all((words in row["no_score"]) == (getattr(silent, status) > 0) for status, words in SILENT.items())
 
-    other = mixture(asked, rng)
-    beside = Side("b", result_of(family, asked, other), other.given, asked)
-    compared = compare_results(Side("a", result, answers.given, asked), beside).splitlines()
-    for name, found in result.scores.items():
-        partner = beside.result.scores[name]
+    other_answers = mixture(benchmark_questions, rng)
+    other_side = Side(
+        "b", result_of(family, benchmark_questions, other_answers), other_answers.given, benchmark_questions
+    )
+    compared = compare_results(Side("a", result, answers.given, benchmark_questions), other_side).splitlines()
+    for name, score in result.scores.items():
+        partner = other_side.result.scores[name]
         lines = [line for line in compared if line.startswith(f"  {name} ")]
-        if lines and (found.nonresponse or partner.nonresponse):
+        if lines and (score.nonresponse or partner.nonresponse):
             assert "no comparison: " in lines[0] and not any(words in lines[0] for words in JUDGING)
-            causes = [side.nonresponse for side in (found, partner) if side.nonresponse]
+            causes = [side.nonresponse for side in (score, partner) if side.nonresponse]
             assert all(
-                words in lines[0] for one in causes for status, words in SILENT.items() if getattr(one, status) > 0
+                words in lines[0]
+                for nonresponse in causes
+                for status, words in SILENT.items()
+                if getattr(nonresponse, status) > 0
             )
 
 
@@ -128,16 +141,17 @@ def test_no_output_judges_answers_that_mostly_say_nothing(family: str, extractio
 def test_a_verdict_stands_only_where_lost_answers_cannot_change_it(family: str, seed: int) -> None:
     """The headline scored again with every unit that has a lost answer right, and with all of them wrong."""
     rng = np.random.default_rng([seed, 46])
-    asked = questions(family, 24, seed=seed)
-    every = given(asked, float(rng.random()), seed=seed).assign(status="answered")
-    lost = rng.random(len(every)) < rng.choice([0.02, 0.1, 0.3])
-    ends = np.where(lost, rng.choice(np.array(LOST_STATUSES, dtype=object), len(every)), "answered")
-    silent = every.assign(
-        status=ends, choice=[[] if gone else held for gone, held in zip(lost, every["choice"], strict=True)]
+    benchmark_questions = questions(family, 24, seed=seed)
+    answered = given(benchmark_questions, float(rng.random()), seed=seed).assign(status="answered")
+    lost = rng.random(len(answered)) < rng.choice([0.02, 0.1, 0.3])
+    ends = np.where(lost, rng.choice(np.array(LOST_STATUSES, dtype=object), len(answered)), "answered")
+    silent = answered.assign(
+        status=ends,
+        choice=[[] if is_lost else choice for is_lost, choice in zip(lost, answered["choice"], strict=True)],
     )
     metric = HEADLINE_METRICS[family]
-    found = compute_scores(family, asked, silent).scores[metric]
-    table = compute_units(family, asked, silent)
+    score = compute_scores(family, benchmark_questions, silent).scores[metric]
+    table = compute_units(family, benchmark_questions, silent)
     table = table[table["metric"] == metric]
     has_lost = table[list(LOST_STATUSES)].sum(axis=1) > 0
     verdicts = set()
@@ -149,24 +163,29 @@ def test_a_verdict_stands_only_where_lost_answers_cannot_change_it(family: str, 
         )
         verdicts.add(summarise_units(best)[metric].verdict)
     # The headline of a few of the questions may rest on responses of which most are lost: then there is no value either.
-    said = ends[every["question_id"].isin(scope(family, metric, asked))]
-    is_majority = 2 * np.isin(said, LOST_STATUSES).sum() > len(said)
+    scope_statuses = ends[answered["question_id"].isin(scope(family, metric, benchmark_questions))]
+    is_majority = 2 * np.isin(scope_statuses, LOST_STATUSES).sum() > len(scope_statuses)
     stands = len(verdicts) == 1 and not is_majority
-    assert (found.nonresponse is None) == stands and (found.value is None) == is_majority
-    assert {found.verdict} == (verdicts if stands else {None})
+    assert (score.nonresponse is None) == stands and (score.value is None) == is_majority
+    assert {score.verdict} == (verdicts if stands else {None})
 
 
 def test_refusing_is_behaviour() -> None:
-    asked = questions("mediconfusion", 14)
-    every = pd.DataFrame(
-        {"question_id": asked["question_id"], "sample": 0, "choice": [[]] * len(asked), "status": "refused"}
+    benchmark_questions = questions("mediconfusion", 14)
+    refusals = pd.DataFrame(
+        {
+            "question_id": benchmark_questions["question_id"],
+            "sample": 0,
+            "choice": [[]] * len(benchmark_questions),
+            "status": "refused",
+        }
     )
-    found = compute_scores("mediconfusion", asked, every).scores["set_accuracy"]
-    assert found.value == 0 and found.verdict is not None and found.nonresponse is None
+    score = compute_scores("mediconfusion", benchmark_questions, refusals).scores["set_accuracy"]
+    assert score.value == 0 and score.verdict is not None and score.nonresponse is None
 
 
 @pytest.mark.parametrize(
-    ("ends", "said"),
+    ("ends", "expected"),
     [
         ({"truncated": 28}, "no score: 28 of 28 answers were cut off at 8 tokens; raise --max-tokens"),
         (
@@ -182,11 +201,20 @@ def test_refusing_is_behaviour() -> None:
         ),
     ],
 )  # fmt: skip
-def test_the_first_line_says_the_cause_and_what_helps(ends: dict[str, int], said: str) -> None:
-    asked = questions("mediconfusion", 14)
+def test_the_first_line_says_the_cause_and_what_helps(ends: dict[str, int], expected: str) -> None:
+    benchmark_questions = questions("mediconfusion", 14)
     status = [name for name, count in ends.items() for _ in range(count)]
     choice = [[0] if name == "answered" else [] for name in status]
     every = pd.DataFrame(
-        {"question_id": asked["question_id"], "sample": 0, "choice": choice, "status": status, "response": "The im"}
+        {
+            "question_id": benchmark_questions["question_id"],
+            "sample": 0,
+            "choice": choice,
+            "status": status,
+            "response": "The im",
+        }
     )
-    assert format_summary(result_of("mediconfusion", asked, Mixture(every, every))).splitlines()[0] == said
+    assert (
+        format_summary(result_of("mediconfusion", benchmark_questions, Mixture(every, every))).splitlines()[0]
+        == expected
+    )

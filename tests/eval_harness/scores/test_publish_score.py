@@ -59,12 +59,12 @@ def publish_score(tmp_path):
 
 
 def pulls(api):
-    return [each for each in api.get_repo_discussions(MODEL) if each.is_pull_request]
+    return [discussion for discussion in api.get_repo_discussions(MODEL) if discussion.is_pull_request]
 
 
 def test_one_pull_request_that_the_leaderboard_shows(api, run, publish_score, monkeypatch):
-    shown = publish_score(run, "--dry-run")
-    assert ".eval_results/mediconfusion.yaml" in shown.stdout and pulls(api) == []
+    dry_run = publish_score(run, "--dry-run")
+    assert ".eval_results/mediconfusion.yaml" in dry_run.stdout and pulls(api) == []
     done = publish_score(run)
     [pull] = pulls(api)
     assert pull.url in done.stdout and pull.status == "open"
@@ -88,11 +88,11 @@ def test_one_pull_request_that_the_leaderboard_shows(api, run, publish_score, mo
 
 def test_another_score_of_the_same_name_updates_the_pull_request(api, run, data, publish_score, tmp_path):
     publish_score(run)
-    other = run_folder(data, tmp_path / "other", seed=2)
-    done = publish_score(other)
+    other_run = run_folder(data, tmp_path / "other", seed=2)
+    done = publish_score(other_run)
     assert done.stdout.startswith("updated: ") and len(pulls(api)) == 1
     [entry] = api.get_dataset_leaderboard(DATASET)
-    assert entry.value == round(read_result(other / "result.json").scores["individual_accuracy"].value, 4)
+    assert entry.value == round(read_result(other_run / "result.json").scores["individual_accuracy"].value, 4)
 
 
 def test_the_source_is_the_result_in_the_store(api, run, publish_score, monkeypatch):
@@ -100,15 +100,15 @@ def test_the_source_is_the_result_in_the_store(api, run, publish_score, monkeypa
     convert_and_submit(run, STORE, data=DATASET)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     verify(STORE, everything=True, data=[DATASET])
-    shown = publish_score(run, "--store", STORE, "--dry-run")
-    [entry] = yaml.safe_load(shown.stdout.split("\n", 1)[1])
+    dry_run = publish_score(run, "--store", STORE, "--dry-run")
+    [entry] = yaml.safe_load(dry_run.stdout.split("\n", 1)[1])
     assert f"/datasets/{STORE}/tree/main/results/mediconfusion/" in entry["source"]["url"]
 
 
 def test_what_may_not_be_published_is_refused(api, run, data, publish_score, monkeypatch, tmp_path):
-    def refused(words, what=run, **where):
-        said = publish_score(what, code=2, **where).stderr
-        assert re.search(words, said) and said.count("\n") == 1, said
+    def refused(words, folder=run, **options):
+        error_text = publish_score(folder, code=2, **options).stderr
+        assert re.search(words, error_text) and error_text.count("\n") == 1, error_text
         assert pulls(api) == []
 
     def published(folder):
@@ -133,8 +133,8 @@ def test_what_may_not_be_published_is_refused(api, run, data, publish_score, mon
 def test_a_model_repository_one_may_not_write_to_is_one_line(api, local_hub, run, publish_score, monkeypatch):
     """Discussions switched off, a token that may only read."""
     local_hub.faults.add(f"/api/models/{MODEL}/commit", 403, times=1000)
-    said = publish_score(run, code=2).stderr
-    assert said.count("\n") == 1 and MODEL in said
+    error_text = publish_score(run, code=2).stderr
+    assert error_text.count("\n") == 1 and MODEL in error_text
     local_hub.faults.clear()
     monkeypatch.setenv("HF_TOKEN", READ_ONLY)
     assert publish_score(run, code=2).stderr.count("\n") == 1

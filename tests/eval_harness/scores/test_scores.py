@@ -45,15 +45,15 @@ def pairs() -> pd.DataFrame:
                 "question_type": "single",
                 "categories": label,
             }
-            for pair, both in enumerate(labels)
-            for side, label in zip((1, 2), both, strict=True)
+            for pair, pair_labels in enumerate(labels)
+            for side, label in zip((1, 2), pair_labels, strict=True)
         ]
     )
 
 
 def test_mediconfusion_by_hand() -> None:
-    said = {"0-1": [0], "0-2": [1], "1-1": [0], "1-2": [0], "2-1": [1], "2-2": [0], "3-1": [0], "3-2": []}
-    scored = compute_scores("mediconfusion", pairs(), answers(said))
+    choices = {"0-1": [0], "0-2": [1], "1-1": [0], "1-2": [0], "2-1": [1], "2-2": [0], "3-1": [0], "3-2": []}
+    scored = compute_scores("mediconfusion", pairs(), answers(choices))
     value = {name: got.value for name, got in scored.scores.items()}
     assert value["set_accuracy"] == 25 and scored.scores["set_accuracy"].n == 4
     assert value["individual_accuracy"] == 50 and value["invalid"] == 12.5
@@ -73,9 +73,9 @@ def test_missing_answers_count_as_wrong_until_most_are_missing() -> None:
     half = compute_scores("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1], "1-1": [0], "1-2": [1]}))
     assert half.scores["set_accuracy"].value is not None and half.scores["invalid"].value == 50
     assert half.statuses["missing"] == 4
-    most = compute_scores("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1]})).scores
-    assert most["set_accuracy"].value is None and most["invalid"].value == 75
-    assert most["set_accuracy"].nonresponse == Nonresponse(responses=8, missing=6)
+    mostly_missing = compute_scores("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1]})).scores
+    assert mostly_missing["set_accuracy"].value is None and mostly_missing["invalid"].value == 75
+    assert mostly_missing["set_accuracy"].nonresponse == Nonresponse(responses=8, missing=6)
     official = compute_scores("mediconfusion", pairs(), answers({"0-1": [0], "0-2": [1]}), "official").scores[
         "set_accuracy"
     ]
@@ -93,21 +93,25 @@ def test_a_choice_counts_only_where_an_answer_was_read(status: str) -> None:
 
 def test_only_a_yes_no_question_may_be_answered_with_more_than_its_key() -> None:
     """The authors' ProbMed reader reads both words; of several choices elsewhere all have to be the key."""
-    asked = halt()
-    keys = asked["answer"].tolist()
-    more = answers({name: sorted({*key, 0, 1}) for name, key in zip(asked["question_id"], keys, strict=True)})
-    other = answers({name: [(key[0] + 1) % 5] for name, key in zip(asked["question_id"], keys, strict=True)})
+    halt_questions = halt()
+    keys = halt_questions["answer"].tolist()
+    supersets = answers(
+        {name: sorted({*key, 0, 1}) for name, key in zip(halt_questions["question_id"], keys, strict=True)}
+    )
+    wrong_answers = answers(
+        {name: [(key[0] + 1) % 5] for name, key in zip(halt_questions["question_id"], keys, strict=True)}
+    )
     for kind in ("single", "multiple", "yes_no"):
-        graded = grade("halt-medvqa", asked.assign(question_type=kind), more).right[:, 0]
+        graded = grade("halt-medvqa", halt_questions.assign(question_type=kind), supersets).right[:, 0]
         assert graded.tolist() == [kind == "yes_no" or {*key} == {*key, 0, 1} for key in keys]
-        assert not grade("halt-medvqa", asked.assign(question_type=kind), other).right.any()
+        assert not grade("halt-medvqa", halt_questions.assign(question_type=kind), wrong_answers).right.any()
 
 
 def test_samples_are_averaged() -> None:
     right = {question: [int(question[-1]) - 1] for question in pairs()["question_id"]}
     wrong = {question: [2 - int(question[-1])] for question in pairs()["question_id"]}
-    both = pd.concat([answers(right, 0), answers(wrong, 1)])
-    scored = compute_scores("mediconfusion", pairs(), both)
+    two_samples = pd.concat([answers(right, 0), answers(wrong, 1)])
+    scored = compute_scores("mediconfusion", pairs(), two_samples)
     assert scored.scores["set_accuracy"].value == 50 and scored.scores["confusion"].value == 0
     assert scored.scores["set_accuracy"].n == 4
 
@@ -136,21 +140,24 @@ def test_clusters_are_components_of_cases_that_share_images() -> None:
 @pytest.mark.parametrize("family", BENCHMARKS)
 def test_a_cell_of_a_breakdown_is_the_score_of_its_units(family: str) -> None:
     """Also where others hold the same units, or units that differ in their clusters alone."""
-    asked = stores.questions(family, 12)
-    table = compute_units(family, asked, stores.answers(asked, 0.6))
+    benchmark_questions = stores.questions(family, 12)
+    table = compute_units(family, benchmark_questions, stores.answers(benchmark_questions, 0.6))
     halved = table.assign(cluster=table["cluster"] // 2)
-    for each in (table, halved):
-        for facet, cells in break_down_by_facet(each, FACETS_BY_BENCHMARK[family]).items():
-            by_label = explode_facet(each, facet)
+    for units in (table, halved):
+        for facet, cells in break_down_by_facet(units, FACETS_BY_BENCHMARK[family]).items():
+            by_label = explode_facet(units, facet)
             for label, scores in cells.items():
-                alone = summarise_units(by_label[by_label[facet].astype(str) == label])
-                assert {**scores, **{name: alone[name] for name in BALANCED_METRICS.keys() & alone.keys()}} == alone
+                label_scores = summarise_units(by_label[by_label[facet].astype(str) == label])
+                assert {
+                    **scores,
+                    **{name: label_scores[name] for name in BALANCED_METRICS.keys() & label_scores.keys()},
+                } == label_scores
 
 
 def images() -> pd.DataFrame:
     """Three images: two of one type (one without position and with one normal-image question), one of another."""
     every = "modality_gt modality_hallu organ_gt organ_hallu"
-    asked = {
+    aspects = {
         "a": f"{every} abnormality_gt condition_gt_0 condition_hallu_0 position_gt_0 position_hallu_0",
         "b": f"{every} abnormality_gt condition_hallu",
         "c": f"{every} condition_gt_0 condition_hallu_0 condition_gt_1 condition_hallu_1",
@@ -170,7 +177,7 @@ def images() -> pd.DataFrame:
                 "organ": "chest" if image in "ab" else "brain",
                 "modality": "CT" if image in "ab" else "MRI",
             }
-            for image, kinds in asked.items()
+            for image, kinds in aspects.items()
             for kind in kinds.split()
         ]
     )
@@ -182,8 +189,8 @@ def oracle(questions: pd.DataFrame) -> dict[str, list[int]]:
 
 def test_probmed_by_hand() -> None:
     questions = images()
-    said = oracle(questions) | {"b-condition_hallu": [0], "a-organ_hallu": [0], "c-condition_gt_1": [1]}
-    scored = compute_scores("probmed", questions, answers(said))
+    choices = oracle(questions) | {"b-condition_hallu": [0], "a-organ_hallu": [0], "c-condition_gt_1": [1]}
+    scored = compute_scores("probmed", questions, answers(choices))
     value = {name: got.value for name, got in scored.scores.items()}
     assert (
         value["modality"] == 100
@@ -201,13 +208,13 @@ def test_probmed_by_hand() -> None:
     assert value["condition_reweighted"] == value["condition"]
     assert scored.scores["condition"].chance == pytest.approx(100 * (0.25 + 0.5 + 0.0625) / 3)
     assert scored.breakdown["image_type"]["chest_ct"]["condition"].value == 50
-    assert value["share_yes"] == pytest.approx(100 * np.mean([choice == [0] for choice in said.values()]))
+    assert value["share_yes"] == pytest.approx(100 * np.mean([choice == [0] for choice in choices.values()]))
 
 
 def test_probmed_errors_follow_the_diagnosis_step_by_step() -> None:
     questions = images()
-    said = oracle(questions) | {"a-condition_gt_0": [1], "a-condition_hallu_0": [0], "b-condition_hallu": []}
-    errors = compute_scores("probmed", questions, answers(said)).breakdown["aspect"]
+    choices = oracle(questions) | {"a-condition_gt_0": [1], "a-condition_hallu_0": [0], "b-condition_hallu": []}
+    errors = compute_scores("probmed", questions, answers(choices)).breakdown["aspect"]
     assert errors["abnormality"]["accuracy_given_earlier"].value == 100
     assert errors["abnormality"]["wrong_answer"].value is None
     assert (
@@ -257,27 +264,31 @@ def gmai() -> pd.DataFrame:
 
 def test_probmed_errors_need_the_earlier_steps_and_nothing_else() -> None:
     """Over every choice of aspects: a step is there where it and all earlier ones were asked, with the numbers of the whole set."""
-    asked = stores.questions("probmed", 8)
-    given = stores.answers(asked, 0.8)
-    whole = conditional_errors(grade("probmed", asked, given))
+    all_questions = stores.questions("probmed", 8)
+    all_answers = stores.answers(all_questions, 0.8)
+    all_errors = conditional_errors(grade("probmed", all_questions, all_answers))
     earlier = {"abnormality": ("modality", "organ"), "condition": ("modality", "organ", "abnormality"),
                "position": ("modality", "organ", "abnormality", "condition")}  # fmt: skip
     for bits in range(1, 2 ** len(ASPECTS)):
         chosen = [aspect for at, aspect in enumerate(ASPECTS) if bits >> at & 1]
-        part = asked[asked["aspect"].isin(chosen)].reset_index(drop=True)
-        found = conditional_errors(grade("probmed", part, given[given["question_id"].isin(part["question_id"])]))
-        expected = [step for step, before in earlier.items() if {step, *before} <= set(chosen)]
-        assert found == {step: whole[step] for step in expected}, chosen
+        part = all_questions[all_questions["aspect"].isin(chosen)].reset_index(drop=True)
+        part_errors = conditional_errors(
+            grade("probmed", part, all_answers[all_answers["question_id"].isin(part["question_id"])])
+        )
+        expected = [step for step, earlier_steps in earlier.items() if {step, *earlier_steps} <= set(chosen)]
+        assert part_errors == {step: all_errors[step] for step in expected}, chosen
 
 
 def test_probmed_pairs_by_hand() -> None:
-    asked = stores.questions("probmed-vqa-rad", 4)
-    right = {row.question_id: list(row.answer) for row in asked.itertuples()}
+    pair_questions = stores.questions("probmed-vqa-rad", 4)
+    right = {row.question_id: list(row.answer) for row in pair_questions.itertuples()}
     scores = compute_scores(
-        "probmed-vqa-rad", asked, answers(right | {"2-True": [0], "3-False": [1], "3-True": [0]})
+        "probmed-vqa-rad", pair_questions, answers(right | {"2-True": [0], "3-False": [1], "3-True": [0]})
     ).scores
-    found = {name: (got.value, got.chance, got.n) for name, got in scores.items() if name.startswith("accuracy")}
-    assert found == {"accuracy": (50.0, 25.0, 4), "accuracy_without_adversarial": (75.0, 50.0, 4)}
+    accuracies = {
+        name: (score.value, score.chance, score.n) for name, score in scores.items() if name.startswith("accuracy")
+    }
+    assert accuracies == {"accuracy": (50.0, 25.0, 4), "accuracy_without_adversarial": (75.0, 50.0, 4)}
 
 
 def test_gmai_by_hand() -> None:
@@ -295,14 +306,17 @@ def test_gmai_by_hand() -> None:
     ("family", "facet"), [("gmai-mmbench", "department"), ("gmai-mmbench", "task"), ("halt-medvqa", "scenario")]
 )
 def test_a_mean_over_a_facet_is_of_a_part_what_the_part_alone_gives(family: str, facet: str) -> None:
-    asked = stores.questions(family, 40).drop(index=[0, 2, 5, 6])  # unequal tasks
-    given = stores.answers(asked, 0.4)
-    found = compute_scores(family, asked, given).breakdown[facet]
-    for label, part in asked.groupby(facet):
-        said = given[given["question_id"].isin(part["question_id"])]
-        alone = compute_scores(family, part.reset_index(drop=True), said).scores
-        for metric in BALANCED_METRICS.keys() & alone.keys():
-            assert found[label][metric].model_dump() == pytest.approx(alone[metric].model_dump()), (label, metric)
+    all_questions = stores.questions(family, 40).drop(index=[0, 2, 5, 6])  # unequal tasks
+    all_answers = stores.answers(all_questions, 0.4)
+    breakdown = compute_scores(family, all_questions, all_answers).breakdown[facet]
+    for label, part in all_questions.groupby(facet):
+        part_answers = all_answers[all_answers["question_id"].isin(part["question_id"])]
+        part_scores = compute_scores(family, part.reset_index(drop=True), part_answers).scores
+        for metric in BALANCED_METRICS.keys() & part_scores.keys():
+            assert breakdown[label][metric].model_dump() == pytest.approx(part_scores[metric].model_dump()), (
+                label,
+                metric,
+            )
 
 
 def halt() -> pd.DataFrame:
@@ -325,8 +339,8 @@ def halt() -> pd.DataFrame:
 
 
 def test_halt_by_hand() -> None:
-    said = {"fake-0": [1], "fake-1": [0], "fake-2": [], "fake-3": [], "none-4": [1], "none-5": [1], "swap-6": [0]}
-    scored = compute_scores("halt-medvqa", halt(), answers(said, fake_2="refused"))
+    choices = {"fake-0": [1], "fake-1": [0], "fake-2": [], "fake-3": [], "none-4": [1], "none-5": [1], "swap-6": [0]}
+    scored = compute_scores("halt-medvqa", halt(), answers(choices, fake_2="refused"))
     value = {name: got.value for name, got in scored.scores.items()}
     assert (value["fake"], value["none"], value["swap"], value["average"]) == (25, 100, 0, pytest.approx(125 / 3))
     assert (

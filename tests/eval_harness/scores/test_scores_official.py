@@ -70,14 +70,14 @@ def test_mediconfusion_agrees_with_the_authors_scorer(sources: Path, official_sc
     record = json.loads((official_scores / "mediconfusion_official_scores.json").read_text())[number]
     questions = mediconfusion_questions(sources)
     answers = pd.DataFrame(
-        {"question_id": f"{pair}-{side}", "sample": 0, "response": said[f"image_{side}"], "status": "answered"}
-        for pair, said in record["responses"].items()
+        {"question_id": f"{pair}-{side}", "sample": 0, "response": authors[f"image_{side}"], "status": "answered"}
+        for pair, authors in record["responses"].items()
         for side in (1, 2)
     )
-    read = read_responses(answers, questions, "mediconfusion", "official")
-    letters = ["AB"[choice[0]] if choice else None for choice in read["choice"]]
-    assert letters == [said[f"parsed_{side}"] for said in record["responses"].values() for side in (1, 2)]
-    scored = compute_scores("mediconfusion", questions, read, "official")
+    readings = read_responses(answers, questions, "mediconfusion", "official")
+    letters = ["AB"[choice[0]] if choice else None for choice in readings["choice"]]
+    assert letters == [authors[f"parsed_{side}"] for authors in record["responses"].values() for side in (1, 2)]
+    scored = compute_scores("mediconfusion", questions, readings, "official")
     for name, expected in record["expected"].items():
         got = scored.scores if name == "all" else scored.breakdown["category"][name]
         for metric in ("set_accuracy", "individual_accuracy", "confusion", "invalid"):
@@ -119,11 +119,11 @@ def test_read_choice_agrees_with_the_careful_reader(official_scores: Path) -> No
         example = json.loads(line)
         if example["kind"] == "yesno":
             choice = read_choice(example["response"], ["yes", "no"], "yes_no").choice
-            said = {(0,): "yes", (1,): "no", (): None}[choice]
+            chosen = {(0,): "yes", (1,): "no", (): None}[choice]
         else:
             choice = read_choice(example["response"], list(example["options"].values())).choice
-            said = list(example["options"])[choice[0]] if choice else None
-        assert said == example["gold"], example["response"]
+            chosen = list(example["options"])[choice[0]] if choice else None
+        assert chosen == example["gold"], example["response"]
 
 
 def test_read_choice_agrees_with_the_careful_reader_on_real_responses(sources: Path) -> None:
@@ -136,5 +136,5 @@ def test_read_choice_agrees_with_the_careful_reader_on_real_responses(sources: P
     for line in (sources / "gmai_mmbench" / "recorded_responses.jsonl").read_text().splitlines():
         record = json.loads(line)
         choice = read_choice(record["response"], options[int(record["index"])]).choice
-        said = "ABCDE"[choice[0]] if choice else None
-        assert said == record["choice_by_careful_reader"], record["index"]
+        chosen = "ABCDE"[choice[0]] if choice else None
+        assert chosen == record["choice_by_careful_reader"], record["index"]

@@ -42,8 +42,8 @@ def test_the_interval_covers_in_93_of_100(name: str) -> None:
     """A part of the grid of benchmarks/scoring/interval_coverage.py. 1500 draws leave a standard error of 0.66 points."""
     sizes = interval_coverage.layouts()[name]
     for cell in (c for c in CELLS if c[0] == name):
-        found = interval_coverage.cell(name, sizes, *cell[1:], draws=1500, seed=7)
-        assert found.coverage >= 0.93 - 0.013, found
+        result = interval_coverage.cell(name, sizes, *cell[1:], draws=1500, seed=7)
+        assert result.coverage >= 0.93 - 0.013, result
 
 
 @pytest.mark.parametrize("share", few([0.1, 0.5, 0.05]))
@@ -51,24 +51,24 @@ def test_the_interval_covers_in_93_of_100(name: str) -> None:
 def test_it_is_no_wider_than_the_data_ask(share: float, icc: float, mechanism: str) -> None:
     """On MediConfusion's components at most 1.3 times Wilson's interval with the design effect that the answers themselves show."""
     sizes = interval_coverage.MEDICONFUSION
-    found = interval_coverage.cell("MediConfusion", sizes, share, icc, mechanism, draws=1500, seed=7)
-    assert found.width <= 1.3 * found.reference_width, found
+    result = interval_coverage.cell("MediConfusion", sizes, share, icc, mechanism, draws=1500, seed=7)
+    assert result.width <= 1.3 * result.reference_width, result
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 400), st.data())
 def test_without_clusters_it_is_clopper_pearson(n: int, data: st.DataObject) -> None:
     hits = data.draw(st.integers(0, n))
-    found = intervals.clustered_interval(np.arange(n) < hits, np.ones(n), np.arange(n))
-    assert found is not None and found.n_effective == pytest.approx(n)
-    assert (found.low, found.high) == pytest.approx(proportion_confint(hits, n, method="beta"), abs=1e-9)
+    interval = intervals.clustered_interval(np.arange(n) < hits, np.ones(n), np.arange(n))
+    assert interval is not None and interval.n_effective == pytest.approx(n)
+    assert (interval.low, interval.high) == pytest.approx(proportion_confint(hits, n, method="beta"), abs=1e-9)
     printed = intervals.printed_interval(100 * hits / n, n)
-    assert (printed.low, printed.high, printed.n_effective) == pytest.approx((found.low, found.high, n), abs=1e-9)
+    assert (printed.low, printed.high, printed.n_effective) == pytest.approx((interval.low, interval.high, n), abs=1e-9)
 
 
 def naive_design_effects(hits: np.ndarray, cluster: np.ndarray) -> tuple[float, float, float]:
     """Correlated, linearised, least: textbook formulas with loops over clusters."""
-    n, p, groups = len(hits), hits.mean(), [hits[cluster == one] for one in np.unique(cluster)]
+    n, p, groups = len(hits), hits.mean(), [hits[cluster == label] for label in np.unique(cluster)]
     sizes, rarer = np.array([len(group) for group in groups]), min(hits.sum(), n - hits.sum())
     icc = 0.0
     if 1 < len(groups) < n:
@@ -100,11 +100,11 @@ def test_in_clusters_it_is_clopper_pearson_at_the_effective_size(
     rng = np.random.default_rng(seed)
     cluster = rng.integers(0, clusters, n)
     hits = (rng.random(n) < share).astype(float)
-    found = intervals.clustered_interval(hits, np.ones(n), cluster)
+    interval = intervals.clustered_interval(hits, np.ones(n), cluster)
     worth = naive_effective_size(hits, cluster)
-    assert found is not None and found.n_effective == pytest.approx(worth, rel=1e-6)
+    assert interval is not None and interval.n_effective == pytest.approx(worth, rel=1e-6)
     expected = proportion_confint(hits.mean() * worth, worth, method="beta")
-    assert (found.low, found.high) == pytest.approx(expected, abs=1e-6)
+    assert (interval.low, interval.high) == pytest.approx(expected, abs=1e-6)
 
 
 @settings(max_examples=100, deadline=None)
@@ -118,8 +118,8 @@ def test_a_printed_score_has_the_interval_of_the_measured_one_without_correlatio
     printed = intervals.printed_interval(100 * hits.mean(), 176, sharing)
     assert measured is not None
     assert printed.low >= measured.low - 1e-9 and printed.high <= measured.high + 1e-9
-    *seen, least = naive_design_effects(hits, UNEQUAL)
-    if max(seen) <= least:
+    *estimates, min_effect = naive_design_effects(hits, UNEQUAL)
+    if max(estimates) <= min_effect:
         assert (printed.low, printed.high) == pytest.approx((measured.low, measured.high), abs=1e-9)
 
 
@@ -130,12 +130,12 @@ def test_a_printed_score_has_the_interval_of_the_measured_one_without_correlatio
 def test_any_units_give_an_interval_around_the_share(rows: list[tuple[float, float, int]]) -> None:
     top = np.array([share * base for share, base, _ in rows])
     base = np.array([base for _, base, _ in rows])
-    found = intervals.clustered_interval(top, base, np.array([cluster for _, _, cluster in rows]))
-    if found is None:
+    interval = intervals.clustered_interval(top, base, np.array([cluster for _, _, cluster in rows]))
+    if interval is None:
         assert base.sum() == 0
         return
-    assert 0.0 <= found.low <= top.sum() / base.sum() + 1e-9
-    assert top.sum() / base.sum() - 1e-9 <= found.high <= 1.0
+    assert 0.0 <= interval.low <= top.sum() / base.sum() + 1e-9
+    assert top.sum() / base.sum() - 1e-9 <= interval.high <= 1.0
 
 
 def frame(hits: np.ndarray, cluster: np.ndarray | None = None, base: np.ndarray | float = 1.0) -> pd.DataFrame:
@@ -152,12 +152,12 @@ def frame(hits: np.ndarray, cluster: np.ndarray | None = None, base: np.ndarray 
 
 
 @pytest.mark.parametrize("layout", few(["MediConfusion", "20 x 5", "176 x 1", *interval_coverage.FEW_OR_GIANT]))
-@pytest.mark.parametrize(("one", "other"), [(0.5, 0.5), (0.1, 0.1), (0.02, 0.1), (0.1, 0.3)])
-def test_the_interval_of_a_difference_covers_in_93_of_100(layout: str, one: float, other: float) -> None:
+@pytest.mark.parametrize(("share_a", "share_b"), [(0.5, 0.5), (0.1, 0.1), (0.02, 0.1), (0.1, 0.3)])
+def test_the_interval_of_a_difference_covers_in_93_of_100(layout: str, share_a: float, share_b: float) -> None:
     """Equal models differ in at most as many draws as the test says, since that reads the interval. 800 draws: a standard error of 0.9."""
     for icc in (0.0, 0.3):
-        found = interval_coverage.difference(layout, one, other, icc, draws=800, seed=7)
-        assert found >= 0.93 - 0.018, (layout, one, other, icc)
+        coverage = interval_coverage.difference(layout, share_a, share_b, icc, draws=800, seed=7)
+        assert coverage >= 0.93 - 0.018, (layout, share_a, share_b, icc)
 
 
 @pytest.mark.parametrize("n", few([20, 12]))
@@ -189,7 +189,7 @@ def _two(a: np.ndarray, b: np.ndarray) -> comparisons.PairwiseComparisons:
 def naive_difference(a: np.ndarray, b: np.ndarray, cluster: np.ndarray) -> tuple[float, float, float]:
     """The difference of two models in 0/1 outcomes, with loops over clusters: low, high, p."""
     d, n = a - b, len(a)
-    groups = [(d - d.mean())[cluster == one] for one in np.unique(cluster)]
+    groups = [(d - d.mean())[cluster == label] for label in np.unique(cluster)]
     sizes, total = np.array([len(group) for group in groups]), ((d - d.mean()) ** 2).sum()
     icc, full = 0.0, (sizes**2).sum() / n
     if 1 < len(groups) < n:
@@ -209,15 +209,15 @@ def naive_difference(a: np.ndarray, b: np.ndarray, cluster: np.ndarray) -> tuple
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 50), st.integers(1, 50), st.floats(0, 1), st.floats(0, 1))
 def test_a_difference_is_that_of_the_textbook_formulas(
-    seed: int, n: int, clusters: int, one: float, other: float
+    seed: int, n: int, clusters: int, share_a: float, share_b: float
 ) -> None:
     rng = np.random.default_rng(seed)
     cluster = rng.integers(0, clusters, n)
-    a, b = ((rng.random(n) < share).astype(float) for share in (one, other))
+    a, b = ((rng.random(n) < share).astype(float) for share in (share_a, share_b))
     low, high, p = naive_difference(a, b, cluster)
-    found = comparisons.paired_test(frame(a, cluster), frame(b, cluster), "m")
-    assert (found.low, found.high) == pytest.approx((100 * low, 100 * high), abs=1e-4)
-    assert found.p == pytest.approx(p, rel=1e-4, abs=1e-12)
+    comparison = comparisons.paired_test(frame(a, cluster), frame(b, cluster), "m")
+    assert (comparison.low, comparison.high) == pytest.approx((100 * low, 100 * high), abs=1e-4)
+    assert comparison.p == pytest.approx(p, rel=1e-4, abs=1e-12)
 
 
 @settings(max_examples=100, deadline=None)
@@ -229,11 +229,14 @@ def test_p_is_under_5_percent_exactly_where_the_interval_excludes_0(
     cluster = rng.integers(0, clusters, n)
     base = [(rng.random(n) < rng.random()).astype(float) if kind == "ratio" else np.ones(n) for _ in range(2)]
     samples = 3 if kind == "samples" else 1
-    a, b = (frame(of * rng.binomial(samples, rng.random(), n) / samples, cluster, of) for of in base)
-    found = comparisons.paired_test(a, b, "m")
-    if all(of.any() for of in base):
-        assert found.low <= found.difference + 1e-9 and found.difference - 1e-9 <= found.high
-        assert (found.p < 0.05) == (found.low > 0 or found.high < 0)
+    a, b = (
+        frame(denominator * rng.binomial(samples, rng.random(), n) / samples, cluster, denominator)
+        for denominator in base
+    )
+    comparison = comparisons.paired_test(a, b, "m")
+    if all(denominator.any() for denominator in base):
+        assert comparison.low <= comparison.difference + 1e-9 and comparison.difference - 1e-9 <= comparison.high
+        assert (comparison.p < 0.05) == (comparison.low > 0 or comparison.high < 0)
 
 
 def test_holm_agrees_with_statsmodels() -> None:
@@ -258,18 +261,22 @@ def test_what_ranks_say_of_each_other(models: int, seed: int, up: bool) -> None:
     gap = np.abs(value[:, None] - value[None, :])
     p = np.clip(np.exp(-3 * rng.random() * gap) * rng.uniform(0.01, 1), 0, 1)
     p = np.where(gap == 0, 1.0, np.minimum(p, p.T))
-    found = ranks.compute_rank_ranges(value, p, up)
+    rank_ranges = ranks.compute_rank_ranges(value, p, up)
     ahead = value[None, :] > value[:, None] if up else value[None, :] < value[:, None]
-    assert (found.best_rank <= found.worst_rank).all() and (found.worst_rank <= models).all()
+    assert (rank_ranges.best_rank <= rank_ranges.worst_rank).all() and (rank_ranges.worst_rank <= models).all()
     level = min(
         0.05, 2 * 0.05 / (models - 1)
     )  # of the best with each: one-sided p under .05 / (M - 1), never from .05 on
     best = value == (value.max() if up else value.min())
-    assert (found.differs == ((ranks.holm_adjust_pairs(p) < 0.05) | ((best[:, None] != best) & (p < level)))).all()
-    assert ((found.best_rank == 1) == ~(ahead & found.differs).any(axis=1)).all()  # ranks and pairs say the same
-    assert found.best_rank[np.argmax(value if up else -value)] == 1
+    assert (
+        rank_ranges.differs == ((ranks.holm_adjust_pairs(p) < 0.05) | ((best[:, None] != best) & (p < level)))
+    ).all()
+    assert (
+        (rank_ranges.best_rank == 1) == ~(ahead & rank_ranges.differs).any(axis=1)
+    ).all()  # ranks and pairs say the same
+    assert rank_ranges.best_rank[np.argmax(value if up else -value)] == 1
     if models == 2:
-        assert found.differs[0, 1] == ((found.best_rank == 1).sum() == 1) == (p[0, 1] < 0.05)
+        assert rank_ranges.differs[0, 1] == ((rank_ranges.best_rank == 1).sum() == 1) == (p[0, 1] < 0.05)
 
 
 def test_models_with_other_questions_are_not_compared() -> None:
@@ -281,8 +288,8 @@ def test_ranks_separate_what_can_be_separated_and_no_more() -> None:
     """A part of benchmarks/leaderboard_space/ranks_simulation.py: 60 models on MediConfusion's components."""
     assert ranks_simulation.leader(30, 60, 3, 0.0, 0.0) >= 0.9
     for icc in (0.0, 0.2):
-        missed, _, apart = ranks_simulation.equals(60, np.full(20, 0.2), 3, icc, 0.0)
-        assert missed <= 0.05 + 0.06 and apart <= 0.05 + 0.06
+        missed, _, any_differ = ranks_simulation.equals(60, np.full(20, 0.2), 3, icc, 0.0)
+        assert missed <= 0.05 + 0.06 and any_differ <= 0.05 + 0.06
 
 
 def test_a_best_model_that_is_unlike_the_others_by_cluster_size_is_not_excluded() -> None:
@@ -301,26 +308,28 @@ def test_a_pairs_test_is_the_same_in_any_company(seed: int) -> None:
     models = {str(at): frame((rng.random(n) < rng.random()).astype(float), cluster) for at in range(3)}
     models |= {str(at): frame((rng.random(n) < rng.random()) * answered, cluster, answered) for at in (3, 4)}
     models |= {"sampled": frame(rng.integers(0, 4, n) / 3, cluster)}
-    found = comparisons.compare_pairwise(pack_outcomes(models, "m"))
+    pairwise = comparisons.compare_pairwise(pack_outcomes(models, "m"))
     for a, b in itertools.combinations(range(len(models)), 2):
-        alone = comparisons.paired_test(*(models[found.models[at]] for at in (a, b)), "m")
-        assert (found.p[a, b], found.low[a, b], found.high[a, b]) == pytest.approx((alone.p, alone.low, alone.high))
+        pair = comparisons.paired_test(*(models[pairwise.models[at]] for at in (a, b)), "m")
+        assert (pairwise.p[a, b], pairwise.low[a, b], pairwise.high[a, b]) == pytest.approx(
+            (pair.p, pair.low, pair.high)
+        )
 
 
 @pytest.mark.parametrize("seed", few(range(20), 5))
 def test_an_interval_does_not_hang_on_rounding(seed: int) -> None:
     """Weights all scaled alike, and units in another order, change sums in their last digits only."""
     rng = np.random.default_rng(seed)
-    n, drawn = int(rng.integers(2, 40)), int(rng.integers(2, 6))
-    base = np.repeat(rng.integers(1, drawn + 1, n) / drawn, 2)
+    n, n_clusters = int(rng.integers(2, 40)), int(rng.integers(2, 6))
+    base = np.repeat(rng.integers(1, n_clusters + 1, n) / n_clusters, 2)
     n *= 2
     top = [base, base / 2, base / 3, base * (rng.random(n) < 0.5), base * (np.arange(n) % 2)][seed % 5]
     cluster = rng.integers(0, n, n)
-    found = intervals.clustered_interval(top, base, cluster)
+    interval = intervals.clustered_interval(top, base, cluster)
     order = rng.permutation(n)
     for weight in (1 / 3, 1 / 7, 23.1):
         again = intervals.clustered_interval(weight * top[order], weight * base[order], cluster[order])
-        assert (again.low, again.high) == pytest.approx((found.low, found.high), abs=1e-9)
+        assert (again.low, again.high) == pytest.approx((interval.low, interval.high), abs=1e-9)
 
 
 @pytest.mark.parametrize("answered", [1, 2])
