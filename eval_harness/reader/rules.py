@@ -66,17 +66,17 @@ class Rule:
 
 RULES = (
     Rule("whole response", "explicit", "the response is nothing but one option", "(B)"),
-    Rule("marked answer", "explicit", "a field of JSON, `<answer>` tags or a box hold one option", "It lies low. <answer>B</answer>"),
-    Rule("answer statement", "explicit", "sentences that name the answer", "A is tempting. The answer is B."),
+    Rule("marked answer", "explicit", "a JSON field, `<answer>` tags or a box contain one option", "It lies low. <answer>B</answer>"),
+    Rule("answer statement", "explicit", "sentences name the answer", "A is tempting. The answer is B."),
     Rule("statement", "explicit", "conclusions and choices", "A is tempting. I choose B."),
     Rule("verdict", "explicit", "one option is called correct, or ticked", "A: wrong. B: correct."),
     Rule("leading option", "explicit", "the response begins with an option", "B. The edge is sharp there."),
     Rule("last line", "explicit", "it ends with a sentence or line that is nothing but one option", "It lies in the pelvis.\nB"),
-    Rule("option that declines", "explicit", "the option 'I do not know', said in its words", "I do not know that."),
+    Rule("option that declines", "explicit", "it chooses the option 'I do not know' in that option's words", "I do not know that."),
     Rule("refusal", "declining", "the response declines to answer", "I cannot interpret medical images."),
     Rule("undecided", "declining", "it does not know whether yes or no", "It is unclear."),
     Rule("denial", "implied", "it begins with a denial", "There is no nodule."),
-    Rule("option seen", "implied", "sentences that say that an option's text is seen", "The image shows a rib fracture."),
+    Rule("option seen", "implied", "sentences report an option's text as seen", "The image shows a rib fracture."),
 )  # fmt: skip
 """Every rule, in order of precedence."""
 _OUTRIGHT_KINDS = ("answer statement", "leading option", "last line")
