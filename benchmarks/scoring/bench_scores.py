@@ -1,7 +1,10 @@
-"""Speed of reading and scoring answers of ProbMed's size, and of comparing many models. Run: python benchmarks/scoring/bench_scores.py
+"""Time reading and scoring answers at ProbMed's size, and comparing many models.
 
-CPU time of one core (the BLAS threads are pinned before numpy is imported), so that other work on the machine does not count; the
-import is wall time. Prints one line per figure: median of several runs, and the worst.
+    python benchmarks/scoring/bench_scores.py
+
+CPU time of one core (BLAS threads are pinned before numpy is imported), so other load on the
+machine does not count; imports are wall time. Prints one line per figure: median of several runs,
+and the worst.
 """
 
 # ruff: noqa: E402
@@ -58,7 +61,7 @@ def main() -> None:
 
 
 def rank_models(packed: OutcomeMatrix) -> None:
-    """What the board does to rank: every pair tested, Holm, ranks."""
+    """Rank as the board does: test every pair, correct by Holm, compute ranks."""
     pairs = compare_pairwise(packed)
     compute_rank_ranges(pairs.value, pairs.p)
 
@@ -80,7 +83,9 @@ def print_time(
 
 
 def simulate_probmed() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """57,132 yes/no questions on 6,303 images of 12 types, with every aspect, and random answers."""
+    """Draw 57,132 yes/no questions on 6,303 images of 12 types, with every aspect, and random
+    answers.
+    """
     rng = np.random.default_rng(0)
     rows = []
     image_types = [

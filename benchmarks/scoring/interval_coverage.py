@@ -1,15 +1,21 @@
-"""Coverage and width of the 95 % intervals over a grid of shares, clusters and correlations.
+"""Simulate coverage and width of the 95 % intervals over a grid of shares, clusters and
+correlations.
 
-PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--random 2000] [--others 0] [--variants]
-(about 4 minutes; --random: how many cells of random layouts, shares and correlations; --others: the same of layouts and mechanisms that
-nothing was chosen with; --variants: what each part of the design effect buys, and nothing else)
+PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--random 2000]
+    [--others 0] [--variants]
+(about 4 minutes; --random: number of cells with random layouts, shares and correlations; --others:
+likewise, with layouts and mechanisms that no choice was based on; --variants: only what each part
+of the design effect contributes)
 
-Outcomes are 0/1 with mean p and correlation ICC within clusters, by two mechanisms, since the correlation alone does not say how outcomes
-go together: `beta` (beta-binomial: a cluster's own share is beta distributed) and `coin` (each outcome copies its cluster's coin with
-probability sqrt(ICC), or tosses its own: what a model gets wrong about one image, it gets wrong in many questions); in random cells also
-`probit` (ICC of the underlying normal variable); with --others: `two shares` (a cluster is easy or hard), `some miss` (or hit) throughout,
-`blocks` (a few questions of a cluster copy a coin), `chain` (a question repeats the one before). The reference is Wilson's interval at the
-effective sample size of the analysis-of-variance correlation (`reference`), written here anew.
+Outcomes are 0/1 with mean p and correlation ICC within clusters, by two mechanisms, since the
+correlation alone does not determine the joint distribution: `beta` (beta-binomial: a cluster's own
+share is beta distributed) and `coin` (each outcome copies its cluster's coin with probability
+sqrt(ICC), or tosses its own: what a model gets wrong about one image, it gets wrong in many
+questions); random cells also use `probit` (ICC of the underlying normal variable); with --others:
+`two shares` (a cluster is easy or hard), `some miss` (or hit) throughout, `blocks` (a few questions
+of a cluster copy a coin), `chain` (a question repeats the previous one). The reference is Wilson's
+interval at the effective sample size from the analysis-of-variance correlation (`reference`),
+implemented independently here.
 """
 
 from __future__ import annotations
@@ -48,7 +54,9 @@ FEW_OR_GIANT = ("5 x 9", "6 unequal", "40, 40 x 2", "50, 100 x 1", "40, 40, 80 x
 
 
 def layouts() -> dict[str, Ints]:
-    """Cluster sizes by name: equal (clusters x questions), skewed (log-normal), few, giant, and MediConfusion's components."""
+    """Return cluster sizes by name: equal, skewed (log-normal), few, giant, and MediConfusion's
+    components.
+    """
     sizes_by_name = {
         f"{clusters} x {questions}": np.full(clusters, questions)
         for clusters in (10, 20, 40, 60, 176)
@@ -68,7 +76,7 @@ def layouts() -> dict[str, Ints]:
 
 
 def hits(rng: np.random.Generator, sizes: Ints, share: float, icc: float, mechanism: str, draws: int) -> Ints:
-    """Hits per cluster: (draws, G)."""
+    """Draw the hits per cluster: (draws, G)."""
     shape = (draws, len(sizes))
     if icc == 0:
         return rng.binomial(sizes, share, shape)
@@ -89,7 +97,7 @@ def _other_hits(
 ) -> Ints:
     if mechanism == "some hit":
         return sizes - _other_hits(rng, sizes, 1 - share, icc, "some miss", shape)
-    if mechanism == "some miss":  # of the others the share is higher, at most 1
+    if mechanism == "some miss":  # the other clusters have a higher share, at most 1
         hit_cluster_share = max(1 / (1 + icc * (1 - share) / share), share)
         return rng.binomial(sizes, np.where(rng.random(shape) < hit_cluster_share, share / hit_cluster_share, 0.0))
     if mechanism == "two shares":
@@ -110,7 +118,7 @@ def _other_hits(
 
 @dataclass(frozen=True)
 class Cell:
-    """Coverage and mean width (as shares) of ours, and of the reference."""
+    """Coverage and mean width (as fractions) of our intervals and of the reference."""
 
     layout: str
     share: float
@@ -123,18 +131,18 @@ class Cell:
 
     @property
     def relative(self) -> float:
-        """Our mean width, the reference's being 1."""
+        """Mean width relative to the reference."""
         return self.width / self.reference_width
 
 
 def medprobe_intervals(sums: Floats, sizes: Ints) -> tuple[Floats, Floats]:
-    """The intervals that every score has."""
+    """Compute the intervals that every score has."""
     total = sums.sum(axis=1)
     return clustered_intervals(sums, total, total, sizes.astype(float), float(sizes.sum()), sizes)[:2]
 
 
 def cells(draws: int, seed: int, method: Method = medprobe_intervals) -> Iterator[Cell]:
-    """Every cell of the grid."""
+    """Simulate every cell of the grid."""
     for name, sizes in layouts().items():
         for share in SHARES:
             for icc in CORRELATIONS:
@@ -145,8 +153,11 @@ def cells(draws: int, seed: int, method: Method = medprobe_intervals) -> Iterato
 def random_cells(
     count: int, draws: int, seed: int, other_mechanisms: bool = False, method: Method = medprobe_intervals
 ) -> Iterator[Cell]:
-    """Cells drawn at random: layouts of `random_layout`, p from .003 to .997 (even in log p / (1 - p)), ICC 0 to .9, three mechanisms;
-    `others`: those of `other_layout` and OTHERS."""
+    """Simulate random cells: layouts of `random_layout`, p from .003 to .997 (uniform in the
+    log-odds), ICC 0 to .9, three mechanisms.
+
+    `other_mechanisms`: use `other_layout` and OTHERS instead.
+    """
     for number in range(count):
         rng = np.random.default_rng([seed, number])
         name, sizes = other_layout(rng) if other_mechanisms else random_layout(rng)
@@ -157,7 +168,7 @@ def random_cells(
 
 
 def mediconfusion_cells(draws: int, seed: int, method: Method = medprobe_intervals) -> list[Cell]:
-    """MediConfusion's components over MEDICONFUSION_SHARES and MEDICONFUSION_CORRELATIONS."""
+    """Simulate MediConfusion's components over their own shares and correlations."""
     return [
         cell("MediConfusion", MEDICONFUSION, share, icc, mechanism, draws, seed, method)
         for share in MEDICONFUSION_SHARES
@@ -167,7 +178,7 @@ def mediconfusion_cells(draws: int, seed: int, method: Method = medprobe_interva
 
 
 def variants(draws: int, seed: int) -> None:
-    """Print what the parts of the method buy: for each of some variants, coverage and width."""
+    """Print coverage and width of variants of the method, to show what each part contributes."""
     print("| design effect | least | degrees of freedom | grid, giants | random, others: < 93 % | MediConfusion |")
     print("|---|---|---|---|---|---|")
     both_parts = ("correlated", "linearised")
@@ -191,13 +202,14 @@ def variants(draws: int, seed: int) -> None:
         widest = max(result.relative for result in mediconfusion_cells(2 * draws, seed, method))
         print(
             f"| {', '.join(parts)} | {min_factor} | {df} | "
-            f"{100 * min(result.coverage for result in grid_cells):.1f}, {100 * giant:.1f} | {below[0]}, {below[1]} | {widest:.2f} |",
+            f"{100 * min(result.coverage for result in grid_cells):.1f}, {100 * giant:.1f} | "
+            f"{below[0]}, {below[1]} | {widest:.2f} |",
             flush=True,
         )
 
 
 def random_layout(rng: np.random.Generator) -> tuple[str, Ints]:
-    """Cluster sizes outside the design: equal, two sizes, heavy tails, one giant, few clusters."""
+    """Draw cluster sizes outside the grid: equal, two sizes, heavy tails, one giant, few."""
     kind = str(rng.choice(("equal", "two sizes", "heavy tail", "one giant", "few")))
     clusters = int(np.exp(rng.uniform(np.log(9), np.log(500))))
     large = int(np.exp(rng.uniform(np.log(4), np.log(100))))
@@ -221,7 +233,9 @@ def random_layout(rng: np.random.Generator) -> tuple[str, Ints]:
 
 
 def other_layout(rng: np.random.Generator) -> tuple[str, Ints]:
-    """Cluster sizes of other laws: Zipf's, geometric, negative binomial, 1 to k, ones and twos, few large, three tiers."""
+    """Draw cluster sizes from other distributions: Zipf, geometric, negative binomial, 1 to k, ones
+    and twos, few large, three tiers.
+    """
     kind = str(
         rng.choice(("Zipf", "geometric", "negative binomial", "ladder", "ones and twos", "few large", "three tiers"))
     )
@@ -243,8 +257,12 @@ def other_layout(rng: np.random.Generator) -> tuple[str, Ints]:
 
 
 def variant(parts: tuple[str, ...], min_factor: float, df: str) -> Method:
-    """Our intervals with some of the `parts` of the design effect, `correlated` and `linearised`, its least 1 + (n / G - 1) x `least` / h,
-    and Student's t of another number of clusters: `effective`, `all`, or `infinite` for the normal distribution."""
+    """Build a variant of our intervals.
+
+    `parts`: estimates of the design effect to use, `correlated` and `linearised`; its minimum is 1
+    + (n / G - 1) x `min_factor` / h; `df`: number of clusters for Student's t: `effective`, `all`,
+    or `infinite` for the normal distribution.
+    """
 
     def method(sums: Floats, sizes: Ints) -> tuple[Floats, Floats]:
         layout, m = ClusterSizes.from_sizes(sizes), sizes.astype(float)
@@ -283,7 +301,7 @@ def cell(
     seed: int,
     method: Method = medprobe_intervals,
 ) -> Cell:
-    """One cell, from draws of its own."""
+    """Simulate one cell with its own random stream."""
     key = f"{name} {share} {icc} {mechanism}"
     rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
     sums = hits(rng, sizes, share, icc, mechanism, draws).astype(float)
@@ -295,7 +313,9 @@ def cell(
 
 
 def reference(sums: NDArray[np.float64], sizes: Ints) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Wilson's interval (1927) at n / (1 + (sum m^2 / n - 1) ICC), the ICC by analysis of variance (Donner 1986), cut at 0 and 1."""
+    """Wilson's interval (1927) at n / (1 + (sum m^2 / n - 1) ICC), ICC by analysis of variance
+    (Donner 1986), clipped to 0..1.
+    """
     n, clusters, m = sizes.sum(), len(sizes), sizes.astype(float)
     share = sums.sum(axis=1) / n
     icc = np.zeros(len(sums))
@@ -324,8 +344,11 @@ def reference(sums: NDArray[np.float64], sizes: Ints) -> tuple[NDArray[np.float6
 
 
 def ratios(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, float]]:
-    """A ratio whose denominator is random too (confusion: of the pairs with two valid answers): layout, share, ICC, validity, coverage.
-    Valid answers are as correlated within clusters as hits."""
+    """Coverage for a ratio with a random denominator (confusion): layout, share, ICC, validity,
+    coverage.
+
+    Valid answers are as correlated within clusters as hits.
+    """
     for name in ("20 x 5", "60 x 5", "MediConfusion", "60 skewed"):
         sizes = layouts()[name]
         cluster = np.repeat(np.arange(len(sizes)), sizes)
@@ -344,7 +367,9 @@ def ratios(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, fl
 
 
 def differences(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, float]]:
-    """The interval of the difference of two models, which is also their test: layout, their shares, ICC, coverage."""
+    """Coverage of the interval of the difference of two models, which is also their test: layout,
+    shares, ICC, coverage.
+    """
     for name in (*FEW_OR_GIANT, "20 x 5", "60 x 5", "MediConfusion", "60 skewed", "20 x 1", "176 x 1"):
         for share_a, share_b in ((0.02, 0.02), (0.02, 0.1), (0.1, 0.3), (0.5, 0.5), (0.9, 0.98)):
             for icc in (0.0, 0.3, 0.5):
@@ -352,7 +377,7 @@ def differences(draws: int, seed: int) -> Iterator[tuple[str, float, float, floa
 
 
 def difference(name: str, share_a: float, share_b: float, icc: float, draws: int, seed: int) -> float:
-    """Coverage of the interval of the difference of two models with these shares."""
+    """Return the coverage of the interval of the difference of two models with these shares."""
     sizes = layouts()[name]
     cluster = np.repeat(np.arange(len(sizes)), sizes)
     rng = np.random.default_rng([seed, zlib.crc32(f"{name} {share_a} {share_b} {icc}".encode())])
@@ -372,7 +397,9 @@ def difference(name: str, share_a: float, share_b: float, icc: float, draws: int
 
 
 def power(draws: int, seed: int) -> dict[str, float]:
-    """How often a true 15 % on MediConfusion's pairs is called worse than chance, 25 %: measured and printed (ICC 0)."""
+    """How often a true 15 % on MediConfusion's pairs is called worse than chance (25 %), measured
+    and published (ICC 0).
+    """
     sums = hits(np.random.default_rng(seed), MEDICONFUSION, 0.15, 0.0, "beta", draws).astype(float)
     total, n = sums.sum(axis=1), float(MEDICONFUSION.sum())
     high = clustered_intervals(sums, total, total, MEDICONFUSION.astype(float), n, MEDICONFUSION)[1]
@@ -386,7 +413,9 @@ def power(draws: int, seed: int) -> dict[str, float]:
 
 
 def printed_differences() -> Iterator[tuple[int, int, float]]:
-    """The interval of the difference of two printed percentages of n and m cases: the lowest exact coverage over both shares."""
+    """Lowest exact coverage over both shares for the difference of two published percentages of n
+    and m cases.
+    """
     shares = np.linspace(0.01, 0.99, 50)
     for n, m in ((14, 14), (14, 60), (20, 43), (20, 176), (60, 60), (60, 79)):
         scores = [
@@ -405,7 +434,7 @@ def printed_differences() -> Iterator[tuple[int, int, float]]:
 
 
 def _outcomes(rng: np.random.Generator, cluster: Ints, share: float, icc: float) -> NDArray[np.float64]:
-    """0/1 outcomes by the mechanism `coin`, one per unit."""
+    """Draw 0/1 outcomes by the mechanism `coin`, one per unit."""
     coin = rng.random(int(cluster.max()) + 1) < share
     copies = rng.random(len(cluster)) < np.sqrt(icc)
     return np.where(copies, coin[cluster], rng.random(len(cluster)) < share).astype(float)
@@ -425,7 +454,8 @@ def main() -> None:
     grid_cells = list(cells(options.draws, options.seed))
     print(f"{len(grid_cells)} cells, {options.draws} draws each, seed {options.seed}")
     print(
-        "lowest / mean coverage (percent) and mean width (points) over all layouts and mechanisms, in brackets the reference's\n"
+        "lowest / mean coverage (percent) and mean width (points) over all layouts and mechanisms, "
+        "in brackets the reference's\n"
     )
     _table(grid_cells, SHARES, CORRELATIONS)
     print("\nthe same of MediConfusion's 60 components, and at the end how wide ours is, the reference being 1\n")
@@ -450,7 +480,8 @@ def main() -> None:
         rows.sort(key=lambda row: row[-1])
         cover = [100 * row[-1] for row in rows]
         print(
-            f"\n{title}, {len(rows)} cells, {draws} draws each: lowest {cover[0]:.1f}, mean {np.mean(cover):.1f}; the lowest:"
+            f"\n{title}, {len(rows)} cells, {draws} draws each: lowest {cover[0]:.1f}, mean "
+            f"{np.mean(cover):.1f}; the lowest:"
         )
         for row in rows[:5]:
             print(f"  {row[0]}, {row[1]}, {row[2]}, {row[3]}: {100 * row[4]:.1f}")
@@ -462,7 +493,7 @@ def main() -> None:
 def _table(
     results: list[Cell], shares: tuple[float, ...], correlations: tuple[float, ...], relative: bool = False
 ) -> None:
-    """Rows p, columns ICC."""
+    """Print a table with rows p and columns ICC."""
     print("| p | " + " | ".join(f"ICC {icc}" for icc in correlations) + " |")
     print("|---" * (len(correlations) + 1) + "|")
     for share in shares:
@@ -480,28 +511,31 @@ def _table(
             relative_text = f" = {np.mean(width) / np.mean(reference_width):.2f}" if relative else ""
             texts.append(
                 f"{min(cover):.1f} / {np.mean(cover):.1f}, {np.mean(width):.1f} "
-                f"({min(reference_cover):.1f} / {np.mean(reference_cover):.1f}, {np.mean(reference_width):.1f}){relative_text}"
+                f"({min(reference_cover):.1f} / {np.mean(reference_cover):.1f}, "
+                f"{np.mean(reference_width):.1f}){relative_text}"
             )
         print(f"| {share} | {' | '.join(texts)} |")
 
 
 def _worst(title: str, results: list[Cell], n_listed: int) -> None:
-    """How many cells are under PROMISE, and the lowest."""
+    """Print how many cells are below PROMISE, and the lowest ones."""
     cover, width = (
         np.array([result.coverage for result in results]),
         np.array([result.relative for result in results]),
     )
     reference_cover = np.array([result.reference_coverage for result in results])
     print(
-        f"\n{title}, {len(results)} cells: under {100 * PROMISE:.0f} % {(cover < PROMISE).sum()}, under 90 % {(cover < 0.9).sum()}"
-        f" (the reference {(reference_cover < PROMISE).sum()} and {(reference_cover < 0.9).sum()}), mean {100 * cover.mean():.1f}"
-        f" ({100 * reference_cover.mean():.1f}); relative width {width.mean():.2f} (mean), {np.median(width):.2f} (median),"
-        f" {np.quantile(width, 0.95):.2f} (19 of 20); the lowest:"
+        f"\n{title}, {len(results)} cells: under {100 * PROMISE:.0f} % {(cover < PROMISE).sum()}, "
+        f"under 90 % {(cover < 0.9).sum()} (the reference {(reference_cover < PROMISE).sum()} and "
+        f"{(reference_cover < 0.9).sum()}), mean {100 * cover.mean():.1f} "
+        f"({100 * reference_cover.mean():.1f}); relative width {width.mean():.2f} (mean), "
+        f"{np.median(width):.2f} (median), {np.quantile(width, 0.95):.2f} (19 of 20); the lowest:"
     )
     for result in sorted(results, key=lambda result: result.coverage)[:n_listed]:
         print(
-            f"  {result.layout}, p = {result.share}, ICC {result.icc}, {result.mechanism}: {100 * result.coverage:.1f}, "
-            f"width {100 * result.width:.1f} (reference {100 * result.reference_coverage:.1f}, {100 * result.reference_width:.1f})"
+            f"  {result.layout}, p = {result.share}, ICC {result.icc}, {result.mechanism}: "
+            f"{100 * result.coverage:.1f}, width {100 * result.width:.1f} (reference "
+            f"{100 * result.reference_coverage:.1f}, {100 * result.reference_width:.1f})"
         )
 
 

@@ -1,15 +1,19 @@
-"""Agreement of our reader and the parsers of other harnesses with a careful human. Prints the tables of docs/reader.md.
+"""Compare our reader and the parsers of other harnesses with a careful human. Prints the tables of
+docs/reader.md.
 
-    python benchmarks/scoring/reader_scorecard.py SAMPLE ... --vlmevalkit CHECKOUT --lmms-eval CHECKOUT --mmmu CHECKOUT
+    python benchmarks/scoring/reader_scorecard.py SAMPLE ... --vlmevalkit CHECKOUT
+        --lmms-eval CHECKOUT --mmmu CHECKOUT
 
-SAMPLE: labelled answers, JSON Lines of `response, options, accepted` (readings that a careful human allows: lists of option positions,
-null for none) and `kind` (`yesno` for a question that is answered by the words yes and no). The other parsers are taken out of checkouts
-of their repositories and run as they are: VLMEvalKit's `can_infer` and `YOrN_Extraction`, lmms-eval's `extract_mcq_answer`, its MMMU
-parser and POPE's comparison, MMMU's `parse_multi_choice_response`,
-inspect's `parse_answers` (`--inspect`: the folder of its packages). None of their code is in this project. A parser that draws an option
-at random where it finds none has read that option.
+SAMPLE: labelled answers, JSON Lines of `response, options, accepted` (readings that a careful human
+accepts: lists of option positions, null for none) and `kind` (`yesno` for a question answered by
+the words yes and no). The other parsers are loaded from checkouts of their repositories and run
+unmodified: VLMEvalKit's `can_infer` and `YOrN_Extraction`, lmms-eval's `extract_mcq_answer`, its
+MMMU parser and POPE's comparison, MMMU's `parse_multi_choice_response`, inspect's `parse_answers`
+(`--inspect`: the folder of its packages). None of their code is in this project. A parser that
+draws an option at random if it finds none counts as having read that option.
 
-*right*: as a careful human; *unread*: nothing, where an option is chosen; *wrong*: an option where none, or another, is chosen.
+*right*: as a careful human; *unread*: nothing, although an option is chosen; *wrong*: an option
+where none, or another, is chosen.
 """
 
 from __future__ import annotations
@@ -35,7 +39,9 @@ Parser = Callable[["Answer"], "str | None"]
 
 @dataclass(frozen=True)
 class Answer:
-    """A labelled answer: `accepted` holds every reading (letters; empty for none) that a careful human allows."""
+    """A labelled answer; `accepted` contains every reading (letters; empty for none) that a careful
+    human accepts.
+    """
 
     response: str
     options: list[str]
@@ -61,12 +67,16 @@ def read_with_medprobe(answer: Answer) -> str:
 
 
 def load_functions(path: Path, globals_: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What a module defines, statement by statement: its own functions run unchanged, without the packages that only others need."""
+    """Execute a module statement by statement, skipping those that fail, and return what it
+    defines.
+
+    Its functions run unmodified, without the packages that only other functions need.
+    """
     namespace: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)} | (globals_ or {})
     for node in ast.parse(path.read_text()).body:
         try:
             exec(compile(ast.Module([node], []), str(path), "exec"), namespace)
-        except Exception:  # an import that is not installed here, and what it was for
+        except Exception:  # a missing import, or code that needs one
             continue
     return namespace
 
@@ -133,7 +143,7 @@ def find_letter(word: str, answer: Answer) -> str | None:
 
 
 def format_row(name: str, parser: Parser, answers: list[Answer]) -> str:
-    random.seed(0)  # the parsers that draw an option
+    random.seed(0)  # for parsers that draw an option at random
     readings = [parser(answer) or "" for answer in answers]
     n_right = sum(reading in answer.accepted for reading, answer in zip(readings, answers, strict=True))
     n_wrong = sum(

@@ -1,9 +1,11 @@
-"""Time to read a response: at most 0.15 ms on average for a short one, 0.5 ms for one of 1,000 characters, 50 ms for any.
+"""Check the time to read a response: on average at most 0.15 ms for a short one, 0.5 ms for 1,000
+characters; at most 50 ms for any.
 
     python benchmarks/scoring/reader_speed.py [--recorded FILE]
 
-Measures the project's own cases, recorded answers (JSON Lines of `response`, `options`), and what a model in a loop or a hostile submitter
-writes: one unit repeated. CPU time, best of three. Exits with 1 where a limit is exceeded.
+Measures the project's own cases, recorded answers (JSON Lines of `response`, `options`), and the
+output of a model in a loop or a hostile submitter: one unit repeated. CPU time, best of three.
+Exits with 1 if a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from eval_harness.reader import read_choice
 CASES = Path(__file__).parents[2] / "tests" / "eval_harness" / "reader" / "answer_cases.jsonl"
 OPTIONS = ["Empyema", "Lung abscess", "Bronchiectasis", "Sarcoidosis"]
 LIMITS = {"up to 200 characters": 0.15, "700 to 1,300 characters": 0.5}
-"""Milliseconds on average."""
+"""Mean milliseconds per response."""
 LONGEST = 50.0
-"""Milliseconds for any answer."""
+"""Maximum milliseconds for any response."""
 UNITS = (
     "A.A.A.", "answer: ", "A. Empyema. ", "Option A is wrong. ", "A, ", "(A) ", "the answer is A. ", "yes. ", "no ", "1 = 2, ",
     "lung abscess ", "I think ", "not ", "is wrong ", "A is correct. ", "\\boxed{A} ", "<answer>A</answer>", "<think>", "wait, ",
@@ -44,7 +46,7 @@ def milliseconds(response: str, options: list[str], kind: str) -> float:
 
 
 def print_times(title: str, rows: list[tuple[str, list[str], str]]) -> bool:
-    """Mean and worst time by length; whether every limit is kept."""
+    """Print mean and worst time by length; return whether every limit is kept."""
     times = [(len(response), milliseconds(response, options, kind)) for response, options, kind in rows]
     within_limits = True
     groups = {

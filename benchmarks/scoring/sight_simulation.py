@@ -1,12 +1,15 @@
-"""Error rate and precision of the part of a score that comes from the image, by simulation.
+"""Simulate the error rate and precision of the part of a score that comes from the image.
 
-OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/scoring/sight_simulation.py [--draws 400] [--seed 1]      (about 15 minutes)
+OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/scoring/sight_simulation.py [--draws 400] [--seed 1]
+(about 15 minutes)
 
-A responder knows the answer to a question from its image with probability `sight`, in all questions on one image together with probability
-sqrt(ICC); from its text with probability `prior`; else it guesses. Without the right image only the text is left, and what it says of that
-is said again in each run, but for a share `noise` of questions that are answered anew. A unit is right where all its questions are.
-`declines`: without an image, or with a blank one, it declines every question, as a model should; then only the run with swapped images can
-show what the text is worth. Scores are set against their expectation, from 40 times as many questions.
+A responder knows the answer to a question from its image with probability `sight` (for all
+questions on one image together with probability sqrt(ICC)), from its text with probability `prior`;
+otherwise it guesses. Without the right image only the text is left, and its answer is repeated in
+each run, except for a share `noise` of questions that are answered anew. A unit is correct if all
+its questions are. `declines`: without an image, or with a blank one, it declines every question, as
+a model should; then only the run with swapped images can show what the text is worth. Scores are
+compared with their expectation over 40 times as many questions.
 """
 
 from __future__ import annotations
@@ -29,7 +32,13 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Layout:
-    """`cluster`, `questions` (U,): the image cluster of each unit and how many questions must be right; `guess`: a guess at one of them."""
+    """Units of a benchmark.
+
+    Attributes:
+        cluster: Image cluster of each unit (U,).
+        questions: Number of questions that must be correct (U,).
+        guess: Probability of guessing one of them.
+    """
 
     cluster: Ints
     questions: Ints
@@ -37,10 +46,12 @@ class Layout:
 
 
 def layouts() -> dict[str, Layout]:
-    """The headline metrics of the benchmarks; of HALT-MedVQA the questions with the right option removed.
+    """Return the headline metrics of the benchmarks; for HALT-MedVQA the questions without the
+    correct option.
 
-    ProbMed has 6,303 images and 57,132 questions: two on modality and organ each and one on abnormality of an image; how the other
-    25,617 lie over the images is assumed (one or four on condition, four or five on position of half of the images).
+    ProbMed has 6,303 images and 57,132 questions: two each on modality and organ and one on
+    abnormality per image; the distribution of the other 25,617 over the images is assumed (one or
+    four on condition, four or five on position for half of the images).
     """
     images = np.arange(6303)
     half = images[::2]
@@ -67,7 +78,7 @@ class Responder:
 
 
 def simulate_runs(rng: np.random.Generator, layout: Layout, responder: Responder) -> dict[str, Bools]:
-    """Which units (U,) are right in each run."""
+    """Draw which units (U,) are correct in each run."""
     unit = np.repeat(np.arange(len(layout.cluster)), layout.questions)
     cluster, n = layout.cluster[unit], len(unit)
     starts = np.flatnonzero(np.diff(unit, prepend=-1))
@@ -87,7 +98,7 @@ def simulate_runs(rng: np.random.Generator, layout: Layout, responder: Responder
 
 
 def measure_sight(layout: Layout, outcomes_by_run: dict[str, Bools]) -> Sight:
-    """What is said of these runs."""
+    """Compute the sight of these runs."""
     units = np.arange(len(layout.cluster)).astype(str).astype(object)
     frames = {
         name: pd.DataFrame(
@@ -105,7 +116,9 @@ def measure_sight(layout: Layout, outcomes_by_run: dict[str, Bools]) -> Sight:
 
 
 def expected_sight(layout: Layout, responder: Responder, seed: int) -> tuple[float, float]:
-    """The part that needs the image, in points, and the share that stays without it, in percent."""
+    """Return the part that needs the image, in points, and the share that stays without it, in
+    percent.
+    """
     times = max(40, 400_000 // len(layout.cluster))
     rng, wide = np.random.default_rng([seed, 9]), layout
     score = dict.fromkeys(("real", *ARMS), 0.0)
@@ -117,7 +130,7 @@ def expected_sight(layout: Layout, responder: Responder, seed: int) -> tuple[flo
 
 
 def find_sight(layout: Layout, points: float, prior: float) -> float:
-    """The sight with which a responder of this prior needs the image for so many points."""
+    """Find the sight at which a responder of this prior needs the image for so many points."""
     low, high = 0.0, 1.0
     for _ in range(12):
         middle = (low + high) / 2
@@ -139,7 +152,7 @@ class Cell:
 
 
 def simulate_cell(name: str, layout: Layout, responder: Responder, draws: int, seed: int) -> Cell:
-    """Rates over draws; where the share has no interval, it does not count."""
+    """Compute the rates over draws; draws without an interval of the share do not count for it."""
     rng = np.random.default_rng([seed, zlib.crc32(f"{name} {responder}".encode())])
     points, share = expected_sight(layout, responder, seed) if responder.sight else (0.0, 100.0)
     simulated = [measure_sight(layout, simulate_runs(rng, layout, responder)) for _ in range(draws)]
@@ -178,8 +191,8 @@ def main() -> None:
             rates = simulate_cell(name, layout, responder, draws, options.seed)
             kind = f"prior {responder.prior}, noise {responder.noise}" + (", declines" if responder.declines else "")
             print(
-                f"| {name} | {kind} | {rates.points:.1f} | {100 * rates.sees:.1f} | {100 * rates.covers:.1f} | "
-                f"{100 * rates.share_covers:.1f} | {rates.width:.1f} |",
+                f"| {name} | {kind} | {rates.points:.1f} | {100 * rates.sees:.1f} | "
+                f"{100 * rates.covers:.1f} | {100 * rates.share_covers:.1f} | {rates.width:.1f} |",
                 flush=True,
             )
 

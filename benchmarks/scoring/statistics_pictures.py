@@ -1,8 +1,9 @@
-"""Draw the pictures of docs/statistics.md (intervals of one score, ranks of six made-up models) and docs/sight.md.
+"""Draw the pictures of docs/statistics.md (intervals of one score, ranks of six simulated models)
+and docs/sight.md.
 
     python benchmarks/scoring/statistics_pictures.py
 
-The numbers are computed as the board computes them; the models' answers are drawn with a fixed seed.
+The numbers are computed as on the board; the models' answers are drawn with a fixed seed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LEFT, RIGHT, WIDTH = 330.0, 675.0, 900
 
 
 def draw_intervals() -> str:
-    """Four scores of 30 %, from few cases to many."""
+    """Draw four scores of 30 %, from few cases to many."""
     rows = [
         ("20 cases", printed_interval(SCORE, 20)),
         (f"{PAIRS} pairs that share images", clustered_score()),
@@ -59,7 +60,9 @@ def draw_intervals() -> str:
 
 
 def clustered_score() -> Interval:
-    """The interval of a score of 30 % on MediConfusion's pairs where answers to pairs on the same images are alike (correlation .3)."""
+    """Return the interval of 30 % on MediConfusion's pairs with a correlation of .3 between pairs
+    on the same images.
+    """
     rng, n_hits = np.random.default_rng(SEED), round(SCORE * PAIRS / 100)
     cluster = np.repeat(np.arange(len(GROUPS)), GROUPS)
     share, correlation = SCORE / 100, 0.3
@@ -73,10 +76,10 @@ def clustered_score() -> Interval:
 
 
 def simulate_models() -> tuple[PairwiseComparisons, RankRanges]:
-    """Six models on the same 176 pairs, compared as the board compares them."""
+    """Draw six models on the same 176 pairs and compare them as the board does."""
     rng = np.random.default_rng(SEED)
     cluster = np.repeat(np.arange(len(GROUPS)), GROUPS)
-    ease = rng.random(len(GROUPS))[cluster]  # pairs on the same images are easy or hard together
+    ease = rng.random(len(GROUPS))[cluster]  # pairs on the same images share their difficulty
     draw = 0.8 * rng.random((len(SKILLS), PAIRS)) + 0.2 * ease
     limit = np.quantile(0.8 * rng.random(100_000) + 0.2 * rng.random(100_000), SKILLS)
     right = (draw < limit[:, None]).astype(np.float32)
@@ -90,9 +93,9 @@ def simulate_models() -> tuple[PairwiseComparisons, RankRanges]:
 
 
 def draw_ranks() -> str:
-    """Six models with their scores and ranks, and what is known of one of them beside the others."""
+    """Draw six models with their scores and ranks, and how one of them compares with the others."""
     comparisons, ranges = simulate_models()
-    explained = 2  # the model that the picture explains
+    explained = 2  # the model explained in the picture
     elements = ['<text x="20" y="34" fill="#5b6675">Model</text><text x="110" y="34" fill="#5b6675">Rank</text>']
     elements.append(f'<text x="{RIGHT + 12}" y="34" fill="{SOFT}">beside {comparisons.models[explained]}</text>')
     for model in range(len(comparisons.models)):
@@ -120,11 +123,15 @@ def draw_ranks() -> str:
 
 
 LOOKS = (("A", 0.35, 0.3, False), ("B", 0.05, 0.5, False), ("C", 0.2, 0.15, True))
-"""Made-up models: the share of questions that they answer from the image, from the text alone; whether they decline without an image."""
+"""Simulated models: share of questions answered from the image, from the text alone; whether they
+decline without an image.
+"""
 
 
 def draw_sight() -> str:
-    """Three models on 1,000 questions with four options: their scores, and what they score without the right image."""
+    """Draw three models on 1,000 questions with four options: scores with and without the right
+    image.
+    """
     rng, n = np.random.default_rng(SEED), 1000
     elements = [
         f'<text x="20" y="34" fill="{SOFT}">Model</text><text x="{RIGHT + 12}" y="34" fill="{SOFT}">from the image</text>'
@@ -168,7 +175,7 @@ def draw_sight() -> str:
 
 
 def _x(percent: float) -> float:
-    """Where a percentage from 0 to 80 lies."""
+    """Return the x coordinate of a percentage from 0 to 80."""
     return round(LEFT + (RIGHT - LEFT) * percent / 80, 1)
 
 

@@ -1,8 +1,10 @@
-"""Count the honest and dishonest submissions that wait for a person, by kind: the table in `docs/submitting.md`.
+"""Count the honest and dishonest submissions held for review, by kind: the table in
+`docs/submitting.md`.
 
     python -m benchmarks.submissions.flag_rates [RUNS_PER_KIND]
 
-The kinds are those of the tests (`tests/eval_harness/store/checks/test_lies.py`), on stores with six results of other accounts.
+The kinds are those of the tests (`tests/eval_harness/store/checks/test_lies.py`), on stores with
+six results of other accounts.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from tests.eval_harness.store.checks import test_lies as lies
 
 
 def main(runs: int = 6) -> None:
-    """Print a row per kind: what it is, and how many of how many were flagged or refused."""
+    """Print a row per kind: its description, and how many submissions were flagged or refused."""
     examine.is_released = lambda repo, revision: (repo, revision) == (lies.REPO, lies.RELEASED)  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder:
         worlds = []

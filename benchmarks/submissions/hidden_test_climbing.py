@@ -1,6 +1,8 @@
-"""Share of a hidden key that a patient user can learn from its scores alone: files answered at random, each question's options weighed by
-how well the files that chose them did, and the best-weighed option taken. Who really knows nothing between some options gains the most
-from this; where a model is sure of its answer, scores of this kind do not change it.
+"""Estimate how much of a hidden key can be learned from its scores alone.
+
+Files are answered at random, each question's options weighted by the scores of the files that chose
+them, and the best option is taken. A user who cannot decide between some options gains the most
+from this; where a model is sure of its answer, such scores do not change it.
 
     python benchmarks/submissions/hidden_test_climbing.py
 """
@@ -14,7 +16,9 @@ QUESTIONS = 21_281
 
 
 def climb_accuracy(scorings: int, options: int, decimals: int | None, seed: int) -> float:
-    """Accuracy (percent) after so many scorings, of somebody undecided between `options` options of every question."""
+    """Return the accuracy (percent) after so many scorings, starting undecided between `options`
+    options per question.
+    """
     draw = np.random.default_rng(seed)
     key = draw.integers(0, options, QUESTIONS)
     weights = np.zeros((QUESTIONS, options))

@@ -1,9 +1,12 @@
-"""Submit a run of ProbMed's size with pages of reasoning: from `eval` over `submit` and `verify` to the board, each step timed.
+"""Submit a run of ProbMed's size with pages of reasoning, from `eval` to the board, and time each
+step.
 
-    python benchmarks/submissions/long_reasoning.py --benchmark gmai-mmbench --questions 57132 --reasoning 4000
+    python benchmarks/submissions/long_reasoning.py --benchmark gmai-mmbench
+        --questions 57132 --reasoning 4000
 
-The questions are drawn phantoms, repeated under other names; reasoning is random words, different for each question. Prints seconds, the
-most memory of this process and of those that it started (MB), and the sizes of the files (MB).
+The questions are phantoms repeated under other names; the reasoning is random words, different for
+each question. Prints seconds, the peak memory of this process and of its children (MB), and the
+sizes of the files (MB).
 """
 
 from __future__ import annotations

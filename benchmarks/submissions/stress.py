@@ -1,11 +1,12 @@
-"""Many uploads at once, killed writers and verifiers, hostile files: is anything acknowledged lost, and how much memory does `verify` take?
+"""Stress-test submissions: many uploads at once, killed writers and verifiers, hostile files.
 
     python benchmarks/submissions/stress.py --uploads 100 --seed 1
 
-Folder: processes add runs to one store and are killed at random moments. Hub (loopback): as many clients open pull requests at once while
-requests fail, then verifiers are killed at random until nothing is open. Memory: `verify` of one submission after the other whose
-answers.parquet or run.json is a hostile file (tests/eval_harness/store/untrusted/hostile.py), the largest sum of resident memory of its
-processes.
+Checks that nothing acknowledged is lost, and how much memory `verify` takes. Folder: processes add
+runs to one store and are killed at random moments. Hub (loopback): as many clients open pull
+requests at once while requests fail, then verifiers are killed at random until nothing is open.
+Memory: `verify` of submissions with a hostile answers.parquet or run.json
+(tests/eval_harness/store/untrusted/hostile.py), the peak of the resident memory of its processes.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def start_child(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def stress_folder(folder: Path, data: Path, uploads: int, draw: random.Random) -> str:
-    """Ten processes at a time, four of ten killed; what they printed must be in the store, whole."""
+    """Run ten processes at a time and kill four of ten; every acknowledged run must be in the
+    store, complete.
+    """
     acknowledged: list[str] = []
     killed = 0
     numbers = list(range(uploads))
@@ -128,7 +131,7 @@ def stress_hub(folder: Path, data: Path, uploads: int, draw: random.Random) -> s
 
 
 def resident_bytes(root: int) -> int:
-    """Bytes of memory that a process and all below it hold."""
+    """Return the resident memory of a process and its descendants, in bytes."""
     parents: dict[int, int] = {}
     pages: dict[int, int] = {}
     for entry in Path("/proc").iterdir():

@@ -2,7 +2,7 @@ r"""Split a response into reasoning and answer by the delimiters of every model 
 
 | family | delimiters |
 |---|---|
-| DeepSeek R1, Qwen, GLM, ... | `<think>`, `<thinking>`, `<thought>`, `<reasoning>` and their end tags |
+| DeepSeek R1, Qwen, GLM, ... | `<think>`, `<thinking>`, `<thought>`, `<reasoning>` and end tags |
 | Seed, Magistral | `<seed:think>`, `[THINK]` and their end tags |
 | Kimi | `◁think▷ ... ◁/think▷` |
 | Gemma 4 | `<\|channel>thought ... <channel\|>` |

@@ -1,6 +1,7 @@
-"""`derive`: the same input gives the same output, whatever else is there; where its output changes, DERIVE_VERSION counts up.
+"""`derive` is deterministic, and DERIVE_VERSION changes whenever its output does.
 
-`python -m tests.eval_harness.derive.test_derivation` writes `recorded.json` anew, after DERIVE_VERSION was raised.
+`python -m tests.eval_harness.derive.test_derivation` rewrites `recorded.json` after DERIVE_VERSION
+was raised.
 """
 
 import hashlib
@@ -48,7 +49,9 @@ def made_run(chosen: Selection, samples: int = 1, permute: bool = False) -> RunR
 
 
 def made_answers(questions: pd.DataFrame, seed: int, samples: int = 1) -> list[dict]:
-    """Answers of every kind: letters, prose, refusals, errors, reasoning, nothing, missing ones."""
+    """Draw answers of every kind: letters, prose, refusals, errors, reasoning, empty and missing
+    ones.
+    """
     draw = random.Random(seed)
     rows = []
     for question in questions["question_id"]:
@@ -67,7 +70,9 @@ def made_answers(questions: pd.DataFrame, seed: int, samples: int = 1) -> list[d
 
 
 def recorded(data: dict[str, Path]) -> dict[str, object]:
-    """A digest per benchmark of everything that is derived of fixed answers, numbers to nine digits."""
+    """Return a digest per benchmark of everything derived from fixed answers, numbers to nine
+    digits.
+    """
     digests = {}
     for family in BENCHMARKS:
         chosen = selection(data[family])
@@ -95,7 +100,7 @@ def data(phantoms):
     return {family: phantoms / family for family in BENCHMARKS}
 
 
-def test_other_output_has_another_version(data):
+def test_changed_output_requires_a_new_derive_version(data):
     stored = json.loads(RECORDED.read_text())
     current = recorded(data)
     assert stored == current or stored["derive_version"] < DERIVE_VERSION, (
@@ -106,7 +111,7 @@ def test_other_output_has_another_version(data):
 
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 2**32), samples=st.integers(1, 3), family=st.sampled_from(BENCHMARKS), permute=st.booleans())
-def test_the_same_answers_in_another_order_and_through_a_file_give_the_same_files(data, seed, samples, family, permute):
+def test_answer_order_and_file_round_trip_do_not_change_the_files(data, seed, samples, family, permute):
     chosen = selection(data[family])
     run, rows = made_run(chosen, samples, permute), made_answers(chosen.questions, seed, samples)
     files = derived_files(derive(run, answer_frame(rows), chosen.questions))
@@ -120,7 +125,7 @@ def test_the_same_answers_in_another_order_and_through_a_file_give_the_same_file
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.binary(max_size=3), min_size=8, max_size=8), st.integers(0, 4))
-def test_the_key_follows_from_every_part(parts, which):
+def test_derivation_key_depends_on_every_part(parts, which):
     def key(changed: list[bytes]) -> str:
         run, answers, judge, fingerprint, facets, *_ = changed
         return compute_derivation_key(SubmittedFiles(run, answers, judge), fingerprint.hex(), facets.hex())

@@ -1,4 +1,4 @@
-"""The judge against a server on this machine that plays it."""
+"""Test the judge against a local server that plays it."""
 
 import json
 import random
@@ -32,7 +32,11 @@ OPTIONS = ["wide bronchi", "a cavity"]
 
 
 class Server:
-    """Replies with `replies` in turn (the last one for ever), and keeps what it was asked. An integer is an HTTP error."""
+    """A local server that replies with `replies` in turn (repeating the last) and records the
+    requests.
+
+    An integer is returned as an HTTP error.
+    """
 
     def __init__(self) -> None:
         self.asked: list[dict] = []
@@ -113,7 +117,7 @@ def judged_run(samples: int = 1, permute: bool = False) -> RunRecord:
 
 
 def read(judge: Judge, answers: pd.DataFrame, run: RunRecord) -> tuple[pd.DataFrame, dict[str, object]]:
-    """The answers read by rules and by what the judge replies now."""
+    """Read the answers by rules and by the judge's replies."""
     queries = judge_queries(run, answers, questions())
     replies = judge.replies([query.request for query in queries])
     rows = [(query.question_id, query.sample, reply) for query, reply in zip(queries, replies, strict=True)]
@@ -124,7 +128,7 @@ def read(judge: Judge, answers: pd.DataFrame, run: RunRecord) -> tuple[pd.DataFr
     return readings, report
 
 
-def test_only_unread_responses_are_shown_to_the_judge(server: Server, judge: Judge) -> None:
+def test_judge_sees_only_unread_responses(server: Server, judge: Judge) -> None:
     server.replies = ["B"]
     done, report = read(judge, answers("A", "the bronchus is the problem here", ""), judged_run())
     assert done["choice"].tolist() == [[0], [1], []] and done["status"].tolist() == ["answered", "answered", "failed"]
@@ -133,7 +137,7 @@ def test_only_unread_responses_are_shown_to_the_judge(server: Server, judge: Jud
     assert sent["temperature"] == 0 and "What is {shown}?" in sent["messages"][-1]["content"]
 
 
-def test_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path: Path) -> None:
+def test_judge_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path: Path) -> None:
     request = extraction_prompt("q", OPTIONS, "hm", "single")
     for _ in range(2):
         assert judge.replies([request, request])[1] == "A"
@@ -160,8 +164,10 @@ NONE_FORMS = ("none", "None.", "**none**", "Answer: none", r"\boxed{none}", '{"a
 
 
 @pytest.mark.parametrize("kind", ["single", "multiple", "yes_no"])
-def test_the_reply_is_read_as_a_response_is(kind: str) -> None:
-    """Every option in every form, "none" beside an option that says so too, and what is neither."""
+def test_judge_reply_is_read_like_a_response(kind: str) -> None:
+    """Every option in every form, "none" next to an option that says so, and replies that are
+    neither.
+    """
     for options in (["no", "yes"],) if kind == "yes_no" else (OPTIONS, [*OPTIONS, "None of the above"]):
         for position, option in enumerate(options):
             replies = [form.format("ABC"[position]) for form in LETTER_FORMS] + [
@@ -190,12 +196,12 @@ def test_the_reply_is_read_as_a_response_is(kind: str) -> None:
         ("A: 90\nB: 2", (), (0,)),
     ],
 )
-def test_free_form_takes_the_closer_option(reply: str, ours: tuple[int, ...], official: tuple[int, ...]) -> None:
+def test_free_form_chooses_the_closer_option(reply: str, ours: tuple[int, ...], official: tuple[int, ...]) -> None:
     for extraction, expected in (("ours", ours), ("official", official)):
         assert read_closeness(reply, extraction=extraction).choice == expected, extraction
 
 
-def test_free_form_is_asked_with_the_authors_system_message_and_temperature(server: Server, judge: Judge) -> None:
+def test_free_form_uses_the_authors_system_message_and_temperature(server: Server, judge: Judge) -> None:
     server.replies = ["A: 5\nB: 3"]
     [reply] = judge.replies([closeness_prompt("q", OPTIONS, "the bronchi are wide")])
     assert server.asked[0]["messages"][0]["role"] == "system" and server.asked[0]["temperature"] == 0.7
@@ -205,26 +211,29 @@ def test_free_form_is_asked_with_the_authors_system_message_and_temperature(serv
 
 
 @pytest.mark.sources
-def test_the_prompt_is_the_papers(sources: Path) -> None:
+def test_closeness_prompt_equals_the_papers(sources: Path) -> None:
     published = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["conversion"]
     request = closeness_prompt("Q?", OPTIONS, "said")
     system, prompt = request.system, request.prompt
     assert system == published["init_prompt"]
     role = published["role"]
     assert prompt == (
-        f"[Question]\nQ?\n\n[Answer A]\n{OPTIONS[0]}\n\n[Answer B]\n{OPTIONS[1]}\n\n[{role}]\nsaid\n\n[End of {role}]\n\n"
-        f"[System]\n{published['instruct_prompt']}\n\n"
+        f"[Question]\nQ?\n\n[Answer A]\n{OPTIONS[0]}\n\n[Answer "
+        f"B]\n{OPTIONS[1]}\n\n[{role}]\nsaid\n\n[End of "
+        f"{role}]\n\n[System]\n{published['instruct_prompt']}\n\n"
     )
 
 
-def test_a_server_that_fails_leaves_answers_unread(server: Server, judge: Judge) -> None:
+def test_failing_judge_server_leaves_answers_unread(server: Server, judge: Judge) -> None:
     server.replies = [500]
     done, report = read(judge, answers("A", "hm", ""), judged_run())
     assert done["choice"].tolist() == [[0], [], []] and report["failed"] == 1 and report["decided"] == 0
 
 
-def test_a_permuted_answer_is_judged_in_the_order_it_was_shown(server: Server, judge: Judge) -> None:
-    """The judge sees the options as the model saw them; its letter is told in the question's own order."""
+def test_permuted_answer_is_judged_in_the_order_shown(server: Server, judge: Judge) -> None:
+    """The judge sees the options in the order shown; its letter is mapped back to the original
+    order.
+    """
     server.replies = ["A"]
     permuted_answers = answer_frame(
         {"question_id": name, "sample": sample, "response": "hm", "delivery": "answered"}
@@ -236,7 +245,7 @@ def test_a_permuted_answer_is_judged_in_the_order_it_was_shown(server: Server, j
     assert any("A. a cavity" in body["messages"][-1]["content"] for body in server.asked)
 
 
-def test_a_server_that_is_not_there_is_bad_input(server: Server, tmp_path: Path) -> None:
+def test_unreachable_judge_server_is_bad_input(server: Server, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no server can be reached"):
         Judge("judge", tmp_path, "http://127.0.0.1:9/v1").replies([JudgeRequest("x")])
     server.replies = [401]
@@ -244,8 +253,8 @@ def test_a_server_that_is_not_there_is_bad_input(server: Server, tmp_path: Path)
         Judge("judge", tmp_path, server.url).replies([JudgeRequest("x")])
 
 
-def test_a_judge_that_errs_changes_only_what_it_was_shown() -> None:
-    """A judge that is wrong about one answer in twenty: whatever a rule has read stays as it was read."""
+def test_erring_judge_changes_only_unread_answers() -> None:
+    """A judge that is wrong about one answer in twenty never changes what a rule has read."""
     draw = random.Random(4)
     responses = (
         "A",
@@ -279,7 +288,7 @@ def test_a_judge_that_errs_changes_only_what_it_was_shown() -> None:
     assert set(by_judge[~read_by_rules]["rule"]) == {"judge: option"}
 
 
-def test_score_lets_a_judge_read_what_was_not_read(server: Server, phantoms: Path, tmp_path: Path) -> None:
+def test_score_command_reads_unread_answers_with_a_judge(server: Server, phantoms: Path, tmp_path: Path) -> None:
     server.replies = ["A"]
     ids = pd.concat([pd.read_parquet(path) for path in sorted((phantoms / "mediconfusion").rglob("*.parquet"))])
     names = list(ids["question_id"].dropna().unique())

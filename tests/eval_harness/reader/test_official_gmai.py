@@ -1,4 +1,6 @@
-"""GMAI-MMBench's official reader against VLMEvalKit's own verdict (`hit`) on recorded answers of five models."""
+"""Compare GMAI-MMBench's official reader with VLMEvalKit's verdicts (`hit`) on recorded answers of
+five models.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every option of every benchmark, named in every form in which models name one, is read as that option."""
+"""Every option of every benchmark is read as that option in every form in which models name one."""
 
 import random
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ BY_TEXT = (
     "<answer>{T}</answer>", "Final answer: **{T}**",
 )  # fmt: skip
 PROSE = ("", " The image shows keratin.", "\n\nThe shape and the density of the region are typical of it.")
-"""What a model says after its answer."""
+"""Text that a model adds after its answer."""
 IN_MARKS = ("\\boxed", "{{", "```", "<answer>", "an atlas.\n\n{L}", "an atlas.\n\n{L}. {T}", "Answer:\n")
 
 
@@ -40,7 +40,7 @@ def forms(options: list[str], position: int) -> Iterator[str]:
     normalized_options = [option.strip().lower().rstrip(".") for option in options]
     is_unambiguous = (
         normalized_options.index(normalized_options[position]) == position and text.upper() not in LETTERS
-    )  # a text that stands twice means the first
+    )  # a duplicate text means the first option
     for form in (*BY_LETTER, *BY_BOTH, *(BY_TEXT if is_unambiguous else ())):
         if "\\boxed" in form and any(sign in text for sign in "\\{}#%"):
             continue
@@ -58,7 +58,7 @@ def load_questions(folder: Path) -> pd.DataFrame:
 
 
 def misread(questions: pd.DataFrame, max_questions: int) -> list[str]:
-    """The forms that are not read as the option they name, of so many questions with different options."""
+    """Return the responses that are not read as the option they name, for a sample of questions."""
     seen = sorted(set(map(tuple, questions["options"])))
     chosen = random.Random(0).sample(seen, min(max_questions, len(seen)))
     wrong = []
@@ -138,7 +138,9 @@ def test_none_of_the_above_in_every_wording(place: int) -> None:
 
 
 def test_none_of_the_above_in_every_form(sources: Path, tmp_path: Path) -> None:
-    """HALT's NONE scenario: an honest model that goes on to say what it sees, perhaps in the words of another option."""
+    """HALT's NONE scenario: an honest model that also describes what it sees, perhaps in the words
+    of another option.
+    """
     build("halt-medvqa", source=sources / "halt_medvqa", out=tmp_path / "halt", text_only=True)
     questions = load_questions(tmp_path / "halt")
     wrong = []

@@ -1,4 +1,6 @@
-"""Reading responses: a table of cases with what a careful reader takes from each, and what must hold for any text."""
+"""Test reading responses: a table of cases as a careful reader reads them, and properties for any
+text.
+"""
 
 import itertools
 import json
@@ -27,7 +29,7 @@ def read(response: str, options: list[str], kind: str = "single") -> str:
 
 
 def test_every_case_is_read_as_by_a_careful_reader() -> None:
-    """Misleading answers are among them."""
+    """Includes misleading answers."""
     wrong = []
     for case in CASES:
         reading = read_choice(case["response"], case["options"], case["type"], case.get("finish_reason"))
@@ -39,7 +41,7 @@ def test_every_case_is_read_as_by_a_careful_reader() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_the_example_of_each_rule_is_read_by_it(rule: Rule) -> None:
+def test_example_of_each_rule_is_read_by_that_rule(rule: Rule) -> None:
     readings = [
         read_choice(rule.example, ["rib cyst", "rib fracture", "nodule", "I do not know"]),
         read_choice(rule.example, ["yes", "no"], "yes_no"),
@@ -47,8 +49,10 @@ def test_the_example_of_each_rule_is_read_by_it(rule: Rule) -> None:
     assert rule.name in [reading.rule for reading in readings], readings
 
 
-def test_the_options_once_more_are_no_answer() -> None:
-    """Options that say "no", "right" or "cannot be told" included: a list names none of them."""
+def test_list_of_all_options_is_not_an_answer() -> None:
+    """A list of the options names none of them, even options like "no", "right" or "cannot be
+    determined".
+    """
     lists = {tuple(case["options"]) for case in CASES if case["type"] == "single"}
     for options in sorted(lists):
         for form, joined in itertools.product(
@@ -70,7 +74,7 @@ def test_the_options_once_more_are_no_answer() -> None:
         ("diarrhoea", "diarrhea"), ("apnoea", "apnea"), ("fibre", "fiber"), ("2 metres", "2 meters"), ("anaesthesia", "anesthesia"),
     ],
 )  # fmt: skip
-def test_british_and_american_spelling_are_one(british: str, american: str) -> None:
+def test_british_and_american_spellings_match(british: str, american: str) -> None:
     for response, option in ((british, american), (american, british)):
         for form in ("{}", "The answer is {}.", "The image shows {}, most likely."):
             assert read(form.format(response), ["normal anatomy", option, "sarcoidosis"]) == "B", (
@@ -80,7 +84,7 @@ def test_british_and_american_spelling_are_one(british: str, american: str) -> N
             )
 
 
-def test_what_closes_a_response_reads_the_same_for_every_option() -> None:
+def test_closing_phrases_read_alike_for_every_option() -> None:
     listed = "\n".join(f"{letter}) {text}" for letter, text in zip(LETTERS, CHEST, strict=False))
     for letter, text in zip(LETTERS, CHEST, strict=False):
         for response in (
@@ -99,7 +103,7 @@ def test_what_closes_a_response_reads_the_same_for_every_option() -> None:
 @pytest.mark.parametrize(
     "dress", ["{}", "({})", "The answer is {}.", "Answer: {}", "{}. Something else", "I choose {}."]
 )
-def test_a_letter_outside_the_options_is_no_answer(dress: str, letter: str) -> None:
+def test_letter_outside_the_options_is_not_an_answer(dress: str, letter: str) -> None:
     assert read_choice(dress.format(letter), CHEST).status == "irrelevant"
 
 
@@ -118,7 +122,7 @@ option = text | pieces | st.sampled_from(["", "1", "option 1", "Empyema", "x" * 
 @given(text | pieces | option, st.lists(option, min_size=1, max_size=12), st.sampled_from(["single", "multiple"]))
 @example("A", ["", "", ""], "single")
 @example("(((", ["(", "*", "\\"], "multiple")
-def test_any_text_reads_as_something(response: str, options: list[str], kind: str) -> None:
+def test_any_text_gives_a_valid_reading(response: str, options: list[str], kind: str) -> None:
     reading = read_choice(response, options, kind)
     assert reading.status in STATUSES and reading.rule
     assert list(reading.choice) == sorted(set(reading.choice))
@@ -129,14 +133,14 @@ def test_any_text_reads_as_something(response: str, options: list[str], kind: st
 
 @settings(max_examples=100, deadline=None)
 @given(text | pieces)
-def test_a_reasoning_trace_changes_nothing(trace: str) -> None:
+def test_reasoning_trace_does_not_change_the_reading(trace: str) -> None:
     if "<" not in trace and "◁" not in trace:
         assert read(f"<think>{trace}</think>B", CHEST) == "B"
 
 
 @settings(max_examples=100, deadline=None)
 @given(text | pieces)
-def test_any_text_reads_as_yes_no_or_nothing(response: str) -> None:
+def test_any_text_gives_a_valid_yes_no_reading(response: str) -> None:
     assert read_choice(response, ["yes", "no"], "yes_no").choice in ((0,), (1,), ())
     backwards = read_choice(response, ["No", "Yes"], "yes_no").choice
     assert backwards == tuple(1 - position for position in read_choice(response, ["yes", "no"], "yes_no").choice)
@@ -148,7 +152,7 @@ def test_any_text_reads_as_yes_no_or_nothing(response: str) -> None:
         "no ", "B, ", "A. Empyema\n", " ", "'", "<", "あB", "A\n", "[[(", ". ", "yes or no "],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["single", "multiple", "yes_no"])
-def test_an_endless_response_is_read(unit: str, kind: str) -> None:
+def test_very_long_response_is_read(unit: str, kind: str) -> None:
     options = ["yes", "no"] if kind == "yes_no" else CHEST
     long = unit * (300_000 // len(unit))
     assert read_choice(long, options, kind).status in STATUSES
@@ -157,7 +161,9 @@ def test_an_endless_response_is_read(unit: str, kind: str) -> None:
 
 
 def work_of(response: str, options: list[str], kind: str) -> int:
-    """Calls of functions, ours and built in, while a response is read: the same on a busy machine."""
+    """Count function calls, ours and built-in, while a response is read: independent of the
+    machine's load.
+    """
     calls = 0
 
     def count(frame: object, event: str, argument: object) -> None:
@@ -174,7 +180,7 @@ def work_of(response: str, options: list[str], kind: str) -> int:
 
 
 @pytest.mark.parametrize("kind", ["single", "multiple", "yes_no"])
-def test_work_grows_no_faster_than_the_response(kind: str) -> None:
+def test_work_is_linear_in_the_response_length(kind: str) -> None:
     options = ["yes", "no"] if kind == "yes_no" else CHEST
     units = ["A.A.A.", "answer: ", "the answer is A. ", "Option A is wrong. ", "A, ", "(A) ", "lung abscess ", "I think ", "no ",
         "A. Empyema: wrong. ", "1 = 2, ", "\\boxed{A} ", "<answer>A</answer>", '{"answer": "B"} ', "A is correct. "]  # fmt: skip
@@ -202,7 +208,7 @@ def _questions() -> pd.DataFrame:
     return pd.DataFrame({"question_id": ["q1", "q2"], "options": [CHEST, CHEST], "question_type": ["single", "single"]})
 
 
-def test_read_answers_keeps_rows_and_statuses() -> None:
+def test_read_responses_keeps_rows_and_statuses() -> None:
     answers = pd.DataFrame(
         {
             "question_id": ["q2", "q1", "q1", "q2"],
@@ -234,7 +240,7 @@ def test_option_scores_decide_unless_they_tie() -> None:
     assert done["rule"].tolist()[0] == "option scores"
 
 
-def test_read_answers_refuses_what_it_does_not_know() -> None:
+def test_read_responses_rejects_unknown_values() -> None:
     answers = pd.DataFrame({"question_id": ["q9"], "sample": [0], "response": ["B"], "status": ["answered"]})
     with pytest.raises(BadInput, match="q9"):
         read_responses(answers, _questions(), "gmai-mmbench")
@@ -281,7 +287,7 @@ def test_the_official_probmed_reader_looks_for_a_substring(response: str, expect
     assert read_responses(answers, questions, "probmed", "official")["choice"][0] == expected
 
 
-def test_what_the_output_limit_cut_is_read_only_where_it_states_an_answer() -> None:
+def test_truncated_response_is_read_only_if_it_states_an_answer() -> None:
     questions = pd.DataFrame({"question_id": ["1"], "options": [["left hip", "right hip"]], "question_type": "single"})
     cases = {
         "B": ("answered", [1]),  # HALT-MedVQA asks for one token

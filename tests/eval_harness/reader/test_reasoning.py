@@ -1,4 +1,4 @@
-"""Reasoning and answer kept apart, over every family of delimiters and any text between them."""
+"""Test splitting reasoning from the answer, for every family's delimiters and any text."""
 
 import pytest
 from hypothesis import given, settings
@@ -30,7 +30,7 @@ trace = words.map(lambda drawn_words: "We see " + " ".join(drawn_words) + " end.
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=40, deadline=None)
 @given(trace=trace, answer=st.sampled_from(["B", "The answer is B.", "**B**", "Yes.", "I cannot tell."]))
-def test_every_family_is_split_where_its_end_stands(family: str, trace: str, answer: str) -> None:
+def test_every_family_is_split_at_its_end_delimiter(family: str, trace: str, answer: str) -> None:
     start, end = FAMILIES[family]
     split = split_reasoning(start + trace + end + answer)
     assert split.answer.strip().removeprefix("Answer: ").removeprefix("<|START_RESPONSE|>") == answer
@@ -41,7 +41,7 @@ def test_every_family_is_split_where_its_end_stands(family: str, trace: str, ans
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"agent"}))
 @settings(max_examples=40, deadline=None)
 @given(trace=trace)
-def test_a_trace_that_is_cut_off_has_no_answer(family: str, trace: str) -> None:
+def test_truncated_trace_has_no_answer(family: str, trace: str) -> None:
     split = split_reasoning(FAMILIES[family][0] + trace)
     assert split.unfinished and not split.answer
     assert split.reasoning is not None and split.reasoning.split()[-1] == "end."
@@ -49,7 +49,7 @@ def test_a_trace_that_is_cut_off_has_no_answer(family: str, trace: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(trace=trace)
-def test_a_tag_that_the_template_opened(trace: str) -> None:
+def test_tag_opened_by_the_chat_template(trace: str) -> None:
     assert split_reasoning(trace, opened=True) == split_reasoning("<think>" + trace)
     assert split_reasoning(trace + "</think>B", opened=True).answer == "B"
     assert split_reasoning(trace + "</think>B").answer == "B"
@@ -76,7 +76,7 @@ def test_what_counts_as_the_answer(response: str, answer: str) -> None:
     assert split_reasoning(response).answer == answer
 
 
-def test_a_thought_without_an_end_stays_whole_and_says_so() -> None:
+def test_thought_without_an_end_stays_whole_and_unfinished() -> None:
     for response in ("Thought: It may be B, or", "thought\nIt may be B, or"):
         split = split_reasoning(response)
         assert (split.reasoning, split.answer, split.unfinished) == (None, response, True)

@@ -1,4 +1,4 @@
-"""Answers of a responder that always takes the same position."""
+"""Answers of a responder that always chooses the same position."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pandas as pd
 
 
 def constant_answers(questions: pd.DataFrame, position: int) -> pd.DataFrame:
-    """Answers that always take this position (the last option where a question has fewer)."""
+    """Return answers that always choose this position (or the last one, if there are fewer)."""
     choice = [[min(position, len(options) - 1)] for options in questions["options"]]
     return pd.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""Aggregates from run folders, as `medprobe aggregate` makes them."""
+"""Test aggregates of run folders, as `medprobe aggregate` makes them."""
 
 import json
 
@@ -27,7 +27,7 @@ def run(workdir, name, model="baseline:chance", **options):
     return workdir / name
 
 
-def test_the_mean_over_prompts_and_samples_is_that_of_every_sample(workdir):
+def test_mean_over_prompts_and_samples_equals_mean_over_all_samples(workdir):
     runs = [run(workdir, name, prompt=name, samples=4) for name in ("mc-0", "mc-1")]
     mean_result = aggregate("mean", runs, out=workdir / "mean.json")
     singles = [read_result(folder / "result.json").scores["set_accuracy"].value for folder in runs]
@@ -45,7 +45,7 @@ def test_adversarial_pairs_of_a_run(tmp_path):
     )
     pair_scores = adversarial_pair_scores(tmp_path / "yes")
     assert list(pair_scores) == ["all", "modality", "organ", "condition", "position"]
-    for scores in pair_scores.values():  # who says yes to everything has every true question, and no pair
+    for scores in pair_scores.values():  # answering yes to everything gets every true question right, and no pair
         assert scores["accuracy_without_adversarial"].value == 100 and scores["accuracy_with_adversarial"].value == 0
     assert pair_scores["all"]["accuracy_with_adversarial"].n == sum(
         pair_scores[name]["accuracy_with_adversarial"].n for name in pair_scores if name != "all"
@@ -67,7 +67,7 @@ def test_majority_and_oracle_take_one_run_with_samples(workdir):
         aggregate("oracle", [many, workdir / "single"])
 
 
-def test_runs_that_do_not_belong_together_are_refused(workdir):
+def test_incompatible_runs_are_refused(workdir):
     with pytest.raises(BadInput, match="runs of one model"):
         aggregate("best", [run(workdir, "a"), run(workdir, "b", model="baseline:always-A")])
     with pytest.raises(BadInput, match="different questions"):

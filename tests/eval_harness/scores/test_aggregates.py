@@ -1,4 +1,4 @@
-"""Scores over several runs, calibration, and the authors' ProbMed arithmetic."""
+"""Test scores over several runs, calibration, and the authors' ProbMed arithmetic."""
 
 import math
 
@@ -30,7 +30,7 @@ def questions() -> pd.DataFrame:
 
 
 def samples(*choices: str) -> pd.DataFrame:
-    """One string per sample, one letter per question; "-" is no choice."""
+    """Build answers from one string per sample, one letter per question; "-" is no choice."""
     rows = [
         {
             "question_id": question,
@@ -69,7 +69,7 @@ def test_majority_counts_only_choices_and_the_first_samples() -> None:
     assert scored.scores["set_accuracy"].value == 50 and scored.scores["invalid"].value == 25
 
 
-def test_a_question_without_a_vote_is_what_most_of_its_samples_were() -> None:
+def test_question_without_votes_takes_its_most_frequent_status() -> None:
     answers = samples("---A", "----", "----")
     answers["status"] = [
         *("refused", "failed", "truncated", "answered"),
@@ -81,7 +81,7 @@ def test_a_question_without_a_vote_is_what_most_of_its_samples_were() -> None:
 
 
 @pytest.mark.parametrize(("threshold", "individual"), [(0, 75), (25, 50), (50, 25), (100, 0)])
-def test_the_oracle_accepts_what_is_right_often_enough(threshold: float, individual: float) -> None:
+def test_oracle_accepts_questions_correct_in_enough_samples(threshold: float, individual: float) -> None:
     # right in 3, 2, 1, 0 of 4 samples
     answers = samples("AAAA", "ABBA", "ABBA", "B--A")
     accepted = aggregates.best_of_n_oracle("mediconfusion", questions(), answers, threshold)
@@ -108,8 +108,10 @@ def test_confidence_of_log_scores_is_their_softmax() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_best_of_every_cell_is_picked_by_itself(seed: int) -> None:
-    """Against a loop over everything: overall and in each category, each accuracy by itself, whatever a run lacks; rates never."""
+def test_best_run_is_picked_per_cell(seed: int) -> None:
+    """Compared with a loop over everything: overall and per category, each accuracy independently,
+    even if a run lacks it; rates never.
+    """
     rng = np.random.default_rng(seed)
 
     def scores() -> dict[str, Score]:
@@ -138,7 +140,7 @@ def test_the_best_of_every_cell_is_picked_by_itself(seed: int) -> None:
 
 
 def pairs(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Questions of ProbMed's kind with pairs, some halves missing, and answers to most of them."""
+    """Draw ProbMed-style questions with pairs, some halves missing, and answers to most of them."""
     rng = np.random.default_rng(seed)
     rows = [
         {"question_id": f"{image}-{pair}-{half}", "case_id": str(image), "image_id": str(image), "options": ["yes", "no"],
@@ -158,7 +160,9 @@ def pairs(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_adversarial_pairs_count_both_questions(seed: int) -> None:
-    """Table 3, counted one by one: the true question alone, and both; half pairs and missing answers included."""
+    """Table 3, counted one by one: the true question alone, and both; half pairs and missing
+    answers included.
+    """
     questions, answers = pairs(seed)
     right = {
         (row.question_id, row.sample): row.choice == [int(row.question_id.endswith("-1"))]
@@ -178,7 +182,7 @@ def test_adversarial_pairs_count_both_questions(seed: int) -> None:
     assert (scores["accuracy_without_adversarial"].chance, scores["accuracy"].chance) == (50, 25)
 
 
-def test_three_questions_are_no_pair() -> None:
+def test_pair_of_three_questions_is_refused() -> None:
     questions, answers = pairs(0)
     duplicates = pd.concat([questions, questions.iloc[[0]].assign(question_id="again")], ignore_index=True)
     with pytest.raises(BadInput, match="more than two questions"):

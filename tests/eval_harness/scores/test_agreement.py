@@ -1,6 +1,7 @@
-"""No line that a command prints, and no sentence of the board, has a test and an interval that disagree: over generated results.
+"""In no printed line and no sentence of the board do the test and the interval disagree, over
+generated results.
 
-The board's pages are read in the same way by `tests/leaderboard_space/checks`.
+The board's pages are checked in the same way by `tests/leaderboard_space/checks`.
 """
 
 import re
@@ -41,7 +42,9 @@ def result(family: str, questions_, answers_, number: int) -> Result:  # type: i
 
 
 def check_scores(scores: dict[str, Score]) -> int:
-    """Every interval is that of `n_effective`, every verdict what it says of chance. How many verdicts there are."""
+    """Check that every interval follows from `n_effective`, and every verdict from interval and
+    chance. Returns the number of verdicts.
+    """
     judged = 0
     for name, score in scores.items():
         if score.low is None or score.high is None or score.value is None:
@@ -56,7 +59,9 @@ def check_scores(scores: dict[str, Score]) -> int:
 
 
 def check_summary(summary: str) -> int:
-    """The table that `eval` and `score` print: its verdict is what its interval, as it is shown, says of its chance."""
+    """Check that each verdict in the table of `eval` and `score` follows from the printed interval
+    and chance.
+    """
     judged = 0
     for line in summary.splitlines():
         row_match = re.search(r"  ([\d.]+) - ([\d.]+) +\d+ +([\d.]+)  (\S.* chance)$", line)
@@ -70,7 +75,7 @@ def check_summary(summary: str) -> int:
 
 
 @pytest.mark.parametrize("seed", few(range(30), 10))
-def test_lines_of_commands_agree_with_themselves(seed: int) -> None:
+def test_printed_tests_agree_with_printed_intervals(seed: int) -> None:
     rng = np.random.default_rng(seed)
     family = BENCHMARKS[seed % len(BENCHMARKS)]
     benchmark_questions = questions(family, int(rng.choice([1, 2, 5, 20, 60])), seed=seed)
@@ -87,7 +92,7 @@ def test_lines_of_commands_agree_with_themselves(seed: int) -> None:
             for run_result, run_answers in zip(results, answers_by_run, strict=True)
         )
     )
-    unpaired = compare_results(*(Side("", run_result) for run_result in results))  # as where only the numbers are known
+    unpaired = compare_results(*(Side("", run_result) for run_result in results))  # as if only the numbers were known
     for comparison in (paired, unpaired):
         for line in re.findall(LINE, comparison, re.MULTILINE):
             metric, low, high, sign, p, method = line
@@ -101,8 +106,10 @@ def test_lines_of_commands_agree_with_themselves(seed: int) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 60), st.integers(1, 60), st.floats(0.01, 0.99), st.booleans())
-def test_scores_of_any_units_agree_with_themselves(seed: int, n: int, clusters: int, chance: float, up: bool) -> None:
-    """As the board computes them of many runs at once: 0/1 outcomes, means over samples, own denominators."""
+def test_verdicts_agree_with_intervals_for_any_units(seed: int, n: int, clusters: int, chance: float, up: bool) -> None:
+    """As the board computes them for many runs at once: 0/1 outcomes, means over samples, own
+    denominators.
+    """
     rng = np.random.default_rng(seed)
     cluster = np.sort(rng.integers(0, clusters, n))
     samples, ratio = int(rng.choice([1, 1, 3])), rng.random() < 0.3
@@ -111,7 +118,7 @@ def test_scores_of_any_units_agree_with_themselves(seed: int, n: int, clusters: 
     ends, keeps_value = (
         (np.zeros((1, n), np.int32),) * 5,
         np.zeros(4, bool),
-    )  # of every run, most responses say something
+    )  # no run has mostly nonresponse
     count, case = np.ones((1, n), np.int64), np.arange(n)
     metric_units = MetricUnits(numerator, denominator, chance * denominator, count, ends, case, cluster, keeps_value)
     scores = scores_of(metric_units, up)
@@ -125,7 +132,7 @@ def test_scores_of_any_units_agree_with_themselves(seed: int, n: int, clusters: 
 
 @settings(max_examples=100, deadline=None)
 @given(st.floats(-40, 40), st.floats(0.01, 30), st.integers(1, 500), st.sampled_from([True, False, None]))
-def test_sentences_of_a_difference_agree_with_themselves(
+def test_sentences_on_a_difference_agree_with_its_interval(
     difference: float, error: float, df: int, up: bool | None
 ) -> None:
     from scipy import stats

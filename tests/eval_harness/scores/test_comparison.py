@@ -1,4 +1,4 @@
-"""What differs between two results, and a result in the Hub's own form."""
+"""Test the comparison of two results."""
 
 import dataclasses
 import re
@@ -52,7 +52,7 @@ def compare_runs(workdir, a, b, published=nothing):
     return compare_results(load_side(str(workdir / a), published), load_side(str(workdir / b), published))
 
 
-def test_settings_scores_and_answers_that_differ_are_named(workdir):
+def test_comparison_names_differing_settings_scores_and_answers(workdir):
     words = compare_runs(workdir, "oracle", "chance")
     assert "model.name: Oracle | Chance" in words
     assert "mc-0" not in words, "what is equal is not listed"
@@ -65,9 +65,12 @@ def test_settings_scores_and_answers_that_differ_are_named(workdir):
     ("family", "cases", "skills"),
     [*((family, 25, (0.2, 0.7)) for family in BENCHMARKS), ("gmai-mmbench", 120, (0.0, 1.0))],
 )
-def test_every_score_is_said_with_its_difference_and_test(family, cases, skills):
-    """Each line of the table of scores: both values, A - B, and the paired test, whose interval is in the units of the difference; no
-    p-value is said to be smaller than can be told."""
+def test_every_score_is_printed_with_difference_and_test(family, cases, skills):
+    """Each line of the score table has both values, A - B, and the paired test with its interval in
+    the units of the difference.
+
+    No p-value is printed smaller than floating point can resolve.
+    """
     benchmark_questions = questions(family, cases)
     benchmark = Benchmark(
         name=family, format=family, split="test", questions=len(benchmark_questions), fingerprint="v1-x"
@@ -111,14 +114,14 @@ def test_every_score_is_said_with_its_difference_and_test(family, cases, skills)
     assert (min(p_values) <= 1e-12) == (cases > 100)
 
 
-def test_an_aggregate_is_not_tested_by_the_answers_of_the_run_beside_it(workdir):
+def test_aggregate_is_not_tested_with_the_answers_of_a_neighbouring_run(workdir):
     from eval_harness.store.aggregate import aggregate
 
     aggregate("best", [workdir / "oracle"], out=workdir / "oracle/best.json")
     assert "no paired test: one of them has no answers" in compare_runs(workdir, "oracle/best.json", "chance")
 
 
-def test_letters_as_shown_are_not_tested_in_the_questions_own_order(workdir):
+def test_letter_shares_as_shown_are_not_tested_in_the_original_order(workdir):
     config = EvalConfig("mediconfusion", "baseline:chance", data=str(workdir / "mediconfusion"), out=workdir / "turned")
     run_evaluation(dataclasses.replace(config, permute=True))
     sides = (load_side(str(workdir / name), nothing) for name in ("turned", "oracle"))
@@ -137,7 +140,7 @@ def test_other_questions_are_not_tested_as_pairs(workdir):
         compare_runs(workdir, "oracle", "nowhere")
 
 
-def test_what_a_paper_does_not_say_of_its_number_is_no_difference(workdir):
+def test_fields_missing_from_a_paper_are_not_differences(workdir):
     from leaderboard_space.data.published_results import published_results
 
     side = load_side("published:GPT-4o/mediconfusion/mc/Table 1", published_results)
@@ -152,7 +155,7 @@ def test_what_a_paper_does_not_say_of_its_number_is_no_difference(workdir):
         load_side("published:GPT-4o", published_results)
 
 
-def test_a_judge_reads_free_form_answers_and_is_asked_once(workdir, tmp_path):
+def test_free_form_answers_are_sent_to_the_judge_once(workdir, tmp_path):
     def judging(body):
         text = body["messages"][-1]["content"]
         if not isinstance(text, str):

@@ -1,4 +1,4 @@
-"""No score, table or sentence of the harness judges a run whose answers mostly say nothing; each names the cause."""
+"""No output judges a run whose answers mostly tell nothing; each names the cause."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("family", "extraction", "seed"), few(CASES, 10))
-def test_no_output_judges_answers_that_mostly_say_nothing(family: str, extraction: str, seed: int) -> None:
+def test_no_output_judges_a_run_with_mostly_nonresponse(family: str, extraction: str, seed: int) -> None:
     rng = np.random.default_rng([seed, BENCHMARKS.index(family)])
     benchmark_questions = questions(family, int(rng.choice([2, 9, 24])), seed=seed)
     if family == "gmai-mmbench":
@@ -138,8 +138,10 @@ def test_no_output_judges_answers_that_mostly_say_nothing(family: str, extractio
 
 @pytest.mark.parametrize("seed", few(range(40), 6))
 @pytest.mark.parametrize("family", BENCHMARKS)
-def test_a_verdict_stands_only_where_lost_answers_cannot_change_it(family: str, seed: int) -> None:
-    """The headline scored again with every unit that has a lost answer right, and with all of them wrong."""
+def test_verdict_requires_that_lost_answers_cannot_change_it(family: str, seed: int) -> None:
+    """Score the headline again with every unit that has a lost answer right, and with all of them
+    wrong.
+    """
     rng = np.random.default_rng([seed, 46])
     benchmark_questions = questions(family, 24, seed=seed)
     answered = given(benchmark_questions, float(rng.random()), seed=seed).assign(status="answered")
@@ -162,7 +164,8 @@ def test_a_verdict_stands_only_where_lost_answers_cannot_change_it(family: str, 
             **dict.fromkeys((*LOST_STATUSES, "unsettled"), 0.0),
         )
         verdicts.add(summarise_units(best)[metric].verdict)
-    # The headline of a few of the questions may rest on responses of which most are lost: then there is no value either.
+    # The headline of a few of the questions may rest on responses of which most are lost: then
+    # there is no value either.
     scope_statuses = ends[answered["question_id"].isin(scope(family, metric, benchmark_questions))]
     is_majority = 2 * np.isin(scope_statuses, LOST_STATUSES).sum() > len(scope_statuses)
     stands = len(verdicts) == 1 and not is_majority
@@ -170,7 +173,7 @@ def test_a_verdict_stands_only_where_lost_answers_cannot_change_it(family: str, 
     assert {score.verdict} == (verdicts if stands else {None})
 
 
-def test_refusing_is_behaviour() -> None:
+def test_refusals_are_scored() -> None:
     benchmark_questions = questions("mediconfusion", 14)
     refusals = pd.DataFrame(
         {
@@ -190,18 +193,19 @@ def test_refusing_is_behaviour() -> None:
         ({"truncated": 28}, "no score: 28 of 28 answers were cut off at 8 tokens; raise --max-tokens"),
         (
             {"irrelevant": 28},
-            "no score: 28 of 28 answers could not be read; look at some of them; a judge model can read "
-            "those that hold text (--judge)",
+            "no score: 28 of 28 answers could not be read; look at some of them; a judge model "
+            "can read those that hold text (--judge)",
         ),
         ({"answered": 1, "missing": 27}, "no score: 27 of 28 answers are missing; add the missing answers"),
         (
             {"answered": 2, "truncated": 20, "failed": 1, "missing": 5},
-            "no score: 26 of 28 answers say nothing: 20 were cut off at 8 tokens, 1 failed, 5 are missing; raise --max-tokens; "
-            "run the same command again, which asks the failed ones again; add the missing answers",
+            "no score: 26 of 28 answers say nothing: 20 were cut off at 8 tokens, 1 failed, 5 are "
+            "missing; raise --max-tokens; run the same command again, which asks the failed ones "
+            "again; add the missing answers",
         ),
     ],
 )  # fmt: skip
-def test_the_first_line_says_the_cause_and_what_helps(ends: dict[str, int], expected: str) -> None:
+def test_first_line_names_cause_and_remedy(ends: dict[str, int], expected: str) -> None:
     benchmark_questions = questions("mediconfusion", 14)
     status = [name for name, count in ends.items() for _ in range(count)]
     choice = [[0] if name == "answered" else [] for name in status]

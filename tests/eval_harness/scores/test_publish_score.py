@@ -1,4 +1,6 @@
-"""`medprobe publish-score` on the loopback Hub: one pull request, the declared metric alone, on the dataset's leaderboard."""
+"""Test `medprobe publish-score` on the loopback Hub: one pull request, only the declared metric, on
+the dataset's leaderboard.
+"""
 
 import re
 
@@ -19,7 +21,7 @@ DATASET, MODEL, STORE = "ORG/mediconfusion-test", "medlab/model-a", "ORG/results
 
 
 def official(folder):
-    """A built phantom set that says of itself that it is the official one."""
+    """A built phantom dataset that declares itself the official one."""
     build("mediconfusion", out=folder, text_only=True, eval_yaml=True)
     for name in ("manifest.json", "README.md"):
         path = folder / name
@@ -34,7 +36,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def api(local_hub, monkeypatch, data):
-    """The owner of dataset, store and model; who publishes scores is the reader."""
+    """Client of the owner of dataset, store and model; the reader account publishes scores."""
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     publish(data, DATASET)
     owner = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
@@ -62,7 +64,7 @@ def pulls(api):
     return [discussion for discussion in api.get_repo_discussions(MODEL) if discussion.is_pull_request]
 
 
-def test_one_pull_request_that_the_leaderboard_shows(api, run, publish_score, monkeypatch):
+def test_publishing_opens_one_pull_request_for_the_leaderboard(api, run, publish_score, monkeypatch):
     dry_run = publish_score(run, "--dry-run")
     assert ".eval_results/mediconfusion.yaml" in dry_run.stdout and pulls(api) == []
     done = publish_score(run)
@@ -86,7 +88,7 @@ def test_one_pull_request_that_the_leaderboard_shows(api, run, publish_score, mo
     assert "already there" in merged.stdout and "/blob/main/" in merged.stdout and len(pulls(api)) == 1
 
 
-def test_another_score_of_the_same_name_updates_the_pull_request(api, run, data, publish_score, tmp_path):
+def test_new_score_of_the_same_name_updates_the_pull_request(api, run, data, publish_score, tmp_path):
     publish_score(run)
     other_run = run_folder(data, tmp_path / "other", seed=2)
     done = publish_score(other_run)
@@ -105,7 +107,7 @@ def test_the_source_is_the_result_in_the_store(api, run, publish_score, monkeypa
     assert f"/datasets/{STORE}/tree/main/results/mediconfusion/" in entry["source"]["url"]
 
 
-def test_what_may_not_be_published_is_refused(api, run, data, publish_score, monkeypatch, tmp_path):
+def test_unpublishable_results_are_refused(api, run, data, publish_score, monkeypatch, tmp_path):
     def refused(words, folder=run, **options):
         error_text = publish_score(folder, code=2, **options).stderr
         assert re.search(words, error_text) and error_text.count("\n") == 1, error_text
@@ -130,8 +132,8 @@ def test_what_may_not_be_published_is_refused(api, run, data, publish_score, mon
     refused("has no eval.yaml", dataset="ORG/mediconfusion-bare")
 
 
-def test_a_model_repository_one_may_not_write_to_is_one_line(api, local_hub, run, publish_score, monkeypatch):
-    """Discussions switched off, a token that may only read."""
+def test_unwritable_model_repository_is_a_one_line_error(api, local_hub, run, publish_score, monkeypatch):
+    """Discussions disabled, or a read-only token."""
     local_hub.faults.add(f"/api/models/{MODEL}/commit", 403, times=1000)
     error_text = publish_score(run, code=2).stderr
     assert error_text.count("\n") == 1 and MODEL in error_text

@@ -1,4 +1,4 @@
-"""Every metric on small benchmarks whose scores can be counted by hand."""
+"""Test every metric on small benchmarks whose scores can be counted by hand."""
 
 import numpy as np
 import pandas as pd
@@ -83,7 +83,7 @@ def test_missing_answers_count_as_wrong_until_most_are_missing() -> None:
 
 
 @pytest.mark.parametrize("status", ["failed", "refused", "irrelevant", "truncated", "missing"])
-def test_a_choice_counts_only_where_an_answer_was_read(status: str) -> None:
+def test_choice_counts_only_with_status_answered(status: str) -> None:
     right = {row.question_id: list(row.answer) for row in halt().itertuples()}
     assert compute_scores("halt-medvqa", halt(), answers(right)).scores["average"].value == 100
     without = compute_scores("halt-medvqa", halt(), answers(right).assign(status=status)).scores
@@ -91,8 +91,10 @@ def test_a_choice_counts_only_where_an_answer_was_read(status: str) -> None:
     assert without["abstained"].value == 100
 
 
-def test_only_a_yes_no_question_may_be_answered_with_more_than_its_key() -> None:
-    """The authors' ProbMed reader reads both words; of several choices elsewhere all have to be the key."""
+def test_superset_of_the_key_counts_only_for_yes_no_questions() -> None:
+    """The authors' ProbMed reader may read both words; elsewhere several choices must equal the
+    key.
+    """
     halt_questions = halt()
     keys = halt_questions["answer"].tolist()
     supersets = answers(
@@ -128,7 +130,7 @@ def test_hidden_answers_are_not_scored() -> None:
     assert compute_scores("mediconfusion", partly, answers({"0-1": [0], "0-2": [1]})).scores["set_accuracy"].value == 50
 
 
-def test_clusters_are_components_of_cases_that_share_images() -> None:
+def test_clusters_are_components_of_cases_sharing_images() -> None:
     shared = pairs()
     shared.loc[shared["question_id"] == "1-1", "image_id"] = "i01"
     shared.loc[shared["question_id"] == "2-2", "image_id"] = "i12"
@@ -138,8 +140,8 @@ def test_clusters_are_components_of_cases_that_share_images() -> None:
 
 
 @pytest.mark.parametrize("family", BENCHMARKS)
-def test_a_cell_of_a_breakdown_is_the_score_of_its_units(family: str) -> None:
-    """Also where others hold the same units, or units that differ in their clusters alone."""
+def test_breakdown_cell_equals_the_score_of_its_units(family: str) -> None:
+    """Also if other cells have the same units, or units that differ only in their clusters."""
     benchmark_questions = stores.questions(family, 12)
     table = compute_units(family, benchmark_questions, stores.answers(benchmark_questions, 0.6))
     halved = table.assign(cluster=table["cluster"] // 2)
@@ -155,7 +157,9 @@ def test_a_cell_of_a_breakdown_is_the_score_of_its_units(family: str) -> None:
 
 
 def images() -> pd.DataFrame:
-    """Three images: two of one type (one without position and with one normal-image question), one of another."""
+    """Three images: two of one type (one without position, one with a single normal-image
+    question), one of another type.
+    """
     every = "modality_gt modality_hallu organ_gt organ_hallu"
     aspects = {
         "a": f"{every} abnormality_gt condition_gt_0 condition_hallu_0 position_gt_0 position_hallu_0",
@@ -202,7 +206,8 @@ def test_probmed_by_hand() -> None:
         100 / 3
     )
     assert value["position"] == 100 and scored.scores["position"].n == 1
-    # Official weights: position counts both images of its type, 2 (the other type has none); overall 3+2+2+1+2 of 3+3+2+3+2.
+    # Official weights: position counts both images of its type, 2 (the other type has none);
+    # overall 3+2+2+1+2 of 3+3+2+3+2.
     assert value["overall"] == pytest.approx(100 * 10 / 13)
     assert value["overall_reweighted"] == pytest.approx(100 * 9 / 12)
     assert value["condition_reweighted"] == value["condition"]
@@ -262,8 +267,10 @@ def gmai() -> pd.DataFrame:
     )
 
 
-def test_probmed_errors_need_the_earlier_steps_and_nothing_else() -> None:
-    """Over every choice of aspects: a step is there where it and all earlier ones were asked, with the numbers of the whole set."""
+def test_probmed_errors_need_exactly_the_earlier_steps() -> None:
+    """For every subset of aspects, a step is present if it and all earlier ones were asked, with
+    the numbers of the full set.
+    """
     all_questions = stores.questions("probmed", 8)
     all_answers = stores.answers(all_questions, 0.8)
     all_errors = conditional_errors(grade("probmed", all_questions, all_answers))
@@ -305,7 +312,7 @@ def test_gmai_by_hand() -> None:
 @pytest.mark.parametrize(
     ("family", "facet"), [("gmai-mmbench", "department"), ("gmai-mmbench", "task"), ("halt-medvqa", "scenario")]
 )
-def test_a_mean_over_a_facet_is_of_a_part_what_the_part_alone_gives(family: str, facet: str) -> None:
+def test_facet_mean_of_a_part_equals_the_score_of_that_part_alone(family: str, facet: str) -> None:
     all_questions = stores.questions(family, 40).drop(index=[0, 2, 5, 6])  # unequal tasks
     all_answers = stores.answers(all_questions, 0.4)
     breakdown = compute_scores(family, all_questions, all_answers).breakdown[facet]
@@ -351,7 +358,7 @@ def test_halt_by_hand() -> None:
     assert value["refused"] == pytest.approx(100 / 7) and scored.scores["average"].chance == pytest.approx(100 / 3)
 
 
-def test_every_metric_is_explained() -> None:
+def test_every_metric_has_a_label_and_description() -> None:
     frames = {"mediconfusion": pairs(), "probmed": images(), "gmai-mmbench": gmai(), "halt-medvqa": halt()}
     for family, questions in frames.items():
         scored = compute_scores(family, questions, constant_answers(questions, 0))
@@ -365,7 +372,7 @@ def test_every_metric_is_explained() -> None:
         assert not table.duplicated(["metric", "unit"]).any()
 
 
-def test_what_does_not_fit_is_refused_in_one_line() -> None:
+def test_mismatched_answers_are_refused_in_one_line() -> None:
     with pytest.raises(BadInput, match="not a question of this benchmark"):
         compute_scores("halt-medvqa", halt(), answers({"fake-99": [1]}))
     with pytest.raises(BadInput, match="twice"):
@@ -382,7 +389,7 @@ def test_what_does_not_fit_is_refused_in_one_line() -> None:
         compute_scores("halt-medvqa", halt().drop(columns="scenario"), answers({"fake-0": [1]}))
 
 
-def test_an_abstention_is_neither_right_nor_wrong_where_answered() -> None:
+def test_abstentions_are_left_out_of_answered_accuracy() -> None:
     questions = pd.DataFrame(
         {
             "question_id": [f"q{number}" for number in range(6)],

@@ -1,4 +1,4 @@
-"""Our scores against those of the authors' own scoring code, to four decimals."""
+"""Compare our scores with the authors' own scoring code, to four decimals."""
 
 import json
 from pathlib import Path

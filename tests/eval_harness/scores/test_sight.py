@@ -1,4 +1,6 @@
-"""The part of a score that comes from the image: agrees with the paired test of two runs, whatever the answers are."""
+"""The part of a score that comes from the image agrees with the paired test of two runs, for any
+answers.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def frame(right: np.ndarray, cluster: np.ndarray) -> pd.DataFrame:
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    """Answers of a model that sees a share of the images, and answers from the text otherwise; in clusters of 1 to 6 questions."""
+    """Draw runs of a model that sees a share of the images and otherwise answers from the text, in
+    clusters of 1 to 6 questions.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n, seen, prior, noise = draw(st.tuples(st.integers(2, 200), *[st.sampled_from((0.0, 0.1, 0.5, 0.9, 1.0))] * 3))
     cluster = np.sort(rng.integers(0, max(n // draw(st.integers(1, 6)), 1), n))
@@ -38,7 +42,7 @@ def runs(draw: st.DrawFn) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
 
 
 @given(runs())
-def test_every_number_agrees_with_the_paired_test(drawn_runs: tuple[pd.DataFrame, dict[str, pd.DataFrame]]) -> None:
+def test_sight_agrees_with_the_paired_test(drawn_runs: tuple[pd.DataFrame, dict[str, pd.DataFrame]]) -> None:
     real, arms = drawn_runs
     sight = compute_sight(real, arms, "m")
     tests = {name: paired_test(real, arm, "m") for name, arm in arms.items()}
@@ -54,19 +58,19 @@ def test_every_number_agrees_with_the_paired_test(drawn_runs: tuple[pd.DataFrame
     if sight.share is not None and sight.share_low is not None and sight.share_high is not None:
         assert sight.share_low - 1e-6 <= sight.share <= sight.share_high + 1e-6
         assert (sight.share_high < 100) == sight.sees
-    else:  # a ratio to a score that is not significantly above 0 has no interval
+    else:  # no interval: the score is not significantly above 0
         assert sight.share_low is None and sight.share_high is None
 
 
 @given(runs())
-def test_the_share_ends_where_the_paired_test_begins_to_reject(
+def test_share_interval_ends_where_the_paired_test_rejects(
     drawn_runs: tuple[pd.DataFrame, dict[str, pd.DataFrame]],
 ) -> None:
     real, arms = drawn_runs
     ends = [compute_sight(real, {name: arm}, "m") for name, arm in arms.items()]
     for (_, arm), single_arm in zip(arms.items(), ends, strict=True):
         for end in (single_arm.share_low, single_arm.share_high):
-            if end:  # 0 is the least there is
+            if end:  # shares are at least 0
                 scaled = real.assign(numerator=real["numerator"] * end / 100)
                 assert paired_test(scaled, arm, "m").p == pytest.approx(0.05, abs=1e-4)
     if all(single_arm.share_high is not None for single_arm in ends):
@@ -74,11 +78,11 @@ def test_the_share_ends_where_the_paired_test_begins_to_reject(
         assert all_arms.share_high == pytest.approx(max(single_arm.share_high for single_arm in ends))
         assert (
             all_arms.share_low <= max(single_arm.share_low for single_arm in ends) + 1e-9
-        )  # each lower end is corrected
+        )  # lower ends are Bonferroni-corrected
         assert all_arms.high >= min(single_arm.high for single_arm in ends) - 1e-9
 
 
-def test_a_metric_without_arms_says_why() -> None:
+def test_metric_without_arms_gives_a_reason() -> None:
     assert METRICS["fake"].compared == () and METRICS["swap"].compared == () and METRICS["average"].compared == ()
     for name, info in METRICS.items():
         counts_right = info.higher_is_better and info.unit == "percent" and not info.of_ends

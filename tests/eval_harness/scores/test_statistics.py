@@ -1,4 +1,4 @@
-"""Intervals cover what they should, tests find differences no more often than they should: by simulation and against scipy."""
+"""Intervals have their coverage and tests their level, by simulation and compared with scipy."""
 
 import itertools
 
@@ -38,8 +38,10 @@ CELLS = [
 
 
 @pytest.mark.parametrize("name", few(["MediConfusion", *sorted({name for name, *_ in CELLS} - {"MediConfusion"})], 2))
-def test_the_interval_covers_in_93_of_100(name: str) -> None:
-    """A part of the grid of benchmarks/scoring/interval_coverage.py. 1500 draws leave a standard error of 0.66 points."""
+def test_interval_coverage_is_at_least_93_percent(name: str) -> None:
+    """Part of the grid of benchmarks/scoring/interval_coverage.py. With 1,500 draws the standard
+    error is 0.66 points.
+    """
     sizes = interval_coverage.layouts()[name]
     for cell in (c for c in CELLS if c[0] == name):
         result = interval_coverage.cell(name, sizes, *cell[1:], draws=1500, seed=7)
@@ -48,8 +50,10 @@ def test_the_interval_covers_in_93_of_100(name: str) -> None:
 
 @pytest.mark.parametrize("share", few([0.1, 0.5, 0.05]))
 @pytest.mark.parametrize(("icc", "mechanism"), [(0.0, "beta"), (0.3, "coin")])
-def test_it_is_no_wider_than_the_data_ask(share: float, icc: float, mechanism: str) -> None:
-    """On MediConfusion's components at most 1.3 times Wilson's interval with the design effect that the answers themselves show."""
+def test_interval_is_at_most_1_3_times_as_wide_as_wilson(share: float, icc: float, mechanism: str) -> None:
+    """On MediConfusion's components at most 1.3 times Wilson's interval with the estimated design
+    effect.
+    """
     sizes = interval_coverage.MEDICONFUSION
     result = interval_coverage.cell("MediConfusion", sizes, share, icc, mechanism, draws=1500, seed=7)
     assert result.width <= 1.3 * result.reference_width, result
@@ -57,7 +61,7 @@ def test_it_is_no_wider_than_the_data_ask(share: float, icc: float, mechanism: s
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 400), st.data())
-def test_without_clusters_it_is_clopper_pearson(n: int, data: st.DataObject) -> None:
+def test_interval_without_clusters_is_clopper_pearson(n: int, data: st.DataObject) -> None:
     hits = data.draw(st.integers(0, n))
     interval = intervals.clustered_interval(np.arange(n) < hits, np.ones(n), np.arange(n))
     assert interval is not None and interval.n_effective == pytest.approx(n)
@@ -67,7 +71,9 @@ def test_without_clusters_it_is_clopper_pearson(n: int, data: st.DataObject) -> 
 
 
 def naive_design_effects(hits: np.ndarray, cluster: np.ndarray) -> tuple[float, float, float]:
-    """Correlated, linearised, least: textbook formulas with loops over clusters."""
+    """Compute the design effects (correlated, linearised, minimum) by textbook formulas, with loops
+    over clusters.
+    """
     n, p, groups = len(hits), hits.mean(), [hits[cluster == label] for label in np.unique(cluster)]
     sizes, rarer = np.array([len(group) for group in groups]), min(hits.sum(), n - hits.sum())
     icc = 0.0
@@ -82,7 +88,9 @@ def naive_design_effects(hits: np.ndarray, cluster: np.ndarray) -> tuple[float, 
 
 
 def naive_effective_size(hits: np.ndarray, cluster: np.ndarray) -> float:
-    """The effective sample size of Korn & Graubard (1998) with the largest of these design effects."""
+    """Compute the effective sample size of Korn & Graubard (1998) with the largest of these design
+    effects.
+    """
     n, sizes = len(hits), np.unique(cluster, return_counts=True)[1]
     if len(sizes) in (1, n):
         return float(len(sizes))
@@ -94,7 +102,7 @@ def naive_effective_size(hits: np.ndarray, cluster: np.ndarray) -> float:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 60), st.integers(1, 60), st.floats(0, 1))
-def test_in_clusters_it_is_clopper_pearson_at_the_effective_size(
+def test_clustered_interval_is_clopper_pearson_at_the_effective_size(
     seed: int, n: int, clusters: int, share: float
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -109,8 +117,10 @@ def test_in_clusters_it_is_clopper_pearson_at_the_effective_size(
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.02, 0.98))
-def test_a_printed_score_has_the_interval_of_the_measured_one_without_correlation(seed: int, share: float) -> None:
-    """Of the same percentage, n and components; where the answers show a correlation, the measured interval is wider."""
+def test_published_interval_equals_the_measured_one_without_correlation(seed: int, share: float) -> None:
+    """Same percentage, n and components; if the answers show a correlation, the measured interval
+    is wider.
+    """
     hits = (np.random.default_rng(seed).random(176) < share).astype(float)
     sizes = np.bincount(UNEQUAL)
     sharing = (176 / len(sizes), float((sizes**2).sum()) / 176)
@@ -127,7 +137,7 @@ def test_a_printed_score_has_the_interval_of_the_measured_one_without_correlatio
 @given(
     st.lists(st.tuples(st.floats(0, 1), st.just(0.0) | st.floats(1e-3, 3), st.integers(0, 5)), min_size=1, max_size=40)
 )
-def test_any_units_give_an_interval_around_the_share(rows: list[tuple[float, float, int]]) -> None:
+def test_interval_of_any_units_contains_the_share(rows: list[tuple[float, float, int]]) -> None:
     top = np.array([share * base for share, base, _ in rows])
     base = np.array([base for _, base, _ in rows])
     interval = intervals.clustered_interval(top, base, np.array([cluster for _, _, cluster in rows]))
@@ -153,16 +163,20 @@ def frame(hits: np.ndarray, cluster: np.ndarray | None = None, base: np.ndarray 
 
 @pytest.mark.parametrize("layout", few(["MediConfusion", "20 x 5", "176 x 1", *interval_coverage.FEW_OR_GIANT]))
 @pytest.mark.parametrize(("share_a", "share_b"), [(0.5, 0.5), (0.1, 0.1), (0.02, 0.1), (0.1, 0.3)])
-def test_the_interval_of_a_difference_covers_in_93_of_100(layout: str, share_a: float, share_b: float) -> None:
-    """Equal models differ in at most as many draws as the test says, since that reads the interval. 800 draws: a standard error of 0.9."""
+def test_difference_interval_coverage_is_at_least_93_percent(layout: str, share_a: float, share_b: float) -> None:
+    """Since the test reads the interval, equal models differ in no more draws than it claims. 800
+    draws: standard error 0.9.
+    """
     for icc in (0.0, 0.3):
         coverage = interval_coverage.difference(layout, share_a, share_b, icc, draws=800, seed=7)
         assert coverage >= 0.93 - 0.018, (layout, share_a, share_b, icc)
 
 
 @pytest.mark.parametrize("n", few([20, 12]))
-def test_without_clusters_the_test_keeps_its_level(n: int) -> None:
-    """Exact over all tables of two equally good models: both right on a unit, one of them, or none."""
+def test_paired_test_without_clusters_keeps_its_level(n: int) -> None:
+    """Exact, over all tables of two equally good models: both correct on a unit, one of them, or
+    none.
+    """
     for differing in (0.02, 0.1, 0.3, 0.6, 0.9):
         rejected = 0.0
         for k in range(n + 1):
@@ -187,7 +201,7 @@ def _two(a: np.ndarray, b: np.ndarray) -> comparisons.PairwiseComparisons:
 
 
 def naive_difference(a: np.ndarray, b: np.ndarray, cluster: np.ndarray) -> tuple[float, float, float]:
-    """The difference of two models in 0/1 outcomes, with loops over clusters: low, high, p."""
+    """Compute the difference of two models with loops over clusters: low, high, p."""
     d, n = a - b, len(a)
     groups = [(d - d.mean())[cluster == label] for label in np.unique(cluster)]
     sizes, total = np.array([len(group) for group in groups]), ((d - d.mean()) ** 2).sum()
@@ -208,7 +222,7 @@ def naive_difference(a: np.ndarray, b: np.ndarray, cluster: np.ndarray) -> tuple
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 50), st.integers(1, 50), st.floats(0, 1), st.floats(0, 1))
-def test_a_difference_is_that_of_the_textbook_formulas(
+def test_difference_equals_the_textbook_formulas(
     seed: int, n: int, clusters: int, share_a: float, share_b: float
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -222,9 +236,7 @@ def test_a_difference_is_that_of_the_textbook_formulas(
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 40), st.sampled_from(["whole", "samples", "ratio"]))
-def test_p_is_under_5_percent_exactly_where_the_interval_excludes_0(
-    seed: int, n: int, clusters: int, kind: str
-) -> None:
+def test_p_is_below_5_percent_exactly_if_the_interval_excludes_0(seed: int, n: int, clusters: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
     cluster = rng.integers(0, clusters, n)
     base = [(rng.random(n) < rng.random()).astype(float) if kind == "ratio" else np.ones(n) for _ in range(2)]
@@ -253,9 +265,12 @@ def test_holm_agrees_with_statsmodels() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(2, 12), st.integers(0, 10**6), st.booleans())
-def test_what_ranks_say_of_each_other(models: int, seed: int, up: bool) -> None:
-    """Ranks and pairs say the same: exactly those share rank 1 whom none beats; no range of ranks is empty; two models alone are told apart
-    exactly where one of them leads alone."""
+def test_ranks_agree_with_pairwise_tests(models: int, seed: int, up: bool) -> None:
+    """Ranks and pairs agree.
+
+    Exactly the models that none beats share rank 1; no range of ranks is empty; of two models, one
+    leads alone exactly if they differ.
+    """
     rng = np.random.default_rng(seed)
     value = np.round(rng.normal(size=models), 1)
     gap = np.abs(value[:, None] - value[None, :])
@@ -266,41 +281,43 @@ def test_what_ranks_say_of_each_other(models: int, seed: int, up: bool) -> None:
     assert (rank_ranges.best_rank <= rank_ranges.worst_rank).all() and (rank_ranges.worst_rank <= models).all()
     level = min(
         0.05, 2 * 0.05 / (models - 1)
-    )  # of the best with each: one-sided p under .05 / (M - 1), never from .05 on
+    )  # comparison with the best: one-sided p < .05 / (M - 1), and two-sided p < .05
     best = value == (value.max() if up else value.min())
     assert (
         rank_ranges.differs == ((ranks.holm_adjust_pairs(p) < 0.05) | ((best[:, None] != best) & (p < level)))
     ).all()
-    assert (
-        (rank_ranges.best_rank == 1) == ~(ahead & rank_ranges.differs).any(axis=1)
-    ).all()  # ranks and pairs say the same
+    assert ((rank_ranges.best_rank == 1) == ~(ahead & rank_ranges.differs).any(axis=1)).all()  # ranks agree with pairs
     assert rank_ranges.best_rank[np.argmax(value if up else -value)] == 1
     if models == 2:
         assert rank_ranges.differs[0, 1] == ((rank_ranges.best_rank == 1).sum() == 1) == (p[0, 1] < 0.05)
 
 
-def test_models_with_other_questions_are_not_compared() -> None:
+def test_models_with_different_questions_are_not_compared() -> None:
     with pytest.raises(BadInput, match="same questions"):
         pack_outcomes({"a": frame(np.ones(3)), "b": frame(np.ones(4))}, "m")
 
 
-def test_ranks_separate_what_can_be_separated_and_no_more() -> None:
-    """A part of benchmarks/leaderboard_space/ranks_simulation.py: 60 models on MediConfusion's components."""
+def test_power_and_error_rate_of_ranks() -> None:
+    """Part of benchmarks/leaderboard_space/ranks_simulation.py: 60 models on MediConfusion's
+    components.
+    """
     assert ranks_simulation.leader(30, 60, 3, 0.0, 0.0) >= 0.9
     for icc in (0.0, 0.2):
         missed, _, any_differ = ranks_simulation.equals(60, np.full(20, 0.2), 3, icc, 0.0)
         assert missed <= 0.05 + 0.06 and any_differ <= 0.05 + 0.06
 
 
-def test_a_best_model_that_is_unlike_the_others_by_cluster_size_is_not_excluded() -> None:
-    """Models that are equal on the whole, one better in large clusters and worse in small ones."""
+def test_best_model_is_not_excluded_for_differing_by_cluster_size() -> None:
+    """Models that are equal overall, one better in large clusters and worse in small ones."""
     missed = ranks_simulation.equals(100, ranks_simulation.unlike_by_size(20, 0.2), 3, 0.2, 0.0)[0]
     assert missed <= 0.05 + 0.045
 
 
 @pytest.mark.parametrize("seed", few(range(6), 3))
-def test_a_pairs_test_is_the_same_in_any_company(seed: int) -> None:
-    """Beside models with several samples, or that answered less, two models are tested as they are by themselves."""
+def test_paired_test_does_not_depend_on_the_other_models(seed: int) -> None:
+    """Next to models with several samples, or with fewer answers, two models are tested as they are
+    alone.
+    """
     rng = np.random.default_rng(seed)
     n = int(rng.integers(8, 60))
     cluster = np.arange(n) if seed % 3 else rng.integers(0, n // 2, n)
@@ -317,8 +334,8 @@ def test_a_pairs_test_is_the_same_in_any_company(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", few(range(20), 5))
-def test_an_interval_does_not_hang_on_rounding(seed: int) -> None:
-    """Weights all scaled alike, and units in another order, change sums in their last digits only."""
+def test_interval_is_stable_under_rounding(seed: int) -> None:
+    """Scaling all weights, or reordering the units, changes sums only in their last digits."""
     rng = np.random.default_rng(seed)
     n, n_clusters = int(rng.integers(2, 40)), int(rng.integers(2, 6))
     base = np.repeat(rng.integers(1, n_clusters + 1, n) / n_clusters, 2)
@@ -333,8 +350,10 @@ def test_an_interval_does_not_hang_on_rounding(seed: int) -> None:
 
 
 @pytest.mark.parametrize("answered", [1, 2])
-def test_few_answered_questions_decide_nothing(answered: int) -> None:
-    """A model that answered one or two questions does not differ significantly, however many the other answered."""
+def test_one_or_two_answered_questions_are_not_significant(answered: int) -> None:
+    """A model that answered one or two questions does not differ significantly, however many the
+    other answered.
+    """
     n = 600
     few = frame(np.zeros(n), base=(np.arange(n) < answered).astype(float))
     assert comparisons.paired_test(frame(np.ones(n)), few, "m").p >= 0.05
