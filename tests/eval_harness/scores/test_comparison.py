@@ -131,7 +131,7 @@ def test_letter_shares_as_shown_are_not_tested_in_the_original_order(workdir):
 
 
 def test_other_questions_are_not_tested_as_pairs(workdir):
-    words = said(workdir, "oracle", "limited")
+    words = compare_runs(workdir, "oracle", "limited")
     assert "no paired test: they answered different questions" in words
     assert "benchmark.selection" in words
     with pytest.raises(BadInput, match="these cannot be compared"):
