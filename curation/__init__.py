@@ -1,5 +1,8 @@
-"""From a folder of captioned images to a reviewed custom benchmark in the MediConfusion format; probes and hallucination tests from tables.
+"""Turn a folder of captioned images into a reviewed custom benchmark.
 
-One package per stage, in order: `images` (index and table), `mining` (embeddings, pairs), `writing` (questions, categories, patterns),
-`review`, `export.py`, `report` (quality); `custom_sets` makes ProbMed- and HALT-MedVQA-style sets. The commands are in `commands/`.
+One package per stage, in order: `images` (index and table), `mining` (embeddings, pairs),
+`writing` (questions, categories, patterns), `review`, `mediconfusion_export.py`, `report`
+(quality). `custom_sets` builds ProbMed- and HALT-MedVQA-style sets from tables and questions;
+`gmai` builds a GMAI-MMBench-style benchmark; `deidentify` prepares a hospital's files. The
+commands are in `commands/`.
 """

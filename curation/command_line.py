@@ -1,4 +1,7 @@
-"""`medprobe curate`: one command for each step from images to a benchmark. The commands themselves are in `commands/`, by stage."""
+"""`medprobe curate`: one command for each step from images to a benchmark.
+
+The commands themselves are in `commands/`, grouped by stage.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ import typer
 from curation.commands import custom_sets, gmai, mining, pair_questions, patients
 
 app = typer.Typer(
-    help="Make a custom benchmark: mine confusing pairs, write questions, review, export.", no_args_is_help=True
+    help="Make a custom benchmark: mine confusing pairs, write questions, review, export.",
+    no_args_is_help=True,
 )
+# `--help` lists the commands in this order, that of the work.
 app.command()(patients.deidentify)
 app.command()(patients.texts)
 app.command()(patients.withdraw)

@@ -1,12 +1,18 @@
-"""Write reviewed pairs in the official MediConfusion layout, which `medprobe build mediconfusion --as NAME --source
-FOLDER` reads.
+"""Write reviewed pairs in the official MediConfusion layout.
 
-The folder holds dataset.json, statistics.json (images per category), images/, image_dict.json (each image's sha256, and its licence,
-source and group where the table names them), and beside the official files: manifest.json (what it is and how it was
-made), reviews.jsonl (what reviewers said of its pairs), funnel.json (how many fell at each stage). Images, pairs and groups go by keyed
-hashes; the key lies beside the folder.
+`medprobe build mediconfusion --as NAME --source FOLDER` reads the folder, which contains
 
-See also: deciding what is kept (`review_log.py`).
+    dataset.json        the pairs, as in the official release
+    statistics.json     number of images per category
+    images/             the images
+    image_dict.json     sha256 of each image; licence, source and group if the table has them
+    manifest.json       what the set is and how it was made
+    reviews.jsonl       the reviewers' changes to its pairs
+    funnel.json         number of pairs dropped at each stage
+
+Images, pairs and groups are identified by keyed hashes; the key is stored next to the folder.
+
+See also: which pairs are kept (`review/review_log.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +36,8 @@ from dataset_builders.images.licences import allows_redistribution
 from dataset_builders.journal import encode_entry, read_journal
 
 DEFAULT_CATEGORY = "Other"
-"""Category of an image that has none: the official layout wants one, and `Other` is the paper's own (appendix A.2)."""
+"""Category of an uncategorized image: the official layout requires one; `Other` is from the paper
+(appendix A.2)."""
 
 
 def export_pairs(
@@ -39,64 +46,105 @@ def export_pairs(
     images: Path,
     out: Path,
     search: Path | None = None,
-    known: pd.DataFrame | None = None,
+    metadata: pd.DataFrame | None = None,
     unreviewed: bool = False,
     text_search: bool = True,
 ) -> dict[str, Any]:
-    """Write the kept pairs of a questions folder to `out` (which must not exist); returns the funnel.
+    """Write the kept pairs of a questions folder to a new folder.
 
-    images: the folder that was embedded. search: the pairs' folder, for its counts. known: table of the images
-    (license, source). unreviewed: export pairs that no one reviewed, too, and say so in the manifest (as the paper's
-    MediConfusion-unfiltered, appendix E).
+    Args:
+        name: name of the benchmark.
+        questions: questions folder (drafts and reviews).
+        images: folder of the images that were embedded.
+        out: folder to write; it must not exist.
+        search: folder of the pair search, for its counts.
+        metadata: table of the images, for license, source and group.
+        unreviewed: also export pairs without a review, and say so in the manifest (as the paper's
+            MediConfusion-unfiltered, appendix E).
+        text_search: search the images for burned-in text.
+
+    Returns:
+        The funnel: number of pairs at each stage.
+
+    Raises:
+        BadInput: no pair is kept, or `search` is not a search folder.
     """
     log = ReviewLog(questions)
-    wanted = {"kept", "unreviewed"} if unreviewed else {"kept"}
-    of_pairs = {pair.draft[side] for pair in log.pairs.values() for side in ("image_1", "image_2")}
-    gone = withdrawn_images(of_pairs, images, known, out)
-    kept = {
+    decisions = {"kept", "unreviewed"} if unreviewed else {"kept"}
+    draft_images = {pair.draft[side] for pair in log.pairs.values() for side in ("image_1", "image_2")}
+    # Leave out patients who withdrew after the images were embedded.
+    withdrawn = withdrawn_images(draft_images, images, metadata, out)
+    exported = {
         pair_id: pair
         for pair_id, pair in log.pairs.items()
-        if pair.decision in wanted and not gone & {pair.draft["image_1"], pair.draft["image_2"]}
+        if pair.decision in decisions
+        and not withdrawn
+        & {
+            pair.draft["image_1"],
+            pair.draft["image_2"],
+        }
     }
-    if not kept:
+    if not exported:
         counts = Counter(pair.decision for pair in log.pairs.values())
         raise BadInput(
             f"{questions}: no pair is kept ({dict(counts)}). Review some with `medprobe curate review {questions}`."
         )
-    funnel = _collect_funnel(log, questions, search, len(kept))
-    used = {pair.draft[side] for pair in kept.values() for side in ("image_1", "image_2")}
 
+    funnel = _collect_funnel(log, questions, search, len(exported))
+    exported_images = {pair.draft[side] for pair in exported.values() for side in ("image_1", "image_2")}
     reviewers = sorted({reviewer for pair in log.pairs.values() for reviewer in pair.reviews})
 
-    def write(work: Path, names: dict[str, str], origins: dict[str, dict[str, str]]) -> dict[str, Any]:
+    def write_files(
+        work: Path,
+        names: dict[str, str],
+        origins: dict[str, dict[str, str]],
+    ) -> dict[str, Any]:
         origins |= {name: {"local": Path(name).stem, **origin} for name, origin in origins.items()}
         pseudonyms = load_pseudonyms(out)
-        ids = {
+        # The row numbers of a draft's id would reveal the order of the source images.
+        pair_ids = {
             pair_id: pseudonyms.id_for("p", f"{pair.draft['image_1']}\0{pair.draft['image_2']}")
-            for pair_id, pair in kept.items()
+            for pair_id, pair in exported.items()
         }
-        dataset = {ids[pair_id]: _pair_entry(pair, names) for pair_id, pair in kept.items()}
+        dataset = {pair_ids[pair_id]: _pair_entry(pair, names) for pair_id, pair in exported.items()}
         write_json(work / "dataset.json", dataset)
         write_json(work / "statistics.json", category_counts(dataset))
         write_json(work / "funnel.json", funnel)
+
         changes = [
-            each | {"item": ids[each["item"]]} for each in read_journal(questions / REVIEWS_FILE) if each["item"] in ids
+            change | {"item": pair_ids[change["item"]]}
+            for change in read_journal(questions / REVIEWS_FILE)
+            if change["item"] in pair_ids
         ]
         (work / REVIEWS_FILE).write_bytes(b"".join(map(encode_entry, changes)))
-        return {"pairs": len(dataset), "reviewers": reviewers, "agreement": asdict(compute_agreement(log.scores()))}
+        return {
+            "pairs": len(dataset),
+            "reviewers": reviewers,
+            "agreement": asdict(compute_agreement(log.scores())),
+        }
 
-    write_custom_set(out, "mediconfusion", images, used, known, write, name, not unreviewed, text_search)
+    write_custom_set(
+        out,
+        "mediconfusion",
+        images,
+        exported_images,
+        metadata,
+        write_files,
+        name,
+        not unreviewed,
+        text_search,
+    )
     return funnel
 
 
 def category_counts(dataset: Mapping[str, Any]) -> dict[str, int]:
-    """Category -> number of images, of the entries of dataset.json."""
+    """Count the images of each category over the entries of dataset.json, most frequent first."""
     labels = Counter(name for entry in dataset.values() for number in (1, 2) for name in entry[f"category_{number}"])
     return dict(labels.most_common())
 
 
 def _pair_entry(pair: Pair, names: dict[str, str]) -> dict[str, Any]:
-    """A pair as dataset.json has it."""
+    """Build the entry of dataset.json for a pair."""
     draft = pair.draft
     entry: dict[str, Any] = {}
     for number in (1, 2):
@@ -121,27 +169,39 @@ def _pair_entry(pair: Pair, names: dict[str, str]) -> dict[str, Any]:
 
 
 def images_without_licence(folder: Path) -> list[str]:
-    """The images of an exported folder whose licence is unknown or does not permit redistribution."""
+    """List the images of an exported folder whose licence is unknown or forbids redistribution."""
     document = json.loads((folder / "image_dict.json").read_text(encoding="utf-8"))
     return [image for image, origin in document.items() if not allows_redistribution(origin.get("license"))]
 
 
-def _collect_funnel(log: ReviewLog, questions: Path, search: Path | None, exported: int) -> dict[str, Any]:
-    """Counts of every stage whose folder exists."""
+def _collect_funnel(
+    log: ReviewLog,
+    questions: Path,
+    search: Path | None,
+    exported: int,
+) -> dict[str, Any]:
+    """Collect the counts of every stage whose folder exists."""
     funnel: dict[str, Any] = {}
     if search is not None:
         if not (search / "report.json").is_file():
-            raise BadInput(f"--pairs {search}: holds no report.json. Give the folder of `medprobe curate pairs`.")
+            raise BadInput(
+                f"--pairs {search}: contains no report.json. Give the folder of `medprobe curate pairs`.",
+            )
         report = json.loads((search / "report.json").read_text())
         funnel["search"] = {"images": report["images"], **report["counts"]}
     if (questions / FUNNEL_FILE).is_file():
         funnel["questions"] = json.loads((questions / FUNNEL_FILE).read_text())
+
     decisions = Counter(pair.decision for pair in log.pairs.values())
     edited = sum(
         (pair.question, pair.option_A, pair.option_B)
         != tuple(pair.draft[name] for name in ("question", "option_A", "option_B"))
         for pair in log.pairs.values()
     )
-    funnel["review"] = {"drafts": len(log.pairs), **dict(sorted(decisions.items())), "edited": edited}
+    funnel["review"] = {
+        "drafts": len(log.pairs),
+        **dict(sorted(decisions.items())),
+        "edited": edited,
+    }
     funnel["exported"] = exported
     return funnel

@@ -1,9 +1,10 @@
-"""Remove a patient (study, article) from a set that `curate` wrote or a folder that `deidentify` wrote: images, questions on them, entries
-about them; and from runs and stores of results.
+"""Remove a patient (study, article) from curated sets, de-identified folders, runs and stores.
 
-Who withdrew is kept in one list beside the set's key, in keyed ids (`contents/pseudonyms.py`), which every later `export`, `probe`,
-`hallucinate`, `gmai` and `build` obeys; a store has such a list beside it, which `submit` obeys. The rest keeps its ids, so that
-results on it stay comparable question by question.
+A withdrawn group's images, their questions and all entries about them are deleted. Withdrawals are
+kept as keyed ids (`contents/pseudonyms.py`) in one list next to the set's key, which every later
+`export`, `probe`, `hallucinate`, `gmai` and `build` obeys; a store has such a list next to it,
+which `submit` obeys. Everything else keeps its ids, so results stay comparable question by
+question.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from typing import Any
 from curation.custom_sets.hallucination import CONTROLS_NOTE_START, describe_controls
 from curation.custom_sets.probing import TEXT_ONLY_NOTE_START, measure_text_only
 from curation.gmai.items import UNIT_JOURNAL, keyed_patient_id
-from curation.images.file_names import DEIDENTIFICATION_REPORT, DEIDENTIFIED_TABLE, load_patient_groups, name_list_path
+from curation.images.file_names import (
+    DEIDENTIFICATION_REPORT,
+    DEIDENTIFIED_TABLE,
+    load_patient_groups,
+    name_list_path,
+)
 from curation.mediconfusion_export import category_counts
 from curation.writing.question_writing import REVIEWS_FILE
 from dataset_builders.benchmarks.halt_medvqa.reader import SCENARIO_FILES
@@ -35,100 +41,145 @@ from eval_harness.store.folder_store import has_groups
 from eval_harness.store.scan import StoredResult, result_paths
 
 MEASURED_NOTE_STARTS = (TEXT_ONLY_NOTE_START, CONTROLS_NOTE_START)
-"""How notes begin that are measured on the set, and are anew."""
+"""First words of the card's notes that are measured on the set, and measured again after a
+withdrawal."""
 METADATA_FILES = ("manifest.json", "image_dict.json", "statistics.json", "funnel.json")
+"""JSON files of a set that contain no questions."""
 
 
 UNREACHED_COPIES = (
-    "not reached, and to be deleted or made anew by you: datasets built before, what is on the Hub (datasets, results stores, old "
+    "not reached, delete or rebuild these yourself: datasets built before, what is on the Hub (datasets, results stores, old "
     "revisions), caches of load_dataset (~/.cache/huggingface), the folders of `embed`, `pairs` and `write` with their drafts and "
     "reviews, labels of `deidentify`, a judge's cached replies in runs, copies and backups, and what was sent to a provider"
 )
 
 
 def keyed_group_ids(folder: Path, group: str) -> set[str]:
-    """The keyed ids that a patient (study, article) has under the key of a folder: of `curate gmai` one for each registry that knows them.
+    """Compute the keyed ids of a patient (study, article) under the key of a folder.
 
-    Raises BadInput where no key lies beside the folder.
+    Args:
+        folder: folder of a set, of `deidentify` or of `curate gmai`.
+        group: the group's name in the original table.
+
+    Returns:
+        One id; for a folder of `curate gmai`, one per registry that lists the patient.
+
+    Raises:
+        BadInput: there is no key next to the folder.
     """
-    private, beside = folder / "private", folder
+    private = folder / "private"
     is_gmai = (private / UNIT_JOURNAL).is_file()
-    if is_gmai:
-        beside = folder / "dataset"
-    if not key_path(beside).is_file():
-        raise BadInput(f"{folder}: there is no key {key_path(beside)}. Only its owner can compute an id.")
-    pseudonyms = load_pseudonyms(beside)
+    keyed = folder / "dataset" if is_gmai else folder
+    if not key_path(keyed).is_file():
+        raise BadInput(
+            f"{folder}: there is no key {key_path(keyed)}. Only its owner can compute an id.",
+        )
+
+    pseudonyms = load_pseudonyms(keyed)
     if not is_gmai:
         return {pseudonyms.group(group)}
     entries = read_journal(private / UNIT_JOURNAL)
-    held = {item["patient"] for entry in entries for item in entry["items"]}
-    return {keyed_patient_id(entry["registry"], group, pseudonyms) for entry in entries} & held
+    patients = {item["patient"] for entry in entries for item in entry["items"]}
+    return {keyed_patient_id(entry["registry"], group, pseudonyms) for entry in entries} & patients
 
 
 def withdraw_from_runs(root: Path, ids: Set[str]) -> int:
-    """Reduce every run below a folder to the cases without these groups, and score it anew; returns how many questions went.
+    """Remove withdrawn groups from every run below a folder, and score these runs again.
 
-    Raises BadInput for a run of which nothing would be left.
+    Args:
+        root: folder that is searched for runs.
+        ids: keyed ids of the groups.
+
+    Returns:
+        Number of questions removed.
+
+    Raises:
+        BadInput: a run would have no questions left.
     """
-    gone = 0
+    removed_questions = 0
     for path in sorted(root.rglob("run.json")):
-        if taken := keep_cases(
+        if count := keep_cases(
             path.parent, lambda question: question.get("group") not in ids, "that are not withdrawn"
         ):
-            gone += taken
-            for aside in path.parent.glob(".before-*"):
-                shutil.rmtree(aside)
+            removed_questions += count
+            # A copy that an interrupted rewrite left behind still has the withdrawn cases.
+            for backup in path.parent.glob(".before-*"):
+                shutil.rmtree(backup)
             score_run(path.parent)
-    return gone
+    return removed_questions
 
 
 def withdraw_from_store(store: Path, ids: Set[str]) -> list[str]:
-    """Take the questions about these groups out of a store in a folder, with all results on these sets of questions.
+    """Delete from a store the questions about these groups, and all results on these question sets.
 
-    A result is of its set of questions as a whole: with fewer questions it is another result, which `submit` makes of the run that
-    `withdraw_from_runs` reduced. The list beside the store keeps the old ones from coming back.
+    A result belongs to its whole question set: with fewer questions it is another result, which
+    `submit` makes from the run that `withdraw_from_runs` reduced. The list next to the store keeps
+    the old results from being submitted again.
 
-    Returns the folders of the results. Raises BadInput for a folder that is no store, before anything is changed.
+    Args:
+        store: folder of the store.
+        ids: keyed ids of the groups.
+
+    Returns:
+        Folders of the deleted results, relative to the store.
+
+    Raises:
+        BadInput: the folder is not a store; nothing is changed then.
     """
     results = [StoredResult.read(path) for path in result_paths(store)]
     questions = [path for path in store.glob("questions/*.parquet") if has_groups(path.read_bytes(), ids)]
-    gone = [stored.folder for stored in results if stored.result.benchmark.fingerprint in {p.stem for p in questions}]
+    fingerprints = {path.stem for path in questions}
+    deleted = [stored.folder for stored in results if stored.result.benchmark.fingerprint in fingerprints]
     record_withdrawn_ids(store, ids)
-    # The questions go last: as long as they are there, an interrupted call can be made again.
-    for folder in gone:
+    # Delete the questions last: as long as they exist, an interrupted call can be repeated.
+    for folder in deleted:
         shutil.rmtree(folder)
     for path in questions:
         path.unlink()
-    return [folder.relative_to(store).as_posix() for folder in gone]
+    return [folder.relative_to(store).as_posix() for folder in deleted]
 
 
 def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
-    """Take a group out of what `deidentify` wrote: images, rows of the table, lines of the list of names."""
+    """Remove a group from a folder of `deidentify`: images, table rows, names."""
     groups = load_patient_groups(folder / "images")
     ids = {group, *keyed_group_ids(folder, group)}
-    gone = {name for name, its_group in groups.items() if its_group in ids}
-    if not gone:
+    withdrawn = {name for name, image_group in groups.items() if image_group in ids}
+    if not withdrawn:
         raise BadInput(f"{folder}: no image is of that group. Give its name, or its id (g-...).")
-    record_withdrawn_ids(folder, {*(groups[name] for name in gone), *(name.partition(".")[0] for name in gone)})
-    counts = Counter(images=len(gone))
-    for name in gone:
+
+    record_withdrawn_ids(
+        folder,
+        {*(groups[name] for name in withdrawn), *(name.partition(".")[0] for name in withdrawn)},
+    )
+    counts = Counter(images=len(withdrawn))
+    for name in withdrawn:
         (folder / "images" / name).unlink(missing_ok=True)
     for path in (folder / DEIDENTIFIED_TABLE, name_list_path(folder)):
         if path.is_file():
+            # File names may hold bytes that are not UTF-8: surrogateescape writes them back
+            # unchanged.
             rows = list(csv.reader(io.StringIO(path.read_text("utf-8", "surrogateescape"), newline="")))
-            kept = [row for row in rows if not gone & set(row)]
+            remaining = [row for row in rows if not withdrawn & set(row)]
             text = io.StringIO(newline="")
-            csv.writer(text, lineterminator="\n").writerows(kept)
+            csv.writer(text, lineterminator="\n").writerows(remaining)
             replace_file(path, text.getvalue().encode("utf-8", "surrogateescape"))
-            counts["rows"] += len(rows) - len(kept)
+            counts["rows"] += len(rows) - len(remaining)
     return dict(counts)
 
 
 def withdraw_group(folder: Path, group: str) -> dict[str, int]:
-    """Rewrite the set without a group, given by its name or its keyed id, and note it on the list beside the key.
+    """Rewrite a set without a group, and add the group to the list next to the key.
 
-    Returns what was taken out, counted. Raises BadInput for a folder that `curate` did not write, a group that it does not have, and where
-    nothing would be left.
+    Args:
+        folder: set written by `curate`, or folder written by `deidentify`.
+        group: the group's name, or its keyed id (`g-...`).
+
+    Returns:
+        What was removed -> count, without zeros.
+
+    Raises:
+        BadInput: `curate` did not write the folder, the folder does not have the group, or no
+            question would be left.
     """
     if (folder / DEIDENTIFICATION_REPORT).is_file():
         return _withdraw_images(folder, group)
@@ -139,85 +190,117 @@ def withdraw_group(folder: Path, group: str) -> dict[str, int]:
             f"{folder}: is not a set that `medprobe curate` wrote with keyed ids. Give such a folder (not the built one)."
         )
     names = {group} | (keyed_group_ids(folder, group) if key_path(folder).is_file() else set())
-    gone = {name for name, about in images.items() if about.get("group") in names}
-    if not gone:
-        raise BadInput(f"{folder}: no image is of that group. Give its name as in the table, or its id (g-...).")
-    if len(gone) == len(images):
+    withdrawn = {name for name, origin in images.items() if origin.get("group") in names}
+    if not withdrawn:
+        raise BadInput(
+            f"{folder}: no image is of that group. Give its name as in the table, or its id (g-...).",
+        )
+    # An empty set could not be built.
+    if len(withdrawn) == len(images):
         raise BadInput(
             f"{folder}: all {len(images)} images are of that group. Delete the folder and {key_path(folder)}."
         )
-    taken: Counter[str] = Counter(images=len(gone))
+
+    counts: Counter[str] = Counter(images=len(withdrawn))
+    # Work on a copy that replaces the folder at the end: an interruption changes nothing.
     with replace_folder(folder) as fresh:
         shutil.copytree(folder, fresh, dirs_exist_ok=True)
-        for name in gone:
+        for name in withdrawn:
             (fresh / "images" / name).unlink(missing_ok=True)
-        pairs: set[str] = set()
-        left = 0
+
+        removed_pairs: set[str] = set()
+        remaining_entries = 0
         for file in sorted(fresh.glob("*.json")):
             if file.name in METADATA_FILES:
                 continue
             document = _read_json(file)
-            cleaned, removed = _remove_entries(document, gone)
+            cleaned, removed = _remove_entries(document, withdrawn)
             if file.name == "dataset.json":
-                pairs |= set(document) - set(cleaned)
-            taken["questions"] += removed * (2 if file.name == "dataset.json" else 1)
-            left += len(cleaned)
+                removed_pairs |= set(document) - set(cleaned)
+            # An entry of dataset.json is a pair of questions.
+            counts["questions"] += removed * (2 if file.name == "dataset.json" else 1)
+            remaining_entries += len(cleaned)
             write_json(file, cleaned)
-        if not left:
-            raise BadInput(f"{folder}: no question would be left. Delete the folder and {key_path(folder)}.")
+        if not remaining_entries:
+            raise BadInput(
+                f"{folder}: no question would be left. Delete the folder and {key_path(folder)}.",
+            )
+
         if (fresh / REVIEWS_FILE).is_file():
             lines = (fresh / REVIEWS_FILE).read_text(encoding="utf-8").splitlines()
-            kept = [line for line in lines if json.loads(line).get("item") not in pairs]
-            (fresh / REVIEWS_FILE).write_text("".join(line + "\n" for line in kept), encoding="utf-8")
-            taken["review entries"] = len(lines) - len(kept)
-        write_json(fresh / "image_dict.json", {name: about for name, about in images.items() if name not in gone})
+            remaining_lines = [line for line in lines if json.loads(line).get("item") not in removed_pairs]
+            (fresh / REVIEWS_FILE).write_text(
+                "".join(line + "\n" for line in remaining_lines),
+                encoding="utf-8",
+            )
+            counts["review entries"] = len(lines) - len(remaining_lines)
+
+        write_json(
+            fresh / "image_dict.json",
+            {name: origin for name, origin in images.items() if name not in withdrawn},
+        )
         write_json(fresh / "manifest.json", _update_manifest(manifest, fresh))
         if (fresh / "statistics.json").is_file():
-            write_json(fresh / "statistics.json", category_counts(_read_json(fresh / "dataset.json")))
-        # Noted last, but before the set is replaced: what a later command makes of the same images is without them, too.
-        record_withdrawn_ids(folder, {*(images[name]["group"] for name in gone), *(Path(name).stem for name in gone)})
-    return {what: count for what, count in taken.items() if count}
+            write_json(
+                fresh / "statistics.json",
+                category_counts(_read_json(fresh / "dataset.json")),
+            )
+        # Noted last but before the set is replaced: later sets made from the same images must obey
+        # it too.
+        record_withdrawn_ids(
+            folder,
+            {
+                *(images[name]["group"] for name in withdrawn),
+                *(Path(name).stem for name in withdrawn),
+            },
+        )
+    return {kind: count for kind, count in counts.items() if count}
 
 
-def _remove_entries(document: Any, gone: set[str]) -> tuple[Any, int]:
-    """A document of entries (list or object) without those that name an image of the group, and how many they were."""
+def _remove_entries(document: Any, withdrawn: set[str]) -> tuple[Any, int]:
+    """Remove the entries that name a withdrawn image.
 
-    def names(entry: Any) -> bool:
+    Returns the remaining list or object, and the number of entries removed.
+    """
+
+    def is_withdrawn(entry: Any) -> bool:
         return isinstance(entry, dict) and any(
-            entry.get(key) in gone for key in ("image", "img", "original_img", "im_1", "im_2")
+            entry.get(key) in withdrawn for key in ("image", "img", "original_img", "im_1", "im_2")
         )
 
     if isinstance(document, list):
-        kept: Any = [entry for entry in document if not names(entry)]
+        remaining: Any = [entry for entry in document if not is_withdrawn(entry)]
     elif isinstance(document, dict):
-        kept = {key: entry for key, entry in document.items() if not names(entry)}
+        remaining = {key: entry for key, entry in document.items() if not is_withdrawn(entry)}
     else:
         return document, 0
-    return kept, len(document) - len(kept)
+    return remaining, len(document) - len(remaining)
 
 
 def _update_manifest(manifest: dict[str, Any], fresh: Path) -> dict[str, Any]:
-    made = dict(manifest)
+    """Return the manifest with counts and measured notes of the reduced set in `fresh`."""
+    updated = dict(manifest)
     if (fresh / "dataset.json").is_file():
-        made["pairs"] = len(_read_json(fresh / "dataset.json"))
+        updated["pairs"] = len(_read_json(fresh / "dataset.json"))
     notes = []
     if (fresh / "probmed.json").is_file():
         rows = _read_json(fresh / "probmed.json")
-        made["questions"] = len(rows)
-        made["text_only_majority"], note = measure_text_only(rows)
+        updated["questions"] = len(rows)
+        updated["text_only_majority"], note = measure_text_only(rows)
         notes = [note]
     elif (fresh / SCENARIO_FILES["none"]).is_file():
-        entries = {
+        scenarios = {
             scenario: _read_json(fresh / file) for scenario, file in SCENARIO_FILES.items() if (fresh / file).is_file()
         }
-        made["questions"] = {scenario: len(found) for scenario, found in entries.items()}
-        notes = [describe_controls(entries)]
+        updated["questions"] = {scenario: len(entries) for scenario, entries in scenarios.items()}
+        notes = [describe_controls(scenarios)]
     if notes:
-        made["notes"] = notes + [
+        updated["notes"] = notes + [
             note for note in manifest.get("notes", []) if not note.startswith(MEASURED_NOTE_STARTS)
         ]
-    made["withdrawn_groups"] = int(made.get("withdrawn_groups", 0)) + 1
-    return made
+    # The number is public, the group is not.
+    updated["withdrawn_groups"] = int(updated.get("withdrawn_groups", 0)) + 1
+    return updated
 
 
 def _read_json(path: Path) -> Any:

@@ -1,1 +1,1 @@
-"""The commands `medprobe curate ...`, by stage. Each imports what it needs when it runs, so that `medprobe --help` stays quick."""
+"""The commands of `medprobe curate`, grouped by stage; heavy imports happen inside each command."""

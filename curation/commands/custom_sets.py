@@ -1,4 +1,4 @@
-"""probe, hallucinate: sets in ProbMed's and HALT-MedVQA's formats from custom tables and questions."""
+"""Commands probe, hallucinate: ProbMed- and HALT-MedVQA-style sets from custom data."""
 
 from __future__ import annotations
 
@@ -16,122 +16,181 @@ def probe(
     table: Annotated[
         Path,
         typer.Argument(
-            help="table of your images: image, organ, modality, findings, and positions, absent, license, source"
+            help="table of your images: image, organ, modality, findings; optional: positions, absent, license, source"
         ),
     ],
     images: shared_options.Images,
     out: shared_options.SetFolder,
-    organ: Annotated[str | None, typer.Option(help="the organ of all images, instead of a column")] = None,
-    modality: Annotated[str | None, typer.Option(help="the modality of all images, instead of a column")] = None,
+    organ: Annotated[
+        str | None,
+        typer.Option(help="the organ of all images, instead of a column"),
+    ] = None,
+    modality: Annotated[
+        str | None,
+        typer.Option(help="the modality of all images, instead of a column"),
+    ] = None,
     boxes: Annotated[
         Path | None,
-        typer.Option(help="positions from boxes: a table with image, finding, x, y, width, height (pixels)"),
+        typer.Option(
+            help="positions from boxes: a table with image, finding, x, y, width, height (pixels)",
+        ),
     ] = None,
     image_column: shared_options.ImageColumn = "image",
-    findings_column: Annotated[str, typer.Option(help="column with the findings, separated by ; or |")] = "findings",
+    findings_column: Annotated[
+        str,
+        typer.Option(help="column with the findings, separated by ; or |"),
+    ] = "findings",
     seed: Annotated[int, typer.Option(help="seed of the adversarial answers")] = 0,
     unbalanced: Annotated[
         bool,
         typer.Option(
-            "--unbalanced", help="draw as in the paper: more questions, some of which can be answered without the image"
+            "--unbalanced",
+            help="draw as in the paper: more questions, some of them answerable without the image",
         ),
     ] = False,
     no_text_search: shared_options.NoTextSearch = False,
 ) -> None:
-    """Write yes/no questions from modality to position, each with an adversarial one (ProbMed), for `medprobe build probmed --as NAME`."""
-    from curation.custom_sets.probe_table import add_box_positions, read_probe_table, resolve_image_files
-    from curation.custom_sets.probing import ABSENT_NOTE, ASPECTS, measure_text_only
-    from curation.custom_sets.probing import build_probes as ask_about
+    """Write ProbMed-style yes/no questions, each with an adversarial counterpart.
+
+    They ask about modality, organ, findings and positions. The set is built with `medprobe build
+    probmed --as NAME`.
+    """
+    from curation.custom_sets.probe_table import (
+        add_box_positions,
+        read_probe_table,
+        resolve_image_files,
+    )
+    from curation.custom_sets.probing import ABSENT_NOTE, ASPECTS, build_probes, measure_text_only
     from curation.images.image_index import list_images
     from curation.images.image_table import align_to_images
     from curation.images.set_images import withdrawn_images, write_custom_set
     from dataset_builders.errors import BadInput
     from dataset_builders.files import write_json
 
-    read = read_probe_table(table, image_column, findings_column, organ, modality)
+    probe_table = read_probe_table(table, image_column, findings_column, organ, modality)
     names = list_images(images)
-    known = align_to_images(names, table, image=image_column)
-    probed = resolve_image_files(read.images, names, table)
-    gone = withdrawn_images(names, images, known, out)
-    probed = [image for image in probed if image.image not in gone]
-    if read.unused:
-        typer.echo(f"columns that are not used: {', '.join(read.unused)}")
-    if read.skipped:
-        typer.echo(f"{read.skipped.total()} labels were skipped, since they are no plain findings of their image:")
-        for (label, why), count in sorted(read.skipped.items()):
-            typer.echo(f"  {count} x {label!r}: {why}")
-    about_boxes: dict[str, int] = {}
+    metadata = align_to_images(names, table, image=image_column)
+    probed = resolve_image_files(probe_table.images, names, table)
+    # Patients who withdrew earlier must not return in a new set.
+    withdrawn = withdrawn_images(names, images, metadata, out)
+    probed = [image for image in probed if image.image not in withdrawn]
+    if probe_table.unused:
+        typer.echo(f"columns that are not used: {', '.join(probe_table.unused)}")
+    if probe_table.skipped:
+        typer.echo(
+            f"{probe_table.skipped.total()} labels were skipped because they are not plain findings of their image:"
+        )
+        for (label, reason), count in sorted(probe_table.skipped.items()):
+            typer.echo(f"  {count} x {label!r}: {reason}")
+
+    box_counts: dict[str, int] = {}
     if boxes is not None:
         probed, counts = add_box_positions(probed, boxes, images)
-        about_boxes = dict(counts)
+        box_counts = dict(counts)
         typer.echo(
             f"boxes: {counts['used']} give a position, {counts['across_parts']} lie across parts of their image, "
-            f"{counts['of_other_images']} are of images that the table does not have, {counts['unmatched']} belong to no finding"
+            f"{counts['of_other_images']} are of images that are not in the table, {counts['unmatched']} match no finding"
         )
+    # The library does not know the file: name it in the message.
     try:
-        rows, left_out = ask_about(probed, seed, not unbalanced)
+        rows, left_out = build_probes(probed, seed, not unbalanced)
     except BadInput as error:
         raise BadInput(f"{table}: {error}") from None
     scores, note = measure_text_only(rows)
 
     def write_files(folder: Path, names: dict[str, str], _: object) -> dict[str, object]:
-        named = [row | {"id": Path(names[row["image"]]).stem, "image": names[row["image"]]} for row in rows]
-        write_json(folder / "probmed.json", named)
+        renamed = [
+            row
+            | {
+                "id": Path(names[row["image"]]).stem,
+                "image": names[row["image"]],
+            }
+            for row in rows
+        ]
+        write_json(folder / "probmed.json", renamed)
         return {
-            "questions": len(rows), **left_out, "text_only_majority": scores, "boxes": about_boxes,
-            "labels_skipped": read.skipped.total(),
+            "questions": len(rows), **left_out, "text_only_majority": scores, "boxes": box_counts,
+            "labels_skipped": probe_table.skipped.total(),
             "notes": [note, ABSENT_NOTE],
         }  # fmt: skip
 
-    used = {row["image"] for row in rows}
-    write_custom_set(out, "probmed", images, used, known, write_files, text_search=not no_text_search)
+    probed_images = {row["image"] for row in rows}
+    write_custom_set(
+        out,
+        "probmed",
+        images,
+        probed_images,
+        metadata,
+        write_files,
+        text_search=not no_text_search,
+    )
     typer.echo(f"{len(rows)} questions on {len(probed)} images")
-    for what, count in left_out.items():
-        topic = ASPECTS[what.removeprefix("without_")]
+    for key, count in left_out.items():
+        aspect = ASPECTS[key.removeprefix("without_")]
         typer.echo(
-            f"not asked: {topic} {count} times (nothing is known to be absent to ask beside it, or the text would give the answer)"
+            f"not asked: {aspect} {count} times (no counterpart is known to be absent, or the text would give the answer away)"
         )
     typer.echo(note)
     typer.echo(f"wrote {out}; next: medprobe build probmed --as {out.name} --source {out}")
 
 
 def _format_counts(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} x {why}" for why, count in reasons.items()) or "none"
+    return ", ".join(f"{count} x {reason}" for reason, count in reasons.items()) or "none"
 
 
 def hallucinate(
     questions: Annotated[
         Path,
-        typer.Argument(help="your questions: .csv, .jsonl ... with image, question, option_A, option_B ..., answer"),
+        typer.Argument(
+            help="your questions: .csv, .jsonl ... with image, question, option_A, option_B ..., answer",
+        ),
     ],
     images: shared_options.Images,
     out: shared_options.SetFolder,
     fakes: Annotated[
         int | None,
-        typer.Option(min=1, help="number of fake questions to have written by --model (default: as many as yours)"),
+        typer.Option(
+            min=1,
+            help="number of fake questions to have written by --model (default: as many as yours)",
+        ),
     ] = None,
     fake_questions: Annotated[
-        Path | None, typer.Option(help="file of custom fake questions (question and options), instead of --model")
+        Path | None,
+        typer.Option(
+            help="file of custom fake questions (question and options), instead of --model",
+        ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="name of the language model that writes the fake questions")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="name of the language model that writes the fake questions"),
+    ] = None,
     base_url: shared_options.BaseUrl = None,
     tries: shared_options.Tries = 3,
     send_to_provider: shared_options.SendToProvider = False,
     modality: Annotated[
-        str, typer.Option(help="what kind of images yours are, for the fake questions")
+        str, typer.Option(help="kind of your images, for the prompt of the fake questions")
     ] = "medical image",
     unrelated_by: Annotated[
         str,
-        typer.Option(help="column of the questions with the organ in the image; a swapped image shows nothing of it"),
+        typer.Option(
+            help="column of the questions with the organ in the image; a swapped image does not show it",
+        ),
     ] = "organ",
     table: shared_options.Table = None,
     seed: Annotated[int, typer.Option(help="seed of the order and of the choice of images")] = 0,
     no_text_search: shared_options.NoTextSearch = False,
     accept_text_alone: shared_options.AcceptTextAlone = False,
 ) -> None:
-    """Turn your questions into FAKE, NONE and SWAP questions (HALT-MedVQA), for `medprobe build halt-medvqa --as NAME`."""
+    """Turn your questions into FAKE, NONE and SWAP questions (HALT-MedVQA).
+
+    The set is built with `medprobe build halt-medvqa --as NAME`.
+    """
     from curation.custom_sets import hallucination
-    from curation.custom_sets.custom_questions import image_groups, read_custom_questions, read_fake_questions
+    from curation.custom_sets.custom_questions import (
+        image_groups,
+        read_custom_questions,
+        read_fake_questions,
+    )
     from curation.custom_sets.hallucination import ImageRelations
     from curation.images.image_index import list_images, perceptual_hashes
     from curation.images.image_table import align_to_images
@@ -143,67 +202,109 @@ def hallucinate(
     from dataset_builders.files import write_json
 
     if (model is None) == (fake_questions is None):
-        raise BadInput("hallucinate: fake questions come from --model or from --fake-questions. Give one of the two.")
-    own = read_custom_questions(questions, unrelated_by)
-    missing = [question.image for question in own if not (images / question.image).is_file()]
+        raise BadInput(
+            "hallucinate: fake questions come from --model or from --fake-questions. Give one of the two.",
+        )
+    custom_questions = read_custom_questions(questions, unrelated_by)
+    # Fail before any reply is paid for.
+    missing = [question.image for question in custom_questions if not (images / question.image).is_file()]
     if missing:
         raise BadInput(
-            f"--images {images}: {missing[0]} and {len(missing) - 1} more of {len(own)} questions' images do not exist."
+            f"--images {images}: {missing[0]} and {len(missing) - 1} more of {len(custom_questions)} questions' images "
+            "do not exist."
         )
     if table is None:
-        known = image_groups(own, questions)
+        metadata = image_groups(custom_questions, questions)
     else:
-        known = align_to_images(list_images(images), table)
-    groups = dict(zip(known["image"], known["group"], strict=True))
-    gone = withdrawn_images(known["image"], images, known, out)
-    own = [question for question in own if question.image not in gone]
+        metadata = align_to_images(list_images(images), table)
+    groups = dict(zip(metadata["image"], metadata["group"], strict=True))
+    withdrawn = withdrawn_images(metadata["image"], images, metadata, out)
+    custom_questions = [question for question in custom_questions if question.image not in withdrawn]
     if out.exists():
-        raise BadInput(f"{out}: exists already. Give another --out, or delete it.")
-    held = [(q.image, *([("group", groups[q.image])] if groups.get(q.image) else [])) for q in own]
-    alone = measure_text_alone([q.options for q in own], [q.answer for q in own], held)
-    if alone.gives_away and not accept_text_alone:
+        raise BadInput(f"{out}: already exists. Give another --out, or delete it.")
+
+    # Questions on one image or of one group stay in one fold.
+    fold_keys = [
+        (
+            q.image,
+            *(
+                [
+                    ("group", groups[q.image]),
+                ]
+                if groups.get(q.image)
+                else []
+            ),
+        )
+        for q in custom_questions
+    ]
+    text_alone = measure_text_alone(
+        [q.options for q in custom_questions], [q.answer for q in custom_questions], fold_keys
+    )
+    # Refuse before fake questions are paid for: such a set does not test vision.
+    if text_alone.gives_away and not accept_text_alone:
         raise BadInput(
-            f"{questions}: the text alone gives answers away ({alone}). Add questions with other answers; --accept-text-alone makes "
-            "the set as it is."
+            f"{questions}: the text alone gives answers away ({text_alone}). Add questions with other answers, or "
+            "build the set as it is with --accept-text-alone."
         )
     if fake_questions is not None:
-        invented = read_fake_questions(fake_questions)
+        fake_texts = read_fake_questions(fake_questions)
     else:
         asking = AskSettings(tries, seed=seed, send=send_to_provider)
+        # Next to the questions, not in the set: a call with another --out reads it, too.
         journal = questions.with_name(f"{questions.name}.fakes.jsonl")
-        invented = hallucination.generate_fake_questions(
-            len(own) if fakes is None else fakes, open_language_model(str(model), base_url), journal, asking, modality
+        fake_count = len(custom_questions) if fakes is None else fakes
+        fake_texts = hallucination.generate_fake_questions(
+            fake_count, open_language_model(str(model), base_url), journal, asking, modality
         )
-    about = ImageRelations(groups, perceptual_hashes(images, {question.image for question in own}))
-    swaps, left_out = hallucination.build_swap_entries(own, about, seed)
-    none, without_none = hallucination.build_none_entries(own, seed)
+
+    question_images = {question.image for question in custom_questions}
+    relations = ImageRelations(groups, perceptual_hashes(images, question_images))
+    swap_entries, not_swapped = hallucination.build_swap_entries(custom_questions, relations, seed)
+    none_entries, without_none = hallucination.build_none_entries(custom_questions, seed)
     entries: dict[str, Any] = {
-        "fake": hallucination.build_fake_entries(invented, sorted({question.image for question in own}), seed, own),
-        "none": none,
-        "swap": swaps,
+        "fake": hallucination.build_fake_entries(
+            fake_texts,
+            sorted(question_images),
+            seed,
+            custom_questions,
+        ),
+        "none": none_entries,
+        "swap": swap_entries,
     }
-    empty = [scenario for scenario, made in entries.items() if not made]
+    # The format has a file for each scenario, and none may be empty.
+    empty = [scenario for scenario, scenario_entries in entries.items() if not scenario_entries]
     if empty:
         raise BadInput(
-            f"{questions}: no question can be used for {', '.join(empty)} (left out of none: {_format_counts(without_none)}; of swap: "
-            f"{_format_counts(left_out)}). A question to swap names an organ, and other images show nothing of its {unrelated_by}."
+            f"{questions}: no question can be used for {', '.join(empty)} (left out of none: "
+            f"{_format_counts(without_none)}; of swap: {_format_counts(not_swapped)}). To be swapped, a question must "
+            f"name an organ, and other images must not show its {unrelated_by}."
         )
 
     def write_files(folder: Path, names: dict[str, str], _: object) -> dict[str, object]:
-        for scenario, made in entries.items():
-            hallucination.rename_entry_images(made.values() if isinstance(made, dict) else made, names)
-            write_json(folder / SCENARIO_FILES[scenario], made)
+        for scenario, scenario_entries in entries.items():
+            hallucination.rename_entry_images(
+                scenario_entries.values() if isinstance(scenario_entries, dict) else scenario_entries,
+                names,
+            )
+            write_json(folder / SCENARIO_FILES[scenario], scenario_entries)
         return {
-            "questions": {scenario: len(made) for scenario, made in entries.items()},
-            "not_swapped": dict(left_out), "without_none": dict(without_none),
-            "notes": [hallucination.describe_controls(entries), f"Text alone, your own questions: {alone}."],
+            "questions": {scenario: len(scenario_entries) for scenario, scenario_entries in entries.items()},
+            "not_swapped": dict(not_swapped), "without_none": dict(without_none),
+            "notes": [hallucination.describe_controls(entries), f"Text alone, your own questions: {text_alone}."],
         }  # fmt: skip
 
-    used = {question.image for question in own}
-    write_custom_set(out, "halt-medvqa", images, used, known, write_files, text_search=not no_text_search)
-    for scenario, made in entries.items():
-        typer.echo(f"{scenario}: {len(made)} questions, controls included")
-    for scenario, reasons in (("none", without_none), ("swap", left_out)):
-        for why, count in reasons.items():
-            typer.echo(f"left out of {scenario}: {count} ({why})")
+    write_custom_set(
+        out,
+        "halt-medvqa",
+        images,
+        question_images,
+        metadata,
+        write_files,
+        text_search=not no_text_search,
+    )
+    for scenario, scenario_entries in entries.items():
+        typer.echo(f"{scenario}: {len(scenario_entries)} questions, controls included")
+    for scenario, reasons in (("none", without_none), ("swap", not_swapped)):
+        for reason, count in reasons.items():
+            typer.echo(f"left out of {scenario}: {count} ({reason})")
     typer.echo(f"wrote {out}; next: medprobe build halt-medvqa --as {out.name} --source {out}")

@@ -1,4 +1,4 @@
-"""gmai: a benchmark in the way of GMAI-MMBench from labelled data of many formats."""
+"""Commands gmai, gmai-tag, gmai-validate: a GMAI-MMBench-style benchmark from labelled data."""
 
 from __future__ import annotations
 
@@ -12,10 +12,19 @@ from curation.commands.pair_questions import open_language_model
 
 
 def gmai(
-    sources: Annotated[Path, typer.Argument(help="sources.yaml: the source datasets and how to read each of them")],
-    out: Annotated[Path, typer.Option(help="folder to work in and to write to; its name is the benchmark's")],
+    sources: Annotated[
+        Path,
+        typer.Argument(help="sources.yaml: the source datasets and how to read each of them"),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(help="working and output folder; its name becomes the benchmark's name"),
+    ],
     model: Annotated[
-        str | None, typer.Option(help="language model that proposes questions for review (default: only templates)")
+        str | None,
+        typer.Option(
+            help="language model that proposes questions for review (default: only templates)",
+        ),
     ] = None,
     base_url: shared_options.BaseUrl = None,
     send_to_provider: shared_options.SendToProvider = False,
@@ -23,59 +32,92 @@ def gmai(
     accept_text_alone: shared_options.AcceptTextAlone = False,
     skip_contradictions: shared_options.SkipContradictions = False,
 ) -> None:
-    """Build one benchmark from class folders, tables, COCO, VOC, YOLO, masks, NIfTI and DICOM: read, label, ask, select, write."""
+    """Build one benchmark from class folders, tables, COCO, VOC, YOLO, masks, NIfTI and DICOM.
+
+    Steps: read the sources, map their labels, generate questions, select them, write the dataset.
+    """
     from curation.gmai.pipeline import PRIVATE_FOLDER, run_pipeline
     from curation.writing.asking import AskSettings
 
     writer = open_language_model(model, base_url) if model is not None else None
     asking = AskSettings(send=send_to_provider)
-    made = run_pipeline(sources, out, writer, asking, not no_text_search, accept_text_alone, skip_contradictions)
-    funnel = made.funnel
+    outcome = run_pipeline(
+        sources,
+        out,
+        writer,
+        asking,
+        not no_text_search,
+        accept_text_alone,
+        skip_contradictions,
+    )
+    funnel = outcome.funnel
     for name, counts in funnel["read"].items():
         typer.echo(", ".join([f"{name}: {counts['targets']} targets", *(
-            f"{count} {what.replace('_', ' ')}" for what, count in counts.items() if what != "targets" and count
+            f"{count} {kind.replace('_', ' ')}" for kind, count in counts.items() if kind != "targets" and count
         )]))  # fmt: skip
-    for note in made.notes:
+    for note in outcome.notes:
         typer.echo(note)
-    counted = {"targets": funnel["items"], "possible questions": funnel["possible_questions"]}
-    counted |= {f"left out: {reason}": count for reason, count in (funnel["left_out"] | funnel["not_asked"]).items()}
-    counted |= {f"questions ({split})": count for split, count in sorted(funnel["splits"].items())}
-    for what, count in counted.items():
+
+    totals = {"targets": funnel["items"], "possible questions": funnel["possible_questions"]}
+    totals |= {f"left out: {reason}": count for reason, count in (funnel["left_out"] | funnel["not_asked"]).items()}
+    totals |= {f"questions ({split})": count for split, count in sorted(funnel["splits"].items())}
+    for label, count in totals.items():
         if count:
-            typer.echo(f"{count:7} {what}")
+            typer.echo(f"{count:7} {label}")
+
     typer.echo(f"wrote {out / 'dataset'} and {out / 'tsv'}; tables and funnel: {out / 'report'}")
+    # A wrong reader setting shows at a glance in pictures, and not at all in counts.
     typer.echo(
         f"look at {out / PRIVATE_FOLDER / 'sheets'}: nine pictures of each dataset, marked and labelled as they were read"
     )
     typer.echo(
-        f"keep to yourself: {out / PRIVATE_FOLDER} (pictures), {out / 'dataset.key'} and "
-        f"{out / 'dataset.names.csv'} (which files were skipped), {out / 'dataset-answers'} (the test's answers)"
+        f"keep private: {out / PRIVATE_FOLDER} (pictures), {out / 'dataset.key'} and {out / 'dataset.names.csv'} (which "
+        f"files were skipped), {out / 'dataset-answers'} (the test split's answers)"
     )
 
 
 def gmai_tag(
     out: Annotated[Path, typer.Argument(help="folder of `medprobe curate gmai`")],
     taggers: Annotated[
-        str, typer.Option(help="comma-separated names of at least three people; each label is given to three of them")
+        str,
+        typer.Option(
+            help="comma-separated names of at least three people; three of them tag each label",
+        ),
     ],
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7862,
 ) -> None:
-    """Serve a page on which three taggers give each label its task and department; the next `gmai` takes the majority."""
+    """Serve a page on which three taggers assign each label its task and department.
+
+    The next `gmai` uses the majority.
+    """
     from curation.gmai.pipeline import PRIVATE_FOLDER
     from curation.gmai.validation import build_tagging
     from curation.review.review_server import serve_page
 
+    # A name given twice is one tagger.
     names = list(dict.fromkeys(name.strip() for name in taggers.split(",") if name.strip()))
-    serve_page(lambda _: build_tagging(out, names), out / PRIVATE_FOLDER, "tag", f"tagging {out}", port)
+    serve_page(
+        lambda _: build_tagging(out, names),
+        out / PRIVATE_FOLDER,
+        "tag",
+        f"tagging {out}",
+        port,
+    )
 
 
 def gmai_validate(
     out: Annotated[Path, typer.Argument(help="folder of `medprobe curate gmai`")],
     port: Annotated[int, typer.Option(help="port on 127.0.0.1")] = 7863,
 ) -> None:
-    """Serve a page on which reviewers report what is wrong with a question; the next `gmai` leaves it out."""
+    """Serve a page on which reviewers report faulty questions; the next `gmai` leaves these out."""
     from curation.gmai.pipeline import PRIVATE_FOLDER
     from curation.gmai.validation import build_validation
     from curation.review.review_server import serve_page
 
-    serve_page(lambda _: build_validation(out), out / PRIVATE_FOLDER, "validate", f"validating {out}", port)
+    serve_page(
+        lambda _: build_validation(out),
+        out / PRIVATE_FOLDER,
+        "validate",
+        f"validating {out}",
+        port,
+    )

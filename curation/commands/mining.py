@@ -1,4 +1,4 @@
-"""embed, pairs, histograms: from images to the pairs that two encoders see differently."""
+"""Commands embed, pairs, histograms: from images to the pairs on which two encoders disagree."""
 
 from __future__ import annotations
 
@@ -10,18 +10,30 @@ import typer
 
 from curation.commands import shared_options
 
-Threshold = Annotated[float | None, typer.Option(min=-1, max=1, help="override the mode's threshold")]
+Threshold = Annotated[
+    float | None,
+    typer.Option(min=-1, max=1, help="override the mode's threshold"),
+]
 
 
 def embed(
     images: Annotated[
-        str, typer.Argument(help="folder of images, or an address: s3://BUCKET/PATH, hf://datasets/ORG/NAME ...")
+        str,
+        typer.Argument(
+            help="folder of images, or an address: s3://BUCKET/PATH, hf://datasets/ORG/NAME ...",
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="embeddings folder; give the same one for each encoder")],
+    out: Annotated[
+        Path,
+        typer.Option(help="embeddings folder; give the same one for each encoder"),
+    ],
     encoder: Annotated[
         str, typer.Option(help="biomedclip | clip | dinov2 | open_clip:ID | transformers:ID")
     ] = "biomedclip",
-    name: Annotated[str | None, typer.Option(help="what to call this encoder (default: its id)")] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="name for this encoder (default: its id)"),
+    ] = None,
     pooling: Annotated[
         Literal["projected", "cls", "mean"] | None,
         typer.Option(help="(default: projected; dinov2, transformers:ID: cls)"),
@@ -33,7 +45,10 @@ def embed(
     workers: shared_options.Workers = 2,
     gpus_per_worker: shared_options.GpusPerWorker = 0,
 ) -> None:
-    """Embed the images of a folder or an address. Repeat the command to resume; images that are already embedded are skipped."""
+    """Embed the images of a folder or an address.
+
+    Repeat the command to resume; images that are already embedded are skipped.
+    """
     import pandas as pd
 
     from curation.images.file_names import load_file_names, name_list_path
@@ -44,26 +59,31 @@ def embed(
 
     spec = parse_encoder(encoder, pooling, revision, name)
     if "://" not in images:
-        list_images(open_image_source(images))  # raises where there are none, before an encoder is downloaded
+        # Fail before the encoder is downloaded if there are no images.
+        list_images(open_image_source(images))
     encode = None
     if ray is not None:
         from curation.mining.on_ray import encode_on_ray
         from dataset_builders.ray_cluster import RayCluster
 
         encode = encode_on_ray(RayCluster(ray, workers, gpus_per_worker), device)
-        device = "cpu"  # here it only says which weights it is
+        device = "cpu"  # the workers compute; this process only identifies the weights
     loaded = load_encoder(spec, pick_device(device))
     path = embed_images(images, out, loaded, batch_size, encode)
     typer.echo(f"wrote {path}")
-    lost = pd.read_csv(out / UNREADABLE_FILE, dtype=str, keep_default_na=False)
-    if len(lost):
-        # By name on a screen; in logs by id, since a file's name may be its patient's.
+
+    unreadable = pd.read_csv(out / UNREADABLE_FILE, dtype=str, keep_default_na=False)
+    if len(unreadable):
+        # Names on a screen, ids in logs: a file may be named after its patient.
         names = load_file_names(out) if sys.stdout.isatty() else {}
-        typer.echo(f"{len(lost)} images could not be read and are left out:")
-        for row in lost.to_dict("records"):
+        typer.echo(f"{len(unreadable)} images could not be read and are left out:")
+        for row in unreadable.to_dict("records"):
             typer.echo(f"  {names.get(row['image'], row['image'])}: {row['reason']}")
     if name_list_path(out).is_file():
-        typer.echo(f"{name_list_path(out)} says which file is which id; it and {out}.key stay private", err=True)
+        typer.echo(
+            f"{name_list_path(out)} maps ids to files; keep it and {out}.key private",
+            err=True,
+        )
 
 
 def pairs(
@@ -81,7 +101,8 @@ def pairs(
     sample: Annotated[
         int | None,
         typer.Option(
-            min=1, help="draw this many pairs uniformly at random (default: all pairs; easy, reversed: 10000)"
+            min=1,
+            help="draw this many pairs uniformly at random (default: all pairs; easy, reversed: 10000)",
         ),
     ] = None,
     all_pairs: Annotated[
@@ -90,9 +111,16 @@ def pairs(
     seed: Annotated[int, typer.Option(min=0, help="seed of the sample")] = 0,
     device: shared_options.Device = "auto",
     top: Annotated[
-        int | None, typer.Option(min=1, help="keep only this many pairs, those with the largest |sim_med - sim_gen|")
+        int | None,
+        typer.Option(
+            min=1,
+            help="keep only this many pairs, those with the largest |sim_med - sim_gen|",
+        ),
     ] = None,
-    cap_per_image: Annotated[int | None, typer.Option(min=1, help="maximum number of pairs per image")] = None,
+    cap_per_image: Annotated[
+        int | None,
+        typer.Option(min=1, help="maximum number of pairs per image"),
+    ] = None,
     near_duplicate: Annotated[
         int,
         typer.Option(
@@ -109,7 +137,10 @@ def pairs(
     workers: shared_options.Workers = 2,
     gpus_per_worker: shared_options.GpusPerWorker = 0,
 ) -> None:
-    """Find every pair of images that one encoder confuses and another distinguishes; the search is exact."""
+    """Find every pair of images that one encoder confuses and another distinguishes.
+
+    The search is exact.
+    """
     import pandas as pd
 
     from curation.images.file_names import load_file_names, share_name_list
@@ -127,51 +158,67 @@ def pairs(
     from curation.mining.pair_search import SEARCH_MODES, PairSearch, Thresholds
     from dataset_builders.errors import BadInput
 
-    given = {
+    options = {
         "med_at_least": med_at_least, "med_at_most": med_at_most, "gen_at_least": gen_at_least, "gen_at_most": gen_at_most,
     }  # fmt: skip
-    thresholds = Thresholds(
-        **(vars(SEARCH_MODES[mode]) | {name: value for name, value in given.items() if value is not None})
-    )
+    overrides = {name: bound for name, bound in options.items() if bound is not None}
+    thresholds = Thresholds(**(vars(SEARCH_MODES[mode]) | overrides))
+    # Nearly all pairs are easy or reversed: listing them all would fill the disk.
     if sample is None and mode != "confusing" and not all_pairs:
         sample = 10_000
-    vectors, others = (open_embeddings(embeddings, name) for name in (med, gen))
+    medical_vectors, general_vectors = (open_embeddings(embeddings, name) for name in (med, gen))
     index = pd.read_parquet(embeddings / INDEX_FILE)
-    known = None
+    metadata = None
     if table is not None:
         files = load_file_names(embeddings)
+        # The index may have ids in place of names; the table has names.
         names = [files.get(image, image) for image in index["image"]]
-        known = align_to_images(names, table)
-        if (known["group"] == "").all():
-            typer.echo("the table names no group: pairs of one patient, figure or article are not set aside", err=True)
-    images = image_attributes(index, known, min_caption)
+        metadata = align_to_images(names, table)
+        if (metadata["group"] == "").all():
+            typer.echo(
+                "the table has no groups: pairs of one patient, figure or article are not set aside",
+                err=True,
+            )
+    images = image_attributes(index, metadata, min_caption)
     run: BlockRunner = search_in_process
     if ray is not None:
         from curation.mining.on_ray import search_on_ray
         from dataset_builders.ray_cluster import RayCluster
 
+        # Workers search blocks independently and cannot share one random sample.
         if sample is not None:
             raise BadInput(
                 "--ray: a sample is drawn in one process. Leave out --ray, or add --all in the modes easy and reversed."
             )
-        arrays = [Path(str(each.filename)).absolute() for each in (vectors, others)]
-        run = search_on_ray(arrays, device, RayCluster(ray, workers, gpus_per_worker))
-    search = PairSearch(vectors, others, thresholds, "cpu" if ray else device)
+        vector_files = [Path(str(vectors.filename)).absolute() for vectors in (medical_vectors, general_vectors)]
+        run = search_on_ray(vector_files, device, RayCluster(ray, workers, gpus_per_worker))
+    # With Ray, the workers use the device; this process only collects.
+    search = PairSearch(medical_vectors, general_vectors, thresholds, "cpu" if ray else device)
     report = mine_pairs(
-        search, images, out, PairFilter(near_duplicate, top, cap_per_image), sample, seed, search_blocks=run
+        search,
+        images,
+        out,
+        PairFilter(near_duplicate, top, cap_per_image),
+        sample,
+        seed,
+        search_blocks=run,
     )
     share_name_list(embeddings, out)
+
     counts = report["counts"]
     typer.echo(
         f"found {counts['found']} pairs; set aside {counts['near_duplicate']} near-duplicates, "
         f"{counts['same_group']} of one group and {counts['short_caption']} with a short caption; kept {counts['chosen']} in "
         f"{out / 'pairs.parquet'}"
     )
-    worth = report["independent_pairs"]
-    if worth < 0.9 * counts["chosen"]:
+    # Pairs that share images are correlated: say what they are worth statistically.
+    independent_pairs = report["independent_pairs"]
+    if independent_pairs < 0.9 * counts["chosen"]:
         typer.echo(
-            f"they share images or groups, so they are worth {worth:.1f} independent pairs; with --cap-per-image 1 they share none"
+            f"they share images or groups, so they are worth {independent_pairs:.1f} independent pairs; with "
+            "--cap-per-image 1 they share none"
         )
+    # Suggest thresholds that would give some pairs.
     if not counts["found"]:
         for line in suggest_thresholds(search):
             typer.echo(line)
@@ -189,8 +236,8 @@ def histograms(
     from curation.mining.pair_mining import pair_similarities
     from curation.report.quality_page import write_histograms
 
-    found = pair_similarities(pairs, embeddings, encoder)
-    write_histograms(found, out)
-    for name, cosines in found.items():
+    cosines_by_encoder = pair_similarities(pairs, embeddings, encoder)
+    write_histograms(cosines_by_encoder, out)
+    for name, cosines in cosines_by_encoder.items():
         typer.echo(f"{name}: median {np.median(cosines):.3f}")
     typer.echo(f"wrote {out}")

@@ -1,4 +1,7 @@
-"""captions, write, categorize, patterns, review, export, quality: from a language model's questions to a reviewed benchmark."""
+"""Commands write, captions, categorize, patterns, review, export, quality.
+
+They lead from a language model's questions to a reviewed benchmark.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from curation.writing.asking import Writer
 
 MAX_PAIRS = 20_000
-"""More pairs than this are not asked about by mistake."""
+"""More pairs need an explicit --limit: each costs a reply."""
 
 
 def write_drafts(
@@ -24,14 +27,18 @@ def write_drafts(
     base_url: shared_options.BaseUrl = None,
     limit: Annotated[int | None, typer.Option(min=1, help="only the first N pairs")] = None,
     min_caption: Annotated[
-        int, typer.Option(help="only pairs whose captions both have at least this many characters")
+        int,
+        typer.Option(help="only pairs in which both captions have at least this many characters"),
     ] = 100,
     tries: shared_options.Tries = 3,
     seed: Annotated[int, typer.Option(help="seed of the model and of the options' order")] = 0,
     price: shared_options.Price = None,
     send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
-    """Have a language model write a question for each pair (prompt A.1), check it, and ask again if it fails the checks."""
+    """Have a language model write a question for each pair (prompt A.1).
+
+    Each question is checked; if it fails, the model is asked again.
+    """
     import pandas as pd
 
     from curation.images.file_names import load_file_names, share_name_list
@@ -42,29 +49,46 @@ def write_drafts(
     from eval_harness.models.interface import parse_price
 
     if not (pairs / "pairs.parquet").is_file():
-        raise BadInput(f"{pairs}: holds no pairs.parquet. Make it with `medprobe curate pairs`.")
-    found = pd.read_parquet(pairs / "pairs.parquet")
-    if limit is None and len(found) > MAX_PAIRS:
+        raise BadInput(f"{pairs}: contains no pairs.parquet. Make it with `medprobe curate pairs`.")
+    pair_table = pd.read_parquet(pairs / "pairs.parquet")
+    # Guard against an accidental bill.
+    if limit is None and len(pair_table) > MAX_PAIRS:
         raise BadInput(
-            f"{pairs}: holds {len(found)} pairs, each of which costs a reply. Choose some with `medprobe curate pairs --top`, "
-            "or give --limit."
+            f"{pairs}: contains {len(pair_table)} pairs, each of which costs a reply. Choose some with "
+            "`medprobe curate pairs --top`, or give --limit."
         )
-    found = found if limit is None else found.head(limit)
-    images = sorted({*found["image_1"], *found["image_2"]})
+    pair_table = pair_table if limit is None else pair_table.head(limit)
+
+    # The pairs have ids where the images had keyed names; the table of captions has file names.
+    images = sorted({*pair_table["image_1"], *pair_table["image_2"]})
     files = load_file_names(pairs)
-    named = [files.get(image, image) for image in images]
-    known = align_to_images(list(files.values()) or named, table)
-    captions_of = known.set_index("image")["caption"]
-    asking = AskSettings(tries, min_caption=min_caption, seed=seed, price=parse_price(price), send=send_to_provider)
-    writer = open_language_model(model, base_url)
-    funnel = write_questions(found, dict(zip(images, captions_of[named], strict=True)), writer, out, asking)
+    image_files = [files.get(image, image) for image in images]
+    metadata = align_to_images(list(files.values()) or image_files, table)
+    caption_column = metadata.set_index("image")["caption"]
+    image_captions = dict(zip(images, caption_column[image_files], strict=True))
+    asking = AskSettings(
+        tries,
+        min_caption=min_caption,
+        seed=seed,
+        price=parse_price(price),
+        send=send_to_provider,
+    )
+    funnel = write_questions(
+        pair_table,
+        image_captions,
+        open_language_model(model, base_url),
+        out,
+        asking,
+    )
+    # The drafts use the ids of the pairs: the list that maps them to files goes along.
     share_name_list(pairs, out)
-    for name, value in funnel.items():
-        typer.echo(f"{name}: {value}")
+    for stage, count in funnel.items():
+        typer.echo(f"{stage}: {count}")
     if not funnel["written"]:
-        why = ", ".join(f"{count} x {reason}" for reason, count in funnel["not_written"].items())
+        reasons = ", ".join(f"{count} x {reason}" for reason, count in funnel["not_written"].items())
         raise BadInput(
-            f"{out}: none of {funnel['pairs']} questions is written ({why or f'no two captions have {min_caption} characters'}). "
+            f"{out}: none of {funnel['pairs']} questions could be written "
+            f"({reasons or f'no two captions have {min_caption} characters'}). "
             "Give longer captions, more --tries or, with another --out, another --model."
         )
 
@@ -77,25 +101,32 @@ def captions(
     tries: shared_options.Tries = 3,
     send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
-    """Have a language model extract organ, modality, findings and positions from captions (ProbMed, section 3), for `curate probe`."""
+    """Have a language model extract facts from captions (ProbMed, section 3).
+
+    The facts are organ, modality, findings and positions. A person checks the table, then `curate
+    probe` reads it.
+    """
     from curation.images.image_table import read_image_table
     from curation.writing.asking import AskSettings
     from curation.writing.caption_facts import extract_captions
     from dataset_builders.errors import BadInput
 
+    # Replies are journaled under the same name with the suffix .jsonl.
     if out.suffix != ".csv":
         raise BadInput(f"--out {out}: give a name that ends in .csv.")
     asking = AskSettings(tries, send=send_to_provider)
-    known = read_image_table(table)
-    counts = extract_captions(known, open_language_model(model, base_url), out, asking)
+    metadata = read_image_table(table)
+    counts = extract_captions(metadata, open_language_model(model, base_url), out, asking)
     typer.echo(
-        f"read {counts['read']} captions ({counts['kept']} were there); {counts['refused']} replies say what the caption does not, "
-        f"{counts['no_reply']} got no reply, {counts['no_caption']} images have no caption"
+        f"read {counts['read']} captions ({counts['kept']} more from earlier calls); {counts['refused']} replies went "
+        f"beyond the caption, {counts['no_reply']} got no reply, {counts['no_caption']} images have no caption"
     )
     if not counts["read"] + counts["kept"]:
-        raise BadInput(f"{out}: no caption of {table} could be used. Give another --model, or more --tries.")
+        raise BadInput(
+            f"{out}: no caption of {table} could be used. Give another --model, or more --tries.",
+        )
     typer.echo(
-        f"wrote {out}; check every row against its image and put your name into `reviewed`, then: "
+        f"wrote {out}; check every row against its image and enter your name in `reviewed`, then: "
         f"medprobe curate probe {out} --images FOLDER --out NAME"
     )
 
@@ -105,31 +136,48 @@ def categorize(
     model: shared_options.ModelName,
     base_url: shared_options.BaseUrl = None,
     discover: Annotated[
-        bool, typer.Option("--discover", help="first let the model propose the categories from 100 captions")
+        bool,
+        typer.Option(
+            "--discover",
+            help="first let the model propose the categories from 100 captions",
+        ),
     ] = False,
-    categories: Annotated[str | None, typer.Option(help="comma-separated categories (default: the paper's)")] = None,
+    categories: Annotated[
+        str | None,
+        typer.Option(help="comma-separated categories (default: the paper's)"),
+    ] = None,
     tries: shared_options.Tries = 3,
     seed: Annotated[int, typer.Option(help="seed of the captions shown")] = 0,
     send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
-    """Have a language model categorize each image by its caption (prompt A.2); replies outside the list are rejected."""
+    """Have a language model categorize each image by its caption (prompt A.2).
+
+    Replies outside the list of categories are rejected.
+    """
     from curation.writing.asking import AskSettings
     from curation.writing.categories import categorize_images, discover_categories
     from curation.writing.question_writing import read_drafts
     from dataset_builders.errors import BadInput
 
     drafts = read_drafts(questions)
-    writer, asking = open_language_model(model, base_url), AskSettings(tries, seed=seed, send=send_to_provider)
-    known = [name.strip() for name in categories.split(",") if name.strip()] if categories else None
-    if discover and known is None:
-        known = discover_categories(drafts, writer, questions, asking)
-    result = categorize_images(drafts, writer, questions, asking, known)
+    writer, asking = (
+        open_language_model(model, base_url),
+        AskSettings(tries, seed=seed, send=send_to_provider),
+    )
+    choices = [name.strip() for name in categories.split(",") if name.strip()] if categories else None
+    # An explicit list takes precedence over --discover.
+    if discover and choices is None:
+        choices = discover_categories(drafts, writer, questions, asking)
+    result = categorize_images(drafts, writer, questions, asking, choices)
     typer.echo(f"categories: {', '.join(result['categories'])}")
     typer.echo(
-        f"{len(result['images'])} images have one; {len(result['refused'])} got no reply from the list; {len(result['unasked'])} no reply"
+        f"{len(result['images'])} images have one; {len(result['refused'])} got no reply from the list; "
+        f"{len(result['unasked'])} no reply"
     )
     if not result["images"]:
-        raise BadInput(f"{questions}: no image got a category. Give another --model, or other --categories.")
+        raise BadInput(
+            f"{questions}: no image got a category. Give another --model, or other --categories.",
+        )
 
 
 def patterns(
@@ -139,7 +187,7 @@ def patterns(
     seed: Annotated[int, typer.Option(help="seed of the pairs shown")] = 0,
     send_to_provider: shared_options.SendToProvider = False,
 ) -> None:
-    """Have a language model look for visual patterns that the encoder struggles with (prompt A.3)."""
+    """Have a language model describe visual patterns that confuse the encoder (prompt A.3)."""
     from curation.writing.asking import AskSettings
     from curation.writing.categories import find_patterns
     from curation.writing.question_writing import read_drafts
@@ -155,6 +203,15 @@ def patterns(
 
 
 def open_language_model(model: str, base_url: str | None) -> Writer:
+    """Open the language model of a command.
+
+    Args:
+        model: its name on the server; a prefix `openai:` is accepted.
+        base_url: address of the server; None for OpenAI's own.
+
+    Returns:
+        The model; no request has been sent yet.
+    """
     from eval_harness.models.http.openai_chat import OpenAIChat
     from eval_harness.models.interface import Settings
 
@@ -166,20 +223,30 @@ def review(
     images: Annotated[Path, typer.Option(help="folder of the embedded images")],
     port: Annotated[int, typer.Option(help="port of the page")] = 7861,
     host: Annotated[
-        str, typer.Option(help="address of this machine to listen on, for reviewers elsewhere; needs --reviewers")
+        str,
+        typer.Option(
+            help="address to listen on, for reviewers on other machines; needs --reviewers",
+        ),
     ] = "127.0.0.1",
     reviewers: Annotated[
         str,
         typer.Option(
-            help="comma-separated names of those who may review: each gets a personal link; there is no other access"
+            help="comma-separated names of the reviewers: each gets a personal link; there is no other access"
         ),
     ] = "",
     certificate: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="PEM file of certificate and private key, to serve HTTPS"),
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="PEM file with certificate and private key, to serve HTTPS",
+        ),
     ] = None,
 ) -> None:
-    """Serve a page on which radiologists score and correct the questions; every change is saved immediately."""
+    """Serve a page on which radiologists score and correct the questions.
+
+    Every change is saved immediately.
+    """
     from curation.review.review import build_review
     from curation.review.review_server import serve_page
 
@@ -200,44 +267,60 @@ def export_benchmark(
     questions: Annotated[Path, typer.Option(help="questions folder, reviewed")],
     images: Annotated[Path, typer.Option(help="folder of the embedded images")],
     out: Annotated[Path | None, typer.Option(help="folder to write (default: NAME)")] = None,
-    pairs: Annotated[Path | None, typer.Option(help="search folder, for the counts of the pair search")] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="search folder, for the counts of the pair search"),
+    ] = None,
     table: shared_options.Table = None,
     unreviewed: Annotated[
-        bool, typer.Option("--unreviewed", help="include pairs that have not been reviewed; the manifest says so")
+        bool,
+        typer.Option("--unreviewed", help="include pairs without a review; the manifest says so"),
     ] = False,
     no_text_search: shared_options.NoTextSearch = False,
 ) -> None:
-    """Write the kept pairs in MediConfusion's layout, which `medprobe build mediconfusion --as NAME --source` reads."""
+    """Write the kept pairs in MediConfusion's layout.
+
+    `medprobe build mediconfusion --as NAME --source FOLDER` reads it.
+    """
     import json
 
     from curation.images.image_index import list_images
     from curation.images.image_table import align_to_images
     from curation.mediconfusion_export import export_pairs, images_without_licence
 
-    known = align_to_images(list_images(images), table) if table is not None else None
+    metadata = align_to_images(list_images(images), table) if table is not None else None
     folder = out or Path(name)
-    typer.echo(
-        json.dumps(
-            export_pairs(name, questions, images, folder, pairs, known, unreviewed, not no_text_search), indent=1
-        )
+    funnel = export_pairs(
+        name,
+        questions,
+        images,
+        folder,
+        pairs,
+        metadata,
+        unreviewed,
+        not no_text_search,
     )
-    closed = images_without_licence(folder)
-    if closed:
+    typer.echo(json.dumps(funnel, indent=1))
+    if restricted := images_without_licence(folder):
         typer.echo(
-            f"{len(closed)} images ({closed[0]} first) have no licence that permits redistribution: "
+            f"{len(restricted)} images (first: {restricted[0]}) have no licence that permits redistribution: "
             "the dataset can only be published with --private. Licences come from the table (--table, column license)."
         )
     typer.echo(f"wrote {folder}; next: medprobe build mediconfusion --as {name} --source {folder}")
 
 
 def quality(
-    data: Annotated[str, typer.Argument(help="built dataset of any format: its folder, or its id on the Hub")],
-    out: Annotated[Path, typer.Option(help="page to write (.html), with the numbers beside it (.json)")] = Path(
-        "quality.html"
-    ),
+    data: Annotated[
+        str,
+        typer.Argument(help="built dataset of any format: its folder, or its id on the Hub"),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(help="page to write (.html); the numbers go to a .json file next to it"),
+    ] = Path("quality.html"),
     model: Annotated[
         str | None,
-        typer.Option(help="also ask a model without the images: its name at a server"),
+        typer.Option(help="also ask a model without the images: its name on a server"),
     ] = None,
     base_url: shared_options.BaseUrl = None,
     send_to_provider: shared_options.SendToProvider = False,
@@ -250,16 +333,21 @@ def quality(
 
     blind = None
     if model is not None:
+        # Greedy decoding, as in an evaluation, makes the baseline reproducible.
         asking = AskSettings(temperature=0.0, send=send_to_provider)
-        blind = BlindAsking(open_language_model(model, base_url), out.with_suffix(".blind.jsonl"), asking)
-    found = measure_quality(data, blind)
-    write_quality_report(found, out)
-    if found.blind_model is not None:
-        score = found.blind_model.scores[blind_metrics(found.family)[-1]]
+        blind = BlindAsking(
+            open_language_model(model, base_url),
+            out.with_suffix(".blind.jsonl"),
+            asking,
+        )
+    report = measure_quality(data, blind)
+    write_quality_report(report, out)
+    if report.blind_model is not None:
+        score = report.blind_model.scores[blind_metrics(report.family)[-1]]
         if score["value"] is not None:
             typer.echo(
-                f"{found.blind_model.model} without images: {score['value']:.1f} % (chance {score['chance']:.1f})"
+                f"{report.blind_model.model} without images: {score['value']:.1f} % (chance {score['chance']:.1f})"
             )
-    for line in found.warnings() or ["Nothing stands out."]:
+    for line in report.warnings() or ["Nothing stands out."]:
         typer.echo(line)
     typer.echo(f"wrote {out}")

@@ -1,4 +1,4 @@
-"""deidentify, texts, withdraw: patients first."""
+"""Commands deidentify, texts, withdraw, id: protect patients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from curation.commands import shared_options
 def deidentify(
     images: Annotated[Path, typer.Argument(help="folder of images and DICOM files")],
     out: Annotated[
-        Path, typer.Option(help="folder to write; its key and list of names are written beside it and stay private")
+        Path,
+        typer.Option(
+            help="folder to write; its key and list of names are written beside it and stay private",
+        ),
     ],
     table: shared_options.Table = None,
     image_column: shared_options.ImageColumn = "image",
@@ -25,59 +28,82 @@ def deidentify(
     name_column: Annotated[
         list[str] | None,
         typer.Option(
-            help="column of the table that names the patient: its words are removed from the other texts of its row (repeatable)"
+            help="column of the table that names the patient: its words are removed from the other texts of the row "
+            "(repeatable)"
         ),
     ] = None,
     labels: Annotated[
         list[Path] | None,
         typer.Option(
-            help="COCO JSON, or folder of VOC, YOLO, mask or NIfTI files, to write under the images' ids; NIfTI with its images "
-            "(repeatable)"
+            help="COCO JSON, or folder of VOC, YOLO, mask or NIfTI files, to write under the images' ids; NIfTI comes "
+            "with its images (repeatable)"
         ),
     ] = None,
     skip_contradictions: shared_options.SkipContradictions = False,
 ) -> None:
-    """Remove names from images and DICOM files, set aside what may contain burned-in text, report what was removed."""
+    """Remove names from images and DICOM files.
+
+    Images that may contain burned-in text are set aside; a report says what was removed.
+    """
     from curation.deidentify.image_folder import deidentify_folder, find_images
     from curation.deidentify.image_labels import load_image_labels
     from curation.deidentify.patient_table import PatientTable
     from curation.images.image_table import read_dataframe, require_columns
 
-    labelled = [load_image_labels(path, images) for path in labels or ()]
-    known = None
+    # Labels first: files that are labels are not images.
+    label_sets = [load_image_labels(path, images) for path in labels or ()]
+    patient_table = None
     if table is not None:
-        raw = read_dataframe(table)
-        wanted = (image_column, *(keep_column or ()), *(name_column or ()))
-        require_columns(raw, table, wanted, "Name its columns as the table does.")
-        raw = raw.rename(columns={image_column: "image", group_column: "group"})
-        below = [*find_images(images, labelled), *{path for each in labelled for path in each.volumes}]
-        files = [path.absolute().relative_to(images.absolute()).as_posix() for path in below]
-        known = PatientTable(raw, files, table, keep_column or (), name_column or ())
-    report = deidentify_folder(images, out, known, not no_text_search, labelled, skip_contradictions)
-    typer.echo(
-        f"taken: {', '.join(f'{count} {what}' for what, count in report['files'].items())}; groups: {report['groups']}"
+        raw_table = read_dataframe(table)
+        columns = (image_column, *(keep_column or ()), *(name_column or ()))
+        require_columns(raw_table, table, columns, "Give the column names of the table.")
+        raw_table = raw_table.rename(columns={image_column: "image", group_column: "group"})
+        volumes = {path for label_set in label_sets for path in label_set.volumes}
+        files = [
+            path.absolute().relative_to(images.absolute()).as_posix()
+            for path in (*find_images(images, label_sets), *volumes)
+        ]
+        patient_table = PatientTable(raw_table, files, table, keep_column or (), name_column or ())
+    report = deidentify_folder(
+        images,
+        out,
+        patient_table,
+        not no_text_search,
+        label_sets,
+        skip_contradictions,
     )
-    if split := report["patient_ids_in_several_groups"]:
+
+    typer.echo(
+        f"taken: {', '.join(f'{count} {kind}' for kind, count in report['files'].items())}; groups: {report['groups']}"
+    )
+    if split_patients := report["patient_ids_in_several_groups"]:
         typer.echo(
-            f"{split} PatientIDs have images in several groups of {table}, so that a patient may come to both sides of a split. "
-            f"Group by patient, or leave the column {group_column!r} out."
+            f"{split_patients} PatientIDs have images in several groups of {table}, so a patient may end up on both "
+            f"sides of a split. Group by patient, or leave out the column {group_column!r}."
         )
-    for what in ("not_taken", "ignored_in_headers", "labels", "labels_left_out"):
-        for why, count in report[what].items():
-            typer.echo(f"{what.replace('_', ' ')}: {count} ({why})")
-    if classes := sorted({name for each in labelled for name in each.classes}):
-        typer.echo(f"names of classes, copied without the names that are known (read them): {', '.join(classes)}")
-    if known is not None:
-        if known.left_out:
+    for section in ("not_taken", "ignored_in_headers", "labels", "labels_left_out"):
+        for reason, count in report[section].items():
+            typer.echo(f"{section.replace('_', ' ')}: {count} ({reason})")
+    # Class names are free text: only a person can tell whether one names a patient.
+    if classes := sorted({name for label_set in label_sets for name in label_set.classes}):
+        typer.echo(
+            f"class names, copied without known patient names (check them): {', '.join(classes)}",
+        )
+    if patient_table is not None:
+        if patient_table.left_out:
             typer.echo(
-                f"columns of {table} left out: {', '.join(known.left_out)} (--keep-column copies one; --name-column takes its words "
-                "out of the other texts)"
+                f"columns of {table} left out: {', '.join(patient_table.left_out)} (--keep-column copies a column; "
+                "--name-column removes its words from the other texts)"
             )
-        for what, count in known.counts.items():
-            typer.echo(f"{table}: {count} {what.replace('_', ' ')}")
-    if waiting := report["text"]["images_with_text"]:
-        typer.echo(f"{waiting} images may hold burned-in text: decide with medprobe curate texts {out}")
-    typer.echo(f"wrote {out} (report: {out / 'deidentification.json'}); keep {out}.key and {out}.names.csv private")
+        for key, count in patient_table.counts.items():
+            typer.echo(f"{table}: {count} {key.replace('_', ' ')}")
+    if pending := report["text"]["images_with_text"]:
+        typer.echo(
+            f"{pending} images may contain burned-in text: decide with medprobe curate texts {out}",
+        )
+    typer.echo(
+        f"wrote {out} (report: {out / 'deidentification.json'}); keep {out}.key and {out}.names.csv private",
+    )
 
 
 def texts(
@@ -98,10 +124,14 @@ def withdraw(
         ),
     ],
     group: Annotated[
-        str, typer.Option(help="the patient, study or article to remove: as in the table, or its id (g-...)")
+        str,
+        typer.Option(
+            help="the patient, study or article to remove: as in the table, or its id (g-...)",
+        ),
     ],
     runs: Annotated[
-        list[Path] | None, typer.Option(help="also reduce the runs in this folder to the other cases (repeatable)")
+        list[Path] | None,
+        typer.Option(help="also reduce the runs in this folder to the other cases (repeatable)"),
     ] = None,
     stores: Annotated[
         list[Path] | None,
@@ -110,7 +140,10 @@ def withdraw(
         ),
     ] = None,
 ) -> None:
-    """Remove a patient from a dataset: images, questions and entries. Everything else keeps its ids; later commands obey the list."""
+    """Remove a patient from a dataset: images, questions and entries.
+
+    Everything else keeps its ids; later commands obey the list of withdrawals.
+    """
     import json
 
     from curation.gmai.items import UNIT_JOURNAL, withdraw_patient
@@ -125,42 +158,52 @@ def withdraw(
 
     private = folder / "private"
     is_gmai = (private / UNIT_JOURNAL).is_file()
+    # `g-...` is a keyed id already; a name needs the key.
     ids = {group} if group.startswith("g-") else keyed_group_ids(folder, group)
-    for what, count in (withdraw_patient(private, group) if is_gmai else withdraw_group(folder, group)).items():
-        typer.echo(f"taken out: {count} {what}")
+    for kind, count in (withdraw_patient(private, group) if is_gmai else withdraw_group(folder, group)).items():
+        typer.echo(f"taken out: {count} {kind}")
     for root in runs or ():
         typer.echo(f"taken out of the runs in {root}: {withdraw_from_runs(root, ids)} questions")
     for store in stores or ():
         for result in withdraw_from_store(store, ids):
             typer.echo(f"taken out of {store}: {result}. Submit its run again, reduced by --runs.")
+
+    # The built dataset does not change by itself: say how to rebuild it.
     if is_gmai:
-        following = (
-            f"medprobe curate gmai SOURCES --out {folder}, which makes {folder / 'dataset'} and {folder / 'tsv'} anew"
+        next_step = (
+            f"medprobe curate gmai SOURCES --out {folder}, which rebuilds {folder / 'dataset'} and {folder / 'tsv'}"
         )
     elif (folder / DEIDENTIFICATION_REPORT).is_file():
-        following = (
-            f"withdraw them from every set made of {folder / 'images'} (`medprobe curate id` gives their id there)"
+        next_step = (
+            f"withdraw them from every set made from {folder / 'images'} (`medprobe curate id` prints their id there)"
         )
     else:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        following = f"medprobe build {manifest['format']} --as {manifest['name']} --source {folder}"
-    typer.echo(f"next: {following}, and publish again.")
+        next_step = f"medprobe build {manifest['format']} --as {manifest['name']} --source {folder}"
+    typer.echo(f"next: {next_step}, and publish again.")
     typer.echo(UNREACHED_COPIES)
 
 
 def group_id(
-    name: Annotated[str, typer.Argument(help="a patient's number, or another group, as the hospital's table calls it")],
+    name: Annotated[
+        str,
+        typer.Argument(help="a patient's number, or another group, as in the hospital's table"),
+    ],
     folders: Annotated[
         list[Path],
         typer.Argument(
-            help="folders with their keys beside them, in order, e.g. what `deidentify` wrote and a set made of it"
+            help="folders with their keys next to them, in order, e.g. a folder of `deidentify` and a set made from it"
         ),
     ],
 ) -> None:
-    """Print the keyed id of a patient in a folder, for the owner of its key; with several, the id in each made of the one before."""
+    """Print the keyed id of a patient in a folder; only the owner of the key can.
+
+    Give several folders for sets made from one another: the id in each is computed from the one
+    before.
+    """
     from curation.withdraw import keyed_group_ids
 
-    names = {name}
+    ids = {name}
     for folder in folders:
-        names = {made for each in names for made in keyed_group_ids(folder, each)}
-        typer.echo(f"{folder}: {', '.join(sorted(names)) or 'no image is of them'}")
+        ids = {keyed_id for group in ids for keyed_id in keyed_group_ids(folder, group)}
+        typer.echo(f"{folder}: {', '.join(sorted(ids)) or 'no image is of them'}")

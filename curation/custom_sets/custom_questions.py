@@ -1,4 +1,4 @@
-"""Read a user's own multiple-choice questions."""
+"""Read a user's own multiple-choice questions from a table."""
 
 from __future__ import annotations
 
@@ -19,15 +19,20 @@ from dataset_builders.source_files import is_safe_relative_path, strip_option_le
 
 ParsedRow = TypeVar("ParsedRow")
 QUESTION_REMEDY = (
-    "A question has the columns image, question, answer (a letter, or the option's text) and its options: option_A, option_B ..., "
-    "or in `options` a list, or an object by letters."
+    "A question has the columns image, question, answer (a letter, or the option's text) and its options: option_A, "
+    "option_B ..., or in `options` a list, or an object with letters as keys."
 )
 
 
 @dataclass(frozen=True)
 class CustomQuestion:
-    """A question with one correct option. `answer` is its position; `kind`: what its image shows, to find unrelated images; `group`: the
-    patient, study or article of its image ("" where unknown)."""
+    """A multiple-choice question with one correct option.
+
+    Attributes:
+        answer: index of the correct option.
+        kind: what the image shows (its organ, say); decides which other images are unrelated.
+        group: patient, study or article of the image; "" if unknown.
+    """
 
     image: str
     question: str
@@ -37,132 +42,196 @@ class CustomQuestion:
     group: str = ""
 
     @property
-    def right(self) -> str:
-        """The text of the correct option."""
+    def correct_option(self) -> str:
+        """Text of the correct option."""
         return self.options[self.answer]
 
     @property
-    def wrong(self) -> list[str]:
-        """The texts of the others."""
-        return [option for at, option in enumerate(self.options) if at != self.answer]
+    def wrong_options(self) -> list[str]:
+        """Texts of the wrong options, in order."""
+        return [option for index, option in enumerate(self.options) if index != self.answer]
 
 
 @dataclass(frozen=True)
 class FakeQuestion:
-    """A question without an answer, and its options."""
+    """A question that has no answer, with its options."""
 
     question: str
     options: tuple[str, ...]
 
 
 def read_custom_questions(path: Path, kind_column: str | None = None) -> list[CustomQuestion]:
-    """The questions of a .csv, .tsv, .jsonl or .parquet file. Raises BadInput listing every row that is no question."""
-    needed = ("image", "question", "answer", *([kind_column] if kind_column else []))
+    """Read the questions of a .csv, .tsv, .jsonl or .parquet file.
 
-    def read(row: dict[str, Any]) -> CustomQuestion | str:
-        image, question, answer = (cell_text(row[name]) for name in needed[:3])
+    Args:
+        path: table with the columns image, question, answer and options; optionally group.
+        kind_column: column with what the image shows.
+
+    Returns:
+        One question per row.
+
+    Raises:
+        BadInput: rows are not valid questions (all are listed), a column is missing, or there are
+            no rows.
+    """
+    required = ("image", "question", "answer", *([kind_column] if kind_column else []))
+
+    def parse_row(row: dict[str, Any]) -> CustomQuestion | str:
+        image, question, answer = (cell_text(row[name]) for name in required[:3])
         options = _row_options(row)
-        wrong = _question_problem(image, question, options)
-        if wrong or isinstance(options, str):
-            return wrong
+        problem = _question_problem(image, question, options)
+        if problem or isinstance(options, str):
+            return problem
         if (index := _answer_index(answer, options)) is None:
-            return f"its answer {answer!r} is neither the letter nor the text of one option, or means two"
+            return f"its answer {answer!r} is neither the letter nor the text of one option, or matches two"
         kind, group = (
             cell_text(row[kind_column]) if kind_column else "",
             normalize_group_name(cell_text(row.get("group"))),
         )
         return CustomQuestion(image, question, options, index, kind, group)
 
-    return _read_rows(path, read, needed, QUESTION_REMEDY)
+    return _read_rows(path, parse_row, required, QUESTION_REMEDY)
 
 
 def read_fake_questions(path: Path) -> list[FakeQuestion]:
-    """Fake questions of the user's own: question and options, no answer. Raises BadInput listing the rows that are none."""
+    """Read a user's own fake questions: question and options, no answer.
 
-    def read(row: dict[str, Any]) -> FakeQuestion | str:
+    Args:
+        path: table as for `read_custom_questions`.
+
+    Raises:
+        BadInput: rows are not valid questions (all are listed), or there are no rows.
+    """
+
+    def parse_row(row: dict[str, Any]) -> FakeQuestion | str:
         question, options = cell_text(row.get("question")), _row_options(row)
-        wrong = _question_problem("-", question, options)
-        return wrong if wrong or isinstance(options, str) else FakeQuestion(question, options)
+        problem = _question_problem("-", question, options)
+        return problem if problem or isinstance(options, str) else FakeQuestion(question, options)
 
     return _read_rows(
-        path, read, ("question",), "A fake question has the column question and its options, as other questions have."
+        path,
+        parse_row,
+        ("question",),
+        "A fake question has the column question and its options, as other questions have.",
     )
 
 
 def _read_rows(
-    path: Path, read: Callable[[dict[str, Any]], ParsedRow | str], needed: Sequence[str], remedy: str
+    path: Path,
+    parse_row: Callable[[dict[str, Any]], ParsedRow | str],
+    required: Sequence[str],
+    remedy: str,
 ) -> list[ParsedRow]:
-    """The rows of a table by `read`, which says in words what is wrong with one. Raises BadInput listing these, and where there is none."""
-    raw = read_dataframe(path)
-    require_columns(raw, path, needed, remedy)
+    """Parse the rows of a table.
+
+    `parse_row` returns a string for a bad row: what is wrong with it. Raises BadInput with all bad
+    rows, or if there are no rows.
+    """
+    table = read_dataframe(path)
+    require_columns(table, path, required, remedy)
     problems = Problems()
-    found = []
-    for number, row in enumerate(raw.to_dict("records"), 1):
-        made = read({str(name): value for name, value in row.items()})
-        if isinstance(made, str):
-            problems.add(str(path), f"row {number}", made)
+    questions = []
+    for number, row in enumerate(table.to_dict("records"), 1):
+        parsed = parse_row({str(name): value for name, value in row.items()})
+        if isinstance(parsed, str):
+            problems.add(str(path), f"row {number}", parsed)
         else:
-            found.append(made)
+            questions.append(parsed)
+    # Report all bad rows at once.
     problems.check(remedy)
-    if not found:
-        raise BadInput(f"{path}: holds no questions. {remedy}")
-    return found
+    if not questions:
+        raise BadInput(f"{path}: contains no questions. {remedy}")
+    return questions
 
 
 def image_groups(questions: Iterable[CustomQuestion], path: Path) -> pd.DataFrame:
-    """The columns image and group of the questions' images. Raises BadInput for an image of two groups."""
+    """Collect the groups of the questions' images.
+
+    Args:
+        questions: questions read from `path`.
+        path: file to name in errors.
+
+    Returns:
+        Columns image and group, one row per image.
+
+    Raises:
+        BadInput: the questions on one image name different groups.
+    """
     groups: dict[str, str] = {}
     for question in questions:
-        known = groups.get(question.image, "")
-        groups[question.image] = known or question.group
+        # A blank group means unknown: it never contradicts a group that another question names.
+        groups[question.image] = groups.get(question.image, "") or question.group
         if question.group not in ("", groups[question.image]):
-            raise BadInput(f"{path}: the questions on {question.image} are of several groups. Give an image one group.")
+            raise BadInput(
+                f"{path}: the questions on {question.image} have different groups. Give an image one group.",
+            )
     return pd.DataFrame({"image": list(groups), "group": list(groups.values())})
 
 
 def _row_options(row: dict[str, Any]) -> tuple[str, ...] | str:
-    """The options of a row without letters before them; in words what is wrong with them."""
-    given = row.get("options", row.get("choices"))
-    if isinstance(given, str) and given.strip()[:1] in ("[", "{"):  # a list in a cell of a CSV
+    """Return the options of a row without leading letters, or a string: what is wrong with them."""
+    raw_options = row.get("options", row.get("choices"))
+    if isinstance(raw_options, str) and raw_options.strip()[:1] in (
+        "[",
+        "{",
+    ):  # JSON in a cell of a CSV
         try:
-            given = json.loads(given)
+            raw_options = json.loads(raw_options)
         except ValueError:
             return "has `options` that are not valid JSON"
-    if given is None or isinstance(given, (str, float)):
-        given = {name[-1]: row[name] for name in row if re.fullmatch(r"(?i:option|choice)(?:[ _][A-Za-z]|[A-Z])", name)}
-    if any(not pd.api.types.is_scalar(option) for option in (given.values() if isinstance(given, dict) else given)):
-        return "has options that are not texts"
-    if isinstance(given, dict):
-        texts = {str(letter).strip().upper(): text for letter, value in given.items() if (text := cell_text(value))}
+    if raw_options is None or isinstance(raw_options, (str, float)):
+        raw_options = {
+            name[-1]: row[name]
+            for name in row
+            if re.fullmatch(
+                r"(?i:option|choice)(?:[ _][A-Za-z]|[A-Z])",
+                name,
+            )
+        }
+    if any(
+        not pd.api.types.is_scalar(option)
+        for option in (raw_options.values() if isinstance(raw_options, dict) else raw_options)
+    ):
+        return "has options that are not strings"
+    if isinstance(raw_options, dict):
+        texts = {str(letter).strip().upper(): text for letter, cell in raw_options.items() if (text := cell_text(cell))}
         if sorted(texts) != list(LETTERS[: len(texts)]):
-            return f"has options {', '.join(sorted(texts))}, not A, B, C ... in a row"
-        given = [texts[letter] for letter in sorted(texts)]
-    return strip_option_letters([cell_text(option) for option in given])
+            return f"has options {', '.join(sorted(texts))}, not consecutive letters from A"
+        raw_options = [texts[letter] for letter in sorted(texts)]
+    return strip_option_letters([cell_text(option) for option in raw_options])
 
 
 def _question_problem(image: str, question: str, options: tuple[str, ...] | str) -> str:
+    """Describe what is wrong with a question; "" if nothing is."""
     if not image or not question:
         return "has no image or no question"
     if not is_safe_relative_path(image):
         return f"the image name {image!r} leaves its folder"
     if isinstance(options, str):
         return options
+    # At most 25: an added way out must still have a letter.
     if not 2 <= len(options) <= 25 or not all(options):
         return f"has {len(options)} options, not 2 to 25" if all(options) else "has an option without a text"
     if len({option.casefold() for option in options}) < len(options):
-        return "gives the same option twice"
+        return "has the same option twice"
     return ""
 
 
 def _answer_index(answer: str, options: tuple[str, ...]) -> int | None:
-    """The option that an answer names by its letter, its text or both; None where none is named, or two are."""
+    """Return the index of the option that an answer names by its letter, its text or both.
+
+    None if it names no option, or two.
+    """
     match = re.fullmatch(r"\(?([A-Za-z])(?:[).:]\s*(.*))?", answer)
-    at = LETTERS.index(match[1].upper()) if match else len(options)
+    letter_index = LETTERS.index(match[1].upper()) if match else len(options)
     by_text = {index for index, option in enumerate(options) if option.casefold() == answer.casefold()}
+    # "B: liver" counts by its letter only if option B is "liver".
     by_letter = (
-        {at}
-        if match and at < len(options) and (match[2] or options[at]).casefold() == options[at].casefold()
+        {letter_index}
+        if match
+        and letter_index < len(options)
+        and (match[2] or options[letter_index]).casefold() == options[letter_index].casefold()
         else set()
     )
-    named = by_text | by_letter
-    return named.pop() if len(named) == 1 else None
+    matches = by_text | by_letter
+    return matches.pop() if len(matches) == 1 else None

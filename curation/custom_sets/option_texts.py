@@ -1,8 +1,9 @@
-"""Read what options and questions say of one another: where one may be replaced, and where another image may answer.
+"""Decide whether a question's correct option or image may be replaced.
 
-The author of a question says which option is right. Once that option or the image is replaced (`hallucination.py`), the others decide
-whether "None of the above" or "I do not know" is right: an option that speaks of others, that fits anything, or that means what the right
-one does, makes it wrong, and the question is left out.
+The author of a question marks the correct option. Once that option or the image is replaced
+(`hallucination.py`), the remaining options decide whether "None of the above" or "I do not know" is
+correct. It is not if an option refers to other options, fits any image, or may mean the same as the
+correct option; such questions are left out.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ REFERENCE_WORDS = (
     "above|below|both|all|either|neither|any|each|some|none|options?|choices?|answers?|these|those|them|listed|mentioned|following|preceding|"
     "previous|foregoing|aforementioned|others|everything|every|former|latter"
 )
-"""Words with which an option speaks of other options, where it has no words of its own: `Both A and C`."""
+"""Words with which an option refers to other options, if it has no content words: `Both A and
+C`."""
 FILLER_WORDS = (
-    "of|the|and|or|nor|but|not|plus|only|see|are|is|correct|true|right|wrong|false|one|two|three|four|first|second|third|fourth|[1-8](?:st|nd|rd|th)|last|other|"
+    "of|the|and|or|nor|but|not|plus|only|see|are|is|correct|true|right|wrong|false|one|two|three|four|first|second|third|"
+    "fourth|[1-8](?:st|nd|rd|th)|last|other|"
     "statements?|together|at|once|as|well|combination|combined|more|than|same|apply|applies|present|seen|visible|shown|could|be|can|may|possible|"
     "here|it|that|this|no|see|to|through|with|along|except|also|findings?|conditions?|diagnos[ei]s|entit(?:y|ies)|structures?|features?|"
     "lesions?|abnormalit(?:y|ies)|regions?|signs?"
@@ -40,7 +43,8 @@ RANGE_WORDS = re.compile(
     r"within)\b"
 )
 SPELLED_NUMBER = re.compile(
-    r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|half|single|i{1,3}|iv|vi{0,3})\b", re.IGNORECASE
+    r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|half|single|i{1,3}|iv|vi{0,3})\b",
+    re.IGNORECASE,
 )
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 ABSTENTION = re.compile(
@@ -50,106 +54,149 @@ ABSTENTION = re.compile(
     r"indeterminate|inconclusive|equivocal|maybe|perhaps|elsewhere|something else|miscellaneous|n a)\b|"
     r"^(?:none|nothing|neither|possibly|other\w*|(?:any |an |a |some(?:thing)? )?(?:other|another|different)(?: \w+)?)$"
 )
-"""Folded options that no other option rules out, or that decline."""
+"""Folded options that decline to answer, or that are compatible with every other option."""
 GENERIC_TOPIC = re.compile(
     r"\b(?:modality|technique|sequence|planes?|views?|projection|orientation|kind of (?:image|scan)|type of (?:image|scan|imaging)|"
     r"(?:which|what) (?:organ|body part|part of the body|region|side)|contrast|axial|coronal|sagittal|ages?|old|sex|gender|male|female|"
     r"marker|annotation|missing|outside)\b",
     re.IGNORECASE,
 )
-"""Topics that apply to any image, so that a swapped one answers the question."""
+"""Topics that apply to any image: a swapped image would answer the question."""
 SIDE_WORDS = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
 
 
 @cache
 def refers_to_options(option: str) -> bool:
-    """True where an option means other options: `Both A and C`, `All of the above`, `A & B`, `Only (ii)`, `Both`, `1 and 3 are correct`.
+    """Whether an option refers to other options.
 
-    Such a question has no meaning left once an option is replaced or moved.
+    It would lose its meaning once one of them is replaced or moved. Examples: `Both A and C`, `All
+    of the above`, `A & B`, `Only (ii)`, `Both`, `1 and 3 are
+        correct`.
     """
     text = normalize_term(re.sub(r"[&+]", " and ", option))
     words = text.split()
     if OPTION_REFERENCE.search(text) or not words:
         return bool(words)
-    if re.fullmatch("[A-E]{2,5}", option.strip()) and sorted(set(option.strip())) == list(option.strip()):
+    if re.fullmatch(
+        "[A-E]{2,5}",
+        option.strip(),
+    ) and sorted(set(option.strip())) == list(option.strip()):
         return True  # AB, ACD
-    if not all(re.fullmatch(rf"{REFERENCE_WORDS}|{FILLER_WORDS}|{OPTION_MARK}", word) for word in words):
+
+    # One content word gives an option a meaning of its own: "both kidneys" is an answer.
+    if not all(
+        re.fullmatch(
+            rf"{REFERENCE_WORDS}|{FILLER_WORDS}|{OPTION_MARK}",
+            word,
+        )
+        for word in words
+    ):
         return False
     marks = sum(bool(re.fullmatch(OPTION_MARK, word)) for word in words)
-    said = any(
-        re.fullmatch(rf"{REFERENCE_WORDS}|other|first|second|third|[1-8](?:st|nd|rd|th)|last|more", word)
+    has_reference = any(
+        re.fullmatch(
+            rf"{REFERENCE_WORDS}|other|first|second|third|[1-8](?:st|nd|rd|th)|last|more",
+            word,
+        )
         for word in words
     )
     return (
         marks > 1
         or (marks > 0 and bool({"only", "except", "as", "not", "see"} & set(words)))
-        or (said and words not in (["none"], ["other"]))
+        or (has_reference and words not in (["none"], ["other"]))
     )
 
 
 def has_abstention(options: Sequence[str]) -> bool:
-    """True where an option declines or fits what the others leave: `I do not know`, `Cannot be determined`, `Other`, `Not listed`."""
+    """Whether an option declines to answer or covers the remaining cases.
+
+    Examples: `I do not know`, `Cannot be determined`, `Other`, `Not listed`.
+    """
     return any(ABSTENTION.search(normalize_term(option)) for option in options)
 
 
 def fits_any_image(options: Sequence[str]) -> bool:
-    """True where an option is right of an image that has nothing to do with the question: no, none, normal, intact, grade 0."""
+    """Whether an option is correct for an unrelated image: no, none, normal, intact, grade 0."""
     return any(kind in ("negated", "normal") for option in options for kind, _ in find_cues(option))
 
 
 def asks_for_absence(question: str) -> bool:
-    """True where a question asks for what is not there or not affected: any of its options is right of an unrelated image."""
+    """Whether a question asks for what is absent or unaffected.
+
+    Any option is then correct for an unrelated image.
+    """
     return any(kind in ("negated", "normal") and not words.isdigit() for kind, words in find_cues(question))
 
 
 def has_single_answer(question: CustomQuestion) -> bool:
-    """True where no other option may mean what the right one does, or a part or kind of it: without it, none is right."""
-    return not any(_may_coincide(question.right, other) for other in question.wrong)
+    """Whether no wrong option may mean the same as the correct one, or a part or kind of it.
 
-
-def _may_coincide(right: str, other: str) -> bool:
-    numbers = [bool(NUMBER.search(option)) for option in (right, other)]
-    if all(numbers):
-        return not _numbers_differ(right, other)
-    if any(numbers) and any(map(SPELLED_NUMBER.search, (right, other))):
-        return True
-    labels = [parse_label(option) for option in (right, other)]
-    one, two = (
-        ParsedLabel(_americanize(option), label.term, label.side)
-        for option, label in zip((right, other), labels, strict=True)
+    Only then is "None of the above" correct once the correct option is removed.
+    """
+    return not any(
+        _may_coincide(
+            question.correct_option,
+            option,
+        )
+        for option in question.wrong_options
     )
-    own = set(normalize_term(right).split())
+
+
+def _may_coincide(correct: str, option: str) -> bool:
+    """Whether two options may mean the same, or one may be a part or kind of the option."""
+    # Options with numbers are compared as numbers, not as words.
+    numbers = [bool(NUMBER.search(option)) for option in (correct, option)]
+    if all(numbers):
+        return not _numbers_differ(correct, option)
+    if any(numbers) and any(map(SPELLED_NUMBER.search, (correct, option))):
+        return True  # "3" and "three"
+
+    labels = [parse_label(option) for option in (correct, option)]
+    correct_label, other_label = (
+        ParsedLabel(_americanize(option), label.term, label.side)
+        for option, label in zip((correct, option), labels, strict=True)
+    )
+    correct_words = set(normalize_term(correct).split())
+    # Labels without terms compare the bare words: the vocabulary may know neither.
     return (
-        labels_may_coincide(one, two)
-        or labels_may_coincide(ParsedLabel(one.text), ParsedLabel(two.text))
+        labels_may_coincide(correct_label, other_label)
+        or labels_may_coincide(ParsedLabel(correct_label.text), ParsedLabel(other_label.text))
         or bool(
-            own & {"bilateral", "bilaterally", "both", "all", "diffuse"}
-            and set(normalize_term(other).split()) & SIDE_WORDS
+            correct_words & {"bilateral", "bilaterally", "both", "all", "diffuse"}
+            and set(normalize_term(option).split()) & SIDE_WORDS
         )
         or (
-            _sides_overlap(right, other)
+            _sides_overlap(correct, option)
             and bool(
-                _whole_concepts(right) & _mentioned_concepts(other)
-                or _whole_concepts(other) & _mentioned_concepts(right)
+                _whole_concepts(correct) & _mentioned_concepts(option)
+                or _whole_concepts(option) & _mentioned_concepts(correct)
             )
         )
     )
 
 
-def _numbers_differ(one: str, other: str) -> bool:
-    """True for options that differ in one number alone: `5 cm` and `7 cm`, T1 and T2. Other units, words for numbers and ranges may mean
-    the same."""
-    shapes = {" ".join(NUMBER.sub("#", text.casefold()).split()) for text in (one, other)}
+def _numbers_differ(option_a: str, option_b: str) -> bool:
+    """Whether two options differ in exactly one number: `5 cm` and `7 cm`, T1 and T2.
+
+    Different units, spelled numbers and ranges may mean the same, so they do not count.
+    """
+    # Shape: the text with its numbers masked. Equal shapes have the same unit.
+    shapes = {" ".join(NUMBER.sub("#", text.casefold()).split()) for text in (option_a, option_b)}
     numbers = [
-        [float(found.replace(",", "")) for found in NUMBER.findall(text) if found.count(".") < 2]
-        for text in (one, other)
+        [float(match.replace(",", "")) for match in NUMBER.findall(text) if match.count(".") < 2]
+        for text in (option_a, option_b)
     ]
-    is_plain = len(shapes) == 1 and all(len(each) == 1 for each in numbers) and not RANGE_WORDS.search(shapes.pop())
+    is_plain = (
+        len(shapes) == 1
+        and all(len(option_numbers) == 1 for option_numbers in numbers)
+        and not RANGE_WORDS.search(shapes.pop())
+    )
     return is_plain and numbers[0] != numbers[1]
 
 
-def _sides_overlap(one: str, other: str) -> bool:
-    sides = [{"left", "right"} & set(normalize_term(text).split()) for text in (one, other)]
+def _sides_overlap(option_a: str, option_b: str) -> bool:
+    """Whether two options may be on the same side; an option without a side is on either."""
+    sides = [{"left", "right"} & set(normalize_term(text).split()) for text in (option_a, option_b)]
     return not all(sides) or bool(sides[0] & sides[1])
 
 
@@ -157,28 +204,36 @@ TERM_KINDS = ("region", "organ", "finding", "modality", "site", "technique")
 
 
 def _whole_concepts(option: str) -> set[str]:
-    """The concepts of which an option is the whole name, but for its side."""
+    """Return the concepts that an option names as a whole, side apart."""
     plain = normalize_term(option)
     sideless = " ".join(word for word in plain.split() if word not in ("left", "right", "the", "a", "an"))
-    found = [
+    matches = [
         terms_by_name(kind).get(name)
         for kind in TERM_KINDS[:4]
         for name in (plain, sideless, singular(sideless), split_side(option)[0])
     ]
-    return {term.concept for term in found if term}
+    return {term.concept for term in matches if term}
 
 
 def _mentioned_concepts(option: str) -> set[str]:
-    """The concepts of everything that an option names, and those above: a liver cyst's liver and abdomen."""
-    found: set[str] = set()
+    """Return the concepts of all terms in an option, with their ancestors.
+
+    For a liver cyst also liver and abdomen.
+    """
+    concepts: set[str] = set()
     for term in find_terms(option, *TERM_KINDS):
-        found |= {term.concept, *ancestors(term.kind, term.concept), *term.modalities, *term.regions}
-        found |= {above for region in term.regions for above in ancestors("region", region)}
-        found |= {above for name in term.modalities for above in ancestors("modality", name)}
-    return found
+        concepts |= {
+            term.concept,
+            *ancestors(term.kind, term.concept),
+            *term.modalities,
+            *term.regions,
+        }
+        concepts |= {ancestor for region in term.regions for ancestor in ancestors("region", region)}
+        concepts |= {ancestor for modality in term.modalities for ancestor in ancestors("modality", modality)}
+    return concepts
 
 
 def _americanize(option: str) -> str:
-    """The folded words in American spelling: `oedema` -> edema."""
+    """Fold an option and convert it to American spelling: `oedema` -> edema."""
     american = re.sub(r"ae|oe", "e", normalize_term(option))
     return re.sub(r"our(?=\b|s\b)", "or", american)

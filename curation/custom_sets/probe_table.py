@@ -1,10 +1,11 @@
-"""Read the table that a ProbMed-style set is made from: what each image shows, and what it says is absent.
+"""Read the table behind a ProbMed-style set: what each image shows and what is absent from it.
 
-Positions come from the table or from boxes in pixels (ProbMed's positional module, section 3.3); which position rules another one out is in
-the `position` rows of the vocabulary. Labels that are no plain positive finding ("Pneumonia?", "no effusion", "clear lungs") are skipped,
-counted and listed.
+Positions come from the table or from boxes in pixels (ProbMed's positional module, section 3.3).
+Which position excludes another is in the `position` rows of the vocabulary. Labels that are not
+plain positive findings ("Pneumonia?", "no effusion", "clear lungs") are skipped, counted and
+listed.
 
-See also: what a label says (`dataset_builders/label_reading.py`), the questions (`probing.py`).
+See also: parsing labels (`dataset_builders/label_reading.py`), the questions (`probing.py`).
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ from dataset_builders.terms import (
 )
 
 NORMAL_CELLS = ("no finding", "no findings", "normal")
-"""Cells that say that an image is normal."""
+"""Cells of the findings column that mark a normal image."""
 NON_NAME_CHARACTER = re.compile(r"[^\w\s\-–,.()/&'’]")
 TABLE_REMEDY = (
-    "The table has the columns image, organ, modality, findings (separated by ; or |, `No Finding` for a normal image, blank where nothing "
-    "is known), and perhaps positions (as many as findings; blank where unknown) and absent (findings that are not there)."
+    "The table has the columns image, organ, modality, findings (separated by ; or |, `No Finding` for a normal image, "
+    "blank if unknown), and optionally positions (as many as findings; blank if unknown) and absent (findings that are "
+    "not there)."
 )
 OTHER_COLUMNS = ("caption", "group", "license", "source", "reviewed")
 """Columns that other commands read or write."""
@@ -50,7 +52,13 @@ OTHER_COLUMNS = ("caption", "group", "license", "source", "reviewed")
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding that an image shows, as the table says it. `touched`: the parts of the image that its boxes touch."""
+    """A finding that an image shows, according to the table.
+
+    Attributes:
+        label: the parsed label.
+        position: its position as text; "" if unknown.
+        touched: parts of the image that its boxes touch.
+    """
 
     label: ParsedLabel
     position: str = ""
@@ -58,12 +66,19 @@ class Finding:
 
     @property
     def text(self) -> str:
+        """The label as the table spells it."""
         return self.label.text
 
 
 @dataclass(frozen=True)
 class ProbedImage:
-    """A table's statements about an image. `is_normal`: stated normal; `place`: body region and modality, as far as known."""
+    """A table's statements about one image.
+
+    Attributes:
+        absent: findings that the table marks as absent.
+        is_normal: whether the table marks the image as normal.
+        place: body region and modality, as far as known.
+    """
 
     image: str
     organ: str
@@ -75,29 +90,54 @@ class ProbedImage:
 
     @cached_property
     def image_type(self) -> str:
-        """ORGAN_MODALITY as ProbMed writes it: chest_xray."""
-        return f"{re.sub(r'[^a-z0-9]+', '-', self.organ.lower()).strip('-')}_{re.sub(r'[^a-z0-9]+', '', self.modality.lower())}"
+        """ORGAN_MODALITY in ProbMed's spelling: chest_xray."""
+        return (
+            f"{re.sub(r'[^a-z0-9]+', '-', self.organ.lower()).strip('-')}"
+            f"_{re.sub(r'[^a-z0-9]+', '', self.modality.lower())}"
+        )
 
 
 @dataclass
 class ProbeTable:
-    """A table as read. `skipped`: (label, why) -> how often it was not used; `unused`: columns that nothing reads."""
+    """A parsed table.
+
+    Attributes:
+        skipped: (label, reason) -> how often it was skipped.
+        unused: columns that nothing reads.
+    """
 
     images: list[ProbedImage]
     skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
     unused: list[str] = field(default_factory=list)
 
 
-def labels_may_coincide(one: ParsedLabel, other: ParsedLabel) -> bool:
-    """True where one label may mean what the other does, or a part or kind of it; labels of different sides do not."""
-    if one.side and other.side and one.side != other.side and "bilateral" not in (one.side, other.side):
+def labels_may_coincide(label_a: ParsedLabel, label_b: ParsedLabel) -> bool:
+    """Whether two labels may mean the same, or one may be a part or kind of the other.
+
+    Args:
+        label_a: a label.
+        label_b: the label to compare; labels of different sides never coincide.
+    """
+    if (
+        label_a.side
+        and label_b.side
+        and label_a.side != label_b.side
+        and "bilateral" not in (label_a.side, label_b.side)
+    ):
         return False
-    if one.term and other.term:
-        first, second = ({term.concept, *ancestors("finding", term.concept)} for term in (one.term, other.term))
-        if one.term.concept in second or other.term.concept in first:
+    if label_a.term and label_b.term:
+        lineage_a, lineage_b = (
+            {
+                term.concept,
+                *ancestors("finding", term.concept),
+            }
+            for term in (label_a.term, label_b.term)
+        )
+        if label_a.term.concept in lineage_b or label_b.term.concept in lineage_a:
             return True
-    words, others = (set(map(singular, normalize_term(label.text).split())) for label in (one, other))
-    return words <= others or others <= words
+    words_a, words_b = (set(map(singular, normalize_term(label.text).split())) for label in (label_a, label_b))
+    # Without terms: a label that contains all words of the other is a kind of it.
+    return words_a <= words_b or words_b <= words_a
 
 
 def read_probe_table(
@@ -107,107 +147,160 @@ def read_probe_table(
     organ: str | None = None,
     modality: str | None = None,
 ) -> ProbeTable:
-    """The images of a table; `organ` and `modality` stand for all of them where given. Raises BadInput for a missing column, listing every
-    bad row, and where a table that a model read out of captions has rows that have not been reviewed.
+    """Read a table of images and their findings.
+
+    Args:
+        path: the table.
+        image_column: column with the images' file names.
+        findings_column: column with the findings, separated by ; or |.
+        organ: organ of all images, instead of a column.
+        modality: modality of all images, instead of a column.
+
+    Returns:
+        The images, skipped labels and unused columns.
+
+    Raises:
+        BadInput: a column is missing, rows are invalid (all are listed), or a model wrote the table
+            from captions and rows have not been reviewed.
     """
-    raw = read_dataframe(path)
-    needed = {
+    table = read_dataframe(path)
+    required = {
         image_column,
         findings_column,
         *(() if organ else ("organ",)),
         *(() if modality else ("modality",)),
     }
-    require_columns(raw, path, sorted(needed), TABLE_REMEDY)
-    unused = [str(name) for name in raw.columns if name not in {*needed, "positions", "absent", *OTHER_COLUMNS}]
-    if "reviewed" in raw.columns:  # `medprobe curate captions` wrote it
-        open_rows = sum(not cell_text(row.get("reviewed")) for row in raw.to_dict("records"))
-        if open_rows:
+    require_columns(table, path, sorted(required), TABLE_REMEDY)
+    unused = [
+        str(name)
+        for name in table.columns
+        if name
+        not in {
+            *required,
+            "positions",
+            "absent",
+            *OTHER_COLUMNS,
+        }
+    ]
+
+    # Only `medprobe curate captions` writes the column `reviewed`.
+    if "reviewed" in table.columns:
+        unreviewed = sum(not cell_text(row.get("reviewed")) for row in table.to_dict("records"))
+        if unreviewed:
             raise BadInput(
-                f"{path}: {open_rows} of {len(raw)} rows are not reviewed. A model's reading is no truth: check them against their images "
-                "and put your name into the column `reviewed`, or delete the rows."
+                f"{path}: {unreviewed} of {len(table)} rows are not reviewed. Model output is not ground truth: check "
+                "these rows against the images and enter your name in the column `reviewed`, or delete them."
             )
+
     problems = Problems()
-    read = ProbeTable([], unused=unused)
-    seen: set[str] = set()
-    for number, row in enumerate(raw.to_dict("records"), 1):
+    probe_table = ProbeTable([], unused=unused)
+    seen_images: set[str] = set()
+    for number, row in enumerate(table.to_dict("records"), 1):
         image = cell_text(row[image_column])
-        probed = ProbedImage(image, organ or cell_text(row["organ"]), modality or cell_text(row["modality"]))
-        wrong = _row_problem(probed, seen)
-        if wrong is None:
+        probed = ProbedImage(
+            image,
+            organ or cell_text(row["organ"]),
+            modality or cell_text(row["modality"]),
+        )
+        problem = _row_problem(probed, seen_images)
+        if problem is None:
             probed = replace(probed, place=parse_image_context([probed.organ], probed.modality))
-            labels, positions = _split_cell(row[findings_column]), _split_cell(row.get("positions"), blanks=True)
-            probed, wrong = _add_findings(probed, labels, positions, read.skipped)
-        if wrong is None:
-            seen.add(image)
-            read.images.append(_add_absent(probed, _split_cell(row.get("absent")), read.skipped))
+            labels, positions = (
+                _split_cell(row[findings_column]),
+                _split_cell(row.get("positions"), blanks=True),
+            )
+            probed, problem = _add_findings(probed, labels, positions, probe_table.skipped)
+        if problem is None:
+            seen_images.add(image)
+            probe_table.images.append(
+                _add_absent(probed, _split_cell(row.get("absent")), probe_table.skipped),
+            )
         else:
-            problems.add(str(path), f"row {number}", wrong)
+            problems.add(str(path), f"row {number}", problem)
     problems.check(TABLE_REMEDY)
-    if not read.images:
-        raise BadInput(f"{path}: holds no images. {TABLE_REMEDY}")
-    return read
+    if not probe_table.images:
+        raise BadInput(f"{path}: contains no images. {TABLE_REMEDY}")
+    return probe_table
 
 
-def _split_cell(value: Any, blanks: bool = False) -> tuple[str, ...]:
-    is_list = pd.api.types.is_list_like(value) and not isinstance(value, dict)
-    parts = map(cell_text, value) if is_list else re.split(r"[;|]", cell_text(value))
+def _split_cell(cell: Any, blanks: bool = False) -> tuple[str, ...]:
+    """Split a cell at ; and |, or take its list.
+
+    `blanks`: keep empty parts if any part has a text.
+    """
+    is_list = pd.api.types.is_list_like(cell) and not isinstance(cell, dict)
+    parts = map(cell_text, cell) if is_list else re.split(r"[;|]", cell_text(cell))
     texts = [" ".join(part.split()) for part in parts]
     return tuple(texts) if blanks and any(texts) else tuple(text for text in texts if text)
 
 
-def _row_problem(probed: ProbedImage, seen: set[str]) -> str | None:
+def _row_problem(probed: ProbedImage, seen_images: set[str]) -> str | None:
+    """Describe what is wrong with a row's image, organ or modality; None if nothing is."""
     if not probed.image or not probed.organ or not probed.modality:
         return "has no image, organ or modality"
     if not is_safe_relative_path(probed.image):
         return f"the image name {probed.image!r} leaves its folder"
-    if probed.image in seen:
+    if probed.image in seen_images:
         return f"image {probed.image!r} has a row already"
     if not normalize_term(probed.organ) or not re.search(r"[a-z0-9]", probed.image_type.split("_")[1]):
         return "has an organ or modality without letters"
     for text in (probed.organ, probed.modality):
         if _is_doubtful(text):
-            return f"{text!r} is no plain organ or modality"
+            return f"{text!r} is not a plain organ or modality name"
     return None
 
 
 def _is_doubtful(text: str) -> bool:
+    """Whether a text contains characters of no name, or is negated, uncertain or past."""
     return bool(NON_NAME_CHARACTER.search(text)) or any(
         kind in ("negated", "uncertain", "not current") for kind, _ in find_cues(text)
     )
 
 
 def _add_findings(
-    probed: ProbedImage, labels: Sequence[str], positions: Sequence[str], skipped: Counter[tuple[str, str]]
+    probed: ProbedImage,
+    labels: Sequence[str],
+    positions: Sequence[str],
+    skipped: Counter[tuple[str, str]],
 ) -> tuple[ProbedImage, str | None]:
-    """The image with its findings that can be read, and what is wrong with the row."""
+    """Return the image with its readable findings, and its row's problem (None without one)."""
     is_normal = [label.casefold() in NORMAL_CELLS for label in labels]
     if len(labels) == 1 and is_normal[0]:
         return replace(probed, is_normal=True), "is normal and has a position" if positions else None
     if positions and len(positions) != len(labels):
         return probed, f"has {len(labels)} findings and {len(positions)} positions"
-    found: dict[str, Finding] = {}
-    for at, text in enumerate(labels):
+
+    findings: dict[str, Finding] = {}
+    for index, text in enumerate(labels):
         label = parse_finding(text, probed.place)
         if not label.problem and label.term and cannot_show(probed.place, label.term):
             label = replace(label, problem=f"cannot be on an image of the {probed.organ}")
-            probed = replace(probed, place=UNKNOWN_CONTEXT)  # one of the two is wrong, so neither rules anything out
+            probed = replace(probed, place=UNKNOWN_CONTEXT)  # organ or finding is wrong, so neither excludes anything
         if label.problem:
             skipped[text, label.problem] += 1
             continue
-        position = positions[at] if positions else ""
+        position = positions[index] if positions else ""
         if _is_doubtful(position):
-            skipped[position, "is no plain position"] += 1
+            skipped[position, "is not a plain position"] += 1
             position = ""
         key = label_key(text, probed.place)
-        if key in found and found[key].position != position:
+        if key in findings and findings[key].position != position:
             position = ""  # in two places
-        found[key] = Finding(found[key].label if key in found else label, position)
-    if found and any(is_normal):
+        findings[key] = Finding(findings[key].label if key in findings else label, position)
+    if findings and any(is_normal):
         return probed, "is normal and has findings"
-    return replace(probed, findings=tuple(found.values())), None
+    return replace(probed, findings=tuple(findings.values())), None
 
 
-def _add_absent(probed: ProbedImage, labels: Sequence[str], skipped: Counter[tuple[str, str]]) -> ProbedImage:
+def _add_absent(
+    probed: ProbedImage,
+    labels: Sequence[str],
+    skipped: Counter[tuple[str, str]],
+) -> ProbedImage:
+    """Return the image with its absent findings.
+
+    Those that may coincide with a present one are skipped.
+    """
     absent: dict[str, ParsedLabel] = {}
     for text in labels:
         label = parse_finding(text, probed.place)
@@ -221,66 +314,104 @@ def _add_absent(probed: ProbedImage, labels: Sequence[str], skipped: Counter[tup
     return replace(probed, absent=tuple(absent.values()))
 
 
-def resolve_image_files(probed: Sequence[ProbedImage], names: Sequence[str], path: Path) -> list[ProbedImage]:
-    """The same images under the path of their file. Raises BadInput if a row's image is not among the files, or not only there."""
+def resolve_image_files(
+    probed: Sequence[ProbedImage],
+    names: Sequence[str],
+    path: Path,
+) -> list[ProbedImage]:
+    """Replace the images' names by the paths of their files.
+
+    Args:
+        probed: images of the table.
+        names: paths of the files in the folder of images.
+        path: the table, for errors.
+
+    Returns:
+        The same images, in the same order.
+
+    Raises:
+        BadInput: an image is not among the files, or its name is ambiguous.
+    """
     files = match_files([image.image for image in probed], names)
-    bad = [image.image for image in probed if image.image not in files]
-    if bad:
+    unmatched = [image.image for image in probed if image.image not in files]
+    if unmatched:
         raise BadInput(
-            f"{path}: image {bad[0]!r} and {len(bad) - 1} more are no files of the folder, or have a name that several files or rows have. "
-            "Name images by their path below it, and leave out rows without an image."
+            f"{path}: image {unmatched[0]!r} and {len(unmatched) - 1} more are not files of the folder, or have a name "
+            "that several files or rows have. Name images by their path below it, and leave out rows without an image."
         )
     return [replace(image, image=files[image.image]) for image in probed]
 
 
 def match_files(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
-    """Name -> file, of the names that belong to one."""
-    found = pair_names(list(names), list(files)).image_indices
-    return {name: files[at] for name, at in zip(names, found, strict=True) if at is not None}
+    """Map names to files, for the names that match exactly one.
+
+    Args:
+        names: names as in a table.
+        files: paths below the folder of images.
+    """
+    indices = pair_names(list(names), list(files)).image_indices
+    return {name: files[index] for name, index in zip(names, indices, strict=True) if index is not None}
 
 
 EXTENT_AXIS, NON_DIRECTION_AXES = "extent", ("extent", "frame", "name", "division")
-"""Axes of words that say everywhere, and those whose words are no directions: the picture, organs of which a side is a name, divisions."""
-STOP_WORDS = frozenset(re.findall(r"\w+", "a an the of in and with to at is side sided region area portion part"))
+"""The axis of words that mean everywhere, and the axes whose words are not directions: the picture
+itself, organs with a side in their name, divisions."""
+STOP_WORDS = frozenset(
+    re.findall(r"\w+", "a an the of in and with to at is side sided region area portion part"),
+)
 
 
 @cache
 def _position_axes() -> dict[str, dict[str, str]]:
     """Axis -> word -> position."""
-    found: dict[str, dict[str, str]] = {}
+    axes: dict[str, dict[str, str]] = {}
     for term in load_terms("position"):
         for axis in term.parents:
-            found.setdefault(axis, {}).update(dict.fromkeys(term.names, term.concept))
-    return found
+            axes.setdefault(axis, {}).update(dict.fromkeys(term.names, term.concept))
+    return axes
 
 
 @cache
-def excludes_position(there: str, candidate: str) -> bool:
-    """True where what lies at `there` does not lie at `candidate`: they read the same but for words of one direction (left and right, upper
-    and lower ...), neither is everywhere, and nothing is said that is no place ("mostly left", "crossing to the right")."""
+def excludes_position(position: str, candidate: str) -> bool:
+    """Whether something at `position` cannot lie at `candidate`.
+
+    It cannot if the two read the same except for words of one direction (left and right, upper and
+    lower ...), neither means everywhere, and both consist of place words only (unlike "mostly
+    left", "crossing to the right").
+
+    Args:
+        position: where a finding is.
+        candidate: where it might be asked about.
+    """
     axes = _position_axes()
-    first, second = set(normalize_term(there).split()), set(normalize_term(candidate).split())
+    words, candidate_words = set(normalize_term(position).split()), set(normalize_term(candidate).split())
     directions = {word for name, axis in axes.items() if name not in NON_DIRECTION_AXES for word in axis}
-    part, other = ({singular(word) for word in words - directions - STOP_WORDS} for words in (first, second))
-    if part != other or not all(map(_is_place_word, first | second)) or (first | second) & axes[EXTENT_AXIS].keys():
+    part, candidate_part = (
+        {singular(word) for word in text_words - directions - STOP_WORDS} for text_words in (words, candidate_words)
+    )
+    all_words = words | candidate_words
+    if part != candidate_part or not all(map(_is_place_word, all_words)) or all_words & axes[EXTENT_AXIS].keys():
         return False
-    # Between left and right there is a middle, too, where nothing is said that it is the middle of.
-    if not part and any(axes["height"].get(word) == "middle" for word in first | second):
+    # A bare "middle" may also mean the middle between left and right.
+    if not part and any(axes["height"].get(word) == "middle" for word in all_words):
         return False
     for name, axis in axes.items():
-        here, asks = {axis[word] for word in first & axis.keys()}, {axis[word] for word in second & axis.keys()}
-        if name not in NON_DIRECTION_AXES and len(here) == len(asks) == 1 and here != asks:
+        levels, candidate_levels = (
+            {axis[word] for word in text_words & axis.keys()} for text_words in (words, candidate_words)
+        )
+        if name not in NON_DIRECTION_AXES and len(levels) == len(candidate_levels) == 1 and levels != candidate_levels:
             return True
     return False
 
 
 def _is_place_word(word: str) -> bool:
-    named = terms_by_name("organ", "region", "site")
+    """Whether a word is a stop word, a position, or names an organ, region or site."""
+    places = terms_by_name("organ", "region", "site")
     return (
         word in STOP_WORDS
         or any(word in axis for axis in _position_axes().values())
-        or word in named
-        or singular(word) in named
+        or word in places
+        or singular(word) in places
     )
 
 
@@ -289,108 +420,173 @@ def _is_place_word(word: str) -> bool:
 IMAGE_HEIGHTS, IMAGE_SIDES = ("upper", "middle", "lower"), ("left", "right")
 IMAGE_PARTS = tuple(f"{height} {side} part of the image" for height in IMAGE_HEIGHTS for side in IMAGE_SIDES)
 MIN_BOX_SHARE = 0.6
-"""Share of a finding's boxes that has to lie in one part for the finding to be said to lie there."""
+"""Minimum share of a box's area in one part of the image for the box to count as lying there."""
 Box = tuple[float, float, float, float]
 
 
 def add_box_positions(
     probed: Sequence[ProbedImage], boxes: Path, images: Path
 ) -> tuple[list[ProbedImage], Counter[str]]:
-    """Positions of findings from their boxes (image, finding, x, y, width, height), and what became of the boxes: `used`, `across_parts`
-    (no position is asked), `of_other_images` (not in the table), `unmatched` (the row of their image does not name the finding).
-    ChestX-ray14's BBox_List_2017.csv is read as it comes.
+    """Add positions to findings from their boxes.
 
-    A finding lies where at least 60 % of its boxes lie; where they lie across parts it has no position. A box belongs to the finding of
-    its image that means the same (its file says Infiltrate, its table Infiltration).
-    Raises BadInput for rows that are no boxes, and boxes that leave their image.
+    A finding lies in a part of the image if at least 60 % of each of its boxes do; if its boxes
+    lie across parts, it has no position. A box belongs to the finding of its image with the same
+    meaning (ChestX-ray14's boxes say Infiltrate, its table Infiltration).
+
+    Args:
+        probed: images of the table.
+        boxes: table with image, finding, x, y, width, height (pixels), or ChestX-ray14's
+            BBox_List_2017.csv as published.
+        images: folder of the images.
+
+    Returns:
+        The images with positions, and the number of boxes by outcome: `used`, `across_parts` (no
+        position is asked), `of_other_images` (not in the table), `unmatched` (the row of the image
+        does not have the finding).
+
+    Raises:
+        BadInput: rows are not boxes, or a box leaves its image.
     """
     table = _read_boxes(boxes)
     files = match_files(list(dict.fromkeys(table["image"])), [image.image for image in probed])
-    rows_of: dict[str, list[int]] = {}
+    box_rows: dict[str, list[int]] = {}
     counts = Counter(used=0, across_parts=0, of_other_images=0, unmatched=0)
     for row, name in enumerate(table["image"]):
         if name in files:
-            rows_of.setdefault(files[name], []).append(row)
+            box_rows.setdefault(files[name], []).append(row)
         else:
             counts["of_other_images"] += 1
     placed = [
-        _place_findings(image, rows_of[image.image], table, images, boxes, counts) if image.image in rows_of else image
+        _place_findings(image, box_rows[image.image], table, images, boxes, counts)
+        if image.image in box_rows
+        else image
         for image in probed
     ]
     return placed, counts
 
 
 def _read_boxes(boxes: Path) -> pd.DataFrame:
-    raw = read_dataframe(boxes)
-    if list(raw.columns[:2]) == ["Image Index", "Finding Label"]:
-        raw = raw.iloc[:, :6].set_axis(["image", "finding", "x", "y", "width", "height"], axis=1)
-    remedy = "Boxes have image, finding, x, y, width, height (in pixels)."
-    require_columns(raw, boxes, ("image", "finding", "x", "y", "width", "height"), remedy)
-    numbers = raw[["x", "y", "width", "height"]].apply(pd.to_numeric, errors="coerce")
-    bad = numbers.isna().any(axis=1) | (numbers[["width", "height"]] <= 0).any(axis=1)
-    if bad.any():
-        raise BadInput(
-            f"{boxes}: row {int(bad.to_numpy().argmax()) + 1} has a box that is not four numbers, or is empty."
+    """Read a table of boxes: image, finding (text) and x, y, width, height (numbers)."""
+    table = read_dataframe(boxes)
+    # ChestX-ray14's header splits `Bbox [x,y,w,h]` over four columns.
+    if list(table.columns[:2]) == ["Image Index", "Finding Label"]:
+        table = table.iloc[:, :6].set_axis(
+            ["image", "finding", "x", "y", "width", "height"],
+            axis=1,
         )
-    names = raw[["image", "finding"]].map(lambda value: str(value).strip())
+    remedy = "Boxes have image, finding, x, y, width, height (in pixels)."
+    require_columns(table, boxes, ("image", "finding", "x", "y", "width", "height"), remedy)
+    numbers = table[["x", "y", "width", "height"]].apply(pd.to_numeric, errors="coerce")
+    is_bad = numbers.isna().any(axis=1) | (numbers[["width", "height"]] <= 0).any(axis=1)
+    if is_bad.any():
+        raise BadInput(
+            f"{boxes}: row {int(is_bad.to_numpy().argmax()) + 1} has a box that is not four numbers, or is empty."
+        )
+    names = table[["image", "finding"]].map(lambda cell: str(cell).strip())
     return names.join(numbers)
 
 
 def _place_findings(
-    image: ProbedImage, rows: list[int], table: pd.DataFrame, images: Path, boxes: Path, counts: Counter[str]
+    image: ProbedImage,
+    rows: list[int],
+    table: pd.DataFrame,
+    images: Path,
+    boxes: Path,
+    counts: Counter[str],
 ) -> ProbedImage:
+    """Return an image whose findings have the positions of their boxes.
+
+    `rows`: the image's rows in the table of boxes.
+    """
     with Image.open(images / image.image) as opened:
         size = opened.size
-    found: dict[int, list[Box]] = {}
+    finding_boxes: dict[int, list[Box]] = {}
     for row in rows:
         x, y, width, height = (float(str(table.at[row, name])) for name in ("x", "y", "width", "height"))
+        # Published boxes are rounded: one pixel outside is no contradiction.
         if x < -1 or y < -1 or x + width > size[0] + 1 or y + height > size[1] + 1:
             raise BadInput(
                 f"{boxes}: row {row + 1} has a box that leaves its image of {size[0]} x {size[1]} pixels. "
                 "Give boxes in the pixels of the images as they are."
             )
         key = label_key(str(table.at[row, "finding"]), image.place)
-        at = next((k for k, each in enumerate(image.findings) if label_key(each.text, image.place) == key), None)
-        if at is None:
+        index = next(
+            (
+                k
+                for k, finding in enumerate(image.findings)
+                if label_key(
+                    finding.text,
+                    image.place,
+                )
+                == key
+            ),
+            None,
+        )
+        if index is None:
             counts["unmatched"] += 1
         else:
-            found.setdefault(at, []).append((x, y, width, height))
+            finding_boxes.setdefault(index, []).append((x, y, width, height))
+
     findings = list(image.findings)
-    for at, of_finding in found.items():
-        position = box_position(of_finding, size)
-        counts["used" if position else "across_parts"] += len(of_finding)
-        touched = frozenset(part for box in of_finding for part, share in part_shares(box, size).items() if share > 0)
-        findings[at] = replace(findings[at], position=findings[at].position or position, touched=touched)
+    for index, its_boxes in finding_boxes.items():
+        position = box_position(its_boxes, size)
+        counts["used" if position else "across_parts"] += len(its_boxes)
+        touched = frozenset(part for box in its_boxes for part, share in part_shares(box, size).items() if share > 0)
+        findings[index] = replace(
+            findings[index],
+            position=findings[index].position or position,
+            touched=touched,
+        )
     return replace(image, findings=tuple(findings))
 
 
 def box_position(boxes: Sequence[Box], size: tuple[int, int]) -> str:
-    """The part of an image of `size` (width, height) that at least 60 % of each box lie in, "" where there is none: upper, middle or lower
-    third, left or right half *of the image* (a radiograph's left is the patient's right).
+    """Name the part of an image in which at least 60 % of each box lie.
 
-    >>> position_of([(700, 100, 100, 100)], (1024, 1024))
+    Parts are upper, middle or lower third, left or right half *of the image* (a radiograph's left
+    is the patient's right).
+
+    Args:
+        boxes: (x, y, width, height) in pixels.
+        size: (width, height) of the image in pixels.
+
+    Returns:
+        One of `IMAGE_PARTS`, or "" if there is no such part.
+
+    >>> box_position([(700, 100, 100, 100)], (1024, 1024))
     'upper right part of the image'
-    >>> position_of([(400, 300, 300, 400)], (1024, 1024)), position_of([(0, 0, 10, 10), (600, 0, 10, 10)], (1024, 1024))
-    ('', '')
+    >>> box_position([(400, 300, 300, 400)], (1024, 1024))  # across the middle
+    ''
+    >>> box_position([(0, 0, 10, 10), (600, 0, 10, 10)], (1024, 1024))  # boxes in two parts
+    ''
     """
     parts: Counter[str] = Counter()
     for box in boxes:
-        part, share = max(part_shares(box, size).items(), key=lambda item: item[1])
+        part, share = max(part_shares(box, size).items(), key=lambda pair: pair[1])
         parts[part if share >= MIN_BOX_SHARE else ""] += 1
     return next(iter(parts)) if len(parts) == 1 else ""
 
 
 def part_shares(box: Box, size: tuple[int, int]) -> dict[str, float]:
-    """Part of the image -> share of the box (x, y, width, height) that lies in it."""
+    """Compute the share of a box's area in each part of the image.
+
+    Args:
+        box: (x, y, width, height) in pixels.
+        size: (width, height) of the image in pixels.
+
+    Returns:
+        Part of `IMAGE_PARTS` -> share, from 0 to 1.
+    """
     x, y, width, height = box
 
     def overlap(start: float, end: float, low: float, high: float) -> float:
         return max(0.0, min(end, high) - max(start, low))
 
-    found = {}
+    shares = {}
+    # Thirds of the height, halves of the width.
     for row, level in enumerate(IMAGE_HEIGHTS):
-        tall = overlap(y, y + height, size[1] * row / 3, size[1] * (row + 1) / 3)
+        overlap_height = overlap(y, y + height, size[1] * row / 3, size[1] * (row + 1) / 3)
         for column, side in enumerate(IMAGE_SIDES):
-            wide = overlap(x, x + width, size[0] * column / 2, size[0] * (column + 1) / 2)
-            found[f"{level} {side} part of the image"] = tall * wide / (width * height)
-    return found
+            overlap_width = overlap(x, x + width, size[0] * column / 2, size[0] * (column + 1) / 2)
+            shares[f"{level} {side} part of the image"] = overlap_height * overlap_width / (width * height)
+    return shares

@@ -1,1 +1,4 @@
-"""From a hospital's files to images without names: DICOM by PS3.15, burned-in text put before a person, a report of what was removed."""
+"""De-identify a hospital's files.
+
+DICOM by PS3.15, burned-in text for review, and a report of what was removed.
+"""

@@ -1,7 +1,7 @@
-"""Words of a DICOM header that name its patient, to be taken out of tables and names of classes. The header itself goes nowhere:
-what is written of a DICOM file is its picture alone.
+"""Find the words of a DICOM header that identify its patient.
 
-See also: how a picture is made of it (`curation/readers/pixels.py`).
+They are removed from tables and class names. The header itself is never copied: of a DICOM file,
+only the picture is written (`curation/readers/pixels.py`).
 """
 
 from __future__ import annotations
@@ -17,23 +17,34 @@ NUMBER_KEYWORDS = (
     "PatientID", "OtherPatientIDs", "IssuerOfPatientID", "AccessionNumber", "AdmissionID", "ServiceEpisodeID", "StudyID",
     "MedicalRecordLocator", "PatientTelephoneNumbers", "PlacerOrderNumberImagingServiceRequest", "FillerOrderNumberImagingServiceRequest",
 )  # fmt: skip
-"""Elements that hold a person's number (every element of the kind PN holds a name)."""
+"""Elements with a number that identifies a person (names are in the elements of value
+representation PN)."""
 
 
 def element_values(element: Any) -> list[Any]:
-    """The values of an element, none where it is empty."""
+    """Return the values of a DICOM element as a list, empty for an empty element."""
     value = element.value
     return list(value) if element.VM > 1 else [] if value is None else [value]
 
 
 def header_identifiers(dataset: Dataset) -> set[str]:
-    """The words of a DICOM data set, sequences included, that name people, or are their numbers or days of birth."""
-    found: set[str] = set()
+    """Collect the words of a DICOM data set that are names, identifying numbers or days of birth.
+
+    Args:
+        dataset: the data set; its sequences are searched too.
+
+    Returns:
+        Folded words, as `patient_table.redact_words` takes them.
+    """
+    identifiers: set[str] = set()
     for element in dataset.iterall():
         if element.VR == "PN":
-            found = found.union(*(name_words(str(value)) for value in element_values(element)))
+            # Names of physicians and operators too: they narrow down the patient.
+            identifiers = identifiers.union(
+                *(name_words(str(name)) for name in element_values(element)),
+            )
         elif element.keyword in NUMBER_KEYWORDS:
-            found |= number_words(" ".join(map(str, element_values(element))))
+            identifiers |= number_words(" ".join(map(str, element_values(element))))
         elif element.keyword == "PatientBirthDate":
-            found |= date_words(str(element.value or ""))
-    return found
+            identifiers |= date_words(str(element.value or ""))
+    return identifiers

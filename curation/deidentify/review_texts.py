@@ -1,8 +1,10 @@
-"""A page on which a person decides about images that seem to hold burned-in text: black out the boxes, keep the image as it is, or drop it.
+"""Serve a page on which a person decides about images with suspected burned-in text.
 
-Every decision is in `decisions.jsonl` (who, when, which, what) before the page says so. In a folder of `deidentify` it is carried out at
-once: the image goes from pending/ to images/, or is deleted, with its rows in table.csv and its labels. In one of `gmai` the next run
-carries it out. Serves on this machine only.
+The choices are to black out the boxes, keep the image as it is, or drop it. Every decision is in
+`decisions.jsonl` (who, when, which image, what) before the page confirms it. In a folder of
+`deidentify` it is applied immediately: the image moves from pending/ to images/, or is deleted
+with its rows in table.csv and its labels. In a folder of `gmai` the next run applies it. The page
+is served on this machine only.
 """
 
 from __future__ import annotations
@@ -22,7 +24,14 @@ from curation.gmai.items import PICTURES_FOLDER
 from curation.gmai.overlay import undecided_pictures
 from curation.images.burned_in_text import DECISIONS_FILE, black_out, read_boxes
 from curation.images.file_names import DEIDENTIFICATION_REPORT, DEIDENTIFIED_TABLE
-from curation.review.page import Field, ItemView, ReviewTask, build_page, read_decisions, record_decision
+from curation.review.page import (
+    Field,
+    ItemView,
+    ReviewTask,
+    build_page,
+    read_decisions,
+    record_decision,
+)
 from curation.review.review_server import serve_page
 from dataset_builders.errors import BadInput
 from dataset_builders.files import replace_file, write_json
@@ -37,29 +46,39 @@ TEXT_DECISION = Field(
         ("keep", "keep: it identifies no person"),
         ("drop", "leave the image out"),
     ],
-    "mkx",  # the page's own d shows details
+    "mkx",  # not d, which shows the page's details
     advances=True,
 )
 
 
 def is_gmai_folder(out: Path) -> bool:
-    """True if a folder is one of `medprobe curate gmai`."""
+    """Whether a folder was written by `medprobe curate gmai`."""
     return (out / "private" / PICTURES_FOLDER).is_dir()
 
 
 def pending_images(out: Path) -> list[str]:
-    """Images that wait for a decision."""
+    """List the images that wait for a decision, sorted."""
     if is_gmai_folder(out):
         return undecided_pictures(out / "private")
     return sorted(path.name for path in (out / PENDING_FOLDER).iterdir()) if (out / PENDING_FOLDER).is_dir() else []
 
 
 def decide_on_image(out: Path, image: str, decision: str, reviewer: str) -> None:
-    """Record a decision and carry it out. Raises BadInput for an image that does not wait for one, and another decision."""
+    """Record a decision and apply it.
+
+    Args:
+        out: folder of `deidentify` or `gmai`.
+        image: name of a pending image.
+        decision: mask, keep or drop.
+        reviewer: name of the person who decides.
+
+    Raises:
+        BadInput: the image is not pending, or the decision is another word.
+    """
     if decision not in dict(TEXT_DECISION.choices):
-        raise BadInput(f"{decision!r} is none of mask, keep and drop.")
+        raise BadInput(f"{decision!r} is not a decision: choose mask, keep or drop.")
     if image not in pending_images(out):
-        raise BadInput(f"{image} waits for no decision in {out}.")
+        raise BadInput(f"{image} does not wait for a decision in {out}.")
     journal = (out / "private" if is_gmai_folder(out) else out) / DECISIONS_FILE
     record_decision(journal, reviewer, image, TEXT_DECISION.name, decision)
     if not is_gmai_folder(out):
@@ -71,38 +90,60 @@ def decide_on_image(out: Path, image: str, decision: str, reviewer: str) -> None
 
 
 def _apply_decision(out: Path, image: str, decision: str) -> None:
-    waiting = out / PENDING_FOLDER / image
+    """Black out, move or delete a pending image of a `deidentify` folder."""
+    pending = out / PENDING_FOLDER / image
     if decision == "mask":
-        with Image.open(waiting) as opened:
-            upright = ImageOps.exif_transpose(opened)  # as it was searched
+        with Image.open(pending) as opened:
+            upright = ImageOps.exif_transpose(opened)  # the boxes refer to the upright image
             masked = black_out(
-                upright.convert("L" if opened.mode in ("L", "1") else "RGB"), read_boxes(out).get(image, [])
+                upright.convert("L" if opened.mode in ("L", "1") else "RGB"),
+                read_boxes(out).get(image, []),
             )
-        # The image keeps its name, whatever its suffix: what else was made of it goes by that.
+        # Keep the name even if its suffix is now wrong: table and labels refer to it.
         replace_file(out / "images" / image, encode_png(masked))
-        waiting.unlink()
+        pending.unlink()
     elif decision == "keep":
-        waiting.rename(out / "images" / image)
+        pending.rename(out / "images" / image)
     else:
-        waiting.unlink()
+        pending.unlink()
         delete_labels(out, image)
         table = pd.read_csv(out / DEIDENTIFIED_TABLE, dtype=str, keep_default_na=False)
-        rest = table[table["image"] != image]
-        replace_file(out / DEIDENTIFIED_TABLE, lambda path: rest.to_csv(path, index=False))
+        remaining_rows = table[table["image"] != image]
+        replace_file(
+            out / DEIDENTIFIED_TABLE,
+            lambda path: remaining_rows.to_csv(path, index=False),
+        )
 
 
 def build_text_review(out: Path) -> FastAPI:
-    """The page. Raises BadInput for a folder that neither `deidentify` nor `gmai` wrote."""
+    """Build the page of a folder.
+
+    Args:
+        out: folder of `deidentify` or `gmai`.
+
+    Returns:
+        The application.
+
+    Raises:
+        BadInput: neither command wrote the folder.
+    """
     if not is_gmai_folder(out) and not (out / DEIDENTIFICATION_REPORT).is_file():
         raise BadInput(
-            f"{out}: holds no {DEIDENTIFICATION_REPORT}. Make it with `medprobe curate deidentify` or `medprobe curate gmai`."
+            f"{out}: contains no {DEIDENTIFICATION_REPORT}. Make it with `medprobe curate deidentify` or "
+            "`medprobe curate gmai`."
         )
     boxes = read_boxes(out / "private" if is_gmai_folder(out) else out)
 
     def show(_: str, image: str) -> ItemView:
-        marked = len(boxes.get(image, []))
-        heading = f"regions marked in red: {marked}"
-        return ItemView("Does the marked text name anyone?", {}, heading, pictures=[""], details=f"image: {image}")
+        region_count = len(boxes.get(image, []))
+        heading = f"regions marked in red: {region_count}"
+        return ItemView(
+            "Does the marked text name anyone?",
+            {},
+            heading,
+            pictures=[""],
+            details=f"image: {image}",
+        )
 
     def save(reviewer: str, image: str, field: str, value: Any, seen: Any) -> str:
         decide_on_image(out, image, value, reviewer)
@@ -115,11 +156,12 @@ def build_text_review(out: Path) -> FastAPI:
             out / "private" / PICTURES_FOLDER / f"{image}.png" if is_gmai_folder(out) else out / PENDING_FOLDER / image
         )
         with Image.open(file) as opened:
-            shown = ImageOps.exif_transpose(opened).convert("RGB")
-        draw = ImageDraw.Draw(shown)
+            marked = ImageOps.exif_transpose(opened).convert("RGB")
+        draw = ImageDraw.Draw(marked)
         for left, top, right, bottom in boxes.get(image, []):
+            # Boxes end before right and bottom; Pillow's rectangles include them.
             draw.rectangle((left, top, right - 1, bottom - 1), outline=(255, 40, 40), width=2)
-        return "image/png", encode_png(shown)
+        return "image/png", encode_png(marked)
 
     return build_page(
         ReviewTask(
@@ -136,7 +178,19 @@ def build_text_review(out: Path) -> FastAPI:
 
 
 def serve_text_review(out: Path, port: int) -> None:
-    """Serve the page on 127.0.0.1 until it is stopped. Raises BadInput for a port in use, and a folder that another server has."""
+    """Serve the page on 127.0.0.1 until it is stopped.
+
+    Args:
+        out: folder of `deidentify` or `gmai`.
+        port: TCP port.
+
+    Raises:
+        BadInput: the port is in use, or another server holds the folder.
+    """
     serve_page(
-        lambda _: build_text_review(out), out, "texts", f"deciding about {len(pending_images(out))} images", port
+        lambda _: build_text_review(out),
+        out,
+        "texts",
+        f"deciding about {len(pending_images(out))} images",
+        port,
     )

@@ -1,5 +1,8 @@
-"""HTML pages with drawn plots and nothing loaded from elsewhere: the quality report (its numbers: `quality.py`), and histograms of the
-pairs' cosines, as MediConfusion's figure 8 (appendix F)."""
+"""Self-contained HTML pages with inline plots.
+
+The quality report (its numbers: `quality.py`), and histograms of the pairs' cosines as in
+MediConfusion's figure 8 (appendix F).
+"""
 
 # ruff: noqa: E501
 from __future__ import annotations
@@ -28,11 +31,12 @@ svg { display: block; width: 100%; height: 8rem } rect { fill: var(--accent) } l
 
 
 def render_report(quality: QualityReport) -> str:
-    """The whole page."""
+    """Render the quality report as an HTML page."""
     warnings = "".join(f"<li>{escape(text)}</li>" for text in quality.warnings()) or "<li>Nothing stands out.</li>"
     rows = [(rule, *row) for rule, scores in quality.rules.items() for row in score_rows(scores)]
-    seen = (
-        f"{quality.images_seen} of {quality.images} images were compared by their pixels. The same picture: {format_groups(quality.same_images)}."
+    image_note = (
+        f"{quality.images_seen} of {quality.images} images were compared by their pixels. The same picture: "
+        f"{format_groups(quality.same_images)}."
         if quality.images_seen
         else "The dataset was built without images, so they were not compared."
     )
@@ -41,7 +45,8 @@ def render_report(quality: QualityReport) -> str:
         model = quality.blind_model
         statuses = ", ".join(f"{count} {status}" for status, count in model.statuses.items() if count)
         blind = (
-            f"<h3>{escape(model.model)}, shown no image (prompt {escape(model.prompt)}, temperature {model.temperature:g}: {statuses})</h3>"
+            f"<h3>{escape(model.model)}, shown no image (prompt {escape(model.prompt)}, "
+            f"temperature {model.temperature:g}: {statuses})</h3>"
             + render_table(("asked without images", *SCORE_COLUMNS), score_rows(model.scores))
         )
     return _render_document(
@@ -53,7 +58,7 @@ def render_report(quality: QualityReport) -> str:
 {render_table(("answerer", "metric", *SCORE_COLUMNS), rows)}{blind}
 {_render_pairs(quality.of_pairs) if quality.of_pairs else ""}
 <h2>Questions</h2><p>Asked more than once of one image: {format_groups(quality.repeated_questions)}.</p>
-<h2>Images</h2><p>{seen}</p>""",
+<h2>Images</h2><p>{image_note}</p>""",
     )
 
 
@@ -67,18 +72,26 @@ def _render_document(title: str, body: str) -> str:
 
 
 def write_histograms(cosines: Mapping[str, np.ndarray], out: Path) -> None:
-    """Write the page `out` with a histogram of each encoder's cosines of the same pairs."""
+    """Write a page with a histogram of each encoder's cosines.
+
+    Args:
+        cosines: encoder -> cosine of the two images of each pair; all of the same pairs.
+        out: page to write (.html).
+    """
     count = len(next(iter(cosines.values())))
-    drawn = "".join(f"<h2>{escape(name)}</h2>{render_histogram(values)}" for name, values in cosines.items())
-    head = f"<h1>Similarity of {count} pairs</h1><p>Cosine of the two images of each pair, by encoder.</p>"
-    replace_file(out, _render_document("Similarity of the pairs", head + drawn).encode())
+    plots = "".join(
+        f"<h2>{escape(encoder)}</h2>{render_histogram(encoder_cosines)}" for encoder, encoder_cosines in cosines.items()
+    )
+    heading = f"<h1>Similarity of {count} pairs</h1><p>Cosine of the two images of each pair, by encoder.</p>"
+    replace_file(out, _render_document("Similarity of the pairs", heading + plots).encode())
 
 
 SCORE_COLUMNS = ("%", "95% interval", "chance", "than chance")
 
 
 def _render_pairs(quality: PairQuality) -> str:
-    told = "; ".join(
+    """Render the section on MediConfusion's pairs."""
+    differences = "; ".join(
         f"{'none at all' if points is None else f'{points:.1f} points'} where {escape(share)} of the pairs separate them"
         for share, points in quality.smallest_difference.items()
     )
@@ -87,53 +100,96 @@ questions. Option A is right for the first image in {quality.image_1_is_a} of {q
 <h2>How small a difference can it tell?</h2>
 <p>{quality.pairs} pairs, {quality.components} groups of pairs that share images or patients (the largest has {quality.largest_component}):
 worth {quality.effective_pairs:.1f} independent pairs if pairs of one group are answered alike.</p>
-<p>Between two models, with 80% power: {told}. Smaller differences in set accuracy cannot be detected with so many independent pairs.</p>
+<p>Between two models, with 80% power: {differences}. Smaller differences in set accuracy cannot be detected with this number of independent pairs.</p>
 <h2>Similarities of the pairs</h2>
 <h3>medical encoder</h3>{render_histogram(quality.sim_med)}<h3>general encoder</h3>{render_histogram(quality.sim_gen)}"""
 
 
 def score_rows(scores: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Name, value, 95% interval, chance and verdict of scores, as texts for `render_table`."""
-    names = {"set_accuracy": "set accuracy", "individual_accuracy": "individual accuracy", "share_A": "answers A"}
+    """Format scores as rows for `render_table`.
+
+    Args:
+        scores: metric -> value, low, high, chance, verdict and nonresponse.
+
+    Returns:
+        Name, value, 95% interval, chance and verdict of each score; percentages have one decimal.
+    """
+    names = {
+        "set_accuracy": "set accuracy",
+        "individual_accuracy": "individual accuracy",
+        "share_A": "answers A",
+    }
     rows: list[tuple[str, ...]] = []
-    for name, found in scores.items():
-        interval = "" if found["low"] is None else f"{found['low']:.1f} to {found['high']:.1f}"
-        chance = "" if found["chance"] is None else f"{found['chance']:.1f}"
-        missing = "no score" if found["nonresponse"] is not None else "undefined"
-        value = missing if found["value"] is None else f"{found['value']:.1f}"
-        rows.append((names.get(name, name), value, interval, chance, (found["verdict"] or "").replace("_", " ")))
+    for metric, numbers in scores.items():
+        interval = "" if numbers["low"] is None else f"{numbers['low']:.1f} to {numbers['high']:.1f}"
+        chance = "" if numbers["chance"] is None else f"{numbers['chance']:.1f}"
+        # Too many questions without an answer void a score; a metric may also have no cases at all.
+        missing = "no score" if numbers["nonresponse"] is not None else "undefined"
+        percentage = missing if numbers["value"] is None else f"{numbers['value']:.1f}"
+        rows.append(
+            (
+                names.get(metric, metric),
+                percentage,
+                interval,
+                chance,
+                (numbers["verdict"] or "").replace("_", " "),
+            )
+        )
     return rows
 
 
 def format_groups(groups: list[list[str]]) -> str:
-    """Groups of ids in words."""
+    """Format groups of ids as HTML: `a = b; c = d`, or `none`."""
     return "; ".join(escape(" = ".join(group)) for group in groups) or "none"
 
 
 def render_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """An HTML table of texts and numbers, escaped."""
+    """Render an HTML table with escaped cells; `none` without rows.
+
+    Args:
+        head: names of the columns.
+        rows: cells (texts or numbers).
+    """
     table = pd.DataFrame(list(rows), columns=list(head)).to_html(index=False, border=0)
     return f'<div class="wide">{table}</div>' if rows else "<p>none</p>"
 
 
 def render_histogram(values: Sequence[float] | np.ndarray, bins: int = 24) -> str:
-    """A histogram of cosines, with its ends, median and largest bin named."""
+    """Render a histogram of cosines as SVG, with its ends, median and largest bin as text.
+
+    Args:
+        values: the cosines.
+        bins: number of bins.
+    """
     counts, edges = np.histogram(values, bins)
-    high = max(1, int(counts.max()))
-    drawn = "".join(
-        f'<rect x="{24 * at:.1f}" y="{110 - 100 * count / high:.1f}" width="22" height="{100 * count / high:.1f}">'
-        f"<title>{count} from {edges[at]:.3f} to {edges[at + 1]:.3f}</title></rect>"
-        for at, count in enumerate(counts)
+    largest = max(1, int(counts.max()))
+    bars = "".join(
+        f'<rect x="{24 * k:.1f}" y="{110 - 100 * count / largest:.1f}" width="22" height="{100 * count / largest:.1f}">'
+        f"<title>{count} from {edges[k]:.3f} to {edges[k + 1]:.3f}</title></rect>"
+        for k, count in enumerate(counts)
     )
-    ends = f"<span>{edges[0]:.3f}</span><span>median {np.median(values):.3f}, largest bin {high}</span><span>{edges[-1]:.3f}</span>"
-    line = f'<line x1="0" y1="110" x2="{24 * bins}" y2="110"/>'
-    return f'<svg viewBox="0 0 {24 * bins} 112" preserveAspectRatio="none" role="img">{line}{drawn}</svg><div class="ends">{ends}</div>'
+    # Text stays outside the SVG: preserveAspectRatio="none" would stretch it.
+    ends = (
+        f"<span>{edges[0]:.3f}</span><span>median {np.median(values):.3f}, largest bin {largest}</span>"
+        f"<span>{edges[-1]:.3f}</span>"
+    )
+    axis = f'<line x1="0" y1="110" x2="{24 * bins}" y2="110"/>'
+    return (
+        f'<svg viewBox="0 0 {24 * bins} 112" preserveAspectRatio="none" role="img">{axis}{bars}</svg>'
+        f'<div class="ends">{ends}</div>'
+    )
 
 
 def write_quality_report(quality: QualityReport, out: Path) -> None:
-    """Write the page `out` (HTML) and the numbers beside it (`.json`)."""
+    """Write the report as a page, and its numbers to a .json file next to it.
+
+    Args:
+        quality: the report.
+        out: page to write (.html).
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, render_report(quality).encode())
     numbers = asdict(quality) | {"warnings": quality.warnings()}
+    # The file uses the word of `medprobe build`.
     numbers["format"] = numbers.pop("family")
     write_json(out.with_suffix(".json"), numbers, ensure_ascii=True)

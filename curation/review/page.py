@@ -1,8 +1,11 @@
-"""The page on which people judge one item at a time: images, question, fields with buttons and keys, each decision in a journal.
+"""A page on which people judge one item at a time.
 
-Used for reviewing pairs (`review.py`), validating questions and tagging labels (`gmai/validation.py`), and deciding about burned-in text
-(`deidentify/review_texts.py`). What the page calls saved is on the disk. See also: markup, style and script (`page_markup.py`), serving
-and links (`serving.py`).
+It has images, a question, and fields with buttons and keyboard shortcuts. Every decision goes into
+a journal. The page is used to review pairs (`review.py`), to validate questions and tag labels
+(`gmai/validation.py`), and to decide about burned-in text (`deidentify/review_texts.py`). What the
+page reports as saved is on the disk.
+
+See also: markup, style and script (`page_markup.py`), serving and links (`review_server.py`).
 """
 
 from __future__ import annotations
@@ -29,18 +32,20 @@ from eval_harness.records.names import replace_surrogates
 
 @dataclass(frozen=True)
 class Field:
-    """A field that a person fills in for an item.
+    """A field that a reviewer fills in for an item.
 
-    `kind`: one of `choices`; any of them (`checks`, saved with the button `commit`); a text; a list of
-    texts, of which `choices` are suggested. `keys`: shortcuts for the choices in order, or to begin
-    typing. `advances`: continue with the next open item.
+    Attributes:
+        kind: one of the choices; any of them (`checks`, saved with the button `commit`); a text;
+            or a list of texts, for which the choices are suggestions.
+        choices: (value, shown text).
+        keys: keyboard shortcuts, for the choices in order or to start typing.
+        advances: whether the page continues with the next open item.
     """
 
     name: str
     label: str
     kind: Literal["choice", "checks", "text", "list"]
     choices: Sequence[tuple[str, str]] = ()
-    """(value, shown text)"""
     keys: Sequence[str] = ()
     help: str = ""
     commit: str = ""
@@ -49,8 +54,14 @@ class Field:
 
 @dataclass(frozen=True)
 class ItemView:
-    """An item as its reviewer sees it. `options`: (text, whether it is right); `pictures`: what stands below each; `details`: shown on
-    demand; `values`: field -> value, by this reviewer or shared."""
+    """An item as its reviewer sees it.
+
+    Attributes:
+        values: field -> value, of this reviewer or shared.
+        options: (text, whether it is correct).
+        pictures: caption of each picture.
+        details: shown on demand.
+    """
 
     question: str
     values: Mapping[str, Any]
@@ -62,8 +73,17 @@ class ItemView:
 
 @dataclass(frozen=True)
 class ReviewTask:
-    """One use of the page. `items`: reviewer -> ids; `save`: reviewer, item, field, value and what the page showed before -> what to say,
-    or BadInput; `picture`: item, number -> (media type, bytes); `names`: who may be chosen (none: names are typed)."""
+    """One use of the page.
+
+    Attributes:
+        items: reviewer -> ids of the items.
+        show: reviewer, item -> the item's view.
+        save: reviewer, item, field, value and the value that the page showed before ->
+            confirmation; raises BadInput to refuse.
+        is_done: reviewer, item -> whether nothing is left to decide.
+        picture: item, number -> (media type, bytes).
+        names: names to choose from; without any, names are typed.
+    """
 
     title: str
     fields: Sequence[Field]
@@ -88,65 +108,104 @@ class Decision(BaseModel):
     seen: Any = None
 
 
-def build_page(task: ReviewTask, name_of: Callable[[Mapping[str, str]], str | None] | None = None) -> FastAPI:
-    """The page as an application. name_of: cookies -> the reviewer whom a link belongs to, in place of a name that is typed."""
+def build_page(
+    task: ReviewTask, reviewer_of_cookies: Callable[[Mapping[str, str]], str | None] | None = None
+) -> FastAPI:
+    """Build the page as an application.
+
+    Args:
+        task: what is judged.
+        reviewer_of_cookies: maps a request's cookies to the reviewer with a personal link; without
+            it, reviewers type their names.
+    """
+    # The page is the only client: no API documentation.
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    turn = threading.Lock()  # of two quick decisions the second holds
+    lock = threading.Lock()  # decisions are applied one after the other, the later one wins
 
-    def who(request: Request, typed: str) -> str:
-        return " ".join(replace_surrogates(typed).split()) if name_of is None else name_of(request.cookies) or ""
+    def reviewer_name(request: Request, typed: str) -> str:
+        return (
+            " ".join(replace_surrogates(typed).split())
+            if reviewer_of_cookies is None
+            else reviewer_of_cookies(request.cookies) or ""
+        )
 
-    def shown(reviewer: str, item: str, items: Sequence[str]) -> dict[str, Any]:
-        done = sum(task.is_done(reviewer, each) for each in items) if reviewer else 0
+    def item_state(reviewer: str, item: str, items: Sequence[str]) -> dict[str, Any]:
+        # Progress is per reviewer, so it needs a name.
+        done = sum(task.is_done(reviewer, item_id) for item_id in items) if reviewer else 0
         state = {"reviewer": reviewer, "items": len(items), "done": done, "finished": task.finished}
+        # Without an item, the page says that nothing is left.
         if item not in items:
             return state
-        return state | {"item": item, "number": items.index(item) + 1} | asdict(task.show(reviewer, item))
+        return (
+            state
+            | {
+                "item": item,
+                "number": items.index(item) + 1,
+            }
+            | asdict(task.show(reviewer, item))
+        )
 
     @app.get("/")
     def page(request: Request) -> HTMLResponse:
-        fields = [asdict(each) for each in task.fields]
-        config = {"fields": fields, "names": list(task.names), "name": who(request, ""), "linked": name_of is not None,
+        fields = [asdict(field) for field in task.fields]
+        config = {"fields": fields, "names": list(task.names), "name": reviewer_name(request, ""),
+                  "linked": reviewer_of_cookies is not None,
                   "summary": task.summary_label if task.summary else "", "title": task.title}  # fmt: skip
+        # Confidential content must not stay in a browser's cache.
         return HTMLResponse(render_page(task.title, config), headers={"cache-control": "no-store"})
 
     @app.get("/item")
-    def item(request: Request, reviewer: str = "", item: str = "", go: str = "here") -> dict[str, Any]:
-        """The item itself, or the `next`, `previous` or next `open` one after it; by its number with go=NUMBER."""
-        with turn:
-            name = who(request, reviewer)
+    def item(
+        request: Request,
+        reviewer: str = "",
+        item: str = "",
+        go: str = "here",
+    ) -> dict[str, Any]:
+        """Return an item, or the one that `go` names: next, previous, open or a number."""
+        with lock:
+            name = reviewer_name(request, reviewer)
             items = task.items(name)
-            at = items.index(item) if item in items else -1
+            index = items.index(item) if item in items else -1
             if go.isdecimal():
-                at = min(max(int(go), 1), len(items)) - 1
+                index = min(max(int(go), 1), len(items)) - 1
             elif go in ("next", "previous") and items:
-                at = (at + (1 if go == "next" else -1)) % len(items) if at >= 0 else 0
-            elif go == "open" or at < 0:
-                order = [*range(at + 1, len(items)), *range(at + 1)]
-                at = next((k for k in order if not task.is_done(name, items[k])), order[0] if order else -1)
-            return shown(name, items[at] if 0 <= at < len(items) else "", items)
+                index = (index + (1 if go == "next" else -1)) % len(items) if index >= 0 else 0
+            elif go == "open" or index < 0:
+                # The current item comes last: it is shown again only if it is the only open one.
+                order = [*range(index + 1, len(items)), *range(index + 1)]
+                index = next(
+                    (k for k in order if not task.is_done(name, items[k])),
+                    order[0] if order else -1,
+                )
+            return item_state(name, items[index] if 0 <= index < len(items) else "", items)
 
     @app.post("/save")
-    def save(request: Request, given: Decision) -> dict[str, Any]:
-        with turn:
-            name = who(request, given.reviewer)
+    def save(request: Request, decision: Decision) -> dict[str, Any]:
+        with lock:
+            name = reviewer_name(request, decision.reviewer)
             try:
-                if given.item not in task.items(name) or given.field not in {each.name for each in task.fields}:
-                    raise BadInput(f"{given.item} is not to be decided about here.")
-                said = task.save(name, given.item, given.field, given.value, given.seen)
+                if decision.item not in task.items(name) or decision.field not in {field.name for field in task.fields}:
+                    raise BadInput(f"{decision.item} cannot be decided here.")
+                message = task.save(
+                    name,
+                    decision.item,
+                    decision.field,
+                    decision.value,
+                    decision.seen,
+                )
             except (BadInput, OSError) as error:
                 return {"error": str(error)}
-            return {"said": said} | shown(name, given.item, task.items(name))
+            return {"said": message} | item_state(name, decision.item, task.items(name))
 
     @app.get("/picture/{number}")
     def picture(number: int, item: str) -> Response:
         try:
             if task.picture is None:
                 raise HTTPException(404)
-            kind, data = task.picture(item, number)
+            media_type, encoded = task.picture(item, number)
         except (ImageError, OSError, KeyError, IndexError) as error:
             raise HTTPException(404, str(error)) from None
-        return Response(data, media_type=kind, headers={"cache-control": "no-store"})
+        return Response(encoded, media_type=media_type, headers={"cache-control": "no-store"})
 
     @app.get("/summary")
     def summary() -> dict[str, str]:
@@ -156,22 +215,47 @@ def build_page(task: ReviewTask, name_of: Callable[[Mapping[str, str]], str | No
 
 
 def record_decision(journal: Path, reviewer: str, item: str, field: str, value: Any) -> str:
-    """Add a decision; its time (UTC, ISO 8601) once it is on the disk. Raises BadInput without a name."""
+    """Append a decision to a journal.
+
+    Args:
+        journal: the journal.
+        reviewer: name of the reviewer.
+        item: id of the item.
+        field: name of the field.
+        value: what was decided (JSON).
+
+    Returns:
+        The time of the decision (UTC, ISO 8601), once it is on the disk.
+
+    Raises:
+        BadInput: the name is blank.
+    """
     if not reviewer.strip():
-        raise BadInput("Give your name first: every decision is recorded with who made it.")
+        raise BadInput("Give your name first: every decision is recorded with its reviewer.")
     when = datetime.now(UTC).isoformat(timespec="milliseconds")
     with Journal(journal) as log:
-        log.append({"when": when, "reviewer": reviewer, "item": item, "field": field, "value": value})
+        log.append(
+            {"when": when, "reviewer": reviewer, "item": item, "field": field, "value": value},
+        )
+        # The page says "saved" only after this.
         log.sync()
     return when
 
 
 def read_decisions(journal: Path) -> dict[tuple[str, str, str], Any]:
-    """(item, field, reviewer) -> value of everything decided, in order; a later decision of the same replaces an earlier one."""
+    """Read a journal as (item, field, reviewer) -> latest value, in order of first decision."""
     return {(entry["item"], entry["field"], entry["reviewer"]): entry["value"] for entry in read_journal(journal)}
 
 
-def encode_for_browser(data: bytes) -> tuple[str, bytes]:
-    """(media type, bytes) of the picture that models are shown, in full resolution and without metadata: reviewers may be elsewhere."""
-    shown = decode_image(strip_metadata(data)).encoded()
-    return f"image/{'png' if shown.startswith(PNG_SIGNATURE) else 'jpeg'}", shown
+def encode_for_browser(stored: bytes) -> tuple[str, bytes]:
+    """Encode a picture for a reviewer's browser, in full resolution.
+
+    Args:
+        stored: bytes of the image file.
+
+    Returns:
+        Media type, and the picture that models are shown. It has no metadata: reviewers may be
+        elsewhere.
+    """
+    encoded = decode_image(strip_metadata(stored)).encoded()
+    return f"image/{'png' if encoded.startswith(PNG_SIGNATURE) else 'jpeg'}", encoded

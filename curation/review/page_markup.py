@@ -1,5 +1,8 @@
-"""Markup, style and script of the page (`page.py`): the question and the fields stand beside the images on a wide screen, above and below
-them on a narrow one; nothing is loaded from elsewhere."""
+"""Markup, style and script of the page (`page.py`).
+
+On a wide screen, question and fields are next to the images; on a narrow one, above and below them.
+Nothing is loaded from elsewhere.
+"""
 
 # ruff: noqa: E501
 from __future__ import annotations
@@ -182,8 +185,14 @@ go('open');
 
 
 def render_page(title: str, config: Mapping[str, Any]) -> str:
-    """The whole page. config: what the script reads of the task."""
-    data = json.dumps(config).replace("<", "\\u003c")
+    """Render the page.
+
+    Args:
+        title: title of the task.
+        config: the task's settings for the script, as JSON.
+    """
+    # "</script>" in a text would end the element.
+    config_json = json.dumps(config).replace("<", "\\u003c")
     return f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <link rel="icon" href="data:,"><title>{escape(title)}</title><style>{PAGE_STYLE}</style></head><body>
 <header><h1>{escape(title)}</h1><span id="name"></span><button id="previous">previous <kbd>p</kbd></button>
@@ -193,4 +202,4 @@ def render_page(title: str, config: Mapping[str, Any]) -> str:
 <details id="details"><summary>details <kbd>d</kbd></summary><p id="told" style="white-space: pre-line"></p></details></section>
 <section id="pictures"></section><section id="fields" hidden></section><p id="empty" hidden></p>
 </main><footer style="padding: 0 1rem 1rem"><button id="summary" hidden></button><p id="summed" style="white-space: pre-line"></p><p class="help">{escape(KEY_HELP)}</p></footer>
-<script id="config" type="application/json">{data}</script><script>{PAGE_SCRIPT}</script></body></html>"""
+<script id="config" type="application/json">{config_json}</script><script>{PAGE_SCRIPT}</script></body></html>"""

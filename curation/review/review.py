@@ -1,8 +1,7 @@
 """The page for pairs: two scores, three checks (yes or no), the texts, categories and a note.
 
-Which pairs are kept follows from them (`review_log.py`).
-
-On this machine reviewers type their names; elsewhere each has a link of their own (`serving.py`).
+`review_log.py` derives from them which pairs are kept. On this machine reviewers type their names;
+on others each has a personal link (`review_server.py`).
 """
 
 from __future__ import annotations
@@ -34,38 +33,54 @@ PAIR_SIDES = ("left", "right")
 
 
 def build_review(questions: Path, images: Path, access: ReviewAccess | None = None) -> FastAPI:
-    """The page and its pictures as one application; with `access` the name is that of the reviewer's link. Raises BadInput for folders that
-    are no questions or hold none of the images."""
+    """Build the page and its pictures as one application.
+
+    Args:
+        questions: questions folder.
+        images: folder of the images that were embedded.
+        access: the reviewers' links; without it, reviewers type their names.
+
+    Raises:
+        BadInput: the questions folder has no drafts, or images are missing.
+    """
     log = ReviewLog(questions)
     if not log.pairs:
-        raise BadInput(f"{questions}: holds no drafts to review. Have some written with `medprobe curate write`.")
-    shown = [pair.draft[side] for pair in log.pairs.values() for side in ("image_1", "image_2")]
-    missing = [image for image in shown if not (images / image).is_file()]
+        raise BadInput(
+            f"{questions}: contains no drafts to review. Have some written with `medprobe curate write`.",
+        )
+    draft_images = [pair.draft[side] for pair in log.pairs.values() for side in ("image_1", "image_2")]
+    # Fail now rather than in the middle of a review.
+    missing = [image for image in draft_images if not (images / image).is_file()]
     if missing:
         raise BadInput(
-            f"--images {images}: {missing[0]} and {len(missing) - 1} more images do not exist. Give the folder that was embedded."
+            f"--images {images}: {missing[0]} and {len(missing) - 1} more images do not exist. "
+            "Give the folder that was embedded."
         )
     fields = _review_fields(log)
 
     def show(reviewer: str, pair_id: str) -> ItemView:
         pair = log.pairs[pair_id]
-        right = [pair.draft[f"correct_{number}"] for number in (1, 2)]
+        correct_letters = [pair.draft[f"correct_{number}"] for number in (1, 2)]
         return ItemView(
             question=pair.question,
-            values={each.name: log.value(reviewer, pair_id, each.name) for each in fields},
+            values={field.name: log.value(reviewer, pair_id, field.name) for field in fields},
             heading=f"pair {pair_id}",
+            # Neither option is marked as correct: each is for one of the two images.
             options=[(pair.option_A, False), (pair.option_B, False)],
-            pictures=[f"Right here: {letter}: {getattr(pair, f'option_{letter}')}" for letter in right],
+            pictures=[f"Right here: {letter}: {getattr(pair, f'option_{letter}')}" for letter in correct_letters],
             details=f"Left: {pair.draft['caption_1']}\nRight: {pair.draft['caption_2']}",
         )
 
     def save(reviewer: str, pair_id: str, name: str, value: Any, seen: Any) -> str:
+        # `when` is None if the value was the same.
         when = log.change(reviewer, pair_id, name, value, seen)
-        what = f"{pair_id} {name.replace('_', ' ')}"
-        return f"saved {what} at {when[11:19]} UTC" if when else f"nothing changed in {what}"
+        target = f"{pair_id} {name.replace('_', ' ')}"
+        return f"saved {target} at {when[11:19]} UTC" if when else f"nothing changed in {target}"
 
     def picture(pair_id: str, number: int) -> tuple[str, bytes]:
-        return encode_for_browser((images / log.pairs[pair_id].draft[f"image_{number + 1}"]).read_bytes())
+        return encode_for_browser(
+            (images / log.pairs[pair_id].draft[f"image_{number + 1}"]).read_bytes(),
+        )
 
     task = ReviewTask(
         title="Review",
@@ -78,16 +93,25 @@ def build_review(questions: Path, images: Path, access: ReviewAccess | None = No
         summary=lambda: format_agreement(log),
         summary_label="agreement between reviewers",
     )
-    return build_page(task, access.name if access else None)
+    return build_page(task, access.reviewer if access else None)
 
 
 def _review_fields(log: ReviewLog) -> list[Field]:
-    digits = [str((at + 1) % 10) for at in range(10)]
-    scale = [(str(at), str(at)) for at in range(1, 11)]
-    given = {name for pair in log.pairs.values() for name in (*pair.categories_1, *pair.categories_2)}
-    known = [(name, name) for name in sorted({*PROMPT_CATEGORIES, *given})]
+    """List the fields of a pair: scores, checks, texts, categories and a note."""
+    # Keys 1 to 9, and 0 for 10.
+    digits = [str((score + 1) % 10) for score in range(10)]
+    scale = [(str(score), str(score)) for score in range(1, 11)]
+    assigned = {name for pair in log.pairs.values() for name in (*pair.categories_1, *pair.categories_2)}
+    suggestions = [(name, name) for name in sorted({*PROMPT_CATEGORIES, *assigned})]
     return [
-        Field(SCORE_FIELDS[0], "Score of the left problem", "choice", scale, digits, f"{SCORE_HELP}. Keys: 1 to 9, 0"),
+        Field(
+            SCORE_FIELDS[0],
+            "Score of the left problem",
+            "choice",
+            scale,
+            digits,
+            f"{SCORE_HELP}. Keys: 1 to 9, 0",
+        ),
         Field(
             SCORE_FIELDS[1],
             "Score of the right problem",
@@ -106,9 +130,17 @@ def _review_fields(log: ReviewLog) -> list[Field]:
             )
             for name, key in zip(CHECK_FIELDS, "xvl", strict=True)
         ),
-        *(Field(name, name.replace("_", " "), "text", keys=key) for name, key in zip(TEXT_FIELDS, "eab", strict=True)),
         *(
-            Field(name, f"categories, {side}", "list", known)
+            Field(
+                name,
+                name.replace("_", " "),
+                "text",
+                keys=key,
+            )
+            for name, key in zip(TEXT_FIELDS, "eab", strict=True)
+        ),
+        *(
+            Field(name, f"categories, {side}", "list", suggestions)
             for name, side in zip(CATEGORY_FIELDS, PAIR_SIDES, strict=True)
         ),
         Field("note", "note", "text"),
@@ -116,13 +148,15 @@ def _review_fields(log: ReviewLog) -> list[Field]:
 
 
 def format_agreement(log: ReviewLog) -> str:
-    """How far the reviewers agree, in words."""
-    found = compute_agreement(log.scores())
-    if found.problems_shared == 0:
+    """Format the agreement between the reviewers as lines of text."""
+    agreement = compute_agreement(log.scores())
+    if agreement.problems_shared == 0:
         return "No problem has scores of two reviewers yet."
-    lines = [f"{found.reviewers} reviewers, {found.problems_shared} problems scored by more than one."]
-    if found.alpha is not None:
-        lines.append(f"Krippendorff's alpha (ordinal): {found.alpha:.3f}")
-    if found.ac1 is not None:
-        lines.append(f"Gwet's AC1, keep or reject: {found.ac1:.3f}")
+    lines = [
+        f"{agreement.reviewers} reviewers, {agreement.problems_shared} problems scored by more than one.",
+    ]
+    if agreement.alpha is not None:
+        lines.append(f"Krippendorff's alpha (ordinal): {agreement.alpha:.3f}")
+    if agreement.ac1 is not None:
+        lines.append(f"Gwet's AC1, keep or reject: {agreement.ac1:.3f}")
     return "\n".join(lines)

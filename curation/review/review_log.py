@@ -1,14 +1,16 @@
-"""Append-only log of reviews: one line per change (who, when, which pair, what, before, after), never rewritten.
+"""Append-only log of reviews: one line per change (who, when, which pair, which field, value).
 
-Scores and checks belong to each reviewer; texts and categories are shared, the latest change holds.
-A check (correctness, relevance, language) is "yes", "no" or not answered yet.
+Scores and checks belong to each reviewer; texts and categories are shared, and the latest change
+counts. A check (correctness, relevance, language) is "yes", "no" or not answered yet.
 
-A score under 5 (MediConfusion, section 2.3: problems under 5 were left out) or a "no" rejects the pair,
-whatever the other reviewers say and even if the review is not complete. A pair without either is kept
-once one reviewer has scored both problems and answered every check with "yes".
+A score under 5 (MediConfusion, section 2.3, leaves such problems out) or a "no" rejects the pair,
+regardless of the other reviewers and even if the review is incomplete. Any other pair is kept once
+one reviewer has scored both problems and answered every check with "yes".
 
-Agreement: Krippendorff's alpha (ordinal) on scores, and Gwet's AC1 on keep or reject, since alpha says little where nearly everything
-is kept. See also: the page (`review.py`).
+Agreement: Krippendorff's alpha (ordinal) on scores, and Gwet's AC1 on keep or reject, since alpha
+    is uninformative if nearly everything is kept.
+
+See also: the page (`review.py`).
 """
 
 from __future__ import annotations
@@ -34,13 +36,14 @@ CHECK_FIELDS = ("correctness", "relevance", "language")
 TEXT_FIELDS = ("question", "option_A", "option_B")
 CATEGORY_FIELDS = ("categories_1", "categories_2")
 REVIEWER_FIELDS = (*SCORE_FIELDS, *CHECK_FIELDS, "note")
-"""Fields that each reviewer has for himself; the others are shared."""
+"""Fields that each reviewer has separately; the others are shared."""
 YES, NO = "yes", "no"
 MIN_KEEP_SCORE = 5
 WRONG_SCORE = 1
-"""The score of a problem whose "correctness is violated in any form (e.g., irrelevant question, incorrect answer)" (section 2.3)."""
+"""Score of a problem whose "correctness is violated in any form (e.g., irrelevant question,
+incorrect answer)" (section 2.3)."""
 UNSEEN_VALUE = object()
-"""For `change`: it is not known what the reviewer saw before the change."""
+"""For `ReviewLog.change`: the value that the reviewer saw before the change is unknown."""
 
 
 @dataclass
@@ -56,10 +59,12 @@ class Review:
 
     @property
     def scores(self) -> list[int]:
+        """Scores given so far."""
         return [score for score in (self.score_1, self.score_2) if score is not None]
 
     @property
     def checks(self) -> list[str | None]:
+        """Answers to the checks, in the order of `CHECK_FIELDS`."""
         return [self.correctness, self.relevance, self.language]
 
     @property
@@ -69,17 +74,18 @@ class Review:
 
     @property
     def complete(self) -> bool:
-        """Both problems are scored, and all checks answered unless the pair is rejected anyway."""
+        """Whether both problems are scored and, unless the pair is rejected, all checks done."""
         return len(self.scores) == 2 and (self.rejects or self.checks.count(YES) == len(CHECK_FIELDS))
 
     @property
     def keeps(self) -> bool:
+        """Whether this review alone would keep the pair."""
         return self.complete and not self.rejects
 
 
 @dataclass
 class Pair:
-    """A pair as it stands now: the draft with the reviewers' changes."""
+    """The current state of a pair: the draft with the reviewers' changes."""
 
     draft: dict[str, Any]
     question: str
@@ -91,7 +97,7 @@ class Pair:
 
     @property
     def decision(self) -> str:
-        """kept, rejected (by any reviewer), or unreviewed."""
+        """Whether the pair is kept, rejected (by any reviewer) or unreviewed."""
         reviews = self.reviews.values()
         if any(review.rejects for review in reviews):
             return "rejected"
@@ -99,57 +105,93 @@ class Pair:
 
 
 class ReviewLog:
-    """The pairs of a questions folder with all reviews so far. Safe for several threads; one process serves a folder at
-    a time."""
+    """The pairs of a questions folder with all reviews so far.
+
+    Thread-safe; only one process may serve a folder at a time.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.drafts = read_drafts(folder)
-        given, files = load_categories(folder), load_file_names(folder)
+        categories, files = load_categories(folder), load_file_names(folder)
         self.pairs: dict[str, Pair] = {
             row["pair_id"]: Pair(
                 row | {side: files.get(row[side], row[side]) for side in ("image_1", "image_2")},
                 row["question"],
                 row["option_A"],
                 row["option_B"],
-                list(given.get(row["image_1"], [])),
-                list(given.get(row["image_2"], [])),
+                list(categories.get(row["image_1"], [])),
+                list(categories.get(row["image_2"], [])),
             )
             for row in table_rows(self.drafts)
         }
+        # The server calls from several threads.
         self._lock = threading.Lock()
-        self._last: dict[tuple[str, str], str] = {}
+        self._last_editor: dict[tuple[str, str], str] = {}
         for entry in read_journal(folder / REVIEWS_FILE):
+            # Entries may be about pairs that are no longer drafted.
             if entry["item"] in self.pairs:
                 self._apply(entry["reviewer"], entry["item"], entry["field"], entry["value"])
 
-    def change(self, reviewer: str, pair_id: str, name: str, value: Any, seen: Any = UNSEEN_VALUE) -> str | None:
-        """Record one change; returns its time (UTC, ISO 8601) once it is on the disk, or None where nothing changed.
+    def change(
+        self,
+        reviewer: str,
+        pair_id: str,
+        name: str,
+        value: Any,
+        seen: Any = UNSEEN_VALUE,
+    ) -> str | None:
+        """Record one change.
 
-        `seen`: what the reviewer's page showed before. Raises BadInput for a value that the field cannot have, and where
-        another reviewer changed a shared field since it was seen: no text is overwritten unread. Nothing is recorded
-        then.
+        Args:
+            reviewer: name of the reviewer.
+            pair_id: the pair.
+            name: name of the field.
+            value: its new value.
+            seen: the value that the reviewer's page showed before.
+
+        Returns:
+            The time (UTC, ISO 8601) once the change is on the disk; None if nothing changed.
+
+        Raises:
+            BadInput: the field cannot have this value, or another reviewer changed a shared field
+                since `seen`: no text is overwritten unread. Nothing is recorded then.
         """
         with self._lock:
             value = _validate_value(self.pairs[pair_id], name, value)
-            before = self.value(reviewer, pair_id, name)
-            if value == before or (name not in REVIEWER_FIELDS and value == seen):
+            current = self.value(reviewer, pair_id, name)
+            # A shared text that equals what the reviewer saw was not edited.
+            if value == current or (name not in REVIEWER_FIELDS and value == seen):
                 return None
-            if name not in REVIEWER_FIELDS and seen is not UNSEEN_VALUE and seen != before:
-                who = self._last.get((pair_id, name), "another reviewer")
+            if name not in REVIEWER_FIELDS and seen is not UNSEEN_VALUE and seen != current:
+                editor = self._last_editor.get((pair_id, name), "another reviewer")
                 raise BadInput(
-                    f"{who} changed {name.replace('_', ' ')} to {before!r} meanwhile. Copy your text, reload the pair, then edit it again."
+                    f"{editor} changed {name.replace('_', ' ')} to {current!r} meanwhile. "
+                    "Copy your text, reload the pair, then edit it again."
                 )
             when = record_decision(
-                self.folder / REVIEWS_FILE, replace_surrogates(reviewer).strip(), pair_id, name, value
+                self.folder / REVIEWS_FILE,
+                replace_surrogates(reviewer).strip(),
+                pair_id,
+                name,
+                value,
             )
             self._apply(replace_surrogates(reviewer).strip(), pair_id, name, value)
         return when
 
     def value(self, reviewer: str, pair_id: str, name: str) -> Any:
-        """The current value of a field, for this reviewer."""
+        """Return the current value of a field.
+
+        Args:
+            reviewer: name of the reviewer, for fields that each has separately.
+            pair_id: the pair.
+            name: name of the field.
+        """
         pair = self.pairs[pair_id]
-        return getattr(pair.reviews.get(reviewer.strip(), Review()) if name in REVIEWER_FIELDS else pair, name)
+        return getattr(
+            pair.reviews.get(reviewer.strip(), Review()) if name in REVIEWER_FIELDS else pair,
+            name,
+        )
 
     def _apply(self, reviewer: str, pair_id: str, name: str, value: Any) -> None:
         pair = self.pairs[pair_id]
@@ -157,15 +199,19 @@ class ReviewLog:
             setattr(pair.reviews.setdefault(reviewer, Review()), name, value)
         else:
             setattr(pair, name, value)
-            self._last[pair_id, name] = reviewer
+            self._last_editor[pair_id, name] = reviewer
 
     def is_done(self, reviewer: str, pair_id: str) -> bool:
-        """True if this reviewer has scored and checked a pair."""
+        """Whether this reviewer has scored and checked a pair."""
         return self.pairs[pair_id].reviews.get(reviewer.strip(), Review()).complete
 
     def scores(self) -> pd.DataFrame:
-        """One row per reviewer and problem that has a score: reviewer, problem (`<pair>-1`, `<pair>-2`), pair_id,
-        score, keeps (None while the reviewer gave one score of the pair)."""
+        """Tabulate the scores, one row per reviewer and problem.
+
+        Returns:
+            Columns reviewer, problem (`<pair>-1`, `<pair>-2`), pair_id, score, and keeps (None
+            while the review is incomplete).
+        """
         rows = [
             {
                 "reviewer": reviewer,
@@ -183,7 +229,7 @@ class ReviewLog:
 
 
 def _validate_value(pair: Pair, name: str, value: Any) -> Any:
-    """The value as it is stored; BadInput where the field cannot hold it."""
+    """Return the value as it is stored. Raises BadInput if the field cannot have it."""
     if name in SCORE_FIELDS:
         if value is not None and not (str(value).isdecimal() and 1 <= int(value) <= 10):
             raise BadInput(f"{name} {value}: give an integer from 1 to 10.")
@@ -195,19 +241,25 @@ def _validate_value(pair: Pair, name: str, value: Any) -> Any:
     if name == "note":
         return replace_surrogates(str(value or "")).strip()
     if name in CATEGORY_FIELDS:
-        return list(dict.fromkeys(replace_surrogates(item).strip() for item in value or [] if item.strip()))
+        return list(dict.fromkeys(replace_surrogates(category).strip() for category in value or [] if category.strip()))
     text = " ".join(replace_surrogates(str(value or "")).split())
     if not text:
         raise BadInput(f"{name}: cannot be empty.")
-    other = {"option_A": pair.option_B, "option_B": pair.option_A}.get(name)
-    if other is not None and text.casefold() == other.casefold():
+    other_option = {"option_A": pair.option_B, "option_B": pair.option_A}.get(name)
+    if other_option is not None and text.casefold() == other_option.casefold():
         raise BadInput(f"{name}: reads the same as the other option.")
     return text
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """None where it cannot be computed: fewer than two reviewers on the same problems, or no variation at all."""
+    """Agreement between reviewers.
+
+    Attributes:
+        problems_shared: number of problems with scores of two or more reviewers.
+        alpha: Krippendorff's alpha of the scores; None without shared problems or variation.
+        ac1: Gwet's AC1 of keep or reject; None without shared pairs.
+    """
 
     reviewers: int
     problems_shared: int
@@ -216,35 +268,58 @@ class Agreement:
 
 
 def compute_agreement(scores: pd.DataFrame) -> Agreement:
-    """scores: rows of reviewer, problem, pair_id, score, keeps (as `ReviewLog.scores`)."""
+    """Compute the agreement between reviewers.
+
+    Args:
+        scores: columns reviewer, problem, pair_id, score, keeps (as `ReviewLog.scores`).
+    """
     import krippendorff
 
-    table = scores.pivot(index="problem", columns="reviewer", values="score") if len(scores) else pd.DataFrame()
+    table = (
+        scores.pivot(
+            index="problem",
+            columns="reviewer",
+            values="score",
+        )
+        if len(scores)
+        else pd.DataFrame()
+    )
+    # Two raters of one problem are enough for agreement.
     shared = int((table.notna().sum(axis=1) > 1).sum()) if len(table) else 0
     if not shared:
         return Agreement(table.shape[1], 0, None, None)
-    seen = table.to_numpy(float)
-    varied = len(np.unique(seen[~np.isnan(seen)])) > 1
-    alpha = float(krippendorff.alpha(reliability_data=seen.T, level_of_measurement="ordinal")) if varied else None
-    kept = scores.drop_duplicates(["reviewer", "pair_id"]).pivot(index="pair_id", columns="reviewer", values="keeps")
-    return Agreement(table.shape[1], shared, alpha, gwet_ac1(kept.to_numpy(dtype=object)))
+    score_matrix = table.to_numpy(float)
+    # Alpha is undefined (0 / 0) if all scores are equal.
+    varies = len(np.unique(score_matrix[~np.isnan(score_matrix)])) > 1
+    alpha = (
+        float(krippendorff.alpha(reliability_data=score_matrix.T, level_of_measurement="ordinal")) if varies else None
+    )
+    keeps = scores.drop_duplicates(
+        ["reviewer", "pair_id"],
+    ).pivot(index="pair_id", columns="reviewer", values="keeps")
+    return Agreement(table.shape[1], shared, alpha, gwet_ac1(keeps.to_numpy(dtype=object)))
 
 
 def gwet_ac1(ratings: np.ndarray) -> float | None:
-    """Gwet's AC1 (2008) for two categories and any number of raters. ratings: (items, raters) of True, False, or
-    missing (None, NaN).
+    """Compute Gwet's AC1 (2008) for two categories and any number of raters.
 
-    AC1 = (pa - pe) / (1 - pe); pa: share of agreeing pairs of raters, averaged over items with two or more; pe = 2 p (1
-    - p), p = mean share of True.
+    AC1 = (pa - pe) / (1 - pe), where pa is the share of agreeing pairs of raters, averaged over
+    items with two or more, and pe = 2 p (1 - p) with p the mean share of True.
+
+    Args:
+        ratings: shape (items, raters); True, False, or missing (None, NaN).
+
+    Returns:
+        At most 1; None if no item has two ratings.
     """
-    known = ~pd.isna(ratings)
-    yes = np.where(known, ratings, False).astype(bool).sum(1)
-    raters = known.sum(1)
-    two = raters > 1
-    if not two.any():
+    is_rated = ~pd.isna(ratings)
+    yes_counts = np.where(is_rated, ratings, False).astype(bool).sum(1)
+    rater_counts = is_rated.sum(1)
+    is_shared = rater_counts > 1
+    if not is_shared.any():
         return None
-    n, k = raters[two], yes[two]
+    n, k = rater_counts[is_shared], yes_counts[is_shared]
     observed = ((k * (k - 1) + (n - k) * (n - k - 1)) / (n * (n - 1))).mean()
-    share = (yes[raters > 0] / raters[raters > 0]).mean()
+    share = (yes_counts[rater_counts > 0] / rater_counts[rater_counts > 0]).mean()
     expected = 2 * share * (1 - share)
     return float((observed - expected) / (1 - expected))

@@ -1,1 +1,1 @@
-"""Questions, categories and failure patterns written by a language model (MediConfusion, appendix A)."""
+"""Questions, categories and failure patterns from a language model (MediConfusion, appendix A)."""

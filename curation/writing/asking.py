@@ -1,6 +1,9 @@
-"""Prompt a language model and journal every reply as it comes: a killed run resumes and pays for nothing twice.
+"""Prompt a language model and journal every reply as it arrives.
 
-See also: what is asked (`question_writing.py`, `caption_facts.py`, `categories.py`), permission to send (`models/http/chat_client.py`).
+An interrupted run resumes from the journal: no reply is paid for twice.
+
+See also: what is asked (`question_writing.py`, `caption_facts.py`, `categories.py`), permission to
+send (`models/http/chat_client.py`).
 """
 
 from __future__ import annotations
@@ -23,84 +26,124 @@ from eval_harness.records.request import Request, Response
 
 Parsed = TypeVar("Parsed")
 MAX_TOKENS = 512
+"""Output-token limit per reply."""
 
 
 class Writer(Protocol):
-    """A language model: `eval_harness.models.http.openai_chat.OpenAIChat`, or anything that answers requests the same
-    way."""
+    """A language model, such as `eval_harness.models.http.openai_chat.OpenAIChat`."""
 
     name: str
 
-    def generate(self, requests: list[Request]) -> Iterator[Response]: ...
+    def generate(self, requests: list[Request]) -> Iterator[Response]:
+        """Yield a response per request, in any order."""
+        ...
 
 
 @dataclass(frozen=True)
 class AskSettings:
-    """How questions are asked for. The paper gives no temperature; 1.0 is the API's own default and lets a second try
-    differ."""
+    """How a model is asked.
+
+    The paper states no temperature; 1.0 is the API's default and makes a second try differ.
+    """
 
     tries: int = 3
     temperature: float = 1.0
     min_caption: int = MIN_CAPTION_CHARS
     seed: int = 0
     price: tuple[float, float] | None = None
-    """Price of a million tokens in and out."""
+    """Price per million input and output tokens."""
     send: bool = False
-    """True if texts may be sent to a server that is not on this machine."""
+    """Whether texts may be sent to a server that is not on this machine."""
 
 
 @dataclass
 class Replies(Generic[Parsed]):
-    """Outcome of each prompt: `good`, as read; `last`, the newest reply of those that are not (`failed`: no server answered in this
-    run); how often each was `tried`."""
+    """Outcome of each prompt.
+
+    Attributes:
+        good: parsed good replies.
+        unresolved: newest journal entry of prompts without a good reply (`failed`: no server
+            answered in this run).
+        tried: number of tries.
+    """
 
     good: dict[str, Parsed] = field(default_factory=dict)
-    last: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unresolved: dict[str, dict[str, Any]] = field(default_factory=dict)
     tried: Counter[str] = field(default_factory=Counter)
 
     def is_open(self, key: str, number: int) -> bool:
-        """True where a prompt has no good reply, and its try of this number is still to come in this run."""
-        has_failed = key in self.last and self.last[key]["status"] == "failed"
+        """Whether a prompt is still to be asked.
+
+        Args:
+            key: id of the prompt.
+            number: number of the try, from 0.
+        """
+        has_failed = key in self.unresolved and self.unresolved[key]["status"] == "failed"
         return key not in self.good and self.tried[key] <= number and not has_failed
 
 
 def ask_until_valid(
     model: Writer,
     prompts: Mapping[str, str],
-    read: Callable[[str, dict[str, Any]], Parsed | None],
+    parse: Callable[[str, dict[str, Any]], Parsed | None],
     asking: AskSettings,
     journal: Path,
     desc: str,
     system: str | None = SYSTEM_PROMPT,
 ) -> Replies[Parsed]:
-    """Put each prompt (id -> text) to the model up to `asking.tries` times, until `read` (id, journal entry) finds its reply good.
+    """Ask a model each prompt up to `asking.tries` times, until its reply is good.
 
-    Replies of this model in the journal count. A refusal of the model is a try, a failure of the server is not: the next run asks again.
-    Raises BadInput if another process is adding to the journal.
+    Replies of this model in the journal count. A refusal of the model is a try; a failure of the
+    server is not: the next run asks again.
+
+    Args:
+        model: the language model.
+        prompts: id -> text.
+        parse: id, journal entry -> the parsed reply, or None if it is not good.
+        asking: how the model is asked.
+        journal: file of the replies.
+        desc: label of the progress bar.
+        system: system message.
+
+    Returns:
+        The outcome of each prompt.
+
+    Raises:
+        BadInput: another process is writing to the journal.
     """
-    found: Replies[Parsed] = Replies()
+    replies: Replies[Parsed] = Replies()
 
-    def take(entry: dict[str, Any]) -> None:
+    def add_entry(entry: dict[str, Any]) -> None:
         key = entry["id"]
-        if key not in prompts or key in found.good or entry["model"] != model.name:
+        # The journal may have replies to other prompts, and of other models.
+        if key not in prompts or key in replies.good or entry["model"] != model.name:
             return
-        found.last[key] = entry
+        replies.unresolved[key] = entry
         if entry["status"] != "failed":
-            found.tried[key] += 1
-            good = read(key, entry)
-            if good is not None:
-                found.good[key] = good
-                del found.last[key]
+            replies.tried[key] += 1
+            parsed = parse(key, entry)
+            if parsed is not None:
+                replies.good[key] = parsed
+                del replies.unresolved[key]
 
     for entry in read_journal(journal):
         if entry["status"] != "failed":
-            take(entry)
+            add_entry(entry)
+    # Each round asks all open prompts, so that requests run concurrently.
     for number in range(asking.tries):
-        todo = {key: text for key, text in prompts.items() if found.is_open(key, number)}
-        if todo:
-            for entry in _request_replies(model, todo, number, asking, journal, f"{desc} (try {number + 1})", system):
-                take(entry)
-    return found
+        open_prompts = {key: text for key, text in prompts.items() if replies.is_open(key, number)}
+        if open_prompts:
+            for entry in _request_replies(
+                model,
+                open_prompts,
+                number,
+                asking,
+                journal,
+                f"{desc} (try {number + 1})",
+                system,
+            ):
+                add_entry(entry)
+    return replies
 
 
 def _request_replies(
@@ -112,16 +155,45 @@ def _request_replies(
     desc: str,
     system: str | None,
 ) -> Iterator[dict[str, Any]]:
-    """Each reply as it comes, after it is in the journal."""
+    """Yield each reply's journal entry once it is written."""
     if getattr(model, "is_api", False):
-        size = f"{len(prompts):,} texts ({desc}: prompts with what they are about; {sum(map(len, prompts.values())):,} characters)"
-        permit_sending(model.name, getattr(model, "base_url", OPENAI_URL), lambda: size, asking.send)
-    settings: dict[str, Any] = {"max_tokens": MAX_TOKENS, "temperature": asking.temperature, "seed": asking.seed}
+        volume = (
+            f"{len(prompts):,} texts ({desc}: prompts with what they are about; "
+            f"{sum(map(len, prompts.values())):,} characters)"
+        )
+        permit_sending(
+            model.name,
+            getattr(model, "base_url", OPENAI_URL),
+            lambda: volume,
+            asking.send,
+        )
+    settings: dict[str, Any] = {
+        "max_tokens": MAX_TOKENS,
+        "temperature": asking.temperature,
+        "seed": asking.seed,
+    }
+    # The number of the try is the sample: a server's cache must not repeat the last reply.
     requests = [
-        Request(key, sample, text, None, (), "single", system=system, **settings) for key, text in prompts.items()
+        Request(
+            key,
+            sample,
+            text,
+            None,
+            (),
+            "single",
+            system=system,
+            **settings,
+        )
+        for key, text in prompts.items()
     ]
     with lock_folder(journal.parent, journal.name), Journal(journal) as replies:
-        for response in tqdm(model.generate(requests), total=len(requests), desc=desc, unit="reply", disable=None):
+        for response in tqdm(
+            model.generate(requests),
+            total=len(requests),
+            desc=desc,
+            unit="reply",
+            disable=None,
+        ):
             entry = {
                 "id": response.question_id,
                 "try": response.sample,
@@ -143,8 +215,28 @@ def ask_once(
     desc: str,
     system: str | None = SYSTEM_PROMPT,
 ) -> dict[str, dict[str, Any]]:
-    """The model's reply (journal entry) to each prompt (id -> text): those of the journal, and what is asked now. Failed ones are asked
-    anew by the next call; what no server answered is not in it."""
+    """Ask a model each prompt once, unless the journal has its reply.
+
+    Args:
+        model: the language model.
+        prompts: id -> text.
+        asking: how the model is asked; its `tries` are ignored.
+        journal: file of the replies.
+        desc: label of the progress bar.
+        system: system message.
+
+    Returns:
+        Id -> journal entry, without prompts that no server answered; the next call asks these
+        again.
+    """
     journal.parent.mkdir(parents=True, exist_ok=True)
-    replies = ask_until_valid(model, prompts, lambda _, entry: entry, replace(asking, tries=1), journal, desc, system)
+    replies = ask_until_valid(
+        model,
+        prompts,
+        lambda _, entry: entry,
+        replace(asking, tries=1),
+        journal,
+        desc,
+        system,
+    )
     return {key: replies.good[key] for key in prompts if key in replies.good}

@@ -1,11 +1,13 @@
-"""Extract facts from captions with a language model: organ, modality, findings with positions, findings said to be absent (ProbMed,
-section 3, which had GPT-4 analyze captions "using few-shot prompting" and prints no prompt: `CAPTION_PROMPT` is ours).
+"""Extract facts from captions with a language model (ProbMed, section 3).
 
-No model's reading is taken for a truth: a finding or position whose words the caption does not have is refused, and so is one that the
-caption denies; what remains goes into a table with a column `reviewed`, which a person fills in. `medprobe curate probe` leaves rows out
-that have not been reviewed.
+The facts are organ, modality, findings with positions, and findings declared absent. The paper had
+GPT-4 analyze captions "using few-shot prompting" and prints no prompt: `CAPTION_PROMPT` is ours.
 
-See also: asking (`question_writing.py`), what is asked about such a table (`custom_sets/probing.py`).
+Model output is not ground truth: a finding or position is rejected if its words are not in the
+caption or if the caption denies it. The rest goes into a table with a column `reviewed`, which a
+person fills in; `medprobe curate probe` refuses a table with unreviewed rows.
+
+See also: asking (`asking.py`), the questions about such a table (`custom_sets/probing.py`).
 """
 
 from __future__ import annotations
@@ -68,10 +70,11 @@ def _normalize_text(value: object) -> str:
 
 
 TermName = Annotated[str, BeforeValidator(_normalize_text), Field(min_length=1, pattern="^[^;|]*$")]
+"""A name without the separators of the table's cells."""
 
 
 class NamedFinding(BaseModel):
-    """A finding as a reply names it."""
+    """A finding in a reply."""
 
     finding: TermName
     position: Annotated[str, BeforeValidator(_normalize_text), Field(pattern="^[^;|]*$")] = ""
@@ -88,17 +91,30 @@ class CaptionFacts(BaseModel):
 
 
 def parse_facts(reply: str, caption: str) -> dict[str, str] | None:
-    """The columns organ to absent that a reply gives of a caption, or None where it says more than the caption does.
+    """Parse a reply about a caption, and check it against the caption.
 
-    >>> read_facts('{"organ": "chest", "modality": "CT", "normal": false, "findings": [{"finding": "mass"}]}', "Chest CT: a mass.")
+    Args:
+        reply: the model's reply; text before a last </think> is ignored.
+        caption: the caption.
+
+    Returns:
+        The columns organ to absent, or None if the reply is not valid or goes beyond the caption.
+
+    >>> reply = '{"organ": "chest", "modality": "CT", "normal": false, "findings": [{"finding":
+    "mass"}]}'
+    >>> parse_facts(reply, "Chest CT: a mass.")
     {'organ': 'chest', 'modality': 'CT', 'findings': 'mass', 'positions': '', 'absent': ''}
     """
-    given = parse_json_object(reply.rpartition("</think>")[2]) or {}
+    raw_facts = parse_json_object(reply.rpartition("</think>")[2]) or {}
     try:
-        facts = CaptionFacts.model_validate({name: value for name, value in given.items() if value})
+        # Null or empty means absent: the defaults apply.
+        facts = CaptionFacts.model_validate(
+            {name: value for name, value in raw_facts.items() if value},
+        )
     except ValidationError:
         return None
-    names, positions = ([getattr(each, part) for each in facts.findings] for part in ("finding", "position"))
+    names, positions = ([getattr(finding, part) for finding in facts.findings] for part in ("finding", "position"))
+    # Normal and with findings, or neither: contradictory.
     if facts.normal == bool(names):
         return None
     if facts.normal and not any(kind in ("normal", "negated") for kind, _ in find_cues(caption)):
@@ -107,7 +123,9 @@ def parse_facts(reply: str, caption: str) -> dict[str, str] | None:
         find_regions(facts.organ), find_regions(caption)
     ):
         return None
-    if not _singular_words(" ".join((*names, *positions, *facts.absent))) <= _singular_words(caption):
+    if not _singular_words(
+        " ".join((*names, *positions, *facts.absent)),
+    ) <= _singular_words(caption):
         return None
     if any(parse_finding(text).problem for text in (*names, *facts.absent)):
         return None
@@ -125,13 +143,14 @@ def parse_facts(reply: str, caption: str) -> dict[str, str] | None:
 
 
 def parse_json_object(reply: str) -> dict[str, Any] | None:
-    """The first JSON object in a reply, or None."""
-    for start in islice(re.finditer(r'\{\s*"', reply), 20):  # no reply holds more of them for a good reason
+    """Return the first JSON object in a reply, or None."""
+    # A hostile reply could have very many openings: each costs a parse.
+    for start in islice(re.finditer(r'\{\s*"', reply), 20):
         try:
-            found, _ = json.JSONDecoder().raw_decode(reply, start.start())
+            document, _ = json.JSONDecoder().raw_decode(reply, start.start())
         except (ValueError, RecursionError):
             continue
-        return dict(found)
+        return dict(document)
     return None
 
 
@@ -140,67 +159,125 @@ def _singular_words(text: str) -> set[str]:
 
 
 def caption_stance(finding: str, caption: str) -> str:
-    """A caption's statement about a finding that it names in these words: `stated`, `denied`, `doubted` (also where it says several of
-    these, or that it is past), or "" where it has other words for it.
+    """Classify what a caption says about a finding that it names in these words.
 
-    >>> stance("effusion", "No effusion."), stance("edema", "Cannot exclude edema."), stance("mass", "A mass without edema.")
-    ('denied', 'doubted', 'stated')
+    Args:
+        finding: the finding.
+        caption: the caption.
+
+    Returns:
+        `stated`, `denied`, `doubted` (uncertain, past, or several of these), or "" if the caption
+        uses other words for it.
+
+    >>> caption_stance("effusion", "No effusion."), caption_stance("edema", "Cannot exclude edema.")
+    ('denied', 'doubted')
+    >>> caption_stance("mass", "A mass without edema.")
+    'stated'
     """
     words = r"\W+".join(map(re.escape, re.findall(r"\w+", finding)))
-    said = set()
+    stances = set()
     for sentence in re.split(r"[.;](?=\s|$)|\n", caption):
-        for found in re.finditer(rf"\b{words}\w*", sentence, re.IGNORECASE):
-            after = re.split(r"[,(]|\b(?:with|without|and|but|no|while|in)\b", sentence[found.end() :], maxsplit=1)[0]
-            said.add(_context_stance(sentence[: found.start()], after))
-    return next(iter(said)) if len(said) == 1 else "doubted" if said else ""
+        for match in re.finditer(rf"\b{words}\w*", sentence, re.IGNORECASE):
+            # What follows the finding's own clause is about something else: "a mass without edema".
+            following = re.split(
+                r"[,(]|\b(?:with|without|and|but|no|while|in)\b",
+                sentence[match.end() :],
+                maxsplit=1,
+            )[0]
+            stances.add(_context_stance(sentence[: match.start()], following))
+    return next(iter(stances)) if len(stances) == 1 else "doubted" if stances else ""
 
 
 TRAILING_NEGATION = re.compile(
     r"\bnot(?: \w+)? (?:seen|present|identified|visible|visuali[sz]ed|evident|found|noted|detected|observed|demonstrated|appreciated|shown|"
     r"apparent)\b|\b(?:absent|negative|none)\b|^no$"
 )
-"""Negations of the finding before it; "is not displaced" is not one."""
-UNCERTAIN_CUE = re.compile(r"\b(?:can ?not|can'?t|exclu\w+|rul\w+ out|unlikely|but|except)\b", re.IGNORECASE)
+"""Negations that follow their finding; "is not displaced" is not one."""
+UNCERTAIN_CUE = re.compile(
+    r"\b(?:can ?not|can'?t|exclu\w+|rul\w+ out|unlikely|but|except)\b",
+    re.IGNORECASE,
+)
 
 
-def _context_stance(before: str, after: str) -> str:
-    cues = [find_cues(before), find_cues(after)]
-    no = [any(kind in ("negated", "normal") for kind, _ in found) for found in cues]
-    denied = no[0] or bool(TRAILING_NEGATION.search(normalize_term(after)))
-    others = {cue for found in cues for kind, cue in found if kind not in ("negated", "normal")} - (
+def _context_stance(preceding: str, following: str) -> str:
+    """Classify a finding by the text preceding and following it."""
+    cues = [find_cues(preceding), find_cues(following)]
+    is_negated = [any(kind in ("negated", "normal") for kind, _ in side_cues) for side_cues in cues]
+    denied = is_negated[0] or bool(TRAILING_NEGATION.search(normalize_term(following)))
+    # "no effusion or edema": in a denial, "or" lists findings.
+    other_cues = {cue for side_cues in cues for kind, cue in side_cues if kind not in ("negated", "normal")} - (
         {"or"} if denied else set()
     )
-    if others or UNCERTAIN_CUE.search(f"{before} {after}") or (no[1] and not denied):
+    if other_cues or UNCERTAIN_CUE.search(f"{preceding} {following}") or (is_negated[1] and not denied):
         return "doubted"
     return "denied" if denied else "stated"
 
 
-def extract_captions(table: pd.DataFrame, model: Writer, out: Path, asking: AskSettings) -> dict[str, int]:
-    """Ask about each caption of `table` (columns of `image_table.read_table`) and write the CSV `out`; returns counts.
+def extract_captions(
+    table: pd.DataFrame,
+    model: Writer,
+    out: Path,
+    asking: AskSettings,
+) -> dict[str, int]:
+    """Ask a model about each caption of a table, and write the facts as a CSV.
 
-    Rows that `out` has already stay as they are: what a person fixed or reviewed is never asked again. Raises BadInput if `out` is
-    something else. Replies are kept beside it (`.jsonl`), so that a killed run asks nothing twice.
+    Rows that `out` already has stay as they are: what a person corrected or reviewed is never
+    asked again. Replies are journaled next to `out` (.jsonl), so an interrupted run asks nothing
+    twice.
+
+    Args:
+        table: columns of `image_table.read_image_table`.
+        model: the language model.
+        out: table to write (.csv).
+        asking: how the model is asked.
+
+    Returns:
+        Counts: kept (rows of earlier calls), read, refused, no_reply, no_caption.
+
+    Raises:
+        BadInput: `out` is not such a table.
     """
-    kept = _read_finished_rows(out)
-    captions = {row["image"]: join_lines(row["caption"]) for row in table.to_dict("records") if row["caption"].strip()}
-    open_ones = {image: caption for image, caption in captions.items() if image not in kept}
-    ids = {image: json.dumps(caption, ensure_ascii=False) for image, caption in open_ones.items()}
-    prompts = {ids[image]: fill_template(CAPTION_PROMPT, caption=caption) for image, caption in open_ones.items()}
+    finished_rows = _read_finished_rows(out)
+    rows = table.to_dict("records")
+    captions = {row["image"]: join_lines(row["caption"]) for row in rows if row["caption"].strip()}
+    # Equal captions share an id, so they are asked once.
+    ids = {
+        image: json.dumps(caption, ensure_ascii=False)
+        for image, caption in captions.items()
+        if image not in finished_rows
+    }
+    prompts = {key: fill_template(CAPTION_PROMPT, caption=json.loads(key)) for key in ids.values()}
 
-    def facts_of(key: str, entry: dict[str, Any]) -> dict[str, str] | None:
+    def parse(key: str, entry: dict[str, Any]) -> dict[str, str] | None:
         return parse_facts(str(entry["reply"]), json.loads(key))
 
     with lock_folder(out.parent, f"{out.name}.captions"):
-        replies = ask_until_valid(model, prompts, facts_of, asking, out.with_suffix(".jsonl"), "captions")
-        read = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
-        about = {row["image"]: row for row in table.to_dict("records")}
-        rows = [*kept.values(), *({**about[image], **facts, "reviewed": ""} for image, facts in sorted(read.items()))]
-        made = pd.DataFrame(rows, columns=list(CAPTION_COLUMNS))
-        replace_file(out, lambda path: made.to_csv(path, index=False))
-    has_failed = Counter(replies.last[key]["status"] == "failed" for key in ids.values() if key in replies.last)
+        replies = ask_until_valid(
+            model,
+            prompts,
+            parse,
+            asking,
+            out.with_suffix(".jsonl"),
+            "captions",
+        )
+        facts = {image: replies.good[key] for image, key in ids.items() if key in replies.good}
+        image_rows = {row["image"]: row for row in rows}
+        new_rows = (
+            {
+                **image_rows[image],
+                **row_facts,
+                "reviewed": "",
+            }
+            for image, row_facts in sorted(facts.items())
+        )
+        output = pd.DataFrame([*finished_rows.values(), *new_rows], columns=list(CAPTION_COLUMNS))
+        replace_file(out, lambda path: output.to_csv(path, index=False))
+    has_failed = Counter(
+        replies.unresolved[key]["status"] == "failed" for key in ids.values() if key in replies.unresolved
+    )
     return {
-        "kept": len(kept),
-        "read": len(read),
+        "kept": len(finished_rows),
+        "read": len(facts),
         "refused": has_failed[False],
         "no_reply": has_failed[True],
         "no_caption": len(table) - len(captions),
@@ -208,11 +285,13 @@ def extract_captions(table: pd.DataFrame, model: Writer, out: Path, asking: AskS
 
 
 def _read_finished_rows(out: Path) -> dict[str, dict[str, Any]]:
+    """Return image -> row of the table that an earlier call wrote; empty if there is none."""
     if not out.is_file():
         return {}
     table = read_dataframe(out)
     if not set(CAPTION_COLUMNS) <= set(table.columns):
         raise BadInput(
-            f"{out}: is not a table of this command (it lacks {', '.join(set(CAPTION_COLUMNS) - set(table.columns))}). Give another --out."
+            f"{out}: is not a table of this command "
+            f"(it lacks {', '.join(set(CAPTION_COLUMNS) - set(table.columns))}). Give another --out."
         )
     return {row["image"]: row for row in table_rows(table.fillna("").astype(str))}

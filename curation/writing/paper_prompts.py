@@ -1,8 +1,7 @@
-"""The prompts of MediConfusion's curation, as its appendix A prints them (ICLR 2025), with the paper's bold
-placeholders in **capitals**.
+"""The prompts of MediConfusion's curation as printed in its appendix A (ICLR 2025).
 
-Line breaks that only come from the page's width are joined. In A.2 the closing quotation mark after "Other" has no
-opening one and is left out.
+The paper's bold placeholders are in **CAPITALS**. Line breaks due to the page's width are joined.
+In A.2 the closing quotation mark after "Other" has no opening one and is omitted.
 """
 
 from __future__ import annotations
@@ -32,21 +31,22 @@ Aim for simple, efficient and concise questions to best test someone's knowledge
 
 DISCOVER_PROMPT = """I have several medical images related to radiology that each one has a corresponding caption. I have listed the captions below. Can you go through the captions and categorize them? Please focus on the general categories.
 **CAPTIONS**"""  # noqa: E501
-"""Appendix A.2, first prompt; **CAPTIONS** stands for its lines `Caption 0: ...` to `Caption 99: ...`."""
+"""Appendix A.2, first prompt; **CAPTIONS** stands for its lines `Caption 0: ...` to `Caption 99:
+...`."""
 
 CATEGORY_PROMPT = """Caption: **IMAGE CAPTION**
 The above caption describes a radiology image. To which of the following categories does this image belong? You should only name the category, and you do not need to specify your reasoning.
 Categories: **CATEGORIES**"""  # noqa: E501
-"""Appendix A.2, second prompt; the paper's list stands in `PROMPT_CATEGORIES`."""
+"""Appendix A.2, second prompt; the paper's list is in `PROMPT_CATEGORIES`."""
 
 PROMPT_CATEGORIES = (
     "Cerebral", "Spinal", "Cardiac", "Gastrointestinal", "Musculoskeletal", "Vascular", "Pulmonary", "Head and Neck", "Breast", "Other",
 )  # fmt: skip
-"""Appendix A.2, as the second prompt lists them."""
+"""The categories of appendix A.2, in the order of the second prompt."""
 
 PATTERNS_PROMPT = """I am analyzing an image embedding model. I have several image pairs that each one has a corresponding two choice question. I know that the embedding model confuses the images about the corresponding question. Can you go through the questions, options, and image descriptions, trying to figure out some general patterns that the embedding model struggles with? Please focus on the visual features and generalize patterns that are important to vision models.
 **PAIRS**"""  # noqa: E501
-"""Appendix A.3; **PAIRS** stands for the blocks below, one per pair."""
+"""Appendix A.3; **PAIRS** is replaced by one `PATTERN_PAIR` per pair."""
 
 PATTERN_PAIR = """Pair **NUMBER**
 First image description: **IMAGE 1 CAPTION**
@@ -55,20 +55,25 @@ Confusing multiple choice question: **QUESTION**"""
 """Appendix A.3, one block."""
 
 MAX_PROMPT_TEXTS = 100
-"""Captions (A.2) and pairs (A.3) shown in one prompt."""
+"""Maximum number of captions (A.2) or pairs (A.3) in one prompt."""
 
 
 def fill_template(template: str, **values: str) -> str:
-    """The template with each placeholder **NAME** replaced (NAME in capitals, `_` for a space), in one pass: a value is
-    never searched.
+    """Replace the placeholders of a template.
 
-    >>> fill(PATTERN_PAIR, number="0", image_1_caption="x", image_2_caption="y", question="z").splitlines()[0]
-    'Pair 0'
+    All are replaced in one pass: placeholders in a value stay as they are.
+
+    Args:
+        template: text with placeholders **NAME**.
+        values: name -> value; the name in lower case, with `_` for a space.
+
+    >>> fill_template(PATTERN_PAIR, number="0", image_1_caption="x", image_2_caption="y",
+    question="z").splitlines()[0] 'Pair 0'
     """
     by_name = {name.upper().replace("_", " "): value for name, value in values.items()}
     return re.sub(r"\*\*([A-Z0-9 ]+)\*\*", lambda match: by_name[match.group(1)], template)
 
 
 def join_lines(text: str) -> str:
-    """A caption as it goes into a prompt: its line breaks would look like the prompt's own."""
+    """Join the lines of a text: its line breaks would look like the prompt's own."""
     return " ".join(text.split())

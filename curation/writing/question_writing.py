@@ -1,9 +1,11 @@
-"""Let a language model write one question per confusing pair (MediConfusion, section 2.2, prompt A.1), check it, and
-ask again where the check fails.
+"""Have a language model write one question per confusing pair, and check it.
 
-A questions folder holds `journal.jsonl` (every reply, appended as it comes: a killed run goes on and pays nothing
-twice), `drafts.parquet` (the pairs that have a question, once and for all: reviewers work on them) and `funnel.json` (how many pairs
-fell at each step, tokens, cost).
+The prompt is A.1 of MediConfusion (section 2.2). If the check fails, the model is asked again.
+
+A questions folder has `journal.jsonl` (every reply as it arrives: an interrupted run resumes and
+pays for nothing twice), `drafts.parquet` (the pairs that have a question; a question never
+changes, because reviewers work on it) and `funnel.json` (number of pairs dropped at each step,
+tokens, cost).
 """
 
 from __future__ import annotations
@@ -24,27 +26,35 @@ from dataset_builders.files import lock_folder, replace_file, write_json
 from dataset_builders.journal import read_journal
 
 COPIED_IN_QUESTION, COPIED_IN_OPTION = 10, 15
-"""So many words of a caption in a row mean that it was copied. An option may quote a finding: of the 352 options that
-the paper's prompt gave (dataset.json, AI_option_*), none repeats 15 words of a caption, and no question 10."""
+"""Number of consecutive words of a caption that count as copied.
+
+An option may quote a finding: of the 352 options that the paper's prompt gave (dataset.json,
+AI_option_*), none repeats 15 words of a caption, and no question 10."""
 LENGTH_RATIO, LENGTH_GAP = 3.0, 40
-"""An option that is so many times and so many characters longer than the other stands out whatever the image shows."""
+"""An option that exceeds the other by both this factor and this many characters stands out."""
 
 REPLY_FIELDS = ("question", "option1", "option2", "image1", "image2")
 _FIELD = re.compile(
-    r"^[\s*_#>`.\-\d)]*?(question|option\s*\d|image\s*\d)\s*[*_`]*\s*[:.)]\s*[*_`]*\s*(.*)$", re.IGNORECASE
+    r"^[\s*_#>`.\-\d)]*?(question|option\s*\d|image\s*\d)\s*[*_`]*\s*[:.)]\s*[*_`]*\s*(.*)$",
+    re.IGNORECASE,
 )
 _NUMBERED = re.compile(r"(?:option\s*)?([12])(?:\s*[.:)–-]\s*(.*))?", re.IGNORECASE | re.DOTALL)
 _REFERENCE = re.compile(
     r"\b(?:image|picture|figure|scan|radiograph|caption)s?\s*(?:[12]\b|one\b|two\b|[ab]\b)"
     r"|(?<!weighted )\bimages\b|\b(?:both|two|first|second|other) (?:image|picture|scan|case|patient)s?\b"
-    r"|\bcompar(?:e|ed|es|ing|ison)\b|\bthan the other(?: one)?\s*(?:[?.]|$)|\bcaptions?\b|\bdescriptions?\b|\bunlike\b|\brespectively\b",
+    r"|\bcompar(?:e|ed|es|ing|ison)\b|\bthan the other(?: one)?\s*(?:[?.]|$)|\bcaptions?\b"
+    r"|\bdescriptions?\b|\bunlike\b|\brespectively\b",
     re.IGNORECASE,
 )
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A question as the model wrote it: `answers[k]` is the position (0, 1) of the right option for image k + 1."""
+    """A question as the model wrote it.
+
+    Attributes:
+        answers: index (0, 1) of the correct option for image 1 and for image 2.
+    """
 
     question: str
     options: tuple[str, str]
@@ -52,45 +62,54 @@ class Draft:
 
 
 def parse_draft(reply: str) -> tuple[Draft | None, list[str]]:
-    """The first complete question in a reply, or None with the reasons why there is none.
+    """Parse the first complete question in a reply.
 
-    Bold, list marks, other letter case, blank lines, text around the fields, and answers given as "Option 1" instead of its text are
-    taken as meant. What stands before a last </think> is no part of the reply.
+    Bold, list markers, letter case, blank lines, text around the fields, and answers given as
+    "Option 1" instead of its text are accepted.
+
+    Args:
+        reply: the model's reply; text before a last </think> is ignored.
+
+    Returns:
+        The draft and no reasons, or None and the reasons.
     """
     fields: dict[str, str] = {}
-    last = ""
+    last_field = ""
     for line in reply.rpartition("</think>")[2].splitlines():
         match = _FIELD.match(line)
         if match:
             name = re.sub(r"\s", "", match.group(1)).lower()
             if name not in REPLY_FIELDS:
-                return None, [f"has {'a third image' if name.startswith('image') else 'more than two options'}"]
+                return None, [
+                    f"has {'a third image' if name.startswith('image') else 'more than two options'}",
+                ]
             if name in fields:
                 if len(fields) == 5:
                     break
                 if name != "question":
                     return None, [f"field {name} is given twice"]
-                fields = {}
+                fields = {}  # the model started over
             fields[name] = _strip_markup(match.group(2))
-            last = name
-        elif line.strip() and last and not fields[last]:
-            fields[last] = _strip_markup(line)  # the text stands on the line below its name
+            last_field = name
+        elif line.strip() and last_field and not fields[last_field]:
+            fields[last_field] = _strip_markup(line)  # the text is on the line below its name
+
     missing = [name for name in REPLY_FIELDS if not fields.get(name)]
     if missing:
         return None, [f"no {', '.join(missing)}"]
     options = (fields["option1"], fields["option2"])
     if _normalize_option(options[0]) == _normalize_option(options[1]):
         return None, ["both options read the same"]
-    first, second = (_match_answer(fields[name], options) for name in ("image1", "image2"))
-    if first is None or second is None:
+    answer_1, answer_2 = (_match_answer(fields[name], options) for name in ("image1", "image2"))
+    if answer_1 is None or answer_2 is None:
         return None, ["an answer is neither option"]
-    return Draft(fields["question"], options, (first, second)), []
+    return Draft(fields["question"], options, (answer_1, answer_2)), []
 
 
 def _strip_markup(text: str) -> str:
-    """Without the marks of Markdown and quotation around it."""
+    """Remove Markdown and quotation marks around a text."""
     text = " ".join(text.replace("**", "").strip().strip("*_`").split()).strip('"“” ')
-    # The prompt shows its placeholders as <ANSWER>; one bracket alone says less or more.
+    # The prompt shows its placeholders as <ANSWER>; a single bracket means "less" or "more".
     return text[1:-1].strip() if text.startswith("<") and text.endswith(">") else text
 
 
@@ -99,38 +118,50 @@ def _normalize_option(text: str) -> str:
 
 
 def _match_answer(answer: str, options: tuple[str, str]) -> int | None:
-    """The option that an answer names by its text or number; None if neither, or if they name different options."""
+    """Return the index of the option that an answer names by text or number.
+
+    None if it names neither, or if text and number name different options.
+    """
     texts = [_normalize_option(option) for option in options]
-    if _normalize_option(answer) in texts:  # before numbers: an option may be one
+    if _normalize_option(answer) in texts:  # before numbers: an option may be a number
         return texts.index(_normalize_option(answer))
-    numbered = _NUMBERED.fullmatch(answer.strip())
-    if not numbered:
+    match = _NUMBERED.fullmatch(answer.strip())
+    if not match:
         return None
-    position, rest = int(numbered[1]) - 1, _normalize_option(numbered[2] or "")
-    return position if rest in ("", texts[position]) else None
+    index, text = int(match[1]) - 1, _normalize_option(match[2] or "")
+    return index if text in ("", texts[index]) else None
 
 
 def find_problems(draft: Draft, captions: tuple[str, str]) -> list[str]:
-    """Problems of a draft: violations of the rules of prompt A.1, and clues that give an answer away; empty if there are none."""
-    found = []
+    """Check a draft against the rules of prompt A.1, and for clues that give an answer away.
+
+    Args:
+        draft: the draft.
+        captions: captions of image 1 and image 2.
+
+    Returns:
+        The problems; empty if there are none.
+    """
+    problems = []
     if draft.answers[0] == draft.answers[1]:
-        found.append("the answer is the same for both images")
+        problems.append("the answer is the same for both images")
     for text in (draft.question, *draft.options):
         match = _REFERENCE.search(text)
         if match:
-            found.append(f"refers to images or compares ({match.group().lower()!r})")
+            problems.append(f"refers to images or compares ({match.group().lower()!r})")
             break
     if _copies_caption((draft.question,), captions, COPIED_IN_QUESTION) or _copies_caption(
         draft.options, captions, COPIED_IN_OPTION
     ):
-        found.append("copies a caption")
-    named = [f" {_folded_text(option)} " in f" {_folded_text(draft.question)} " for option in draft.options]
-    if named[0] != named[1]:
-        found.append("the question names one of its options")
+        problems.append("copies a caption")
+    # Naming both options is fine: "Is it a cyst or a mass?"
+    is_named = [f" {_folded_text(option)} " in f" {_folded_text(draft.question)} " for option in draft.options]
+    if is_named[0] != is_named[1]:
+        problems.append("the question names one of its options")
     short, long = sorted(map(len, draft.options))
     if long > LENGTH_RATIO * short and long - short > LENGTH_GAP:
-        found.append("one option is much longer than the other")
-    return found
+        problems.append("one option is much longer than the other")
+    return problems
 
 
 def _folded_text(text: str) -> str:
@@ -138,10 +169,15 @@ def _folded_text(text: str) -> str:
 
 
 def _copies_caption(texts: tuple[str, ...], captions: tuple[str, str], length: int) -> bool:
-    """True if a text repeats so many words of a caption in a row."""
+    """Whether a text repeats `length` consecutive words of a caption."""
     for text in texts:
         words = _folded_text(text).split()
-        runs = [f" {' '.join(words[at : at + length])} " for at in range(len(words) - length + 1)]
+        runs = [
+            f" {' '.join(words[start : start + length])} "
+            for start in range(
+                len(words) - length + 1,
+            )
+        ]
         if any(run in f" {_folded_text(caption)} " for caption in captions for run in runs):
             return True
     return False
@@ -158,12 +194,24 @@ PAIR_COLUMNS = ("image_1", "image_2", "caption_1", "caption_2")
 def write_questions(
     pairs: pd.DataFrame, captions: dict[str, str], model: Writer, out: Path, asking: AskSettings
 ) -> dict[str, Any]:
-    """Have a question written for each pair whose captions are both long enough; returns the funnel's counts.
+    """Have a model write a question for each pair whose captions are both long enough.
 
-    pairs: i, j, sim_med, sim_gen, image_1, image_2. captions: image -> caption. A pair is asked about up to
-    `asking.tries` times until its question is good; refusals of the model count as tries, failures of the server do not
-    and are asked again by the next run. A pair that has a question keeps it, and its letters; another model is asked anew until there are
-    reviews.
+    A pair is asked about up to `asking.tries` times until its question is good. Refusals of the
+    model count as tries; failures of the server do not, and the next run asks again. A pair that
+    has a question keeps it, and its letters; another model is asked anew until there are reviews.
+
+    Args:
+        pairs: columns i, j, sim_med, sim_gen, image_1, image_2.
+        captions: image -> caption.
+        model: the language model.
+        out: questions folder.
+        asking: how the model is asked.
+
+    Returns:
+        The funnel's counts.
+
+    Raises:
+        BadInput: there are no pairs, or a draft of `out` is about other images or captions.
     """
     if not len(pairs):
         raise BadInput(
@@ -174,55 +222,74 @@ def write_questions(
         caption_1=[captions.get(image, "").strip() for image in pairs["image_1"]],
         caption_2=[captions.get(image, "").strip() for image in pairs["image_2"]],
     )
-    long_enough = (table["caption_1"].str.len() >= asking.min_caption) & (
+    is_long_enough = (table["caption_1"].str.len() >= asking.min_caption) & (
         table["caption_2"].str.len() >= asking.min_caption
     )
-    wanted = {row["pair_id"]: row for row in table_rows(table[long_enough])}
+    candidates = {row["pair_id"]: row for row in table_rows(table[is_long_enough])}
+
     with lock_folder(out, "write"):
-        held = {row["pair_id"]: row for row in table_rows(read_drafts(out))} if (out / DRAFTS_FILE).is_file() else {}
+        drafted = {row["pair_id"]: row for row in table_rows(read_drafts(out))} if (out / DRAFTS_FILE).is_file() else {}
+        # Before the first review, another model may replace the drafts.
         if not (out / REVIEWS_FILE).is_file():
-            held = {key: row for key, row in held.items() if row["model"] == model.name}
-        for key in wanted.keys() & held.keys():
-            if any(held[key][side] != wanted[key][side] for side in PAIR_COLUMNS):
-                raise BadInput(f"{out}: the question on pair {key} is on other images or captions. Give another --out.")
-        # The id is what was asked, so that another caption is asked anew.
-        asked = {_prompt_id(row): row for key, row in wanted.items() if key not in held}
+            drafted = {key: row for key, row in drafted.items() if row["model"] == model.name}
+        for key in candidates.keys() & drafted.keys():
+            if any(drafted[key][column] != candidates[key][column] for column in PAIR_COLUMNS):
+                raise BadInput(
+                    f"{out}: the question on pair {key} is on other images or captions. Give another --out.",
+                )
+
+        # The id is the content of the question, so another caption is asked again.
+        open_rows = {_prompt_id(row): row for key, row in candidates.items() if key not in drafted}
         prompts = {
             key: fill_template(
                 QUESTION_PROMPT,
                 caption_of_image_1=join_lines(row["caption_1"]),
                 caption_of_image_2=join_lines(row["caption_2"]),
             )
-            for key, row in asked.items()
+            for key, row in open_rows.items()
         }
 
-        def judged(key: str, entry: dict[str, Any]) -> tuple[Draft | None, str]:
-            return _judge_reply(entry, (asked[key]["caption_1"], asked[key]["caption_2"]))
+        def judge(key: str, entry: dict[str, Any]) -> tuple[Draft | None, str]:
+            return _judge_reply(entry, (open_rows[key]["caption_1"], open_rows[key]["caption_2"]))
 
         replies = ask_until_valid(
-            model, prompts, lambda key, entry: judged(key, entry)[0], asking, out / REPLIES_FILE, "writing"
+            model,
+            prompts,
+            lambda key, entry: judge(key, entry)[0],
+            asking,
+            out / REPLIES_FILE,
+            "writing",
         )
-        good = {key: asked[key] | {"model": model.name} for key in replies.good}
-        letters = Counter(row["correct_1"] for row in held.values())
-        for key in sorted(good, key=lambda key: hashlib.sha256(f"{asking.seed} {key}".encode()).digest()):
-            # Option A is right for image 1 in every second pair, so that no position gives the answer away.
-            letter = "A" if letters["A"] <= letters["B"] else "B"
-            letters[letter] += 1
-            good[key] |= _order_options(replies.good[key], letter)
-        drafts = pd.DataFrame([*held.values(), *good.values()], columns=[*table.columns, *DRAFT_COLUMNS])
+        new_rows = {key: open_rows[key] | {"model": model.name} for key in replies.good}
+        letter_counts = Counter(row["correct_1"] for row in drafted.values())
+        for key in sorted(
+            new_rows,
+            key=lambda key: hashlib.sha256(f"{asking.seed} {key}".encode()).digest(),
+        ):
+            # Option A is correct for image 1 in every second pair, so that no position gives the
+            # answer away.
+            letter = "A" if letter_counts["A"] <= letter_counts["B"] else "B"
+            letter_counts[letter] += 1
+            new_rows[key] |= _order_options(replies.good[key], letter)
+        drafts = pd.DataFrame(
+            [*drafted.values(), *new_rows.values()],
+            columns=[*table.columns, *DRAFT_COLUMNS],
+        )
         replace_file(out / DRAFTS_FILE, lambda partial: drafts.to_parquet(partial, index=False))
-        why = Counter(judged(key, entry)[1] for key, entry in replies.last.items())
+
+        reasons = Counter(judge(key, entry)[1] for key, entry in replies.unresolved.items())
         entries = read_journal(out / REPLIES_FILE)
         tokens_in, tokens_out = (sum(entry["tokens"][side] for entry in entries if entry["tokens"]) for side in (0, 1))
+        # The journal includes replies of earlier runs: so does the cost.
         price_in, price_out = asking.price or (0, 0)
         cost = round((tokens_in * price_in + tokens_out * price_out) / 1e6, 4)
         funnel = {
             "pairs": len(table),
-            "short_caption": int((~long_enough).sum()),
-            "asked": len(wanted),
-            "had_a_question": len(wanted.keys() & held.keys()),
-            "written": len(wanted.keys() & set(drafts["pair_id"])),
-            "not_written": dict(sorted(why.items())),
+            "short_caption": int((~is_long_enough).sum()),
+            "asked": len(candidates),
+            "had_a_question": len(candidates.keys() & drafted.keys()),
+            "written": len(candidates.keys() & set(drafts["pair_id"])),
+            "not_written": dict(sorted(reasons.items())),
             "replies": sum(entry["status"] != "failed" for entry in entries),
             "tokens_in": tokens_in,
             "tokens_out": tokens_out,
@@ -236,37 +303,44 @@ DRAFT_COLUMNS = ("model", "question", "option_A", "option_B", "correct_1", "corr
 
 
 def _prompt_id(row: dict[str, Any]) -> str:
-    asked = "\0".join(row[side] for side in PAIR_COLUMNS)
-    return f"{row['pair_id']} {hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+    """Return the journal's id of a pair: its own id with a digest of its images and captions."""
+    content = "\0".join(row[column] for column in PAIR_COLUMNS)
+    return f"{row['pair_id']} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
 
 def _judge_reply(entry: dict[str, Any], captions: tuple[str, str]) -> tuple[Draft | None, str]:
-    """The draft of a reply, or None and in a few words why."""
+    """Return the draft in a journal entry, or None and a short reason."""
     if entry["status"] in ("refused", "failed"):
         return None, "refused by the model" if entry["status"] == "refused" else "no reply from the server"
-    draft, wrong = parse_draft(entry["reply"])
+    draft, problems = parse_draft(entry["reply"])
     if draft is not None:
-        wrong = find_problems(draft, captions)
-    return (None, wrong[0].split(" (")[0]) if wrong else (draft, "")
+        problems = find_problems(draft, captions)
+    return (None, problems[0].split(" (")[0]) if problems else (draft, "")
 
 
 def _order_options(draft: Draft, letter: str) -> dict[str, str]:
-    """Question, options and right letters; `letter` is that of image 1."""
-    first, second = draft.options[draft.answers[0]], draft.options[draft.answers[1]]
-    a, b = (first, second) if letter == "A" else (second, first)
-    other = "B" if letter == "A" else "A"
-    return {"question": draft.question, "option_A": a, "option_B": b, "correct_1": letter, "correct_2": other}
+    """Return question, options and correct letters of a draft; `letter` is that of image 1."""
+    option_1, option_2 = draft.options[draft.answers[0]], draft.options[draft.answers[1]]
+    option_a, option_b = (option_1, option_2) if letter == "A" else (option_2, option_1)
+    return {
+        "question": draft.question,
+        "option_A": option_a,
+        "option_B": option_b,
+        "correct_1": letter,
+        "correct_2": "B" if letter == "A" else "A",
+    }
 
 
 def table_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table as dictionaries."""
+    """Return the rows of a table as dictionaries with string keys."""
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 def read_drafts(folder: Path) -> pd.DataFrame:
-    """The drafts of a questions folder. Raises BadInput if there are none."""
+    """Read the drafts of a questions folder. Raises BadInput if there are none."""
     if not (folder / DRAFTS_FILE).is_file():
         raise BadInput(
-            f"{folder}: holds no {DRAFTS_FILE}. Make it with `medprobe curate write PAIRS --table TABLE --model NAME --out {folder}`."
+            f"{folder}: contains no {DRAFTS_FILE}. Make it with `medprobe curate write PAIRS --table TABLE "
+            f"--model NAME --out {folder}`."
         )
     return pd.read_parquet(folder / DRAFTS_FILE)

@@ -168,7 +168,7 @@ def deidentify(ward, served):
                 assert all((shown[top:bottom, left:right] == 0).all() for left, top, right, bottom in boxes[image])
                 assert shown.max() < 50  # the ground: no letter stands beside the boxes
         again = client.post("/save", json=given | {"reviewer": "Ada"})
-        assert "not to be decided about" in again.json()["error"]
+        assert "cannot be decided here" in again.json()["error"]
 
     served(decide)
     ward.run("curate texts clean --port 0")

@@ -397,7 +397,7 @@ def test_boxes_that_match_nothing_are_counted(tmp_path):
     said = curate(line, "--out", tmp_path / "o")
     assert (
         "boxes: 6 give a position, 0 lie across" in said
-        and "1 are of images that the table does not have, 2 belong" in said
+        and "1 are of images that are not in the table, 2 match no finding" in said
     )
     asked = json.loads((tmp_path / "o" / "probmed.json").read_text())
     assert sum(row["qa_type"].startswith("grounding_gt") for row in asked) == 6

@@ -119,10 +119,10 @@ def test_a_question_with_an_option_that_speaks_of_others_is_never_altered(option
             question = CustomQuestion("x.png", "What is in this kidney?", tuple(options), answer, "kidney")
             other = CustomQuestion("y.png", "What is in this brain?", ("a clot", "gliosis"), 0, "brain")
             none, why = build_none_entries([question, other], 0)
-            assert {entry["img"] for entry in none} == {"y.png"} and why == {"an option speaks of other options": 1}
+            assert {entry["img"] for entry in none} == {"y.png"} and why == {"an option refers to other options": 1}
             entries, why = build_swap_entries([question, other], ImageRelations({}, {}), 0)
             assert all(entry["question"] != question.question for entry in entries.values())
-            assert why["an option speaks of other options"] == 1
+            assert why["an option refers to other options"] == 1
             assert build_fake_entries([], ["x.png"], 0, [question]) == {}
 
 

@@ -295,7 +295,7 @@ def test_other_machines_need_reviewers_and_a_server_its_own_folder_and_port(fold
         )
 
     for given, what in (({"host": "0.0.0.0"}, "--reviewers"), ({"reviewers": [" "]}, "names no reviewer"),
-                        ({"certificate": images / "a.png"}, "no PEM file")):  # fmt: skip
+                        ({"certificate": images / "a.png"}, "not a PEM file")):  # fmt: skip
         with pytest.raises(BadInput, match=what):
             serve(**given)
     with lock_folder(questions, "review"), pytest.raises(BadInput, match="another process"):

@@ -156,7 +156,7 @@ def test_the_exported_folder_is_what_the_builder_reads(made, tmp_path):
     assert set(stored[keyed["5-6"]].images.values()) == {
         strip_metadata((images / name).read_bytes()) for name in ("5.png", "deep/7.jpg")
     }
-    with pytest.raises(BadInput, match="exists already"):
+    with pytest.raises(BadInput, match="already exists"):
         export_pairs("mine", questions, images, tmp_path / "mine")
     next((tmp_path / "mine" / "images").iterdir()).write_bytes((images / "6.png").read_bytes())
     with pytest.raises(BadInput, match="is another image"):
@@ -192,7 +192,7 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
         (own, 0, "CC BY 4.0", "Ward 0"),
     ):
         out, data = tmp_path / f"export-{table.stem}", tmp_path / f"data-{table.stem}"
-        export_pairs("mine", questions, images, out, known=align_to_images(list_images(images), table))
+        export_pairs("mine", questions, images, out, metadata=align_to_images(list_images(images), table))
         assert len(images_without_licence(out)) == closed
         build("mediconfusion", name="mine", source=out, out=data)
         with pytest.raises(BadInput, match=r"de-identified.*about\.yaml"):

@@ -113,7 +113,7 @@ def test_from_captions_to_probes(tmp_path):
         return CliRunner().invoke(app, words, catch_exceptions=False).output
 
     with model_server(answer) as (address, log):
-        assert "read 3 captions (0 were there); 0 replies" in run(address)
+        assert "read 3 captions (0 more from earlier calls); 0 replies" in run(address)
         asked = len(log.asked)
         table = pd.read_csv(out, dtype=str, keep_default_na=False)
         assert tuple(table.columns) == CAPTION_COLUMNS and table["positions"].str.split(";").str[0].tolist() == [
@@ -123,7 +123,7 @@ def test_from_captions_to_probes(tmp_path):
             read_probe_table(out)
         table.loc[0, ["findings", "positions", "reviewed"]] = ["small nodule", "left upper lobe", "Dr A"]
         table.to_csv(out, index=False)
-        assert "(3 were there)" in run(address) and len(log.asked) == asked
+        assert "(3 more from earlier calls)" in run(address) and len(log.asked) == asked
     table = pd.read_csv(out, dtype=str, keep_default_na=False)
     assert table.loc[0, "findings"] == "small nodule"
     table["reviewed"] = "Dr A"

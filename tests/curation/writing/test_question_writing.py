@@ -235,7 +235,7 @@ def test_another_model_is_asked_anew_until_there_are_reviews_and_no_question_is_
     words = ("write", tmp_path / "pairs", "--table", tmp_path / "table.csv", "--model", "m", "--tries", 1)
     with (
         model_server(lambda prompt, before: "I cannot.") as (url, _),
-        pytest.raises(BadInput, match="none of 12 questions is written"),
+        pytest.raises(BadInput, match="none of 12 questions could be written"),
     ):
         curate(*words, "--base-url", url, "--out", tmp_path / "none")
     with model_server(template) as (url, log), pytest.raises(BadInput, match="no two captions have 99999 characters"):
