@@ -12,12 +12,12 @@ from dataset_builders.benchmark_names import BENCHMARKS, resolve_name
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import parse_facets
 from dataset_builders.lexical_tree import check_facet_conflicts, resolve_branch
-from leaderboard_space.benchmarks import chains_of
+from leaderboard_space.benchmarks import branch_chains
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.cells import METRICS_FACET, Cells, cells_of, facets_of
-from leaderboard_space.data.ranks.standings import ALL, ONE, metrics_of
+from leaderboard_space.data.cells import METRICS_FACET, Cells, breakdown_cells, breakdown_facets
+from leaderboard_space.data.ranks.standings import ALL_RESULTS, ONE_PER_MODEL, section_metrics
 from leaderboard_space.data.store.sections import Section
-from leaderboard_space.data.tree import SEPARATOR, branch_name, shown_label
+from leaderboard_space.data.tree import PATH_SEPARATOR, branch_name, display_label
 from leaderboard_space.export import breakdown_table, leaderboard_table
 from leaderboard_space.query import BoardQuery, parse_query
 from leaderboard_space.service import Service
@@ -37,7 +37,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
                 "kind": section.kind,
                 "questions": section.questions,
                 "results": len(section.entries),
-                "metrics": metrics_of(section, board.outcomes(section)[0]),
+                "metrics": section_metrics(section, board.outcomes(section)[0]),
             }
             for sections in board.snapshot.sections.values()
             for section in sections
@@ -66,7 +66,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             every_run: every result instead of one per model and account
             facets: labels that narrow it, like "modality=CT": any of those of one facet, and all facets that are named
         """
-        query = _understood(board, service, benchmark, branches, metric, question_set, every_run, facets)
+        query = _tool_query(board, service, benchmark, branches, metric, question_set, every_run, facets)
         table = leaderboard_table(query.section, query.standings, query.branches)
         if not table:
             raise BadInput(
@@ -83,11 +83,11 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             question_set: key from question_sets; the complete official set if empty
             contains: a part of the branch's name; every branch if empty
         """
-        section = _section(board, benchmark, question_set)
+        section = _find_section(board, benchmark, question_set)
         _, tree = board.outcomes(section)
-        wanted, subjects = contains.strip().lower(), {chain[0] for chain in chains_of(section.family)}
+        wanted, subjects = contains.strip().lower(), {chain[0] for chain in branch_chains(section.family)}
         matches = [
-            f"{path[0]}: {SEPARATOR.join(path[1:])}"
+            f"{path[0]}: {PATH_SEPARATOR.join(path[1:])}"
             for path in tree.rows
             if path[0] in subjects and (wanted in path[-1].lower() or wanted in branch_name(path).lower())
         ]
@@ -112,15 +112,15 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             question_set: key from question_sets; the complete official set if empty
             facets: labels that narrow it, like "modality=CT": any of those of one facet, and all facets that are named
         """
-        query = _understood(board, service, benchmark, branches, metric, question_set, True, facets)
-        there = [name for name in facets_of(query.section, query.outcomes) if name != METRICS_FACET]
+        query = _tool_query(board, service, benchmark, branches, metric, question_set, True, facets)
+        there = [name for name in breakdown_facets(query.section, query.outcomes) if name != METRICS_FACET]
         if facet not in there:
             raise BadInput(
                 f"facet {facet[:80]!r}: not known for these questions. Available: {', '.join(there) or 'none'}."
             )
 
         def cells(name: str) -> Cells:
-            return cells_of(query.section, query.outcomes, query.tree, name, facet, query.branches)
+            return breakdown_cells(query.section, query.outcomes, query.tree, name, facet, query.branches)
 
         known = [name for name in query.metrics if cells(name)]
         chosen = query.metric if metric or query.metric in known or not known else known[0]
@@ -130,10 +130,10 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
             )
         return breakdown_table(query.section, query.section.entries, facet, cells(chosen), chosen, query.branches)
 
-    return [_validated(tool) for tool in (question_sets, leaderboard, branches_of, breakdown)]
+    return [_validate_arguments(tool) for tool in (question_sets, leaderboard, branches_of, breakdown)]
 
 
-def _understood(
+def _tool_query(
     board: Board,
     service: Service,
     benchmark: str,
@@ -144,11 +144,11 @@ def _understood(
     facets: list[str] | None,
 ) -> BoardQuery:
     """Check a call. Raises BadInput for names that are not on the board. Without a score, one that is known for the selection is used."""
-    section = _section(board, benchmark, question_set)
+    section = _find_section(board, benchmark, question_set)
     _, tree = board.outcomes(section)
-    chains = chains_of(section.family)
+    chains = branch_chains(section.family)
     paths = [
-        path for branch in branches or () for path in resolve_branch(tree.rows, chains, branch, display=shown_label)
+        path for branch in branches or () for path in resolve_branch(tree.rows, chains, branch, display=display_label)
     ]
     known = {facet: [node.label for node in nodes] for facet, nodes in tree.facets}
     labels = parse_facets(facets or [], known)
@@ -160,7 +160,7 @@ def _understood(
             "section": section.key,
             "metric": metric,
             "branches": [*paths, *labels],
-            "shown": ALL if every_run else ONE,
+            "shown": ALL_RESULTS if every_run else ONE_PER_MODEL,
         },
     )
     if metric and query.metric != metric:
@@ -170,7 +170,7 @@ def _understood(
     return query if metric else query.fitting()
 
 
-def _section(board: Board, benchmark: str, question_set: str) -> Section:
+def _find_section(board: Board, benchmark: str, question_set: str) -> Section:
     """Look up a set of questions."""
     family = resolve_name(benchmark, BENCHMARKS, "benchmark")
     section = board.snapshot.section(family, question_set or None)
@@ -181,7 +181,7 @@ def _section(board: Board, benchmark: str, question_set: str) -> Section:
     return section
 
 
-def _validated(tool: Callable[..., Any]) -> Callable[..., Any]:
+def _validate_arguments(tool: Callable[..., Any]) -> Callable[..., Any]:
     """The function with its arguments checked against their types. Raises BadInput for one that has another."""
     validated = validate_call(tool)
 

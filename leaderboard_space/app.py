@@ -34,16 +34,16 @@ from leaderboard_space.data.published_results import board_results
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.service import Service
-from leaderboard_space.serving import SPACE, BodyLimit, Endpoint, Function, guarded, on_space
+from leaderboard_space.serving import SPACE_FRAME_ANCESTORS, BodyLimit, Endpoint, JsonHandler, access_lifespan, on_space
 from leaderboard_space.submitting.tab import SubmitTab
-from leaderboard_space.submitting.tab import draw as draw_submit
+from leaderboard_space.submitting.tab import draw_form as draw_submit
 from leaderboard_space.views import case, cases, compare, frame, model
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-SESSIONS = 500
+MAX_SESSIONS = 500
 """Maximum number of sessions kept; only Submit starts one. Each costs about 80 kB (a copy of every component), and Gradio would keep
 10,000; a reader who returns after 500 others finds an empty form."""
-UPLOADS_KEPT = 3600
+UPLOAD_LIFETIME_S = 3600
 """Seconds for which uploaded files and submission bundles are kept."""
 FONTS = ["system-ui", "sans-serif"]
 
@@ -65,11 +65,11 @@ def build_app(
     submitting = SubmitTab(board, store, trusted, may_write, hidden)
     service = Service(board)
     front = OverviewPages(service)
-    functions: dict[str, Function] = {"overview/search": front.search, "about/page": lambda request: frame.about()}
+    functions: dict[str, JsonHandler] = {"overview/search": front.search, "about/page": lambda request: frame.about()}
     for family in BENCHMARKS:
         for ask in (service.view, service.tree, service.breakdown, service.detail, service.export, service.cite):
             functions[f"{family}/{ask.__name__}"] = ask
-    drawn: dict[str, tuple[Function, Function]] = {
+    drawn: dict[str, tuple[JsonHandler, JsonHandler]] = {
         "overview": (front.page, front.file),
         "topic": (front.topic, front.topic_file),
         "model": (partial(model.page, service.board), partial(model.file, service.board)),
@@ -83,7 +83,7 @@ def build_app(
         title=frame.TITLE,
         fill_width=True,
         analytics_enabled=False,
-        delete_cache=(UPLOADS_KEPT // 6, UPLOADS_KEPT),
+        delete_cache=(UPLOAD_LIFETIME_S // 6, UPLOAD_LIFETIME_S),
     ) as app:
         _html(frame.header(), "mp-header", "medprobe.start();")
         with gr.Column(elem_id="mp-pages"):
@@ -104,7 +104,7 @@ def build_app(
             fill, offered, [offered, form, target], queue=False, show_progress="hidden", api_visibility="private"
         )
         for tool in tools(board, service):
-            gr.api(_spoken(tool), api_name=tool.__name__, queue=False)
+            gr.api(_json_tool(tool), api_name=tool.__name__, queue=False)
 
     def begin() -> None:
         board.watch()
@@ -113,7 +113,7 @@ def build_app(
     return app, Middleware(Endpoint, functions=functions, files={"cases/image": partial(case.picture, board)}), begin
 
 
-def _spoken(tool: Callable[..., Any]) -> Callable[..., str]:
+def _json_tool(tool: Callable[..., Any]) -> Callable[..., str]:
     """Wrap a function to return JSON text, which programs and agents both read, and to report bad input to the caller instead of an
     internal error."""
 
@@ -152,7 +152,7 @@ def serve(
     app, endpoint, begin = build_app(store, data, may_write=may_write, hidden=hidden)
     served = {*LOOPBACK, host, *names} if may_write else None
     options = launch_options(endpoint)
-    options["app_kwargs"]["lifespan"] = guarded(served, SPACE if on_space() else "'none'")
+    options["app_kwargs"]["lifespan"] = access_lifespan(served, SPACE_FRAME_ANCESTORS if on_space() else "'none'")
     with redirect_stdout(StringIO()):  # Gradio announces its MCP server even with quiet=True
         try:
             app.launch(server_name=host, server_port=port, prevent_thread_lock=True, quiet=True, **options)
@@ -185,7 +185,7 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
                 *middleware,
             ]
         },
-        "state_session_capacity": SESSIONS,
+        "state_session_capacity": MAX_SESSIONS,
         "head": f"<script>{frame.scripts()}</script>",
         "mcp_server": find_spec("mcp") is not None,  # the API for agents, at /gradio_api/mcp/
     }
@@ -204,7 +204,10 @@ def main() -> None:
     named = os.environ.get("MEDPROBE_HIDDEN", "").split()
     if len(named) not in (0, 3):
         raise SystemExit("MEDPROBE_HIDDEN: give three repositories: the questions, the answers, the ledger.")
-    per_day, port = _number("MEDPROBE_SCORINGS_PER_DAY", 2), _number("GRADIO_SERVER_PORT", 7860)
+    per_day, port = (
+        _positive_int_setting("MEDPROBE_SCORINGS_PER_DAY", 2),
+        _positive_int_setting("GRADIO_SERVER_PORT", 7860),
+    )
     hidden = HiddenTest(named[0], named[1], named[2], per_day) if named else None
     try:
         serve(os.environ.get("MEDPROBE_RESULTS") or None, port, host, data, hidden)
@@ -212,7 +215,7 @@ def main() -> None:
         raise SystemExit(f"error: {error}") from None
 
 
-def _number(variable: str, otherwise: int) -> int:
+def _positive_int_setting(variable: str, otherwise: int) -> int:
     """A positive integer from the environment; exits with one line if it is not one."""
     said = os.environ.get(variable, "").strip()
     if said and not (said.isascii() and said.isdigit() and int(said) > 0):

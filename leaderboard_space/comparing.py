@@ -24,12 +24,12 @@ from eval_harness.scores.unpaired import compute_unpaired_difference
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cells import scores_by_entry
-from leaderboard_space.data.model_names import find_result, identity_of, labels
+from leaderboard_space.data.model_names import canonical_name, entry_labels, find_result
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.groups import Owner, group_of, order_of, owner_of
-from leaderboard_space.data.ranks.standings import ALL, ONE, info_of
+from leaderboard_space.data.ranks.groups import Owner, preference_key, ranking_group, row_owner
+from leaderboard_space.data.ranks.standings import ALL_RESULTS, ONE_PER_MODEL, metric_info
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.query import BoardQuery, parse_query, selection_of
+from leaderboard_space.query import BoardQuery, parse_query, parse_selection
 
 SLOTS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 """Keys of an address that name the results to compare."""
@@ -130,7 +130,7 @@ class Comparison:
     @cached_property
     def names(self) -> dict[str, str]:
         """Entry key -> name of a chosen result, which distinguishes it from the other chosen ones."""
-        return labels(self.chosen)
+        return entry_labels(self.chosen)
 
     @cached_property
     def _scores_of(self) -> Callable[[str], dict[str, Score]]:
@@ -170,7 +170,7 @@ class Comparison:
         """The pairs with corrected p-values: those of the leaderboard's ranking if it ranks all of these results together, otherwise
         corrected for the pairs compared here (Holm 1979)."""
         keys = list(dict.fromkeys(entry.key for pair in pairs for entry in (pair.one, pair.other)))
-        for shown in (ONE, ALL) if pairs else ():
+        for shown in (ONE_PER_MODEL, ALL_RESULTS) if pairs else ():
             ranking = replace(self.query, shown=shown).standings.corrected(keys)
             if ranking is not None:
                 p_values, models = ranking
@@ -246,7 +246,7 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
     section = next(named_sets, None) or next(has_all, sections[0])
 
     parameters = {"format": section.family, "section": section.key, "metric": request.get("metric")}
-    query = parse_query(board, parameters | {"branches": selection_of(request), "shown": ONE})
+    query = parse_query(board, parameters | {"branches": parse_selection(request), "shown": ONE_PER_MODEL})
     matches = [(name, _find(section, name)) for name in names.values()]
     chosen = list({entry.key: entry for _, entry in matches if entry is not None}.values())
     unknown = tuple(name for name, entry in matches if entry is None)
@@ -257,11 +257,11 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
     metrics = [  # a run without a score gets the reason instead, for the requested score
         name
         for name in query.metrics
-        if info_of(name).unit != "count"
+        if metric_info(name).unit != "count"
         and (len(draft.scores(name)) >= min(2, len(chosen)) or any(draft.no_score(entry, name) for entry in chosen))
     ]
     metric = query.metric if query.metric in metrics else next(iter(metrics), "")
-    label_of = labels(section.entries)
+    label_of = entry_labels(section.entries)
     typed = [label_of[entry.key] if entry is not None else name for name, entry in matches]
     fields = typed if len(chosen) <= len(matches) else [label_of[entry.key] for entry in chosen]
     comparison = replace(
@@ -279,21 +279,21 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
 
 def _find(section: Section, name: str) -> Entry | None:
     """The result of a name; of a model's results, the one that represents it on the leaderboard."""
-    return find_result(sorted(section.entries, key=order_of), name)
+    return find_result(sorted(section.entries, key=preference_key), name)
 
 
 def _next_by_default(query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None:
     """The result to compare with those chosen: the best of the results that represent their models, of another model and with another
     score, since equal answers show nothing. Results with answers come before scores alone, models before baselines."""
     section, outcomes = query.section, query.outcomes
-    is_higher_better = info_of(query.metric).higher_is_better is not False
+    is_higher_better = metric_info(query.metric).higher_is_better is not False
     representatives: dict[Owner, Entry] = {}
-    for entry in sorted(section.entries, key=order_of):
-        if group_of(entry) == "ranked":
-            representatives.setdefault(owner_of(entry), entry)
+    for entry in sorted(section.entries, key=preference_key):
+        if ranking_group(entry) == "ranked":
+            representatives.setdefault(row_owner(entry), entry)
     scores = scores_by_entry(section, outcomes, query.tree, query.metric, query.branches)
     values = {key: score.value for key, score in scores.items() if score.value is not None}
-    chosen_models = {identity_of(entry.result.model.name) for entry in chosen}
+    chosen_models = {canonical_name(entry.result.model.name) for entry in chosen}
     chosen_values = {values.get(entry.key) for entry in chosen}
     answered = outcomes.row_of if outcomes is not None and len(outcomes.runs) > 1 else values
 
@@ -302,7 +302,7 @@ def _next_by_default(query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None
         return (
             value is None,
             entry.key not in answered,
-            identity_of(entry.result.model.name) in chosen_models,
+            canonical_name(entry.result.model.name) in chosen_models,
             entry.is_baseline,
             entry not in representatives.values(),
             value in chosen_values,

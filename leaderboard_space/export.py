@@ -17,19 +17,19 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.result import Result, Score
 from eval_harness.store.results_table import escape_formula
 from leaderboard_space import sentences
-from leaderboard_space.data.published_results import table_of
-from leaderboard_space.data.ranks.groups import judge_of
-from leaderboard_space.data.ranks.sight import sights_of
+from leaderboard_space.data.published_results import printed_table
+from leaderboard_space.data.ranks.groups import judge_label
+from leaderboard_space.data.ranks.sights import metric_sights
 from leaderboard_space.data.ranks.standings import Row, Standings, own_cell
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import SEPARATOR, TreePath
+from leaderboard_space.data.tree import PATH_SEPARATOR, TreePath
 
 Table = list[dict[str, Any]]
 
 
-def selection_in_words(branches: Sequence[TreePath]) -> str:
+def format_selection(branches: Sequence[TreePath]) -> str:
     """The selection by the source's own labels ("modality=CT; department=Ophthalmology > MRI"); empty for everything."""
-    return "; ".join(f"{facet}={SEPARATOR.join(labels)}" for facet, *labels in branches)
+    return "; ".join(f"{facet}={PATH_SEPARATOR.join(labels)}" for facet, *labels in branches)
 
 
 def breakdown_table(
@@ -41,7 +41,7 @@ def breakdown_table(
     branches: Sequence[TreePath] = (),
 ) -> Table:
     """A breakdown as plain rows, one per result and cell. `cells`: column -> entry key -> score; `metric` None: the columns are metrics."""
-    where = selection_in_words(branches)
+    where = format_selection(branches)
     rows: Table = []
     for entry in entries:
         for column, scores in cells.items():
@@ -73,7 +73,7 @@ def number_columns(
         "kind": result.kind,
         "provenance": result.provenance,
         "source": result.source.citation if result.source else None,
-        "table": table_of(result, metric, *(cell or ("", ""))) if result.kind == "published" else None,
+        "table": printed_table(result, metric, *(cell or ("", ""))) if result.kind == "published" else None,
         "run": entry.key,
     }
 
@@ -90,7 +90,7 @@ def score_columns(score: Score, result: Result) -> dict[str, Any]:
     }
 
 
-def as_file(table: Table, name: str, form: str) -> dict[str, str]:
+def table_file(table: Table, name: str, form: str) -> dict[str, str]:
     """A table as what the browser saves: `name`, `text`, `type`. `form`: csv or json. Raises BadInput for a table without rows."""
     if not table:
         raise BadInput("this table is empty, so there is nothing to save. Choose another selection or another score.")
@@ -98,15 +98,15 @@ def as_file(table: Table, name: str, form: str) -> dict[str, str]:
     safe = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:100]
     return {
         "name": f"medprobe-{safe}.{form}",
-        "text": as_json(table) if form == "json" else as_csv(table),
+        "text": format_json(table) if form == "json" else format_csv(table),
         "type": "application/json" if form == "json" else "text/csv",
     }
 
 
 def leaderboard_table(section: Section, found: Standings, branches: Sequence[TreePath]) -> Table:
     """The standings as plain rows, everything that a number rests on beside it."""
-    where = selection_in_words(branches)
-    seen = {} if branches else sights_of(section, found.metric)
+    where = format_selection(branches)
+    seen = {} if branches else metric_sights(section, found.metric)
     rows = []
     for row in found.rows:
         sight, method = seen.get(row.entry.key), row.entry.result.method
@@ -117,21 +117,21 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Tre
                 "selection": where,
                 "prompt": method.prompt,
                 "extraction": method.extraction,
-                "judge": judge_of(row.entry.result),
+                "judge": judge_label(row.entry.result),
                 "place_first": row.first,
                 "place_last": row.last,
                 "from_image": sight and sight.value,
                 "from_image_low": sight and sight.low,
                 "from_image_high": sight and sight.high,
-                **_said_by_store(row),
-                "table": _table_of(row, found.metric, branches),
+                **_store_columns(row),
+                "table": _printed_table(row, found.metric, branches),
                 "interval_method": row.score.interval_method,
             }
         )
     return rows
 
 
-def _said_by_store(row: Row) -> dict[str, Any]:
+def _store_columns(row: Row) -> dict[str, Any]:
     """Where a result stands, whose it is, and what the store says of it."""
     provenance, result = row.entry.provenance, row.entry.result
     acceptance, withdrawal = provenance.acceptance, provenance.withdrawal
@@ -149,7 +149,7 @@ def _said_by_store(row: Row) -> dict[str, Any]:
     }
 
 
-def as_csv(table: Table) -> str:
+def format_csv(table: Table) -> str:
     """Comma-separated, one header line. A text that a spreadsheet would run as a formula gets a leading apostrophe."""
     if not table:
         return ""
@@ -162,49 +162,49 @@ def as_csv(table: Table) -> str:
     return out.getvalue()
 
 
-def as_json(table: Table) -> str:
+def format_json(table: Table) -> str:
     """A list of objects; nothing is rounded."""
-    plain = [{name: _finite(value) for name, value in row.items()} for row in table]
+    plain = [{name: _json_value(value) for name, value in row.items()} for row in table]
     return json.dumps(plain, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
-def _finite(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """NaN and infinities are no JSON."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _table_of(row: Row, metric: str, branches: Sequence[TreePath]) -> str | None:
+def _printed_table(row: Row, metric: str, branches: Sequence[TreePath]) -> str | None:
     """The table a published number is printed in: its own where the board knows it, else those its result names."""
     result = row.entry.result
     if result.kind != "published" or result.source is None:
         return None
     cell = own_cell(row.entry, branches) or ("", "")
-    return table_of(result, metric, *cell) or result.source.table
+    return printed_table(result, metric, *cell) or result.source.table
 
 
-def citation(
+def table_citation(
     section: Section, found: Standings, branches: Sequence[TreePath], request: Mapping[str, Any]
 ) -> dict[str, str]:
-    """How to cite a table (`cited`): the selection and the questions, then the papers of its numbers."""
+    """How to cite a table (`citation_file`): the selection and the questions, then the papers of its numbers."""
     title = f"{section.benchmark} ({section.split}), {section.title().lower()}: {found.metric}"
-    note = f"Selection: {selection_in_words(branches) or 'everything'}."
+    note = f"Selection: {format_selection(branches) or 'everything'}."
     if section.fingerprint:
         note += f" Questions: fingerprint {section.fingerprint}."
-    return cited(title, note, [row.entry for row in found.rows], request)
+    return citation_file(title, note, [row.entry for row in found.rows], request)
 
 
-def cited(title: str, note: str, entries: Sequence[Entry], request: Mapping[str, Any]) -> dict[str, str]:
+def citation_file(title: str, note: str, entries: Sequence[Entry], request: Mapping[str, Any]) -> dict[str, str]:
     """How to cite a page as what the browser shows (`name`, `text`, `type`): BibTeX with what is selected (`note`), the day and the
     address (`link` of the request), then the papers of its numbers."""
     day, link = datetime.now(UTC).date().isoformat(), str(request.get("link") or "")[:4000]
     cited_papers = {
         entry.result.source.citation: entry.result.benchmark.family for entry in entries if entry.result.source
     }
-    papers = [bibtex_of(family, citation) for citation, family in sorted(cited_papers.items())]
-    address = f"  url = {{{_plain(link)}}},\n" if link else ""
+    papers = [bibtex_entry(family, citation) for citation, family in sorted(cited_papers.items())]
+    address = f"  url = {{{_escape_bibtex(link)}}},\n" if link else ""
     lines = [
         f"@misc{{medprobe_{re.sub(r'[^a-z0-9]+', '_', title.lower())[:40].strip('_')}_{day.replace('-', '')},\n"
-        f"  title = {{{{medprobe board}}: {_plain(title)}}},\n  note = {{{_plain(note)}}},\n{address}"
+        f"  title = {{{{medprobe board}}: {_escape_bibtex(title)}}},\n  note = {{{_escape_bibtex(note)}}},\n{address}"
         f"  year = {{{day[:4]}}},\n  urldate = {{{day}}}\n}}"
     ]
     said = "\n\n".join([*lines, *dict.fromkeys(papers)])
@@ -214,18 +214,18 @@ def cited(title: str, note: str, entries: Sequence[Entry], request: Mapping[str,
 def plot_note(section: Section, found: Standings, branches: Sequence[TreePath]) -> str:
     """What a saved plot says of itself: the set of questions, the selection, and the papers of its numbers."""
     papers = sorted({row.entry.result.source.citation for row in found.rows if row.entry.result.source})
-    where = f" Selection: {selection_in_words(branches)}." if branches else ""
+    where = f" Selection: {format_selection(branches)}." if branches else ""
     numbers = f" Numbers of: {' '.join(papers)}" if papers else ""
     return f"{section.benchmark} ({section.split}), {section.title().lower()}.{where}{numbers}"
 
 
-def bibtex_of(family: str, citation: str) -> str:
+def bibtex_entry(family: str, citation: str) -> str:
     """The BibTeX entry of a benchmark's paper, with its authors; else its citation as a note."""
     if family in BENCHMARKS:
         return dataset_spec(family).card.citation
-    return f"@misc{{source,\n  note = {{{_plain(citation)}}}\n}}"
+    return f"@misc{{source,\n  note = {{{_escape_bibtex(citation)}}}\n}}"
 
 
-def _plain(said: str) -> str:
+def _escape_bibtex(said: str) -> str:
     """Text that ends no BibTeX field early."""
     return re.sub(r"[{}\\]", "", said)

@@ -13,22 +13,22 @@ from typing import Any, TypeVar
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.benchmarks import spec as dataset_spec
 from dataset_builders.terms import load_terms
-from leaderboard_space.benchmarks import LABELS, gives_away, spec
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, gives_away
 from leaderboard_space.data.cache import COMPUTING, cached
-from leaderboard_space.data.ranks.standings import ONE, info_of, metrics_of
+from leaderboard_space.data.ranks.standings import ONE_PER_MODEL, metric_info, section_metrics
 from leaderboard_space.data.search import Hit, search
 from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.data.topics import (
-    REGIONS,
+    TOPIC_OF_REGION,
     Topic,
     TopicLabel,
+    all_topics,
     fold,
     known_topics,
-    labels_of,
-    matching,
-    topics,
+    matching_labels,
+    topic_labels,
 )
-from leaderboard_space.data.tree import FACET_LABEL, TreePath
+from leaderboard_space.data.tree import FACET_NAMES, TreePath
 from leaderboard_space.html import count, plural
 from leaderboard_space.overview import Overview, overview
 from leaderboard_space.query import parse_query
@@ -39,9 +39,9 @@ from leaderboard_space.views.parts import address_of, benchmark_address, set_tit
 from leaderboard_space.views.topic import Aspect, LabelSet, LabelSummary
 
 T = TypeVar("T")
-SEARCHED = ("finding", "organ", "technique", "region", "site")
+SEARCHED_TERM_KINDS = ("finding", "organ", "technique", "region", "site")
 """Kinds of terms that the search knows besides topics and labels."""
-LONGEST_QUERY = 100
+MAX_QUERY_LENGTH = 100
 """Characters of what is searched for: every word of it is compared with every word that the board knows."""
 
 
@@ -80,7 +80,7 @@ class OverviewPages:
         labels: dict[TreePath, TopicLabel] = {}
         for section in snapshot.all_sections:
             key = "" if section is snapshot.section(section.family, None) else section.key
-            for label in labels_of(section.family, self.board.outcomes(section)[1], key):
+            for label in topic_labels(section.family, self.board.outcomes(section)[1], key):
                 labels.setdefault((section.family, *label.path), label)
         return list(labels.values())
 
@@ -88,27 +88,27 @@ class OverviewPages:
         """The page of a topic: one of its labels, in every aspect."""
         wanted = str(request.get("id") or "")
         labels = self.labels()
-        topic = topics(labels).get(wanted)
+        topic = all_topics(labels).get(wanted)
         if topic is None:
-            return topic_view.unknown(wanted, search(wanted.replace("-", " ")[:LONGEST_QUERY], self.hits()))
-        held = matching(topic, labels)
+            return topic_view.unknown(wanted, search(wanted.replace("-", " ")[:MAX_QUERY_LENGTH], self.hits()))
+        held = matching_labels(topic, labels)
         shown = self.shown(topic, labels, str(request.get("label")), str(request.get("set")))
         known = {label.family for label, _ in held}
-        silent = _why_nothing(topic, [family for family in BENCHMARKS if family not in known], labels)
-        term = next((one.concept for one in load_terms(*SEARCHED) if one.concept == request.get("term")), "")
+        silent = _absence_reasons(topic, [family for family in BENCHMARKS if family not in known], labels)
+        term = next((one.concept for one in load_terms(*SEARCHED_TERM_KINDS) if one.concept == request.get("term")), "")
         return topic_view.page(topic, held, shown, silent, str(request.get("all") or ""), term)
 
     def topic_file(self, request: Mapping[str, Any]) -> dict[str, str]:
         """What a topic's page shows, as a file."""
         labels = self.labels()
-        topic = topics(labels).get(str(request.get("id") or "")) or Topic("none", "none", "", ())
+        topic = all_topics(labels).get(str(request.get("id") or "")) or Topic("none", "none", "", ())
         shown = self.shown(topic, labels, str(request.get("label")), str(request.get("set")))
         return topic_view.file(topic, shown, request)
 
     def shown(self, topic: Topic, labels: list[TopicLabel], wanted: str, key: str = "") -> LabelSummary | None:
         """The label of a topic that is wanted, else its first of which anything is known, in the set of that key, else in the largest; None
         where nothing is."""
-        held = matching(topic, labels)
+        held = matching_labels(topic, labels)
         named = [item for item in held if topic_view.label_id(item[0]) == wanted]
         for label, how in [*named, *held]:
             if sets := self._sets(label):
@@ -121,10 +121,12 @@ class OverviewPages:
         most models."""
         sets = []
         for section in self.board.snapshot.sections[label.family]:
-            request = {"format": label.family, "section": section.key, "branches": [label.path], "shown": ONE}
+            request = {"format": label.family, "section": section.key, "branches": [label.path], "shown": ONE_PER_MODEL}
             query = parse_query(self.board, request)
             aspects = []
-            for metric, does in (spec(label.family).aspects or {query.metric: ""}).items() if query.branches else ():
+            for metric, does in (
+                (board_spec(label.family).aspects or {query.metric: ""}).items() if query.branches else ()
+            ):
                 ranked = replace(query, metric=metric).standings
                 if ranked.models:
                     aspects.append(Aspect(metric, does, ranked, gives_away(label.family, metric, (label.facet,))))
@@ -136,10 +138,10 @@ class OverviewPages:
 
     def search(self, request: Mapping[str, Any]) -> list[dict[str, str]]:
         """Hits for what a visitor types (`query`): `name`, `where`, `address`."""
-        query = str(request.get("query") or "")[:LONGEST_QUERY]
+        query = str(request.get("query") or "")[:MAX_QUERY_LENGTH]
         found = [
-            *_together(query, self.labels(), self.unprinted()),
-            *_compared(query, self.hits()),
+            *_intersection_hits(query, self.labels(), self.unprinted()),
+            *_comparison_hits(query, self.hits()),
             *search(query, self.hits()),
         ]
         return [{"name": hit.name, "where": hit.where, "address": html.unescape(hit.address)} for hit in found]
@@ -157,12 +159,13 @@ class OverviewPages:
     @cached(COMPUTING)
     def _hits(self, snapshot: Snapshot) -> list[Hit]:
         labels, found = self._labels(snapshot), list[Hit]()
-        for slug, topic in topics(labels).items():
-            held = matching(topic, labels)
+        for slug, topic in all_topics(labels).items():
+            held = matching_labels(topic, labels)
             where = sorted(
-                {LABELS[label.family] for label, how in held if how == "same"}, key=list(LABELS.values()).index
+                {BENCHMARK_LABELS[label.family] for label, how in held if how == "same"},
+                key=list(BENCHMARK_LABELS.values()).index,
             )
-            related = sorted({LABELS[label.family] for label, _ in held} - set(where))
+            related = sorted({BENCHMARK_LABELS[label.family] for label, _ in held} - set(where))
             said = f"{topic.kind} in {', '.join(where)}" if where else topic.kind
             said += f" · related in {', '.join(related)}" if related else ""
             found.append(
@@ -175,14 +178,14 @@ class OverviewPages:
                 )
             )
         for label in labels:
-            said = f"{FACET_LABEL.get(label.facet, label.facet).lower()} of {LABELS[label.family]}, n {count(label.n)}"
+            said = f"{FACET_NAMES.get(label.facet, label.facet).lower()} of {BENCHMARK_LABELS[label.family]}, n {count(label.n)}"
             address = address_of("b", label.family, s=label.section, facet=f"{label.facet}:{label.value}")
             found.append(Hit(label.shown, said, address, label.searched, 1))
         for family, sections in snapshot.sections.items():
-            for metric in metrics_of(sections[0], None) if sections else ():
-                name = info_of(metric, family).label
+            for metric in section_metrics(sections[0], None) if sections else ():
+                name = metric_info(metric, family).label
                 address = address_of("b", family, s=sections[0].key, m=metric)
-                found.append(Hit(name, f"score of {LABELS[family]}", address, (fold(name), fold(metric))))
+                found.append(Hit(name, f"score of {BENCHMARK_LABELS[family]}", address, (fold(name), fold(metric))))
         sets_of_model: dict[str, list[Section]] = {}
         for section in snapshot.all_sections:
             if section is not snapshot.section(section.family, None):
@@ -190,23 +193,32 @@ class OverviewPages:
                 said = f"set of {plural(section.questions, 'question')}, {results}"
                 words = (
                     fold(section.title()),
-                    fold(f"{section.kind} {section.split} {LABELS[section.family]} {section.benchmark}"),
+                    fold(f"{section.kind} {section.split} {BENCHMARK_LABELS[section.family]} {section.benchmark}"),
                 )
                 found.append(Hit(set_title(section), said, html.unescape(benchmark_address(section)), words, 1))
             for name in {entry.result.model.name for entry in section.entries}:
                 sets_of_model.setdefault(name, []).append(section)
         for name, sets in sets_of_model.items():
-            places = dict.fromkeys(LABELS[section.family] for section in sets)
+            places = dict.fromkeys(BENCHMARK_LABELS[section.family] for section in sets)
             found.append(
                 Hit(name, f"model in {', '.join(places)}", address_of("model", name), (fold(name),), len(places))
             )
         for family in BENCHMARKS:
-            names = (fold(LABELS[family]), fold(family), fold(spec(family).task), *map(fold, spec(family).words))
-            found.append(Hit(LABELS[family], f"benchmark: {spec(family).task}", address_of("b", family), names, 5))
-        return found + _vocabulary({word for hit in found for word in hit.words})
+            names = (
+                fold(BENCHMARK_LABELS[family]),
+                fold(family),
+                fold(board_spec(family).task),
+                *map(fold, board_spec(family).words),
+            )
+            found.append(
+                Hit(
+                    BENCHMARK_LABELS[family], f"benchmark: {board_spec(family).task}", address_of("b", family), names, 5
+                )
+            )
+        return found + _vocabulary_hits({word for hit in found for word in hit.words})
 
 
-def _why_nothing(topic: Topic, families: list[str], labels: list[TopicLabel]) -> list[str]:
+def _absence_reasons(topic: Topic, families: list[str], labels: list[TopicLabel]) -> list[str]:
     """Why benchmarks say nothing of a topic: they have no such label, or of this facet nothing is known yet."""
     own = [label for label in labels if not label.section]
     said = {label.family for label in own if topic.kind in (label.facet, label.facet == "image_type" and "modality")}
@@ -216,18 +228,18 @@ def _why_nothing(topic: Topic, families: list[str], labels: list[TopicLabel]) ->
         if family not in said and topic.kind in map(_facet_name, dataset_spec(family).facets)
     ]
     lines = [
-        f"{LABELS[family]} has {topic.kind} labels, but its paper prints no scores for them: measured results will appear here."
+        f"{BENCHMARK_LABELS[family]} has {topic.kind} labels, but its paper prints no scores for them: measured results will appear here."
         for family in labelled
     ]
-    others = [LABELS[family] for family in families if family not in labelled]
+    others = [BENCHMARK_LABELS[family] for family in families if family not in labelled]
     return [*lines, *([f"No such label: {', '.join(others)}."] if others else [])]
 
 
 def _facet_name(facet: str) -> str:
-    return FACET_LABEL.get(facet, facet).lower()
+    return FACET_NAMES.get(facet, facet).lower()
 
 
-def _together(query: str, labels: list[TopicLabel], unprinted: list[tuple[str, str]]) -> list[Hit]:
+def _intersection_hits(query: str, labels: list[TopicLabel], unprinted: list[tuple[str, str]]) -> list[Hit]:
     """Labels of several facets that a query names at once, such as a department and a modality: the questions that have them all, or why
     nothing is known of these (`unprinted`: benchmarks and their facets by which no scores are known)."""
     found = []
@@ -243,25 +255,25 @@ def _together(query: str, labels: list[TopicLabel], unprinted: list[tuple[str, s
             for word in topic.same
         ]
         held: dict[str, TopicLabel] = {}
-        for label in _named(query, named):
+        for label in _names_in_query(query, named):
             held.setdefault(label.facet, label)
         if len(held) > 1:
             address = address_of("b", family, facet=[f"{label.facet}:{label.value}" for label in held.values()])
             name = " and ".join(label.shown for label in held.values())
-            found.append(Hit(name, f"both, in {LABELS[family]}", address, ()))
+            found.append(Hit(name, f"both, in {BENCHMARK_LABELS[family]}", address, ()))
     return found
 
 
-def _compared(query: str, hits: list[Hit]) -> list[Hit]:
+def _comparison_hits(query: str, hits: list[Hit]) -> list[Hit]:
     """Two models that a query names: their comparison."""
-    named = _named(query, [(hit.words[0], hit.name) for hit in hits if hit.where.startswith("model in ")])
+    named = _names_in_query(query, [(hit.words[0], hit.name) for hit in hits if hit.where.startswith("model in ")])
     if len(named) != 2:
         return []
     first, second = named
     return [Hit(f"{first} and {second}", "compared", address_of("compare", first=first, second=second), ())]
 
 
-def _named(query: str, offered: Sequence[tuple[str, T]]) -> list[T]:
+def _names_in_query(query: str, offered: Sequence[tuple[str, T]]) -> list[T]:
     """What a query names of (folded name, what it is), in the query's order; the longest names first: LLaVA-Med-v1.5 is not LLaVA-Med, and
     a bone scan is of no bone."""
     rest, found = f" {fold(query)} ", list[tuple[int, T]]()
@@ -272,14 +284,14 @@ def _named(query: str, offered: Sequence[tuple[str, T]]) -> list[T]:
     return [one for _, one in sorted(found, key=lambda item: item[0])]
 
 
-def _vocabulary(known: set[str]) -> list[Hit]:
+def _vocabulary_hits(known: set[str]) -> list[Hit]:
     """What the vocabulary names and nothing else is called by: each leads to its department, else its modality, else what its region of
     the body is shown under. `known`: the words of all other hits."""
     slugs = {word: slug for slug, topic in known_topics().items() for word in topic.same}
     hits = []
-    for term in load_terms(*SEARCHED):
+    for term in load_terms(*SEARCHED_TERM_KINDS):
         regions = (term.concept, *term.regions, *term.parents)
-        places = (term.department, *term.modalities, *(REGIONS.get(region, "") for region in regions))
+        places = (term.department, *term.modalities, *(TOPIC_OF_REGION.get(region, "") for region in regions))
         place = next((fold(word) for word in places if fold(word) in slugs), None)
         names = (fold(term.concept), *map(fold, (*term.synonyms, *term.bare)))
         words = tuple(word for word in names if word not in known)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from eval_harness.records.result import Score, Verdict
-from leaderboard_space.benchmarks import spec
+from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.published_results import is_random_run
 from leaderboard_space.data.ranks.groups import display_names
-from leaderboard_space.data.ranks.standings import Row, Standings, info_of, shown_method
-from leaderboard_space.data.tree import TreePath, selection_name
+from leaderboard_space.data.ranks.standings import Row, Standings, method_name, metric_info
+from leaderboard_space.data.tree import TreePath, selection_group_names
 from leaderboard_space.html import count, in_words, plural, score_text
 from leaderboard_space.sentences import RANDOM_RUN, SAME, listed, percent_of_chance
 
@@ -288,7 +288,7 @@ def weakest(label: str, where: str, score: Score, metric: str = "") -> str:
 
 def guessing(family: str, metric: str) -> str:
     """What chance is called in a sentence about this metric."""
-    return spec(family).guesses.get(metric, "guessing")
+    return board_spec(family).guesses.get(metric, "guessing")
 
 
 def guess_of(row: Row, family: str, metric: str) -> str:
@@ -308,7 +308,7 @@ def ranked(standings: Standings) -> tuple[Ranked, ...]:
 
 def finding(family: str, standings: Standings) -> str:
     """The headline of a table of results. Baselines never count as models."""
-    models, info = standings.models, info_of(standings.metric, family)
+    models, info = standings.models, metric_info(standings.metric, family)
     tested = [row for row in models if row.score.verdict is not None]
     in_ranking = [row for row in standings.rows if row.group == "ranked"]
     return headline(
@@ -323,7 +323,7 @@ def finding(family: str, standings: Standings) -> str:
             small=sum(row.score.is_small for row in models),
             apart=len(standings.rows) - len(in_ranking),
             partial=len(standings.hidden),
-            case=spec(family).case,
+            case=board_spec(family).case,
             unit=info.unit,
         )
     )
@@ -331,14 +331,14 @@ def finding(family: str, standings: Standings) -> str:
 
 def caption(family: str, standings: Standings, branches: Sequence[TreePath]) -> str:
     """The text below the headline of a table: what the score is, how many cases, which questions, and what the chart's marks mean."""
-    info, case = info_of(standings.metric, family), spec(family).case
+    info, case = metric_info(standings.metric, family), board_spec(family).case
     scores = [row.score for row in standings.rows if row.score.value is not None]
     sizes = {(score.n, score.n_cases) for score in scores}
     n, n_cases = sizes.pop() if len(sizes) == 1 else (0, 0)
     size = plural(n, case) if n == n_cases else f"{count(n)} from {plural(n_cases, case)}"
-    groups = selection_name(branches)
+    groups = selection_group_names(branches)
     names = [f"({name})" if " or " in name and len(groups) > 1 else name for name in groups]
-    methods = {shown_method(row.entry.result.method.name) for row in standings.rows if not row.is_baseline}
+    methods = {method_name(row.entry.result.method.name) for row in standings.rows if not row.is_baseline}
     parts = (
         f"{info.label}: {info.description[:1].lower()}{info.description[1:]}" if info.description else f"{info.label}.",
         f"n = {size}." if n_cases else "",

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from dataset_builders.benchmarks import BENCHMARKS, FACETS_BY_BENCHMARK
 from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
-from leaderboard_space.benchmarks import LABELS, gives_away, spec
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec, gives_away
 from leaderboard_space.data import cells
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.model_names import identity_of
+from leaderboard_space.data.model_names import canonical_name
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.groups import GROUPS, order_of
-from leaderboard_space.data.ranks.standings import ONE, Row, info_of, metrics_of
+from leaderboard_space.data.ranks.groups import GROUP_HEADINGS, preference_key
+from leaderboard_space.data.ranks.standings import ONE_PER_MODEL, Row, metric_info, section_metrics
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import Tree, shown_label
+from leaderboard_space.data.tree import Tree, display_label
 from leaderboard_space.query import parse_query
 from leaderboard_space.sentences import FEW, SAME
 
@@ -65,7 +65,7 @@ class Line:
         """The benchmark, and what its questions are if they are not its complete set."""
         kind = self.section.kind
         part = self.section.benchmark if kind == "custom" else PART_NAMES.get(kind)
-        return LABELS[self.section.family] + (f" ({part})" if part else "")
+        return BENCHMARK_LABELS[self.section.family] + (f" ({part})" if part else "")
 
 
 @dataclass(frozen=True)
@@ -102,20 +102,20 @@ class Share:
 
 def entries_of(board: Board, name: str) -> list[tuple[Section, Entry]]:
     """Every result of a model, under any of its names, in the order of the board."""
-    identity = identity_of(name)
+    identity = canonical_name(name)
     return [
         (section, entry)
         for family in BENCHMARKS
         for section in board.snapshot.sections.get(family, [])
         for entry in section.entries
-        if identity_of(entry.result.model.name) == identity
+        if canonical_name(entry.result.model.name) == identity
     ]
 
 
 def all_models(board: Board) -> list[str]:
     """The models on the board, each under one name, in alphabetical order, baselines last."""
     is_baseline = {
-        identity_of(entry.result.model.name): entry.is_baseline
+        canonical_name(entry.result.model.name): entry.is_baseline
         for sections in board.snapshot.sections.values()
         for section in sections
         for entry in section.entries
@@ -125,16 +125,16 @@ def all_models(board: Board) -> list[str]:
 
 def lines_of(board: Board, name: str) -> list[Line]:
     """A line for every question set and account: within a set ranked ones first, of these the one that represents the model
-    (`groups.order_of`)."""
-    identity, lines = identity_of(name), []
+    (`groups.preference_key`)."""
+    identity, lines = canonical_name(name), []
     for section in dict.fromkeys(section for section, _ in entries_of(board, name)):
-        query = parse_query(board, {"format": section.family, "section": section.key, "shown": ONE})
+        query = parse_query(board, {"format": section.family, "section": section.key, "shown": ONE_PER_MODEL})
         standings = query.standings
-        rows = [row for row in standings.rows if identity_of(row.entry.result.model.name) == identity]
+        rows = [row for row in standings.rows if canonical_name(row.entry.result.model.name) == identity]
         ranked = Counter(row.group for row in standings.rows if row.first is not None)
         lines += [
             Line(section, query.metric, row, ranked[row.group], query.outcomes, query.tree)
-            for row in sorted(rows, key=lambda row: (list(GROUPS).index(row.group), order_of(row.entry)))
+            for row in sorted(rows, key=lambda row: (list(GROUP_HEADINGS).index(row.group), preference_key(row.entry)))
             if row.score.value is not None or row.score.nonresponse is not None
         ]
     return lines
@@ -151,7 +151,7 @@ def main_lines(lines: list[Line]) -> list[Line]:
 def scores_by_metric(line: Line, metrics: Sequence[str] | None = None) -> dict[str, Score]:
     """The scores of a line's result except shares of letters, in the board's order. `metrics`: the only ones; None for all."""
     key, scores = line.row.entry.key, dict[str, Score]()
-    known = [name for name in metrics_of(line.section, line.outcomes) if metrics is None or name in metrics]
+    known = [name for name in section_metrics(line.section, line.outcomes) if metrics is None or name in metrics]
     for metric in known:
         by_entry = cells.scores_by_entry(line.section, line.outcomes, line.tree, metric, (), frozenset({key}))
         if key in by_entry and by_entry[key].value is not None:
@@ -162,10 +162,10 @@ def scores_by_metric(line: Line, metrics: Sequence[str] | None = None) -> dict[s
 def ends_of(line: Line) -> list[Ends]:
     """The ends of each facet with at least two known values, by the line's metric, else by the first that is known there."""
     family, ends = line.section.family, []
-    for facet in sorted(FACETS_BY_BENCHMARK.get(family, ()), key=lambda facet: facet != spec(family).first_facet):
-        metrics = dict.fromkeys((line.metric, *metrics_of(line.section, line.outcomes)))
+    for facet in sorted(FACETS_BY_BENCHMARK.get(family, ()), key=lambda facet: facet != board_spec(family).first_facet):
+        metrics = dict.fromkeys((line.metric, *section_metrics(line.section, line.outcomes)))
         for metric in (name for name in metrics if not gives_away(family, name, (facet,))):
-            scores = cells_of(line, facet, metric) if info_of(metric).unit == "percent" else {}
+            scores = cells_of(line, facet, metric) if metric_info(metric).unit == "percent" else {}
             if len(scores) > 1:
                 ends.append(_ends(facet, metric, scores))
                 break
@@ -195,7 +195,7 @@ class Spot:
     @property
     def above_guessing(self) -> float:
         """Points on the better side of guessing; negative on the worse side."""
-        sign = -1 if info_of(self.metric).higher_is_better is False else 1
+        sign = -1 if metric_info(self.metric).higher_is_better is False else 1
         return sign * ((self.score.value or 0.0) - (self.score.chance or 0.0))
 
 
@@ -204,11 +204,11 @@ def weak_spots(lines: Sequence[Line]) -> list[Spot]:
     Spots that are better than guessing are left out unless there are no others."""
     spots: list[Spot] = []
     for line in lines:
-        aspects = spec(line.section.family).aspects
+        aspects = board_spec(line.section.family).aspects
         by_metric = scores_by_metric(line, tuple(aspects)) if len(aspects) > 1 else {}
         spots += [Spot(line, aspects[metric], metric, score) for metric, score in by_metric.items()]
         spots += [
-            Spot(line, shown_label(ends.facet, label), ends.metric, score, ends.facet, label)
+            Spot(line, display_label(ends.facet, label), ends.metric, score, ends.facet, label)
             for ends in ends_of(line)
             for label, score in ends.weakest
         ]
@@ -220,7 +220,7 @@ def weak_spots(lines: Sequence[Line]) -> list[Spot]:
 def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:
     """Value of a facet -> the score of the line's result there."""
     key = line.row.entry.key
-    columns = cells.cells_of(line.section, line.outcomes, line.tree, metric, facet, (), frozenset({key}))
+    columns = cells.breakdown_cells(line.section, line.outcomes, line.tree, metric, facet, (), frozenset({key}))
     scores = {label: scores[key] for label, scores in columns.items() if key in scores and label != UNLABELLED}
     return {label: score for label, score in scores.items() if score.value is not None}
 
@@ -230,7 +230,7 @@ def _ends(facet: str, metric: str, cells: dict[str, Score]) -> Ends:
     large = {label: score for label, score in cells.items() if score.n_cases >= FEW}
     scores = large if len(large) > 1 else cells
     against_chance = all(score.chance is not None for score in scores.values())
-    sign = -1 if info_of(metric).higher_is_better is False else 1
+    sign = -1 if metric_info(metric).higher_is_better is False else 1
 
     def height(item: tuple[str, Score]) -> tuple[float, str]:
         label, score = item

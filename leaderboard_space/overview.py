@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from eval_harness.records.result import Result, Score
 from leaderboard_space import headlines
-from leaderboard_space.benchmarks import LABELS, spec
-from leaderboard_space.data.ranks.groups import order_of
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
+from leaderboard_space.data.ranks.groups import preference_key
 from leaderboard_space.data.ranks.standings import Row, Standings
 from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.headlines import Trust
@@ -98,7 +98,7 @@ class Overview:
 
 
 def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> Overview:
-    """Build the matrix. If a model has several rows in a benchmark, `groups.order_of` chooses the one that represents it.
+    """Build the matrix. If a model has several rows in a benchmark, `groups.preference_key` chooses the one that represents it.
 
     Args:
         sets: One question set of each benchmark with its standings (one row per model and account).
@@ -144,13 +144,15 @@ def _column(section: Section, metric: str, rows: Sequence[Row]) -> BenchmarkColu
     chances = [row.score.chance for row in tested if is_random_run or not row.run]
     levels = {round(chance, 6) for chance in chances if chance is not None}
     chance = levels.pop() if len(levels) == 1 else None
-    return BenchmarkColumn(family, LABELS[family], spec(family).task, section, metric, chance, is_random_run)
+    return BenchmarkColumn(
+        family, BENCHMARK_LABELS[family], board_spec(family).task, section, metric, chance, is_random_run
+    )
 
 
 def by_model(standings: Standings) -> dict[str, list[Row]]:
     """Model -> its rows, the one that represents it first."""
     rows: dict[str, list[Row]] = {}
-    for row in sorted(standings.models, key=lambda row: order_of(row.entry)):
+    for row in sorted(standings.models, key=lambda row: preference_key(row.entry)):
         rows.setdefault(row.entry.result.model.name, []).append(row)
     return rows
 

@@ -15,11 +15,18 @@ from leaderboard_space.benchmarks import gives_away
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.standings import ALL, ONE, Standings, methods_of, metrics_of, standings
+from leaderboard_space.data.ranks.standings import (
+    ALL_RESULTS,
+    ONE_PER_MODEL,
+    Standings,
+    compute_standings,
+    section_methods,
+    section_metrics,
+)
 from leaderboard_space.data.store.sections import Entry, Section, Snapshot
-from leaderboard_space.data.tree import SEPARATOR, Tree, TreePath, branch_name, facets_in
+from leaderboard_space.data.tree import PATH_SEPARATOR, Tree, TreePath, branch_name, path_facets
 
-MOST_BRANCHES = 2000
+MAX_BRANCHES = 2000
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,7 @@ class BoardQuery:
     @cached(COMPUTING)
     def standings(self) -> Standings:
         """The ranked rows."""
-        return standings(self.section, self.outcomes, self.tree, self.metric, self.branches, self.shown)
+        return compute_standings(self.section, self.outcomes, self.tree, self.metric, self.branches, self.shown)
 
     @property
     def entries(self) -> list[Entry]:
@@ -75,13 +82,13 @@ def parse_query(board: Board, request: Mapping[str, Any]) -> BoardQuery:
     section = snapshot.section(str(request.get("format")), request.get("section"))
     if section is None:
         raise BadInput(f"benchmark {request.get('format')!r}: this board has no results for it.")
-    wanted = _branches(request.get("branches"))
+    wanted = _parse_branches(request.get("branches"))
     outcomes, tree = board.outcomes(section)
     branches = tuple(path for path in wanted if path in tree.rows or tree.is_unprinted(path))
     dropped = tuple(branch_name(branch) for branch in wanted if branch not in branches)
-    metrics = rankable(section, outcomes, branches)
+    metrics = rankable_metrics(section, outcomes, branches)
     wanted_shown = str(request.get("shown"))
-    shown = wanted_shown if wanted_shown == ALL or wanted_shown in methods_of(section) else ONE
+    shown = wanted_shown if wanted_shown == ALL_RESULTS or wanted_shown in section_methods(section) else ONE_PER_MODEL
     metric = str(request.get("metric"))
     unknown = [
         f"{what} {request[key]}: not on this board. Another one is shown."
@@ -100,31 +107,33 @@ def parse_query(board: Board, request: Mapping[str, Any]) -> BoardQuery:
     )
 
 
-def rankable(section: Section, outcomes: Outcomes | None, branches: Sequence[TreePath]) -> list[str]:
+def rankable_metrics(section: Section, outcomes: Outcomes | None, branches: Sequence[TreePath]) -> list[str]:
     """The scores that a selection can be ranked by: those that its labels do not give away."""
-    facets = [facet for branch in branches for facet in facets_in(section.family, branch)]
-    found = [name for name in metrics_of(section, outcomes) if not gives_away(section.family, name, facets)]
+    facets = [facet for branch in branches for facet in path_facets(section.family, branch)]
+    found = [name for name in section_metrics(section, outcomes) if not gives_away(section.family, name, facets)]
     return found or [name for name in METRICS if not gives_away(section.family, name, facets)][:1]
 
 
-def selection_of(request: Mapping[str, Any]) -> list[TreePath]:
+def parse_selection(request: Mapping[str, Any]) -> list[TreePath]:
     """The selection that an address names (`views.parts.selection_address`)."""
-    named = [str(one) for key in ("branch", "facet") for one in listed(request.get(key))]
-    return [(facet, *labels.split(SEPARATOR)) for facet, _, labels in (one.partition(":") for one in named) if labels]
+    named = [str(one) for key in ("branch", "facet") for one in as_list(request.get(key))]
+    return [
+        (facet, *labels.split(PATH_SEPARATOR)) for facet, _, labels in (one.partition(":") for one in named) if labels
+    ]
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """What an address says once or several times under a key."""
     return value if isinstance(value, list) else [value] if value else []
 
 
-def _branches(value: Any) -> list[TreePath]:
+def _parse_branches(value: Any) -> list[TreePath]:
     """Paths (facet, label, ...) from whatever the browser sent; anything else is dropped."""
     if not isinstance(value, list):
         return []
     found = [
         tuple(str(part) for part in branch)
-        for branch in value[:MOST_BRANCHES]
+        for branch in value[:MAX_BRANCHES]
         if isinstance(branch, list | tuple) and 2 <= len(branch) <= 6
     ]
     return list(dict.fromkeys(found))

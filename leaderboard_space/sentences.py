@@ -14,8 +14,8 @@ from eval_harness.records.result import Result, Score, Verdict
 from eval_harness.scores.nonresponse import NONRESPONSE_STATUSES
 from eval_harness.scores.sight import Sight
 from eval_harness.store.formatting import format_image_points, interval_decimals
-from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.benchmarks import board_spec
+from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import count, in_words, interval, number, plural, score_text
 
@@ -194,7 +194,7 @@ def shown_instead(section: Section, wanted: str, metric: str) -> str:
         wanted: The metric that is not known.
         metric: The metric that is shown.
     """
-    missing, shown = (info_of(name, section.family).label for name in (wanted, metric))
+    missing, shown = (metric_info(name, section.family).label for name in (wanted, metric))
     is_printed = all(entry.result.kind == "published" for entry in section.entries)
     why = "the papers do not print it, and no answers are known" if is_printed else "no result has it"
     return f"{missing} is not known for this selection ({why}): {shown} is shown."
@@ -245,7 +245,7 @@ def _by_reason(abstained: int, ends: Sequence[int]) -> str:
 
 def no_score(score: Score, result: Result) -> str:
     """Why a score has no verdict and no rank, and perhaps no value; "" if it may have them."""
-    why = untested_reason(score, result, spec(result.benchmark.family).case)
+    why = untested_reason(score, result, board_spec(result.benchmark.family).case)
     lead = "" if score.nonresponse is None else "no score: " if score.value is None else "no verdict: "
     return f"{lead}{why}"
 

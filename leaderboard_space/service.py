@@ -14,21 +14,28 @@ from typing import Any
 from dataset_builders.errors import BadInput
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
-from leaderboard_space.benchmarks import spec
+from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.cache import COMPUTING, cached
-from leaderboard_space.data.cells import METRICS_FACET, Cells, cells_of, facets_of, scores_by_entry, speaks_of
-from leaderboard_space.data.model_names import labels
-from leaderboard_space.data.ranks.standings import Row, info_of, shown_method
+from leaderboard_space.data.cells import (
+    METRICS_FACET,
+    Cells,
+    breakdown_cells,
+    breakdown_facets,
+    has_cells,
+    scores_by_entry,
+)
+from leaderboard_space.data.model_names import entry_labels
+from leaderboard_space.data.ranks.standings import Row, method_name, metric_info
 from leaderboard_space.data.store.sections import Entry
-from leaderboard_space.data.tree import branch_name, selection_name
+from leaderboard_space.data.tree import branch_name, selection_group_names
 from leaderboard_space.export import (
-    as_file,
     breakdown_table,
-    citation,
+    format_selection,
     leaderboard_table,
     plot_note,
-    selection_in_words,
+    table_citation,
+    table_file,
 )
 from leaderboard_space.html import text
 from leaderboard_space.query import BoardQuery, parse_query
@@ -37,61 +44,63 @@ from leaderboard_space.views.parts import FIRST, all_rows, set_name
 from leaderboard_space.views.tables import breakdown, leaderboard, provenance
 
 
-def breakdown_of(query: BoardQuery, request: Mapping[str, Any]) -> str:
+def breakdown_html(query: BoardQuery, request: Mapping[str, Any]) -> str:
     """The plots and the breakdown table of a selection, as HTML."""
     one = str(request.get("one") or "")[:1000]  # the cache keeps it
-    return _breakdown(query, _facet(query, request), one, request.get("all") == "yes")
+    return _render_breakdown(query, _choose_facet(query, request), one, request.get("all") == "yes")
 
 
 @cached(COMPUTING)
-def _breakdown(query: BoardQuery, facet: str, one: str, every: bool) -> str:
-    entries = _drawn(query, facet)
+def _render_breakdown(query: BoardQuery, facet: str, one: str, every: bool) -> str:
+    entries = _breakdown_entries(query, facet)
     chosen = entries if every else entries[:FIRST]
     keys = frozenset(entry.key for entry in chosen)
     found, family = query.standings, query.section.family
     about = plot_note(query.section, found, query.branches)
     rows = [row for row in found.standing if row.entry.key in keys]
-    stated = _stated(query, rows)
-    drawn = _plot(query, keys, about) + plots.by_size(rows, query.metric, family, stated, about)
+    stated = _chart_caption(query, rows)
+    drawn = _benchmark_plot(query, keys, about) + plots.by_size(rows, query.metric, family, stated, about)
     drawn += plots.by_date(rows, query.metric, family, stated, about)
-    if spec(query.section.family).by_image_type and (entry := _one(query, one)) is not None:
-        by_image_type = _by_image_type(query, frozenset({entry.key}))
-        drawn += breakdown.aspects(entry, by_image_type, labels(query.entries))
+    if board_spec(query.section.family).by_image_type and (entry := _image_type_entry(query, one)) is not None:
+        by_image_type = _image_type_cells(query, frozenset({entry.key}))
+        drawn += breakdown.aspects(entry, by_image_type, entry_labels(query.entries))
     cells = _cells(query, facet, keys=keys)
     under = all_rows(len(chosen), len(entries))
     return (
-        breakdown.view(query.section, cells, found, facet, facets_of(query.section, query.outcomes), chosen, under)
+        breakdown.view(
+            query.section, cells, found, facet, breakdown_facets(query.section, query.outcomes), chosen, under
+        )
         + drawn
     )
 
 
-def _drawn(query: BoardQuery, facet: str) -> list[Entry]:
+def _breakdown_entries(query: BoardQuery, facet: str) -> list[Entry]:
     """The results that the breakdown shows."""
-    entries = [entry for entry in query.entries if speaks_of(entry, query.outcomes, facet, query.metric)]
+    entries = [entry for entry in query.entries if has_cells(entry, query.outcomes, facet, query.metric)]
     if not query.standings.rows:  # nothing is ranked above: the best in the first column stands first
         known = _cells(query, facet)
         leading = known.get(next(iter(breakdown.columns_of(known, facet)), ""), {})
-        sign = -1 if info_of(query.metric).higher_is_better is not False else 1
+        sign = -1 if metric_info(query.metric).higher_is_better is not False else 1
         entries.sort(key=lambda entry: sign * (leading[entry.key].value or 0.0) if entry.key in leading else math.inf)
     return entries
 
 
-def _plot(query: BoardQuery, keys: frozenset[str], about: str) -> str:
+def _benchmark_plot(query: BoardQuery, keys: frozenset[str], about: str) -> str:
     """The benchmark's plot of the results `keys`, of the table's own rows; where a selection as a whole has none, that of the largest image
     type in it (papers print by these)."""
-    drawn = _plot_of(query, keys, query.metric, "", about)
-    if drawn or not spec(query.section.family).by_image_type:
+    drawn = _plot_entries(query, keys, query.metric, "", about)
+    if drawn or not board_spec(query.section.family).by_image_type:
         return drawn
     for branch in plots.image_types(query.tree, query.branches):
         name = branch_name(branch)
         part = replace(query, branches=(branch,)).fitting()
-        drawn = _plot_of(part, keys, query.metric, f"Known by image type only: {name}, the largest.", about)
+        drawn = _plot_entries(part, keys, query.metric, f"Known by image type only: {name}, the largest.", about)
         if drawn:
             return drawn
     return ""
 
 
-def _plot_of(query: BoardQuery, keys: frozenset[str], wanted: str, where: str, about: str) -> str:
+def _plot_entries(query: BoardQuery, keys: frozenset[str], wanted: str, where: str, about: str) -> str:
     rows = [row for row in query.standings.standing if row.entry.key in keys]
 
     def known(metric: str) -> dict[str, Score]:
@@ -102,17 +111,17 @@ def _plot_of(query: BoardQuery, keys: frozenset[str], wanted: str, where: str, a
         every = scores_by_entry(query.section, query.outcomes, query.tree, metric, query.branches)
         found = {}
         for row in rows:
-            same = [row.entry, *(entry for entry in query.section.entries if _is_same(entry, row, query.metric))]
+            same = [row.entry, *(entry for entry in query.section.entries if _has_same_score(entry, row, query.metric))]
             score = next((every[entry.key] for entry in same if entry.key in every), None)
             if score is not None:
                 found[row.entry.key] = score
         return found
 
-    stated = f"{where} {_stated(query, rows)}".strip()
+    stated = f"{where} {_chart_caption(query, rows)}".strip()
     return plots.plot(query.section.family, rows, known, wanted, stated, about)
 
 
-def _is_same(entry: Entry, row: Row, metric: str) -> bool:
+def _has_same_score(entry: Entry, row: Row, metric: str) -> bool:
     score = entry.result.scores.get(metric)
     return (
         entry.result.model.name == row.entry.result.model.name
@@ -122,26 +131,26 @@ def _is_same(entry: Entry, row: Row, metric: str) -> bool:
     )
 
 
-def _stated(query: BoardQuery, rows: Sequence[Row]) -> str:
+def _chart_caption(query: BoardQuery, rows: Sequence[Row]) -> str:
     """What a chart is of: the set of questions, the selection and the method."""
-    only = f", only {' and '.join(selection_name(query.branches))}" if query.branches else ""
-    methods = {shown_method(row.entry.result.method.name) for row in rows if not row.is_baseline}
+    only = f", only {' and '.join(selection_group_names(query.branches))}" if query.branches else ""
+    methods = {method_name(row.entry.result.method.name) for row in rows if not row.is_baseline}
     return f"{query.section.title()}{only}, {methods.pop() if len(methods) == 1 else 'each row by its method in the table'}."
 
 
-def _one(query: BoardQuery, wanted: str) -> Entry | None:
+def _image_type_entry(query: BoardQuery, wanted: str) -> Entry | None:
     """The result that the table of a single one shows, the first of which anything is known by image type."""
     entries = query.entries
-    for entry in breakdown.preferred(entries, wanted, labels(entries)):
-        cells = _by_image_type(query, frozenset({entry.key}))("organ")
+    for entry in breakdown.preferred(entries, wanted, entry_labels(entries)):
+        cells = _image_type_cells(query, frozenset({entry.key}))("organ")
         if any(entry.key in held for held in cells.values()):
             return entry
     return None
 
 
-def _facet(query: BoardQuery, request: Mapping[str, Any]) -> str:
+def _choose_facet(query: BoardQuery, request: Mapping[str, Any]) -> str:
     """The facet to break down by: the requested one, else the first with a known score."""
-    facets = facets_of(query.section, query.outcomes)
+    facets = breakdown_facets(query.section, query.outcomes)
     if request.get("facet") in facets:
         return str(request["facet"])
     if not query.standings.rows and (parts := query.standings.facets_of_parts(query.branches)):
@@ -149,7 +158,7 @@ def _facet(query: BoardQuery, request: Mapping[str, Any]) -> str:
     return next(
         facet
         for facet in facets
-        if any(speaks_of(entry, query.outcomes, facet, query.metric) for entry in query.section.entries)
+        if any(has_cells(entry, query.outcomes, facet, query.metric) for entry in query.section.entries)
     )
 
 
@@ -159,33 +168,35 @@ def _cells(
     metric: str | None = None,
     keys: frozenset[str] | None = None,
 ) -> Cells:
-    return cells_of(query.section, query.outcomes, query.tree, metric or query.metric, facet, query.branches, keys)
+    return breakdown_cells(
+        query.section, query.outcomes, query.tree, metric or query.metric, facet, query.branches, keys
+    )
 
 
-def _by_image_type(query: BoardQuery, keys: frozenset[str] | None = None) -> Callable[[str], Cells]:
+def _image_type_cells(query: BoardQuery, keys: frozenset[str] | None = None) -> Callable[[str], Cells]:
     return lambda metric: _cells(query, "image_type", metric, keys)
 
 
-def table_to_save(query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
+def export_table(query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
     """A table and the name of its file. `of`: leaderboard, breakdown or aspects."""
     section, found, of = query.section, query.standings, str(request.get("of") or "leaderboard")
     name, rows = f"{section.benchmark}-{section.key}-{query.metric}", list[dict[str, Any]]()
     if of == "breakdown":
-        facet = _facet(query, request)
+        facet = _choose_facet(query, request)
         metric = None if facet == METRICS_FACET else query.metric
         cells = _cells(query, facet)
         rows = breakdown_table(section, query.entries, facet, cells, metric, query.branches)
         name += f"-by-{facet}"
     elif of == "aspects":
-        one = _one(query, str(request.get("one") or ""))
+        one = _image_type_entry(query, str(request.get("one") or ""))
         for metric in breakdown.ASPECTS:
-            cells = _by_image_type(query)(metric)
+            cells = _image_type_cells(query)(metric)
             rows += breakdown_table(section, [one] if one else [], "image_type", cells, metric, query.branches)
         name = f"{section.benchmark}-{section.key}-{one.result.model.name if one else ''}-aspects"
     else:
         rows = leaderboard_table(section, found, query.branches)
     if query.branches:
-        name += f"-{selection_in_words(query.branches)}"
+        name += f"-{format_selection(query.branches)}"
     return rows, name
 
 
@@ -253,7 +264,7 @@ class Service:
         """The plots and the breakdown table of a selection, as HTML."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return ""
-        return breakdown_of(parse_query(self.board, request), request)
+        return breakdown_html(parse_query(self.board, request), request)
 
     def detail(self, request: Mapping[str, Any]) -> str:
         """The provenance of one result, as HTML."""
@@ -266,10 +277,10 @@ class Service:
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
         """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown or aspects; `as`: csv or json."""
-        table, name = table_to_save(parse_query(self.board, request), request)
-        return as_file(table, name, str(request.get("as")))
+        table, name = export_table(parse_query(self.board, request), request)
+        return table_file(table, name, str(request.get("as")))
 
     def cite(self, request: Mapping[str, Any]) -> str:
         """How to cite what is shown."""
         query = parse_query(self.board, request)
-        return citation(query.section, query.standings, query.branches, request)["text"]
+        return table_citation(query.section, query.standings, query.branches, request)["text"]

@@ -27,16 +27,16 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from dataset_builders.errors import BadInput
 
-SPACE = "'self' https://huggingface.co https://*.hf.space"
+SPACE_FRAME_ANCESTORS = "'self' https://huggingface.co https://*.hf.space"
 """Pages that show a Space in a frame."""
 
 
-LOADS = "default-src 'self' data: blob: 'unsafe-inline' 'unsafe-eval'"
+CONTENT_POLICY = "default-src 'self' data: blob: 'unsafe-inline' 'unsafe-eval'"
 """What a page may load: nothing from another machine, such as the badge that Gradio would fetch on a Space. Its components run scripts that
 the page itself holds."""
 
 
-HOST = re.compile(r"([^:@\[\]]+|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?")
+HOST_PATTERN = re.compile(r"([^:@\[\]]+|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?")
 """A host name or address, and perhaps a port."""
 
 
@@ -45,7 +45,9 @@ def on_space() -> bool:
     return os.environ.get("SYSTEM") == "spaces"
 
 
-def guarded(names: Collection[str] | None, framed_by: str) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+def access_lifespan(
+    names: Collection[str] | None, framed_by: str
+) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     """A lifespan that puts `Access` before all else. Gradio's own middleware stands before any that it is given, and answers preflight
     requests for any host."""
 
@@ -82,7 +84,7 @@ class Access:
 
         async def framed(message: Any) -> None:
             if message["type"] == "http.response.start":
-                policy = (b"content-security-policy", f"{LOADS}; frame-ancestors {self.framed_by}".encode())
+                policy = (b"content-security-policy", f"{CONTENT_POLICY}; frame-ancestors {self.framed_by}".encode())
                 message = message | {"headers": [*message.get("headers", []), policy]}
             await send(message)
 
@@ -95,11 +97,11 @@ class Access:
         return len(hosts) == 1 and all(map(self._is_named, (*hosts, *origins)))
 
     def _is_named(self, host: str) -> bool:
-        found = HOST.fullmatch(host)
+        found = HOST_PATTERN.fullmatch(host)
         return self.names is not None and found is not None and found[1].strip("[]").casefold() in self.names
 
 
-MOST = 4 << 20
+MAX_BODY_BYTES = 4 << 20
 """Bytes of a request that is no upload; the pages send choices and the names of uploaded files."""
 
 
@@ -114,7 +116,7 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         announced = dict(scope["headers"]).get(b"content-length", b"0")
-        if not announced.isdigit() or int(announced) > MOST:
+        if not announced.isdigit() or int(announced) > MAX_BODY_BYTES:
             await PlainTextResponse("The request is too large.", 413)(scope, receive, send)
             return
         received = 0
@@ -123,18 +125,18 @@ class BodyLimit:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            return {"type": "http.disconnect"} if received > MOST else message
+            return {"type": "http.disconnect"} if received > MAX_BODY_BYTES else message
 
         await self.app(scope, bounded, send)
 
 
-Function = Callable[[dict[str, Any]], Any]
+JsonHandler = Callable[[dict[str, Any]], Any]
 """Answers a request with what JSON can hold; raises BadInput where something is wrong with it."""
 
-File = Callable[[Mapping[str, str]], tuple[bytes, str]]
+FileHandler = Callable[[Mapping[str, str]], tuple[bytes, str]]
 """The bytes and the media type that a GET request with this query is answered by; raises BadInput where there are none."""
 
-PREFIX = "/board/"
+ENDPOINT_PREFIX = "/board/"
 
 
 class Endpoint:
@@ -142,28 +144,28 @@ class Endpoint:
 
     `functions`, `files`: path ("PAGE/FUNCTION") -> function."""
 
-    def __init__(self, app: Any, functions: Mapping[str, Function], files: Mapping[str, File]) -> None:
+    def __init__(self, app: Any, functions: Mapping[str, JsonHandler], files: Mapping[str, FileHandler]) -> None:
         self.app, self.functions, self.files = app, functions, files
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         # whatever root the board is served under, and a proxy has removed or not
-        path = scope["path"].rpartition(PREFIX)[2] if scope["type"] == "http" else ""
+        path = scope["path"].rpartition(ENDPOINT_PREFIX)[2] if scope["type"] == "http" else ""
         if path in self.files:
-            await (await _file(self.files[path], Request(scope, receive)))(scope, receive, send)
+            await (await _file_response(self.files[path], Request(scope, receive)))(scope, receive, send)
             return
         function = self.functions.get(path)
         if function is None:
-            await self.app(_one_page(scope), receive, send)
+            await self.app(_without_page_query(scope), receive, send)
             return
         try:
-            answer = await _answer(function, Request(scope, receive))
+            answer = await _json_response(function, Request(scope, receive))
         except ClientDisconnect:
             return
         answer.headers["cache-control"] = "no-store"
         await answer(scope, receive, send)
 
 
-def _one_page(scope: Any) -> Any:
+def _without_page_query(scope: Any) -> Any:
     """A request for the board's document without the query `page`, which names a page of a multipage app to Gradio and fails for any."""
     if scope["type"] != "http" or not scope["path"].endswith("/") or not scope["query_string"]:
         return scope
@@ -171,7 +173,7 @@ def _one_page(scope: Any) -> Any:
     return {**scope, "query_string": urlencode([pair for pair in query if pair[0] != "page"]).encode()}
 
 
-async def _file(file: File, request: Request) -> Response:
+async def _file_response(file: FileHandler, request: Request) -> Response:
     """The answer to a GET request for a file. What lies at an address never changes; the reader's browser alone may keep it."""
     try:
         body, kind = await asyncio.to_thread(file, dict(request.query_params))
@@ -181,7 +183,7 @@ async def _file(file: File, request: Request) -> Response:
     return Response(body, media_type=kind, headers=headers)
 
 
-async def _answer(function: Function, request: Request) -> JSONResponse:
+async def _json_response(function: JsonHandler, request: Request) -> JSONResponse:
     """The answer to a request (`ok`), or one line about what is wrong with it (`error`); nothing a browser sends takes the board down."""
     if request.method != "POST":
         return JSONResponse({"error": "The board has no such page."}, 404)

@@ -10,7 +10,7 @@ from dataset_builders.benchmarks.spec import load_spec, module_name
 from leaderboard_space.benchmarks.spec import BoardSpec
 
 
-def spec(name: str) -> BoardSpec:
+def board_spec(name: str) -> BoardSpec:
     """What the module of a benchmark says; for a benchmark without one, its title."""
     if name not in BENCHMARKS:
         return BoardSpec(label=name)
@@ -22,18 +22,18 @@ def spec(name: str) -> BoardSpec:
         return BoardSpec(label=dataset_spec(name).card.title)
 
 
-LABELS: dict[str, str] = {name: spec(name).label for name in BENCHMARKS}
+BENCHMARK_LABELS: dict[str, str] = {name: board_spec(name).label for name in BENCHMARKS}
 """Benchmark -> how it is called."""
 
 
 def gives_away(family: str, metric: str, facets: Iterable[str]) -> bool:
     """True if labels of one of these facets are the answer that a score is about."""
-    return not set(spec(family).given_away.get(metric, ())).isdisjoint(facets)
+    return not set(board_spec(family).given_away.get(metric, ())).isdisjoint(facets)
 
 
-def chains_of(name: str) -> tuple[tuple[str, ...], ...]:
+def branch_chains(name: str) -> tuple[tuple[str, ...], ...]:
     """The groups of a benchmark's tree of branches, each from its trunk to its leaves."""
-    chains = spec(name).chains
+    chains = board_spec(name).chains
     if chains is not None:
         return chains
     return tuple((facet,) for facet in dataset_spec(name).facets) if name in BENCHMARKS else ()

@@ -1,6 +1,6 @@
 """The results store behind the board, read into sections and reloaded when it changes.
 
-See also: what a section is (`store/sections.py`), scoring selections (`scoring.py`), drawing (`views/`).
+See also: what a section is (`store/sections.py`), scoring selections (`unit_scores.py`), drawing (`views/`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from eval_harness.records.result import Result
 from eval_harness.store.scan import StoreReader, scan_store
 from leaderboard_space.data.cache import READING, cached, keep
 from leaderboard_space.data.outcomes import Outcomes, read_outcomes, read_questions
-from leaderboard_space.data.ranks.sight import sights
-from leaderboard_space.data.ranks.standings import for_board
+from leaderboard_space.data.ranks.sights import section_sights
+from leaderboard_space.data.ranks.standings import prepare_result
 from leaderboard_space.data.result_files import ResultFiles, file_state
-from leaderboard_space.data.store.sections import Entry, Section, Snapshot, group
+from leaderboard_space.data.store.sections import Entry, Section, Snapshot, group_entries
 from leaderboard_space.data.store.trusted_data import TrustedData
-from leaderboard_space.data.tree import Tree, published_tree, tree_of
+from leaderboard_space.data.tree import Tree, build_published_tree, build_tree
 
 Answers = tuple[Outcomes | None, Tree]
 
@@ -43,7 +43,9 @@ class Board:
         self.trusted = trusted or TrustedData()
         self._source = StoreReader(store) if store is not None else None
         self.store: Path | None = None
-        self._published = [Entry(f"published/{number}", for_board(result)) for number, result in enumerate(published)]
+        self._published = [
+            Entry(f"published/{number}", prepare_result(result)) for number, result in enumerate(published)
+        ]
         self._files = ResultFiles()
         self._scanning = threading.Lock()
         self.snapshot = Snapshot("", {}, ())
@@ -88,7 +90,7 @@ class Board:
     def _prepare(self, snapshot: Snapshot) -> None:
         for section in snapshot.all_sections:
             self.outcomes(section)
-            sights(section)
+            section_sights(section)
 
     def outcomes(self, section: Section) -> Answers:
         """The aligned answers of a section (None where there are none), and its tree. Read once, then kept."""
@@ -100,7 +102,7 @@ class Board:
 
     @cached(READING)
     def _answers(self, section: Section) -> tuple[Answers, tuple[str, ...]]:
-        nothing = None, published_tree(section.family, [entry.result.breakdown for entry in section.entries])
+        nothing = None, build_published_tree(section.family, [entry.result.breakdown for entry in section.entries])
         measured = {entry.key: entry for entry in section.entries if entry.result.kind == "measured"}
         if not measured or section.fingerprint is None or self.store is None:
             return nothing, ()
@@ -115,7 +117,7 @@ class Board:
             f"{measured[key].result.model.name}: {problem} Its scores are shown as they were derived."
             for key, problem in problems.items()
         )
-        return (outcomes, tree_of(section.family, questions)), tuple(notes)
+        return (outcomes, build_tree(section.family, questions)), tuple(notes)
 
     def _questions(self, fingerprint: str) -> pd.DataFrame:
         """The questions of a fingerprint, as the store keeps them, else those of a trusted dataset. Raises BadInput without either."""
@@ -139,7 +141,7 @@ class Board:
         read, problems = self._files.read(self.store, self.trusted.names) if self.store is not None else ([], [])
         before = {(section.family, section.key, section.stamp): section for section in self.snapshot.all_sections}
         sections: dict[str, list[Section]] = {family: [] for family in BENCHMARKS}
-        for section in group([*read, *self._published], self.trusted.is_replaced):
+        for section in group_entries([*read, *self._published], self.trusted.is_replaced):
             if section.family in sections:
                 section = replace(section, stamp=self._stamp(section))
                 sections[section.family].append(before.get((section.family, section.key, section.stamp), section))

@@ -26,17 +26,17 @@ from dataset_builders.hub.repository import Repository, open_repository
 from dataset_builders.images.licences import allows_redistribution
 from leaderboard_space.data.store.sections import Section
 
-MOST_KEPT = 300
+MAX_RETAINED = 300
 """Maximum number of datasets and cases in memory; the least recently used are evicted first."""
 RETRY_SECONDS = 120.0
-CASE = "case"
+CASE_MARK = "case"
 Images = Mapping[str, bytes]
-Dataset = tuple[str, str | None]
+DatasetSource = tuple[str, str | None]
 """A dataset as a result names it: folder or ORG/NAME, and the revision."""
 
 
 @dataclass
-class _Open:
+class _OpenDataset:
     """An open dataset of a section: which of its cases may be shown, and (on the Hub) in which row group each of them lies."""
 
     repository: Repository
@@ -54,7 +54,7 @@ class CaseImages:
         self._lock = threading.Lock()
         self._workers = ThreadPoolExecutor(2, thread_name_prefix="case-images")
 
-    def get(self, section: Section, case_id: str, more: Sequence[Dataset] = ()) -> Images | None:
+    def get(self, section: Section, case_id: str, more: Sequence[DatasetSource] = ()) -> Images | None:
         """The images of a case by name; empty where none may or can be shown, None while they are being fetched.
 
         They are looked for in the datasets that the section's results name, and in `more`.
@@ -63,17 +63,19 @@ class CaseImages:
             return {}
         waiting = False
         for source in _sources(section, more):
-            opened = self._future(source, (section.split, section.fingerprint), partial(_open, source, section))
-            dataset: _Open | None = opened.result() if opened.done() else None
+            opened = self._future(source, (section.split, section.fingerprint), partial(_open_dataset, source, section))
+            dataset: _OpenDataset | None = opened.result() if opened.done() else None
             if dataset is not None and case_id in dataset.may_show:
-                fetched = self._future(source, (section.split, CASE, case_id), partial(_images, dataset, case_id))
+                fetched = self._future(
+                    source, (section.split, CASE_MARK, case_id), partial(_read_images, dataset, case_id)
+                )
                 if fetched.done() and fetched.result():
                     return dict(fetched.result())
                 waiting |= not fetched.done()
             waiting |= not opened.done()
         return None if waiting else {}
 
-    def _future(self, source: Dataset, key: tuple[str, ...], compute: Callable[[], Any]) -> Future[Any]:
+    def _future(self, source: DatasetSource, key: tuple[str, ...], compute: Callable[[], Any]) -> Future[Any]:
         """What was asked of a dataset: at once where it lies here, else in the background; again after a while where nothing came (the
         Hub may have been away)."""
         here, now = Path(source[0]).is_dir(), time.monotonic()
@@ -84,14 +86,14 @@ class CaseImages:
                 found = Future() if here else self._workers.submit(compute)
                 self._asked[(source, *key)] = (now, found)
             self._asked.move_to_end((source, *key))
-            while len(self._asked) > MOST_KEPT:
+            while len(self._asked) > MAX_RETAINED:
                 self._asked.popitem(last=False)
         if here and is_new:
             found.set_result(compute())
         return found
 
 
-def _sources(section: Section, more: Sequence[Dataset]) -> list[Dataset]:
+def _sources(section: Section, more: Sequence[DatasetSource]) -> list[DatasetSource]:
     found = set(more) | {
         (str(entry.result.benchmark.repo), entry.result.benchmark.revision)
         for entry in section.entries
@@ -100,7 +102,7 @@ def _sources(section: Section, more: Sequence[Dataset]) -> list[Dataset]:
     return sorted(found, key=lambda source: (not Path(source[0]).is_dir(), source[0], source[1] or ""))
 
 
-def _open(source: Dataset, section: Section) -> _Open | None:
+def _open_dataset(source: DatasetSource, section: Section) -> _OpenDataset | None:
     """The dataset at `source` if it holds images and exactly the questions of the section; None otherwise."""
     try:
         repository = open_repository(source[0], None if Path(source[0]).is_dir() else source[1])
@@ -109,10 +111,10 @@ def _open(source: Dataset, section: Section) -> _Open | None:
             return None
     except Exception:  # no images for a dataset that cannot be read
         return None
-    return _Open(repository, section.split, _may_show(questions, section, repository))
+    return _OpenDataset(repository, section.split, _redistributable_cases(questions, section, repository))
 
 
-def _may_show(questions: pd.DataFrame, section: Section, repository: Repository) -> frozenset[str]:
+def _redistributable_cases(questions: pd.DataFrame, section: Section, repository: Repository) -> frozenset[str]:
     """All cases of phantoms; else the cases whose images all have a licence that permits redistribution."""
     cases = questions["case_id"].astype(str)
     if section.kind == "phantom" or repository.origin == "phantom":
@@ -124,17 +126,17 @@ def _may_show(questions: pd.DataFrame, section: Section, repository: Repository)
     return frozenset(cases[allowed]) - frozenset(cases[~allowed])
 
 
-def _images(dataset: _Open, case_id: str) -> Images:
+def _read_images(dataset: _OpenDataset, case_id: str) -> Images:
     try:
         if dataset.repository.revision is not None:
-            return _from_hub(dataset, case_id)
+            return _read_from_hub(dataset, case_id)
         (case,) = dataset.repository.cases(dataset.split, [case_id])
     except (BadInput, OSError, ValueError, KeyError):
         return {}
     return case.images
 
 
-def _from_hub(dataset: _Open, case_id: str) -> Images:
+def _read_from_hub(dataset: _OpenDataset, case_id: str) -> Images:
     """One row group of the remote file instead of all: datasets are large, and a reader views only a few cases."""
     import pyarrow.parquet as pq
     from huggingface_hub import HfFileSystem

@@ -9,12 +9,12 @@ import numpy as np
 from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
 from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
-from leaderboard_space.benchmarks import spec
+from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.standings import info_of, metrics_of, own_scores
-from leaderboard_space.data.scoring import Bools, scores_of
+from leaderboard_space.data.ranks.standings import metric_info, own_scores, section_metrics
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import Tree, TreePath, cells_in
+from leaderboard_space.data.tree import Tree, TreePath, selection_cells
+from leaderboard_space.data.unit_scores import Bools, score_runs
 
 METRICS_FACET = "metric"
 """The pseudo-facet whose columns are the metrics themselves (aspects, scenarios)."""
@@ -22,17 +22,17 @@ Cells = dict[str, dict[str, Score]]
 """Column -> entry key -> score."""
 
 
-def facets_of(section: Section, outcomes: Outcomes | None) -> list[str]:
+def breakdown_facets(section: Section, outcomes: Outcomes | None) -> list[str]:
     """The facets that a section can be broken down by: those of its source, others that results are broken down by (the step of
     ProbMed's Table 6), and the metrics."""
     there = dict.fromkeys(facet for entry in section.entries for facet in entry.result.breakdown)
     facets = FACETS_BY_BENCHMARK.get(section.family, ())
-    found = [facet for facet in facets if facet in there or _labels(outcomes, facet)]
+    found = [facet for facet in facets if facet in there or _label_rows(outcomes, facet)]
     found += [facet for facet in there if facet not in facets]
-    return sorted([*found, METRICS_FACET], key=lambda facet: facet != spec(section.family).first_facet)
+    return sorted([*found, METRICS_FACET], key=lambda facet: facet != board_spec(section.family).first_facet)
 
 
-def speaks_of(entry: Entry, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
+def has_cells(entry: Entry, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
     """True if a result has a cell in the breakdown by this facet: a paper prints each of its tables as a result of its own."""
     if facet == METRICS_FACET or _is_computed(entry, outcomes, metric):
         return True
@@ -44,7 +44,7 @@ def _is_computed(entry: Entry, outcomes: Outcomes | None, metric: str) -> bool:
     return outcomes is not None and metric in outcomes.metrics and entry.key in outcomes.row_of
 
 
-def cells_of(
+def breakdown_cells(
     section: Section,
     outcomes: Outcomes | None,
     tree: Tree,
@@ -56,9 +56,9 @@ def cells_of(
     """The scores of the results of `keys` (None: of all) in every column. A selection can only be broken down where answers are known."""
     mask = tree.mask(branches)
     if facet == METRICS_FACET:
-        metrics = metrics_of(section, outcomes)
+        metrics = section_metrics(section, outcomes)
         return {name: scores_by_entry(section, outcomes, tree, name, branches, keys) for name in metrics}
-    labels = _labels(outcomes, facet)
+    labels = _label_rows(outcomes, facet)
     cells: Cells = {}
     for label, rows in labels.items():
         part = np.zeros(len(outcomes.questions) if outcomes else 0, dtype=bool)
@@ -66,12 +66,12 @@ def cells_of(
         if mask is not None:
             part &= mask
         if part.any():
-            cells[label] = _computed(outcomes, metric, part, keys)
-    for entry in _of(section, keys):
+            cells[label] = _computed_scores(outcomes, metric, part, keys)
+    for entry in _select_entries(section, keys):
         if labels and _is_computed(entry, outcomes, metric):
             continue
         printed = entry.result.breakdown
-        inside = set(cells_in(branches, printed))
+        inside = set(selection_cells(branches, printed))
         for label, scores in printed.get(facet, {}).items():
             if metric in scores and (not branches or (facet, label) in inside):
                 cells.setdefault(label, {}).setdefault(entry.key, scores[metric])
@@ -87,17 +87,17 @@ def scores_by_entry(
     keys: frozenset[str] | None = None,
 ) -> dict[str, Score]:
     """Entry key -> score of a metric on a selection, for every result (of `keys`) of which one is known."""
-    scores = {entry.key: own_scores(entry, branches).get(metric) for entry in _of(section, keys)}
+    scores = {entry.key: own_scores(entry, branches).get(metric) for entry in _select_entries(section, keys)}
     own = {key: score for key, score in scores.items() if score is not None}
-    return own | _computed(outcomes, metric, tree.mask(branches), keys)
+    return own | _computed_scores(outcomes, metric, tree.mask(branches), keys)
 
 
-def _of(section: Section, keys: frozenset[str] | None) -> list[Entry]:
+def _select_entries(section: Section, keys: frozenset[str] | None) -> list[Entry]:
     """The results of these keys; all of them without keys."""
     return [entry for entry in section.entries if keys is None or entry.key in keys]
 
 
-def _computed(
+def _computed_scores(
     outcomes: Outcomes | None, metric: str, mask: Bools | None, keys: frozenset[str] | None
 ) -> dict[str, Score]:
     """Entry key -> score on the questions of `mask`, of the results (of `keys`) whose answers are known."""
@@ -107,11 +107,11 @@ def _computed(
     if not runs:
         return {}
     units = outcomes.metrics[metric].part(outcomes.rows(metric, mask), None if keys is None else np.array(runs))
-    scores = scores_of(units, info_of(metric).higher_is_better)
+    scores = score_runs(units, metric_info(metric).higher_is_better)
     return dict(zip((outcomes.runs[row] for row in runs), scores, strict=True))
 
 
-def _labels(outcomes: Outcomes | None, facet: str) -> dict[str, np.ndarray]:
+def _label_rows(outcomes: Outcomes | None, facet: str) -> dict[str, np.ndarray]:
     """Label -> question positions; unlabelled questions are left out."""
     if outcomes is None:
         return {}

@@ -1,6 +1,6 @@
 """The answers of a section's runs as aligned units, so that any selection of questions is scored in milliseconds.
 
-See also: which runs belong together (`store/sections.py`), scores of units (`scoring.py`), the tree of branches (`tree.py`).
+See also: which runs belong together (`store/sections.py`), scores of units (`unit_scores.py`), the tree of branches (`tree.py`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.lexical_tree import positions_by_labels
 from eval_harness.derive.derivation import UNIT_ID_COLUMNS, UNIT_NUMBER_COLUMNS
 from eval_harness.derive.metrics import BALANCED_METRICS, METRICS
-from leaderboard_space.benchmarks import spec
+from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.cache import COMPUTING, cached
-from leaderboard_space.data.scoring import Bools, Ints, MetricUnits
+from leaderboard_space.data.unit_scores import Bools, Ints, MetricUnits
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def read_questions(path: Path, expected: str) -> pd.DataFrame:
     return frame
 
 
-Numbers = NDArray[Any]
+NumberArray = NDArray[Any]
 
 
 def read_outcomes(
@@ -100,7 +100,7 @@ def read_outcomes(
     """The runs of `paths` (entry key -> file of its units, see `derive/run_files.py`), None where none can be read; and what is wrong with
     each that cannot. `official`: those that a paper's own reader read."""
     names: pa.Table | None = None
-    columns: dict[str, list[Numbers]] = {name: [] for name in UNIT_NUMBER_COLUMNS}
+    columns: dict[str, list[NumberArray]] = {name: [] for name in UNIT_NUMBER_COLUMNS}
     runs, problems = list[str](), dict[str, str]()
     for key, path in paths.items():
         try:
@@ -115,10 +115,10 @@ def read_outcomes(
         for name, held in columns.items():
             same = held and np.array_equal(held[0], numbers[name], equal_nan=True)
             held.append(held[0] if same else numbers[name])  # most runs have most columns in common
-    return (_aligned(family, questions, runs, names, columns, official) if names is not None else None), problems
+    return (_align_runs(family, questions, runs, names, columns, official) if names is not None else None), problems
 
 
-def _read_units(path: Path) -> tuple[pa.Table, dict[str, Numbers]]:
+def _read_units(path: Path) -> tuple[pa.Table, dict[str, NumberArray]]:
     """A run's units and their numbers. Raises BadInput if they cannot be read."""
     try:
         table = pq.read_table(path)
@@ -131,12 +131,12 @@ def _read_units(path: Path) -> tuple[pa.Table, dict[str, Numbers]]:
         raise BadInput(f"its units cannot be read ({type(error).__name__}).") from None
 
 
-def _aligned(
+def _align_runs(
     family: str,
     questions: pd.DataFrame,
     runs: list[str],
     names: pa.Table,
-    columns: Mapping[str, Sequence[Numbers]],
+    columns: Mapping[str, Sequence[NumberArray]],
     official: Collection[str],
 ) -> Outcomes:
     """Runs with the same units, ready to be scored on any selection of the questions."""
@@ -152,7 +152,7 @@ def _aligned(
         rows = slice(bounds[at], bounds[at + 1])
         part, facet = table.iloc[rows], BALANCED_METRICS.get(name)
         top, base, expected, count, *ends, unsettled = (
-            _stacked([run[rows] for run in columns[one]]) for one in UNIT_NUMBER_COLUMNS
+            _stack_rows([run[rows] for run in columns[one]]) for one in UNIT_NUMBER_COLUMNS
         )
         metrics[name] = MetricUnits(
             np.broadcast_to(top, (len(runs), top.shape[1])).astype(float),
@@ -170,12 +170,12 @@ def _aligned(
         unit_index[name] = UnitIndex(
             question=question_index.get_indexer(pd.Index(part["unit"])).astype(np.int64),
             case=case_index.get_indexer(pd.Index(part["case_id"])).astype(np.int64),
-            per_image=spec(family).per_image,
+            per_image=board_spec(family).per_image,
         )
     return Outcomes(family, questions, runs, metrics, unit_index, case_codes.astype(np.int64))
 
 
-def _stacked(rows: Sequence[Numbers]) -> Numbers:
+def _stack_rows(rows: Sequence[NumberArray]) -> NumberArray:
     """(R, U), or (1, U) where all rows are the same."""
     if all(np.array_equal(rows[0], row, equal_nan=True) for row in rows[1:]):
         return rows[0][None, :]

@@ -5,7 +5,7 @@ what they are:
 cells of a row, a column or both), `notes.csv` (where a paper contradicts itself) and `models.csv` (one name per model; the label
 that each paper prints for it; distinct versions stay distinct).
 
-A printed number becomes a score (`score_of`): its n, its interval, chance, and the verdict. Where the counts come from, when a paper does
+A printed number becomes a score (`cell_score`): its n, its interval, chance, and the verdict. Where the counts come from, when a paper does
 not print them:
 - MediConfusion, Table 2: `n` counts image labels (the authors' statistics.json); `n_cases` counts the pairs that have the label
   on either image, counted once in the authors' dataset.json: 45 Cerebral ... 7 Nuclear Medicine.
@@ -38,17 +38,17 @@ from eval_harness.records.result import Benchmark, Breakdown, Method, Model, Res
 from eval_harness.scores.clustered import CONFIDENCE_LEVEL
 from eval_harness.scores.intervals import INTERVAL_METHOD, printed_interval, verdict_against_chance
 from eval_harness.scores.unpaired import compute_unpaired_difference
-from leaderboard_space.benchmarks import spec
+from leaderboard_space.benchmarks import board_spec
 
-FOLDER = Path(__file__).parents[1] / "published"
-Row = dict[str, str]
-Place = tuple[str, str, str]
+PUBLISHED_FOLDER = Path(__file__).parents[1] / "published"
+CsvRow = dict[str, str]
+NumberPlace = tuple[str, str, str]
 """Position of a number in a result: facet, facet value (both empty for overall scores) and metric."""
-Key = tuple[str, ...]
+ResultKey = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Cell:
+class PrintedCell:
     """A printed number. `about` says what it is (keys: the columns of `cells.csv`); `spread` is what follows a plus-minus sign."""
 
     table: str
@@ -57,34 +57,36 @@ class Cell:
     printed: str
     value: float
     spread: float | None
-    about: Row
+    about: CsvRow
 
     @property
-    def place(self) -> Place:
+    def place(self) -> NumberPlace:
         return self.about.get("facet", ""), self.about.get("facet_value", ""), self.about["metric"]
 
 
-def cells(table: str) -> Iterator[Cell]:
+def printed_cells(table: str) -> Iterator[PrintedCell]:
     """The numbers of a table of `published/` (its name without `.csv`), row by row; labels, sizes and empty cells are left out."""
     labels = int(next(row for row in read_table("tables") if row["table"] == table)["labels"])
     abouts = [row for row in read_table("cells") if row["table"] == table]
-    head, *body = _raw(table)
+    head, *body = _csv_rows(table)
     for line in body:
         row = " / ".join(part for part in line[:labels] if part)
         for column, printed in zip(head[labels:], line[labels:], strict=True):
-            about: Row = {}
+            about: CsvRow = {}
             for candidate in abouts:
-                if selects(candidate, row, column):
+                if selects_cell(candidate, row, column):
                     about |= {key: value for key, value in candidate.items() if value}
             number = re.match(r"-?\d+(?:\.\d+)?", printed)
             if "metric" not in about or number is None:
                 continue
             spread = re.search(r"± (\d+(?:\.\d+)?)", printed)
-            yield Cell(table, row, column, printed, float(number[0]), float(spread[1]) if spread else None, about)
+            yield PrintedCell(
+                table, row, column, printed, float(number[0]), float(spread[1]) if spread else None, about
+            )
 
 
 @cache
-def models() -> dict[str, Model]:
+def published_models() -> dict[str, Model]:
     """The models of the papers by their names, with kind and size."""
     kinds = Literal["open", "proprietary", "medical", "baseline"]
     return {
@@ -102,32 +104,32 @@ def _parameters(printed: str) -> int | None:
 
 
 @cache
-def read_table(name: str) -> tuple[Row, ...]:
+def read_table(name: str) -> tuple[CsvRow, ...]:
     """The rows of a table of `published/`, by its name without `.csv`."""
-    head, *body = _raw(name)
+    head, *body = _csv_rows(name)
     return tuple(dict(zip(head, line, strict=True)) for line in body)
 
 
 @cache
-def _raw(name: str) -> tuple[list[str], ...]:
-    with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+def _csv_rows(name: str) -> tuple[list[str], ...]:
+    with (PUBLISHED_FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return tuple(csv.reader(file))
 
 
-def selects(selector: Row, row: str, column: str) -> bool:
+def selects_cell(selector: CsvRow, row: str, column: str) -> bool:
     """True if a line of `cells.csv` or `notes.csv` means this cell: an empty field means all, a row may be named by one label."""
     is_row = selector["row"] in ("", row, *row.split(" / "))
     return is_row and (not selector["column"] or fnmatchcase(column, selector["column"]))
 
 
-def model_of(cell: Cell, paper: str) -> str:
+def cell_model(cell: PrintedCell, paper: str) -> str:
     """The canonical name of the model that a cell is of."""
     labels = (cell.row, *cell.row.split(" / "), cell.column)
-    return next(_names(paper)[label] for label in labels if label in _names(paper))
+    return next(_models_by_printed_label(paper)[label] for label in labels if label in _models_by_printed_label(paper))
 
 
 @cache
-def _names(paper: str) -> dict[str, str]:
+def _models_by_printed_label(paper: str) -> dict[str, str]:
     """Printed label -> canonical name, in one paper."""
     return {label: row["name"] for row in read_table("models") for label in row[paper].split("; ") if label}
 
@@ -139,10 +141,10 @@ ONLY_PRINTED: dict[str, MetricInfo] = {
         "Refused, of the errors", "Errors on this step that say neither yes nor no, of all its errors.", False
     ),
 }
-"""Metrics that papers print and we do not compute, and `refused_of_errors` (`errors_named`)."""
+"""Metrics that papers print and we do not compute, and `refused_of_errors` (`rename_error_shares`)."""
 
 
-def errors_named(breakdown: Mapping[str, Mapping[str, Scores]]) -> Breakdown:
+def rename_error_shares(breakdown: Mapping[str, Mapping[str, Scores]]) -> Breakdown:
     """The cells of a result, with what files and Table 6 of ProbMed call `refused` within a step (its `aspect`) under a name of its own: it
     is a share of the errors, where `refused` is one of all responses everywhere else."""
     return {
@@ -158,16 +160,16 @@ def errors_named(breakdown: Mapping[str, Mapping[str, Scores]]) -> Breakdown:
 
 
 @dataclass
-class Group:
+class TableResult:
     """The cells of one table that are one result."""
 
-    table: Row
-    paper: Row
-    about: Row
-    cells: list[Cell] = field(default_factory=list)
+    table: CsvRow
+    paper: CsvRow
+    about: CsvRow
+    cells: list[PrintedCell] = field(default_factory=list)
 
     @property
-    def key(self) -> Key:
+    def key(self) -> ResultKey:
         """What the tables of a paper share that become one result of the board."""
         names = ("benchmark", "split", "model", "method", "prompt", "variant")
         return tuple(self.about.get(name, "") for name in names)
@@ -177,31 +179,31 @@ class Group:
         return f"Table {self.table['number']}"
 
     @cached_property
-    def scores(self) -> list[tuple[Cell, Score]]:
+    def scores(self) -> list[tuple[PrintedCell, Score]]:
         """Its numbers as scores."""
-        return [(cell, score_of(cell, self)) for cell in self.cells]
+        return [(cell, cell_score(cell, self)) for cell in self.cells]
 
     @cached_property
     def notes(self) -> list[str]:
         """Notes on its table and its cells."""
         rows = [row for row in read_table("notes") if row["table"] == self.table["table"]]
-        of_cells = [row for row in rows if any(selects(row, cell.row, cell.column) for cell in self.cells)]
+        of_cells = [row for row in rows if any(selects_cell(row, cell.row, cell.column) for cell in self.cells)]
         return [note for note in (self.table["note"], *(row["note"] for row in of_cells)) if note]
 
 
 @cache
-def groups() -> tuple[Group, ...]:
+def table_results() -> tuple[TableResult, ...]:
     """The results of all tables, one by one."""
     papers = {row["paper"]: row for row in read_table("papers")}
-    found: dict[tuple[str, ...], Group] = {}
+    found: dict[tuple[str, ...], TableResult] = {}
     for table in read_table("tables"):
         paper = papers[table["paper"]]
         of_paper = {name: paper[name] for name in ("split", "method", "prompt", "questions") if paper[name]}
         of_table = {name: table[name] for name in ("benchmark", "questions") if table[name]}
-        for cell in cells(table["table"]):
+        for cell in printed_cells(table["table"]):
             about = of_paper | of_table | cell.about
-            about["model"] = about.get("model") or model_of(cell, paper["paper"])
-            group = Group(table, paper, about)
+            about["model"] = about.get("model") or cell_model(cell, paper["paper"])
+            group = TableResult(table, paper, about)
             found.setdefault((table["table"], *group.key, about.get("samples", "")), group).cells.append(cell)
     return tuple(found.values())
 
@@ -212,7 +214,7 @@ def published_results() -> list[Result]:
     So every number has its own table in `source.table`; a number printed in two tables is there twice. `board_results` has one
     Result per model instead.
     """
-    return against_random_runs([_result([group]) for group in groups()])
+    return add_run_verdicts([_merge_tables([group]) for group in table_results()])
 
 
 def board_results() -> list[Result]:
@@ -223,14 +225,14 @@ def board_results() -> list[Result]:
 
     Where two tables print different numbers for the same thing the first table's stands, and the note says what the other prints.
     """
-    merged: dict[Key, list[Group]] = {}
-    for group in groups():
+    merged: dict[ResultKey, list[TableResult]] = {}
+    for group in table_results():
         if not group.table["ablation"]:
             merged.setdefault(group.key, []).append(group)
-    return against_random_runs([_on_board(_result(held)) for held in merged.values()])
+    return add_run_verdicts([_board_result(_merge_tables(held)) for held in merged.values()])
 
 
-def _result(held: list[Group]) -> Result:
+def _merge_tables(held: list[TableResult]) -> Result:
     """The result that the groups of one or several tables of a paper are."""
     about, paper = held[0].about, held[0].paper
     scores: Scores = {}
@@ -260,7 +262,7 @@ def _result(held: list[Group]) -> Result:
             questions=int(about["questions"]),
             origin="official" if is_ours else "custom",
         ),
-        model=models()[about["model"]],
+        model=published_models()[about["model"]],
         method=Method(
             name=about["method"],
             prompt=about.get("prompt"),
@@ -278,41 +280,41 @@ def _result(held: list[Group]) -> Result:
     )
 
 
-def _on_board(result: Result) -> Result:
+def _board_result(result: Result) -> Result:
     """The result as the board shows it: HALT's scenarios, which its paper prints as columns beside their average, are cells, too, so that
-    they can be ticked and broken down by (the average over one scenario is the accuracy in it); `errors_named`."""
-    facet, shown, metrics = spec(result.benchmark.family).facet_metrics or ("", "", {})
+    they can be ticked and broken down by (the average over one scenario is the accuracy in it); `rename_error_shares`."""
+    facet, shown, metrics = board_spec(result.benchmark.family).facet_metrics or ("", "", {})
     for value, names in metrics.items():
         if names[0] in result.scores:
             held = {name: result.scores[name] for name in names if name in result.scores}
             result.breakdown.setdefault(facet, {})[value] = {shown: result.scores[names[0]], **held}
-    result.breakdown = errors_named(result.breakdown)
+    result.breakdown = rename_error_shares(result.breakdown)
     return result
 
 
-def key_of(result: Result) -> Key:
+def result_key(result: Result) -> ResultKey:
     """The `Group.key` of a result of the board."""
     method, benchmark = result.method, result.benchmark
     variant = str(method.generation.get("variant", ""))
     return (benchmark.name, benchmark.split, result.model.name, method.name, method.prompt or "", variant)
 
 
-def table_of(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
+def printed_table(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
     """The table that a number of `board_results` is printed in: its score, or a cell of its breakdown; None where it is no such number.
 
     >>> table_of(next(r for r in board_results() if r.benchmark.name == "probmed"), "organ", "image_type", "brain_ct")
     'Table 7'
     """
-    return _tables_of_numbers().get((key_of(result), (facet, value, metric)))
+    return _tables_of_numbers().get((result_key(result), (facet, value, metric)))
 
 
 @cache
-def _tables_of_numbers() -> dict[tuple[Key, Place], str]:
+def _tables_of_numbers() -> dict[tuple[ResultKey, NumberPlace], str]:
     """Per merged result and place -> the first table that prints it."""
-    found: dict[tuple[Key, Place], str] = {}
-    for group in groups():
-        result = _on_board(_result([group]))
-        for place, scores in _parts(result):
+    found: dict[tuple[ResultKey, NumberPlace], str] = {}
+    for group in table_results():
+        result = _board_result(_merge_tables([group]))
+        for place, scores in _scores_by_place(result):
             for metric in scores:
                 found.setdefault((group.key, (*place, metric)), group.table_name)
     return found
@@ -320,32 +322,32 @@ def _tables_of_numbers() -> dict[tuple[Key, Place], str]:
 
 def misprint(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
     """The known misprint of a printed number, if there is a note on that very cell (or its column)."""
-    return _misprints().get((key_of(result), (facet, value, metric)))
+    return _misprints().get((result_key(result), (facet, value, metric)))
 
 
 @cache
-def _misprints() -> dict[tuple[Key, Place], str]:
+def _misprints() -> dict[tuple[ResultKey, NumberPlace], str]:
     noted = [row for row in read_table("notes") if row["column"] and "/" in row["column"] + row["row"]]
     found = {}
-    for group in groups():
+    for group in table_results():
         rows = [row for row in noted if row["table"] == group.table["table"] and not row["column"].startswith("*")]
         for cell in group.cells if rows else ():
-            if said := " ".join(row["note"] for row in rows if selects(row, cell.row, cell.column)):
+            if said := " ".join(row["note"] for row in rows if selects_cell(row, cell.row, cell.column)):
                 found[group.key, cell.place] = said
     return found
 
 
-def score_of(cell: Cell, group: Group) -> Score:
+def cell_score(cell: PrintedCell, group: TableResult) -> Score:
     """The score of a cell; without an interval where no number of cases is known."""
     metric = cell.about["metric"]
-    n, n_cases = _counts(cell, group)
+    n, n_cases = _cell_counts(cell, group)
     info = METRICS.get(metric) or ONLY_PRINTED[metric]
     if info.unit == "count" or n_cases == 0:
         return Score(value=cell.value, n=n, n_cases=n_cases)
-    sharing = spec(group.paper["paper"]).cases_sharing.get(cell.about.get("facet_value", ""), (1.0, 1.0))
+    sharing = board_spec(group.paper["paper"]).cases_sharing.get(cell.about.get("facet_value", ""), (1.0, 1.0))
     interval = printed_interval(cell.value, n_cases, sharing)
     low, high = round(100 * interval.low, 10), round(100 * interval.high, 10)
-    exact = spec(group.about["benchmark"]).chance.get(metric, spec(group.paper["paper"]).chance.get(metric))
+    exact = board_spec(group.about["benchmark"]).chance.get(metric, board_spec(group.paper["paper"]).chance.get(metric))
     worth = round(interval.n_effective, 10)
     return Score(
         value=cell.value,
@@ -360,7 +362,7 @@ def score_of(cell: Cell, group: Group) -> Score:
     )
 
 
-def _counts(cell: Cell, group: Group) -> tuple[int, int]:
+def _cell_counts(cell: PrintedCell, group: TableResult) -> tuple[int, int]:
     """`n`, `n_cases` of a cell; `pairs` in `cells.csv` stands for MediConfusion's pairs with two valid answers."""
     if cell.about["n"] != "pairs":
         return int(cell.about["n"]), int(cell.about["n_cases"])
@@ -394,18 +396,18 @@ def is_random_run(result: Result) -> bool:
     return result.kind == "published" and result.model.kind == "baseline"
 
 
-def against_random_runs(results: Sequence[Result]) -> list[Result]:
+def add_run_verdicts(results: Sequence[Result]) -> list[Result]:
     """The results, with the verdicts of their numbers against the paper's random run where exact chance is not known (`tested`): the run's
     first number of the same questions, place and metric."""
     runs: dict[tuple[str, ...], Score] = {}
     for result in filter(is_random_run, results):
-        for place, scores in _parts(result):
+        for place, scores in _scores_by_place(result):
             for metric, score in scores.items():
                 runs.setdefault((result.benchmark.name, result.benchmark.split, *place, metric), score)
 
     def whole(result: Result, place: tuple[str, str], scores: Scores) -> Scores:
         where = (result.benchmark.name, result.benchmark.split, *place)
-        return {metric: tested(score, runs.get((*where, metric)), metric) for metric, score in scores.items()}
+        return {metric: with_run_verdict(score, runs.get((*where, metric)), metric) for metric, score in scores.items()}
 
     return [
         result
@@ -423,7 +425,7 @@ def against_random_runs(results: Sequence[Result]) -> list[Result]:
     ]
 
 
-def tested(score: Score, run: Score | None, metric: str) -> Score:
+def with_run_verdict(score: Score, run: Score | None, metric: str) -> Score:
     """The score with its verdict against a random run, which is its `chance` then; as it is where exact chance is known, or there is no
     number to test.
 
@@ -441,7 +443,7 @@ def tested(score: Score, run: Score | None, metric: str) -> Score:
     return score.model_copy(update={"chance": run.value, "chance_interval": (run.low, run.high), "verdict": verdict})
 
 
-def _parts(result: Result) -> Iterator[tuple[tuple[str, str], Scores]]:
+def _scores_by_place(result: Result) -> Iterator[tuple[tuple[str, str], Scores]]:
     """The scores of a result by their place: (facet, facet value), both empty for overall scores."""
     yield ("", ""), result.scores
     for facet, values in result.breakdown.items():

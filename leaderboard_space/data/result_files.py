@@ -22,12 +22,12 @@ from eval_harness.records.result import DERIVE_VERSION, Benchmark, read_result
 from eval_harness.store.acceptance import ACCEPTANCE, WITHDRAWN, read_provenance
 from eval_harness.store.dataset_lookup import Dataset, find_vouched_dataset
 from eval_harness.store.examine import examine_in_sandbox
-from leaderboard_space.data.ranks.standings import for_board
+from leaderboard_space.data.ranks.standings import prepare_result
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.html import visible
 
 
-def kept() -> Path:
+def cache_folder() -> Path:
     """Folder of the results derived here: below the user's cache folder (XDG_CACHE_HOME), or the one that MEDPROBE_BOARD_CACHE names."""
     named = os.environ.get("MEDPROBE_BOARD_CACHE")
     home = os.environ.get("XDG_CACHE_HOME")
@@ -35,14 +35,14 @@ def kept() -> Path:
     return board / "unverified"
 
 
-def derived_folder(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
+def derive_unverified(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
     """The folder that holds a result's answers as they were written anew, and what was derived from them, under the names that a store
     has. `trusted`: datasets that the board's owner named. Raises BadInput if its questions cannot be had, or its files are wrong."""
     if not (folder / RUN_FILE).is_file():
         raise BadInput(f"{folder / RESULT_FILE}: was not verified, and holds no run whose scores could be derived.")
     sent = SubmittedFiles.from_folder(folder)
     parts = [str(DERIVE_VERSION), *(hashlib.sha256(each or b"").hexdigest() for each in sent)]
-    target = kept() / hashlib.sha256("".join(parts).encode()).hexdigest()
+    target = cache_folder() / hashlib.sha256("".join(parts).encode()).hexdigest()
     if not (target / RESULT_FILE).is_file():
         try:
             found = examine_in_sandbox(sent, partial(_dataset, store, tuple(trusted)))
@@ -70,7 +70,7 @@ def _dataset(store: Path, trusted: Sequence[str], benchmark: Benchmark) -> Datas
     return dataset
 
 
-Stamp = tuple[int, int] | None
+FileState = tuple[int, int] | None
 """When a file was changed last (nanoseconds), and its size; None where there is none."""
 
 
@@ -97,7 +97,7 @@ class ResultFiles:
                 if path in self._seen and self._seen[path][0] == stamp:
                     seen[path] = self._seen[path]
                 else:
-                    seen[path] = (stamp, _entry(store, folder, trusted))
+                    seen[path] = (stamp, _read_entry(store, folder, trusted))
             except (BadInput, OSError, RecursionError) as error:
                 # Readers see the path in the store, not where the store lies.
                 seen[path] = ((0, 0), str(error).replace(f"{store}{os.sep}", ""))
@@ -106,24 +106,24 @@ class ResultFiles:
         return [one for one in found if isinstance(one, Entry)], [one for one in found if isinstance(one, str)]
 
 
-UNVERIFIED = "not verified by the store's owner; its numbers were derived by this board"
-OUTDATED = "its numbers were derived by another version of medprobe; `medprobe rescore` derives them again"
+UNVERIFIED_NOTE = "not verified by the store's owner; its numbers were derived by this board"
+OUTDATED_NOTE = "its numbers were derived by another version of medprobe; `medprobe rescore` derives them again"
 
 
-def _entry(store: Path, folder: Path, trusted: Sequence[str]) -> Entry:
+def _read_entry(store: Path, folder: Path, trusted: Sequence[str]) -> Entry:
     """A result as the board shows it: as its verifier derived it, or as it is derived here where there was none."""
     provenance = read_provenance(folder)
     is_verified = provenance.acceptance is not None or not _is_measured(folder)
-    derived = folder if is_verified else derived_folder(store, folder, trusted)
+    derived = folder if is_verified else derive_unverified(store, folder, trusted)
     result, notes = read_result(derived / RESULT_FILE), list[str]()
     if not visible(result.model.name).strip():
         raise BadInput(f"{folder / RESULT_FILE}: its model has no name.")
     if not is_verified:
-        notes = [*notes, UNVERIFIED]
+        notes = [*notes, UNVERIFIED_NOTE]
     if result.kind == "measured" and result.derive_version != DERIVE_VERSION:
-        notes = [*notes, OUTDATED]
+        notes = [*notes, OUTDATED_NOTE]
     key = folder.relative_to(store / "results").as_posix()
-    return Entry(key, for_board(result), folder, tuple(notes), provenance, derived=derived)
+    return Entry(key, prepare_result(result), folder, tuple(notes), provenance, derived=derived)
 
 
 def _is_measured(folder: Path) -> bool:
@@ -133,7 +133,7 @@ def _is_measured(folder: Path) -> bool:
     return read_result(folder / RESULT_FILE).kind == "measured"
 
 
-def file_state(path: Path | None) -> Stamp:
+def file_state(path: Path | None) -> FileState:
     """The stamp of a file as it is now."""
     try:
         status = path.stat() if path is not None else None

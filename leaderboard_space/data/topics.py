@@ -17,13 +17,13 @@ from typing import Literal
 
 from dataset_builders.lexical_tree import UNLABELLED
 from dataset_builders.terms import load_terms
-from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.tree import FACET_LABEL, Tree, TreePath, organ_and_modality, shown_label
+from leaderboard_space.benchmarks import board_spec
+from leaderboard_space.data.tree import FACET_NAMES, Tree, TreePath, display_label, organ_and_modality
 
 Relation = Literal["same", "related"]
-RADIOLOGY = ("X-ray", "Mammography", "CT", "MRI", "Ultrasound")
+RADIOLOGY_MODALITIES = ("X-ray", "Mammography", "CT", "MRI", "Ultrasound")
 """Modalities that a search for radiology, which no benchmark has as a department, leads to."""
-REGIONS = {
+TOPIC_OF_REGION = {
     "head": "ENT", "neck": "ENT", "brain": "neurology", "eye": "Ophthalmology", "retina": "Ophthalmology", "chest": "Pulmonary medicine",
     "heart": "Cardiology", "breast": "Mammography", "abdomen": "Gastroenterology", "pelvis": "Urology", "spine": "Orthopedics",
     "shoulder": "Orthopedics", "forearm": "Orthopedics", "thigh": "Orthopedics", "leg": "Orthopedics", "hand": "Orthopedics",
@@ -45,7 +45,7 @@ class Topic:
     @property
     def searched(self) -> tuple[str, ...]:
         """Words that lead to it although they name more."""
-        return ("radiology", "radiological imaging") if self.name in RADIOLOGY else ()
+        return ("radiology", "radiological imaging") if self.name in RADIOLOGY_MODALITIES else ()
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class TopicLabel:
 
     @property
     def shown(self) -> str:
-        return shown_label(self.facet, self.value)
+        return display_label(self.facet, self.value)
 
     @property
     def path(self) -> TreePath:
@@ -93,7 +93,7 @@ def fold(word: str) -> str:
     return " ".join(re.findall(r"\w+", plain.lower().replace("_", " ")))
 
 
-def slug_of(name: str) -> str:
+def topic_slug(name: str) -> str:
     """The end of a topic's address.
 
     >>> slug_of("Oncology (Medical)")
@@ -124,15 +124,15 @@ def known_topics() -> dict[str, Topic]:
     for row in topic_table():
         same = (fold(row["topic"]), *(fold(word) for word in row["same"].split(";")))
         related = tuple(fold(word) for word in row["related"].split(";") if word.strip())
-        topic = Topic(slug_of(row["topic"]), row["topic"], row["kind"], tuple(dict.fromkeys(same)), related)
+        topic = Topic(topic_slug(row["topic"]), row["topic"], row["kind"], tuple(dict.fromkeys(same)), related)
         found[topic.slug] = topic
     return found
 
 
-def labels_of(family: str, tree: Tree, section: str = "") -> list[TopicLabel]:
+def topic_labels(family: str, tree: Tree, section: str = "") -> list[TopicLabel]:
     """Every label of every facet of a set of questions."""
     halves = (
-        ("organ", "modality") if spec(family).by_image_type else ()
+        ("organ", "modality") if board_spec(family).by_image_type else ()
     )  # the image types say them, each by its own label
     return [
         TopicLabel(family, facet, node.label, node.count, section)
@@ -149,24 +149,26 @@ def relation(topic: Topic, label: TopicLabel) -> Relation | None:
     return "related" if any(word in topic.related for word in label.words) else None
 
 
-def topics(labels: Iterable[TopicLabel]) -> dict[str, Topic]:
+def all_topics(labels: Iterable[TopicLabel]) -> dict[str, Topic]:
     """All topics by slug: those of the table, then every label that is none of them."""
     found = dict(known_topics())
     same = {word for topic in found.values() for word in topic.same}
     for label in labels:
         if not any(word in same for word in label.words):
-            kind = FACET_LABEL.get(label.facet, label.facet).lower()
-            found.setdefault(slug_of(label.value), Topic(slug_of(label.value), label.shown, kind, label.words[:1]))
+            kind = FACET_NAMES.get(label.facet, label.facet).lower()
+            found.setdefault(
+                topic_slug(label.value), Topic(topic_slug(label.value), label.shown, kind, label.words[:1])
+            )
     return found
 
 
-def matching(topic: Topic, labels: Iterable[TopicLabel]) -> list[tuple[TopicLabel, Relation]]:
+def matching_labels(topic: Topic, labels: Iterable[TopicLabel]) -> list[tuple[TopicLabel, Relation]]:
     """The labels of a topic, those that are it first, the largest first."""
     found = [(label, how) for label in labels if (how := relation(topic, label)) is not None]
     return sorted(found, key=lambda item: (item[1] != "same", -item[0].n, item[0].value))
 
 
-def counts(labels: Iterable[TopicLabel]) -> Mapping[str, list[TopicLabel]]:
+def labels_by_topic(labels: Iterable[TopicLabel]) -> Mapping[str, list[TopicLabel]]:
     """Slug -> the labels that are the topic itself, of the topics in the table; no other sets than the benchmarks' first are counted."""
     held = [label for label in labels if not label.section]
     return {

@@ -32,7 +32,7 @@ from dataset_builders.lexical_tree import (
     selection_mask,
 )
 from dataset_builders.terms import load_terms
-from leaderboard_space.benchmarks import chains_of, spec
+from leaderboard_space.benchmarks import board_spec, branch_chains
 
 
 def organ_and_modality(image_type: str) -> tuple[str, str]:
@@ -45,7 +45,7 @@ def organ_and_modality(image_type: str) -> tuple[str, str]:
     return organ, modality
 
 
-def cells_under(path: TreePath, breakdown: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+def path_cells(path: TreePath, breakdown: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
     """The cells (facet, facet value) of a result's breakdown that a path consists of; empty where the breakdown does not say.
 
     An organ or a modality of ProbMed is its image types, an organ's modality is one image type.
@@ -63,17 +63,17 @@ def cells_under(path: TreePath, breakdown: Mapping[str, Mapping[str, Any]]) -> l
     ]
 
 
-def cells_in(selection: Sequence[TreePath], breakdown: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
+def selection_cells(selection: Sequence[TreePath], breakdown: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
     """The cells of a result's breakdown that lie wholly within a selection: those of every group. Papers print by one facet at a time, so
     that of two facets together they say nothing, but for ProbMed's image types, which are organ and modality at once."""
     of_groups = [
-        [cell for path in group for cell in cells_under(path, breakdown)] for group in group_by_subject(selection)
+        [cell for path in group for cell in path_cells(path, breakdown)] for group in group_by_subject(selection)
     ]
     first, *others = of_groups or [[]]
     return [cell for cell in dict.fromkeys(first) if all(cell in other for other in others)]
 
 
-def of_facets(table: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
+def filter_by_facets(table: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
     """The rows of a table of results (columns `facet`, `facet_value`) that are numbers of the named labels, `FACET=VALUE` each.
 
     Raises BadInput for a facet or a label that no row has, and where no row has them all: papers print by one facet at a time.
@@ -100,7 +100,7 @@ def of_facets(table: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
         (facet, value)
         for facet, held in breakdown.items()
         for value in held
-        if cells_in(choices, {facet: {value: None}})
+        if selection_cells(choices, {facet: {value: None}})
     }
     if not wanted:
         raise BadInput(
@@ -109,7 +109,7 @@ def of_facets(table: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
     return table[[pair in wanted for pair in zip(table["facet"], table["facet_value"], strict=True)]]
 
 
-FACET_LABEL = {
+FACET_NAMES = {
     "category": "Category",
     "organ": "Organ",
     "department": "Department",
@@ -122,9 +122,9 @@ FACET_LABEL = {
     "aspect": "Aspect",
     "source_dataset": "Source",
 }
-SCENARIOS = {"none": "Correct option removed", "fake": "Nonsense question", "swap": "Wrong image"}
+SCENARIO_NAMES = {"none": "Correct option removed", "fake": "Nonsense question", "swap": "Wrong image"}
 """How HALT-MedVQA's scenarios are shown."""
-SEPARATOR = " > "
+PATH_SEPARATOR = " > "
 
 
 @dataclass
@@ -138,7 +138,7 @@ class FacetNode:
 
     def as_list(self) -> list[Any]:
         """Compact form for the browser: [label, count, [children]], and how the label is shown where that differs."""
-        name = shown_label(self.facet, self.label)
+        name = display_label(self.facet, self.label)
         return [
             self.label,
             self.count,
@@ -188,7 +188,7 @@ class Tree:
         return [
             {
                 "facet": facet,
-                "label": FACET_LABEL.get(facet, facet),
+                "label": FACET_NAMES.get(facet, facet),
                 "questions": self.size > 0,
                 "nodes": [node.as_list() for node in nodes],
             }
@@ -201,21 +201,21 @@ class Tree:
         return hashlib.sha256(json.dumps(self.as_json).encode()).hexdigest()[:16]
 
 
-def shown_label(facet: str, label: str) -> str:
+def display_label(facet: str, label: str) -> str:
     """A label as it is shown: the source's own name, with ProbMed's underscores and abbreviations spelt out.
 
     >>> shown_label("image_type", "chest_xray"), shown_label("task", "Disease Diagnosis")
     ('chest X-ray', 'Disease Diagnosis')
     """
     if facet == "scenario":
-        return SCENARIOS.get(label, label)
+        return SCENARIO_NAMES.get(label, label)
     if facet == "image_type":
-        return " ".join(_spelt(part) for part in label.split("_"))
-    return _spelt(label) if facet == "modality" else label
+        return " ".join(_modality_name(part) for part in label.split("_"))
+    return _modality_name(label) if facet == "modality" else label
 
 
 @cache
-def _spelt(label: str) -> str:
+def _modality_name(label: str) -> str:
     """A part of ProbMed's labels (`chest_xray`) as the vocabulary writes the modality that it names."""
     written = (term.concept for term in load_terms("modality") if re.sub(r"\W", "", term.concept).lower() == label)
     return next(written, label)
@@ -224,44 +224,44 @@ def _spelt(label: str) -> str:
 def branch_name(branch: TreePath) -> str:
     """A path as it is shown: its labels without the facet."""
     last = "modality" if len(branch) > 2 else branch[0]
-    return SEPARATOR.join([*branch[1:-1], shown_label(last, branch[-1])])
+    return PATH_SEPARATOR.join([*branch[1:-1], display_label(last, branch[-1])])
 
 
-def selection_name(selection: Sequence[TreePath]) -> list[str]:
+def selection_group_names(selection: Sequence[TreePath]) -> list[str]:
     """What each group of a selection is called: "CT or MRI"."""
     return [" or ".join(map(branch_name, group)) for group in group_by_subject(selection)]
 
 
-def facets_in(family: str, path: TreePath) -> tuple[str, ...]:
+def path_facets(family: str, path: TreePath) -> tuple[str, ...]:
     """The facets whose labels a path consists of."""
-    return _chain_of(family, path[0])[: len(path) - 1]
+    return _facet_chain(family, path[0])[: len(path) - 1]
 
 
-def _chain_of(family: str, facet: str) -> tuple[str, ...]:
+def _facet_chain(family: str, facet: str) -> tuple[str, ...]:
     """The facets of the branches under a facet's labels, itself first."""
-    return next((chain for chain in chains_of(family) if chain[0] == facet), (facet,))
+    return next((chain for chain in branch_chains(family) if chain[0] == facet), (facet,))
 
 
-def tree_of(family: str, questions: pd.DataFrame) -> Tree:
+def build_tree(family: str, questions: pd.DataFrame) -> Tree:
     """The tree over `questions` (columns of `questions_text`)."""
     rows: dict[TreePath, IntArray] = {}
     facets = []
-    for facet in facets_of(family):
-        chain = _chain_of(family, facet)
+    for facet in tree_facets(family):
+        chain = _facet_chain(family, facet)
         if branches := branch_positions(questions, chain):
             rows |= branches
-            facets.append((facet, _nodes(chain, {path: at.size for path, at in branches.items()})))
+            facets.append((facet, _build_nodes(chain, {path: at.size for path, at in branches.items()})))
     return Tree(facets, rows, len(questions))
 
 
-def facets_of(family: str) -> list[str]:
+def tree_facets(family: str) -> list[str]:
     """The facets of a benchmark, what its breakdown shows first before the others; the leaves of its tree are one, too."""
-    leaves = [facet for chain in chains_of(family) for facet in chain]
-    first = spec(family).first_facet
+    leaves = [facet for chain in branch_chains(family) for facet in chain]
+    first = board_spec(family).first_facet
     return sorted(dict.fromkeys((*FACETS_BY_BENCHMARK.get(family, ()), *leaves)), key=lambda facet: facet != first)
 
 
-def published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) -> Tree:
+def build_published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) -> Tree:
     """The tree of a section of which only published tables are known: the labels of each facet, with what the tables count (n).
 
     ProbMed's image types are organ and modality at once, so that they are the labels and the branches of organs, too.
@@ -269,7 +269,7 @@ def published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, Any]]])
     facets: list[tuple[str, list[FacetNode]]] = []
     rows: dict[TreePath, IntArray] = {}
     image_types = {organ_and_modality(name): n for name, n in _printed_sizes("image_type", breakdowns).items()}
-    for facet in facets_of(family):
+    for facet in tree_facets(family):
         sizes: dict[TreePath, int] = {(facet, label): n for label, n in _printed_sizes(facet, breakdowns).items()}
         for halves, n in image_types.items() if not sizes and facet in ("organ", "modality") else ():
             label = halves[facet == "modality"]
@@ -277,7 +277,7 @@ def published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, Any]]])
             if facet == "organ":
                 sizes[facet, *halves] = n
         if sizes or facet == "modality":  # readers look for a modality: the page says where no paper prints it
-            facets.append((facet, _nodes(_chain_of(family, facet), sizes)))
+            facets.append((facet, _build_nodes(_facet_chain(family, facet), sizes)))
         rows |= dict.fromkeys(sizes, np.zeros(0, np.int64))
     return Tree(facets, rows, 0)
 
@@ -291,7 +291,7 @@ def _printed_sizes(facet: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) 
     return sizes
 
 
-def _nodes(chain: Sequence[str], sizes: Mapping[TreePath, int]) -> list[FacetNode]:
+def _build_nodes(chain: Sequence[str], sizes: Mapping[TreePath, int]) -> list[FacetNode]:
     """The nodes of a facet's labels and of the branches below them. `sizes`: path -> how many questions it holds."""
     nodes: dict[TreePath, FacetNode] = {(chain[0],): FacetNode("", chain[0], 0)}
     for path in sorted(sizes, key=len):

@@ -26,13 +26,13 @@ from eval_harness.store.dataset_lookup import Dataset, check_chosen_dataset, loa
 from eval_harness.store.sandbox import run_in_turn
 from eval_harness.store.submission import Submission
 from eval_harness.store.submit import FOLDER_FILES, JOURNAL_NAME, MAX_RESULT_BYTES, examine_answer_file, examine_folder
-from leaderboard_space.benchmarks import LABELS
+from leaderboard_space.benchmarks import BENCHMARK_LABELS
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import read_questions
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.html import plural
 
-SHAPES = "Give one file of answers; or run.json and answers.parquet of a run folder or a submission."
+ACCEPTED_FILES = "Give one file of answers; or run.json and answers.parquet of a run folder or a submission."
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class Target:
     def label(self) -> str:
         """In words: `GMAI-MMBench, validation, 22 questions (custom)`."""
         of = self.benchmark
-        name = LABELS[of.family] if of.name == of.family else of.name
+        name = BENCHMARK_LABELS[of.family] if of.name == of.family else of.name
         kind = {None: "", "official": "", "phantom": " (phantoms)", "custom": " (custom)"}[of.origin]
         part = f", {of.selection}" if of.selection else ""
         return f"{name}, {of.split}, {plural(of.questions, 'question')}{part}{kind}"
 
 
-def targets(board: Board, trusted: TrustedData) -> dict[str, Target]:
+def submission_targets(board: Board, trusted: TrustedData) -> dict[str, Target]:
     """The targets by their keys, those of the trusted datasets first. A set that both know is the trusted one."""
     found, seen = {}, set()
     for split in trusted.splits:
@@ -71,18 +71,18 @@ def targets(board: Board, trusted: TrustedData) -> dict[str, Target]:
             path = board.questions_path(mark)
             if path is not None and path.is_file():
                 seen.add(mark)
-                found[f"store:{mark}"] = Target(measured[0], partial(_kept_dataset, measured[0], path, mark))
+                found[f"store:{mark}"] = Target(measured[0], partial(_store_dataset, measured[0], path, mark))
     return found
 
 
-def _kept_dataset(of: Benchmark, path: Path, mark: str) -> Dataset:
+def _store_dataset(of: Benchmark, path: Path, mark: str) -> Dataset:
     """The questions that a store keeps beside its results."""
     questions = read_questions(path, mark)
     about = (of.repo, of.revision, of.validated)
     return Dataset(of.name, of.split, of.family, questions, of.origin, None, False, *about)
 
 
-def receive(
+def examine_upload(
     files: Sequence[str | Path], target: Target, model: str = "", kind: str | None = None, client: str = ""
 ) -> Submission:
     """What uploaded files are worth on the questions of `target`; everything wrong with them is in `problems`.
@@ -94,29 +94,29 @@ def receive(
     given = [Path(file) for file in files]
     named = {path.name: path for path in given}
     if not given:
-        raise BadInput(f"no file was given. {SHAPES}")
+        raise BadInput(f"no file was given. {ACCEPTED_FILES}")
     with temporary_folder(Path(tempfile.gettempdir()), "submission-") as folder:
         try:
-            submission = run_in_turn(client, _examined, named, folder, target.dataset(), model.strip(), kind)
+            submission = run_in_turn(client, _examine_files, named, folder, target.dataset(), model.strip(), kind)
         except BadInput as error:
-            raise type(error)(_without(str(error), [folder, *given])) from None
-    submission.problems[:] = [_without(line, [folder, *given]) for line in submission.problems]
-    submission.notes[:] = [_without(line, [folder, *given]) for line in submission.notes]
+            raise type(error)(_hide_paths(str(error), [folder, *given])) from None
+    submission.problems[:] = [_hide_paths(line, [folder, *given]) for line in submission.problems]
+    submission.notes[:] = [_hide_paths(line, [folder, *given]) for line in submission.notes]
     return submission
 
 
-def _examined(named: dict[str, Path], folder: Path, dataset: Dataset, model: str, kind: str | None) -> Submission:
+def _examine_files(named: dict[str, Path], folder: Path, dataset: Dataset, model: str, kind: str | None) -> Submission:
     """The verdict on what was given, each file under the name that it has. `folder`: where the files of a folder are put."""
     if RUN_FILE not in named:
         if len(named) > 1:
-            raise BadInput(f"{len(named)} files, but no run.json among them. {SHAPES}")
+            raise BadInput(f"{len(named)} files, but no run.json among them. {ACCEPTED_FILES}")
         if not model:
             raise BadInput("no model name was given. Say which model gave these answers.")
         (path,) = named.values()
         return examine_answer_file(path, dataset, model, kind)
     unknown = sorted(set(named) - {*FOLDER_FILES, JOURNAL_NAME})
     if unknown:
-        raise BadInput(f"{unknown[0]}: not a file of a run folder. {SHAPES}")
+        raise BadInput(f"{unknown[0]}: not a file of a run folder. {ACCEPTED_FILES}")
     for name, path in named.items():
         if name == JOURNAL_NAME:  # a run's answers are in answers.parquet as well
             continue
@@ -125,7 +125,7 @@ def _examined(named: dict[str, Path], folder: Path, dataset: Dataset, model: str
     return examine_folder(folder, partial(check_chosen_dataset, dataset))
 
 
-def _without(line: str, paths: Sequence[Path]) -> str:
+def _hide_paths(line: str, paths: Sequence[Path]) -> str:
     """A message without the paths of this machine: a file goes by its name alone."""
     for path in paths:
         line = line.replace(f"{path}/", "").replace(f"{path}, ", f"{path.name}, ").replace(str(path), path.name)

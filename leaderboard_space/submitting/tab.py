@@ -25,18 +25,18 @@ from eval_harness.store.scan import is_hub_store
 from eval_harness.store.submission import Submission
 from eval_harness.store.submit import add_to_store
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.model_names import identity_of
-from leaderboard_space.data.published_results import models
-from leaderboard_space.data.store.sections import Entry, group
+from leaderboard_space.data.model_names import canonical_name
+from leaderboard_space.data.published_results import published_models
+from leaderboard_space.data.store.sections import Entry, group_entries
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.serving import on_space
-from leaderboard_space.submitting.intake import bundle_archive, receive, targets
+from leaderboard_space.submitting.intake import bundle_archive, examine_upload, submission_targets
 from leaderboard_space.views import submit as words
 from leaderboard_space.views.parts import KINDS, benchmark_address, model_address
 
-HIDDEN = "hidden test"
+HIDDEN_TEST_KEY = "hidden test"
 """The key of the test with hidden answers among the sets of questions."""
-CHECKING, SENDING = 18, 18
+MAX_CHECKS, MAX_SENDS = 18, 18
 """Submissions that are checked, and sent, at the same time, most of them waiting: for their turn to be read (`sandbox.AT_ONCE`, which
 bounds the work), or for the Hub. Gradio answers with 40 threads."""
 
@@ -57,7 +57,7 @@ class SubmitTab:
         hidden: HiddenTest | None = None,
     ) -> None:
         self.board, self.store, self.trusted, self.may_write, self.hidden = board, store, trusted, may_write, hidden
-        self.published = {name: one.kind for name, one in models().items()}
+        self.published = {name: one.kind for name, one in published_models().items()}
         self.on_hub = store is not None and is_hub_store(str(store))
         can_sign_in = on_space() and bool(os.environ.get("OAUTH_CLIENT_ID"))
         self.signs_in = can_sign_in and (self.on_hub or hidden is not None)
@@ -65,8 +65,8 @@ class SubmitTab:
 
     def choices(self) -> list[tuple[str, str]]:
         """(label, key) of what answers can be submitted for."""
-        found = [(target.label, key) for key, target in targets(self.board, self.trusted).items()]
-        return [*found, ("GMAI-MMBench, test (hidden answers)", HIDDEN)] if self.hidden else found
+        found = [(target.label, key) for key, target in submission_targets(self.board, self.trusted).items()]
+        return [*found, ("GMAI-MMBench, test (hidden answers)", HIDDEN_TEST_KEY)] if self.hidden else found
 
     def page(self, request: Mapping[str, Any]) -> str:
         """What stands above the form: how it goes, and the files that help to fill it in."""
@@ -75,10 +75,10 @@ class SubmitTab:
     def file(self, request: Mapping[str, Any]) -> dict[str, str]:
         """A file to start from (`name`, `text`, `type`). `of`: template:KEY or ids:KEY. Raises BadInput for an unknown set."""
         what, _, key = str(request.get("of")).partition(":")
-        if key == HIDDEN and self.hidden:
+        if key == HIDDEN_TEST_KEY and self.hidden:
             name, ids = "hidden-test", self.hidden.ids()
         else:
-            target = targets(self.board, self.trusted).get(key)
+            target = submission_targets(self.board, self.trusted).get(key)
             if target is None:
                 raise BadInput("this set of questions is no longer on the board. Reload the page.")
             name = f"{target.benchmark.name}-{target.benchmark.split}"
@@ -103,7 +103,7 @@ class SubmitTab:
         self, key: str | None, files: Sequence[str] | None, model: str | None, kind: str | None, client: str = ""
     ) -> Submission:
         """The submission that the form makes; of one `client` one is read at a time. Raises BadInput."""
-        known = targets(self.board, self.trusted)
+        known = submission_targets(self.board, self.trusted)
         if key not in known:
             said = (
                 "choose the question set that the answers are for"
@@ -111,7 +111,7 @@ class SubmitTab:
                 else f"{str(key)[:80]}: not a question set of this board"
             )
             raise BadInput(f"{said}. There are: {'; '.join(known) or 'none yet'}.")
-        found = receive(files or [], known[key], str(model or ""), kind or None, self._slot(client))
+        found = examine_upload(files or [], known[key], str(model or ""), kind or None, self._slot(client))
         if self.board.store is not None:
             found.flags.extend(duplicate_flags(self.board.store, found, published=self.published))
         return found
@@ -126,23 +126,23 @@ class SubmitTab:
         """Score the uploaded files: (report, whether they can be submitted, the bundle, what to do with it, the outcome as data)."""
         nothing = (gr.Button("Submit", interactive=False), gr.DownloadButton(visible=False), "")
         try:
-            if key == HIDDEN and self.hidden:
-                problems = self.hidden.check(_one_file(files), self._slot(client))
+            if key == HIDDEN_TEST_KEY and self.hidden:
+                problems = self.hidden.check(_single_file(files), self._slot(client))
                 shown = words.hidden_checked(problems, self.hidden.per_day)
                 can_score = not problems and (self.signs_in or self.may_write)
                 told = {"ok": not problems, "problems": problems}
                 return shown, gr.Button("Use a scoring", interactive=can_score), *nothing[1:], told
             found = self.received(key, files, model, kind, client)
         except BadInput as error:
-            return words.refused([str(error)]), *nothing, outcome(None, [str(error)])
-        path = None if found.problems else _kept(found)
+            return words.refused([str(error)]), *nothing, outcome_data(None, [str(error)])
+        path = None if found.problems else _write_bundle(found)
         add = words.how_to_add(self.command(found.folder)) if path else ""
         return (
             words.report(found),
             gr.Button("Submit", interactive=self.takes and not found.problems),
             gr.DownloadButton(value=path, visible=path is not None),
             add,
-            outcome(found, found.problems),
+            outcome_data(found, found.problems),
         )
 
     def send(
@@ -161,9 +161,9 @@ class SubmitTab:
         `token`, `user`: of who is signed in; None is this machine, where `may_write` says that this is the user.
         """
         try:
-            if key == HIDDEN and self.hidden:
+            if key == HIDDEN_TEST_KEY and self.hidden:
                 who = user or ("this-machine" if self.may_write else "")
-                score = self.hidden.score(_one_file(files), str(model or "").strip(), who)
+                score = self.hidden.score(_single_file(files), str(model or "").strip(), who)
                 told = {"ok": True, "problems": [], **asdict(score)}
                 return words.hidden_scored(score), "", told
             if not self.takes or self.store is None:
@@ -176,22 +176,22 @@ class SubmitTab:
                 )
             found = self.received(key, files, model, kind, client)
             if found.problems:
-                return words.refused(found.problems, "Not submitted."), gr.skip(), outcome(found, found.problems)
+                return words.refused(found.problems, "Not submitted."), gr.skip(), outcome_data(found, found.problems)
             done = add_to_store(found, self.store, token, published=self.published)
         except BadInput as error:
-            return words.refused([str(error)], "Not submitted."), gr.skip(), outcome(None, [str(error)])
+            return words.refused([str(error)], "Not submitted."), gr.skip(), outcome_data(None, [str(error)])
         where = done.location if self.on_hub else found.folder
         if not self.on_hub:
             with suppress(OSError, BadInput):  # its row is there when the reader follows the link
                 self.board.refresh()
         shown = words.sent(
-            where, done.new, self.on_hub, self.row_of(found), model_address(identity_of(found.result.model.name))
+            where, done.new, self.on_hub, self.row_of(found), model_address(canonical_name(found.result.model.name))
         )
-        return shown, "", {**outcome(found, []), "place": where, "new": done.new}
+        return shown, "", {**outcome_data(found, []), "place": where, "new": done.new}
 
     def row_of(self, found: Submission) -> str:
         """The address of a submission's row on the board."""
-        (section,) = group([Entry(found.run_id, found.result)], self.trusted.is_replaced)
+        (section,) = group_entries([Entry(found.run_id, found.result)], self.trusted.is_replaced)
         return benchmark_address(section, every=True)
 
     def command(self, folder: str) -> str:
@@ -199,7 +199,7 @@ class SubmitTab:
         return f"medprobe submit {folder} --to {self.store if self.on_hub else 'STORE'}"
 
 
-def outcome(found: Submission | None, problems: Sequence[str]) -> dict[str, Any]:
+def outcome_data(found: Submission | None, problems: Sequence[str]) -> dict[str, Any]:
     """What a program wants to know: `ok`, `problems`, and of what has none `scores`, `statuses`, `flags`, `notes`, `folder`."""
     said: dict[str, Any] = {"ok": found is not None and not problems, "problems": list(problems)}
     if found is not None and not problems:
@@ -214,7 +214,7 @@ def outcome(found: Submission | None, problems: Sequence[str]) -> dict[str, Any]
     return said
 
 
-def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
+def draw_form(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
     """Draw the components in the tab that is open; returns what opening it should fill: the form (hidden where nothing can be handed in)
     and the choices."""
     choices = tab.choices()
@@ -255,34 +255,34 @@ def draw(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
     checked = [report, send, ready, how, told]
     gr.on(
         (check.click, model.submit),
-        _by_client(tab.check, "check_submission"), form, checked, api_name="check_submission", api_visibility=BY_PROGRAMS,
-        concurrency_limit=CHECKING, show_progress="minimal", show_progress_on=report,
+        _with_client(tab.check, "check_submission"), form, checked, api_name="check_submission", api_visibility=PROGRAMS_ONLY,
+        concurrency_limit=MAX_CHECKS, show_progress="minimal", show_progress_on=report,
     )  # fmt: skip
     send.click(
-        _signed_in(tab) if tab.signs_in else _by_client(tab.send, "submit"),
-        form, [sent, report, told], api_name="submit", api_visibility=BY_PROGRAMS,
-        concurrency_limit=SENDING, show_progress="minimal", show_progress_on=sent,
+        _with_sign_in(tab) if tab.signs_in else _with_client(tab.send, "submit"),
+        form, [sent, report, told], api_name="submit", api_visibility=PROGRAMS_ONLY,
+        concurrency_limit=MAX_SENDS, show_progress="minimal", show_progress_on=sent,
     )  # fmt: skip
     return whole, target
 
 
-BY_PROGRAMS: Literal["undocumented"] = "undocumented"
+PROGRAMS_ONLY: Literal["undocumented"] = "undocumented"
 """Programs may press the form's two buttons, too (`gradio_client`). Agents cannot: no file can be sent over MCP, so its server, which
 offers what is documented, does not list them."""
 
 
-def _by_client(function: Callable[..., tuple[Any, ...]], name: str) -> Any:
+def _with_client(function: Callable[..., tuple[Any, ...]], name: str) -> Any:
     def called(
         key: str | None, files: list[str] | None, model: str | None, kind: str | None, request: gr.Request
     ) -> tuple[Any, ...]:
-        return function(key, files, model, kind, client=_client_of(request))
+        return function(key, files, model, kind, client=_client_address(request))
 
     called.__name__ = name  # as an agent's tool is called
     called.__annotations__ |= {"request": gr.Request}  # Gradio reads it to know what to hand over
     return called
 
 
-def _client_of(request: gr.Request | None) -> str:
+def _client_address(request: gr.Request | None) -> str:
     """The address that a request came from. A Space stands behind the Hub's proxy, whose address all readers would share; elsewhere
     a header can be made up and is not read."""
     forwarded = request.headers.get("x-forwarded-for", "") if request is not None and on_space() else ""
@@ -290,7 +290,7 @@ def _client_of(request: gr.Request | None) -> str:
     return forwarded.split(",")[0].strip() or str(getattr(client, "host", ""))
 
 
-def _signed_in(tab: SubmitTab) -> Any:
+def _with_sign_in(tab: SubmitTab) -> Any:
     def submit(
         key: str | None,
         files: list[str] | None,
@@ -301,7 +301,7 @@ def _signed_in(tab: SubmitTab) -> Any:
         request: gr.Request,
     ) -> tuple[Any, ...]:
         who = profile.username if profile else None
-        return tab.send(key, files, model, kind, token.token if token else None, who, who or _client_of(request))
+        return tab.send(key, files, model, kind, token.token if token else None, who, who or _client_address(request))
 
     # Gradio reads these to know what to hand over.
     submit.__annotations__ |= {
@@ -310,13 +310,13 @@ def _signed_in(tab: SubmitTab) -> Any:
     return submit
 
 
-def _one_file(files: Sequence[str] | None) -> Path:
+def _single_file(files: Sequence[str] | None) -> Path:
     if not files or len(files) != 1:
         raise BadInput("upload one file of answers to the hidden test.")
     return Path(files[0])
 
 
-def _kept(found: Submission) -> str:
+def _write_bundle(found: Submission) -> str:
     """Write the submission bundle where Gradio serves files from, and deletes them (`delete_cache` in `app.py`)."""
     content = bundle_archive(found)
     target = Path(get_upload_folder()) / "bundles" / hashlib.sha256(content).hexdigest()[:32] / f"{found.run_id}.zip"

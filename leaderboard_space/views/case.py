@@ -12,12 +12,12 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.case_images import CaseImages, Dataset
-from leaderboard_space.data.cases import NO_ANSWER, Answer, answers_to, headline_of
-from leaderboard_space.data.model_names import labels
+from leaderboard_space.data.case_images import CaseImages, DatasetSource
+from leaderboard_space.data.case_selection import NO_ANSWER, Answer, correctness_metric, read_case_answers
+from leaderboard_space.data.model_names import entry_labels
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import shown_label
+from leaderboard_space.data.tree import display_label
 from leaderboard_space.html import count, text
 from leaderboard_space.views.parts import Request, address_of, case_address, chosen_section, key_of, set_name
 
@@ -42,7 +42,7 @@ def given_to(outcomes: Outcomes, cases: np.ndarray, entries: Sequence[Entry]) ->
     answers: Given = {}
     for entry in (entry for entry in entries if entry.answers is not None):
         with suppress(BadInput):
-            answers[entry.key] = answers_to(entry, ids)
+            answers[entry.key] = read_case_answers(entry, ids)
     return answers
 
 
@@ -52,7 +52,7 @@ def article(
     case: int,
     entries: Sequence[Entry],
     given: Given,
-    datasets: Sequence[Dataset] = (),
+    datasets: Sequence[DatasetSource] = (),
     head: str = "",
 ) -> str:
     """Draw a case as HTML.
@@ -67,7 +67,7 @@ def article(
         head: HTML beside its title.
     """
     rows = outcomes.questions[outcomes.case_of_question == case]
-    names, case_id = labels(list(entries)), str(rows["case_id"].iloc[0])
+    names, case_id = entry_labels(list(entries)), str(rows["case_id"].iloc[0])
     questions = "".join(_question(section, question, given, names) for _, question in rows.iterrows())
     title = f'<a href="{case_address(section, case_id)}">Case {text(case_id, 60)}</a>'
     return (
@@ -119,7 +119,7 @@ def _question(section: Section, question: pd.Series, given: Given, names: dict[s
     named_none = f'<div class="fine">Named no option: {_counted(without_choice, len(given), f" ({reasons})")}</div>'
     hidden = "" if key else ' <span class="fine">(key hidden by the source)</span>'
     links = "".join(
-        f' · <a href="{address_of("cases", set=set_name(section), label=f"{facet}:{label}")}">{text(shown_label(facet, label), 80)}</a>'
+        f' · <a href="{address_of("cases", set=set_name(section), label=f"{facet}:{label}")}">{text(display_label(facet, label), 80)}</a>'
         for facet, label in labels_of(question)
     )
     return (
@@ -135,7 +135,7 @@ def _counted(names: Sequence[str], total: int, more: str = "") -> str:
     return f"<details><summary>{count(len(names))} of {count(total)}{text(more)}</summary>{', '.join(names)}</details>"
 
 
-def _pictures(section: Section, case_id: str, datasets: Sequence[Dataset]) -> str:
+def _pictures(section: Section, case_id: str, datasets: Sequence[DatasetSource]) -> str:
     """The images of a case that may be shown; while they are being fetched from the Hub, a note that the browser polls for."""
     images = IMAGES.get(section, case_id, datasets)
     if images is None:
@@ -198,7 +198,7 @@ def counted_of(section: Section, outcomes: Outcomes) -> list[str]:
 
 def shown_of(section: Section, outcomes: Outcomes) -> list[Entry]:
     """The results whose answers are shown: all, or the best `MAX_RUNS`."""
-    name, entries = headline_of(outcomes), answered_of(section, outcomes)
+    name, entries = correctness_metric(outcomes), answered_of(section, outcomes)
     if name is None:
         return entries[:MAX_RUNS]
     shares = dict(zip(outcomes.runs, outcomes.metrics[name].shares().tolist(), strict=True))
@@ -206,7 +206,7 @@ def shown_of(section: Section, outcomes: Outcomes) -> list[Entry]:
     return [entry for entry in entries if entry in best]
 
 
-def datasets_of(board: Board, section: Section) -> list[Dataset]:
+def datasets_of(board: Board, section: Section) -> list[DatasetSource]:
     """The datasets that the board's operator vouches for and that hold a section's questions: their images may be shown, too."""
     return [
         (str(split.benchmark.repo), split.benchmark.revision)

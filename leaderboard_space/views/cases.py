@@ -13,28 +13,28 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.result import Images
 from leaderboard_space import sentences
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.cases import (
+from leaderboard_space.data.case_selection import (
     NO_ANSWER,
-    answers_to,
-    cases_of,
+    case_shares,
+    cases_of_questions,
+    cases_sharing_images,
+    cases_with_label,
+    cases_with_words,
     label_choices,
-    labelled,
-    matching,
-    mean_right,
-    ordered,
-    right_shares,
-    sharing_images,
-    shown_to,
+    mean_case_shares,
+    read_case_answers,
+    read_shown_images,
+    sort_cases,
 )
-from leaderboard_space.data.model_names import find_result, labels
+from leaderboard_space.data.model_names import entry_labels, find_result
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.ranks.sight import arms_of
-from leaderboard_space.data.scoring import Ints
+from leaderboard_space.data.ranks.sights import image_arms
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import FACET_LABEL, Tree, TreePath, branch_name, selection_name, shown_label
-from leaderboard_space.export import Table, as_file, cited
+from leaderboard_space.data.tree import FACET_NAMES, Tree, TreePath, branch_name, display_label, selection_group_names
+from leaderboard_space.data.unit_scores import Ints
+from leaderboard_space.export import Table, citation_file, table_file
 from leaderboard_space.html import count, options, plural, prose, text
-from leaderboard_space.query import selection_of
+from leaderboard_space.query import parse_selection
 from leaderboard_space.views.case import (
     MAX_RESPONSE_LENGTH,
     answered_of,
@@ -165,7 +165,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
         title = f"Cases of {section.benchmark} ({section.split}), {section.title().lower()}"
         questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
         chosen = "; ".join(f"{key} {str(request[key])[:200]}" for key in SELECTION_KEYS if request.get(key))
-        return cited(title, f"Selection: {chosen or 'everything'}.{questions}", entries, request)
+        return citation_file(title, f"Selection: {chosen or 'everything'}.{questions}", entries, request)
     is_one = bool(request.get("id"))
     cases = case_named(outcomes, str(request["id"])) if is_one else _chosen(section, outcomes, tree, request).cases
     cases = cases[:MAX_SAVED_CASES]
@@ -181,13 +181,13 @@ def file(board: Board, request: Request) -> dict[str, str]:
             "question": question["question"],
             "options": " | ".join(f"{chr(65 + at)} {option}" for at, option in enumerate(question["options"])),
             "key": letters(key_of(section, question)) or None,
-            "labels": "; ".join(shown_label(*label) for label in labels_of(question)),
+            "labels": "; ".join(display_label(*label) for label in labels_of(question)),
         }
         for entry in (entry for entry in entries if entry.key in given):
             choice, status, response = given[entry.key].get(question["question_id"], NO_ANSWER)
             answered = {"chosen": letters(choice), "status": status, "response": response}
             answers.append({**asked, "model": entry.result.model.name, "run": entry.key, **answered})
-    return as_file(answers, f"cases-{section.benchmark}-{section.key}", str(request.get("as")))
+    return table_file(answers, f"cases-{section.benchmark}-{section.key}", str(request.get("as")))
 
 
 def failures(
@@ -214,10 +214,10 @@ def failures(
         The cases as HTML; "" if there is none.
     """
     others = [key for key in counted_of(section, outcomes) if key != entry.key]
-    (shares,) = right_shares(outcomes, [entry.key], metric)
-    cases = np.flatnonzero(shares < 1 if label is None else (shares < 1) & labelled(outcomes, *label))
+    (shares,) = case_shares(outcomes, [entry.key], metric)
+    cases = np.flatnonzero(shares < 1 if label is None else (shares < 1) & cases_with_label(outcomes, *label))
     if others:
-        cases = ordered(cases, 1 - mean_right(outcomes, others), "wrong")
+        cases = sort_cases(cases, 1 - mean_case_shares(outcomes, others), "wrong")
     cases = cases[np.argsort(shares[cases], kind="stable")][:limit]
     given, datasets = given_to(outcomes, cases, [entry]), datasets_of(board, section)
     return "".join(article(section, outcomes, case, [entry], given, datasets) for case in cases.tolist())
@@ -230,7 +230,7 @@ def _chosen(section: Section, outcomes: Outcomes, tree: Tree, request: Request) 
     label_text, model = (str(request.get(name) or "").strip() for name in ("label", "model"))
     label = _find_label(outcomes, label_text)
     by = find_result(answered_of(section, outcomes), model) if model else None
-    paths = selection_of(request)
+    paths = parse_selection(request)
     selection = tuple(path for path in paths if path in tree.rows)
     ignored = [f"This set has no {branch_name(path)!r}; it is ignored." for path in paths if path not in selection]
     if label_text and label is None:
@@ -238,14 +238,14 @@ def _chosen(section: Section, outcomes: Outcomes, tree: Tree, request: Request) 
     if model and by is None:
         ignored.append(f"No result named {model!r} has answers here; the name is ignored.")
 
-    mask = matching(outcomes, query)
+    mask = cases_with_words(outcomes, query)
     if (selected := tree.mask(selection)) is not None:
-        mask &= cases_of(outcomes, selected)
+        mask &= cases_of_questions(outcomes, selected)
     if label is not None:
-        mask &= labelled(outcomes, *label)
+        mask &= cases_with_label(outcomes, *label)
     if by is not None:
-        mask &= right_shares(outcomes, [by.key])[0] < 1
-    cases = ordered(np.flatnonzero(mask), mean_right(outcomes, counted_of(section, outcomes)), order)
+        mask &= case_shares(outcomes, [by.key])[0] < 1
+    cases = sort_cases(np.flatnonzero(mask), mean_case_shares(outcomes, counted_of(section, outcomes)), order)
     is_filtered = bool(query.strip() or label or by or selection)
     name = _label_name(*label) if label else label_text
     return _CaseList(section, outcomes, cases, query, order, name, by, is_filtered, tuple(ignored), selection)
@@ -253,7 +253,7 @@ def _chosen(section: Section, outcomes: Outcomes, tree: Tree, request: Request) 
 
 def _label_name(facet: str, label: str) -> str:
     """A label as it is shown and typed."""
-    return f"{FACET_LABEL.get(facet, facet)}: {shown_label(facet, label)}"
+    return f"{FACET_NAMES.get(facet, facet)}: {display_label(facet, label)}"
 
 
 def _find_label(outcomes: Outcomes, name: str) -> tuple[str, str] | None:
@@ -271,7 +271,7 @@ def _form(board: Board, chosen: _CaseList) -> str:
     entries = answered_of(section, outcomes)
     offered = [(_label_name(facet, label), plural(size, "case")) for facet, label, size in label_choices(outcomes)]
     by_label = name_input("Label", "label", chosen.label, offered, "any label") if offered else ""
-    model = labels(entries)[chosen.by.key] if chosen.by else ""
+    model = entry_labels(entries)[chosen.by.key] if chosen.by else ""
     return (
         f'<div class="form">{set_select(measured_sections(board), section)}'
         f'<label>Search <input data-name="find" type="search" value="{text(chosen.query, 200)}" placeholder="words or id"></label>'
@@ -285,10 +285,10 @@ def _explanation(chosen: _CaseList, entries: Sequence[Entry]) -> str:
     """What is listed, and what is shown of it, in sentences (HTML). `entries`: the results whose answers are shown."""
     only, by = "", ""
     if chosen.selection:
-        only = prose(f"Only {' and '.join(selection_name(chosen.selection))}.", 600)
+        only = prose(f"Only {' and '.join(selection_group_names(chosen.selection))}.", 600)
         only += f' <a href="{benchmark_address(chosen.section, None, chosen.selection)}">Change this selection</a>.'
     if chosen.by is not None:
-        name = labels(answered_of(chosen.section, chosen.outcomes))[chosen.by.key]
+        name = entry_labels(answered_of(chosen.section, chosen.outcomes))[chosen.by.key]
         by = f"In each, {text(name, 120)} did not score in full."
     has_samples = any((entry.result.method.samples or 1) > 1 for entry in entries)
     runs = len(chosen.outcomes.runs)
@@ -372,10 +372,10 @@ def _without_the_image(section: Section, outcomes: Outcomes, case: int, entries:
     questions = outcomes.questions[outcomes.case_of_question == case]
     ids = questions["question_id"].tolist()
     rows: list[list[str]] = []
-    arms = [(entry.result.model.name, *arm) for entry in entries for arm in arms_of(section, entry).items()]
+    arms = [(entry.result.model.name, *arm) for entry in entries for arm in image_arms(section, entry).items()]
     for name, image, arm in arms:
         with suppress(BadInput):
-            answers, images = answers_to(arm, ids), shown_to(arm, ids)
+            answers, images = read_case_answers(arm, ids), read_shown_images(arm, ids)
             for _, question in questions.iterrows():
                 question_id = question["question_id"]
                 choice, status, response = answers.get(question_id, NO_ANSWER)
@@ -390,7 +390,7 @@ def _without_the_image(section: Section, outcomes: Outcomes, case: int, entries:
 
 def _tally(section: Section, outcomes: Outcomes, case: int) -> tuple[int, int, int]:
     """Number of counted results that got all of a case right, that got nothing right, and that are scored on it."""
-    shares = right_shares(outcomes, counted_of(section, outcomes))[:, case]
+    shares = case_shares(outcomes, counted_of(section, outcomes))[:, case]
     scored = shares[np.isfinite(shares)]
     return int((scored == 1).sum()), int((scored == 0).sum()), int(scored.size)
 
@@ -404,7 +404,7 @@ def _neighbours(section: Section, outcomes: Outcomes, case: int) -> str:
 
     previous = link(case - 1, "Before: case") if case > 0 else ""
     following = link(case + 1, "Next: case") if case + 1 < len(ids) else ""
-    near = sharing_images(outcomes, case)
+    near = cases_sharing_images(outcomes, case)
     more = f" and {count(near.size - MAX_NEIGHBOURS)} more" if near.size > MAX_NEIGHBOURS else ""
     links = ", ".join(link(at, "case") for at in near[:MAX_NEIGHBOURS].tolist())
     shared = f"<p>Cases that share an image with it: {links}{more}.</p>" if near.size else ""

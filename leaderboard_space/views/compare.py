@@ -9,7 +9,7 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from leaderboard_space import sentences
-from leaderboard_space.benchmarks import LABELS, spec
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
 from leaderboard_space.comparing import (
     SLOTS,
     Comparison,
@@ -18,12 +18,12 @@ from leaderboard_space.comparing import (
     compared,
 )
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.cases import NO_ANSWER, answers_to
-from leaderboard_space.data.model_names import entry_mark, identity_of
-from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.case_selection import NO_ANSWER, read_case_answers
+from leaderboard_space.data.model_names import canonical_name, entry_source
+from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.store.sections import Entry
-from leaderboard_space.data.tree import selection_name
-from leaderboard_space.export import Table, as_file, cited, selection_in_words
+from leaderboard_space.data.tree import selection_group_names
+from leaderboard_space.export import Table, citation_file, format_selection, table_file
 from leaderboard_space.html import number, options, prose, score_text, text
 from leaderboard_space.views.case import article, datasets_of, given_to, in_full
 from leaderboard_space.views.parts import (
@@ -116,12 +116,12 @@ def file(board: Board, request: Request) -> dict[str, str]:
         section, branches = comparison.section, comparison.query.branches
         title = f"Comparison on {section.benchmark} ({section.split}), {section.title().lower()}: {comparison.metric}"
         questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
-        selection = f" Selection: {selection_in_words(branches)}." if branches else ""
-        return cited(title, f"Results: {'; '.join(names)}.{selection}{questions}", comparison.chosen, request)
+        selection = f" Selection: {format_selection(branches)}." if branches else ""
+        return citation_file(title, f"Results: {'; '.join(names)}.{selection}{questions}", comparison.chosen, request)
     tables = {"scores": _score_rows, "pairs": _score_rows, "settings": setting_rows, "flips": flip_rows}
     of = str(request.get("of"))
     of = of if of in tables else "scores"
-    return as_file(tables[of](comparison), f"compare-{of}-{'-'.join(names[:2])}", str(request.get("as")))
+    return table_file(tables[of](comparison), f"compare-{of}-{'-'.join(names[:2])}", str(request.get("as")))
 
 
 def _nothing(sentence: str) -> str:
@@ -143,7 +143,9 @@ def _form(board: Board, comparison: Comparison) -> str:
         return name_input(label, slot, content, [(name, "") for name in models], hint)
 
     fields = "".join(field(at, slot) for at, slot in enumerate(slots))
-    choices = options([(name, info_of(name, section.family).label) for name in comparison.metrics], comparison.metric)
+    choices = options(
+        [(name, metric_info(name, section.family).label) for name in comparison.metrics], comparison.metric
+    )
     return (
         f'<div class="form">{set_select(sections, section)}{fields}'
         f'<label>Score <select data-name="metric">{choices}</select></label>'
@@ -160,7 +162,7 @@ def _selection(comparison: Comparison) -> str:
     if query.branches:
         slots = {SLOTS[at]: entry.key for at, entry in enumerate(comparison.chosen)}
         all_questions = compare_address(comparison.section, comparison.metric, (), **slots)
-        names = prose(" and ".join(selection_name(query.branches)), 300)
+        names = prose(" and ".join(selection_group_names(query.branches)), 300)
         drawn += (
             f'<p class="sub">Only questions on {names}. <a class="link" href="{all_questions}">All questions</a></p>'
         )
@@ -170,7 +172,7 @@ def _selection(comparison: Comparison) -> str:
 def _finding(comparison: Comparison, pairs: Sequence[Difference]) -> str:
     """The headline, and below it the numbers of the test; then why results have no score."""
     chosen = comparison.chosen
-    info = info_of(comparison.metric, comparison.section.family)
+    info = metric_info(comparison.metric, comparison.section.family)
     reasons = [(entry, why) for entry in chosen if (why := comparison.no_score(entry, comparison.metric))]
     notes = "".join(f'<p class="note">{text(f"{comparison.name(entry)}: {why}.", 400)}</p>' for entry, why in reasons)
     if not pairs:
@@ -186,16 +188,16 @@ def _finding(comparison: Comparison, pairs: Sequence[Difference]) -> str:
 
 def _finding_of_two(comparison: Comparison, pair: Difference) -> tuple[str, str]:
     """The headline of two results, and the text below it."""
-    family, info = comparison.section.family, info_of(comparison.metric, comparison.section.family)
+    family, info = comparison.section.family, metric_info(comparison.metric, comparison.section.family)
     upper, lower = comparison.name(pair.one), comparison.name(pair.other)
-    label = f"{info.label} on {LABELS[family]}"
+    label = f"{info.label} on {BENCHMARK_LABELS[family]}"
     finding = sentences.compared(upper, lower, label, info.higher_is_better, pair.value, pair.p, pair.corrected)
     numbers = (pair.value, pair.low, pair.high, pair.p)
     below = sentences.compared_unpaired(*numbers)
     if pair.n is not None:
         wins = pair.only_one or 0, pair.only_other or 0
         score = comparison.scores(comparison.metric)[pair.one.key]
-        unit = spec(family).case if score.n == score.n_cases else "scored unit"
+        unit = board_spec(family).case if score.n == score.n_cases else "scored unit"
         below = sentences.compared_in_full(upper, lower, *numbers, pair.method, (*wins, pair.n - sum(wins)), unit)
     return finding, f"{below} {sentences.in_the_ranking(pair.corrected, pair.models)}"
 
@@ -203,13 +205,13 @@ def _finding_of_two(comparison: Comparison, pair: Difference) -> tuple[str, str]
 def _scores(comparison: Comparison) -> str:
     """The chosen results on the chosen score, each with its interval, and a link to its model."""
     metric, scores = comparison.metric, comparison.scores(comparison.metric)
-    info = info_of(metric, comparison.section.family)
+    info = metric_info(metric, comparison.section.family)
     levels = {round(score.chance, 6) for score in scores.values() if score.chance is not None}
     guess = f"; dashed: guessing ({sentences.percent_of_chance(levels.pop())})" if len(levels) == 1 else ""
     titles = ("%" if info.unit == "percent" else "Value", f"{info.label}: axis 0 to 100{guess}", "95% interval")
 
     def model_link(entry: Entry) -> str:
-        address = model_address(identity_of(entry.result.model.name))
+        address = model_address(canonical_name(entry.result.model.name))
         return f'<a href="{address}">{text(comparison.name(entry), 200)}</a>'
 
     columns = [
@@ -220,7 +222,7 @@ def _scores(comparison: Comparison) -> str:
             lambda entry: info.unit,
             why_of=lambda entry: text(comparison.no_score(entry, metric) or "not known", 300),
         ),
-        column("Source", lambda entry: text(entry_mark(entry, metric if entry.key in scores else None), 60)),
+        column("Source", lambda entry: text(entry_source(entry, metric if entry.key in scores else None), 60)),
     ]
     tones = {key: f"v-{TONE[score.verdict]}" for key, score in scores.items()}
     drawn = table(
@@ -280,7 +282,7 @@ def _result_columns(
 def _every_score(comparison: Comparison) -> str:
     """Every score that two of the results have; of two results with the difference."""
     scores = {metric: comparison.scores(metric) for metric in comparison.metrics}
-    infos = {metric: info_of(metric, comparison.section.family) for metric in scores}
+    infos = {metric: metric_info(metric, comparison.section.family) for metric in scores}
 
     def value(metric: str, at: int) -> float | None:
         score = scores[metric].get(comparison.chosen[at].key)
@@ -434,7 +436,7 @@ def flip_rows(comparison: Comparison) -> Table:
         return []
     flipped = list(_flipped_units(comparison, *two))
     ids = outcomes.questions["question_id"].iloc[[at for *_, questions in flipped for at in questions]].tolist()
-    answers = [answers_to(entry, ids) if ids else {} for entry in two]
+    answers = [read_case_answers(entry, ids) if ids else {} for entry in two]
 
     def row(unit: int, winner: Entry, question: pd.Series) -> dict[str, object]:
         first, second = (answer.get(question["question_id"], NO_ANSWER) for answer in answers)

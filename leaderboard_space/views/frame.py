@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dataset_builders.benchmarks import BENCHMARKS
-from leaderboard_space.benchmarks import LABELS
+from leaderboard_space.benchmarks import BENCHMARK_LABELS
 from leaderboard_space.html import text
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -83,7 +83,7 @@ def _read(names: tuple[str, ...]) -> str:
 def _navigation() -> str:
     """The tabs: links, since every page has an address (`assets/router.js`)."""
     tabs = [("overview", "Overview", "#/overview")]
-    tabs += [(family, LABELS[family], f"#/b/{family}") for family in BENCHMARKS]
+    tabs += [(family, BENCHMARK_LABELS[family], f"#/b/{family}") for family in BENCHMARKS]
     tabs += [(name.lower(), name, f"#/{name.lower()}") for name in ("Compare", "Cases", "Submit", "About")]
     links = "".join(
         f'<a href="{address}" data-home="{address}" data-page="{name}">{text(label)}</a>'

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.errors import BadInput
 from leaderboard_space import headlines, sentences
-from leaderboard_space.benchmarks import LABELS, spec
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.model_names import Identity, entry_mark, identity, snapshot_of
+from leaderboard_space.data.model_names import ModelMetadata, entry_source, model_metadata, snapshot_of
 from leaderboard_space.data.published_results import is_random_run
-from leaderboard_space.data.ranks.sight import sights_of
-from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.ranks.sights import metric_sights
+from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.export import Table, as_file, breakdown_table, cited, number_columns
+from leaderboard_space.export import Table, breakdown_table, citation_file, number_columns, table_file
 from leaderboard_space.html import MAX_NAME_LENGTH, count, is_shown_as, plural, prose, text, visible
 from leaderboard_space.model_results import (
     Line,
@@ -59,13 +59,15 @@ def page(board: Board, request: Request) -> str:
     if not entries:
         problem = f"There is no model named {name[:100]!r} on this board." if name else "Which model?"
         return f'{_chooser(board, "")}<h2 class="finding">{prose(problem, 200)}</h2>{_list(board)}'
-    who = identity(name, [entry.result for _, entry in entries])
+    who = model_metadata(name, [entry.result for _, entry in entries])
     lines = lines_of(board, name)
     main = main_lines(lines)
     spots = weak_spots(main)
     finding = headlines.model_verdicts(who.name, [(line.questions, line.score.verdict) for line in main])
     for spot in spots[:1]:
-        label = sentences.in_running_text(info_of(spot.metric, spot.line.section.family).label) if spot.facet else ""
+        label = (
+            sentences.in_running_text(metric_info(spot.metric, spot.line.section.family).label) if spot.facet else ""
+        )
         finding += f" {headlines.weakest(spot.name, spot.line.questions, spot.score, label)}"
     compare = f'<a class="link" href="{address_of("compare", first=who.name)}">Compare</a>'
     history = (
@@ -88,7 +90,7 @@ def page(board: Board, request: Request) -> str:
 
 def _from_the_image(lines: Sequence[Line]) -> str:
     """What each score owes to the images, where runs without the right ones are known."""
-    sights = [(line.questions, sights_of(line.section, line.metric).get(line.row.entry.key)) for line in lines]
+    sights = [(line.questions, metric_sights(line.section, line.metric).get(line.row.entry.key)) for line in lines]
     parts = [sentences.from_the_image(questions, sight) for questions, sight in sights if sight]
     return f'<p class="sub">{text(" ".join(parts), 800)}</p>' if parts else ""
 
@@ -117,11 +119,11 @@ def file(board: Board, request: Request) -> dict[str, str]:
     lines = lines_of(board, name)
     if not lines:
         raise BadInput("no results of this model are on the board.")
-    who, main = identity(name), main_lines(lines)
+    who, main = model_metadata(name), main_lines(lines)
     if form == "cite":
         sets = dict.fromkeys(f"{line.section.benchmark} ({line.section.split})" for line in lines)
         note = f"Every question set it answered: {', '.join(sets)}."
-        return cited(f"Model {who.name}", note, [entry for _, entry in entries_of(board, name)], request)
+        return citation_file(f"Model {who.name}", note, [entry for _, entry in entries_of(board, name)], request)
     if of.startswith("badge"):
         line = next((line for line in main if line.section.family == of.removeprefix("badge:")), None)
         if line is None:
@@ -131,7 +133,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
         return as_named(who.name, "md", model_parts.markdown(who, main))
     is_categories = of == "categories"
     rows = _category_rows(main) if is_categories else _verdict_rows(lines)
-    return as_file(rows, f"model-{who.name}-{'categories' if is_categories else 'verdicts'}", form)
+    return table_file(rows, f"model-{who.name}-{'categories' if is_categories else 'verdicts'}", form)
 
 
 def _model_name(board: Board, request: Request) -> str:
@@ -166,7 +168,7 @@ def _list(board: Board) -> str:
     return f'<ul class="names">{items}</ul>'
 
 
-def _facts(who: Identity, entries: Sequence[tuple[Section, Entry]]) -> str:
+def _facts(who: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> str:
     """Kind, size, release date, licence and links of a model, and its other names."""
     by = f' title="By {text(who.released_by, 100)}"' if who.released_by else ""
     paper = text((who.paper or "").removeprefix("arXiv:"))
@@ -182,7 +184,7 @@ def _facts(who: Identity, entries: Sequence[tuple[Section, Entry]]) -> str:
     return f'<p class="sub">{line}</p>{_names(who, entries)}'
 
 
-def _names(who: Identity, entries: Sequence[tuple[Section, Entry]]) -> str:
+def _names(who: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> str:
     """The other names of a model, those of the table and those of its results, with their snapshots."""
     on_board = {(entry.result.model.name, snapshot_of(entry.result.model)) for _, entry in entries}
     names = {*who.written, *on_board} - {(who.name, None)}
@@ -202,16 +204,18 @@ def _names(who: Identity, entries: Sequence[tuple[Section, Entry]]) -> str:
 # ---- the verdicts
 
 
-def _verdicts(lines: Sequence[Line], who: Identity) -> str:
+def _verdicts(lines: Sequence[Line], who: ModelMetadata) -> str:
     """Every result of the model that has a score, each in a line."""
-    without = [LABELS[family] for family in BENCHMARKS if family not in {line.section.family for line in lines}]
+    without = [
+        BENCHMARK_LABELS[family] for family in BENCHMARKS if family not in {line.section.family for line in lines}
+    ]
     missing = f'<p class="fine">No result on {text(", ".join(without))}.</p>' if without else ""
     columns: list[Column[Line]] = [
         name_column("Benchmark", lambda line: _benchmark(line, who)),
         *score_columns(
             lambda line: line.score,
             ("Score (%)", "", "95% interval"),
-            lambda line: info_of(line.metric, line.section.family).unit,
+            lambda line: metric_info(line.metric, line.section.family).unit,
         ),
         column("Against guessing", lambda line: text(_verdict(line), 300)),
         column(
@@ -219,7 +223,7 @@ def _verdicts(lines: Sequence[Line], who: Identity) -> str:
             lambda line: f"{rank_range(line.row)} of {count(line.ranked)}" if line.row.first else "–",
             kind="num",
         ),
-        column("Source", lambda line: text(entry_mark(line.row.entry, line.metric), 60)),
+        column("Source", lambda line: text(entry_source(line.row.entry, line.metric), 60)),
     ]
     drawn = table(
         "verdicts",
@@ -232,16 +236,16 @@ def _verdicts(lines: Sequence[Line], who: Identity) -> str:
     return f'<div class="bar-head"><h3>Every set of questions</h3>{files("verdicts")}</div>{scrolled(drawn)}{missing}'
 
 
-def _benchmark(line: Line, who: Identity) -> str:
+def _benchmark(line: Line, who: ModelMetadata) -> str:
     """The benchmark of a line, a link to its table, with what the score is and whether the model may have seen the questions."""
     section, group = line.section, line.row.group
     apart = "" if group in ("ranked", "no score") else f"not ranked with the others: {group}"
-    about = " · ".join(filter(None, (part_name(section), info_of(line.metric, section.family).label, apart)))
+    about = " · ".join(filter(None, (part_name(section), metric_info(line.metric, section.family).label, apart)))
     # Drawn images and others' sets are not the questions that were published then.
-    published = None if section.kind in ("phantom", "custom") else spec(section.family).published
+    published = None if section.kind in ("phantom", "custom") else board_spec(section.family).published
     exposure = sentences.exposure(published, snapshot_of(line.row.entry.result.model) or who.released)
     return (
-        f'<a href="{benchmark_address(section, line.metric)}">{text(LABELS[section.family])}</a>'
+        f'<a href="{benchmark_address(section, line.metric)}">{text(BENCHMARK_LABELS[section.family])}</a>'
         f"<small>{text(about, 200)}</small>{f'<small>{text(exposure, 200)}</small>' if exposure else ''}"
     )
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from eval_harness.records.result import Score
 from leaderboard_space import headlines, sentences
-from leaderboard_space.benchmarks import LABELS
+from leaderboard_space.benchmarks import BENCHMARK_LABELS
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.model_names import Identity, entry_mark
-from leaderboard_space.data.ranks.groups import group_of
-from leaderboard_space.data.ranks.standings import info_of, metrics_of, shown_method
+from leaderboard_space.data.model_names import ModelMetadata, entry_source
+from leaderboard_space.data.ranks.groups import ranking_group
+from leaderboard_space.data.ranks.standings import method_name, metric_info, section_metrics
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import FACET_LABEL, shown_label
+from leaderboard_space.data.tree import FACET_NAMES, display_label
 from leaderboard_space.html import interval, plural, prose, score_text, text
 from leaderboard_space.model_results import Ends, Line, Share, Spot, ends_of, scores_by_metric, shares_of
 from leaderboard_space.views import cases
@@ -57,7 +57,7 @@ def spots(weakest: Sequence[Spot]) -> str:
 def _spot(spot: Spot) -> NamedScore:
     section, entry, outcomes, cases = spot.line.section, spot.line.row.entry, spot.line.outcomes, ""
     address = benchmark_address(section, spot.metric, [(spot.facet, spot.label)] if spot.facet else ())
-    metric = info_of(spot.metric, section.family).label if spot.facet else ""
+    metric = metric_info(spot.metric, section.family).label if spot.facet else ""
     about = " · ".join(filter(None, (spot.line.questions, metric)))
     if outcomes is not None and entry.key in outcomes.row_of:
         label = f"{spot.facet}:{spot.label}" if spot.facet else None
@@ -73,23 +73,23 @@ def _scores(line: Line) -> str:
     """Every score of a line; "" if it has only one."""
     family = line.section.family
     rows = [
-        (_link(info_of(metric, family).label, benchmark_address(line.section, metric)), score, "")
+        (_link(metric_info(metric, family).label, benchmark_address(line.section, metric)), score, "")
         for metric, score in scores_by_metric(line).items()
-        if info_of(metric, family).unit == "percent"
+        if metric_info(metric, family).unit == "percent"
     ]
     return f"<h4>Every score (%)</h4>{_small_table('Scores', [('', rows)])}" if len(rows) > 1 else ""
 
 
 def _ends(line: Line, ends: Ends) -> str:
     """The weakest and the strongest values of a facet, each a link to its leaderboard."""
-    facet = FACET_LABEL.get(ends.facet, ends.facet).lower()
+    facet = FACET_NAMES.get(ends.facet, ends.facet).lower()
 
     def row(label: str, score: Score) -> NamedScore:
         address = benchmark_address(line.section, ends.metric, [(ends.facet, label)])
-        return _link(shown_label(ends.facet, label), address), score, ""
+        return _link(display_label(ends.facet, label), address), score, ""
 
     groups = [("lowest", [row(*end) for end in ends.weakest]), ("highest", [row(*end) for end in ends.strongest])]
-    metric = info_of(ends.metric, line.section.family).label
+    metric = metric_info(ends.metric, line.section.family).label
     caption = sentences.ends(metric, ends.known, ends.left_out, ends.against_chance)
     drawn = _small_table(f"Lowest and highest by {facet}", groups)
     part = f'<h4>By {text(facet)} (%)</h4>{drawn}<p class="fine">{prose(caption, 400)}</p>'
@@ -185,19 +185,19 @@ def history(results: Sequence[tuple[Section, Entry]]) -> str:
         return acceptance.accepted_at if acceptance else entry.result.created_at
 
     def cells(section: Section, entry: Entry) -> tuple[str, ...]:
-        scores, withdrawal, state = entry.result.scores, entry.provenance.withdrawal, group_of(entry)
+        scores, withdrawal, state = entry.result.scores, entry.provenance.withdrawal, ranking_group(entry)
         known = {name for name, score in scores.items() if score.value is not None or score.nonresponse}
-        metric = next((name for name in metrics_of(section, None) if name in known), None)
-        info = info_of(metric or "", section.family)
+        metric = next((name for name in section_metrics(section, None) if name in known), None)
+        info = metric_info(metric or "", section.family)
         why = sentences.no_score(scores[metric], entry.result) if metric else ""
         problem = f"withdrawn: {withdrawal.reason}" if withdrawal else why or ("" if state == "ranked" else state)
         return (
             text(date(entry)[:10]),
-            f'<a href="{benchmark_address(section)}">{text(LABELS[section.family])}</a><small>{text(part_name(section))}</small>',
+            f'<a href="{benchmark_address(section)}">{text(BENCHMARK_LABELS[section.family])}</a><small>{text(part_name(section))}</small>',
             text(entry.result.model.name),
-            text(shown_method(entry.result.method.name)),
+            text(method_name(entry.result.method.name)),
             f"{score_text(scores[metric].value, info.unit) if metric else '–'}<small>{text(info.label) if metric else ''}</small>",
-            f"{text(entry_mark(entry), 60)}{f'<small>{text(problem, 200)}</small>' if problem else ''}"
+            f"{text(entry_source(entry), 60)}{f'<small>{text(problem, 200)}</small>' if problem else ''}"
             f'<details data-keep="of-{text(entry.key, 300)}"><summary>where it comes from</summary>{detail(entry, section)}</details>',
             entry.key,  # not a cell
         )
@@ -230,7 +230,7 @@ LETTER_WIDTH_PX = 6.6
 
 def badge(line: Line) -> str:
     """Draw the result of a benchmark as a small SVG: name, score, verdict. Its title says the same in words."""
-    info, score = info_of(line.metric, line.section.family), line.score
+    info, score = metric_info(line.metric, line.section.family), line.score
     guess = "guessing" if line.row.run is None else sentences.RANDOM_RUN
     value = f"{score_text(score.value, info.unit)}{'%' if info.unit == 'percent' else ''}"
     labels = f"{line.questions}: {info.label.lower()}", f"{value} {sentences.in_short(score.verdict, guess, None)}"
@@ -248,11 +248,11 @@ def badge(line: Line) -> str:
     )
 
 
-def markdown(who: Identity, lines: Sequence[Line]) -> str:
+def markdown(who: ModelMetadata, lines: Sequence[Line]) -> str:
     """A table of the main results as Markdown, for a model card. Cells are escaped, so that none breaks out of its column."""
     rows = ["| Benchmark | Score | 95% interval | Against guessing | Questions | Result |", "|---|---|---|---|---|---|"]
     for line in lines:
-        info, score, result = info_of(line.metric, line.section.family), line.score, line.row.entry.result
+        info, score, result = metric_info(line.metric, line.section.family), line.score, line.row.entry.result
         guess = headlines.guess_of(line.row, line.section.family, line.metric)
         cells = (
             line.questions,
@@ -271,7 +271,7 @@ def _in_markdown(value: str) -> str:
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in " ".join(value.split()))
 
 
-def card(who: Identity, lines: Sequence[Line]) -> str:
+def card(who: ModelMetadata, lines: Sequence[Line]) -> str:
     """Draw the badges, each with a button that saves it, and the Markdown."""
     badges = "".join(
         f'<li>{badge(line)} <button type="button" class="link" data-act="svg" data-of="badge:{line.section.family}">'

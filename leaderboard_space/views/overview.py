@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leaderboard_space import headlines, sentences
-from leaderboard_space.benchmarks import LABELS
-from leaderboard_space.data.published_results import table_of
-from leaderboard_space.data.topics import Topic, TopicLabel, counts, known_topics
-from leaderboard_space.export import as_file, cited, number_columns
+from leaderboard_space.benchmarks import BENCHMARK_LABELS
+from leaderboard_space.data.published_results import printed_table
+from leaderboard_space.data.topics import Topic, TopicLabel, known_topics, labels_by_topic
+from leaderboard_space.export import citation_file, number_columns, table_file
 from leaderboard_space.html import count, plural, prose, text
 from leaderboard_space.overview import BenchmarkColumn, ModelRow, Overview
-from leaderboard_space.query import listed
+from leaderboard_space.query import as_list
 from leaderboard_space.views.parts import (
     CITE_BOX,
     FIRST_MODELS,
@@ -59,18 +59,18 @@ def _selected_rows(overview: Overview, request: Request) -> list[ModelRow]:
 
 def _names(request: Request, key: str) -> list[str]:
     """The names under a key of an address: models to show first (`pin`), or columns to leave out (`hide`)."""
-    return [str(name) for name in listed(request.get(key))]
+    return [str(name) for name in as_list(request.get(key))]
 
 
 def _topics(labels: Sequence[TopicLabel]) -> str:
     """Links to topics, the largest modalities and departments first; the numbers count the cases that benchmarks label so."""
-    by_topic = counts(labels)
+    by_topic = labels_by_topic(labels)
     sizes = {slug: sum(label.n for label in of_topic) for slug, of_topic in by_topic.items()}
     by_size = sorted(known_topics().values(), key=lambda topic: (-sizes[topic.slug], topic.name))
     first = [topic for kind, n in FIRST_TOPICS.items() for topic in [one for one in by_size if one.kind == kind][:n]]
 
     def link(topic: Topic) -> str:
-        parts = (f"{LABELS[label.family]} {label.shown}: {count(label.n)}" for label in by_topic[topic.slug])
+        parts = (f"{BENCHMARK_LABELS[label.family]} {label.shown}: {count(label.n)}" for label in by_topic[topic.slug])
         size = f" <em>{count(sizes[topic.slug])}</em>" if sizes[topic.slug] else ""
         title = text(", ".join(parts) or "Related labels only", 300)
         return f'<a href="{address_of("topic", topic.slug)}" title="{title}">{text(topic.name)}{size}</a>'
@@ -155,7 +155,7 @@ def _other_sets(overview: Overview) -> str:
     """Links to the store's results on question sets that have no column."""
     by_title: dict[str, list[str]] = {}
     for section, n in overview.other_sets:
-        name = LABELS[section.family] + (f" {section.split}" if section.is_official else "")
+        name = BENCHMARK_LABELS[section.family] + (f" {section.split}" if section.is_official else "")
         link = f'<a href="{benchmark_address(section)}">{text(name)}</a> ({count(n)})'
         by_title.setdefault(section.title(), []).append(link)
     links = "; ".join(f"{text(title)}: {', '.join(in_title)}" for title, in_title in by_title.items())
@@ -186,7 +186,7 @@ def _score_column(benchmark: BenchmarkColumn) -> Column[ModelRow]:
         if score_cell is None:
             return matrix_cell(benchmark.label, None, more=elsewhere)
         result = score_cell.row.entry.result
-        source = table_of(result, benchmark.metric) if result.kind == "published" else result.kind
+        source = printed_table(result, benchmark.metric) if result.kind == "published" else result.kind
         results = [f"1 of {score_cell.results} results"] if score_cell.results > 1 else []
         address = benchmark_address(benchmark.section, benchmark.metric)
         return matrix_cell(
@@ -243,7 +243,7 @@ def file(overview: Overview, request: Request) -> dict[str, str]:
     if form == "cite":
         title = "Overview: " + ", ".join(f"{one.section.benchmark} ({one.metric})" for one in overview.columns)
         entries = [entry for column in overview.columns for entry in column.section.entries]
-        return cited(title, f"Selection: {f'kind {kind}' if kind else 'everything'}.", entries, request)
+        return citation_file(title, f"Selection: {f'kind {kind}' if kind else 'everything'}.", entries, request)
     scores = [
         {
             **number_columns(column.section, cell.row.entry, column.metric, cell.score),
@@ -255,4 +255,4 @@ def file(overview: Overview, request: Request) -> dict[str, str]:
         for column in overview.columns
         if (cell := row.cells.get(column.family)) is not None
     ]
-    return as_file(scores, f"overview-kind-{kind}" if kind else "overview", form)
+    return table_file(scores, f"overview-kind-{kind}" if kind else "overview", form)

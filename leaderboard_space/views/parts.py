@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from leaderboard_space.benchmarks import LABELS, spec
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.model_names import labels
+from leaderboard_space.data.model_names import entry_labels
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import SEPARATOR, TreePath
+from leaderboard_space.data.tree import PATH_SEPARATOR, TreePath
 from leaderboard_space.html import MAX_NAME_LENGTH, options, plural, prose, text
 
 Request = Mapping[str, Any]
@@ -44,7 +44,7 @@ def set_name(section: Section) -> str:
 
 def set_title(section: Section) -> str:
     """The title of a question set beside those of other benchmarks."""
-    return f"{LABELS[section.family]}: {section.title()}, {section.split}"
+    return f"{BENCHMARK_LABELS[section.family]}: {section.title()}, {section.split}"
 
 
 def benchmark_address(
@@ -67,7 +67,7 @@ def selection_address(selection: Sequence[TreePath]) -> dict[str, list[str]]:
     parameters: dict[str, list[str]] = {}
     for path in selection:
         key = "branch" if len(path) > 2 else "facet"
-        parameters.setdefault(key, []).append(f"{path[0]}:{SEPARATOR.join(path[1:])}")
+        parameters.setdefault(key, []).append(f"{path[0]}:{PATH_SEPARATOR.join(path[1:])}")
     return parameters
 
 
@@ -183,7 +183,7 @@ def chosen_section(board: Board, request: Request) -> Section | None:
 
 def key_of(section: Section, question: Any) -> list[int]:
     """The correct options of a question; empty if its source hides them, even if the store has a key."""
-    is_hidden = section.kind != "phantom" and section.split in spec(section.family).hidden_splits
+    is_hidden = section.kind != "phantom" and section.split in board_spec(section.family).hidden_splits
     return [] if is_hidden else [int(option) for option in question["answer"]]
 
 
@@ -204,7 +204,9 @@ def result_input(label: str, name: str, chosen: str, entries: Sequence[Entry], h
         entries: The results.
         hint: Its placeholder.
     """
-    return name_input(label, name, chosen, [(one, "") for one in sorted(labels(entries).values(), key=str.lower)], hint)
+    return name_input(
+        label, name, chosen, [(one, "") for one in sorted(entry_labels(entries).values(), key=str.lower)], hint
+    )
 
 
 def name_input(label: str, name: str, chosen: str, suggestions: Sequence[tuple[str, str]], hint: str) -> str:

@@ -17,11 +17,11 @@ from itertools import product
 from dataset_builders.lexical_tree import UNLABELLED
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
-from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.model_names import identity
+from leaderboard_space.benchmarks import board_spec
+from leaderboard_space.data.model_names import model_metadata
 from leaderboard_space.data.ranks.groups import display_names
-from leaderboard_space.data.ranks.standings import Row, info_of
-from leaderboard_space.data.tree import Tree, TreePath, cells_in
+from leaderboard_space.data.ranks.standings import Row, metric_info
+from leaderboard_space.data.tree import Tree, TreePath, selection_cells
 from leaderboard_space.html import count, plural, prose, score_text, text
 from leaderboard_space.views.tables.table import look
 
@@ -100,7 +100,7 @@ def plot(family: str, rows: Sequence[Row], scores_of: ScoresOf, metric: str, whe
         where: A sentence on the questions it is about.
         about: The text below a saved plot.
     """
-    kind = spec(family).plot
+    kind = board_spec(family).plot
     if kind == "scatter":
         caption = (
             "x axis: set accuracy. y axis: confusion, how often both images of a pair got the same answer. A model that distinguishes "
@@ -109,7 +109,7 @@ def plot(family: str, rows: Sequence[Row], scores_of: ScoresOf, metric: str, whe
         title = ("confusion", "Correct, or the same answer twice?")
         return _of_two(rows, scores_of, ("set_accuracy", "confusion"), title, f"{caption} {where}", about)
     for aspect in sorted(ADVERSARIAL, key=lambda name: name != metric) if kind == "slopes" else ():
-        label = sentences.in_running_text(info_of(aspect).label)
+        label = sentences.in_running_text(metric_info(aspect).label)
         caption = (
             f"x axis: {label} without adversarial questions; y axis: with them. A model that looks at the image is on the line; one that "
             "says yes to everything falls below it."
@@ -139,7 +139,7 @@ def by_size(rows: Sequence[Row], metric: str, family: str, subject: str, about: 
 
 def by_date(rows: Sequence[Row], metric: str, family: str, subject: str, about: str = "") -> str:
     """Draw scores by the month of the model's release, of models with a known one; parameters as for `by_size`."""
-    dates = {row.entry.key: identity(row.entry.result.model.name).released or "" for row in rows}
+    dates = {row.entry.key: model_metadata(row.entry.result.model.name).released or "" for row in rows}
     known = {key: date for key, date in dates.items() if re.fullmatch(r"\d{4}-\d\d.*", date)}
     years = {key: int(date[:4]) + (int(date[5:7]) - 1) / 12 for key, date in known.items()}
     axis = ("date", "by release date", "First released")
@@ -156,7 +156,7 @@ def _missing(rows: Sequence[Row], values: Mapping[str, float], what: str) -> str
 def image_types(tree: Tree, branches: Sequence[TreePath]) -> list[TreePath]:
     """The branches of ProbMed's image types within a selection, in the order of the tree (the largest first)."""
     labels = [node.label for node in dict(tree.facets).get("image_type", ()) if node.label != UNLABELLED]
-    inside = cells_in(branches, {"image_type": dict.fromkeys(labels)})
+    inside = selection_cells(branches, {"image_type": dict.fromkeys(labels)})
     return [("image_type", label) for label in labels if not branches or ("image_type", label) in inside]
 
 
@@ -179,7 +179,7 @@ def _of_two(
         about: The text below a saved plot.
     """
     across, up = map(scores_of, pair)
-    labels = [info_of(metric).label for metric in pair]
+    labels = [metric_info(metric).label for metric in pair]
     points, names = list[Point](), display_names([row.entry for row in rows])
     for row in (row for row in rows if row.entry.key in across and row.entry.key in up):
         name, x, y = names[row.entry.key], across[row.entry.key], up[row.entry.key]
@@ -218,7 +218,7 @@ def _against(
         caption: The text above it.
         about: The text below a saved plot.
     """
-    info, (name, title, axis_title) = info_of(metric, family), axis
+    info, (name, title, axis_title) = metric_info(metric, family), axis
     drawn = [
         row for row in rows if values.get(row.entry.key, 0) > 0 and row.score.value is not None and not row.is_baseline
     ]

@@ -11,7 +11,7 @@ from eval_harness.derive.metrics import METRICS
 from eval_harness.records.result import Result, Score, Verdict
 from eval_harness.store.hidden_test import HiddenScore
 from eval_harness.store.submission import Submission
-from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.html import count, interval, plural, prose, score_text, text
 from leaderboard_space.sentences import VERDICT_WORDS
 from leaderboard_space.views.tables.table import html_columns, scrolled, table
@@ -134,7 +134,7 @@ def hidden_checked(problems: Sequence[str], per_day: int) -> str:
 
 def hidden_scored(score: HiddenScore) -> str:
     """Draw the score of the hidden test, the only number that is disclosed."""
-    label, questions = text(info_of(score.metric).label), plural(score.questions, "question")
+    label, questions = text(metric_info(score.metric).label), plural(score.questions, "question")
     remaining = f"{plural(score.remaining, 'scoring')} left on {text(score.day)} (UTC)."
     return _report(f'{_alert(f"{label}: {score_text(score.value)} % of {questions}.")}<p class="sub">{remaining}</p>')
 
@@ -208,7 +208,7 @@ def _table(result: Result) -> str:
     """Every score of a result."""
 
     def cells(name: str, score: Score) -> tuple[str, ...]:
-        info = info_of(name, result.benchmark.family)
+        info = metric_info(name, result.benchmark.family)
         sign = " %" if info.unit == "percent" and score.value is not None else ""
         cases = "" if score.n == score.n_cases else f" ({count(score.n_cases)} cases)"
         no_score = "no score" if score.nonresponse and score.value is None else ""

@@ -9,12 +9,12 @@ from typing import Any
 
 from eval_harness.derive.metrics import HEADLINE_METRICS
 from leaderboard_space import headlines, sentences
-from leaderboard_space.benchmarks import LABELS, spec
-from leaderboard_space.data.ranks.standings import Row, Standings, info_of
+from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
+from leaderboard_space.data.ranks.standings import Row, Standings, metric_info
 from leaderboard_space.data.search import Hit
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import Relation, Topic, TopicLabel
-from leaderboard_space.export import as_file, breakdown_table, cited
+from leaderboard_space.export import breakdown_table, citation_file, table_file
 from leaderboard_space.html import count, plural, prose, text
 from leaderboard_space.overview import by_model
 from leaderboard_space.views.parts import (
@@ -132,7 +132,7 @@ def headline(summary: LabelSummary) -> str:
 def _about(summary: LabelSummary) -> str:
     """What the table is of, and what its marks mean."""
     rows = [row for aspect in summary.aspects for row in aspect.standings.models]
-    cases = plural(max((row.score.n for row in rows), default=summary.label.n), spec(summary.section.family).case)
+    cases = plural(max((row.score.n for row in rows), default=summary.label.n), board_spec(summary.section.family).case)
     against_run = any(row.run for aspect in summary.ranking for row in aspect.standings.models)
     guess = "the paper's random run" if against_run else "guessing"
     return f"{text(set_title(summary.section))}, {cases}. Bars: 95% intervals; dashed: {guess}."
@@ -154,7 +154,7 @@ def _chips(topic: Topic, labels: Sequence[tuple[TopicLabel, Relation]], summary:
     rows: dict[str, str] = {}
     for relation, prefix in (("same", ""), ("related", "Related · ")):
         for label in [label for label, how in labels if how == relation]:
-            title = prefix + LABELS[label.family]
+            title = prefix + BENCHMARK_LABELS[label.family]
             current = " aria-current=true" if summary and label == summary.label else ""
             link = f'<a href="{address_of("topic", topic.slug, label=label_id(label))}"{current}>'
             name = f"{text(label_name(label))} <em>{count(label.n)}</em>"
@@ -163,7 +163,7 @@ def _chips(topic: Topic, labels: Sequence[tuple[TopicLabel, Relation]], summary:
 
 
 def _table(summary: LabelSummary, every: bool) -> str:
-    """Models by aspects, sorted by the first; each cell is of the result that represents the model (`groups.order_of`)."""
+    """Models by aspects, sorted by the first; each cell is of the result that represents the model (`groups.preference_key`)."""
     section, ranking = summary.section, summary.ranking
     rows: dict[str, dict[str, Row]] = {}
     for aspect in summary.aspects:
@@ -205,7 +205,7 @@ def _table(summary: LabelSummary, every: bool) -> str:
 def _score_column(summary: LabelSummary, aspect: Aspect, rows: Mapping[str, Mapping[str, Row]]) -> Column[str]:
     """The column of an aspect: the score of every model that has one. `rows`: model -> metric -> row."""
     section, metric = summary.section, aspect.metric
-    title = aspect.does or info_of(metric, section.family).label
+    title = aspect.does or metric_info(metric, section.family).label
     address = benchmark_address(section, None if aspect.given else metric, [summary.label.path])
     levels = {round(row.score.chance, 1) for row in aspect.standings.models if row.score.chance is not None}
     guess = f"guessing {sentences.percent_of_chance(levels.pop())}" if len(levels) == 1 else ""
@@ -222,7 +222,7 @@ def _order(rows: Mapping[str, Row], summary: LabelSummary) -> tuple[int, float]:
     """Sort key of a model: the first aspect in which it has a score, then that score, the best first. `rows`: metric -> row."""
     at, metric = next((at, one.metric) for at, one in enumerate(summary.aspects) if one.metric in rows)
     value = rows[metric].score.value or 0.0
-    return at, value if info_of(metric, summary.section.family).higher_is_better is False else -value
+    return at, value if metric_info(metric, summary.section.family).higher_is_better is False else -value
 
 
 def _links(summary: LabelSummary) -> str:
@@ -268,7 +268,7 @@ def file(topic: Topic, summary: LabelSummary | None, request: Mapping[str, Any])
     if summary and form == "cite":
         entries = [row.entry for aspect in summary.aspects for row in aspect.standings.rows]
         title = f"{topic.name}: {summary.section.benchmark} ({summary.section.split})"
-        return cited(title, f"Label: {label_name(summary.label)}.", entries, request)
+        return citation_file(title, f"Label: {label_name(summary.label)}.", entries, request)
     for aspect in summary.aspects if summary else ():
         assert summary is not None
         scores = {summary.label.value: {row.entry.key: row.score for row in aspect.standings.models}}
@@ -277,4 +277,4 @@ def file(topic: Topic, summary: LabelSummary | None, request: Mapping[str, Any])
         rows += [
             {"topic": topic.name, "relation": summary.relation, "given_away": aspect.given, **row} for row in label_rows
         ]
-    return as_file(rows, f"topic-{topic.slug}", form)
+    return table_file(rows, f"topic-{topic.slug}", form)

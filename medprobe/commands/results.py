@@ -54,7 +54,7 @@ def results(
     """
     from dataset_builders.errors import BadInput
     from eval_harness.store.results_table import escape_formulas
-    from leaderboard_space.data.tree import of_facets
+    from leaderboard_space.data.tree import filter_by_facets
     from medprobe.score_table import FORMATTERS
     from medprobe.stores import load_results
 
@@ -72,7 +72,7 @@ def results(
     for column, names in {"benchmark": benchmark, "model": model, "metric": metric}.items():
         if names:
             table = _rows_with_names(table, column, names)
-    table = of_facets(table, facet or ())
+    table = filter_by_facets(table, facet or ())
     if form == "csv":
         typer.echo(escape_formulas(table).to_csv(index=False), nl=False)
     elif form == "json":

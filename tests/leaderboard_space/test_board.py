@@ -11,8 +11,8 @@ from dataset_builders.errors import BadInput
 from eval_harness.records.result import Benchmark, Method, Model, Result, Score, Source
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.ranks.standings import standings
-from leaderboard_space.export import as_csv
+from leaderboard_space.data.ranks.standings import compute_standings
+from leaderboard_space.export import format_csv
 from leaderboard_space.service import Service
 from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.checks.claims import check_words
@@ -75,13 +75,13 @@ def test_published_and_measured_results_of_the_complete_set_share_a_section(
     board = Board(tmp_path, [published(29.5, Cerebral=20.0), published(1.1, "Other Model")])
     (section,) = board.snapshot.sections["mediconfusion"]
     outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")
-    everything = standings(section, outcomes, tree, "set_accuracy")
+    everything = compute_standings(section, outcomes, tree, "set_accuracy")
     assert [row.entry.result.model.name for row in everything.rows] == ["Measured", "Paper Model", "Other Model"]
     assert [row.first for row in everything.rows] == [1, 2, 3]
-    one = standings(section, outcomes, tree, "set_accuracy", [("category", "Cerebral")])
+    one = compute_standings(section, outcomes, tree, "set_accuracy", [("category", "Cerebral")])
     assert [(row.entry.result.model.name, row.score.value) for row in one.rows][1:] == [("Paper Model", 20.0)]
     assert [entry.result.model.name for entry in one.hidden] == ["Other Model"]
-    two = standings(section, outcomes, tree, "set_accuracy", [("category", "Cerebral"), ("category", "Spinal")])
+    two = compute_standings(section, outcomes, tree, "set_accuracy", [("category", "Cerebral"), ("category", "Spinal")])
     assert len(two.rows) == 1 and len(two.hidden) == 2
 
 
@@ -108,7 +108,7 @@ def test_nothing_a_browser_sends_takes_the_board_down(store: Path, request_: dic
 
 def test_a_download_runs_no_formula(store: Path) -> None:
     rows = [{"model": "=HYPERLINK(1)", "note": " +1", "at": "@x", "value": -1.5, "text": 'plain, "quoted"\nline'}]
-    body = as_csv(rows)
+    body = format_csv(rows)
     assert "'=HYPERLINK" in body and "' +1" in body and "'@x" in body and ",-1.5," in body
     exported = Service(Board(store)).export({"format": "probmed", "as": "json", "branches": [["organ", "chest"]]})
     table = json.loads(exported["text"])

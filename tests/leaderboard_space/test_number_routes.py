@@ -21,14 +21,14 @@ from eval_harness.store.comparison import compare_results, load_side
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.ranks.standings import info_of
-from leaderboard_space.data.topics import matching, topics
+from leaderboard_space.data.ranks.standings import metric_info
+from leaderboard_space.data.topics import all_topics, matching_labels
+from leaderboard_space.data.tree import PATH_SEPARATOR
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import interval, score_text
 from leaderboard_space.model_results import all_models, lines_of, main_lines
 from leaderboard_space.service import Service
 from leaderboard_space.views import compare, model
-from leaderboard_space.views.parts import SEPARATOR
 from leaderboard_space.views.topic import label_id
 from medprobe import load_results
 from tests.leaderboard_space.checks.claims import plain
@@ -84,7 +84,7 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
     assert [(row["run"], *(row[name] for name in NUMBERS)) for row in table] == [
         (row["run"], *("" if row[name] is None else str(row[name]) for name in NUMBERS)) for row in saved
     ]
-    unit, drawn = info_of(metric, section.family).unit, {}
+    unit, drawn = metric_info(metric, section.family).unit, {}
     for key, line in re.findall(r'<tr class="k-[^"]*" data-key="([^"]*)">(.*?)</tr>', shown["html"], re.DOTALL):
         found = [re.search(rf'<td class="{kind}"[^>]*>(.*?)</td>', line) for kind in ("num val", "num ci")]
         assert all(found)
@@ -108,7 +108,7 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
     if len(ranked) < 2:
         return
     one, other = (ranked[int(at)] for at in rng.choice(len(ranked), 2, replace=False))
-    where = {"facet": [f"{path[0]}:{SEPARATOR.join(path[1:])}" for path in chosen]}
+    where = {"facet": [f"{path[0]}:{PATH_SEPARATOR.join(path[1:])}" for path in chosen]}
     request = {
         "set": f"{section.family}/{section.key}",
         "metric": metric,
@@ -176,7 +176,9 @@ def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, see
     rng, front = np.random.default_rng(seed), OverviewPages(service)
     labels = front.labels()
     label = labels[int(rng.integers(len(labels)))]
-    topic = next(one for one in topics(labels).values() if label in [found for found, _ in matching(one, labels)])
+    topic = next(
+        one for one in all_topics(labels).values() if label in [found for found, _ in matching_labels(one, labels)]
+    )
     request = {"id": topic.slug, "label": label_id(label), "all": "yes"}
     summary, page = front.shown(topic, labels, label_id(label)), plain(front.topic(request))
     saved = json.loads(front.topic_file({**request, "as": "json"})["text"]) if summary else []
@@ -194,7 +196,7 @@ def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, see
     names = all_models(service.board)
     name = names[int(rng.integers(len(names)))]
     for line in main_lines(lines_of(service.board, name)):
-        family, info = line.section.family, info_of(line.metric, line.section.family)
+        family, info = line.section.family, metric_info(line.metric, line.section.family)
         badge = model.file(service.board, {"id": name, "of": f"badge:{family}"})["text"]
         asked = {"format": family, "section": line.section.key, "metric": line.metric, "as": "json"}
         (row,) = (one for one in json.loads(service.export(asked)["text"]) if one["run"] == line.row.entry.key)

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from dataset_builders.errors import BadInput
-from leaderboard_space.serving import LOADS, SPACE, Access, BodyLimit, Endpoint
+from leaderboard_space.serving import CONTENT_POLICY, SPACE_FRAME_ANCESTORS, Access, BodyLimit, Endpoint
 from tests.leaderboard_space.serving import board
 from tests.processes import Process
 
@@ -74,9 +74,9 @@ def test_our_own_names_are_served_on_any_port_and_no_others():
 
 
 def test_a_board_that_writes_nothing_is_served_under_any_name():
-    found = behind_access(None, SPACE).get("/", headers={"host": "anything.example"})
+    found = behind_access(None, SPACE_FRAME_ANCESTORS).get("/", headers={"host": "anything.example"})
     assert found.status_code == 200
-    assert found.headers["content-security-policy"] == f"{LOADS}; frame-ancestors {SPACE}"
+    assert found.headers["content-security-policy"] == f"{CONTENT_POLICY}; frame-ancestors {SPACE_FRAME_ANCESTORS}"
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_a_board_as_it_is_served(served):
             found = browser.request(method, path, headers=headers)
             if host == own and origin in (None, address):
                 assert found.status_code != 421
-                assert found.headers["content-security-policy"] == f"{LOADS}; frame-ancestors 'none'"
+                assert found.headers["content-security-policy"] == f"{CONTENT_POLICY}; frame-ancestors 'none'"
             else:
                 assert found.status_code == 421 and "access-control-allow-origin" not in found.headers
 

@@ -9,7 +9,7 @@ import pytest
 
 import medprobe
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.sight import sights_of
+from leaderboard_space.data.ranks.sights import metric_sights
 from leaderboard_space.export import leaderboard_table
 from leaderboard_space.query import parse_query
 from leaderboard_space.service import Service
@@ -41,7 +41,7 @@ def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
     service.board.prepare()
     section = next(each for each in service.board.snapshot.sections["mediconfusion"] if each.benchmark == "sides")
     assert sorted(entry.result.model.name for entry in section.entries) == ["Chance", "Pixels", "Question", "SaysA"]
-    found = {key.split("/")[1]: sight for key, sight in sights_of(section, "individual_accuracy").items()}
+    found = {key.split("/")[1]: sight for key, sight in metric_sights(section, "individual_accuracy").items()}
     for name, sight in found.items():
         table = medprobe.load_run(store.parent / name).sight.set_index("metric").loc["individual_accuracy"]
         assert (sight.value, sight.low, sight.high, sight.sees) == (

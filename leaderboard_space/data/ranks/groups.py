@@ -13,8 +13,8 @@ from eval_harness.prompts import DEFAULT_PROMPT
 from eval_harness.records.result import DERIVE_VERSION, Result
 from leaderboard_space.data.store.sections import Entry, Section
 
-Group = Literal["ranked", "official reader", "judge model", "no score", "outdated", "withdrawn"]
-GROUPS: dict[Group, str] = {
+RankingGroup = Literal["ranked", "official reader", "judge model", "no score", "outdated", "withdrawn"]
+GROUP_HEADINGS: dict[RankingGroup, str] = {
     "ranked": "",
     "official reader": "read by the authors' own reader: ranked separately",
     "judge model": "read by a judge model where rules read no option: ranked separately",
@@ -23,36 +23,36 @@ GROUPS: dict[Group, str] = {
     "withdrawn": "withdrawn: not ranked",
 }
 """The groups in their order on the page, with what heads them there."""
-WITH_RANKS: tuple[Group, ...] = ("ranked", "official reader", "judge model")
+RANKED_GROUPS: tuple[RankingGroup, ...] = ("ranked", "official reader", "judge model")
 
 Owner = tuple[str, str | None, str]
 """Identity of a row: model, account, kind of result."""
 
 
-def group_of(entry: Entry) -> Group:
+def ranking_group(entry: Entry) -> RankingGroup:
     """The group of a result."""
     method = entry.result.method
     if entry.provenance.withdrawal is not None:
         return "withdrawn"
     if entry.result.kind == "measured" and entry.result.derive_version != DERIVE_VERSION:
         return "outdated"
-    if judge_of(entry.result):
+    if judge_label(entry.result):
         return "judge model"
     return "official reader" if method.extraction == "official" or method.name == "ps_official" else "ranked"
 
 
-def judge_of(result: Result) -> str | None:
+def judge_label(result: Result) -> str | None:
     """The judge model of a measured result with the name and hash of its prompt; None without one."""
     judge = result.method.judge if result.kind == "measured" else None
     return None if judge is None else f"{judge.get('model')} (prompt {judge.get('prompt')} {judge.get('prompt_hash')})"
 
 
-def owner_of(entry: Entry) -> Owner:
+def row_owner(entry: Entry) -> Owner:
     """Account and model of a result. A result that no store accepted has no account, like a paper's."""
     return (entry.result.model.name, entry.account, entry.result.kind)
 
 
-def order_of(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, str, str]:
+def preference_key(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, str, str]:
     """Sort key for choosing the result that represents its model and account; the smallest is chosen.
 
     What the store's owner reproduced comes first. A paper's best over methods, and multiple choice with the benchmark's default prompt,
@@ -75,9 +75,9 @@ def order_of(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, st
     )
 
 
-def runs_tried(section: Section) -> Counter[Owner]:
+def count_runs(section: Section) -> Counter[Owner]:
     """How many runs of each model its account has in the store on these questions, withdrawn ones and all methods included."""
-    return Counter(owner_of(entry) for entry in section.entries if entry.result.kind == "measured")
+    return Counter(row_owner(entry) for entry in section.entries if entry.result.kind == "measured")
 
 
 def display_names(entries: Sequence[Entry]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The standings of a section on a selection: one row per result, with its score, verdict, and possible ranks.
 
-See also: the mathematics (`scoring.py`, `eval_harness.scores.ranks`), sentences (`headlines.py`), HTML (`views/`).
+See also: the mathematics (`unit_scores.py`, `eval_harness.scores.ranks`), sentences (`headlines.py`), HTML (`views/`).
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from eval_harness.records.result import Result, Score, Scores
 from eval_harness.scores.intervals import INTERVAL_METHOD, printed_interval
 from eval_harness.scores.ranks import compute_rank_ranges
 from eval_harness.scores.unpaired import compute_unpaired_differences
-from leaderboard_space.benchmarks import spec as board_spec
+from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.cache import COMPUTING, cached
 from leaderboard_space.data.outcomes import Outcomes
-from leaderboard_space.data.published_results import ONLY_PRINTED, errors_named
+from leaderboard_space.data.published_results import ONLY_PRINTED, rename_error_shares
 from leaderboard_space.data.ranks.groups import (
-    GROUPS,
-    WITH_RANKS,
-    Group,
-    group_of,
-    order_of,
-    owner_of,
-    runs_tried,
+    GROUP_HEADINGS,
+    RANKED_GROUPS,
+    RankingGroup,
+    count_runs,
+    preference_key,
+    ranking_group,
+    row_owner,
 )
-from leaderboard_space.data.scoring import Bools, Floats, MetricUnits, p_values, scores_of
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import Tree, TreePath, cells_in, group_by_subject
+from leaderboard_space.data.tree import Tree, TreePath, group_by_subject, selection_cells
+from leaderboard_space.data.unit_scores import Bools, Floats, MetricUnits, pairwise_p_values, score_runs
 
-ALL, ONE = "all", "one"
+ALL_RESULTS, ONE_PER_MODEL = "all", "one"
 """Results to show: all, or one per model and account."""
 
 
@@ -56,7 +56,7 @@ class Row:
     recomputed: bool = False
     ahead: int = 0
     behind: int = 0
-    group: Group = "ranked"
+    group: RankingGroup = "ranked"
     tried: int = 1
     """Runs of this model that its account has in the store on these questions."""
     abstained: float | None = None
@@ -113,12 +113,12 @@ class Standings:
         return {
             facet
             for entry in self.hidden
-            for facet, label in parts_of(entry, branches)
+            for facet, label in cells_within(entry, branches)
             if (score := entry.result.breakdown[facet][label].get(self.metric)) is not None and score.value is not None
         }
 
 
-METHODS = {
+METHOD_NAMES = {
     "best": "best over methods",
     "mc": "multiple choice",
     "gd": "greedy decoding",
@@ -128,21 +128,21 @@ METHODS = {
 """Methods as they are shown."""
 
 
-def shown_method(name: str) -> str:
+def method_name(name: str) -> str:
     """Display name of a method."""
-    return METHODS.get(name, name)
+    return METHOD_NAMES.get(name, name)
 
 
-def info_of(metric: str, family: str = "") -> MetricInfo:
+def metric_info(metric: str, family: str = "") -> MetricInfo:
     """Description of a metric (of a format); a metric unknown to this board is shown by its name."""
     own = eval_spec(family).metrics.get(metric) if family in BENCHMARKS else None
     return own or METRICS.get(metric) or ONLY_PRINTED.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
 
 
-def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
+def section_metrics(section: Section, outcomes: Outcomes | None) -> list[str]:
     """The metrics that a section can be sorted by, the headline first, then the benchmark's aspects, the others as in `METRICS`: those that
     papers print only by the values of a facet among them. Where no model has a score of the whole, those of its parts."""
-    there = _derived_metrics(section) | (set(outcomes.metrics) if outcomes else set())
+    there = _result_metrics(section) | (set(outcomes.metrics) if outcomes else set())
     there = {name for name in there if not name.startswith("share_")}
     headline = HEADLINE_METRICS[section.family]
     order = dict.fromkeys((headline, *board_spec(section.family).aspects, *METRICS))
@@ -151,7 +151,7 @@ def metrics_of(section: Section, outcomes: Outcomes | None) -> list[str]:
 
 
 @cached(COMPUTING)  # of hundreds of results, with every request
-def _derived_metrics(section: Section) -> set[str]:
+def _result_metrics(section: Section) -> set[str]:
     """The metrics of the results' own scores; of cells where they are published, or no result has a score of the whole."""
     whole = {name for entry in section.entries for name in entry.result.scores}
     parted = [entry.result for entry in section.entries if entry.result.kind == "published" or not whole]
@@ -159,18 +159,18 @@ def _derived_metrics(section: Section) -> set[str]:
     return whole.union(*cells)
 
 
-def methods_of(section: Section) -> list[str]:
+def section_methods(section: Section) -> list[str]:
     """The methods by which the section's results were got."""
     return sorted({entry.result.method.name for entry in section.entries})
 
 
-def standings(
+def compute_standings(
     section: Section,
     outcomes: Outcomes | None,
     tree: Tree,
     metric: str,
     branches: Sequence[TreePath] = (),
-    shown: str = ALL,
+    shown: str = ALL_RESULTS,
 ) -> Standings:
     """Score and rank the results of a section on the questions that `branches` select (none: all of them).
 
@@ -180,18 +180,18 @@ def standings(
     the selected branch. Raises BadInput for an unknown branch.
     """
     mask = tree.mask(branches)
-    info = info_of(metric)
+    info = metric_info(metric)
     higher = info.higher_is_better is not False
     measured: dict[str, Score] = {}
     units: MetricUnits | None = None
     if outcomes is not None and metric in outcomes.metrics:
         units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
-        measured = dict(zip(outcomes.runs, scores_of(units, info.higher_is_better), strict=True))
-    beside = _beside(outcomes, mask)
-    tried = runs_tried(section)
+        measured = dict(zip(outcomes.runs, score_runs(units, info.higher_is_better), strict=True))
+    beside = _extras_by_entry(outcomes, mask)
+    tried = count_runs(section)
     rows: list[Row] = []
     hidden: list[Entry] = []
-    everything = shown in (ALL, ONE)
+    everything = shown in (ALL_RESULTS, ONE_PER_MODEL)
     for entry in section.entries:
         if not everything and shown != entry.result.method.name:
             continue
@@ -201,48 +201,48 @@ def standings(
         if score is None and (score := own.get(metric)) is None:
             hidden.append(entry)
             continue
-        abstained, answered, ends = beside.get(key) or _printed_beside(own)
+        abstained, answered, ends = beside.get(key) or _printed_extras(own)
         rows.append(
             Row(
                 entry,
                 score,
                 recomputed=key in measured,
-                group=group_of(entry),
-                tried=tried.get(owner_of(entry), 1),
+                group=ranking_group(entry),
+                tried=tried.get(row_owner(entry), 1),
                 abstained=abstained,
                 answered_accuracy=answered,
                 ends=ends,
             )
         )
-    rows = one_per_model(rows) if shown == ONE else rows
-    rows = [replace(row, group="no score") if _says_nothing(row) else row for row in rows]
+    rows = one_per_model(rows) if shown == ONE_PER_MODEL else rows
+    rows = [replace(row, group="no score") if _is_silent(row) else row for row in rows]
     ordered: list[Row] = []
     pairs: list[tuple[dict[str, int], Floats]] = []
-    for group in GROUPS:
+    for group in GROUP_HEADINGS:
         part = [row for row in rows if row.group == group]
-        if group in WITH_RANKS and info.higher_is_better is not None:  # no end is the better one: no ranks
-            part, position, corrected = _ranked(part, units, outcomes, higher, info.unit == "count")
+        if group in RANKED_GROUPS and info.higher_is_better is not None:  # no end is the better one: no ranks
+            part, position, corrected = _rank_rows(part, units, outcomes, higher, info.unit == "count")
             pairs.append((position, corrected))
-        ordered += sorted(part, key=lambda row: _order(row, higher))
+        ordered += sorted(part, key=lambda row: _sort_key(row, higher))
     selected = int(mask.sum()) if mask is not None else section.questions
-    return Standings(metric, ordered, hidden, selected, shown == ONE, pairs)
+    return Standings(metric, ordered, hidden, selected, shown == ONE_PER_MODEL, pairs)
 
 
-def _says_nothing(row: Row) -> bool:
-    return row.score.nonresponse is not None and row.group in WITH_RANKS
+def _is_silent(row: Row) -> bool:
+    return row.score.nonresponse is not None and row.group in RANKED_GROUPS
 
 
-Beside = tuple[float | None, float | None, tuple[int, ...]]
+RowExtras = tuple[float | None, float | None, tuple[int, ...]]
 """What stands beside a score (`Row`): in percent how often it abstained and how often it was right where it did not, and how its responses
 ended."""
 
 
-def _printed_beside(own: Scores) -> Beside:
+def _printed_extras(own: Scores) -> RowExtras:
     abstained, answered = own.get("abstained"), own.get("answered_accuracy")
     return abstained.value if abstained else None, answered.value if answered else None, ()
 
 
-def _beside(outcomes: Outcomes | None, mask: Bools | None) -> dict[str, Beside]:
+def _extras_by_entry(outcomes: Outcomes | None, mask: Bools | None) -> dict[str, RowExtras]:
     """Entry key -> the values beside its score on a selection, from the answers."""
     if outcomes is None or "abstained" not in outcomes.metrics:
         return {}
@@ -257,15 +257,17 @@ def _beside(outcomes: Outcomes | None, mask: Bools | None) -> dict[str, Beside]:
 
 
 def one_per_model(rows: list[Row]) -> list[Row]:
-    """One row per model, account and group: models are compared, not how often each was asked. `groups.order_of` says which; one without
-    a score stands for its model only where no other has one."""
+    """Keep one row per model, account and group, so that models are compared rather than runs.
+
+    `groups.preference_key` decides which; a row without a score represents its model only if no row has one.
+    """
     chosen: dict[tuple[object, ...], Row] = {}
-    for row in sorted(rows, key=lambda row: (_has_none(row.score), order_of(row.entry))):
-        chosen.setdefault((row.group, *owner_of(row.entry)), row)
+    for row in sorted(rows, key=lambda row: (_lacks_score(row.score), preference_key(row.entry))):
+        chosen.setdefault((row.group, *row_owner(row.entry)), row)
     return list(chosen.values())
 
 
-def _has_none(score: Score) -> bool:
+def _lacks_score(score: Score) -> bool:
     return score.value is None or score.nonresponse is not None
 
 
@@ -277,11 +279,11 @@ def own_scores(entry: Entry, branches: Sequence[TreePath]) -> Scores:
     return entry.result.breakdown[cell[0]][cell[1]] if cell else {}
 
 
-def parts_of(entry: Entry, branches: Sequence[TreePath]) -> list[tuple[str, str]]:
+def cells_within(entry: Entry, branches: Sequence[TreePath]) -> list[tuple[str, str]]:
     """The cells (facet, facet value) of a result's breakdown that lie within a selection; without one all."""
     breakdown = entry.result.breakdown
     if branches:
-        return cells_in(branches, breakdown)
+        return selection_cells(branches, breakdown)
     return [(facet, label) for facet, held in breakdown.items() for label in held]
 
 
@@ -289,18 +291,21 @@ def own_cell(entry: Entry, branches: Sequence[TreePath]) -> tuple[str, str] | No
     """The cell (facet, facet value) of a result's breakdown that is exactly the selection."""
     if not branches or not entry.result.breakdown or len(branches) != len(group_by_subject(branches)):
         return None
-    cells = cells_in(branches, entry.result.breakdown)
+    cells = selection_cells(branches, entry.result.breakdown)
     return cells[0] if len(cells) == 1 else None
 
 
-def for_board(result: Result) -> Result:
-    """A result of a paper or a store as the board shows it: `errors_named`, and a percentage without an interval of its own gets that of
-    its cases (nothing is known of shared images). A count has none."""
+def prepare_result(result: Result) -> Result:
+    """Return a result as the board shows it.
+
+    Error shares get their own metric name (`rename_error_shares`), and a percentage without an interval gets one from
+    its number of cases (nothing is known of shared images). Counts have none.
+    """
 
     def whole(scores: Scores) -> Scores:
         return {metric: _with_interval(score, metric) for metric, score in scores.items()}
 
-    parts = errors_named(result.breakdown).items()
+    parts = rename_error_shares(result.breakdown).items()
     breakdown = {facet: {label: whole(scores) for label, scores in held.items()} for facet, held in parts}
     return result.model_copy(update={"scores": whole(result.scores), "breakdown": breakdown})
 
@@ -308,14 +313,14 @@ def for_board(result: Result) -> Result:
 def _with_interval(score: Score, metric: str) -> Score:
     if score.value is None or score.low is not None or score.n_cases <= 0 or not 0 <= score.value <= 100:
         return score
-    if info_of(metric).unit != "percent":
+    if metric_info(metric).unit != "percent":
         return score
     found = printed_interval(score.value, score.n_cases)
     ends = {"low": 100 * found.low, "high": 100 * found.high, "n_effective": found.n_effective}
     return score.model_copy(update=ends | {"interval_method": INTERVAL_METHOD})
 
 
-def _ranked(
+def _rank_rows(
     rows: list[Row], units: MetricUnits | None, outcomes: Outcomes | None, higher: bool, are_counts: bool
 ) -> tuple[list[Row], dict[str, int], Floats]:
     """The rows with the ranks that the models among them may hold, and what these follow from (`Standings.pairs`). Baselines neither hold
@@ -330,7 +335,7 @@ def _ranked(
     if here and units is not None and outcomes is not None:
         runs = [outcomes.row_of[models[number].entry.key] for number in here]
         block = np.ix_(here, here)
-        p[block] = p_values(units.part(runs=np.array(runs)))
+        p[block] = pairwise_p_values(units.part(runs=np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)
     found = compute_rank_ranges(values, p, higher)
     above = values[None, :] > values[:, None] if higher else values[None, :] < values[:, None]
@@ -351,7 +356,7 @@ def _ranked(
     return ordered, number, found.corrected
 
 
-def _order(row: Row, higher: bool) -> tuple[bool, float, str]:
+def _sort_key(row: Row, higher: bool) -> tuple[bool, float, str]:
     value = row.score.value
     if value is None:
         return (True, 0.0, row.entry.result.model.name.lower())

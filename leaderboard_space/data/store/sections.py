@@ -108,7 +108,9 @@ class Snapshot:
         return next((section for section in found if section.key == key), found[0] if found else None)
 
 
-def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lambda result: False) -> list[Section]:
+def group_entries(
+    entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lambda result: False
+) -> list[Section]:
     """Sections from entries: one per benchmark, split and set of questions; the complete official set comes first.
 
     `is_replaced` says of a result that it answers an earlier version of its dataset; it is retired to a section of its own. A run with
@@ -117,10 +119,10 @@ def group(entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lamb
     groups: dict[tuple[str, str, str], tuple[str, list[Entry]]] = {}
     for entry in sorted(entries, key=lambda entry: entry.result.method.image != "real"):
         benchmark = entry.result.benchmark
-        kind = "retired" if is_replaced(entry.result) else kind_of(entry.result)
+        kind = "retired" if is_replaced(entry.result) else question_set_kind(entry.result)
         identity = (benchmark.family, benchmark.name, _section_key(entry, kind))
         groups.setdefault(identity, (kind, []))[1].append(entry)
-    sections = [_section(key, kind, members) for (_, _, key), (kind, members) in groups.items()]
+    sections = [_build_section(key, kind, members) for (_, _, key), (kind, members) in groups.items()]
     order = {"complete": 0, "unconfirmed": 1, "sample": 2, "partial": 3, "custom": 4, "phantom": 5, "retired": 6}
     return sorted(
         (section for section in sections if section.entries),
@@ -145,7 +147,7 @@ def _section_key(entry: Entry, kind: str) -> str:
     return f"{prefix}{benchmark.split}.{questions}"
 
 
-def _section(key: str, kind: str, members: Sequence[Entry]) -> Section:
+def _build_section(key: str, kind: str, members: Sequence[Entry]) -> Section:
     """The section of `members`; one without `entries` if they are arms alone."""
     entries = tuple(entry for entry in members if entry.result.method.image == "real")  # they come first
     benchmarks_of = [entry.result.benchmark for entry in entries]
@@ -164,7 +166,7 @@ def _section(key: str, kind: str, members: Sequence[Entry]) -> Section:
     )
 
 
-def kind_of(result: Result) -> str:
+def question_set_kind(result: Result) -> str:
     """What a set of questions is. Only a released fingerprint, or a paper's own table, is the complete official set.
 
     Where no released fingerprint is known, a set whose builder found the paper's counts in it is `unconfirmed`.

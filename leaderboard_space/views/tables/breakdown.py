@@ -9,14 +9,14 @@ from dataset_builders.lexical_tree import UNLABELLED
 from dataset_builders.schema import ASPECTS as PROBED
 from eval_harness.records.result import Score
 from leaderboard_space import sentences
-from leaderboard_space.benchmarks import spec
+from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.cells import METRICS_FACET, Cells
-from leaderboard_space.data.model_names import entry_mark
+from leaderboard_space.data.model_names import entry_source
 from leaderboard_space.data.published_results import misprint
 from leaderboard_space.data.ranks.groups import display_names
-from leaderboard_space.data.ranks.standings import Standings, info_of
+from leaderboard_space.data.ranks.standings import Standings, metric_info
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import FACET_LABEL, organ_and_modality, shown_label
+from leaderboard_space.data.tree import FACET_NAMES, display_label, organ_and_modality
 from leaderboard_space.html import count, is_shown_as, options, plural, score_text, text
 from leaderboard_space.sentences import FEW
 from leaderboard_space.views.parts import address_of, benchmark_address, explained, files, name_input, set_name
@@ -49,16 +49,18 @@ def view(
         entries: The results.
         below: HTML below the heat map.
     """
-    is_by_metric, label = facet == METRICS_FACET, FACET_LABEL.get(facet, facet).lower()
+    is_by_metric, label = facet == METRICS_FACET, FACET_NAMES.get(facet, facet).lower()
     title = (
-        "All metrics side by side" if is_by_metric else f"{info_of(standings.metric, section.family).label} by {label}"
+        "All metrics side by side"
+        if is_by_metric
+        else f"{metric_info(standings.metric, section.family).label} by {label}"
     )
-    choices = [(name, "Metrics" if name == METRICS_FACET else FACET_LABEL.get(name, name)) for name in facets]
+    choices = [(name, "Metrics" if name == METRICS_FACET else FACET_NAMES.get(name, name)) for name in facets]
     select = f'<label>Break down by <select data-name="facet">{options(choices, facet)}</select></label>'
     head = f'<div class="bar-head"><h3>{text(title)}</h3>{select}{files("breakdown")}</div>'
     columns = columns_of(cells, facet)
     if len(columns) == 1 and standings.rows:  # one score for each result, which is in the table above
-        only = f'<p class="sub">Only one label is known here: {text(shown_label(facet, columns[0]))}.</p>'
+        only = f'<p class="sub">Only one label is known here: {text(display_label(facet, columns[0]))}.</p>'
         return below if facets == [METRICS_FACET] else f"{head}{'' if is_by_metric else only}{below}"
     if not columns:
         nothing = '<p class="sub">No numbers are known by this facet for this selection.</p>'
@@ -111,7 +113,7 @@ def _shade(score: Score, metric: str) -> float | None:
 
     None without a colour: chance is not known, no direction is better, the score is a count, or it rests on few cases.
     """
-    info = info_of(metric)
+    info = metric_info(metric)
     if score.value is None or score.chance is None or score.n_cases < FEW or score.is_small:
         return None
     if info.unit != "percent" or info.higher_is_better is None:
@@ -130,10 +132,14 @@ def columns_of(cells: Cells, facet: str) -> list[str]:
 def _score_column(section: Section, metric: str, facet: str, name: str, scores: dict[str, Score]) -> Column[Entry]:
     """The column of one value of the facet, or of one metric; its head counts the cases."""
     family = section.family
-    label = info_of(name, family).label if facet == METRICS_FACET else shown_label(facet, name)
+    label = metric_info(name, family).label if facet == METRICS_FACET else display_label(facet, name)
     known = [score for score in scores.values() if score.value is not None]
     n, n_cases = max((score.n, score.n_cases) for score in known)
-    size = (count(n) if n == n_cases else f"{count(n)} from {plural(n_cases, spec(family).case)}") if n else "not known"
+    size = (
+        (count(n) if n == n_cases else f"{count(n)} from {plural(n_cases, board_spec(family).case)}")
+        if n
+        else "not known"
+    )
     worth = sorted({score.independent_n for score in known if score.independent_n is not None})
     worth_range = f", worth {count(worth[0])}{f' to {count(worth[-1])}' if len(worth) > 1 else ''}" if worth else ""
     return Column(
@@ -170,13 +176,13 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
     cell = None if facet == METRICS_FACET else (facet, column)
     metric = _metric_of(metric, column, facet)
     shade, mark = _shade(score, metric), sentences.mark(score)
-    few = sentences.too_few(score, spec(entry.result.benchmark.family).case)
+    few = sentences.too_few(score, board_spec(entry.result.benchmark.family).case)
     space = "" if score.verdict in ("better", "worse") else "\N{THIN SPACE}"  # other signs read as part of the number
-    parts = (behind_with_chance(score), sentences.no_score(score, entry.result), entry_mark(entry, metric, cell))
+    parts = (behind_with_chance(score), sentences.no_score(score, entry.result), entry_source(entry, metric, cell))
     style = "" if shade is None else f' style="--s:{abs(shade):.3f}"'
     kind = "plain" if shade is None else "shade up" if shade >= 0 else "shade down"
     kind = "few" if score.n_cases < FEW or few else kind
-    number = text(score_text(score.value, info_of(metric).unit))
+    number = text(score_text(score.value, metric_info(metric).unit))
     return (
         f'<td class="{kind}"{style}{sorted_by(score.value)} title="{text(", ".join(filter(None, parts)), 400)}">'
         f"{f'<a href={chr(34)}{link}{chr(34)}>{number}</a>' if link else number}<i>{space}{mark}</i>"
@@ -252,11 +258,11 @@ def aspects(entry: Entry, cells_of: Callable[[str], Cells], name_of: Mapping[str
     ordered = sorted(sizes, key=lambda label: (-organ_sizes[organs[label]], organs[label], -sizes[label], label))
 
     def aspect_column(metric: str) -> Column[str]:
-        title, of_metric = info_of(metric).label, scores[metric]
+        title, of_metric = metric_info(metric).label, scores[metric]
         return Column(title, lambda label: heat_cell(entry, of_metric.get(label), label, metric, "image_type"), metric)
 
     def label_name(label: str) -> str:
-        return f"{text(shown_label('image_type', label))} <small>n {count(sizes[label])}</small>"
+        return f"{text(display_label('image_type', label))} <small>n {count(sizes[label])}</small>"
 
     names = [(name, "") for name in sorted(name_of.values(), key=str.lower)]
     heat_columns = [name_column("Image type", label_name, "type"), *map(aspect_column, columns)]

@@ -8,24 +8,24 @@ from collections.abc import Mapping, Sequence
 from eval_harness.records.result import Result, Score
 from eval_harness.scores.sight import Sight
 from leaderboard_space import headlines, sentences
-from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.model_names import entry_mark, identity_of
+from leaderboard_space.benchmarks import board_spec
+from leaderboard_space.data.model_names import canonical_name, entry_source
 from leaderboard_space.data.published_results import is_random_run
-from leaderboard_space.data.ranks.groups import GROUPS as APART
+from leaderboard_space.data.ranks.groups import GROUP_HEADINGS as APART
 from leaderboard_space.data.ranks.groups import display_names
-from leaderboard_space.data.ranks.sight import sights_of
+from leaderboard_space.data.ranks.sights import metric_sights
 from leaderboard_space.data.ranks.standings import (
-    ALL,
-    ONE,
+    ALL_RESULTS,
+    ONE_PER_MODEL,
     Row,
     Standings,
-    info_of,
-    methods_of,
+    method_name,
+    metric_info,
     own_cell,
-    shown_method,
+    section_methods,
 )
 from leaderboard_space.data.store.sections import Section, Snapshot
-from leaderboard_space.data.tree import FACET_LABEL, TreePath, group_by_subject, selection_name
+from leaderboard_space.data.tree import FACET_NAMES, TreePath, group_by_subject, selection_group_names
 from leaderboard_space.html import count, interval, number, options, plural, prose, score_text, text
 from leaderboard_space.query import BoardQuery
 from leaderboard_space.sentences import FEW
@@ -65,7 +65,7 @@ def panel(query: BoardQuery, standings: Standings, every: bool) -> str:
     section, family = query.section, query.section.family
     finding = f'<h2 class="finding">{prose(headlines.finding(family, standings), 300)}</h2>'
     caption = f'<p class="sub">{prose(headlines.caption(family, standings, query.branches), 2000)}</p>'
-    sights = {} if query.branches else sights_of(section, standings.metric)
+    sights = {} if query.branches else metric_sights(section, standings.metric)
     parts = (
         _toolbar(query.snapshot, section, standings.metric, query.metrics, query.shown),
         _dead_end(query, standings) if _is_dead_end(query, standings) else finding + caption,
@@ -78,8 +78,8 @@ def panel(query: BoardQuery, standings: Standings, every: bool) -> str:
 
 def _dead_end(query: BoardQuery, standings: Standings) -> str:
     """The finding if no result covers the selected labels together: why, with links to each of them alone."""
-    groups, names = group_by_subject(query.branches), selection_name(query.branches)
-    unprinted = [FACET_LABEL[group[0][0]] for group in groups if query.tree.is_unprinted(group[0])]
+    groups, names = group_by_subject(query.branches), selection_group_names(query.branches)
+    unprinted = [FACET_NAMES[group[0][0]] for group in groups if query.tree.is_unprinted(group[0])]
     finding = headlines.nothing_together(names, query.tree.size > 0 and not standings.selected, unprinted)
     links = "".join(
         f'<a class="choice" href="{benchmark_address(query.section, None, group)}">Show {text(name, 80)}</a> '
@@ -110,9 +110,13 @@ def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[st
         )
         pills = f'<div class="pills" role="radiogroup" aria-label="Set of questions">{pills}</div>'
     if len(section.entries) > len({entry.result.model.name for entry in section.entries}):
-        methods = [(ONE, "one per model"), *((name, shown_method(name)) for name in methods_of(section)), (ALL, "all")]
+        methods = [
+            (ONE_PER_MODEL, "one per model"),
+            *((name, method_name(name)) for name in section_methods(section)),
+            (ALL_RESULTS, "all"),
+        ]
         chooser = f'<label>Results <select data-name="shown">{options(methods, shown)}</select></label>'
-    choices = options([(name, info_of(name, section.family).label) for name in metrics], metric)
+    choices = options([(name, metric_info(name, section.family).label) for name in metrics], metric)
     score = f'<label class="metric">Score <select data-name="metric">{choices}</select></label>'
     return f'<div class="toolbar">{pills}<span class="choices">{chooser}{score}</span></div>'
 
@@ -143,7 +147,7 @@ def _table(
         for title, rows in groups
     ]
     columns = _columns(section.family, standings, branches, sights)
-    label = f"{info_of(standings.metric, section.family).label}, {section.title()}"
+    label = f"{metric_info(standings.metric, section.family).label}, {section.title()}"
     drawn = table("leaderboard", label, columns, parts, "board", _row_marks)
     return f"{scrolled(drawn)}{all_rows(len(keys), len(standings.rows))}"
 
@@ -158,12 +162,12 @@ def _columns(
     family: str, standings: Standings, branches: Sequence[TreePath], sights: Mapping[str, Sight]
 ) -> list[Column[Row]]:
     """The columns of the table; those of abstentions and of the image only if any is known."""
-    metric, info = standings.metric, info_of(standings.metric, family)
+    metric, info = standings.metric, metric_info(standings.metric, family)
     entries = [row.entry for row in standings.rows]
     names, tag = display_names(entries), tags(entries)
     ranked = Counter(row.group for row in standings.rows if row.first is not None)
     cells = {row.entry.key: None if row.recomputed else own_cell(row.entry, branches) for row in standings.rows}
-    sources = {entry.key: entry_mark(entry, metric, cells[entry.key]) for entry in entries}
+    sources = {entry.key: entry_source(entry, metric, cells[entry.key]) for entry in entries}
     beside = {row.entry.key: sentences.beside(row.abstained, row.answered_accuracy, row.ends) for row in standings.rows}
     hollow = {key: sight.arms[sight.best_arm].score for key, sight in sights.items()}
     without_image = [Score(value=value, n=0, n_cases=0) for value in hollow.values()]
@@ -180,7 +184,7 @@ def _columns(
             sources[key],
         )
         return (
-            f'<th scope="row" class="name"><a class="who" href="{model_address(identity_of(row.entry.result.model.name))}">'
+            f'<th scope="row" class="name"><a class="who" href="{model_address(canonical_name(row.entry.result.model.name))}">'
             f'<i class="dot"></i><span>{name}</span>{f" <small>{text(remarks, 240)}</small>" if remarks else ""}</a>'
             f'<button type="button" class="more" aria-expanded="false" aria-label="Provenance of this result of {name}" '
             f'data-said="{text(" · ".join(fact.replace(" ", NBSP) for fact in facts if fact))}"></button></th>'
@@ -270,7 +274,7 @@ def _groups(family: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
     """Title and rows of each part of the table: by the verdict against chance, then the rows that have none, then the unranked."""
     is_tested = any(row.score.verdict is not None for row in rows)
     against_run = is_tested and all(row.run for row in rows if row.score.verdict is not None)
-    guess = sentences.RANDOM_RUN if against_run else spec(family).short_guess
+    guess = sentences.RANDOM_RUN if against_run else board_spec(family).short_guess
     ranked = [row for row in rows if row.group == "ranked"]
     untested = [row for row in ranked if row.score.verdict is None and not row.score.is_small]
     random_runs = [row for row in untested if is_tested and is_random_run(row.entry.result)]
@@ -279,7 +283,7 @@ def _groups(family: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
             (f"{words} {guess}", [row for row in ranked if row.score.verdict == verdict])
             for verdict, words in sentences.VERDICT_WORDS.items()
         ),
-        (f"too few independent {spec(family).case}s", [row for row in ranked if row.score.is_small]),
+        (f"too few independent {board_spec(family).case}s", [row for row in ranked if row.score.is_small]),
         (f"{sentences.RANDOM_RUN} itself", random_runs),
     ]
     has_groups = any(in_group for _, in_group in groups)

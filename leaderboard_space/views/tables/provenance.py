@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from eval_harness.records.result import Result
 from eval_harness.store.acceptance import Provenance
-from leaderboard_space.data.model_names import entry_mark
-from leaderboard_space.data.ranks.groups import group_of, judge_of
-from leaderboard_space.data.ranks.standings import shown_method
+from leaderboard_space.data.model_names import entry_source
+from leaderboard_space.data.ranks.groups import judge_label, ranking_group
+from leaderboard_space.data.ranks.standings import method_name
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import TreePath
 from leaderboard_space.html import count, number, plural, text
@@ -28,7 +28,7 @@ def tags(entries: Sequence[Entry]) -> dict[str, str]:
     )
     parts = {
         entry.key: (
-            shown_method(entry.result.method.name),
+            method_name(entry.result.method.name),
             str(entry.result.method.generation.get("variant", "")),
             entry.result.method.prompt if is_prompt_varied else None,
             f"{entry.result.method.extraction} extraction"
@@ -36,18 +36,18 @@ def tags(entries: Sequence[Entry]) -> dict[str, str]:
             else "",
             f"{entry.result.method.shots} shots" if entry.result.method.shots else "",
             f"{entry.result.method.samples} samples" if (entry.result.method.samples or 1) > 1 else "",
-            f"derive version {entry.result.derive_version}" if group_of(entry) == "outdated" else "",
+            f"derive version {entry.result.derive_version}" if ranking_group(entry) == "outdated" else "",
         )
         for entry in entries
     }
     is_varied = [len(set(values)) > 1 for values in zip(*parts.values(), strict=True)]
 
     def tag(entry: Entry) -> str:
-        judge = judge_of(entry.result)
+        judge = judge_label(entry.result)
         varied = [part for part, differs in zip(parts[entry.key], is_varied, strict=True) if differs]
         return " · ".join(filter(None, (*varied, f"read by judge {judge}" if judge else "")))
 
-    known = {entry.key: (entry.result.model.name, tag(entry), entry_mark(entry)) for entry in entries}
+    known = {entry.key: (entry.result.model.name, tag(entry), entry_source(entry)) for entry in entries}
     twins = Counter(known.values())
     runs = {key: key.rsplit("/", 1)[-1] if twins[row] > 1 else "" for key, row in known.items()}
     return {key: " · ".join(filter(None, (row[1], runs[key]))) for key, row in known.items()}

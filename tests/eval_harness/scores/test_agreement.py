@@ -21,7 +21,7 @@ from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.comparison import Side, compare_results
 from eval_harness.store.formatting import format_summary
 from leaderboard_space import sentences
-from leaderboard_space.data.scoring import MetricUnits, scores_of
+from leaderboard_space.data.unit_scores import MetricUnits, score_runs
 from tests.leaderboard_space.stores import answers, questions
 from tests.sampling import few
 
@@ -121,7 +121,7 @@ def test_verdicts_agree_with_intervals_for_any_units(seed: int, n: int, clusters
     )  # no run has mostly nonresponse
     count, case = np.ones((1, n), np.int64), np.arange(n)
     metric_units = MetricUnits(numerator, denominator, chance * denominator, count, ends, case, cluster, keeps_value)
-    scores = scores_of(metric_units, up)
+    scores = score_runs(metric_units, up)
     check_scores({str(index): score for index, score in enumerate(scores)})
     for score in scores:
         if score.verdict is not None and score.chance is not None:

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.standings import standings
+from leaderboard_space.data.ranks.standings import compute_standings
 from leaderboard_space.html import number
 from tests.browser import download, eventually, fits, here, mark, tab
 from tests.leaderboard_space.serving import board
@@ -64,7 +64,7 @@ def expected(store: Path, family: str, metric: str, *branches: tuple[str, ...]) 
     board = Board(store)
     section = next(s for s in board.snapshot.sections[family] if s.kind == "phantom")
     outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")
-    found = standings(section, outcomes, tree, metric, branches)
+    found = compute_standings(section, outcomes, tree, metric, branches)
     return {row.entry.result.model.name: number(row.score.value) for row in found.rows}
 
 

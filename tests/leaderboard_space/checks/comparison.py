@@ -19,7 +19,7 @@ from eval_harness.scores.ranks import correct_for_ranks, holm_adjust
 from leaderboard_space import comparing, sentences
 from leaderboard_space.comparing import SLOTS, Comparison
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import text
 from leaderboard_space.service import Service
@@ -60,7 +60,7 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
     if test.p >= 0.05:
         assert "do not differ significantly" in finding, (finding, test)
     else:
-        word = {True: "better than", False: "worse than", None: "above"}[info_of(metric, family).higher_is_better]
+        word = {True: "better than", False: "worse than", None: "above"}[metric_info(metric, family).higher_is_better]
         sure = "significantly " if corrected < 0.05 else ""
         assert finding.endswith("but not significantly in the ranking.") == (not sure), finding
         assert re.match(rf"{one.result.model.name}( \(.*?\))?( · .*)? is {sure}{word} ", finding), (
@@ -127,13 +127,13 @@ def check_corrected(
         for row in pairs:
             one, other = (ranked[row[side]]["place_first"] for side in ("first_run", "second_run"))
             behind = (
-                other if (row["difference"] > 0) == (info_of(metric, family).higher_is_better is not False) else one
+                other if (row["difference"] > 0) == (metric_info(metric, family).higher_is_better is not False) else one
             )
             assert row["p_corrected"] >= 0.05 or behind > 1, (row, one, other)
         if all(truth[run].units is not None for run in ranked):
             names = list(ranked)
             matrix = compare_pairwise(pack_outcomes({run: truth[run].units for run in names}, metric))  # type: ignore[misc]
-            up = info_of(metric, family).higher_is_better is not False
+            up = metric_info(metric, family).higher_is_better is not False
             expected = correct_for_ranks(matrix.value, matrix.p, up)
             for row in pairs:
                 at = names.index(row["first_run"]), names.index(row["second_run"])

@@ -22,7 +22,7 @@ from eval_harness.records.result import Result, Score
 from eval_harness.scores.comparisons import paired_test
 from eval_harness.store.submission import Submission
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import interval, score_text
@@ -94,7 +94,7 @@ def check_panel(
 ) -> None:
     """The saved table is the truth, the page shows the saved table, and its headline and caption follow from it."""
     family, metric = request["format"], request["metric"]
-    info, stand_apart, held = info_of(metric), apart(truth), dict[str, Score]()
+    info, stand_apart, held = metric_info(metric), apart(truth), dict[str, Score]()
     exported = service.export({**request, "as": "json"})["text"] if "data-key" in page else "[]"
     saved = {row["run"]: row for row in json.loads(exported)}
     groups = {
@@ -149,7 +149,10 @@ def check_panel(
     ]
     up = info.higher_is_better is not False
     ranked.sort(key=lambda row: -row.value if up else row.value)
-    headline, about = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1]), f"{info_of(metric, family).label}. "  # type: ignore[index]
+    headline, about = (
+        plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1]),
+        f"{metric_info(metric, family).label}. ",
+    )  # type: ignore[index]
     assert headline.startswith(about) == (metric != HEADLINE_METRICS[family]), headline
     valued = [key for key, score in main.items() if score.value is not None]
     check_headline(
@@ -241,7 +244,7 @@ def check_submitted(found: Raw, family: str) -> None:
     again = re.findall(r"\b(\d+) more times?", refused)
     assert sum(map(int, again)) == len(problems) - len({line[:7] for line in problems}), refused
     page = submit.report(Submission("run", None, result, empty, empty))  # type: ignore[arg-type]
-    named = {info_of(metric, family).label: score for metric, score in found.scores.items()}
+    named = {metric_info(metric, family).label: score for metric, score in found.scores.items()}
     cells = "".join("<td>(.*?)</td>" for _ in range(5))
     for label, value, ends, chance, n, verdict in re.findall(rf'<tr><th scope="row">(.*?)</th>{cells}</tr>', page):
         score = named[html.unescape(label)]

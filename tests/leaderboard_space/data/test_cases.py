@@ -14,7 +14,7 @@ from dataset_builders.fingerprints import fingerprint_questions
 from eval_harness.derive.run_files import read_readings
 from eval_harness.records.result import read_result
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.cases import answers_to
+from leaderboard_space.data.case_selection import read_case_answers
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.views import case, cases
 from leaderboard_space.views import model as model_page
@@ -69,7 +69,7 @@ def test_the_first_sample_of_each_question_is_read(store: Path, tmp_path: Path) 
         name: (list(whole.loc[name, "choice"]), whole.loc[name, "status"], whole.loc[name, "response"] or "")
         for name in wanted
     }
-    assert answers_to(entry, [*wanted, "not there"]) == expected
+    assert read_case_answers(entry, [*wanted, "not there"]) == expected
     for name in ("answers.parquet", "readings.parquet"):
         table = pq.read_table(folder / name).to_pandas()
         again = table.assign(sample=1, **({"status": "refused"} if "status" in table else {}))
@@ -77,10 +77,10 @@ def test_the_first_sample_of_each_question_is_read(store: Path, tmp_path: Path) 
             pd.concat([again, table]), schema=pq.read_schema(folder / name), preserve_index=False
         )
         pq.write_table(both, folder / name)
-    assert answers_to(entry, wanted) == expected
+    assert read_case_answers(entry, wanted) == expected
     (folder / "readings.parquet").write_bytes(b"PAR1")
     with pytest.raises(BadInput, match="cannot be read"):
-        answers_to(entry, wanted)
+        read_case_answers(entry, wanted)
 
 
 def test_what_was_said_stands_where_it_names_no_option(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ from leaderboard_space.data.ranks.standings import own_scores
 from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import (
     Tree,
-    cells_in,
-    cells_under,
-    facets_in,
-    of_facets,
-    published_tree,
-    tree_of,
+    build_published_tree,
+    build_tree,
+    filter_by_facets,
+    path_cells,
+    path_facets,
+    selection_cells,
 )
 from leaderboard_space.query import parse_query
 from leaderboard_space.service import Service
@@ -39,7 +39,7 @@ FAMILIES = ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa")
 def drawn(family: str) -> tuple[pd.DataFrame, Tree]:
     """Questions of a format, and their tree."""
     asked = questions(family, 60, seed=4)
-    return asked, tree_of(family, asked)
+    return asked, build_tree(family, asked)
 
 
 @given(st.sampled_from(FAMILIES), st.data())
@@ -74,7 +74,7 @@ def test_a_branch_is_the_questions_with_all_of_its_labels(family: str) -> None:
     asked, tree = drawn(family)
     for path, rows in tree.rows.items():
         if UNLABELLED not in path:
-            said = [f"{facet}={label}" for facet, label in zip(facets_in(family, path), path[1:], strict=True)]
+            said = [f"{facet}={label}" for facet, label in zip(path_facets(family, path), path[1:], strict=True)]
             assert sorted(rows) == np.flatnonzero(select_by_facets(asked, said)).tolist(), path
 
 
@@ -111,23 +111,23 @@ def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_
     assert "published · T7" in one["html"] and "GPT-4o" in one["html"]  # exactly one image type
     both = {"format": "gmai-mmbench", "branches": [("department", "Ophthalmology"), ("task", "Counting")]}
     assert not parse_query(service.board, both).standings.rows  # printed by one facet at a time
-    assert cells_in(both["branches"], {"department": {"Ophthalmology": {}}, "task": {"Counting": {}}}) == []  # type: ignore[arg-type]
+    assert selection_cells(both["branches"], {"department": {"Ophthalmology": {}}, "task": {"Counting": {}}}) == []  # type: ignore[arg-type]
 
 
 def test_results_by_facets() -> None:
     table = tidy_table(published_results())
-    assert len(of_facets(table, [])) == len(table)
-    eyes = of_facets(table, ["department=ophthalmology"])
+    assert len(filter_by_facets(table, [])) == len(table)
+    eyes = filter_by_facets(table, ["department=ophthalmology"])
     assert len(eyes) > 50 and set(eyes["facet_value"]) == {"Ophthalmology"}
-    ct = of_facets(table, ["modality=ct", "organ=brain", "organ=chest"])
+    ct = filter_by_facets(table, ["modality=ct", "organ=brain", "organ=chest"])
     assert set(ct["facet_value"]) == {"brain_ct", "chest_ct"}
     spelt = table[:3].assign(facet="modality", facet_value=["CT", "ct", "MRI"])
-    assert list(of_facets(spelt, ["Modality=Ct"])["facet_value"]) == ["CT", "ct"]
+    assert list(filter_by_facets(spelt, ["Modality=Ct"])["facet_value"]) == ["CT", "ct"]
     for said, why in (("modality=petrol", "Available: "), ("colour=red", "Available: "), ("modality", "FACET=VALUE")):
         with pytest.raises(BadInput, match=why):
-            of_facets(table, [said])
+            filter_by_facets(table, [said])
     with pytest.raises(BadInput, match="one facet at a time"):
-        of_facets(table, ["department=Ophthalmology", "organ=brain"])
+        filter_by_facets(table, ["department=Ophthalmology", "organ=brain"])
 
 
 PUBLISHED = board_results()
@@ -138,7 +138,7 @@ def breakdowns(benchmark: str) -> list[dict]:
 
 
 def test_published_image_types_are_branches_of_their_organs() -> None:
-    tree = published_tree("probmed", breakdowns("probmed"))
+    tree = build_published_tree("probmed", breakdowns("probmed"))
     organs = {node.label: node for node in dict(tree.facets)["organ"]}
     assert organs["chest"].count == 3120 + 548 + 40
     assert [child.label for child in organs["chest"].children] == ["xray", "ct", "mri"]
@@ -147,4 +147,4 @@ def test_published_image_types_are_branches_of_their_organs() -> None:
     cell = own_scores(entry, [("organ", "chest", "mri")])["organ"]
     assert cell is not None and (cell.value, cell.n) == (75.0, 40)
     assert "organ" not in own_scores(entry, [("organ", "chest")])  # three cells: no paper prints them as one
-    assert len(cells_under(("organ", "chest"), result.breakdown)) == 3
+    assert len(path_cells(("organ", "chest"), result.breakdown)) == 3

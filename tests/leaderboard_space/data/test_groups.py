@@ -8,7 +8,7 @@ import pytest
 
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.ranks.standings import ALL, ONE, Standings, standings
+from leaderboard_space.data.ranks.standings import ALL_RESULTS, ONE_PER_MODEL, Standings, compute_standings
 from leaderboard_space.service import Service
 from tests.leaderboard_space.stores import add_run, answers, change, land, questions, remark, withdraw
 
@@ -30,11 +30,11 @@ def run(store: Path, name: str, /, model: str = "GPT-4o", skill: float = 0.5, **
     return moved
 
 
-def shown(store: Path, which: str = ONE) -> Standings:
+def shown(store: Path, which: str = ONE_PER_MODEL) -> Standings:
     board = Board(store)
     (section,) = board.snapshot.sections[FORMAT]
     outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")
-    return standings(section, outcomes, tree, "average", shown=which)
+    return compute_standings(section, outcomes, tree, "average", shown=which)
 
 
 def names(found: Standings) -> list[tuple[str, str | None, str]]:
@@ -109,7 +109,7 @@ def test_judged_results_stand_apart_with_their_judge(tmp_path: Path) -> None:
     for at, (skill, of) in enumerate([(1.0, judge), (0.0, judge), (0.9, None), (0.1, None)]):
         land(run(tmp_path, f"run-{at}", model=f"Model {at}", skill=skill, judge=of), "alice")
     board = Board(tmp_path)
-    ranks = {row.entry.result.model.name: (row.group, row.first, row.last) for row in shown(tmp_path, ALL).rows}
+    ranks = {row.entry.result.model.name: (row.group, row.first, row.last) for row in shown(tmp_path, ALL_RESULTS).rows}
     assert ranks["Model 0"] == ("judge model", 1, 1) and ranks["Model 1"] == ("judge model", 2, 2)
     assert ranks["Model 2"] == ("ranked", 1, 1) and ranks["Model 3"] == ("ranked", 2, 2)
     service, named = Service(board), "(prompt extract-option 0123456789abcdef)"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dataset_builders.benchmarks.halt_medvqa.reader import read as read_halt
-from leaderboard_space.benchmarks import spec
-from leaderboard_space.data.published_results import FOLDER, cells, read_table
+from leaderboard_space.benchmarks import board_spec
+from leaderboard_space.data.published_results import PUBLISHED_FOLDER, printed_cells, read_table
 
 pytestmark = pytest.mark.sources
 
@@ -59,7 +59,7 @@ def printed_lines(text: str, start: str, end: str) -> list[str]:
 
 def our_lines(table: str) -> list[str]:
     """The rows of the CSV as the paper prints them: a label that spans several lines stands on the first of them only."""
-    with (FOLDER / f"{table}.csv").open(encoding="utf-8", newline="") as file:
+    with (PUBLISHED_FOLDER / f"{table}.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))[1:]
     lines, before = [], ""
     for row in rows:
@@ -94,7 +94,7 @@ HEADINGS = {
 
 @pytest.mark.parametrize("table", sorted(HEADINGS))
 def test_columns_stand_in_the_papers_order(table: str, papers: Path) -> None:
-    with (FOLDER / f"{table}.csv").open(encoding="utf-8", newline="") as file:
+    with (PUBLISHED_FOLDER / f"{table}.csv").open(encoding="utf-8", newline="") as file:
         head = [re.sub(HEADINGS[table], "", name) for name in next(csv.reader(file))[1:]]
     line = plain(" ".join(dict.fromkeys(name for name in head if name)))
     text = (papers / PLACES[table][0][0]).read_text(encoding="utf-8")
@@ -116,14 +116,14 @@ def test_pairs_per_category(sources: Path) -> None:
     cases = Counter(label for pair in pairs for label in {*pair["category_1"], *pair["category_2"]})
     stated = {
         (cell.about["facet_value"], int(cell.about["n"]), int(cell.about["n_cases"]))
-        for cell in cells("mediconfusion_table2")
+        for cell in printed_cells("mediconfusion_table2")
     }
     assert stated == {(label, n, cases[label]) for label, n in labels.items()}
 
 
 def test_chance_of_halt(sources: Path) -> None:
     questions = [case.questions[0] for case in read_halt(sources / "halt_medvqa", None).cases["test"]]
-    chance = spec("halt-medvqa").chance
+    chance = board_spec("halt-medvqa").chance
     for scenario in ("fake", "none", "swap"):
         shares = [1 / len(q.options) for q in questions if q.extra["scenario"] == scenario]
         assert chance[scenario] == pytest.approx(100 * sum(shares) / len(shares), abs=1e-5)

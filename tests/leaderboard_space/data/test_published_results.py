@@ -16,14 +16,14 @@ from eval_harness.records.result import Benchmark, Method, Model, Result, Score
 from eval_harness.scores.grading import image_clusters
 from eval_harness.scores.intervals import INTERVAL_METHOD
 from eval_harness.store.results_table import RESULT_COLUMNS, tidy_table, variant
-from leaderboard_space.benchmarks import spec
+from leaderboard_space.benchmarks import board_spec
 from leaderboard_space.data.published_results import (
-    FOLDER,
+    PUBLISHED_FOLDER,
     board_results,
-    cells,
+    printed_cells,
     published_results,
     read_table,
-    selects,
+    selects_cell,
     valid_pairs,
 )
 
@@ -43,7 +43,7 @@ TABLE = tidy_table(RESULTS)
 
 
 def rows(name: str) -> list[dict[str, str]]:
-    with (FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+    with (PUBLISHED_FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -98,9 +98,9 @@ def test_every_number_of_every_table_is_a_score_once():
             for column, cell in list(line.items())[labels:]
             if NUMBER.fullmatch(cell) and next(iter(line.values())) != "num"
         ]
-        assert Counter((cell.row, cell.column) for cell in cells(table)) == Counter(printed), table
-    spreads = sum(cell.spread is not None for table in PRINTED for cell in cells(table))
-    assert len(TABLE) == sum(len(list(cells(table))) for table in PRINTED) + spreads
+        assert Counter((cell.row, cell.column) for cell in printed_cells(table)) == Counter(printed), table
+    spreads = sum(cell.spread is not None for table in PRINTED for cell in printed_cells(table))
+    assert len(TABLE) == sum(len(list(printed_cells(table))) for table in PRINTED) + spreads
     key = ["table", "benchmark", "split", "model", "method", "prompt", "variant", "metric", "facet", "facet_value"]
     assert not TABLE.duplicated(key).any()
 
@@ -111,9 +111,9 @@ def test_every_number_of_every_table_is_a_score_once():
 def test_no_line_of_the_descriptions_is_idle():
     for name in ("cells", "notes"):
         for line in rows(name):
-            found = [cell for cell in cells(line["table"]) if selects(line, cell.row, cell.column)]
+            found = [cell for cell in printed_cells(line["table"]) if selects_cell(line, cell.row, cell.column)]
             assert found, line
-    assert {path.stem for path in FOLDER.glob("*.csv")} == {*PRINTED, *ABOUT}
+    assert {path.stem for path in PUBLISHED_FOLDER.glob("*.csv")} == {*PRINTED, *ABOUT}
 
 
 def test_names_of_models():
@@ -137,7 +137,7 @@ def test_derived_counts_of_gmai(number):
     """The stated count is the smallest of which every model's percentage (but two models') is a fraction."""
     columns: dict[str, list[float]] = {}
     stated = {}
-    for cell in cells(f"gmai_mmbench_table{number}"):
+    for cell in printed_cells(f"gmai_mmbench_table{number}"):
         if "LLaVA-NeXT" not in cell.row and cell.column not in ("Overall(test)", "DD"):
             columns.setdefault(cell.column, []).append(cell.value)
             stated[cell.column] = int(cell.about["n"])
@@ -203,7 +203,7 @@ def test_components_are_those_of_the_dataset(sources: Path):
         )
     )[::2]
     assert sorted(np.bincount(cluster), reverse=True) == sorted(MEDICONFUSION, reverse=True)
-    for category, sharing in spec("mediconfusion").cases_sharing.items():
+    for category, sharing in board_spec("mediconfusion").cases_sharing.items():
         labelled = [not category or category in pair["category_1"] + pair["category_2"] for pair in pairs]
         many = np.bincount(cluster[labelled])
         many = many[many > 0]

@@ -21,8 +21,8 @@ from eval_harness.scores.ranks import compute_rank_ranges
 from eval_harness.scores.unpaired import compute_unpaired_differences
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.outcomes import Outcomes, read_outcomes
-from leaderboard_space.data.ranks.standings import standings
-from leaderboard_space.data.scoring import MetricUnits, p_values, scores_of
+from leaderboard_space.data.ranks.standings import compute_standings
+from leaderboard_space.data.unit_scores import MetricUnits, pairwise_p_values, score_runs
 from tests.leaderboard_space.stores import make_store, questions
 
 FIELDS = ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verdict")
@@ -46,11 +46,13 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
     section = board.snapshot.sections["mediconfusion"][0]
     outcomes, tree = board.outcomes(section) or (None, None)
     assert outcomes is not None and tree is not None
-    rows = standings(section, outcomes, tree, metric).models
+    rows = compute_standings(section, outcomes, tree, metric).models
     measured = {row.entry.key: read_readings(row.entry.folder) for row in rows if row.recomputed and row.entry.folder}
     by_key = {key: compute_units("mediconfusion", outcomes.questions, given) for key, given in measured.items()}
     pairs = compare_pairwise(pack_outcomes(by_key, metric))
-    board_p = p_values(outcomes.metrics[metric].part(runs=np.array([outcomes.runs.index(key) for key in pairs.models])))
+    board_p = pairwise_p_values(
+        outcomes.metrics[metric].part(runs=np.array([outcomes.runs.index(key) for key in pairs.models]))
+    )
     assert len(pairs.models) > 2
     for i, one in enumerate(pairs.models):
         for j, other in enumerate(pairs.models[:i]):
@@ -98,7 +100,7 @@ def test_intervals_and_verdicts_of_many_runs_are_those_of_each(
         cluster,
         np.zeros(len(outcomes), bool),
     )
-    for found, row in zip(scores_of(units_, up), top, strict=True):
+    for found, row in zip(score_runs(units_, up), top, strict=True):
         expected = clustered_interval(row, base, cluster)
         assert expected is not None and found.low is not None and found.high is not None
         assert found.low == pytest.approx(100 * expected.low, abs=1e-7)
@@ -110,7 +112,7 @@ def test_intervals_and_verdicts_of_many_runs_are_those_of_each(
 def test_runs_with_no_selection_in_common_are_undefined(store: Path) -> None:
     outcomes = load(store, "halt-medvqa")
     mask = (outcomes.questions["scenario"] == "fake").to_numpy()
-    found = scores_of(outcomes.metrics["swap"].part(outcomes.rows("swap", mask)))
+    found = score_runs(outcomes.metrics["swap"].part(outcomes.rows("swap", mask)))
     assert {score_.value for score_ in found} == {None} and {score_.n for score_ in found} == {0}
 
 

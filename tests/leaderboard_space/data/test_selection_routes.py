@@ -19,8 +19,8 @@ from dataset_builders.lexical_tree import STEP_SEPARATOR, UNLABELLED, group_by_s
 from eval_harness.records.selection import select_questions
 from leaderboard_space.api import tools
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.tree import tree_of
-from leaderboard_space.query import parse_query, selection_of
+from leaderboard_space.data.tree import build_tree
+from leaderboard_space.query import parse_query, parse_selection
 from leaderboard_space.service import Service
 from leaderboard_space.views.parts import benchmark_address
 from tests.commands import medprobe
@@ -64,7 +64,7 @@ def _by_hand(asked: pd.DataFrame, paths: list[tuple[str, ...]]) -> list[int]:
     ]
 
 
-TREE = tree_of(FAMILY, _asked())
+TREE = build_tree(FAMILY, _asked())
 BRANCHES = [path for path in TREE.rows if path[0] in ("task", "department", "granularity")]
 
 
@@ -79,7 +79,7 @@ def test_every_route_gives_the_same_questions(paths: list[tuple[str, ...]]) -> N
     assert service.view({"format": FAMILY, "branches": [list(path) for path in paths]})["selected"] == len(wanted)
 
     given = parse_qs(urlsplit(unescape(benchmark_address(section, None, paths)).removeprefix("#")).query)
-    assert np.flatnonzero(TREE.mask(selection_of(given))).tolist() == wanted  # an address
+    assert np.flatnonzero(TREE.mask(parse_selection(given))).tolist() == wanted  # an address
 
     leaderboard = next(tool for tool in tools(service.board, service) if tool.__name__ == "leaderboard")
     if not wanted:

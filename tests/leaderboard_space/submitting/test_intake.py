@@ -12,7 +12,7 @@ from eval_harness.store.hidden_test import HiddenTest
 from eval_harness.store.submit import build_submission
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
-from leaderboard_space.submitting.intake import Target, bundle_archive, receive, targets
+from leaderboard_space.submitting.intake import Target, bundle_archive, examine_upload, submission_targets
 from leaderboard_space.submitting.tab import SubmitTab
 from tests.eval_harness.store.submitting import phantom, questions_of, responses, run_folder
 from tests.helpers import write_lines
@@ -43,19 +43,19 @@ def trusted_of(*folders: Path) -> TrustedData:
 
 def target_of(data: Path, store: Path) -> Target:
     trusted = trusted_of(data)
-    return next(iter(targets(Board(store, trusted=trusted), trusted).values()))
+    return next(iter(submission_targets(Board(store, trusted=trusted), trusted).values()))
 
 
 def test_only_splits_with_answers_are_targets(data: Path, store: Path) -> None:
     trusted = trusted_of(data)
     assert [split.benchmark.split for split in trusted.splits] == ["validation", "test"]
-    found = targets(Board(store, trusted=trusted), trusted)
+    found = submission_targets(Board(store, trusted=trusted), trusted)
     assert [target.benchmark.split for target in found.values()] == ["validation"]
 
 
 def test_a_file_gives_what_the_command_line_gives(data: Path, store: Path, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "answers.jsonl", responses(data))
-    here = receive([file], target_of(data, store), "Model A", "medical")
+    here = examine_upload([file], target_of(data, store), "Model A", "medical")
     there = build_submission(file, "gmai-mmbench", "Model A", str(data), kind="medical")
     assert not here.problems and here.result.model.kind == "medical"
     assert here.files() == there.files()
@@ -65,14 +65,16 @@ def test_a_run_folder_keeps_its_settings(data: Path, store: Path, tmp_path: Path
     folder = run_folder(data, tmp_path / "run")
     wanted = build_submission(folder, data=str(data))
     for names in (("run.json", "answers.parquet"), ("run.json", "answers.parquet", "answers.jsonl", "result.json")):
-        found = receive([folder / name for name in names], target_of(data, store))
+        found = examine_upload([folder / name for name in names], target_of(data, store))
         assert not found.problems
         assert found.result.scores == wanted.result.scores and found.result.method == wanted.result.method
         assert found.run_id == wanted.run_id
 
 
 def test_the_bundle_can_be_submitted(data: Path, store: Path, tmp_path: Path) -> None:
-    found = receive([write_lines(tmp_path / "answers.jsonl", responses(data))], target_of(data, store), "Model A")
+    found = examine_upload(
+        [write_lines(tmp_path / "answers.jsonl", responses(data))], target_of(data, store), "Model A"
+    )
     content = bundle_archive(found)
     assert content == bundle_archive(found), "the same bytes for the same submission"
     (tmp_path / "ready.zip").write_bytes(content)
@@ -103,22 +105,22 @@ def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, t
         ([other / "run.json", other / "answers.parquet"], "", None, other_set),
     ):
         with pytest.raises(BadInput) as caught:
-            receive(files, target, model, kind)
+            examine_upload(files, target, model, kind)
         line = str(caught.value)
         assert expected in line and "\n" not in line and "/tmp" not in line and str(tmp_path) not in line, line
-    assert any("model name" in line for line in receive([good], target, "=cmd()<b>").problems)
+    assert any("model name" in line for line in examine_upload([good], target, "=cmd()<b>").problems)
 
 
 def test_what_the_store_keeps_can_be_answered_without_a_dataset(data: Path, store: Path, tmp_path: Path) -> None:
     convert_and_submit(run_folder(data, tmp_path / "run", "First"), store, data=str(data))
     board = Board(store)
-    [target] = targets(board, board.trusted).values()
+    [target] = submission_targets(board, board.trusted).values()
     assert not target.dataset().is_vouched
     rows = [
         {"question_id": row.question_id, "response": ", ".join("ABCDEFGH"[index] for index in row.answer)}
         for row in questions_of(data).itertuples()
     ]
-    found = receive([write_lines(tmp_path / "second.jsonl", rows)], target, "Second")
+    found = examine_upload([write_lines(tmp_path / "second.jsonl", rows)], target, "Second")
     assert not found.problems and found.result.scores["accuracy"].value == 100
 
 
@@ -151,5 +153,5 @@ def test_a_result_whose_dataset_was_replaced_retires(data: Path, store: Path, tm
         ("phantom", "After"),
         ("retired", "Before"),
     ]
-    found = {target.benchmark.fingerprint for target in targets(board, board.trusted).values()}
+    found = {target.benchmark.fingerprint for target in submission_targets(board, board.trusted).values()}
     assert found == {sections[0].fingerprint}

@@ -18,7 +18,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.service import Service
 from leaderboard_space.submitting import tab as tab_module
-from leaderboard_space.submitting.tab import HIDDEN, SubmitTab, draw
+from leaderboard_space.submitting.tab import HIDDEN_TEST_KEY, SubmitTab, draw_form
 from leaderboard_space.views import submit
 from leaderboard_space.views.submit import grouped
 from tests.eval_harness.store.checks.hidden import build_test, upload
@@ -55,7 +55,7 @@ def test_there_is_a_form_only_where_something_can_be_handed_in(tab: SubmitTab, t
         (tab_of(None), "it has no results store"),
     ):
         with gr.Blocks():
-            assert draw(each)[0].visible is not bool(lacks)
+            assert draw_form(each)[0].visible is not bool(lacks)
         assert ("Nothing can be submitted here yet" in each.page({})) is bool(lacks) and lacks in shown(each.page({}))
 
 
@@ -79,7 +79,7 @@ def test_a_template_that_is_filled_in_can_be_handed_in(tab: SubmitTab, data: Pat
 def test_readers_of_a_space_are_told_apart_behind_its_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     def client(forwarded: str) -> str:
         header = {"x-forwarded-for": forwarded} if forwarded else {}
-        return tab_module._client_of(SimpleNamespace(headers=header, client=SimpleNamespace(host="10.16.3.80")))
+        return tab_module._client_address(SimpleNamespace(headers=header, client=SimpleNamespace(host="10.16.3.80")))
 
     monkeypatch.delenv("SYSTEM", raising=False)
     assert client("203.0.113.7") == "10.16.3.80", "a header that anybody can write"
@@ -148,10 +148,10 @@ def test_hidden_answers_give_one_number_to_who_is_signed_in(tmp_path: Path) -> N
     right = [str(upload(tmp_path / "answers.jsonl", right=45))]
     part = tmp_path / "part.jsonl"
     part.write_text(Path(right[0]).read_text().split("\n", 1)[1])
-    assert "1 of 68 questions is not answered" in shown(tab.check(HIDDEN, [str(part)], "Model A", None)[0])
-    report, *_, told = tab.check(HIDDEN, right, "Model A", None)
+    assert "1 of 68 questions is not answered" in shown(tab.check(HIDDEN_TEST_KEY, [str(part)], "Model A", None)[0])
+    report, *_, told = tab.check(HIDDEN_TEST_KEY, right, "Model A", None)
     assert told["ok"] and "The file answers every question of the test" in report and "75" not in report
-    assert "sign" in tab.send(HIDDEN, right, "Model A", None)[-1]["problems"][0].lower()
+    assert "sign" in tab.send(HIDDEN_TEST_KEY, right, "Model A", None)[-1]["problems"][0].lower()
     for _ in range(2):  # the same file again costs nothing
-        report, *_, told = tab.send(HIDDEN, right, "Model A", None, token="hf_reader", user="reader")
+        report, *_, told = tab.send(HIDDEN_TEST_KEY, right, "Model A", None, token="hf_reader", user="reader")
         assert "Accuracy: 75.0 % of 60 questions" in report and told["remaining"] == 1

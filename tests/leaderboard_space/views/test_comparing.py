@@ -43,7 +43,7 @@ SHARES = st.builds(of_answers, st.floats(0, 100), st.integers(1, 30_000), st.flo
 def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: Score, run: Score, up: bool) -> None:
     """Each keeps its own interval; where the two do not overlap, the verdict is never "no different"."""
     found, p = (
-        published_results.tested(score, run, "accuracy" if up else "confusion"),
+        published_results.with_run_verdict(score, run, "accuracy" if up else "confusion"),
         compute_unpaired_difference(score, run)[2],
     )
     own = ("value", "low", "high", "n", "n_effective", "interval_method")
@@ -57,7 +57,7 @@ def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: 
     apart = score.low > run.high or score.high < run.low  # type: ignore[operator]
     assert not (apart and found.verdict == "no different"), (score, run)
     exact = score.model_copy(update={"chance": 25.0, "verdict": "no different"})  # then nothing else is asked
-    assert published_results.tested(exact, run, "accuracy") == exact
+    assert published_results.with_run_verdict(exact, run, "accuracy") == exact
 
 
 def test_published_numbers_are_compared_without_answers(papers: Board) -> None:

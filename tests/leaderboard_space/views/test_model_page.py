@@ -10,9 +10,9 @@ import pytest
 from dataset_builders.errors import BadInput
 from eval_harness.derive.scoring import compute_units
 from leaderboard_space.data.board import Board
-from leaderboard_space.data.model_names import identity_of
-from leaderboard_space.data.published_results import board_results, models, read_table
-from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.model_names import canonical_name
+from leaderboard_space.data.published_results import board_results, published_models, read_table
+from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.html import number
 from leaderboard_space.model_results import (
     all_models,
@@ -51,7 +51,7 @@ def test_names_that_mean_one_model_are_one_page(papers: Service) -> None:
 def test_every_model_of_the_papers_has_a_page(papers: Service) -> None:
     """Every link leads to a set that is there."""
     names = all_models(papers.board)
-    assert {identity_of(result.model.name) for result in board_results()} == set(names)
+    assert {canonical_name(result.model.name) for result in board_results()} == set(names)
     keys = {(family, one.key) for family, found in papers.board.snapshot.sections.items() for one in found}
     for name in names[::6]:
         page = model.page(papers.board, {"id": name})
@@ -60,7 +60,7 @@ def test_every_model_of_the_papers_has_a_page(papers: Service) -> None:
 
 
 def test_the_tables_of_names_and_facts_fit_the_models() -> None:
-    known = set(models())
+    known = set(published_models())
     for row in read_table("model_facts"):
         assert row["name"] in known and bool(row["released"]) == bool(row["released_by"]), row
         assert not row["released"] or re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", row["released"]), row
@@ -69,7 +69,7 @@ def test_the_tables_of_names_and_facts_fit_the_models() -> None:
     written = [row["written"].lower() for row in read_table("model_names")]
     assert len(written) == len(set(written)) and not set(written) & {name.lower() for name in known}
     for row in read_table("model_names"):
-        assert row["name"] in known and identity_of(row["written"].upper()) == row["name"]
+        assert row["name"] in known and canonical_name(row["written"].upper()) == row["name"]
 
 
 def test_results_under_several_names_stand_on_one_page_with_accounts_and_what_was_withdrawn(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_the_weakest_spot_is_shown_by_cases_of_it_that_were_got_wrong(tmp_path: 
     page = model.page(board, {"id": "Mine"})
     spot = weak_spots(main_lines(lines_of(board, "Mine")))[0]
     said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', page)[1])  # type: ignore[index]
-    score = f"{in_running_text(info_of(spot.metric, family).label)} " if spot.facet else ""
+    score = f"{in_running_text(metric_info(spot.metric, family).label)} " if spot.facet else ""
     assert f"Weakest: “{spot.name}” in {spot.line.questions}, {score}{number(spot.score.value)}% where guessing" in said
     assert plain(re.search(r'aria-label="Weakest spots"><tbody><tr[^>]*><th[^>]*>(.*?)</a>', page)[1]) == spot.name  # type: ignore[index]
     assert f"What it got wrong in {spot.line.questions}: {spot.name}" in plain(page)

@@ -13,8 +13,8 @@ from eval_harness.derive.metrics import HEADLINE_METRICS
 from leaderboard_space.data import cache
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.ranks.standings import info_of
-from leaderboard_space.data.topics import matching, slug_of, topics
+from leaderboard_space.data.ranks.standings import metric_info
+from leaderboard_space.data.topics import all_topics, matching_labels, topic_slug
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import in_words, number
 from leaderboard_space.service import Service
@@ -129,8 +129,8 @@ def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gi
                     if score.value is not None:
                         raw.setdefault((result.benchmark.family, f"{facet}:{label}", metric), set()).add(score.value)
     labels, seen = front.labels(), set()
-    for topic in topics(labels).values():
-        for label, _ in matching(topic, labels):
+    for topic in all_topics(labels).values():
+        for label, _ in matching_labels(topic, labels):
             where = f"{label.facet}:{label.value}"
             shown = front.shown(topic, labels, f"{label.family}:{where}")
             assert shown is not None
@@ -163,11 +163,11 @@ def test_every_score_that_papers_print_is_found_and_shown(front: OverviewPages) 
             cells = [cell for held in result.breakdown.values() for cell in held.values()]
             for metric, score in (item for scores in (result.scores, *cells) for item in scores.items()):
                 if not metric.startswith("share_"):
-                    digits = 0 if info_of(metric, family).unit == "count" else 1
+                    digits = 0 if metric_info(metric, family).unit == "count" else 1
                     values.setdefault(metric, set()).add(number(score.value, digits))
         for metric, numbers in list(values.items())[::3]:
             address = address_of("b", family, s=section.key, m=metric)
-            hits = front.search({"query": info_of(metric, family).label})
+            hits = front.search({"query": metric_info(metric, family).label})
             assert html.unescape(address) in {hit["address"] for hit in hits}, (family, metric)
             asked = {"format": family, "section": section.key, "metric": metric}
             view = front.service.view(asked)
@@ -209,7 +209,7 @@ def test_any_text_can_be_searched_and_be_an_address(front: OverviewPages, query:
         assert hit["name"] and hit["where"]
     page = front.topic({"id": query})
     assert "<h2" in page and "<script" not in page
-    assert re.fullmatch(r"[\w-]+", slug_of(query))
+    assert re.fullmatch(r"[\w-]+", topic_slug(query))
 
 
 def test_a_citation_names_selection_day_and_address(front: OverviewPages) -> None:

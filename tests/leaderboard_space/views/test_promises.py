@@ -13,7 +13,7 @@ from dataset_builders.benchmarks import BENCHMARKS
 from leaderboard_space import service as services
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.ranks.standings import info_of
+from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.query import parse_query
 from leaderboard_space.sentences import in_running_text
 from leaderboard_space.service import Service
@@ -52,7 +52,7 @@ def test_a_chart_shows_the_tables_values(service: Service, family: str) -> None:
             asked["metric"] = shown = view["state"]["metric"]
             table = table_of(view["html"])
             page = html.unescape(service.breakdown(asked))
-            label = in_running_text(info_of(shown, family).label)
+            label = in_running_text(metric_info(shown, family).label)
             for plot in re.findall(
                 r'<section class="plot" data-plot="(?:size|date|confusion)".*?</section>', page, re.DOTALL
             ):

@@ -18,7 +18,7 @@ from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks.gmai_mmbench import read_official
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
-from leaderboard_space.data.topics import matching, topics
+from leaderboard_space.data.topics import all_topics, matching_labels
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.query import parse_query
 from leaderboard_space.service import Service
@@ -74,9 +74,9 @@ def test_no_view_merges_two_sets(tmp_path: Path, seed: int) -> None:
     assert (f"This store also holds {total} result" in plain(front.page({}))) == (total > 0)
 
     labels, rng = front.labels(), np.random.default_rng(seed)
-    known_topics = list(topics(labels).values())
+    known_topics = list(all_topics(labels).values())
     for topic in [known_topics[int(at)] for at in rng.integers(0, len(known_topics), 12)]:
-        for label, _ in matching(topic, labels)[:2]:
+        for label, _ in matching_labels(topic, labels)[:2]:
             where = f"{label.family}:{label.facet}:{label.value}"
             shown = front.shown(topic, labels, where)
             if shown is None or shown.label != label:

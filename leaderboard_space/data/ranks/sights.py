@@ -20,33 +20,35 @@ from eval_harness.store.sight_report import read_arm_identity
 from leaderboard_space.data.cache import READING, cached
 from leaderboard_space.data.store.sections import Entry, Section
 
-COLUMNS = ["metric", "unit", "cluster", "numerator", "denominator"]
+UNIT_COLUMNS = ["metric", "unit", "cluster", "numerator", "denominator"]
 
 
-def arms_of(section: Section, entry: Entry) -> Mapping[Images, Entry]:
+def image_arms(section: Section, entry: Entry) -> Mapping[Images, Entry]:
     """The runs of an account that differ from its result in the images alone, by what they showed; none of a printed number."""
     if not section.arms or entry.derived is None:
         return {}
     wanted = _identity(entry.derived)
-    return {arm.result.method.image: arm for identity, arm in _arms(section) if wanted and identity == wanted}
+    return {
+        arm.result.method.image: arm for identity, arm in _arms_with_identity(section) if wanted and identity == wanted
+    }
 
 
 @cached(READING)
-def _arms(section: Section) -> list[tuple[tuple[str | None, ...] | None, Entry]]:
+def _arms_with_identity(section: Section) -> list[tuple[tuple[str | None, ...] | None, Entry]]:
     return [(_identity(arm.derived), arm) for arm in section.arms if arm.derived is not None]
 
 
-def sights_of(section: Section, metric: str) -> Mapping[str, Sight]:
+def metric_sights(section: Section, metric: str) -> Mapping[str, Sight]:
     """Entry key -> what of its score in a metric comes from the images, of all questions of the section, as far as it is read."""
-    return sights(section).get(metric, {})
+    return section_sights(section).get(metric, {})
 
 
 @cached(READING)
-def sights(section: Section) -> Mapping[str, Mapping[str, Sight]]:
+def section_sights(section: Section) -> Mapping[str, Mapping[str, Sight]]:
     """Compare the results of a section with their arms in every metric. The board calls it in advance: no reader waits for the files."""
     found: dict[str, dict[str, Sight]] = {}
     for entry in section.entries if section.arms else ():
-        for metric, sight in _sights(section, entry).items():
+        for metric, sight in _entry_sights(section, entry).items():
             found.setdefault(metric, {})[entry.key] = sight
     return found
 
@@ -58,15 +60,17 @@ def _identity(folder: Path) -> tuple[str | None, ...] | None:
         return None
 
 
-def _sights(section: Section, entry: Entry) -> dict[str, Sight]:
+def _entry_sights(section: Section, entry: Entry) -> dict[str, Sight]:
     """Metric -> what of an entry's score comes from the images; nothing where its arms are not there or cannot be read."""
-    arms = {"real": entry, **arms_of(section, entry)}
+    arms = {"real": entry, **image_arms(section, entry)}
     wanted = {
         name: ("real", *info.compared) for name, info in eval_spec(section.family).metrics.items() if info.compared
     }
     wanted = {name: images for name, images in wanted.items() if all(image in arms for image in images)}
     try:
-        tables = {image: pd.read_parquet(str(each.units), columns=COLUMNS) for image, each in arms.items() if wanted}
+        tables = {
+            image: pd.read_parquet(str(each.units), columns=UNIT_COLUMNS) for image, each in arms.items() if wanted
+        }
     except (OSError, ValueError, TypeError):
         return {}
     found = {}

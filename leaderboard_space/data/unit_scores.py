@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-NOTHING = Score(value=None, n=0, n_cases=0)
+EMPTY_SCORE = Score(value=None, n=0, n_cases=0)
 """The score if no unit counts."""
 
 
@@ -112,15 +112,15 @@ class MetricUnits:
         return np.flatnonzero(np.r_[True, np.diff(self.cluster) != 0][: self.cluster.size])
 
 
-def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[Score]:
+def score_runs(units: MetricUnits, higher_is_better: bool | None = True) -> list[Score]:
     """The score of every run on all of `units`, as `derive.summary.summarise_units` gives it.
 
     `higher_is_better` None: neither end is good, so no verdict.
     """
-    found = _scores(units, higher_is_better)
+    found = _score_units(units, higher_is_better)
     best = found
     if units.unsettled is not None:
-        best = _scores(
+        best = _score_units(
             replace(units, top=numerator_if_lost_right(units.top, units.base, units.unsettled)), higher_is_better
         )
     for run, (score, other) in enumerate(zip(found, best, strict=True)):
@@ -129,25 +129,25 @@ def scores_of(units: MetricUnits, higher_is_better: bool | None = True) -> list[
     return found
 
 
-def _scores(units: MetricUnits, higher_is_better: bool | None) -> list[Score]:
+def _score_units(units: MetricUnits, higher_is_better: bool | None) -> list[Score]:
     runs = units.top.shape[0]
     counted = units.base > 0
     if not counted.any():
-        return [NOTHING] * runs
+        return [EMPTY_SCORE] * runs
     n = np.broadcast_to((counted * units.count).sum(axis=1), runs)
-    n_cases = np.broadcast_to(_distinct(counted, units.case), runs)
+    n_cases = np.broadcast_to(_count_distinct(counted, units.case), runs)
     top = units.top.sum(axis=1)
     if units.is_count:
         return [
             Score(value=float(_rounded(top[run])), n=int(n[run]), n_cases=int(n_cases[run]))
             if n[run]
-            else NOTHING  # none of nothing is no count
+            else EMPTY_SCORE  # none of nothing is no count
             for run in range(runs)
         ]
     total = np.broadcast_to(units.base.sum(axis=1), runs)
     with np.errstate(invalid="ignore", divide="ignore"):
         share = top / total
-        chance = np.broadcast_to(_chance(units, counted), runs) / total
+        chance = np.broadcast_to(_chance_sums(units, counted), runs) / total
     numbers = np.stack([share, *_intervals(units, counted)])
     numbers[:3] *= 100
     levels = [level if math.isfinite(level) else None for level in _rounded(100 * chance).tolist()]
@@ -164,19 +164,19 @@ def _scores(units: MetricUnits, higher_is_better: bool | None) -> list[Score]:
             interval_method=INTERVAL_METHOD,
         )
         if of > 0
-        else NOTHING
+        else EMPTY_SCORE
         for (value, low, high, worth), level, size, cases, of in zip(
             _rounded(numbers).T.tolist(), levels, n.tolist(), n_cases.tolist(), total.tolist(), strict=True
         )
     ]
 
 
-def _distinct(counted: Bools, case: Ints) -> Ints:
+def _count_distinct(counted: Bools, case: Ints) -> Ints:
     """Number of distinct cases among the counted units, per row (1 or R rows)."""
     return np.array([np.count_nonzero(np.bincount(case[row])) if row.any() else 0 for row in counted])
 
 
-def _chance(units: MetricUnits, counted: Bools) -> Floats:
+def _chance_sums(units: MetricUnits, counted: Bools) -> Floats:
     """Sum of a guesser's numerators, per row (1 or R rows); NaN if any is unknown."""
     known = np.isfinite(units.expected) | ~counted
     return np.where(known.all(axis=1), np.where(counted & known, units.expected, 0.0).sum(axis=1), np.nan)
@@ -210,7 +210,7 @@ def _rounded(values: Floats) -> Floats:
     return np.round(values, 10) + 0.0
 
 
-def p_values(units: MetricUnits) -> Floats:
+def pairwise_p_values(units: MetricUnits) -> Floats:
     """Uncorrected p-values (R, R) of "these two runs do as well on these questions": the test of `comparisons.compare_pairwise`."""
     runs = units.top.shape[0]
     outcomes = OutcomeMatrix(
