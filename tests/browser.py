@@ -1,7 +1,9 @@
-"""Fixture: `chromium`, headless, for the tests that look at real pages; skips where none is installed.
+"""Fixture: `chromium`, headless, for the tests that look at real pages; skips where none is
+installed.
 
-A page is drawn in several steps, and drawn anew by what arrives later. So a test names the one element that it means (never the first of
-several that may come to be there), and what it reads once it reads through `expect` or `eventually`, which look again until it is so.
+A page is drawn in several steps, and drawn anew by what arrives later. So a test names the one
+element that it means (never the first of several that may come to be there), and what it reads once
+it reads through `expect` or `eventually`, which look again until it is so.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ WAIT = 60_000
 
 
 class Pages:
-    """Pages of a browser, each used again by later tests: a new one costs 3 seconds of processor time, going elsewhere in one half of it.
+    """Pages of a browser, each used again by later tests: a new one costs 3 seconds of processor
+    time, going elsewhere in one half of it.
 
-    `script_errors`, `errors`: what no script caught on all pages since the test began; and with it what the console said, such as that
-    another machine, which none reaches, was asked.
+    `script_errors`, `errors`: what no script caught on all pages since the test began; and with it
+    what the console said, such as that another machine, which none reaches, was asked.
     """
 
     def __init__(self, browser: Any) -> None:
@@ -33,7 +36,9 @@ class Pages:
         self.errors: list[str] = []
         self._context = browser.new_context()
         self._context.on("weberror", lambda error: self._failed(str(error.error)))
-        self._context.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        self._context.on(
+            "console", lambda message: self.errors.append(message.text) if message.type == "error" else None
+        )
         self._free: list[Any] = []
         self._taken: list[Any] = []
 
@@ -65,7 +70,7 @@ class Pages:
 def _pages() -> Iterator[Pages]:
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (extra dev)")
     program = next(
-        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
     )
     if program is None:
         pytest.skip("needs Chromium: `apt-get install chromium`")
@@ -93,10 +98,12 @@ def tab(page: Any, name: str) -> Any:
     return page.locator("#mp-nav").get_by_role("link", name=name, exact=True)
 
 
-def mark(shown: Any) -> Any:
-    """Mark what is shown now, so that a test can wait until it was drawn anew: until what is there is `:not([data-before])`."""
-    shown.evaluate("one => one.dataset.before = ''")
-    return shown
+def mark(page_object: Any) -> Any:
+    """Mark what is shown now, so that a test can wait until it was drawn anew: until what is there
+    is `:not([data-before])`.
+    """
+    page_object.evaluate("one => one.dataset.before = ''")
+    return page_object
 
 
 def fits(page: Any, width: int) -> None:
@@ -105,7 +112,9 @@ def fits(page: Any, width: int) -> None:
 
 
 def download(page: Any, button: Any) -> Any:
-    """Press a button that saves a file, in its menu where it stands in one that is closed; the file as the browser got it."""
+    """Press a button that saves a file, in its menu where it stands in one that is closed; the file
+    as the browser got it.
+    """
     button.wait_for(state="attached")
     if not button.is_visible():
         button.locator("xpath=ancestor::details[not(@open)]/summary").click()
@@ -114,9 +123,9 @@ def download(page: Any, button: Any) -> Any:
     return waiting.value
 
 
-def eventually(check: Any, wanted: Any) -> None:
+def eventually(check: Any, expected: Any) -> None:
     """Wait until `check()` gives what is wanted."""
     deadline = time.monotonic() + 60
-    while check() != wanted and time.monotonic() < deadline:
+    while check() != expected and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert check() == wanted
+    assert check() == expected

@@ -1,4 +1,6 @@
-"""The command line in this process: what a test that is not about processes needs, without a second of imports for every command."""
+"""The command line in this process: what a test that is not about processes needs, without a second
+of imports for every command.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,13 @@ class Done:
 
 
 def medprobe(*arguments: object, cwd: Path | str, code: int = 0, **environment: str) -> Done:
-    """Run `medprobe ARGUMENTS` in the folder `cwd` with these environment variables; fails unless it ends with `code`."""
+    """Run `medprobe ARGUMENTS` in the folder `cwd` with these environment variables; fails unless
+    it ends with `code`.
+    """
     from medprobe.__main__ import main
 
     out, err, ended = io.StringIO(), io.StringIO(), 0
-    before = Path.cwd()
+    previous_folder = Path.cwd()
     with (
         patch.dict(os.environ, environment),
         patch.object(sys, "argv", ["medprobe", *map(str, arguments)]),
@@ -39,7 +43,7 @@ def medprobe(*arguments: object, cwd: Path | str, code: int = 0, **environment: 
         except SystemExit as end:
             ended = _exit_code(end.code)
         finally:
-            os.chdir(before)
+            os.chdir(previous_folder)
     assert ended == code, out.getvalue() + err.getvalue()
     return Done(out.getvalue(), err.getvalue(), ended)
 

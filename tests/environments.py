@@ -1,4 +1,6 @@
-"""Environments of other harnesses and of old clients: made once, kept in the pytest cache; skipped where the package index is away."""
+"""Environments of other harnesses and of old clients: made once, kept in the pytest cache; skipped
+where the package index is away.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,15 @@ from medprobe import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 NO_INDEX = re.compile(
-    r"connection|temporary failure|timed out|proxy|network|no matching distribution|ssl|resolve", re.IGNORECASE
+    r"connection|temporary failure|timed out|proxy|network|no matching "
+    r"distribution|ssl|resolve",
+    re.IGNORECASE,
 )
 
 
 def environment(cache: pytest.Cache, name: str, requirements: tuple[str, ...], with_ours: bool = True) -> Path:
-    """The Python of an environment that has these requirements (and, `with_ours`, what is installed here and this project).
+    """The Python of an environment that has these requirements (and, `with_ours`, what is installed
+    here and this project).
 
     Skips with a reason where they cannot be installed.
     """
@@ -63,6 +68,8 @@ def _install_us(libraries: Path) -> None:
     (about / "direct_url.json").write_text(json.dumps({"url": ROOT.as_uri(), "dir_info": {"editable": True}}))
     groups = project["entry-points"]
     lines = [
-        line for group, named in groups.items() for line in (f"[{group}]", *(f"{k} = {v}" for k, v in named.items()))
+        line
+        for group, entry_points in groups.items()
+        for line in (f"[{group}]", *(f"{k} = {v}" for k, v in entry_points.items()))
     ]
     (about / "entry_points.txt").write_text("\n".join(lines) + "\n")

@@ -1,5 +1,6 @@
-"""Stands for a Python interpreter that has the heavy libraries: `forked_python.py ADDRESS -u -c CODE` has the parent of
-`processes.py` fork one, which reads and writes this process's streams, and ends with it. Needs nothing but the standard library.
+"""Stands for a Python interpreter that has the heavy libraries: `forked_python.py ADDRESS -u -c
+CODE` has the parent of `processes.py` fork one, which reads and writes this process's streams, and
+ends with it. Needs nothing but the standard library.
 """
 
 import json
@@ -11,8 +12,8 @@ from pathlib import Path
 
 with socket.socket(socket.AF_UNIX) as parent:
     parent.connect(sys.argv[1])
-    wanted = {"code": sys.argv[-1], "arguments": [], "cwd": str(Path.cwd()), "environment": dict(os.environ)}
-    socket.send_fds(parent, [json.dumps(wanted).encode() + b"\n"], [0, 1, 2])
+    program = {"code": sys.argv[-1], "arguments": [], "cwd": str(Path.cwd()), "environment": dict(os.environ)}
+    socket.send_fds(parent, [json.dumps(program).encode() + b"\n"], [0, 1, 2])
     replies = parent.makefile()
     process, code = json.loads(replies.readline()), None
     for stream in (0, 1):  # their end is to be seen where the forked process closes them

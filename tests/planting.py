@@ -1,4 +1,6 @@
-"""Made-up patients, planted wherever an image file, its name or a table can carry one; and a search of all bytes for them."""
+"""Made-up patients, planted wherever an image file, its name or a table can carry one; and a search
+of all bytes for them.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,15 @@ class Planted:
         return f"{self.name} {self.number} {self.position}"
 
     def needles(self) -> dict[bytes, str]:
-        """What must be found nowhere -> in words: each text, its parts, in the encodings that files use."""
+        """What must be found nowhere -> in words: each text, its parts, in the encodings that files
+        use.
+        """
         texts = {self.name, self.name.replace("^", "_"), *re.split(r"\W+", self.name), self.number, self.position}
-        found = {}
+        needles = {}
         for text in (text for text in texts if len(text) >= 5):
             for encoding in ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "latin-1", "iso8859-2"):
-                found[text.encode(encoding, "ignore").lower()] = f"{text!r} in {encoding}"
-        return {needle: what for needle, what in found.items() if len(needle) >= 5}
+                needles[text.encode(encoding, "ignore").lower()] = f"{text!r} in {encoding}"
+        return {needle: kind for needle, kind in needles.items() if len(needle) >= 5}
 
 
 def planted(rng: random.Random) -> Planted:
@@ -51,16 +55,18 @@ def planted(rng: random.Random) -> Planted:
 
 @cache
 def _needles(people: tuple[Planted, ...]) -> dict[bytes, str]:
-    return {needle: what for person in people for needle, what in person.needles().items()}
+    return {needle: kind for person in people for needle, kind in person.needles().items()}
 
 
 def found_in(data: bytes, people: list[Planted]) -> list[str]:
-    """The needles found in bytes, upper and lower case alike, also in what is packed inside (zlib, as PNG and PDF do)."""
+    """The needles found in bytes, upper and lower case alike, also in what is packed inside (zlib,
+    as PNG and PDF do).
+    """
     needles = _needles(tuple(people))
     hits = []
-    for where, part in (("", data), *(("unpacked ", piece) for piece in _unpacked(data))):
+    for prefix, part in (("", data), *(("unpacked ", piece) for piece in _unpacked(data))):
         folded = part.lower()
-        hits += [f"{where}{what}" for needle, what in needles.items() if needle in folded]
+        hits += [f"{prefix}{kind}" for needle, kind in needles.items() if needle in folded]
     return hits
 
 
@@ -161,10 +167,10 @@ def image_file(kind: str, person: Planted, rng: random.Random) -> tuple[bytes, s
     orientation = rng.choice([None, 1, 3, 6, 8])
     if kind.startswith("jpeg"):
         image = picture(rng, "CMYK" if kind.endswith("cmyk") else rng.choice(["RGB", "L"]))
-        more = {} if kind.endswith("cmyk") else {"icc_profile": icc(person)}
+        save_options = {} if kind.endswith("cmyk") else {"icc_profile": icc(person)}
         image.save(
             buffer, "JPEG", exif=exif(person, orientation), xmp=xmp(person), comment=person.everything.encode(),
-            progressive=kind.endswith("progressive"), **more,
+            progressive=kind.endswith("progressive"), **save_options,
         )  # fmt: skip
         data = buffer.getvalue()
         photoshop = b"Photoshop 3.0\0" + person.everything.encode()
@@ -204,7 +210,9 @@ def image_file(kind: str, person: Planted, rng: random.Random) -> tuple[bytes, s
 
 
 def dicom_file(person: Planted, rng: random.Random) -> Any:
-    """A CT slice that names the person at the top, in nested sequences, private elements, overlays, free text and file meta."""
+    """A CT slice that names the person at the top, in nested sequences, private elements, overlays,
+    free text and file meta.
+    """
     from pydicom.dataset import Dataset, FileMetaDataset
     from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, ImplicitVRLittleEndian, generate_uid
 

@@ -1,6 +1,8 @@
-"""Python programs in processes of their own that start at once: forked from one that has imported the heavy libraries already.
+"""Python programs in processes of their own that start at once: forked from one that has imported
+the heavy libraries already.
 
-For tests that start servers and kill what runs: each is a real process, and kill -9 ends it as any other. Linux and macOS (`os.fork`).
+For tests that start servers and kill what runs: each is a real process, and kill -9 ends it as any
+other. Linux and macOS (`os.fork`).
 """
 
 from __future__ import annotations
@@ -41,11 +43,15 @@ LIBRARIES = (
 SHARED = "MEDPROBE_TESTS"
 SANDBOX = "eval_harness.store.sandbox"
 READ_AT_IMPORT = ("huggingface_hub.constants", "gradio.oauth")
-"""Modules that read the environment when they are imported: the first is read again, the second only keeps what it read."""
+"""Modules that read the environment when they are imported: the first is read again, the second
+only keeps what it read.
+"""
 
 
 class _GradioWithoutStubs(importlib.abc.MetaPathFinder):
-    """Gradio parses each of its components when it is imported, to write a .pyi beside it: half of the time that the import takes."""
+    """Gradio parses each of its components when it is imported, to write a .pyi beside it: half of
+    the time that the import takes.
+    """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "gradio.component_meta":
@@ -69,8 +75,8 @@ sys.meta_path.insert(0, _GradioWithoutStubs())
 class Process:
     """A running program; what it says is in the file `said`."""
 
-    def __init__(self, parent: _Parent, pid: int, said: Path) -> None:
-        self.pid, self.said = pid, said
+    def __init__(self, parent: _Parent, pid: int, output: Path) -> None:
+        self.pid, self.output_file = pid, output
         self._parent = parent
         self._code: int | None = None
 
@@ -83,7 +89,9 @@ class Process:
     def wait(self, timeout: float = 200) -> int:
         until = time.monotonic() + timeout
         while (code := self.poll()) is None:
-            assert time.monotonic() < until, f"still running after {timeout} seconds: {self.said.read_text()[-2000:]}"
+            assert time.monotonic() < until, (
+                f"still running after {timeout} seconds: {self.output_file.read_text()[-2000:]}"
+            )
             time.sleep(0.01)
         return code
 
@@ -99,32 +107,36 @@ class Process:
         until = time.monotonic() + timeout
         while time.monotonic() < until:
             ended = self.poll() is not None
-            for line in self.said.read_text().splitlines(True):
+            for line in self.output_file.read_text().splitlines(True):
                 if line.startswith(start) and line.endswith("\n"):
                     return line
-            assert not ended, self.said.read_text()[-2000:]
+            assert not ended, self.output_file.read_text()[-2000:]
             time.sleep(0.02)
-        raise AssertionError(f"never said {start!r}: {self.said.read_text()[-2000:]}")
+        raise AssertionError(f"never said {start!r}: {self.output_file.read_text()[-2000:]}")
 
 
 def start(code: str, *arguments: object, cwd: Path, **environment: str | None) -> Process:
-    """Run `code` as `python -c` would, in a process that has LIBRARIES. A variable that is None is unset."""
+    """Run `code` as `python -c` would, in a process that has LIBRARIES. A variable that is None is
+    unset.
+    """
     cwd.mkdir(parents=True, exist_ok=True)
-    said = cwd / f"said.{time.monotonic_ns()}"
-    said.touch()
-    wanted = {
+    output_file = cwd / f"said.{time.monotonic_ns()}"
+    output_file.touch()
+    program = {
         "code": code,
         "arguments": [str(argument) for argument in arguments],
         "cwd": str(cwd),
         "environment": {name: value for name, value in {**os.environ, **environment}.items() if value is not None},
-        "said": str(said),
+        "said": str(output_file),
     }
     parent = _parent()
-    return Process(parent, parent.ask(wanted), said)
+    return Process(parent, parent.ask(program), output_file)
 
 
 def interpreter() -> str:
-    """A command line that stands for a Python with LIBRARIES: what xdist may start a test process with."""
+    """A command line that stands for a Python with LIBRARIES: what xdist may start a test process
+    with.
+    """
     return shlex.join([sys.executable, "-S", "-E", str(ROOT / "tests/forked_python.py"), str(_parent().address)])
 
 
@@ -162,7 +174,9 @@ def served(app: Any) -> Iterator[str]:
 
 
 def shared_folder() -> Path:
-    """A folder of all processes of a test run: made by the first, which starts the others and ends last."""
+    """A folder of all processes of a test run: made by the first, which starts the others and ends
+    last.
+    """
     if SHARED not in os.environ:
         os.environ[SHARED] = tempfile.mkdtemp(prefix="medprobe-tests-")
         atexit.register(shutil.rmtree, os.environ[SHARED], ignore_errors=True)
@@ -180,7 +194,9 @@ def made_once(name: str, make: Callable[[Path], object]) -> Path:
 
 
 def collect_less_garbage() -> None:
-    """What is imported by now stays: the garbage collector need not walk it again, which took a quarter of the time of the tests."""
+    """What is imported by now stays: the garbage collector need not walk it again, which took a
+    quarter of the time of the tests.
+    """
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
 
@@ -191,7 +207,9 @@ def _parent() -> _Parent:
 
 
 class _Parent:
-    """The process that has imported the libraries, one for all test processes; it ends with the last of them."""
+    """The process that has imported the libraries, one for all test processes; it ends with the
+    last of them.
+    """
 
     def __init__(self) -> None:
         self.address = shared_folder() / "parent"
@@ -203,9 +221,9 @@ class _Parent:
             self._connection.connect(str(self.address))
         self._replies = self._connection.makefile()
 
-    def ask(self, what: dict[str, Any]) -> Any:
+    def ask(self, message: dict[str, Any]) -> Any:
         with self._lock:
-            self._connection.sendall(json.dumps(what).encode() + b"\n")
+            self._connection.sendall(json.dumps(message).encode() + b"\n")
             return json.loads(self._replies.readline())
 
 
@@ -224,7 +242,8 @@ def _start_parent(address: Path) -> None:
 
 
 def _serve(descriptor: int, address: Path) -> None:
-    """What the parent does: import, then fork a child for each program that is wanted. Returns in the child, with its program run.
+    """What the parent does: import, then fork a child for each program that is wanted. Returns in
+    the child, with its program run.
 
     A test process that ends takes its programs with it; the last one takes the parent, too.
     """
@@ -248,18 +267,18 @@ def _serve(descriptor: int, address: Path) -> None:
                         os.kill(pid, signal.SIGKILL)
                     ready.close()
                     continue
-                wanted, started = json.loads(line), children[ready]
-                if "poll" in wanted:
-                    pid, status = os.waitpid(wanted["poll"], os.WNOHANG)
+                message, started = json.loads(line), children[ready]
+                if "poll" in message:
+                    pid, status = os.waitpid(message["poll"], os.WNOHANG)
                     started.discard(pid)
                     reply = os.waitstatus_to_exitcode(status) if pid else None
                 elif pid := os.fork():
                     started.add(pid)
                     reply = pid
                 else:
-                    for each in (listener, *children):
-                        each.close()
-                    return _run(wanted, streams)
+                    for open_socket in (listener, *children):
+                        open_socket.close()
+                    return _run(message, streams)
                 for stream in streams:
                     os.close(stream)
                 ready.sendall(json.dumps(reply).encode() + b"\n")
@@ -269,18 +288,20 @@ def _serve(descriptor: int, address: Path) -> None:
                         return address.unlink(missing_ok=True)
 
 
-def _run(wanted: dict[str, Any], streams: list[int]) -> None:
-    """Become the program that is wanted. `streams`: its standard ones, where it does not write to a file."""
+def _run(program: dict[str, Any], streams: list[int]) -> None:
+    """Become the program that is wanted. `streams`: its standard ones, where it does not write to a
+    file.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs start with it ignored
-    os.chdir(wanted["cwd"])
+    os.chdir(program["cwd"])
     os.environ.clear()
-    os.environ.update(wanted["environment"])
+    os.environ.update(program["environment"])
     if not streams:
-        said = os.open(wanted["said"], os.O_WRONLY | os.O_APPEND)
-        streams = [os.open(os.devnull, os.O_RDONLY), said, said]
+        output_descriptor = os.open(program["said"], os.O_WRONLY | os.O_APPEND)
+        streams = [os.open(os.devnull, os.O_RDONLY), output_descriptor, output_descriptor]
     for target, source in enumerate(streams):
         os.dup2(source, target)
-    sys.argv = ["-c", *wanted["arguments"]]
+    sys.argv = ["-c", *program["arguments"]]
     if SANDBOX in sys.modules:
         sys.modules[
             SANDBOX
@@ -290,7 +311,7 @@ def _run(wanted: dict[str, Any], streams: list[int]) -> None:
         importlib.reload(hub)
     for name in os.environ.keys() & vars(sign_in).keys() if sign_in is not None else ():
         setattr(sign_in, name, os.environ[name])
-    exec(compile(wanted["code"], "<string>", "exec"), {"__name__": "__main__"})
+    exec(compile(program["code"], "<string>", "exec"), {"__name__": "__main__"})
 
 
 if __name__ == "__main__":

@@ -16,28 +16,30 @@ RAY = ("ray[data]==2.60.0",)
 
 def start(python, folder, *arguments):
     """`medprobe ARGUMENTS` in a process; what it says is in `folder`/said."""
-    kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")}
+    environment = {
+        name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")
+    }
     # Ray starts workers at niceness 15, at which they hardly run where other tests do.
     ray = {"RAY_AUTH_MODE": "disabled", "RAY_worker_niceness": "0"}
-    variables = kept | ray | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    with (folder / "said").open("wb") as said:
+    variables = environment | ray | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with (folder / "said").open("wb") as output:
         return subprocess.Popen(
-            [python, "-m", "medprobe", *map(str, arguments)], cwd=folder, env=variables, stdout=said, stderr=said
+            [python, "-m", "medprobe", *map(str, arguments)], cwd=folder, env=variables, stdout=output, stderr=output
         )
 
 
 def _parents():
-    found = {}
+    parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             text = path.read_text()
-            found[int(text.partition(" ")[0])] = int(text.rpartition(")")[2].split()[1])
-    return found
+            parents[int(text.partition(" ")[0])] = int(text.rpartition(")")[2].split()[1])
+    return parents
 
 
 def workers_of(process, name):
     """The living actors of a class among a process's descendants."""
-    parents, found = _parents(), []
+    parents, workers = _parents(), []
     for pid in parents:
         with contextlib.suppress(OSError):
             line = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0 ").decode(errors="replace")
@@ -47,22 +49,23 @@ def workers_of(process, name):
             while above in parents and above != process.pid:
                 above = parents[above]
             if above == process.pid:
-                found.append(pid)
-    return found
+                workers.append(pid)
+    return workers
 
 
 def kill_workers(process, name, kills, seed, progress, timeout=300.0):
-    """Kill a random worker `kills` times, each time after some more of the work is done; returns how many were killed.
+    """Kill a random worker `kills` times, each time after some more of the work is done; returns
+    how many were killed.
 
     `progress`: how much is done; a kill waits until it has grown.
     """
-    chance, done, before, last = random.Random(seed), 0, progress(), time.monotonic()
-    while process.poll() is None and done < kills and time.monotonic() - last < timeout:
+    chance, done, last_progress, last_kill = random.Random(seed), 0, progress(), time.monotonic()
+    while process.poll() is None and done < kills and time.monotonic() - last_kill < timeout:
         time.sleep(chance.uniform(0.02, 0.3))
-        if progress() <= before:
+        if progress() <= last_progress:
             continue
-        if found := workers_of(process, name):
+        if workers := workers_of(process, name):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(chance.choice(found), signal.SIGKILL)
-                done, before, last = done + 1, progress(), time.monotonic()
+                os.kill(chance.choice(workers), signal.SIGKILL)
+                done, last_progress, last_kill = done + 1, progress(), time.monotonic()
     return done

@@ -9,8 +9,11 @@ import pytest
 
 
 def few(values: Iterable[Any], count: int = 1) -> list[Any]:
-    """Parameters of a test: those after the first `count` are marked `exhaustive`. A tuple is the values of several arguments."""
-    found = [value if isinstance(value, tuple) else (value,) for value in values]
+    """Parameters of a test: those after the first `count` are marked `exhaustive`. A tuple is the
+    values of several arguments.
+    """
+    parameter_sets = [value if isinstance(value, tuple) else (value,) for value in values]
     return [
-        pytest.param(*value, marks=[pytest.mark.exhaustive] if at >= count else []) for at, value in enumerate(found)
+        pytest.param(*value, marks=[pytest.mark.exhaustive] if at >= count else [])
+        for at, value in enumerate(parameter_sets)
     ]

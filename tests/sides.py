@@ -1,4 +1,6 @@
-"""A set whose key is in the pixels, and models of three kinds: one that reads pixels, one that reads the question only, one that says A."""
+"""A set whose key is in the pixels, and models of three kinds: one that reads pixels, one that
+reads the question only, one that says A.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +47,16 @@ NAMES = ("Pixels", "Question", "SaysA")
 
 
 def write_sides(folder: Path) -> Path:
-    """`folder/data`, pairs of images of which one half is bright, the left or the right one, and `folder/models.py`."""
+    """`folder/data`, pairs of images of which one half is bright, the left or the right one, and
+    `folder/models.py`.
+    """
     (folder / "source" / "images").mkdir(parents=True)
     rng, document = np.random.default_rng(1), {}
     for n in range(PAIRS):
         first_left, a_left = n % 2 == 0, n % 3 == 0
-        for number, left in ((1, first_left), (2, not first_left)):
+        for number, bright_left in ((1, first_left), (2, not first_left)):
             grey = rng.integers(0, 100, (16, 16)).astype(np.uint8)
-            grey[:, slice(8) if left else slice(8, 16)] += 120
+            grey[:, slice(8) if bright_left else slice(8, 16)] += 120
             Image.fromarray(grey).save(folder / "source" / "images" / f"{2 * n + number}.png")
         document[str(n)] = {
             "im_1": f"x/{2 * n + 1}.png", "im_2": f"x/{2 * n + 2}.png", "im_1_local": 2 * n + 1, "im_2_local": 2 * n + 2,

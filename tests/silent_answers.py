@@ -1,4 +1,6 @@
-"""Answers that end in every way, for tests of what is said of runs whose answers mostly say nothing."""
+"""Answers that end in every way, for tests of what is said of runs whose answers mostly say
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ ENDS = ("answered", "refused", *SILENT)
 
 @dataclass(frozen=True)
 class Mixture:
-    """Answers to questions. `given`: what the harness has, some rows of missing answers left out; `every`: a row per response asked for."""
+    """Answers to questions. `given`: what the harness has, some rows of missing answers left out;
+    `every`: a row per response asked for.
+    """
 
-    given: pd.DataFrame
+    answers: pd.DataFrame
     every: pd.DataFrame
 
     def counts(self, questions: pd.Series) -> dict[str, int]:
@@ -39,54 +43,63 @@ class Mixture:
         return 2 * sum(counts[status] for status in SILENT) > sum(counts.values())
 
 
-def mixture(asked: pd.DataFrame, rng: np.random.Generator) -> Mixture:
-    """Answers with shares of endings drawn anew for every third of the questions, so that parts of a run may be silent and others not."""
+def mixture(questions: pd.DataFrame, rng: np.random.Generator) -> Mixture:
+    """Answers with shares of endings drawn anew for every third of the questions, so that parts of
+    a run may be silent and others not.
+    """
     samples = int(rng.choice([1, 1, 3]))
     rows = [
-        answers(asked, float(rng.random()), seed=int(rng.integers(1 << 30))).assign(sample=n) for n in range(samples)
+        answers(questions, float(rng.random()), seed=int(rng.integers(1 << 30))).assign(sample=n)
+        for n in range(samples)
     ]
     every = pd.concat(rows, ignore_index=True)
     status = np.empty(len(every), dtype=object)
-    part = every["question_id"].map(dict(zip(asked["question_id"], np.arange(len(asked)) % 3, strict=True))).to_numpy()
+    part = (
+        every["question_id"]
+        .map(dict(zip(questions["question_id"], np.arange(len(questions)) % 3, strict=True)))
+        .to_numpy()
+    )
     for third in range(3):
         shares = rng.dirichlet(np.full(len(ENDS), 0.4))
         if rng.random() < 0.3:  # one ending for all of them
             shares = np.eye(len(ENDS))[rng.integers(len(ENDS))]
         rows_of = np.flatnonzero(part == third)
         status[rows_of] = rng.choice(np.array(ENDS, dtype=object), len(rows_of), p=shares)
-    keys = every["question_id"].map(dict(zip(asked["question_id"], asked["answer"], strict=True)))
+    keys = every["question_id"].map(dict(zip(questions["question_id"], questions["answer"], strict=True)))
     choice = [
-        (held or list(key)) if end == "answered" else []
-        for held, key, end in zip(every["choice"], keys, status, strict=True)
+        (choice or list(key)) if end == "answered" else []
+        for choice, key, end in zip(every["choice"], keys, status, strict=True)
     ]
     every = every.assign(status=status, choice=pd.Series(choice, dtype=object), response="x", rule="test")
     absent = (every["status"] == "missing") & (rng.random(len(every)) < 0.5) & (every["sample"] > 0)
     return Mixture(every[~absent].reset_index(drop=True), every)
 
 
-def scope(family: str, metric: str, asked: pd.DataFrame) -> pd.Series:
+def scope(family: str, metric: str, questions: pd.DataFrame) -> pd.Series:
     """The ids of the questions whose responses a metric is computed from."""
-    rows = pd.Series(True, index=asked.index)
+    rows = pd.Series(True, index=questions.index)
     kind = metric.removesuffix("_reweighted")
     plain = kind.removesuffix("_without_adversarial")
     if family == "halt-medvqa" and metric.split("_", maxsplit=1)[0] in ("fake", "none", "swap"):
-        rows = asked["scenario"] == metric.split("_", maxsplit=1)[0]
-    if family == "probmed" and plain != "overall" and plain in set(asked["aspect"]):
-        rows = asked["aspect"] == plain
-    if "adversarial" in asked and kind.endswith("without_adversarial"):
-        rows &= ~asked["adversarial"]
-        rows &= asked["aspect"] != "abnormality" if "aspect" in asked else True
+        rows = questions["scenario"] == metric.split("_", maxsplit=1)[0]
+    if family == "probmed" and plain != "overall" and plain in set(questions["aspect"]):
+        rows = questions["aspect"] == plain
+    if "adversarial" in questions and kind.endswith("without_adversarial"):
+        rows &= ~questions["adversarial"]
+        rows &= questions["aspect"] != "abnormality" if "aspect" in questions else True
     if metric.startswith("share_"):
-        rows &= asked["options"].map(len) > max("ABCDEFGHIJ".find(metric[-1]), 0)
-    return asked.loc[rows, "question_id"]
+        rows &= questions["options"].map(len) > max("ABCDEFGHIJ".find(metric[-1]), 0)
+    return questions.loc[rows, "question_id"]
 
 
-def is_untested(family: str, metric: str, asked: pd.DataFrame, given: pd.DataFrame) -> bool:
-    """Whether a score has no verdict although most of its responses say something: lost ones could change it, or too few cases count.
+def is_untested(family: str, metric: str, questions: pd.DataFrame, answers: pd.DataFrame) -> bool:
+    """Whether a score has no verdict although most of its responses say something: lost ones could
+    change it, or too few cases count.
 
-    It is scored with all the lost responses right and with all of them wrong, and nothing is told that any was lost.
+    It is scored with all the lost responses right and with all of them wrong, and nothing is told
+    that any was lost.
     """
-    table = compute_units(family, asked, given)
+    table = compute_units(family, questions, answers)
     table = table[table["metric"] == metric]
     settled = table.assign(**dict.fromkeys((*LOST_STATUSES, "irrelevant", "unsettled"), 0))
     right = settled.assign(numerator=table["numerator"] + table["denominator"] * table["unsettled"])

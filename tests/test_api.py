@@ -1,4 +1,6 @@
-"""`import medprobe`: thirteen names, whose tables say what `result.json` and the run folder say, for every benchmark and kind of run."""
+"""`import medprobe`: thirteen names, whose tables say what `result.json` and the run folder say,
+for every benchmark and kind of run.
+"""
 
 import ast
 import hashlib
@@ -64,23 +66,23 @@ CASES = [
 
 
 @pytest.mark.parametrize(
-    ("family", "options"), CASES, ids=lambda each: each if isinstance(each, str) else "-".join(each)
+    ("family", "options"), CASES, ids=lambda loaded: loaded if isinstance(loaded, str) else "-".join(loaded)
 )
 def test_a_run_says_what_its_files_say(phantoms, tmp_path, family, options):
     (tmp_path / "model.py").write_text(
         MODEL.replace("SEED", family).replace("import hashlib", f"import hashlib\nSAID = {SAID}")
     )
-    told = [word for name, value in options.items() for word in (f"--{name}", *([] if value is True else [value]))]
+    arguments = [word for name, value in options.items() for word in (f"--{name}", *([] if value is True else [value]))]
     data = phantoms / family
-    command("eval", family, "--model", "model.py:Scripted", "--data", data, "--out", "typed", *told, cwd=tmp_path)
+    command("eval", family, "--model", "model.py:Scripted", "--data", data, "--out", "typed", *arguments, cwd=tmp_path)
     run = medprobe.evaluate(family, scripted(family)(), data=phantoms / family, out=tmp_path / "run", **options)
     typed, again = medprobe.load_run(tmp_path / "typed"), medprobe.load_run(run)
     document = json.loads((tmp_path / "typed" / "result.json").read_text())
-    told = json.loads(run.result.to_json())
+    arguments = json.loads(run.result.to_json())
     for part in ("scores", "breakdown", "statuses", "benchmark", "method", "model", "deviations"):
-        assert told[part] == document[part] == json.loads(typed.result.to_json())[part], part
-    for each in (run, typed, again):
-        rows = each.scores.astype(object).where(each.scores.notna(), None).set_index("metric").to_dict("index")
+        assert arguments[part] == document[part] == json.loads(typed.result.to_json())[part], part
+    for loaded in (run, typed, again):
+        rows = loaded.scores.astype(object).where(loaded.scores.notna(), None).set_index("metric").to_dict("index")
         assert list(rows) == list(document["scores"])
         assert rows == {
             name: {column: score[column] for column in rows[name]} for name, score in document["scores"].items()
@@ -95,19 +97,19 @@ def test_a_run_says_what_its_files_say(phantoms, tmp_path, family, options):
 
 def check_answers(answers, run, questions):
     result = run.result
-    asked = list(dict.fromkeys(answers["question_id"]))
+    question_ids = list(dict.fromkeys(answers["question_id"]))
     assert (
-        asked == [name for name in questions["question_id"] if name in set(asked)]
-        and len(asked) == result.benchmark.questions
+        question_ids == [name for name in questions["question_id"] if name in set(question_ids)]
+        and len(question_ids) == result.benchmark.questions
     )
     assert list(zip(answers["question_id"], answers["sample"], strict=True)) == [
-        (name, sample) for name in asked for sample in range(result.method.samples)
+        (name, sample) for name in question_ids for sample in range(result.method.samples)
     ]
     permuted, official = result.method.generation["permute"], result.method.extraction == "official"
     for row in answers.to_dict("records"):
         question = questions.loc[row["question_id"]]
         assert row["question"] == question["question"] and list(row["options"]) == list(question["options"])
-        key = "".join("ABCDEFGH"[each] for each in sorted(question["answer"]))
+        key = "".join("ABCDEFGH"[position] for position in sorted(question["answer"]))
         assert key == ("" if pd.isna(row["key"]) else row["key"])
         choice = "" if pd.isna(row["choice"]) else row["choice"]
         assert bool(choice) == (row["status"] == "answered")
@@ -115,20 +117,22 @@ def check_answers(answers, run, questions):
             assert row["response"] == ""
         elif not official:
             k, turned = len(question["options"]), row["sample"] if permuted else 0
-            shown = [question["options"][(each + turned) % k] for each in range(k)]
-            read = medprobe.read_choice(row["response"], shown, question["question_type"])
-            assert row["status"] == read.status
-            assert choice == "".join(sorted("ABCDEFGH"[(each + turned) % k] for each in read.choice))
+            options = [question["options"][(position + turned) % k] for position in range(k)]
+            reading = medprobe.read_choice(row["response"], options, question["question_type"])
+            assert row["status"] == reading.status
+            assert choice == "".join(sorted("ABCDEFGH"[(position + turned) % k] for position in reading.choice))
         if not key:
             assert pd.isna(row["correct"])
         elif official and question["question_type"] == "yes_no":
             assert row["correct"] == (set(key) <= set(choice))
         else:
             assert row["correct"] == (choice == key)
-    one = answers[(answers["question_type"] != "multiple") & answers["key"].notna()]
+    single_answers = answers[(answers["question_type"] != "multiple") & answers["key"].notna()]
     score = result.scores.get("answered_accuracy")
     if score is not None and score.value is not None:
-        assert score.value == pytest.approx(100 * one["correct"].sum() / one["choice"].notna().sum())
+        assert score.value == pytest.approx(
+            100 * single_answers["correct"].sum() / single_answers["choice"].notna().sum()
+        )
 
 
 class Says:
@@ -143,22 +147,22 @@ def texts(requests):
 
 
 def shuffled(requests):
-    found = [
+    responses = [
         medprobe.Response(request.question_id, request.sample, text)
         for request, text in zip(requests, texts(requests), strict=True)
     ]
-    return random.Random(1).sample(found, len(found))
+    return random.Random(1).sample(responses, len(responses))
 
 
 def test_texts_in_order_and_responses_in_any_order_are_the_same_run(phantoms, tmp_path):
     data, with_network = phantoms / "gmai-mmbench", Says(shuffled)
     with_network.model = object()
     models = (Says(lambda requests: iter(texts(requests))), with_network)
-    first, second = (
+    text_run, response_run = (
         medprobe.evaluate("gmai-mmbench", model, data=data, out=tmp_path / str(id(model))) for model in models
     )
-    pd.testing.assert_frame_equal(first.answers, second.answers)
-    assert first.result.model.name == second.result.model.name == "Says"
+    pd.testing.assert_frame_equal(text_run.answers, response_run.answers)
+    assert text_run.result.model.name == response_run.result.model.name == "Says"
 
 
 def leaves(requests):
@@ -193,19 +197,17 @@ def test_a_model_that_answers_otherwise_is_one_line(phantoms, tmp_path, words):
 def test_a_changed_object_is_asked_anew_and_a_named_folder_goes_on(phantoms, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data = phantoms / "mediconfusion"
-    first, second = (
+    run_a, run_b = (
         medprobe.evaluate("mediconfusion", Says(lambda _, text=text: [text] * 28), data=data) for text in "AB"
     )
     assert (
-        set(first.answers["choice"]) == {"A"}
-        and set(second.answers["choice"]) == {"B"}
-        and first.folder != second.folder
+        set(run_a.answers["choice"]) == {"A"} and set(run_b.answers["choice"]) == {"B"} and run_a.folder != run_b.folder
     )
-    asked = []
-    counted = Says(lambda requests: asked.extend(requests) or ["A"] * len(requests))
+    requests_sent = []
+    counted = Says(lambda requests: requests_sent.extend(requests) or ["A"] * len(requests))
     for limits in ({}, {}, {"resume": False}):
         medprobe.evaluate("mediconfusion", counted, data=data, out="mine", **limits)
-    assert len(asked) == 2 * 28
+    assert len(requests_sent) == 2 * 28
 
 
 BAD_CALLS = {
@@ -249,8 +251,8 @@ def test_what_the_caller_can_fix_is_one_line(phantoms, tmp_path, monkeypatch, wo
 
 
 def test_options_in_python_are_those_of_the_command_line(phantoms, tmp_path):
-    named = set(inspect.signature(medprobe.evaluate).parameters) - {"resume", "argv", "options", "arms"}
-    assert named <= set(option_types())
+    parameters = set(inspect.signature(medprobe.evaluate).parameters) - {"resume", "argv", "options", "arms"}
+    assert parameters <= set(option_types())
     honours = scripted(2)()
     honours.options = ("generation", "thinking")
     run = medprobe.evaluate(
@@ -272,9 +274,12 @@ def test_options_in_python_are_those_of_the_command_line(phantoms, tmp_path):
 
 def test_a_store_gives_back_what_was_submitted(phantoms, tmp_path):
     run = medprobe.evaluate("halt-medvqa", scripted(3)(), data=phantoms / "halt-medvqa", out=tmp_path / "run")
-    first, second = medprobe.submit(run, tmp_path / "store"), medprobe.submit(run.folder, str(tmp_path / "store"))
-    assert (first.new, second.new, first.location) == (True, False, second.location)
-    stored = medprobe.load_run(first.location)
+    submitted, resubmitted = (
+        medprobe.submit(run, tmp_path / "store"),
+        medprobe.submit(run.folder, str(tmp_path / "store")),
+    )
+    assert (submitted.new, resubmitted.new, submitted.location) == (True, False, resubmitted.location)
+    stored = medprobe.load_run(submitted.location)
     pd.testing.assert_frame_equal(stored.scores, run.scores)
     pd.testing.assert_frame_equal(stored.answers, run.answers)
     table = medprobe.load_results(tmp_path / "store")
@@ -282,7 +287,7 @@ def test_a_store_gives_back_what_was_submitted(phantoms, tmp_path):
     pd.testing.assert_series_equal(overall, run.scores.set_index("metric")["value"])
     papers = medprobe.load_results(published=True)
     assert len(medprobe.load_results(tmp_path / "store", published=True)) == len(table) + len(papers)
-    Path(first.location, "result.json").write_text("{")
+    Path(submitted.location, "result.json").write_text("{")
     with pytest.warns(UserWarning, match="skipped"):
         assert medprobe.load_results(tmp_path / "store").empty
 
@@ -307,7 +312,7 @@ def test_withdrawn_results_and_parts_are_marked_and_stand_below(phantoms, tmp_pa
 
 def test_compare_says_what_the_command_prints(phantoms, tmp_path):
     data = phantoms / "probmed"
-    runs = [medprobe.evaluate("probmed", scripted(each)(), data=data, out=tmp_path / f"{each}") for each in (4, 5)]
+    runs = [medprobe.evaluate("probmed", scripted(seed)(), data=data, out=tmp_path / f"{seed}") for seed in (4, 5)]
     table = medprobe.compare(*runs)
     assert list(table["metric"]) == list(runs[0].scores["metric"])
     # Scores that refusals or missing answers decide are not compared, and it says why.
@@ -325,25 +330,27 @@ def test_compare_says_what_the_command_prints(phantoms, tmp_path):
 
 @pytest.mark.parametrize("family", few(BENCHMARKS, 2))
 def test_a_config_is_what_the_library_datasets_reads(phantoms, family):
-    """Ours is read from the files alone, by what their metadata say of the columns; the library's by the card."""
+    """Ours is read from the files alone, by what their metadata say of the columns; the library's
+    by the card.
+    """
     dataset, folder = medprobe.open_dataset(phantoms / family), str(phantoms / family)
     for config in get_dataset_config_names(folder):
-        ours, theirs = dataset.to_datasets(config), load_dataset(folder, config)
-        assert isinstance(ours, DatasetDict) and list(ours) == list(theirs)
-        for split in theirs:
-            assert ours[split].features == theirs[split].features
-            assert ours[split].data.table.equals(theirs[split].data.table)
-    whole = dataset.to_datasets()
-    assert list(whole) == dataset.splits
-    for split, rows in whole.items():
+        opened, loaded = dataset.to_datasets(config), load_dataset(folder, config)
+        assert isinstance(opened, DatasetDict) and list(opened) == list(loaded)
+        for split in loaded:
+            assert opened[split].features == loaded[split].features
+            assert opened[split].data.table.equals(loaded[split].data.table)
+    default_config = dataset.to_datasets()
+    assert list(default_config) == dataset.splits
+    for split, rows in default_config.items():
         assert isinstance(rows.features["image"], Image) and rows.features["options"] == List(Value("string"))
-        labels = {name: each for name, each in rows.features.items() if isinstance(each, ClassLabel)}
-        asked = dataset.questions(split).set_index("question_id", drop=False)
-        assert sorted(rows["question_id"]) == sorted(asked.index) and "question_type" in labels
+        labels = {name: feature for name, feature in rows.features.items() if isinstance(feature, ClassLabel)}
+        questions = dataset.questions(split).set_index("question_id", drop=False)
+        assert sorted(rows["question_id"]) == sorted(questions.index) and "question_type" in labels
         for row in rows.remove_columns("image"):
             for name, value in row.items():
                 expected = labels[name].int2str(value) if name in labels and value is not None else value
-                assert asked.at[row["question_id"], name] == expected or pd.isna(expected), name
+                assert questions.at[row["question_id"], name] == expected or pd.isna(expected), name
 
 
 IMPORTS = """
@@ -371,9 +378,9 @@ def test_the_import_works_in_any_folder_and_loads_nothing(tmp_path):
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    first, same, names, later, file, version = json.loads(done.stdout)
-    assert not {"pandas", "numpy", "typer", "pydantic", *HEAVY} & set(first)
-    assert same and not HEAVY & set(later)
+    first_modules, environment_unchanged, names, all_modules, file, version = json.loads(done.stdout)
+    assert not {"pandas", "numpy", "typer", "pydantic", *HEAVY} & set(first_modules)
+    assert environment_unchanged and not HEAVY & set(all_modules)
     assert names == sorted(medprobe.__all__) == NAMES.split()
     assert Path(file).parent == ROOT / "medprobe" and version == medprobe.__version__
 
@@ -397,34 +404,36 @@ def test_guides_and_notebooks_import_nothing_deeper():
         sources[path] = [
             "".join(cell["source"]) for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"
         ]
-    ours = ("medprobe.", "eval_harness", "dataset_builders", "leaderboard_space", "curation")
+    internal_packages = ("medprobe.", "eval_harness", "dataset_builders", "leaderboard_space", "curation")
     seen = 0
     for path, texts_of in sources.items():
         for node in (node for text in texts_of for node in ast.walk(ast.parse(text))):
-            named = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            named += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            seen += "medprobe" in named
-            assert not [name for name in named if name.startswith(ours)], path
+            imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            imported += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            seen += "medprobe" in imported
+            assert not [name for name in imported if name.startswith(internal_packages)], path
     assert seen > 6
     for path in (ROOT / "docs" / "plug_in.md", ROOT / "docs" / "api.md"):
-        assert not re.search(rf"\b({'|'.join(ours[1:])})[./]", path.read_text(encoding="utf-8")), path
+        assert not re.search(rf"\b({'|'.join(internal_packages[1:])})[./]", path.read_text(encoding="utf-8")), path
 
 
 def test_the_page_describes_every_name():
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     headings = set(re.findall(r"`(\w+)[(`]", "\n".join(re.findall(r"(?m)^## .*", page))))
     assert headings | {"BadInput"} == set(medprobe.__all__)
-    for name, given in re.findall(r"(?m)^## `(\w+)\((.*)\)`", page):
+    for name, signature in re.findall(r"(?m)^## `(\w+)\((.*)\)`", page):
         parameters = inspect.signature(getattr(medprobe, name)).parameters
-        said = [part.partition("=")[0].strip(" *") for part in re.sub(r"\(.*?\)", "", given).split(",")]
-        assert [each for each in said if each and each != "..."] == [n for n in parameters if n in said], name
+        documented = [part.partition("=")[0].strip(" *") for part in re.sub(r"\(.*?\)", "", signature).split(",")]
+        assert [part for part in documented if part and part != "..."] == [
+            part for part in parameters if part in documented
+        ], name
 
 
 def test_a_result_without_answers_says_so(phantoms, tmp_path):
     run = medprobe.evaluate("mediconfusion", "baseline:chance", data=phantoms / "mediconfusion", out=tmp_path / "run")
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "result.json").write_text(read_result(run.folder / "result.json").to_json())
-    alone = medprobe.load_run(tmp_path / "alone")
-    pd.testing.assert_frame_equal(alone.scores, run.scores)
+    result_only = medprobe.load_run(tmp_path / "alone")
+    pd.testing.assert_frame_equal(result_only.scores, run.scores)
     with pytest.raises(medprobe.BadInput, match="without answers"):
-        alone.answers  # noqa: B018
+        result_only.answers  # noqa: B018

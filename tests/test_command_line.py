@@ -64,13 +64,13 @@ def test_phantoms_have_one_right_answer(workdir):
 def test_a_second_run_asks_nothing_and_rescoring_changes_only_the_time_stamp(workdir):
     medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/again", cwd=workdir)
     run = workdir / "runs/again"
-    first, journal = json.loads((run / "result.json").read_text()), (run / "answers.jsonl").read_bytes()
+    first_result, journal = json.loads((run / "result.json").read_text()), (run / "answers.jsonl").read_bytes()
     medprobe("eval", "halt-medvqa", "--model", "baseline:chance", "--out", "runs/again", cwd=workdir)
     assert (run / "answers.jsonl").read_bytes() == journal
     medprobe("score", "runs/again", cwd=workdir)
     again = json.loads((run / "result.json").read_text())
-    first.pop("created_at"), again.pop("created_at")
-    assert first == again
+    first_result.pop("created_at"), again.pop("created_at")
+    assert first_result == again
     refusal = refused("eval", "halt-medvqa", "--model", "baseline:always-B", "--out", "runs/again", cwd=workdir)
     assert "baseline:chance" in refusal
     assert "--no-resume" in refusal
@@ -105,9 +105,9 @@ def test_a_second_run_asks_nothing_and_rescoring_changes_only_the_time_stamp(wor
     ],
 )
 def test_bad_input_is_one_line_and_exit_2(workdir, arguments, words):
-    before = sorted(p.name for p in workdir.iterdir())
+    files_before = sorted(p.name for p in workdir.iterdir())
     assert words in refused(*arguments, cwd=workdir)
-    assert sorted(p.name for p in workdir.iterdir()) == before
+    assert sorted(p.name for p in workdir.iterdir()) == files_before
 
 
 @pytest.mark.sources
@@ -145,23 +145,23 @@ def test_missing_images_are_listed_at_once_or_left_out_when_asked(sources, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("response", "kept", "lines"),
+    ("response", "expected_share", "lines"),
     [
         ("A", 1, ("no score: 27 of 28 answers are missing; add", "for example 9")),
         ("What a lovely picture.", 28, ("no score: 28 of 28 answers could not be read; look", "not read: 28 of 28 answers")),
         ("<think>First the left", 28, ("no score: 28 of 28 answers were cut off by the output limit; raise", "for example 9")),
     ],
 )  # fmt: skip
-def test_a_run_that_says_nothing_has_no_score_and_says_why_first(workdir, tmp_path, response, kept, lines):
+def test_a_run_that_says_nothing_has_no_score_and_says_why_first(workdir, tmp_path, response, expected_share, lines):
     questions = pd.read_parquet(next((workdir / "data/mediconfusion/questions_text").glob("*.parquet")))
-    told = [{"question_id": name, "response": response} for name in questions["question_id"]]
-    write_lines(tmp_path / "answers.jsonl", told[:kept])
+    answers = [{"question_id": name, "response": response} for name in questions["question_id"]]
+    write_lines(tmp_path / "answers.jsonl", answers[:expected_share])
     run = ("--data", workdir / "data/mediconfusion", "--out", tmp_path / "run")
     done = medprobe("eval", "mediconfusion", "--model", f"recorded:{tmp_path / 'answers.jsonl'}", *run, cwd=workdir)
     again = medprobe("score", tmp_path / "run", cwd=workdir)
-    for said in (done.stdout, again.stdout):
-        assert all(line.startswith(start) for line, start in zip(said.splitlines(), lines, strict=False)), said
-        assert "chance)" not in said and "better than" not in said and "worse than" not in said
+    for output in (done.stdout, again.stdout):
+        assert all(line.startswith(start) for line, start in zip(output.splitlines(), lines, strict=False)), output
+        assert "chance)" not in output and "better than" not in output and "worse than" not in output
 
 
 def rows_of(text):
@@ -171,7 +171,9 @@ def rows_of(text):
 
 
 def test_results_are_models_by_benchmarks_and_every_number_is_that_of_the_run(workdir, tmp_path):
-    """Whatever the source (runs, their folder, a store, twice the same), the metric and the labels."""
+    """Whatever the source (runs, their folder, a store, twice the same), the metric and the
+    labels.
+    """
     runs = {}
     for model in ("oracle", "chance", "always-A"):
         out = tmp_path / "runs" / model
@@ -181,10 +183,10 @@ def test_results_are_models_by_benchmarks_and_every_number_is_that_of_the_run(wo
             document = json.loads((run / "result.json").read_text())
             runs[document["model"]["name"], document["benchmark"]["name"]] = document
     for sources in (["runs", "store"], list((tmp_path / "runs").glob("*/*"))):
-        for asked, metric in (([], None), (["--metric", "ACCURACY", "--metric", "organ"], ("accuracy", "organ"))):
-            said = medprobe("results", *sources, *asked, "--format", "md", cwd=tmp_path).stdout
-            cells = rows_of(said)
-            models = [line.split("|")[1].strip() for line in said.splitlines()[2:]]
+        for options, metric in (([], None), (["--metric", "ACCURACY", "--metric", "organ"], ("accuracy", "organ"))):
+            output = medprobe("results", *sources, *options, "--format", "md", cwd=tmp_path).stdout
+            cells = rows_of(output)
+            models = [line.split("|")[1].strip() for line in output.splitlines()[2:]]
             assert (
                 models == (["Oracle", "Chance", "Always A", "guessing"] if metric is None else models)
                 and len(models) == 4
@@ -197,9 +199,9 @@ def test_results_are_models_by_benchmarks_and_every_number_is_that_of_the_run(wo
                 assert (low, high) == pytest.approx((score["low"], score["high"]), abs=0.051)
                 assert cells["guessing", f"{benchmark} {name}"] == format_score(score["chance"])
     cell = runs["Chance", "gmai-mmbench"]["breakdown"]["modality"]["CT"]["accuracy"]["value"]
-    told = ("results", "runs", "--facet", "Modality=ct", "--benchmark", "gmai_mmbench", "--model", "CHANCE")
-    assert format_score(cell) in medprobe(*told, cwd=tmp_path).stdout
-    table = json.loads(medprobe(*told, "--format", "json", cwd=tmp_path).stdout)
+    filtered_command = ("results", "runs", "--facet", "Modality=ct", "--benchmark", "gmai_mmbench", "--model", "CHANCE")
+    assert format_score(cell) in medprobe(*filtered_command, cwd=tmp_path).stdout
+    table = json.loads(medprobe(*filtered_command, "--format", "json", cwd=tmp_path).stdout)
     assert {(row["model"], row["facet"], row["facet_value"]) for row in table} == {("Chance", "modality", "CT")}
     assert medprobe("results", cwd=tmp_path).stdout == medprobe("results", "runs", cwd=tmp_path).stdout
     papers = medprobe("results", "--published", "--benchmark", "probmed", cwd=workdir).stdout
@@ -225,15 +227,19 @@ def test_a_threshold_ends_with_1_and_a_run_without_a_score_reaches_none(workdir,
 def test_the_headline_metric_is_the_first_row_and_the_rest_is_there_when_asked_for(workdir, tmp_path):
     for benchmark in BENCHMARKS[1:2]:
         run = ("eval", benchmark, "--model", "baseline:chance", "--out", tmp_path / benchmark)
-        short, whole = (medprobe(*run, *more, cwd=workdir).stdout.splitlines() for more in ((), ("--all-metrics",)))
+        default_lines, all_lines = (
+            medprobe(*run, *options, cwd=workdir).stdout.splitlines() for options in ((), ("--all-metrics",))
+        )
         document = json.loads((tmp_path / benchmark / "result.json").read_text())
-        at = next(index for index, line in enumerate(whole) if line.startswith("metric"))
-        assert whole[0].split()[0] == whole[at + 1].split()[0] == short[at + 1].split()[0] and set(whole[at + 2]) == {
-            "-"
-        }
-        listed = [line.split()[0] for line in whole[at + 1 :] if line.split()[0] in document["scores"]]
+        at = next(index for index, line in enumerate(all_lines) if line.startswith("metric"))
+        assert all_lines[0].split()[0] == all_lines[at + 1].split()[0] == default_lines[at + 1].split()[0] and set(
+            all_lines[at + 2]
+        ) == {"-"}
+        listed = [line.split()[0] for line in all_lines[at + 1 :] if line.split()[0] in document["scores"]]
         assert sorted(listed) == sorted(document["scores"])
-        assert not any(line.startswith(("share_", "irrelevant")) for line in short) and len(short) < len(whole)
+        assert not any(line.startswith(("share_", "irrelevant")) for line in default_lines) and len(
+            default_lines
+        ) < len(all_lines)
         added = medprobe("submit", tmp_path / benchmark, "--to", tmp_path / "store", cwd=workdir).stdout
         assert document["model"]["name"] in added and "95% interval   " not in added
 
@@ -241,9 +247,9 @@ def test_the_headline_metric_is_the_first_row_and_the_rest_is_there_when_asked_f
 def test_list_names_what_there_is():
     rows = json.loads(medprobe("list", "--format", "json", cwd=ROOT).stdout)
     assert [row["benchmark"] for row in rows] == list(BENCHMARKS)
-    for what, held in (("prompts", ("mc-0", "MediConfusion Table 5")), ("methods", METHOD_NAMES)):
-        said = medprobe("list", what, cwd=ROOT).stdout
-        assert all(name in said for name in held)
+    for kind, expected_words in (("prompts", ("mc-0", "MediConfusion Table 5")), ("methods", METHOD_NAMES)):
+        output = medprobe("list", kind, cwd=ROOT).stdout
+        assert all(name in output for name in expected_words)
 
 
 def test_help_stands_in_panels_and_loses_no_text():

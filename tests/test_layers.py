@@ -1,6 +1,8 @@
-"""The order of the rooms (`docs/architecture.md`): imports point one way, no two files import each other, and light modules stay light.
+"""The order of the components (`docs/architecture.md`): imports point one way, no two files import each
+other, and light modules stay light.
 
-Imports inside functions and under TYPE_CHECKING count, and so do the dotted names by which a module is looked up.
+Imports inside functions and under TYPE_CHECKING count, and so do the dotted names by which a module
+is looked up.
 """
 
 import ast
@@ -21,11 +23,14 @@ PACKAGES = {"dataset_builders": 0, "eval_harness": 1, "leaderboard_space": 2, "c
 
 
 def read_order(text: str) -> dict[str, list[list[str]]]:
-    """Package -> its rooms from the bottom to the top, those of one line together; what follows two spaces on a line is for people."""
-    block = text.split("## The rooms and their order")[1].split("```")[1]
+    """Package -> its components from the bottom to the top, those of one line together; what follows two
+    spaces on a line is for people.
+    """
+    block = text.split("## The components and their order")[1].split("```")[1]
     packages = [lines.strip().splitlines() for lines in block.split("\n\n")]
     return {
-        name: [re.split("  +", line.strip())[0].split(", ") for line in reversed(rooms)] for name, *rooms in packages
+        name: [re.split("  +", line.strip())[0].split(", ") for line in reversed(components)]
+        for name, *components in packages
     }
 
 
@@ -42,7 +47,9 @@ def modules_of(root: Path) -> dict[str, Path]:
 
 
 def imports(text: str) -> set[str]:
-    """The dotted names that a module imports (`package.name` for a name imported from a package), and ours that stand in it as a text."""
+    """The dotted names that a module imports (`package.name` for a name imported from a package),
+    and ours that stand in it as a text.
+    """
     names: set[str] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -68,19 +75,21 @@ MODULES = modules_of(ROOT)
 
 
 def place(module: str) -> tuple[str, int]:
-    """The room of a module (`package.room`) and its height in the package; a package itself stands below its rooms, unless it is listed."""
-    package, _, rest = module.partition(".")
-    room = rest.partition(".")[0]
+    """The component of a module (`package.component`) and its height in the package; a package itself stands
+    below its components, unless it is listed.
+    """
+    package, _, inner_path = module.partition(".")
+    component = inner_path.partition(".")[0]
     heights = {name: height for height, names in enumerate(ORDER[package]) for name in names}
-    return (f"{package}.{room}", heights[room]) if room else (package, heights.get("__init__", -1))
+    return (f"{package}.{component}", heights[component]) if component else (package, heights.get("__init__", -1))
 
 
 def points_up(importer: str, imported: str) -> bool:
-    (room, height), (other, other_height) = place(importer), place(imported)
-    package, other_package = room.partition(".")[0], other.partition(".")[0]
+    (component, height), (imported_component, other_height) = place(importer), place(imported)
+    package, other_package = component.partition(".")[0], imported_component.partition(".")[0]
     if package != other_package:
         return PACKAGES[other_package] >= PACKAGES[package]
-    return room != other and other_height >= height
+    return component != imported_component and other_height >= height
 
 
 def circle(graph: dict[str, set[str]]) -> list[str]:
@@ -93,29 +102,42 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
 
 
 def wrong_imports(imported_by: dict[str, set[str]]) -> list[str]:
-    """What breaks the order: imports that point up, circles of files, and circles of the parts of one package, at every depth."""
-    wrong = [f"{one} imports {other}" for one, names in imported_by.items() for other in names if points_up(one, other)]
+    """What breaks the order: imports that point up, circles of files, and circles of the parts of
+    one package, at every depth.
+    """
+    wrong = [
+        f"{importer} imports {name}"
+        for importer, names in imported_by.items()
+        for name in names
+        if points_up(importer, name)
+    ]
     graphs: dict[str, dict[str, set[str]]] = {"files": imported_by}
     for importer, names in imported_by.items():
         for imported in names:
-            one, other = importer.split("."), imported.split(".")
-            depth = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), None)
+            path_a, path_b = importer.split("."), imported.split(".")
+            depth = next((at for at, (a, b) in enumerate(zip(path_a, path_b, strict=False)) if a != b), None)
             if depth is not None:
-                parts = graphs.setdefault(".".join(one[:depth]), {})
-                parts.setdefault(".".join(one[: depth + 1]), set()).add(".".join(other[: depth + 1]))
-    return sorted(wrong) + [" imports ".join(found) for graph in graphs.values() if (found := circle(graph))]
+                parts = graphs.setdefault(".".join(path_a[:depth]), {})
+                parts.setdefault(".".join(path_a[: depth + 1]), set()).add(".".join(path_b[: depth + 1]))
+    return sorted(wrong) + [" imports ".join(cycle) for graph in graphs.values() if (cycle := circle(graph))]
 
 
-def test_every_room_has_one_place():
+def test_every_component_has_one_place():
     for package, order in ORDER.items():
-        there = {module.split(".")[1] for module in MODULES if module.startswith(f"{package}.")}
-        listed = [room for rooms in order for room in rooms if room != "__init__"]
-        assert sorted(listed) == sorted(there), f"{package}: write down in docs/architecture.md where the room stands"
+        existing_components = {module.split(".")[1] for module in MODULES if module.startswith(f"{package}.")}
+        listed = [component for components in order for component in components if component != "__init__"]
+        assert sorted(listed) == sorted(existing_components), (
+            f"{package}: write down in docs/architecture.md where the component stands"
+        )
 
 
 def test_imports_point_one_way():
     imported_by = {
-        module: {found for name in imports(path.read_text(encoding="utf-8")) if (found := module_named(name, MODULES))}
+        module: {
+            imported_module
+            for name in imports(path.read_text(encoding="utf-8"))
+            if (imported_module := module_named(name, MODULES))
+        }
         - {module}
         for module, path in MODULES.items()
     }
@@ -158,26 +180,28 @@ def test_light_modules_import_nothing_heavy(modules, heavy):
 
 def test_a_public_class_has_a_name_of_its_own():
     """In the whole product: a name that stands for two things has to be looked up each time."""
-    found: dict[str, list[str]] = {}
+    modules_by_class: dict[str, list[str]] = {}
     for module, path in MODULES.items():
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found.setdefault(node.name, []).append(module)
-    assert len(found) > 200
-    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
+                modules_by_class.setdefault(node.name, []).append(module)
+    assert len(modules_by_class) > 200
+    assert {name: modules for name, modules in modules_by_class.items() if len(modules) > 1} == {}
 
 
 def test_the_files_that_the_docs_name_exist():
-    """`<name>` stands for each benchmark; a page of docs/ may name a file below tests/ or docs/, too."""
-    named = re.compile(rf"`((?:{'|'.join(PACKAGES)}|tests|docs|benchmarks)/[\w./<>-]*)`")
+    """`<name>` stands for each benchmark; a page of docs/ may name a file below tests/ or docs/,
+    too.
+    """
+    path_pattern = re.compile(rf"`((?:{'|'.join(PACKAGES)}|tests|docs|benchmarks)/[\w./<>-]*)`")
     pages = {page: page.read_text(encoding="utf-8") for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))}
-    found = [(page.name, path) for page, text in pages.items() for path in named.findall(text)]
-    assert len([page for page, _ in found if page in ("architecture.md", "CONTRIBUTING.md")]) > 40
+    mentioned = [(page.name, path) for page, text in pages.items() for path in path_pattern.findall(text)]
+    assert len([page for page, _ in mentioned if page in ("architecture.md", "CONTRIBUTING.md")]) > 40
     names = [name.replace("-", "_") for name in BENCHMARKS]
     missing = {
         (page, path)
-        for page, path in found
-        for each in (path.replace("<name>", name) for name in (names if "<name>" in path else [""]))
-        if not (ROOT / each).exists()
+        for page, path in mentioned
+        for candidate in (path.replace("<name>", name) for name in (names if "<name>" in path else [""]))
+        if not (ROOT / candidate).exists()
     }
     assert missing == set()

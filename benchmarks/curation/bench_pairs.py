@@ -1,12 +1,14 @@
-"""Time the exhaustive pair search against a blocked numpy GEMM, in one run, on embeddings drawn as real ones look.
+"""Time the exhaustive pair search against a blocked numpy GEMM, in one run, on embeddings drawn as
+real ones look.
 
     python benchmarks/curation/bench_pairs.py --images 80000 [--repeats 3] [--device cuda]
 
-With `--device` (by itself where there is a GPU) the search on that device is timed too, against the floor: the float32 products of both
-encoders over the upper triangle and nothing else.
+With `--device` (by itself where there is a GPU) the search on that device is timed too, against the
+floor: the float32 products of both encoders over the upper triangle and nothing else.
 
-Both methods must return identical pairs (numpy decides in float32; pairs within 1e-5 of a threshold are decided in float64 for it as well,
-and that recheck is timed with it). Figures: benchmarks/README.md.
+Both methods must return identical pairs (numpy decides in float32; pairs within 1e-5 of a threshold
+are decided in float64 for it as well, and that recheck is timed with it). Figures:
+benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -29,10 +31,11 @@ BLOCK = 2048
 
 
 def synthetic(n: int, seed: int = 0) -> list[np.ndarray]:
-    """Unit vectors (n, d) float32 for two encoders: a common cone + 14 Zipf-sized modality modes + 600 Zipf-sized
-    sub-modes + noise with a k^-0.7 spectrum and log-normal size per image + 0.5% near-duplicates; both encoders share
-    the modes. (cone, mode, sub-mode, noise) lengths are set so that the mean med cosine is 0.42-0.43, P(med >= 0.9)
-    about 9e-4 and about 95% of those have gen <= 0.75.
+    """Unit vectors (n, d) float32 for two encoders: a common cone + 14 Zipf-sized modality modes +
+    600 Zipf-sized sub-modes + noise with a k^-0.7 spectrum and log-normal size per image + 0.5%
+    near-duplicates; both encoders share the modes. (cone, mode, sub-mode, noise) lengths are set so
+    that the mean med cosine is 0.42-0.43, P(med >= 0.9) about 9e-4 and about 95% of those have gen
+    <= 0.75.
     """
     rng = np.random.default_rng(seed)
 
@@ -48,40 +51,41 @@ def synthetic(n: int, seed: int = 0) -> list[np.ndarray]:
 
     mode, sub = zipf(14), zipf(600)
     size = np.exp(rng.normal(0, 0.25, n)).astype(np.float32)
-    made = []
+    embeddings = []
     for d, (common, modes, subs, noise) in zip((512, 768), ((1.0, 0.7, 0.8, 0.67), (1.0, 0.8, 0.7, 1.8)), strict=True):
         rotation = np.linalg.qr(normal(d, d))[0]
         spectrum = np.arange(1, d + 1, dtype=np.float32) ** -0.7
         spectrum /= np.linalg.norm(spectrum)
         centre, mode_centres, sub_centres = unit(normal(1, d)), unit(normal(14, d)), unit(normal(600, d))
         x = np.empty((n, d), np.float32)
-        for first in range(0, n, 8192):
-            rows = slice(first, min(n, first + 8192))
-            spread = (normal(rows.stop - first, d) * spectrum) @ rotation.T
+        for start in range(0, n, 8192):
+            rows = slice(start, min(n, start + 8192))
+            spread = (normal(rows.stop - start, d) * spectrum) @ rotation.T
             location = common * centre + modes * mode_centres[mode[rows]] + subs * sub_centres[sub[rows]]
             x[rows] = location + noise * size[rows, None] * spread
-        made.append(unit(x))
+        embeddings.append(unit(x))
     copies = int(0.005 * n)
     source, target = rng.integers(0, n, copies), rng.integers(0, n, copies)
-    for x in made:
+    for x in embeddings:
         x[target] = unit(x[source] + 0.01 / np.sqrt(x.shape[1]) * normal(copies, x.shape[1]))
-    return made
+    return embeddings
 
 
 def by_numpy(med: np.ndarray, gen: np.ndarray) -> np.ndarray:
-    """Both products block by block over the upper triangle, then a threshold: keys i * n + j of the pairs. Those near a threshold are
-    decided in float64."""
+    """Both products block by block over the upper triangle, then a threshold: keys i * n + j of the
+    pairs. Those near a threshold are decided in float64.
+    """
     n, keys = len(med), []
-    for first in range(0, n, BLOCK):
-        a, b = med[first : first + BLOCK], gen[first : first + BLOCK]
-        for second in range(first, n, BLOCK):
+    for start in range(0, n, BLOCK):
+        a, b = med[start : start + BLOCK], gen[start : start + BLOCK]
+        for second in range(start, n, BLOCK):
             sims = a @ med[second : second + BLOCK].T
             gens = b @ gen[second : second + BLOCK].T
             i, j = np.nonzero((sims >= MED_AT_LEAST - NEAR) & (gens <= GEN_AT_MOST + NEAR))
-            upper = i + first < j + second
+            upper = i + start < j + second
             i, j = i[upper], j[upper]
             sure = (sims[i, j] >= MED_AT_LEAST + NEAR) & (gens[i, j] <= GEN_AT_MOST - NEAR)
-            i, j = i + first, j + second
+            i, j = i + start, j + second
             for at in np.flatnonzero(~sure):
                 is_alike = cosine(med[i[at]], med[j[at]]) >= MED_AT_LEAST
                 sure[at] = is_alike and cosine(gen[i[at]], gen[j[at]]) <= GEN_AT_MOST
@@ -89,8 +93,8 @@ def by_numpy(med: np.ndarray, gen: np.ndarray) -> np.ndarray:
     return np.sort(np.concatenate(keys))
 
 
-def cosine(one: np.ndarray, other: np.ndarray) -> float:
-    a, b = one.astype(np.float64), other.astype(np.float64)
+def cosine(vector: np.ndarray, second_vector: np.ndarray) -> float:
+    a, b = vector.astype(np.float64), second_vector.astype(np.float64)
     return float(a @ b / np.sqrt((a @ a) * (b @ b)))
 
 
@@ -107,7 +111,9 @@ def ready(med: np.ndarray, gen: np.ndarray, device: str) -> PairSearch:
 
 
 def on_device(med: np.ndarray, gen: np.ndarray, device: str, repeats: int) -> tuple[np.ndarray, dict[str, object]]:
-    """The device's search, and its times: whole (`by_us`), with the embeddings on the device already, and the floor."""
+    """The device's search, and its times: whole (`by_us`), with the embeddings on the device
+    already, and the floor.
+    """
     import torch
 
     def timed(work: Callable[[], object]) -> list[float]:
@@ -118,27 +124,27 @@ def on_device(med: np.ndarray, gen: np.ndarray, device: str, repeats: int) -> tu
             work()
             wait()
             seconds.append(time.perf_counter() - start)
-        return [round(each, 4) for each in seconds[1:]]  # the first one warms up
+        return [round(duration, 4) for duration in seconds[1:]]  # the first one warms up
 
     def wait() -> None:
         if device.startswith("cuda"):
             torch.cuda.synchronize()
 
-    there = [torch.from_numpy(x).to(device) for x in (med, gen)]
+    matrices = [torch.from_numpy(x).to(device) for x in (med, gen)]
 
     def products(encoders: list[torch.Tensor]) -> None:
-        for first in range(0, len(med), 4096):
-            for last in range(first, len(med), 16384):
+        for row_start in range(0, len(med), 4096):
+            for column_start in range(row_start, len(med), 16384):
                 for x in encoders:
-                    x[first : first + 4096] @ x[last : last + 16384].t()
+                    x[row_start : row_start + 4096] @ x[column_start : column_start + 16384].t()
 
     search = ready(med, gen, device)
     report: dict[str, object] = {
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
         "whole": timed(lambda: by_us(med, gen, device)),
-        "embeddings_there": timed(lambda: list(search.all_pairs())),
-        "floor_both_products": timed(lambda: products(there)),
-        "floor_med_product": timed(lambda: products(there[:1])),
+        "embeddings_there": timed(lambda: list(search.all())),
+        "floor_both_products": timed(lambda: products(matrices)),
+        "floor_med_product": timed(lambda: products(matrices[:1])),
     }
     for name in ("whole", "embeddings_there"):
         report[f"{name}_over_floor"] = round(
@@ -172,7 +178,10 @@ def main() -> None:
         assert np.array_equal(*pairs), "numpy and ours disagree"
     report: dict[str, object] = {"images": args.images, "pairs": len(pairs[0])}
     for unit, measured in (("seconds", times), ("processor_seconds", processor_times)):
-        ratios = [theirs / ours for theirs, ours in zip(measured["numpy"], measured["ours"], strict=True)]
+        ratios = [
+            numpy_seconds / our_seconds
+            for numpy_seconds, our_seconds in zip(measured["numpy"], measured["ours"], strict=True)
+        ]
         report |= {unit: measured, f"numpy_over_ours_{unit}": round(statistics.median(ratios), 1)}
     if args.device:
         keys, report["on_device"] = on_device(med, gen, args.device, args.repeats)

@@ -1,11 +1,13 @@
-"""Kill workers of a local Ray cluster while they work: is everything there once, and the same as undisturbed?
+"""Kill workers of a local Ray cluster while they work: is everything there once, and the same as
+undisturbed?
 
-`sweep`: tiny random models of six families x benchmarks (phantom data), workers killed at random moments once more was answered; then the
-same sweep without Ray. `pairs`: a pair search of many images with workers killed; then the same in one process, timed, and on undisturbed
-workers, timed.
+`sweep`: tiny random models of six families x benchmarks (phantom data), workers killed at random
+moments once more was answered; then the same sweep without Ray. `pairs`: a pair search of many
+images with workers killed; then the same in one process, timed, and on undisturbed workers, timed.
 
-    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/curation/cluster_kills.py sweep --models 6 --kills 10
-    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/curation/cluster_kills.py pairs --images 40000 --kills 10
+    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/curation/cluster_kills.py sweep --models 6
+    --kills 10 OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/curation/cluster_kills.py pairs
+    --images 40000 --kills 10
 """
 
 from __future__ import annotations
@@ -85,10 +87,10 @@ def sweep(folder: Path, models: int, kills: int, workers: int, seed: int, plug_i
     (folder / "models.yaml").write_text(yaml.safe_dump(document))
 
     def answered() -> int:
-        found = 0
+        line_count = 0
         for path in folder.glob("ray/*/answers*.jsonl"):
-            found += path.read_bytes().count(b"\n") if path.exists() else 0
-        return found
+            line_count += path.read_bytes().count(b"\n") if path.exists() else 0
+        return line_count
 
     calm = finish(folder, "sweep", "models.yaml", "--out", "calm")
     began = time.perf_counter()
@@ -103,17 +105,21 @@ def sweep(folder: Path, models: int, kills: int, workers: int, seed: int, plug_i
     tasks = sorted((folder / "calm").glob("*/result.json"))
     assert len(tasks) == models * len(BENCHMARKS)
     for path in tasks:
-        ours = folder / "ray" / path.parent.name
-        assert json.loads((ours / "result.json").read_text())["scores"] == json.loads(path.read_text())["scores"]
-        found, wanted = answers(ours), answers(path.parent)
-        assert [name for name, _ in found] == [name for name, _ in wanted], (
-            f"{ours}: an answer is missing or there twice"
+        ray_run = folder / "ray" / path.parent.name
+        assert json.loads((ray_run / "result.json").read_text())["scores"] == json.loads(path.read_text())["scores"]
+        ray_answers, local_answers = answers(ray_run), answers(path.parent)
+        assert [name for name, _ in ray_answers] == [name for name, _ in local_answers], (
+            f"{ray_run}: an answer is missing or there twice"
         )
-        questions += len(found)
-        equal += sum(one == other for one, other in zip(found, wanted, strict=True))
+        questions += len(ray_answers)
+        equal += sum(
+            ray_answer == local_answer for ray_answer, local_answer in zip(ray_answers, local_answers, strict=True)
+        )
     print(
-        f"sweep of {models} models x {len(BENCHMARKS)} benchmarks ({questions} answers) on {workers} Ray workers: {killed} killed, each "
-        f"answer once, scores and {equal} texts as without Ray (another batch may turn a tie); {on_ray:.0f} s with "
+        f"sweep of {models} models x {len(BENCHMARKS)} benchmarks ({questions} answers) on "
+        f"{workers} Ray workers: {killed} killed, each "
+        f"answer once, scores and {equal} texts as without Ray (another batch may turn a tie); "
+        f"{on_ray:.0f} s with "
         f"the kills, {calm:.0f} s one process after the other"
     )
 
@@ -147,7 +153,7 @@ def pairs(folder: Path, images: int, kills: int, workers: int, seed: int) -> Non
         embeddings(folder / "embeddings", images, seed)
     base = ("curate", "pairs", "embeddings", "--med", "med", "--gen", "gen", "--device", "cpu")
     ray = ("--ray", "local", "--workers", workers)
-    alone = finish(folder, *base, "--out", "alone")
+    reference = finish(folder, *base, "--out", "alone")
     calm = finish(folder, *base, *ray, "--out", "ray")
     blocks = folder / "killed" / "blocks"
     process = start(sys.executable, folder, *base, *ray, "--out", "killed")
@@ -155,10 +161,11 @@ def pairs(folder: Path, images: int, kills: int, workers: int, seed: int) -> Non
     assert process.wait() == 0, (folder / "said").read_text()
     assert killed == kills, f"the search was over after {killed} kills"
     expected = pd.read_parquet(folder / "alone" / "pairs.parquet")
-    for other in ("ray", "killed"):
-        pd.testing.assert_frame_equal(pd.read_parquet(folder / other / "pairs.parquet"), expected)
+    for output_name in ("ray", "killed"):
+        pd.testing.assert_frame_equal(pd.read_parquet(folder / output_name / "pairs.parquet"), expected)
     print(
-        f"{images:,} images: {len(expected):,} pairs; {alone:.0f} s in one process, {calm:.0f} s on {workers} workers (Ray's start "
+        f"{images:,} images: {len(expected):,} pairs; {reference:.0f} s in one process, {calm:.0f} "
+        f"s on {workers} workers (Ray's start "
         f"included), the same pairs after {killed} kills"
     )
 
@@ -173,14 +180,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plug-ins", action="store_true", help="sweep: models that need no torch, for slow machines")
     parser.add_argument("--folder", type=Path, help="keep everything here, and use what is there already")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = given.folder or Path(name)
+        folder = options.folder or Path(name)
         folder.mkdir(exist_ok=True)
-        if given.what == "sweep":
-            sweep(folder, given.models, given.kills, given.workers, given.seed, given.plug_ins)
+        if options.what == "sweep":
+            sweep(folder, options.models, options.kills, options.workers, options.seed, options.plug_ins)
         else:
-            pairs(folder, given.images, given.kills, given.workers, given.seed)
+            pairs(folder, options.images, options.kills, options.workers, options.seed)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
     print(f"most memory of one process: {peak:.1f} GB")
 

@@ -1,12 +1,15 @@
-"""Scores of a reader without images on the sets that `medprobe curate probe` and `hallucinate` make, on sources of different kinds.
+"""Scores of a reader without images on the sets that `medprobe curate probe` and `hallucinate`
+make, on sources of different kinds.
 
     python benchmarks/curation/text_only.py --sources FOLDER [--medpix FOLDER] [--seeds 5]
 
---sources: real files of the public benchmarks, as the tests marked `sources` read them. --medpix: the folder `MedPix-2-0` of MedPix 2.0
-(github.com/CHILab1/MedPix-2.0). Only labels and texts are used. Percent, the largest over seeds. `text`, `words`, `aspect`: the readers of
-`curation/custom_sets/probing.py`, who know how often each text is right with yes in this very set. `letter`: the letter that is right most
-often among questions with as many options. `gives up`: always the way out.
-`text` of hallucination sets: whether the way out is right, by the question's words.
+--sources: real files of the public benchmarks, as the tests marked `sources` read them. --medpix:
+the folder `MedPix-2-0` of MedPix 2.0 (github.com/CHILab1/MedPix-2.0). Only labels and texts are
+used. Percent, the largest over seeds. `text`, `words`, `aspect`: the readers of
+`curation/custom_sets/probing.py`, who know how often each text is right with yes in this very set.
+`letter`: the letter that is right most often among questions with as many options. `gives up`:
+always the way out. `text` of hallucination sets: whether the way out is right, by the question's
+words.
 """
 
 from __future__ import annotations
@@ -59,41 +62,51 @@ FINDINGS = (
 
 
 def probed(
-    name: str, organ: str, modality: str, findings: Iterable[str] | None, known: Iterable[str], positions: Iterable[str] = (),
+    name: str, organ: str, modality: str, findings: Iterable[str] | None, findings_labelled: Iterable[str], positions: Iterable[str] = (),
     touched: Iterable[frozenset[str]] = (),
 ) -> ProbedImage:  # fmt: skip
-    """An image as a table would say it that names all of `known` which it does not show in its column `absent`: what is measured is how the
-    questions are balanced. findings None: nothing is known of them."""
+    """An image as a row of a table whose column `absent` lists the `findings_labelled` that it does
+    not show: what is measured is how the questions are balanced. findings None: nothing is known of
+    them.
+    """
     place = parse_image_context([organ], modality)
     labels = [parse_label(text, place) for text in findings or ()]
-    given = [*zip_longest(labels, positions, touched)]
-    made = tuple(
-        Finding(label, position or "", parts or frozenset()) for label, position, parts in given if not label.problem
+    labelled_findings = [*zip_longest(labels, positions, touched)]
+    facts = tuple(
+        Finding(label, position or "", parts or frozenset())
+        for label, position, parts in labelled_findings
+        if not label.problem
     )
-    absent = tuple(parse_label(text, place) for text in known if findings is not None and text not in findings)
+    absent = tuple(
+        parse_label(text, place) for text in findings_labelled if findings is not None and text not in findings
+    )
     is_normal = findings is not None and not labels
-    return ProbedImage(name, organ, modality, made, () if is_normal else absent, is_normal, place)
+    return ProbedImage(name, organ, modality, facts, () if is_normal else absent, is_normal, place)
 
 
 def nih(folder: Path) -> Iterator[ProbedImage]:
-    """ChestX-ray14: the films of its box table with their findings, positions from the boxes; one organ, one modality."""
+    """ChestX-ray14: the films of its box table with their findings, positions from the boxes; one
+    organ, one modality.
+    """
     boxes: dict[str, dict[str, list[tuple[float, float, float, float]]]] = defaultdict(lambda: defaultdict(list))
     with (folder / "chestxray14" / "BBox_List_2017.csv").open(encoding="utf-8") as file:
         for name, finding, *numbers in list(csv.reader(file))[1:]:
             x, y, width, height = (float(number) for number in numbers[:4])
             boxes[name][finding].append((x, y, width, height))
-    names = sorted({finding for found in boxes.values() for finding in found})
-    for name, found in boxes.items():
+    names = sorted({finding for image_boxes in boxes.values() for finding in image_boxes})
+    for name, boxes_by_finding in boxes.items():
         touched = (
-            frozenset(part for box in own for part, share in part_shares(box, SIDE).items() if share)
-            for own in found.values()
+            frozenset(part for box in finding_boxes for part, share in part_shares(box, SIDE).items() if share)
+            for finding_boxes in boxes_by_finding.values()
         )
-        positions = tuple(box_position(own, SIDE) for own in found.values())
-        yield probed(name, "chest", "X-ray", tuple(found), names, positions, tuple(touched))
+        positions = tuple(box_position(finding_boxes, SIDE) for finding_boxes in boxes_by_finding.values())
+        yield probed(name, "chest", "X-ray", tuple(boxes_by_finding), names, positions, tuple(touched))
 
 
 def roco(folder: Path) -> Iterator[ProbedImage]:
-    """ROCO: captions of the validation and test parts that name one organ and one modality, and the findings they name."""
+    """ROCO: captions of the validation and test parts that name one organ and one modality, and the
+    findings they name.
+    """
     for part in ("validation", "test"):
         for row in read_image_table(folder / "roco" / part / "radiology" / "captions.txt").to_dict("records"):
             text = str(row["caption"]).casefold()
@@ -106,7 +119,9 @@ def roco(folder: Path) -> Iterator[ProbedImage]:
 
 
 def medpix(folder: Path) -> Iterator[ProbedImage]:
-    """MedPix 2.0: CT and MR images with the region and the diagnosis of their case, as the atlas's editors gave them."""
+    """MedPix 2.0: CT and MR images with the region and the diagnosis of their case, as the atlas's
+    editors gave them.
+    """
     topics = {case["U_id"]: case["Topic"]["Title"] for case in json.loads((folder / "Case_topic.json").read_text())}
     for entry in json.loads((folder / "Descriptions.json").read_text()):
         title = (topics.get(entry["U_id"]) or "").strip()
@@ -131,7 +146,9 @@ def ward() -> Iterator[ProbedImage]:
 
 
 def pmc_vqa(folder: Path) -> Iterator[CustomQuestion]:
-    """The 1,000 questions of HALT-MedVQA's NONE file, with one of their other options taken for the right one; organs drawn."""
+    """The 1,000 questions of HALT-MedVQA's NONE file, with one of their other options taken for the
+    right one; organs drawn.
+    """
     for number, entry in enumerate(json.loads((folder / "halt_medvqa" / "pmc_vqa_nota1K.json").read_text())):
         texts = [entry[key].split(":", 1)[-1].strip() for key in sorted(entry) if key.startswith("choice_")]
         options = tuple(text for text in texts if text.casefold() != NONE_OPTION.casefold())
@@ -172,20 +189,21 @@ def of_probe(images: list[ProbedImage], seed: int, balanced: bool) -> tuple[int,
     return len(rows), {"overall": scores["overall"], "worst aspect": max(scores.values())}
 
 
-def of_hallucinate(own: list[CustomQuestion], seed: int) -> Iterator[tuple[str, int, dict[str, float]]]:
+def of_hallucinate(custom_questions: list[CustomQuestion], seed: int) -> Iterator[tuple[str, int, dict[str, float]]]:
     """Per scenario: questions, reader -> percent right, and what drawing an option gives."""
     rng = random.Random(seed)
-    names = sorted({question.image for question in own})
+    names = sorted({question.image for question in custom_questions})
     about = ImageRelations({}, {name: rng.getrandbits(64) for name in names})
     fakes = [
-        FakeQuestion(f"An invented question {number}?", ("one", "two", "three", "four")) for number in range(len(own))
+        FakeQuestion(f"An invented question {number}?", ("one", "two", "three", "four"))
+        for number in range(len(custom_questions))
     ]
-    made: dict[str, Iterable[dict[str, Any]]] = {
-        "fake": build_fake_entries(fakes, names, seed, own).values(),
-        "none": build_none_entries(own, seed)[0],
-        "swap": build_swap_entries(own, about, seed)[0].values(),
+    variants: dict[str, Iterable[dict[str, Any]]] = {
+        "fake": build_fake_entries(fakes, names, seed, custom_questions).values(),
+        "none": build_none_entries(custom_questions, seed)[0],
+        "swap": build_swap_entries(custom_questions, about, seed)[0].values(),
     }
-    for scenario, entries in made.items():
+    for scenario, entries in variants.items():
         rows = []
         for entry in entries:
             choices = [entry[key][3:] for key in sorted(entry) if key.startswith("choice_")] or list(
@@ -216,32 +234,34 @@ def main() -> None:
     parser.add_argument("--sources", type=Path, required=True)
     parser.add_argument("--medpix", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
-    given = parser.parse_args()
-    sets = {"ChestX-ray14": nih(given.sources), "ROCO": roco(given.sources), "drawn ward": ward()}
-    if given.medpix is not None:
-        sets["MedPix"] = medpix(given.medpix)
-    for name, found in sets.items():
-        images = list(found)
+    options = parser.parse_args()
+    sets = {"ChestX-ray14": nih(options.sources), "ROCO": roco(options.sources), "drawn ward": ward()}
+    if options.medpix is not None:
+        sets["MedPix"] = medpix(options.medpix)
+    for name, facts in sets.items():
+        images = list(facts)
         for balanced in (True, False):
-            runs = [of_probe(images, seed, balanced) for seed in range(given.seeds)]
-            most = {reader: max(scores[reader] for _, scores in runs) for reader in runs[0][1]}
-            said = ", ".join(f"{reader} {score:.1f}" for reader, score in most.items())
+            runs = [of_probe(images, seed, balanced) for seed in range(options.seeds)]
+            best_by_reader = {reader: max(scores[reader] for _, scores in runs) for reader in runs[0][1]}
+            summary = ", ".join(f"{reader} {score:.1f}" for reader, score in best_by_reader.items())
             way = "balanced" if balanced else "free draw"
-            print(f"probe {name}, {len(images)} images, {way}: {runs[0][0]} questions; {said}", flush=True)
-    asked: dict[str, Callable[[Path], Iterator[CustomQuestion]]] = {
+            print(f"probe {name}, {len(images)} images, {way}: {runs[0][0]} questions; {summary}", flush=True)
+    makers: dict[str, Callable[[Path], Iterator[CustomQuestion]]] = {
         "PMC-VQA": pmc_vqa,
         "MediConfusion": mediconfusion,
         "GMAI": gmai,
     }
-    for name, take in asked.items():
-        own = list(take(given.sources))
+    for name, take in makers.items():
+        source_images = list(take(options.sources))
         by_scenario: dict[str, list[tuple[int, dict[str, float]]]] = defaultdict(list)
-        for seed in range(given.seeds):
-            for scenario, count, readers in of_hallucinate(own, seed):
+        for seed in range(options.seeds):
+            for scenario, count, readers in of_hallucinate(source_images, seed):
                 by_scenario[scenario].append((count, readers))
-        for scenario, each in by_scenario.items():
-            said = ", ".join(f"{reader} {max(scores[reader] for _, scores in each):.1f}" for reader in each[0][1])
-            print(f"hallucinate {name}, {scenario}: {each[0][0]} questions; {said}", flush=True)
+        for scenario, scenario_runs in by_scenario.items():
+            summary = ", ".join(
+                f"{reader} {max(scores[reader] for _, scores in scenario_runs):.1f}" for reader in scenario_runs[0][1]
+            )
+            print(f"hallucinate {name}, {scenario}: {scenario_runs[0][0]} questions; {summary}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 """Speed and size of dataset builds, measured on made-up sources of the real benchmarks' shapes.
 
-    python benchmarks/dataset_builders/builds.py probmed FOLDER      a ProbMed-sized build against the floor of copying the image bytes once
-    python benchmarks/dataset_builders/builds.py reading FOLDER      time to the first streamed row; loading `cases` against `questions`
-    python benchmarks/dataset_builders/builds.py sizes FOLDER        bytes against push_to_hub's layout
-    python benchmarks/dataset_builders/builds.py gmai FOLDER [GB]    peak memory of a build from one large TSV
+    python benchmarks/dataset_builders/builds.py probmed FOLDER      a ProbMed-sized build against
+    the floor of copying the image bytes once python benchmarks/dataset_builders/builds.py reading
+    FOLDER      time to the first streamed row; loading `cases` against `questions` python
+    benchmarks/dataset_builders/builds.py sizes FOLDER        bytes against push_to_hub's layout
+    python benchmarks/dataset_builders/builds.py gmai FOLDER [GB]    peak memory of a build from one
+    large TSV
 
-FOLDER keeps the made-up sources between calls. Figures are in benchmarks/README.md. See also: tests (tests/).
+FOLDER keeps the made-up sources between calls. Figures are in benchmarks/README.md. See also: tests
+(tests/).
 """
 
 from __future__ import annotations
@@ -29,13 +32,15 @@ IMAGES, QUESTIONS = 6303, 57132
 
 def main() -> None:
     """Run the benchmark named on the command line."""
-    what, folder = sys.argv[1], Path(sys.argv[2]).resolve()
+    benchmark, folder = sys.argv[1], Path(sys.argv[2]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    {"probmed": probmed, "reading": reading, "sizes": sizes, "gmai": gmai}[what](folder)
+    {"probmed": probmed, "reading": reading, "sizes": sizes, "gmai": gmai}[benchmark](folder)
 
 
 def probmed_source(folder: Path) -> Path:
-    """A source of ProbMed's size: 6,303 JPEG files of about 60 KB, all different, and 57,132 questions."""
+    """A source of ProbMed's size: 6,303 JPEG files of about 60 KB, all different, and 57,132
+    questions.
+    """
     source = folder / "probmed-source"
     if (source / "probmed.json").is_file():
         return source
@@ -88,7 +93,9 @@ def floor(source: Path, folder: Path) -> float:
 
 
 def probmed(folder: Path) -> None:
-    """Build time against the floor, three times in turn; the command in a process of its own, as a user runs it."""
+    """Build time against the floor, three times in turn; the command in a process of its own, as a
+    user runs it.
+    """
     source, out = probmed_source(folder), folder / "probmed"
     floors, builds, inside = [], [], []
     for _ in range(3):
@@ -97,7 +104,8 @@ def probmed(folder: Path) -> None:
         start = time.perf_counter()
         code = (
             "import time; t=time.perf_counter()\nfrom dataset_builders.build import build\n"
-            f"build('probmed', source={str(source)!r}, out={str(out)!r})\nprint(time.perf_counter()-t, flush=True); import os; os._exit(0)"
+            f"build('probmed', source={str(source)!r}, "
+            f"out={str(out)!r})\nprint(time.perf_counter()-t, flush=True); import os; os._exit(0)"
         )
         done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
         builds.append(time.perf_counter() - start)
@@ -124,7 +132,9 @@ def _print_sizes(source: Path, out: Path) -> None:
 
 
 def reading(folder: Path) -> None:
-    """Time to the first streamed row, and to load a config whole, each in a fresh process with an empty cache."""
+    """Time to the first streamed row, and to load a config whole, each in a fresh process with an
+    empty cache.
+    """
     out = folder / "probmed"
     for config in ("questions", "cases", "questions_text"):
         _timed(
@@ -136,7 +146,7 @@ def reading(folder: Path) -> None:
         _timed(folder, f"load {config} whole", f"len(load_dataset({str(out)!r}, {config!r})['test'])")
 
 
-def _timed(folder: Path, what: str, code: str) -> None:
+def _timed(folder: Path, label: str, code: str) -> None:
     home = folder / "hf-home"
     shutil.rmtree(home, ignore_errors=True)
     script = (
@@ -146,12 +156,14 @@ def _timed(folder: Path, what: str, code: str) -> None:
     environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, env=environment)
     cache = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
-    print(f"{what}: {float(done.stdout.split()[-1]):.2f} s, cache {cache / 1e6:.0f} MB", flush=True)
+    print(f"{label}: {float(done.stdout.split()[-1]):.2f} s, cache {cache / 1e6:.0f} MB", flush=True)
     shutil.rmtree(home, ignore_errors=True)
 
 
 def sizes(folder: Path) -> None:
-    """What `Dataset.push_to_hub` would upload: `to_parquet` of the loaded questions, which is what it writes for each shard."""
+    """What `Dataset.push_to_hub` would upload: `to_parquet` of the loaded questions, which is what
+    it writes for each shard.
+    """
     out = folder / "probmed"
     _print_sizes(probmed_source(folder), out)
     target = folder / "pushed.parquet"
@@ -170,13 +182,15 @@ def sizes(folder: Path) -> None:
 
 
 def gmai(folder: Path) -> None:
-    """Peak memory of a build from one TSV of the given size (default 2 GB), images of about 1.4 MB."""
-    wanted = float(sys.argv[3] if len(sys.argv) > 3 else 2) * 1e9
+    """Peak memory of a build from one TSV of the given size (default 2 GB), images of about 1.4
+    MB.
+    """
+    target_bytes = float(sys.argv[3] if len(sys.argv) > 3 else 2) * 1e9
     source = folder / "gmai-source"
     source.mkdir(exist_ok=True)
     file = source / "GMAI-MMBench_VAL.tsv"
-    if not file.is_file() or abs(file.stat().st_size - wanted) > 5e6:
-        _write_tsv(file, wanted)
+    if not file.is_file() or abs(file.stat().st_size - target_bytes) > 5e6:
+        _write_tsv(file, target_bytes)
     out = folder / "gmai"
     shutil.rmtree(out, ignore_errors=True)
     start = time.perf_counter()
@@ -186,11 +200,12 @@ def gmai(folder: Path) -> None:
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     print(
-        f"TSV {file.stat().st_size / 1e9:.2f} GB: build {time.perf_counter() - start:.0f} s, peak resident memory {peak:.0f} MiB"
+        f"TSV {file.stat().st_size / 1e9:.2f} GB: build {time.perf_counter() - start:.0f} s, peak "
+        f"resident memory {peak:.0f} MiB"
     )
 
 
-def _write_tsv(file: Path, wanted: float) -> None:
+def _write_tsv(file: Path, target_bytes: float) -> None:
     import io
 
     from PIL import Image
@@ -198,16 +213,18 @@ def _write_tsv(file: Path, wanted: float) -> None:
     rng = np.random.default_rng(1)
     with file.open("w", encoding="ascii") as stream:
         stream.write(
-            "index\timage\tquestion\tA\tB\tanswer\tcategory\tclinical vqa task\tdepartment\tperceptual granularity\tmodality\n"
+            "index\timage\tquestion\tA\tB\tanswer\tcategory\tclinical vqa "
+            "task\tdepartment\tperceptual granularity\tmodality\n"
         )
         index = 0
-        while stream.tell() < wanted:
+        while stream.tell() < target_bytes:
             index += 1
             picture = io.BytesIO()
             Image.fromarray(rng.integers(0, 256, (700, 700, 3), dtype=np.uint8)).save(picture, "PNG", compress_level=1)
             text = base64.b64encode(picture.getvalue()).decode("ascii")
             stream.write(
-                f"{index}\t{text}\tWhich one?\tfirst\tsecond\t{'AB'[index % 2]}\tk{index % 50}\tCounting\tHematology\tImage Level\tCT\n"
+                f"{index}\t{text}\tWhich "
+                f"one?\tfirst\tsecond\t{'AB'[index % 2]}\tk{index % 50}\tCounting\tHematology\tImage Level\tCT\n"
             )
 
 

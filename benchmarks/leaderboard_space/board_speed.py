@@ -1,5 +1,5 @@
-"""Speed of the board on a store (`board_store.py` makes one): start, first table, filter, click to paint, many readers; how
-much memory the server holds, and how large and high the page is.
+"""Speed of the board on a store (`board_store.py` makes one): start, first table, filter, click to
+paint, many readers; how much memory the server holds, and how large and high the page is.
 
 python benchmarks/leaderboard_space/board_speed.py STORE
 """
@@ -39,20 +39,22 @@ def selections(service: Service, section: str, number: int) -> list[list[list[st
     return [[list(paths[i]) for i in rng.choice(len(paths), rng.integers(1, 4), replace=False)] for _ in range(number)]
 
 
-def line(what: str, seconds: list[float] | float) -> None:
+def line(label: str, seconds: list[float] | float) -> None:
     """One figure, in milliseconds; of several the median and the 95th percentile."""
     values = np.atleast_1d(np.array(seconds)) * 1000
     if values.size == 1:
-        print(f"{what}: {values[0]:.0f} ms", flush=True)
+        print(f"{label}: {values[0]:.0f} ms", flush=True)
     else:
         print(
-            f"{what}: median {np.median(values):.1f} ms, p95 {np.percentile(values, 95):.1f} ms (n = {values.size})",
+            f"{label}: median {np.median(values):.1f} ms, p95 {np.percentile(values, 95):.1f} ms (n = {values.size})",
             flush=True,
         )
 
 
 def spent_on(function: Callable[[Any], Any], requests: Iterable[Any]) -> tuple[list[float], list[float]]:
-    """Seconds that each request takes: on the clock, and of the processor (of all threads of this process)."""
+    """Seconds that each request takes: on the clock, and of the processor (of all threads of this
+    process).
+    """
     clock, processor = [], []
     for request in requests:
         start, start_cpu = time.perf_counter(), time.process_time()
@@ -75,13 +77,13 @@ def in_process(store: Path) -> tuple[str, list[list[list[str]]]]:
     board.outcomes(section)
     line(f"read the answers of {len(section.entries)} results (in the background)", time.perf_counter() - start)
     chosen = selections(service, section.key, 2 * USERS)
-    asked = [{"format": FORMAT, "section": section.key, "branches": branches} for branches in ([], *chosen[:60])]
-    line("the whole set, asked for the first time", spent_on(service.view, asked[:1])[0])
-    clock, processor = spent_on(service.view, asked[1:])
+    queries = [{"format": FORMAT, "section": section.key, "branches": branches} for branches in ([], *chosen[:60])]
+    line("the whole set, asked for the first time", spent_on(service.view, queries[:1])[0])
+    clock, processor = spent_on(service.view, queries[1:])
     line("filter event, server side, never asked before", clock)
     line("  the same, time of the processor", processor)
-    line("filter event, asked before", spent_on(service.view, asked[1:2])[0])
-    line("breakdown of a selection, server side", spent_on(service.breakdown, asked[1:21])[0])
+    line("filter event, asked before", spent_on(service.view, queries[1:2])[0])
+    line("breakdown of a selection, server side", spent_on(service.breakdown, queries[1:21])[0])
     start = time.perf_counter()
     board.refresh()
     line("look at the store again, nothing new", time.perf_counter() - start)
@@ -154,7 +156,8 @@ def in_browser(address: str, section: str) -> None:
         )
         line("click in the tree to painted", painted)
         size, height = page.evaluate(
-            "(format) => [document.querySelector('#mp-' + format).outerHTML.length, document.documentElement.scrollHeight]",
+            "(format) => [document.querySelector('#mp-' + format).outerHTML.length, "
+            "document.documentElement.scrollHeight]",
             FORMAT,
         )
         print(f"the benchmark's page: {size / 1000:.0f} kB, {height} px high", flush=True)
@@ -162,14 +165,16 @@ def in_browser(address: str, section: str) -> None:
 
 
 async def many_readers(address: str, section: str, chosen: list[list[list[str]]], pid: int) -> None:
-    """All readers open the board at the same moment (its page, the overview, a benchmark's table), then change their selection, each to
-    another one. One process asks for all of them, on the same two cores as the server."""
+    """All readers open the board at the same moment (its page, the overview, a benchmark's table),
+    then change their selection, each to another one. One process asks for all of them, on the same
+    two cores as the server.
+    """
     limits = httpx.Limits(max_connections=USERS, keepalive_expiry=1)  # the server closes what was idle for 5 s
     async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits) as client:
 
         async def ask(branches: list[list[str]]) -> None:
-            asked = {"format": FORMAT, "section": section, "branches": branches}
-            answer = await client.post(f"/board/{FORMAT}/view", json=asked)
+            query = {"format": FORMAT, "section": section, "branches": branches}
+            answer = await client.post(f"/board/{FORMAT}/view", json=query)
             assert "ok" in answer.json(), answer.text[:200]
 
         async def open_board() -> None:
@@ -217,8 +222,8 @@ def seconds_of(pid: int) -> float:
 
 def most_memory(pid: int) -> int:
     """Bytes that a process held at its worst."""
-    found = re.search(r"VmHWM:\s+([0-9]+) kB", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) << 10 if found else 0
+    match = re.search(r"VmHWM:\s+([0-9]+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(match[1]) << 10 if match else 0
 
 
 if __name__ == "__main__":

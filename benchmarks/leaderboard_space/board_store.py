@@ -1,6 +1,8 @@
-"""Make a results store of the size the board is built for: 60 models x 26,000 questions, and 200 published rows. Invented data.
+"""Make a results store of the size the board is built for: 60 models x 26,000 questions, and 200
+published rows. Invented data.
 
-PYTHONPATH=. python benchmarks/leaderboard_space/board_store.py STORE [--models 60] [--questions 26000] [--published 200]
+PYTHONPATH=. python benchmarks/leaderboard_space/board_store.py STORE [--models 60] [--questions
+26000] [--published 200]
 
 Every answer is a model's own.
 """
@@ -21,8 +23,9 @@ KINDS = ("open", "proprietary", "medical")
 
 
 def make_questions(number: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Questions in the shape of GMAI-MMBench: 18 tasks, 18 departments, 4 granularities, 38 modalities, 717 keywords, 810 leaves;
-    one in ten shares its image with another."""
+    """Questions in the shape of GMAI-MMBench: 18 tasks, 18 departments, 4 granularities, 38
+    modalities, 717 keywords, 810 leaves; one in ten shares its image with another.
+    """
     leaves = [(f"Modality {int(rng.integers(0, 38))}", f"keyword {i % 717}") for i in range(810)]
     leaf = rng.zipf(1.3, number) % 810
     options = rng.integers(3, 6, number)
@@ -47,13 +50,15 @@ def make_questions(number: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def write_run(store: Path, questions: pd.DataFrame, number: int, rng: np.random.Generator) -> None:
-    """One invented model: knows a share of the questions, guesses the rest, fails to answer some."""
+    """One invented model: knows a share of the questions, guesses the rest, fails to answer
+    some.
+    """
     skill = float(rng.uniform(0.02, 0.6))
     options = questions["options"].map(len).to_numpy()
     key = np.array([cell[0] for cell in questions["answer"]])
     choice = np.where(rng.random(len(questions)) < skill, key, rng.integers(0, options))
     lost = rng.random(len(questions)) < 0.02
-    given = pd.DataFrame(
+    answers = pd.DataFrame(
         {
             "question_id": questions["question_id"],
             "sample": 0,
@@ -64,7 +69,7 @@ def write_run(store: Path, questions: pd.DataFrame, number: int, rng: np.random.
         }
     )
     name = f"Invented Model {number} {int(rng.integers(2, 90))}B"
-    add_run(store, "gmai-mmbench", questions, given, name, KINDS[number % 3], origin="official")
+    add_run(store, "gmai-mmbench", questions, answers, name, KINDS[number % 3], origin="official")
 
 
 def write_published(store: Path, number: int, rng: np.random.Generator) -> None:

@@ -1,10 +1,13 @@
-"""Power and error rate of ranks: simulated models, and what any test of the scores' difference could do.
+"""Power and error rate of ranks: simulated models, and what any test of the scores' difference
+could do.
 
-PYTHONPATH=. python benchmarks/leaderboard_space/ranks_simulation.py [--draws 400] [--models 60] [--seed 1]      (about 1 minute)
+PYTHONPATH=. python benchmarks/leaderboard_space/ranks_simulation.py [--draws 400] [--models 60]
+[--seed 1]      (about 1 minute)
 
-On MediConfusion's pairs. Outcomes of a model are correlated within components (ICC, by the mechanism `coin` of interval_coverage.py), and
-between models by a shared difficulty of each unit with the same mechanism (`shared`). `known` is told the true variance and uses Dunnett's
-critical value, which no test of the scores' difference can beat.
+On MediConfusion's pairs. Outcomes of a model are correlated within components (ICC, by the
+mechanism `coin` of interval_coverage.py), and between models by a shared difficulty of each unit
+with the same mechanism (`shared`). `known` is told the true variance and uses Dunnett's critical
+value, which no test of the scores' difference can beat.
 """
 
 from __future__ import annotations
@@ -24,14 +27,18 @@ from eval_harness.scores.ranks import RankRanges, compute_rank_ranges
 Floats = NDArray[np.float64]
 COMPONENT = np.repeat(np.arange(len(MEDICONFUSION)), MEDICONFUSION)
 LARGE = 18
-"""Units from which a component is large, in draws of models that are equal on the whole and not by size."""
+"""Units from which a component is large, in draws of models that are equal on the whole and not by
+size.
+"""
 
 
 def outcomes(rng: np.random.Generator, shares: Floats, icc: float, shared: float) -> Floats:
-    """Hits (M, U) of models with the true shares (M,) or (M, U), units in the order of their components."""
+    """Hits (M, U) of models with the true shares (M,) or (M, U), units in the order of their
+    components.
+    """
     models, units = len(shares), len(COMPONENT)
-    own, coin = rng.random((models, units)), rng.random((models, len(MEDICONFUSION)))
-    level = np.where(rng.random((models, units)) < np.sqrt(icc), coin[:, COMPONENT], own)
+    uniform, coin = rng.random((models, units)), rng.random((models, len(MEDICONFUSION)))
+    level = np.where(rng.random((models, units)) < np.sqrt(icc), coin[:, COMPONENT], uniform)
     level = np.where(rng.random((models, units)) < np.sqrt(shared), rng.random(units), level)
     hits: Floats = (level < shares.reshape(models, -1)).astype(float)
     return hits
@@ -51,10 +58,12 @@ def led(models: int) -> Floats:
 
 
 def leader(draws: int, models: int, seed: int, icc: float, shared: float) -> float:
-    """Share of draws in which at most 3 share rank 1, one model being at .6 and the others at .2."""
+    """Share of draws in which at most 3 share rank 1, one model being at .6 and the others at
+    .2.
+    """
     rng = np.random.default_rng([seed, 1])
-    found = [ranks_of(outcomes(rng, led(models), icc, shared)) for _ in range(draws)]
-    return float(np.mean([(one.best_rank == 1).sum() <= 3 for one in found]))
+    rankings = [ranks_of(outcomes(rng, led(models), icc, shared)) for _ in range(draws)]
+    return float(np.mean([(ranking.best_rank == 1).sum() <= 3 for ranking in rankings]))
 
 
 def leader_known(draws: int, models: int, seed: int, icc: float) -> float:
@@ -62,36 +71,52 @@ def leader_known(draws: int, models: int, seed: int, icc: float) -> float:
     rng = np.random.default_rng([seed, 1])
     spread = led(models) * (1 - led(models)) * (MEDICONFUSION * (1 + icc * (MEDICONFUSION - 1))).sum()
     error, critical = np.sqrt(spread[0] + spread[1:]), dunnett(models - 1)
-    found = []
+    first_ranks = []
     for _ in range(draws):
         hits = outcomes(rng, led(models), icc, 0.0).sum(axis=1)
-        found.append(((hits[0] - hits[1:]) / error > critical).sum() >= models - 3)
-    return float(np.mean(found))
+        first_ranks.append(((hits[0] - hits[1:]) / error > critical).sum() >= models - 3)
+    return float(np.mean(first_ranks))
 
 
 def equals(draws: int, shares: Floats, seed: int, icc: float, shared: float) -> tuple[float, float, float]:
-    """Of equal models: the share of draws in which the first, a designated best, is excluded from rank 1, in which any is, and in which any
-    two differ significantly of which neither has the highest score."""
+    """Of equal models: the share of draws in which the first, a designated best, is excluded from
+    rank 1, in which any is, and in which any two differ significantly of which neither has the
+    highest score.
+    """
     rng = np.random.default_rng([seed, 2])
     hits = [outcomes(rng, shares, icc, shared) for _ in range(draws)]
-    found, rest = [ranks_of(one) for one in hits], [one.sum(axis=1) < one.sum(axis=1).max() for one in hits]
+    rankings, not_leading = (
+        [ranks_of(sample) for sample in hits],
+        [sample.sum(axis=1) < sample.sum(axis=1).max() for sample in hits],
+    )
     return (
-        float(np.mean([one.best_rank[0] > 1 for one in found])),
-        float(np.mean([(one.best_rank > 1).any() for one in found])),
-        float(np.mean([one.differs[np.ix_(others, others)].any() for one, others in zip(found, rest, strict=True)])),
+        float(np.mean([ranking.best_rank[0] > 1 for ranking in rankings])),
+        float(np.mean([(ranking.best_rank > 1).any() for ranking in rankings])),
+        float(
+            np.mean(
+                [
+                    ranking.differs[np.ix_(not_top, not_top)].any()
+                    for ranking, not_top in zip(rankings, not_leading, strict=True)
+                ]
+            )
+        ),
     )
 
 
 @cache
 def dunnett(rivals: int) -> float:
-    """The one-sided 5 % point of the largest of so many normal differences from one and the same model."""
+    """The one-sided 5 % point of the largest of so many normal differences from one and the same
+    model.
+    """
     rng = np.random.default_rng(0)
     highest = stats.norm.ppf(rng.random(200_000) ** (1 / rivals))
     return float(np.quantile((highest - rng.standard_normal(highest.size)) / np.sqrt(2), 0.95))
 
 
 def unlike_by_size(models: int, up: float) -> Floats:
-    """True shares (M, U): all .5 on the whole, the first model's by `up` higher in large components and lower in the others."""
+    """True shares (M, U): all .5 on the whole, the first model's by `up` higher in large components
+    and lower in the others.
+    """
     large = (MEDICONFUSION >= LARGE)[COMPONENT]
     shares = np.full((models, large.size), 0.5)
     shares[0] += np.where(large, up, -up * large.sum() / (~large).sum())
@@ -107,17 +132,19 @@ def main() -> None:
     draws, models, seed = options.draws, options.models, options.seed
     print(f"MediConfusion: {models} models, {draws} draws, seed {seed}; percent of draws\n")
     print(
-        "| ICC | shared | .6 among .2: at most 3 share rank 1 (`known`) | equal at .2 (.5): designated best excluded | any excluded | "
-        "any two below the highest differ | equal on the whole, unlike by size: designated best excluded |"
+        "| ICC | shared | .6 among .2: at most 3 share rank 1 (`known`) | equal at .2 (.5): "
+        "designated best excluded | any excluded | "
+        "any two below the highest differ | equal on the whole, unlike by size: designated best "
+        "excluded |"
     )
     print("|---" * 7 + "|")
     for icc, shared in ((0.0, 0.0), (0.0, 0.3), (0.1, 0.0), (0.2, 0.0), (0.3, 0.0)):
         low, middle = (equals(draws, np.full(models, share), seed, icc, shared) for share in (0.2, 0.5))
         texts = [f"{100 * a:.1f} ({100 * b:.1f})" for a, b in zip(low, middle, strict=True)]
         power = f"{100 * leader(draws, models, seed, icc, shared):.1f}"
-        known = "" if shared else f" ({100 * leader_known(draws, models, seed, icc):.1f})"
+        known_share = "" if shared else f" ({100 * leader_known(draws, models, seed, icc):.1f})"
         unlike = equals(draws, unlike_by_size(models, 0.2), seed, icc, shared)[0]
-        print(f"| {icc} | {shared} | {power}{known} | {' | '.join(texts)} | {100 * unlike:.1f} |", flush=True)
+        print(f"| {icc} | {shared} | {power}{known_share} | {' | '.join(texts)} | {100 * unlike:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

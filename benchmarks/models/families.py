@@ -1,6 +1,8 @@
-"""Every family of tiny random models against naive loops (batch 1, no cache, plain `generate`, one forward pass per option).
+"""Every family of tiny random models against naive loops (batch 1, no cache, plain `generate`, one
+forward pass per option).
 
-For each: how many texts are equal, the largest difference of a score by ps and by gd, and what the self-test at load said.
+For each: how many texts are equal, the largest difference of a score by ps and by gd, and what the
+self-test at load said.
 
     OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/models/families.py --questions 12 --seed 0
 """
@@ -41,7 +43,7 @@ def requests(count: int, seed: int) -> list[Any]:
 
     from eval_harness.records.request import Request
 
-    chance, found = random.Random(seed), []
+    chance, made_requests = random.Random(seed), []
     pictures = []
     for number in range(max(2, count // 3)):
         buffer = io.BytesIO()
@@ -51,8 +53,8 @@ def requests(count: int, seed: int) -> list[Any]:
     for number in range(count):
         prompt = " ".join(chance.choice(WORDS) for _ in range(chance.randint(2, 12))) + "?"
         picture = chance.choice(pictures)
-        found.append(Request(str(number), 0, prompt, picture, ("left", "right"), "single", max_tokens=5))
-    return found
+        made_requests.append(Request(str(number), 0, prompt, picture, ("left", "right"), "single", max_tokens=5))
+    return made_requests
 
 
 def main() -> None:
@@ -68,23 +70,26 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    asked = requests(arguments.questions, arguments.seed)
+    test_requests = requests(arguments.questions, arguments.seed)
     right = 0
     for family in arguments.families:
         with tempfile.TemporaryDirectory() as name:
             try:
-                same, sequence, next_token, ours = compare(make(family, Path(name) / family), asked)
+                equal_texts, sequence, next_token, our_batches = compare(
+                    make(family, Path(name) / family), test_requests
+                )
             except BadInput as refusal:
                 print(f"{family:<20} refused: {refusal}")
                 continue
             except Exception as error:  # whatever a class of transformers raises
                 print(f"{family:<20} failed: {type(error).__name__}: {str(error)[:200]}")
                 continue
-            right += same == len(asked) and max(sequence, next_token) < 1e-4
-            odd = {path: words for path, words in ours.findings.paths.items() if words != "equal"}
-            shares = "shares prefixes" if ours.describe()["shared_image_prefix"] else ""
+            right += equal_texts == len(test_requests) and max(sequence, next_token) < 1e-4
+            odd = {path: words for path, words in our_batches.findings.paths.items() if words != "equal"}
+            shares = "shares prefixes" if our_batches.describe()["shared_image_prefix"] else ""
             print(
-                f"{family:<20} texts {same}/{len(asked)}  ps {sequence:.1e}  gd {next_token:.1e}  {shares} {odd or ''}"
+                f"{family:<20} texts {equal_texts}/{len(test_requests)}  ps {sequence:.1e}  gd "
+                f"{next_token:.1e}  {shares} {odd or ''}"
             )
     print(f"{right} of {len(arguments.families)} families equal their naive loops")
 

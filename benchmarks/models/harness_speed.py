@@ -1,10 +1,13 @@
-"""Questions per second of the harness on a tiny LLaVA (36 image tokens), one torch thread, ProbMed's shape: nine questions an image.
+"""Questions per second of the harness on a tiny LLaVA (36 image tokens), one torch thread,
+ProbMed's shape: nine questions an image.
 
 ours     `TransformersVLM.generate`, everything included (decoding, resizing, tokens, network, text)
 naive    one question at a time, as public harnesses do: processor, `generate`, decode
-ideal    what one would write by hand for speed: sorted by length, batches of 32, each image decoded once, the processor and `generate` on
-         the batch, nothing else (no journal, no options, no settings, no other model)
-overhead what the runner adds per question outside the model: journal, progress, requests (a model that answers at once)
+ideal    what one would write by hand for speed: sorted by length, batches of 32, each image decoded
+         once, the processor and `generate` on the batch, nothing else (no journal, no options, no
+         settings, no other model)
+overhead what the runner adds per question outside the model: journal, progress, requests (a model
+that answers at once)
 
     OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/models/harness_speed.py
 """
@@ -45,47 +48,49 @@ def requests(images: int, side: int) -> list[Any]:
 
     from eval_harness.records.request import Request
 
-    chance, found = random.Random(0), []
+    chance, made_requests = random.Random(0), []
     for image in range(images):
         buffer = io.BytesIO()
         Image.effect_noise((side, side), 30 + image % 60).convert("RGB").save(buffer, "PNG")
         for question in range(PER_IMAGE):
             prompt = " ".join(chance.choice(WORDS) for _ in range(chance.randint(8, 16)))
-            found.append(
+            made_requests.append(
                 Request(f"{image}-{question}", 0, prompt, buffer.getvalue(), ("yes", "no"), "yes_no", max_tokens=TOKENS)
             )
-    return found
+    return made_requests
 
 
-def ours(model: Any, asked: list[Any]) -> dict[str, str]:
-    return {response.question_id: response.text for response in model.generate(asked)}
+def ours(model: Any, test_requests: list[Any]) -> dict[str, str]:
+    return {response.question_id: response.text for response in model.generate(test_requests)}
 
 
-def naive(model: Any, asked: list[Any]) -> dict[str, str]:
+def naive(model: Any, test_requests: list[Any]) -> dict[str, str]:
     import torch
     from PIL import Image
 
-    processor, network, found = model.processor, model.network.model, {}
-    for request in asked:
+    processor, network, texts = model.processor, model.network.model, {}
+    for request in test_requests:
         picture = Image.open(io.BytesIO(request.image)).convert("RGB")
         content = [{"type": "image"}, {"type": "text", "text": request.prompt}]
         text = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True)
         inputs = processor(text=text, images=picture, return_tensors="pt", add_special_tokens=False)
         with torch.inference_mode():
             output = network.generate(**inputs, max_new_tokens=TOKENS, do_sample=False)
-        found[request.question_id] = processor.decode(
+        texts[request.question_id] = processor.decode(
             output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True
         )
-    return found
+    return texts
 
 
-def ideal(model: Any, asked: list[Any], size: int = 32) -> dict[str, str]:
+def ideal(model: Any, test_requests: list[Any], size: int = 32) -> dict[str, str]:
     import torch
     from PIL import Image
 
-    processor, network, found = model.processor, model.network.model, {}
-    pictures = {image: Image.open(io.BytesIO(image)).convert("RGB") for image in {request.image for request in asked}}
-    ordered = sorted(asked, key=lambda request: len(request.prompt))
+    processor, network, texts = model.processor, model.network.model, {}
+    pictures = {
+        image: Image.open(io.BytesIO(image)).convert("RGB") for image in {request.image for request in test_requests}
+    }
+    ordered = sorted(test_requests, key=lambda request: len(request.prompt))
     for start in range(0, len(ordered), size):
         batch = ordered[start : start + size]
         texts = [f"<s>USER: <image>\n{request.prompt}ASSISTANT:" for request in batch]
@@ -94,8 +99,8 @@ def ideal(model: Any, asked: list[Any], size: int = 32) -> dict[str, str]:
         with torch.inference_mode():
             output = network.generate(**inputs, max_new_tokens=TOKENS, do_sample=False)
         answers = processor.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
-        found.update(zip((request.question_id for request in batch), answers, strict=True))
-    return found
+        texts.update(zip((request.question_id for request in batch), answers, strict=True))
+    return texts
 
 
 def seconds(run: Callable[[], Any]) -> tuple[float, float]:
@@ -105,10 +110,12 @@ def seconds(run: Callable[[], Any]) -> tuple[float, float]:
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
-def ratios(name: str, base: Callable[[], Any], other: Callable[[], Any], count: int, repeats: int) -> None:
-    """Both in turn, several times; the median of base / other (how many times faster `other` is), in CPU time and in wall time."""
-    base(), other()
-    pairs = [(seconds(base), seconds(other)) for _ in range(repeats)]
+def ratios(name: str, base: Callable[[], Any], candidate: Callable[[], Any], count: int, repeats: int) -> None:
+    """Both in turn, several times; the median of base / other (how many times faster `candidate`
+    is), in CPU time and in wall time.
+    """
+    base(), candidate()
+    pairs = [(seconds(base), seconds(candidate)) for _ in range(repeats)]
     for clock, kind in enumerate(("CPU", "wall")):
         values = sorted(a[clock] / b[clock] for a, b in pairs)
         rates = [statistics.median(count / pair[side][clock] for pair in pairs) for side in (0, 1)]
@@ -129,25 +136,27 @@ def overhead(folder: Path, repeats: int) -> None:
     plug_in.write_text(
         "from eval_harness.records.request import Response\n"
         "class Instant:\n    def __init__(self, settings): pass\n"
-        "    def generate(self, requests):\n        return (Response(r.question_id, r.sample, 'Yes') for r in requests)\n"
+        "    def generate(self, requests):\n        return (Response(r.question_id, r.sample, "
+        "'Yes') for r in requests)\n"
     )
     build("probmed", out=folder / "probmed")
     for samples in (1, 101):  # the difference is what more questions cost; start and scoring fall out
         runs = []
         for attempt in range(repeats):
-            asked = EvalConfig(
+            config = EvalConfig(
                 "probmed", f"{plug_in}:Instant", data=str(folder / "probmed"), samples=samples, settings=Settings()
             )
             out = folder / f"run-{samples}-{attempt}"
             start = time.perf_counter()
-            result, _ = run_evaluation(replace(asked, out=out))
+            result, _ = run_evaluation(replace(config, out=out))
             runs.append(time.perf_counter() - start)
         assert result is not None
         if samples == 1:
             base, questions = statistics.median(runs), result.benchmark.questions
     extra = (statistics.median(runs) - base) / (100 * questions)
     print(
-        f"overhead: {1000 * extra:.3f} ms per question outside the model, scoring included ({100 * questions} questions, images read)"
+        f"overhead: {1000 * extra:.3f} ms per question outside the model, scoring included "
+        f"({100 * questions} questions, images read)"
     )
 
 
@@ -167,38 +176,46 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model = TransformersVLM(str(make_tiny_vlm(folder / "tiny")), Settings())
-        asked = requests(arguments.images, arguments.side)
-        same = ours(model, asked)
+        test_requests = requests(arguments.images, arguments.side)
+        our_texts = ours(model, test_requests)
         print(
-            f"same answers: naive {same == naive(model, asked)}, ideal {same == ideal(model, asked)}; {len(asked)} questions"
+            f"same answers: naive {our_texts == naive(model, test_requests)}, ideal "
+            f"{our_texts == ideal(model, test_requests)}; {len(test_requests)} questions"
         )
         ratios(
-            "ours over naive", lambda: naive(model, asked), lambda: ours(model, asked), len(asked), arguments.repeats
+            "ours over naive",
+            lambda: naive(model, test_requests),
+            lambda: ours(model, test_requests),
+            len(test_requests),
+            arguments.repeats,
         )
         ratios(
             "ours over ideal, nine questions an image",
-            lambda: ideal(model, asked),
-            lambda: ours(model, asked),
-            len(asked),
+            lambda: ideal(model, test_requests),
+            lambda: ours(model, test_requests),
+            len(test_requests),
             arguments.repeats,
         )
-        single = [replace(request, image=request.image + bytes([i % 256, i // 256])) for i, request in enumerate(asked)]
+        single = [
+            replace(request, image=request.image + bytes([i % 256, i // 256]))
+            for i, request in enumerate(test_requests)
+        ]
         ratios(
             "ours over ideal, one question an image",
             lambda: ideal(model, single),
             lambda: ours(model, single),
-            len(asked),
+            len(test_requests),
             arguments.repeats,
         )
         options = [
             replace(request, candidates=("yes it is", "no it is not", "it cannot be told"), scoring="sequence")
             for request in single[: len(single) // 3]
         ]
-        whole = TransformersVLM(str(folder / "tiny"), Settings(batch_size=1))
-        whole._shares = False
+        unbatched = TransformersVLM(str(folder / "tiny"), Settings(batch_size=1))
+        unbatched._shares = False
         ratios(
             "options scored in batches over one by one",
-            lambda: list(whole.score(options)),
+            lambda: list(unbatched.score(options)),
             lambda: list(model.score(options)),
             len(options),
             arguments.repeats,

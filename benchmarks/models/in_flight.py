@@ -1,6 +1,7 @@
-"""Measure whether `--in-flight N` keeps N requests in flight. A server in a process of its own answers after a fixed latency; the time for
-all questions after the first one (which settles what the server takes) is held against questions x latency / N. One core sends
-1000 / (CPU milliseconds per question) questions a second at most.
+"""Measure whether `--in-flight N` keeps N requests in flight. A server in a process of its own
+answers after a fixed latency; the time for all questions after the first one (which settles what
+the server takes) is held against questions x latency / N. One core sends 1000 / (CPU milliseconds
+per question) questions a second at most.
 
     PYTHONPATH=. python benchmarks/models/in_flight.py
 """
@@ -25,24 +26,24 @@ REPLY = json.dumps(
 ).encode()
 
 
-def serve(latency: float, port: Any, most: Any) -> None:
-    """Answer until killed. `most`: the most requests that were in flight together."""
-    now = 0
+def serve(latency: float, port: Any, max_concurrent: Any) -> None:
+    """Answer until killed. `max_concurrent`: the most requests that were in flight together."""
+    concurrent = 0
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal now
+        nonlocal concurrent
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
             await reader.readexactly(length)
-            now += 1
-            most.value = max(most.value, now)
+            concurrent += 1
+            max_concurrent.value = max(max_concurrent.value, concurrent)
             await asyncio.sleep(latency)
             head_of_reply = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
                 REPLY
             )
             writer.write(head_of_reply + REPLY)
-            now -= 1
+            concurrent -= 1
             await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -63,25 +64,25 @@ def measure(in_flight: int, latency: float, image: bytes) -> str:
     from eval_harness.records.request import Request
 
     questions = max(200, min(4096, round(8 * in_flight / max(latency, 0.5))))
-    port, most = (multiprocessing.Value("i", 0) for _ in range(2))
-    process = multiprocessing.Process(target=serve, args=(latency, port, most), daemon=True)
+    port, max_concurrent = (multiprocessing.Value("i", 0) for _ in range(2))
+    process = multiprocessing.Process(target=serve, args=(latency, port, max_concurrent), daemon=True)
     process.start()
     while not port.value:
         time.sleep(0.01)
     requests = (Request(str(i), 0, f"Question {i}?", image, ("a", "b"), "single") for i in range(questions))
     backend = OpenAIChat("m", Settings(base_url=f"http://127.0.0.1:{port.value}/v1", in_flight=in_flight))
     responses = backend.generate(requests)
-    found = [next(responses).status]
-    start, used = time.perf_counter(), time.process_time()
-    found += [response.status for response in responses]
-    seconds, cpu = time.perf_counter() - start, time.process_time() - used
+    statuses = [next(responses).status]
+    start, cpu_start = time.perf_counter(), time.process_time()
+    statuses += [response.status for response in responses]
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
     process.kill()
     process.join()
-    assert found == ["answered"] * questions, "a question was lost"
+    assert statuses == ["answered"] * questions, "a question was lost"
     ideal = (questions - 1) * latency / in_flight
     words = f"in flight {in_flight:>3}, latency {latency:.1f} s: {questions:>4} questions in {seconds:5.1f} s"
     words += f" (ideal {ideal:5.1f}: {seconds / ideal:.2f} x)"
-    words += f", peak {most.value:>3}, {1000 * cpu / questions:.1f} ms of our CPU per question ({cpu / seconds:.0%} of a core)"
+    words += f", peak {max_concurrent.value:>3}, {1000 * cpu / questions:.1f} ms of our CPU per question ({cpu / seconds:.0%} of a core)"
     return words + f", load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
 
 

@@ -1,7 +1,9 @@
-"""The harness with shared image prefixes, with whole prompts, and a loop written for one family that reads each image once too: answers
-per CPU second, on random models of several families in one run and in turns, and whether the texts are the same.
+"""The harness with shared image prefixes, with whole prompts, and a loop written for one family
+that reads each image once too: answers per CPU second, on random models of several families in one
+run and in turns, and whether the texts are the same.
 
-    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/models/prefix_sharing.py [qwen2_5_vl ...] [--width 1024] [--layers 4] [--side 672]
+    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/models/prefix_sharing.py [qwen2_5_vl ...]
+    [--width 1024] [--layers 4] [--side 672]
 """
 
 from __future__ import annotations
@@ -22,14 +24,16 @@ SIX = ("qwen2_5_vl", "qwen3_vl", "gemma3", "glm4v", "llama4", "llava")
 TOKENS, IMAGES_AT_ONCE = 5, 4
 
 
-def by_hand(model: Any, processor: Any, asked: list[Any]) -> dict[str, str]:
-    """Prefill of the images' turns by the class itself, then greedy steps on the copied cache with positions counted by hand."""
+def by_hand(model: Any, processor: Any, test_requests: list[Any]) -> dict[str, str]:
+    """Prefill of the images' turns by the class itself, then greedy steps on the copied cache with
+    positions counted by hand.
+    """
     import torch
     from PIL import Image
     from transformers import DynamicCache
 
     groups: dict[bytes, list[Any]] = {}
-    for request in asked:
+    for request in test_requests:
         groups.setdefault(request.image, []).append(request)
     tokenizer, texts, ends = processor.tokenizer, {}, model.generation_config.eos_token_id
     owner = next((module for module in model.modules() if hasattr(module, "rope_deltas")), None)
@@ -37,15 +41,17 @@ def by_hand(model: Any, processor: Any, asked: list[Any]) -> dict[str, str]:
     for start in range(0, len(pictures), several):
         chosen = pictures[start : start + several]
         turns = [
-            [{"role": "user", "content": [{"type": "image", "image": Image.open(io.BytesIO(each)).convert("RGB")}]}]
-            for each in chosen
+            [{"role": "user", "content": [{"type": "image", "image": Image.open(io.BytesIO(prefix)).convert("RGB")}]}]
+            for prefix in chosen
         ]
         inputs = processor.apply_chat_template(turns, tokenize=True, return_dict=True, return_tensors="pt")
-        inputs = {name: each.to(model.dtype) if each.is_floating_point() else each for name, each in inputs.items()}
+        inputs = {
+            name: tensor.to(model.dtype) if tensor.is_floating_point() else tensor for name, tensor in inputs.items()
+        }
         cache = DynamicCache(config=model.config.get_text_config())
         model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        members = [request for each in chosen for request in groups[each]]
-        rows = torch.tensor([row for row, each in enumerate(chosen) for _ in groups[each]])
+        members = [request for prefix in chosen for request in groups[prefix]]
+        rows = torch.tensor([row for row, prefix in enumerate(chosen) for _ in groups[prefix]])
         cache.batch_select_indices(rows)
         ends_with = [f"{request.prompt}<|turn|>assistant\n" for request in members]
         tail = tokenizer(ends_with, add_special_tokens=False, padding=True, padding_side="left", return_tensors="pt")
@@ -71,7 +77,9 @@ def by_hand(model: Any, processor: Any, asked: list[Any]) -> dict[str, str]:
 
 
 def model_of(family: str, folder: Path, width: int, layers: int, side: int) -> Any:
-    """A random model of the family as the harness loads it, for images of that side, with attention windows as wide as real ones."""
+    """A random model of the family as the harness loads it, for images of that side, with attention
+    windows as wide as real ones.
+    """
     from eval_harness.models.interface import Settings
     from eval_harness.models.local.transformers_vlm import TransformersVLM
     from tests.eval_harness.models.tiny_families import FAMILIES, make
@@ -101,7 +109,7 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    asked = [replace(one, max_tokens=TOKENS) for one in requests(arguments.images, arguments.side)]
+    test_requests = [replace(request, max_tokens=TOKENS) for request in requests(arguments.images, arguments.side)]
     times: dict[str, list[tuple[float, ...]]] = {family: [] for family in arguments.families}
     with tempfile.TemporaryDirectory() as name:
         models = {
@@ -110,7 +118,7 @@ def main() -> None:
         }
 
         def harness(family: str) -> dict[str, str]:
-            return {response.question_id: response.text for response in models[family].generate(asked)}
+            return {response.question_id: response.text for response in models[family].generate(test_requests)}
 
         def whole(family: str) -> dict[str, str]:
             models[family]._shares = False
@@ -121,31 +129,37 @@ def main() -> None:
 
         @torch.inference_mode()
         def loop(family: str) -> dict[str, str]:
-            return by_hand(models[family].network.model, models[family].processor, asked)
+            return by_hand(models[family].network.model, models[family].processor, test_requests)
 
-        same: dict[str, int] = {}
+        equal_texts: dict[str, int] = {}
         tokens: dict[str, int] = {}
         for family in times:
-            first, others = harness(family), (whole(family), loop(family))
-            same[family] = sum(all(text.strip() == each[key].strip() for each in others) for key, text in first.items())
-            prepared = models[family]._inputs.shared_prefixes(asked[:PER_IMAGE])
+            shared_texts, reference_texts = harness(family), (whole(family), loop(family))
+            equal_texts[family] = sum(
+                all(text.strip() == texts[key].strip() for texts in reference_texts)
+                for key, text in shared_texts.items()
+            )
+            prepared = models[family]._inputs.shared(test_requests[:PER_IMAGE])
             tokens[family] = int(prepared.inputs["input_ids"].shape[1]) if prepared else 0
         for number in range(arguments.repeats):
             order = (harness, whole, loop) if number % 2 else (loop, whole, harness)  # a later one finds warmer caches
-            for family, found in times.items():
+            for family, durations in times.items():
                 seconds = {}
                 for run in order:
                     start = time.process_time()
                     run(family)
                     seconds[run] = time.process_time() - start
-                found.append((seconds[harness], seconds[whole], seconds[loop]))
-    for family, found in times.items():
-        ours, whole_prompts, theirs = (statistics.median(each) for each in zip(*found, strict=True))
+                durations.append((seconds[harness], seconds[whole], seconds[loop]))
+    for family, durations in times.items():
+        our_seconds, whole_prompts, loop_seconds = (statistics.median(texts) for texts in zip(*durations, strict=True))
         shares = "shares prefixes" if models[family].describe()["shared_image_prefix"] else "fast path off"
         print(
-            f"{family}, hidden {arguments.width}, {arguments.layers} layers, prefix of {tokens[family]} tokens, {shares}: "
-            f"{len(asked) / ours:.2f} answers per CPU second, {whole_prompts / ours:.2f} x whole prompts, {theirs / ours:.2f} x the loop; "
-            f"texts {same[family]} of {len(asked)} equal"
+            f"{family}, hidden {arguments.width}, {arguments.layers} layers, prefix of "
+            f"{tokens[family]} tokens, {shares}: "
+            f"{len(test_requests) / our_seconds:.2f} answers per CPU second, "
+            f"{whole_prompts / our_seconds:.2f} x whole prompts, {loop_seconds / our_seconds:.2f} "
+            "x the loop; "
+            f"texts {equal_texts[family]} of {len(test_requests)} equal"
         )
 
 

@@ -1,4 +1,6 @@
-"""docs/formats.md names every field and column that there is, with its type and values; files of another version are refused."""
+"""docs/formats.md names every field and column that there is, with its type and values; files of
+another version are refused.
+"""
 
 import re
 import shutil
@@ -40,32 +42,32 @@ PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
 
 def sections() -> dict[str, list[dict[str, str]]]:
     """Heading -> the rows of its tables, column -> text."""
-    found: dict[str, list[dict[str, str]]] = {}
+    tables: dict[str, list[dict[str, str]]] = {}
     heading, names = "", None
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             heading, names = line.strip("# ").replace("`", ""), None
-            assert heading not in found, heading
-            found[heading] = []
+            assert heading not in tables, heading
+            tables[heading] = []
         elif line.startswith("|"):
             cells = [cell.strip() for cell in line.strip("|").split("|")]
             if names is None:
                 names = cells
             elif not set(line) <= set("|-"):
-                found[heading].append(dict(zip(names, cells, strict=True)))
+                tables[heading].append(dict(zip(names, cells, strict=True)))
         else:
             names = None
-    return found
+    return tables
 
 
 SECTIONS = sections()
 
 
-def named(heading: str, what: str = "field") -> dict[str, dict[str, str]]:
-    rows = [row for row in SECTIONS[heading] if what in row]
-    found = {row[what].strip("`"): row for row in rows}
-    assert len(found) == len(rows), heading
-    return found
+def named(heading: str, key_column: str = "field") -> dict[str, dict[str, str]]:
+    rows = [row for row in SECTIONS[heading] if key_column in row]
+    rows_by_name = {row[key_column].strip("`"): row for row in rows}
+    assert len(rows_by_name) == len(rows), heading
+    return rows_by_name
 
 
 def literals(annotation: object) -> list[str]:
@@ -86,12 +88,12 @@ def test_a_json_file_has_the_fields_of_the_page_and_their_values(heading, model)
     rows = named(heading)
     assert list(rows) == [field.alias or name for name, field in model.model_fields.items()]
     for name, field in model.model_fields.items():
-        told = rows[field.alias or name]["contents"]
-        assert all(f"`{value}`" in told for value in literals(field.annotation)), name
+        documented = rows[field.alias or name]["contents"]
+        assert all(f"`{value}`" in documented for value in literals(field.annotation)), name
 
 
 def test_a_line_of_the_journal_has_the_fields_of_the_page():
-    given = {
+    field_values = {
         "scores": (0.1, 0.2),
         "error": "e",
         "usage": (1, 2),
@@ -99,7 +101,7 @@ def test_a_line_of_the_journal_has_the_fields_of_the_page():
         "finish_reason": "stop",
         "shown": ("i",),
     }
-    record = response_to_record(Response("q", 0, "A", seconds=1.0, from_cache=True, **given))
+    record = response_to_record(Response("q", 0, "A", seconds=1.0, from_cache=True, **field_values))
     rows = named("answers.jsonl")
     assert set(rows) == set(record) and len(record) == len(fields(Response))
     assert all(f"`{status}`" in rows["status"]["contents"] for status in DELIVERIES)
@@ -134,7 +136,7 @@ def test_the_units_have_the_columns_of_the_page():
         ("inspect, inspect_METRIC", TASK_COLUMNS),
         (
             "Columns of single benchmarks",
-            {name: kind for each in BENCHMARKS for name, kind in spec(each).columns.items()},
+            {name: kind for benchmark in BENCHMARKS for name, kind in spec(benchmark).columns.items()},
         ),
     ],
 )
@@ -150,8 +152,8 @@ def test_a_dataset_has_the_columns_and_types_of_the_page(heading, columns):
 def test_each_benchmark_has_the_columns_that_the_page_gives_it():
     rows = named("Columns of single benchmarks", "column")
     for benchmark in BENCHMARKS:
-        own = {name for name, row in rows.items() if benchmark in row["benchmarks"].split(", ")}
-        assert set(question_columns(benchmark)) == {*COMMON_COLUMNS, *EXTRA_IMAGE_COLUMNS, *own}
+        documented = {name for name, row in rows.items() if benchmark in row["benchmarks"].split(", ")}
+        assert set(question_columns(benchmark)) == {*COMMON_COLUMNS, *EXTRA_IMAGE_COLUMNS, *documented}
 
 
 def test_a_file_of_another_version_is_refused_in_one_line(phantoms, tmp_path):
@@ -182,8 +184,8 @@ def test_a_file_of_another_version_is_refused_in_one_line(phantoms, tmp_path):
             for record in records
         ),
     ]
-    for read in reads:
+    for reader in reads:
         with pytest.raises(
             BadInput, match=rf"has version {version}, and this medprobe reads version 1\..*one that wrote it"
         ):
-            read()
+            reader()

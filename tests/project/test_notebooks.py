@@ -1,6 +1,8 @@
-"""The notebooks run from an empty folder and print what they hold: code cells in order, in this process.
+"""The notebooks run from an empty folder and print what they hold: code cells in order, in this
+process.
 
-After a change that is meant to change what they print: `RENEW_NOTEBOOKS=1 python -m pytest THIS_FILE`, and look at the diff.
+After a change that is meant to change what they print: `RENEW_NOTEBOOKS=1 python -m pytest
+THIS_FILE`, and look at the diff.
 """
 
 import io
@@ -26,14 +28,16 @@ def test_a_notebook_prints_what_it_holds(path, tmp_path, monkeypatch):
     for number, cell in enumerate(book["cells"]):
         if cell["cell_type"] != "code":
             continue
-        held = "".join("".join(out["text"]) for out in cell["outputs"] if out.get("name") == "stdout")
+        stored_output = "".join("".join(out["text"]) for out in cell["outputs"] if out.get("name") == "stdout")
         printed = io.StringIO()
         code = compile("".join(cell["source"]), f"{path.name}, cell {number}", "exec")
         with redirect_stdout(printed):
             exec(code, names)
         if "RENEW_NOTEBOOKS" not in os.environ:
-            assert printed.getvalue() == held, f"{path.name}, cell {number}: prints something else than it holds"
-        elif printed.getvalue() != held:
+            assert printed.getvalue() == stored_output, (
+                f"{path.name}, cell {number}: prints something else than it holds"
+            )
+        elif printed.getvalue() != stored_output:
             stream = {"output_type": "stream", "name": "stdout", "text": printed.getvalue().splitlines(keepends=True)}
             cell["outputs"] = [out for out in cell["outputs"] if out.get("name") != "stdout"] + [stream]
             path.write_text(json.dumps(book, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

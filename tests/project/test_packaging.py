@@ -32,8 +32,8 @@ PACKAGES = ("dataset_builders", "eval_harness", "leaderboard_space", "curation",
 
 def packaged() -> list[Path]:
     """Every file that belongs to the packages, relative to the repository."""
-    found = [path for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file()]
-    return [path.relative_to(ROOT) for path in found if "__pycache__" not in path.parts]
+    paths = [path for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file()]
+    return [path.relative_to(ROOT) for path in paths if "__pycache__" not in path.parts]
 
 
 APART = {"inspect": "inspect_ai", "ray": "ray", "tracking": "trackio", "vllm": "vllm"}
@@ -66,8 +66,8 @@ def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_ex
         assert [canonicalize_name(Requirement(line).name) for line in PROJECT["optional-dependencies"][extra]] == [
             canonicalize_name(name)
         ]
-    used = {name for path in packaged() if path.suffix == ".py" for name in third_party(ROOT / path)}
-    for name in (used | set(EXTRAS)) - set(APART.values()):
+    imported = {name for path in packaged() if path.suffix == ".py" for name in third_party(ROOT / path)}
+    for name in (imported | set(EXTRAS)) - set(APART.values()):
         distributions = {canonicalize_name(owner) for owner in owners[name]}
         if distributions & core:
             assert name not in EXTRAS
@@ -81,15 +81,16 @@ def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_ex
 @pytest.mark.exhaustive  # it asks the package index
 @pytest.mark.timeout(900)
 def test_each_extra_can_be_installed_by_what_metadata_say(request, tmp_path):
-    """All together but vLLM, so that each alone can be, and vLLM with `eval`. Any certifi will do: its versions are dates, and vLLM 0.33
-    asks for one that an index may not have yet."""
+    """All together but vLLM, so that each alone can be, and vLLM with `eval`. Any certifi will do:
+    its versions are dates, and vLLM 0.33 asks for one that an index may not have yet.
+    """
     uv = environment(request.config.cache, "uv", ("uv",), with_ours=False).with_name("uv")
     (tmp_path / "any.txt").write_text("certifi\n")
     target = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28")
     options = (*target, "--override", tmp_path / "any.txt", "-o", tmp_path / "found.txt")
     for extras in (PROJECT["optional-dependencies"].keys() - {"vllm"}, ["vllm", "eval"]):
-        wanted = [word for each in extras for word in ("--extra", each)]
-        command = [uv, "pip", "compile", "--quiet", *options, *wanted, ROOT / "pyproject.toml"]
+        extra_options = [word for extra in extras for word in ("--extra", extra)]
+        command = [uv, "pip", "compile", "--quiet", *extra_options, *options, ROOT / "pyproject.toml"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         if done.returncode and "No solution" not in done.stderr and NO_INDEX.search(done.stderr):
             pytest.skip(f"the package index cannot be reached: {done.stderr.strip()[-200:]}")
@@ -130,7 +131,7 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
     python, workdir = python_with_only(PROJECT["dependencies"], tmp_path / "venv"), tmp_path / "workdir"
     workdir.mkdir()
     evaluate = ("eval", "mediconfusion", "--model")
-    wanted = [
+    refused_commands = [
         (("demo",), "eval,space"),
         (("demo", "--no-serve"), "eval"),
         (("board",), "space"),
@@ -140,18 +141,18 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
     ]
     served = (*evaluate, "openai:some", "--base-url", "http://127.0.0.1:9/v1", "--out", "served")
     needless = [("build", "mediconfusion"), (*evaluate, "baseline:chance", "--out", "run"), served]
-    commands = [*needless, *(command for command, _ in wanted)]
+    commands = [*needless, *(command for command, _ in refused_commands)]
     done = subprocess.run(
         [python, "-c", COMMANDS, json.dumps(commands)],
         cwd=workdir, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (built, _), (chance, _), (served_code, about), *others = json.loads(done.stdout.splitlines()[-1])
+    (built, _), (chance, _), (served_code, about), *refusals = json.loads(done.stdout.splitlines()[-1])
     assert (built, chance) == (0, 0)
     assert served_code == 2 and "no server answers there" in about  # a server is asked without any extra
-    for (command, extra), (code, said) in zip(wanted, others, strict=True):
-        assert code == 2, (command, code, said)
-        assert len(said.splitlines()) == 1 and f"'medprobe[{extra}]'" in said, (command, said)
+    for (command, extra), (code, message) in zip(refused_commands, refusals, strict=True):
+        assert code == 2, (command, code, message)
+        assert len(message.splitlines()) == 1 and f"'medprobe[{extra}]'" in message, (command, message)
     assert sorted(path.name for path in workdir.iterdir()) == ["data", "run", "served"]
     done = subprocess.run(
         [python, "-c", CALLS], cwd=workdir, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
@@ -197,9 +198,9 @@ def installed(wheel, tmp_path):
 
 def outside(program, *arguments, cwd):
     """Run a program in a folder that is not the repository; what it printed."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
-        [program, *map(str, arguments)], cwd=cwd, env=kept, capture_output=True, text=True, timeout=280, check=False
+        [program, *map(str, arguments)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=280, check=False
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -212,7 +213,9 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel):
 
 
 def test_the_source_distribution_is_the_repository(tmp_path):
-    """All that git knows but its own files and the hooks; from it a wheel can be built and the tests run."""
+    """All that git knows but its own files and the hooks; from it a wheel can be built and the
+    tests run.
+    """
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("no git repository")
@@ -229,8 +232,8 @@ def test_the_source_distribution_is_the_repository(tmp_path):
     with tarfile.open(archive) as file:
         inside = {member.name.partition("/")[2] for member in file.getmembers() if member.isfile()}
     assert tracked <= inside, sorted(tracked - inside)[:10]
-    made = ("PKG-INFO", "setup.cfg", "medprobe.egg-info/")
-    assert not [name for name in inside - tracked if not name.startswith(made)]
+    generated_files = ("PKG-INFO", "setup.cfg", "medprobe.egg-info/")
+    assert not [name for name in inside - tracked if not name.startswith(generated_files)]
     if find_spec("twine") is None:
         pytest.skip("the sdist is complete; `twine check` was not run: twine is not installed")
     subprocess.run([sys.executable, "-m", "twine", "check", "--strict", archive], check=True, timeout=100)
@@ -251,22 +254,24 @@ def test_the_installed_wheel_works_outside_the_repository(installed, tmp_path):
     outside(installed / "medprobe", "build", "probmed", cwd=workdir)
     outside(installed / "medprobe", "eval", "probmed", "--model", "baseline:oracle", "--out", "run", cwd=workdir)
     assert json.loads((workdir / "run/result.json").read_text())["scores"]["overall"]["value"] == 100
-    where, published, correct = json.loads(
+    package_path, published, correct = json.loads(
         outside(installed / "python", "-c", READS_ITS_DATA, cwd=workdir).splitlines()[-1]
     )
-    assert Path(where).is_relative_to(installed.parent)
+    assert Path(package_path).is_relative_to(installed.parent)
     assert published == len(load_results(published=True)) and correct
 
 
 def test_badges_and_pictures_are_true():
-    """The project has no public address, so its badges are files that say what pyproject.toml says, and pictures go by their path; with an
-    address they have to go by it, since a package index shows README.md and has no files."""
-    said = {path.stem: path.read_text() for path in (ROOT / "docs" / "badges").glob("*.svg")}
+    """The project has no public address, so its badges are files that say what pyproject.toml says,
+    and pictures go by their path; with an address they have to go by it, since a package index
+    shows README.md and has no files.
+    """
+    badge_texts = {path.stem: path.read_text() for path in (ROOT / "docs" / "badges").glob("*.svg")}
     expected = {"python": PROJECT["requires-python"].removeprefix(">=") + "+", "license": PROJECT["license"]}
-    assert {name: re.findall(r"<title>.*?: (.*)</title>", text) for name, text in said.items()} == {
+    assert {name: re.findall(r"<title>.*?: (.*)</title>", text) for name, text in badge_texts.items()} == {
         name: [value] for name, value in expected.items()
     }
-    assert all(text.count(expected[name]) == 3 for name, text in said.items())
+    assert all(text.count(expected[name]) == 3 for name, text in badge_texts.items())
     address = PROJECT.get("urls", {}).get("Repository")
     for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", (ROOT / "README.md").read_text(encoding="utf-8")):
         assert target.startswith(f"{address}/") if address else (ROOT / target).is_file(), target

@@ -1,4 +1,6 @@
-"""README's examples run as they stand, in order, in the folder where `medprobe demo` was run; it is short, and so are its sentences."""
+"""README's examples run as they stand, in order, in the folder where `medprobe demo` was run; it is
+short, and so are its sentences.
+"""
 
 import re
 import shlex
@@ -19,7 +21,7 @@ def test_the_examples_run_as_they_stand_after_the_demo(tmp_path, monkeypatch):
     monkeypatch.setattr("leaderboard_space.app.serve", lambda store, **options: served.append((store, options["data"])))
     monkeypatch.chdir(tmp_path)
     medprobe("demo", cwd=tmp_path)
-    said, names = [], {}
+    outputs, names = [], {}
     datasets = re.findall(r"(?ms)^```(python)\n(.*?)^```", (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8"))
     for language, block in [*BLOCKS, *datasets]:
         if language == "python":
@@ -28,11 +30,11 @@ def test_the_examples_run_as_they_stand_after_the_demo(tmp_path, monkeypatch):
         for line in block.splitlines():
             program, *words = shlex.split(line)
             assert program == "medprobe"
-            said.append(medprobe(*words, cwd=tmp_path).stdout)
-    assert len(said) > 6 and all(said[:-1]) and len(served) == 2
+            outputs.append(medprobe(*words, cwd=tmp_path).stdout)
+    assert len(outputs) > 6 and all(outputs[:-1]) and len(served) == 2
     assert served[1] == ("demo", ["demo/data/mediconfusion"])
-    mine = next(text for text in said if text.startswith("model"))
-    assert all(name in mine for name in ("Chance", "Always A", "tiny-vlm", "guessing"))
+    score_table = next(text for text in outputs if text.startswith("model"))
+    assert all(name in score_table for name in ("Chance", "Always A", "tiny-vlm", "guessing"))
     assert names["run"].result.model.name == "Chance" and len(names["questions"]) == 28
 
 
@@ -41,7 +43,7 @@ def test_it_is_short_and_leads_to_every_guide():
     prose = re.sub(r"(?ms)^```.*?^```|^    .*?$|^\|.*?$|^!.*?$|^#.*?$", "", README)
     sentences = re.split(r"(?<=[.?!:])\s+|\n\n", re.sub(r"\]\([^)]*\)", "]", prose))
     assert max(len(sentence.split()) for sentence in sentences) <= 30, max(
-        sentences, key=lambda each: len(each.split())
+        sentences, key=lambda sentence: len(sentence.split())
     )
     assert re.search(r"\]\(([^)]*)\)", prose)[1] == "docs/index.md"
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")

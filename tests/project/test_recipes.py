@@ -1,4 +1,6 @@
-"""Every `medprobe` line in guides and recipes is one that the command line takes; recipes run as far as one machine can run them."""
+"""Every `medprobe` line in guides and recipes is one that the command line takes; recipes run as
+far as one machine can run them.
+"""
 
 import os
 import re
@@ -30,25 +32,29 @@ COMMAND = typer.main.get_command(app)
 
 
 def command_lines(text):
-    """Every command line that starts with `medprobe`, as words: continued lines put together, up to a comment or what it is joined to."""
+    """Every command line that starts with `medprobe`, as words: continued lines put together, up to
+    a comment or what it is joined to.
+    """
     for line in re.sub(r"\\\n\s*(?:# +)?", " ", text).splitlines():
-        found = re.match(r"(?:#?\s{2,}|\$ |)(?:[A-Z_]+=\S+ )*medprobe (?=[a-z-])(.*)", line)
-        if found:
-            words = shlex.shlex(found[1], posix=True, punctuation_chars="|&;>")
+        match = re.match(r"(?:#?\s{2,}|\$ |)(?:[A-Z_]+=\S+ )*medprobe (?=[a-z-])(.*)", line)
+        if match:
+            words = shlex.shlex(match[1], posix=True, punctuation_chars="|&;>")
             words.whitespace_split = True
             yield list(takewhile(lambda word: not set(word) <= set("|&;>"), words))
 
 
 def parse(words):
-    """Let the command line read it, and run nothing. Raises AssertionError for an unknown command, option or missing argument."""
-    command, left = COMMAND, [word for word in words if not re.fullmatch(r"\$\{\w+\[@\]\}", word)]
-    while hasattr(command, "commands") and left:
-        assert left[0] in command.commands, f"there is no command {left[0]}"
-        command, left = command.commands[left[0]], left[1:]
-    if "--help" in left:
+    """Let the command line read it, and run nothing. Raises AssertionError for an unknown command,
+    option or missing argument.
+    """
+    command, remaining = COMMAND, [word for word in words if not re.fullmatch(r"\$\{\w+\[@\]\}", word)]
+    while hasattr(command, "commands") and remaining:
+        assert remaining[0] in command.commands, f"there is no command {remaining[0]}"
+        command, remaining = command.commands[remaining[0]], remaining[1:]
+    if "--help" in remaining:
         return
     try:
-        command.make_context(command.name, left)
+        command.make_context(command.name, remaining)
     except Exception as error:  # the library's own classes are private
         raise AssertionError(f"medprobe {shlex.join(words)}: {error}") from error
 
@@ -62,9 +68,12 @@ def test_every_command_line_of_a_guide_is_one_that_is_there(path):
         command, words = COMMAND, mentioned.split()
         while words and words[0] in getattr(command, "commands", ()):
             command = command.commands[words.pop(0)]
-        known = {"--help", *(name for each in command.params for name in (*each.opts, *each.secondary_opts))}
-        named = {re.match(r"--[a-z-]*", word)[0] for word in words if word.startswith("--")}
-        assert (not words or not hasattr(command, "commands")) and named <= known, mentioned
+        valid_options = {
+            "--help",
+            *(name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)),
+        }
+        used_options = {re.match(r"--[a-z-]*", word)[0] for word in words if word.startswith("--")}
+        assert (not words or not hasattr(command, "commands")) and used_options <= valid_options, mentioned
 
 
 @pytest.fixture
@@ -107,7 +116,9 @@ for number in range(first, last + 1):
     tasks.append(subprocess.Popen(["bash", "-c", script], env=variables, stdout=open(log, "w"), stderr=subprocess.STDOUT))
 sys.exit(max(task.wait() for task in tasks))
 """
-"""Slurm's `sbatch --wait` on one machine: reads the script's own options and those given, starts every task of the array at once."""
+"""Slurm's `sbatch --wait` on one machine: reads the script's own options and those given, starts
+every task of the array at once.
+"""
 
 
 @pytest.mark.exhaustive
@@ -124,8 +135,10 @@ def test_the_slurm_array_asks_every_question_once(shell, tmp_path):
     assert len(list((tmp_path / "logs").glob("medprobe-77-[34].log"))) == 2
     assert (tmp_path / "run/result.json").exists()
     assert len((tmp_path / "run/answers.jsonl").read_text().splitlines()) == 28
-    first, last = map(int, re.search(r"#SBATCH --array=(\d+)-(\d+)", (RECIPES / "slurm_array.sh").read_text()).groups())
-    assert last > first
+    first_task, last_task = map(
+        int, re.search(r"#SBATCH --array=(\d+)-(\d+)", (RECIPES / "slurm_array.sh").read_text()).groups()
+    )
+    assert last_task > first_task
 
 
 def payload(repository, scope):
@@ -137,8 +150,9 @@ def payload(repository, scope):
 
 @pytest.mark.exhaustive
 def test_a_job_of_the_hub_opens_a_pull_request_that_a_webhook_verifies_at_once(shell, local_hub, tmp_path, monkeypatch):
-    """`hf jobs run` hands the job to the Hub; its command runs as it would there; the webhook verifies what it opened, and leaves nothing
-    to the action's last step."""
+    """`hf jobs run` hands the job to the Hub; its command runs as it would there; the webhook
+    verifies what it opened, and leaves nothing to the action's last step.
+    """
     action = yaml.load((RECIPES / "verify-results.yml").read_text(), yaml.BaseLoader)
     assert action["on"]["schedule"] == [{"cron": "*/10 * * * *"}] and action["permissions"] == {"contents": "read"}
     [steps] = [job["steps"] for job in action["jobs"].values()]
@@ -150,13 +164,13 @@ def test_a_job_of_the_hub_opens_a_pull_request_that_a_webhook_verifies_at_once(s
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     api.create_repo("ORG/results", repo_type="dataset")
     token = {"HF_ENDPOINT": local_hub.endpoint, "HF_TOKEN": CURATOR, "HF_HUB_DISABLE_XET": "1"}
-    named = {
+    environment = {
         "IMAGE": "org/medprobe",
         "BENCHMARK": "mediconfusion",
         "DATA": "ORG/mediconfusion-phantoms",
         "BUCKET": "ORG/runs",
     }
-    shell(RECIPES / "hf_job.sh", MODEL="baseline:chance", STORE="ORG/results", **named, **token)
+    shell(RECIPES / "hf_job.sh", MODEL="baseline:chance", STORE="ORG/results", **environment, **token)
     [job] = local_hub.hub.jobs
     assert (job["dockerImage"], job["flavor"], job["secrets"]) == ("org/medprobe", "a10g-large", {"HF_TOKEN": CURATOR})
     [volume] = job["volumes"]
@@ -165,20 +179,24 @@ def test_a_job_of_the_hub_opens_a_pull_request_that_a_webhook_verifies_at_once(s
     assert (program, option) == ("bash", "-c")
     shell(command.replace(volume["mountPath"], str(tmp_path / "bucket")) + "\n", **token)
     port = free_port()
-    named = {"MEDPROBE_STORE": "ORG/results", "MEDPROBE_DATA": "ORG/mediconfusion-phantoms", "WEBHOOK_SECRET": "hush"}
-    named |= token | {
+    environment = {
+        "MEDPROBE_STORE": "ORG/results",
+        "MEDPROBE_DATA": "ORG/mediconfusion-phantoms",
+        "WEBHOOK_SECRET": "hush",
+    }
+    environment |= token | {
         "GRADIO_SERVER_PORT": str(port),
         "PYTHONPATH": str(ROOT),
         "NO_PROXY": "127.0.0.1",
         "GRADIO_ANALYTICS_ENABLED": "0",
     }
-    with (tmp_path / "said").open("wb") as said:
+    with (tmp_path / "said").open("wb") as output:
         server = subprocess.Popen(
             [sys.executable, RECIPES / "verify_webhook.py"],
             cwd=tmp_path,
-            env=os.environ | named,
-            stdout=said,
-            stderr=said,
+            env=os.environ | environment,
+            stdout=output,
+            stderr=output,
         )
     try:
 
@@ -195,8 +213,8 @@ def test_a_job_of_the_hub_opens_a_pull_request_that_a_webhook_verifies_at_once(s
         wait_for(answered)
         assert sent(payload("ORG/results", "discussion"), "guessed").status_code == 403
         assert sent(payload("ORG/results", "discussion"), "").status_code in (401, 403)
-        for other in (payload("ORG/other", "discussion"), payload("ORG/results", "discussion.comment")):
-            assert sent(other).json() == {"due": False}
+        for unrelated_event in (payload("ORG/other", "discussion"), payload("ORG/results", "discussion.comment")):
+            assert sent(unrelated_event).json() == {"due": False}
         assert not [name for name in api.list_repo_files("ORG/results", repo_type="dataset") if "results/" in name]
         assert sent(payload("ORG/results", "discussion")).json() == {"due": True}
         wait_for(lambda: any("result.json" in name for name in api.list_repo_files("ORG/results", repo_type="dataset")))
@@ -229,7 +247,7 @@ def test_the_image_installs_what_is_there():
     lines = re.sub(r"\\\n", " ", (RECIPES / "Dockerfile").read_text()).splitlines()
     steps = [line.split(None, 1) for line in lines if line and not line.startswith("#")]
     assert {name for name, _ in steps} <= {"FROM", "ARG", "WORKDIR", "COPY", "RUN", "CMD"}
-    copied = {name for step, rest in steps if step == "COPY" for name in rest.split()[:-1]}
+    copied = {name for step, arguments in steps if step == "COPY" for name in arguments.split()[:-1]}
     assert all((ROOT / name).exists() for name in copied)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     packages = {name.removesuffix("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}

@@ -1,4 +1,6 @@
-"""The pictures of docs/statistics.md and docs/sight.md are those that its script draws now, and the words say what they show."""
+"""The pictures of docs/statistics.md and docs/sight.md are those that its script draws now, and the
+words say what they show.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,17 @@ from benchmarks.scoring.statistics_pictures import DOCS, PICTURES
 def test_the_pictures_are_those_that_the_script_draws() -> None:
     page = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("statistics.md", "sight.md"))
     for name, draw in PICTURES.items():
-        drawn = draw()
-        assert (DOCS / name).read_text(encoding="utf-8") == drawn, (
+        pictures = draw()
+        assert (DOCS / name).read_text(encoding="utf-8") == pictures, (
             f"{name}: run benchmarks/scoring/statistics_pictures.py"
         )
-        told = re.search(rf"!\[([^]]*)\]\({name}\)", page)
-        assert told, name
+        caption = re.search(rf"!\[([^]]*)\]\({name}\)", page)
+        assert caption, name
         assert all(
-            f"{score} %<" in drawn for score in re.findall(r"\b[A-C](?: scores)?,?(?: which [a-z ]+,)? (\d+) ", told[1])
+            f"{score} %<" in pictures
+            for score in re.findall(r"\b[A-C](?: scores)?,?(?: which [a-z ]+,)? (\d+) ", caption[1])
         ), name
-        for low, high in re.findall(r"(\d+) to (\d+) from", told[1]):
-            assert f">{low} to {high}<" in drawn, (name, low, high)
+        for low, high in re.findall(r"(\d+) to (\d+) from", caption[1]):
+            assert f">{low} to {high}<" in pictures, (name, low, high)
     worth = re.search(r"worth (\d+) independent\)", page)
     assert worth and f"worth {worth[1]} independent" in PICTURES["one_score.svg"]()

@@ -1,4 +1,6 @@
-"""The words of docstrings, comments and messages: a module's docstring says what it does, and no sentence speaks of nobody or whoever."""
+"""The words of docstrings, comments and messages: a module's docstring says what it does, and no
+sentence speaks of nobody or whoever.
+"""
 
 import ast
 import re
@@ -23,10 +25,10 @@ def test_module_docstrings_are_imperatives_or_noun_phrases():
 
 
 def test_no_sentence_speaks_of_nobody_or_whoever():
-    found = [
+    matches = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in (*MODULES, *ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"\b(nobody|whoever|who asks)\b", line, re.IGNORECASE)
     ]
-    assert found == []
+    assert matches == []

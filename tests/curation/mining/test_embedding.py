@@ -1,5 +1,6 @@
-"""Embedding: real architectures with small random weights; a batch equals one by one; cached, resumable, unreadable
-files listed."""
+"""Embedding: real architectures with small random weights; a batch equals one by one; cached,
+resumable, unreadable files listed.
+"""
 
 import io
 import json
@@ -72,8 +73,9 @@ def test_a_batch_equals_one_by_one(models, images, tmp_path, encoder, pooling, d
 
 @pytest.mark.parametrize("encoder", ["transformers:dinov2", "transformers:clip", "open_clip:local-dir:biomedclip"])
 def test_a_folder_asks_no_network(models, tmp_path, monkeypatch, encoder):
-    """Nor where the folder's own description says that its image half is a pretrained one of the Hub, and names a text model there, as
-    BiomedCLIP's does."""
+    """Nor where the folder's own description says that its image half is a pretrained one of the
+    Hub, and names a text model there, as BiomedCLIP's does.
+    """
     asked = []
     for name in ("socket.socket.connect", "socket.getaddrinfo", "socket.create_connection"):
         monkeypatch.setattr(name, lambda *given, **_: asked.append(given) or pytest.fail("asked the network"))
@@ -116,13 +118,15 @@ embed(Path(sys.argv[2]), Path(sys.argv[3]), Encoder(loaded.spec, loaded.prepare,
 
 
 def test_a_process_killed_outright_loses_no_embedded_image(models, images, tmp_path):
-    """kill -9 in the middle: the next run embeds exactly the images that the first had not finished, with the same result."""
+    """kill -9 in the middle: the next run embeds exactly the images that the first had not
+    finished, with the same result.
+    """
     name = f"transformers:{models / 'dinov2'}"
     process = start(EMBEDS_SLOWLY, name, images, tmp_path / "a", cwd=tmp_path)
     for _ in range(6000):
         if len(list((tmp_path / "a").glob("cache/*/*.npz"))) >= 3:
             break
-        assert process.poll() is None, process.said.read_text()
+        assert process.poll() is None, process.output_file.read_text()
         time.sleep(0.05)
     process.kill()
     process.wait(30)
@@ -237,7 +241,8 @@ def test_another_encoding_is_named_not_guessed(tmp_path):
 def test_captions_are_read_whole(tmp_path):
     long = "x" * 200_000
     (tmp_path / "t.csv").write_text(
-        f'\ufeffimage, caption,\r\na.png,one\u2028two\x0bthree\x85four,,\r\nb.png,"line\nbreak, comma"\r\nc.png\r\n,,\r\nd.png,{long}'
+        '\ufeffimage, caption,\r\na.png,one\u2028two\x0bthree\x85four,,\r\nb.png,"line\nbreak, '
+        f'comma"\r\nc.png\r\n,,\r\nd.png,{long}'
     )
     assert read_image_table(tmp_path / "t.csv")["caption"].tolist() == [
         "one\u2028two\x0bthree\x85four", "line\nbreak, comma", "", long

@@ -1,4 +1,6 @@
-"""The page of decisions: what it calls saved is in the journal, its question is in view, and a link lets in whom it was made for."""
+"""The page of decisions: what it calls saved is in the journal, its question is in view, and a link
+lets in whom it was made for.
+"""
 
 import io
 import json
@@ -36,7 +38,8 @@ from tests.sampling import few
 SERVE = (
     "import sys; from pathlib import Path; from curation.review.review import build_review; "
     "from curation.review.review_server import serve_page; q, i = map(Path, sys.argv[1:3]); "
-    "serve_page(lambda access: build_review(q, i, access), q, 'review', 'reviewing', int(sys.argv[3]))"
+    "serve_page(lambda access: build_review(q, i, access), q, 'review', 'reviewing', "
+    "int(sys.argv[3]))"
 )
 HOSTILE = '</script><img src=x onerror="window.hacked=1">${window.hacked=1}'
 
@@ -145,7 +148,8 @@ def some_task(log, pictures, names=()):
         )
 
     return ReviewTask(
-        "Some task", FIELDS, lambda _: ["one", "two"], show, save, lambda who, item: (item, "faults", who) in said, picture, names
+        "Some "
+        "task", FIELDS, lambda _: ["one", "two"], show, save, lambda who, item: (item, "faults", who) in said, picture, names
     )  # fmt: skip
 
 
@@ -191,7 +195,7 @@ def start(folders):
             socket.create_connection(("127.0.0.1", port), 1).close()
             return process, f"http://127.0.0.1:{port}/"
         except OSError:
-            assert process.poll() is None, process.said.read_text()
+            assert process.poll() is None, process.output_file.read_text()
             time.sleep(0.05)
     raise AssertionError("the server did not start")
 

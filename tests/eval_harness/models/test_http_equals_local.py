@@ -1,4 +1,6 @@
-"""The same model asked in this process and through a real server (`transformers serve`): the same conversation, hence the same texts."""
+"""The same model asked in this process and through a real server (`transformers serve`): the same
+conversation, hence the same texts.
+"""
 
 import time
 import urllib.request
@@ -34,7 +36,7 @@ def server(tiny, tmp_path_factory):
     process = start(run, *command, cwd=tmp_path_factory.mktemp("serve"), HF_HUB_OFFLINE="1")
     try:
         for _ in range(600):
-            assert process.poll() is None, process.said.read_text()
+            assert process.poll() is None, process.output_file.read_text()
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
                     break

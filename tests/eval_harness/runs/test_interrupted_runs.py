@@ -1,4 +1,6 @@
-"""No answer is lost: kill -9 at random moments, a server that misbehaves, full disks, several processes."""
+"""No answer is lost: kill -9 at random moments, a server that misbehaves, full disks, several
+processes.
+"""
 
 import json
 import random
@@ -31,8 +33,8 @@ def workdir(tmp_path_factory, phantoms):
 
 def answers(run):
     path = run / "answers.jsonl"
-    whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
-    return [json.loads(line) for line in whole.splitlines()]
+    complete_lines = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+    return [json.loads(line) for line in complete_lines.splitlines()]
 
 
 def scores(run):
@@ -42,24 +44,24 @@ def scores(run):
 
 def killed(arguments, cwd, run, at):
     """Start, kill -9 when the journal has grown by `at` lines, return what was journaled."""
-    before = len(answers(run))
+    answers_at_start = len(answers(run))
     process = warm.start(arguments, cwd, slow_after=at)
-    while process.poll() is None and len(answers(run)) < before + at:
+    while process.poll() is None and len(answers(run)) < answers_at_start + at:
         time.sleep(0.005)
     process.kill()
-    assert process.wait() == -signal.SIGKILL, process.said.read_text()
+    assert process.wait() == -signal.SIGKILL, process.output_file.read_text()
     return answers(run)
 
 
 def warmly(*arguments, cwd):
     process = warm.start(arguments, cwd)
-    assert process.wait() == 0, process.said.read_text()
+    assert process.wait() == 0, process.output_file.read_text()
 
 
 def one_each(run):
-    found = [(line["question_id"], line["sample"]) for line in answers(run) if line["status"] != "failed"]
-    assert len(found) == len(set(found)), "nothing is answered twice"
-    return set(found)
+    answer_ids = [(line["question_id"], line["sample"]) for line in answers(run) if line["status"] != "failed"]
+    assert len(answer_ids) == len(set(answer_ids)), "nothing is answered twice"
+    return set(answer_ids)
 
 
 @pytest.fixture(scope="module")
@@ -73,15 +75,15 @@ def calm(workdir):
 @pytest.mark.parametrize("kills", few([1, 2, 3]))
 def test_killing_a_local_model_loses_nothing_and_changes_nothing(workdir, calm, kills):
     total, run, chance = len(answers(calm)), workdir / f"killed-{kills}", random.Random(kills)
-    arguments, kept = (*LOCAL, "--out", run.name), []
+    arguments, earlier_answers = (*LOCAL, "--out", run.name), []
     for _ in range(kills):
-        now = killed(arguments, workdir, run, chance.randrange(1, total // kills))
-        assert now[: len(kept)] == kept, "what was journaled stays as it was"
-        kept = now
-    assert 0 < len(kept) < total
+        current_answers = killed(arguments, workdir, run, chance.randrange(1, total // kills))
+        assert current_answers[: len(earlier_answers)] == earlier_answers, "what was journaled stays as it was"
+        earlier_answers = current_answers
+    assert 0 < len(earlier_answers) < total
     warmly(*arguments, cwd=workdir)
     assert one_each(run) == one_each(calm)
-    assert answers(run)[: len(kept)] == kept
+    assert answers(run)[: len(earlier_answers)] == earlier_answers
     assert scores(run) == scores(calm)
 
 
@@ -95,28 +97,31 @@ def test_ctrl_c_and_sigterm_end_in_one_line_and_the_run_goes_on(workdir, stop):
             time.sleep(0.01)
         process.send_signal(stop)
         assert process.wait(60) == 130
-        errors = process.said.read_text()
+        errors = process.output_file.read_text()
         assert "run the same command again to resume" in errors
         assert "Traceback" not in errors
         assert not (workdir / out / "result.json").exists(), "what was never asked is not scored"
-        kept = answers(workdir / out)
+        earlier_answers = answers(workdir / out)
         server.delay = 0
         medprobe(*arguments, cwd=workdir)
-    assert answers(workdir / out)[: len(kept)] == kept
+    assert answers(workdir / out)[: len(earlier_answers)] == earlier_answers
     assert len(one_each(workdir / out)) == 28
 
 
 def test_a_full_disk_is_one_line_and_nothing_is_torn(workdir):
-    """A limit on the file size stands for the full disk: writing past it fails in the same workdir."""
+    """A limit on the file size stands for the full disk: writing past it fails in the same
+    workdir.
+    """
     arguments = ("eval", "probmed", "--model", "baseline:chance", "--out", "full")
 
     limited = (
-        "import resource, signal; from medprobe.__main__ import main; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "import resource, signal; from medprobe.__main__ import main; "
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY)); main()"
     )
     process = start(limited, *arguments, cwd=workdir)
     assert process.wait() == 2
-    errors = process.said.read_text()
+    errors = process.output_file.read_text()
     assert "cannot be written" in errors
     assert "Traceback" not in errors
     medprobe(*arguments, cwd=workdir)
@@ -136,9 +141,9 @@ def test_two_processes_give_the_result_of_one(workdir, calm):
         warm.start((*LOCAL, "--out", "two"), workdir, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE="2") for rank in "01"
     ]
     codes = [process.wait() for process in started]
-    said = [process.said.read_text() for process in started]
-    assert codes == [0, 0], said
-    assert sum("finished its share" in words for words in said) <= 1  # both may finish before either looks
+    outputs = [process.output_file.read_text() for process in started]
+    assert codes == [0, 0], outputs
+    assert sum("finished its share" in words for words in outputs) <= 1  # both may finish before either looks
     assert without_time(workdir / "two") == without_time(calm)
     assert one_each(workdir / "two") == one_each(calm)
     assert {p.name for p in (workdir / "two").glob("[!.]*")} == {p.name for p in calm.glob("[!.]*")}

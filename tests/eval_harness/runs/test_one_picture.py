@@ -1,5 +1,7 @@
-"""Two routes, one picture: whatever kind of file an image comes in, a local model, a server, the exports to other harnesses and the Hub's
-tasks are given the same pixels, and these are the ones that were drawn."""
+"""Two routes, one picture: whatever kind of file an image comes in, a local model, a server, the
+exports to other harnesses and the Hub's tasks are given the same pixels, and these are the ones
+that were drawn.
+"""
 
 import base64
 import io
@@ -57,11 +59,11 @@ def saved(pixels, encoding, orientation=1, mode=None, **options):
     return buffer.getvalue()
 
 
-def png(width, height, depth, colour, rows, before=b""):
+def png(width, height, depth, colour, rows, leading_chunks=b""):
     """A PNG that Pillow itself does not write."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
     data = zlib.compress(b"".join(b"\0" + row for row in rows))
-    return b"\x89PNG\r\n\x1a\n" + head + before + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + head + leading_chunks + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
 def chunk(kind, content):
@@ -79,18 +81,20 @@ def big_endian(levels):
 def palette(transparent):
     image = Image.fromarray(GREY).convert("P")
     options = {"transparency": int(np.asarray(image)[0, 0])} if transparent else {}
-    drawn = np.asarray(image.convert("RGB"))
+    pixels = np.asarray(image.convert("RGB"))
     clear = np.asarray(image) == options.get("transparency", -1)
-    return image, options, np.where(clear[..., None], 255, drawn).astype(np.uint8)
+    return image, options, np.where(clear[..., None], 255, pixels).astype(np.uint8)
 
 
 def kinds():
-    """Name -> (content of a file, pixels that are to be seen; None where the coding loses some and only turns and shades can be told)."""
+    """Name -> (content of a file, pixels that are to be seen; None where the coding loses some and
+    only turns and shades can be told).
+    """
     rgba = np.dstack([COLOUR, ALPHA])
     la = Image.merge("LA", [Image.fromarray(GREY), Image.fromarray(ALPHA)])
     grey_on_white = np.where(ALPHA == 255, GREY, 255).astype(np.uint8)
     second = Image.new("RGB", (60, 40), "red")
-    made = {
+    files = {
         "jpeg grey": (saved(GREY, "JPEG", quality=95), None),
         "jpeg cmyk": (saved(COLOUR, "JPEG", mode="CMYK", quality=95, subsampling=0), None),
         "jpeg progressive": (saved(COLOUR, "JPEG", progressive=True, quality=95, subsampling=0), None),
@@ -124,14 +128,14 @@ def kinds():
         "jpeg2000 16 bits": (saved(DEEP, "JPEG2000"), GREY),
     }  # fmt: skip
     for transparent in (False, True):
-        image, options, drawn = palette(transparent)
-        made[f"png palette {options}"] = saved(image, "PNG", **options), drawn
-        made[f"gif palette {options}"] = saved(image, "GIF", **options), drawn
+        image, options, pixels = palette(transparent)
+        files[f"png palette {options}"] = saved(image, "PNG", **options), pixels
+        files[f"gif palette {options}"] = saved(image, "GIF", **options), pixels
     for turn, turned in TURNED.items():
-        made[f"jpeg turned {turn}"] = saved(COLOUR, "JPEG", turn, quality=95, subsampling=0), (turned(COLOUR), 12)
-        made[f"png turned {turn}"] = saved(COLOUR, "PNG", turn), turned(COLOUR)
+        files[f"jpeg turned {turn}"] = saved(COLOUR, "JPEG", turn, quality=95, subsampling=0), (turned(COLOUR), 12)
+        files[f"png turned {turn}"] = saved(COLOUR, "PNG", turn), turned(COLOUR)
     lossy = {"jpeg grey": GREY, "jpeg cmyk": COLOUR, "jpeg progressive": COLOUR}
-    return {name: (data, (lossy[name], 12) if drawn is None else drawn) for name, (data, drawn) in made.items()}
+    return {name: (data, (lossy[name], 12) if pixels is None else pixels) for name, (data, pixels) in files.items()}
 
 
 KINDS = kinds()
@@ -142,7 +146,9 @@ def rgb(pixels):
 
 
 def by_any_reader(data):
-    """The pixels that a reader sees who knows nothing of EXIF, alpha, frames or depth; JPEG and PNG of 8 bits are all it reads."""
+    """The pixels that a reader sees who knows nothing of EXIF, alpha, frames or depth; JPEG and PNG
+    of 8 bits are all it reads.
+    """
     with Image.open(io.BytesIO(data)) as image:
         assert image.format in ("JPEG", "PNG") and image.mode in ("1", "L", "P", "RGB", "RGBA")
         assert image.format == "JPEG" or data[24] <= 8
@@ -159,11 +165,11 @@ def from_uri(uri):
 def sent_to_a_server(files):
     with ChaosServer() as server:
         list(model(server).generate([request(number, image=data) for number, data in enumerate(files)]))
-    found = {}
+    pictures = {}
     for body in server.bodies:
         image, text = body["messages"][0]["content"]
-        found[int(text["text"].split()[1].strip("?"))] = from_uri(image["image_url"]["url"])
-    return [found[number] for number in range(len(files))]
+        pictures[int(text["text"].split()[1].strip("?"))] = from_uri(image["image_url"]["url"])
+    return [pictures[number] for number in range(len(files))]
 
 
 def built(tmp_path, files):
@@ -172,17 +178,17 @@ def built(tmp_path, files):
     source.mkdir(parents=True)
     write_sources("halt-medvqa", source)
     paths = sorted((source / "images").rglob("*.jpg"))
-    given = {path.name: files[number % len(files)] for number, path in enumerate(paths)}
+    file_by_name = {path.name: files[number % len(files)] for number, path in enumerate(paths)}
     for path in paths:
-        path.write_bytes(given[path.name])
-    return build("halt-medvqa", source=source, out=tmp_path / "data", eval_yaml=True), given
+        path.write_bytes(file_by_name[path.name])
+    return build("halt-medvqa", source=source, out=tmp_path / "data", eval_yaml=True), file_by_name
 
 
 @pytest.mark.parametrize("part", range(3))
 def test_every_route_shows_the_picture_that_was_drawn(tmp_path, part):
     names = list(KINDS)[part::3]
     files = [KINDS[name][0] for name in names]
-    report, given = built(tmp_path, files)
+    report, file_by_name = built(tmp_path, files)
     name_of = {data: name for name, (data, _) in KINDS.items()}
     stored = load_dataset(str(report.folder), "questions", split="test", cache_dir=str(tmp_path / "cache"))
     tasks = pd.concat(pd.read_parquet(path) for path in report.folder.glob("inspect*/*.parquet"))
@@ -196,7 +202,11 @@ def test_every_route_shows_the_picture_that_was_drawn(tmp_path, part):
     wrong = set()
     checked = set()
     for plain, raw in zip(stored, with_image_bytes(stored), strict=True):
-        name = name_of[given[next(path for path in given if path.split(".")[0] == raw["image"]["path"].split(".")[0])]]
+        name = name_of[
+            file_by_name[
+                next(path for path in file_by_name if path.split(".")[0] == raw["image"]["path"].split(".")[0])
+            ]
+        ]
         seen = {
             "local": rgb(np.asarray(decode_rgb_image(raw["image"]["bytes"]))),
             "any reader": by_any_reader(raw["image"]["bytes"]),
@@ -214,9 +224,9 @@ def test_every_route_shows_the_picture_that_was_drawn(tmp_path, part):
     assert wrong == set() and checked == set(names)
 
 
-def is_drawn(pixels, drawn):
-    drawn, tolerance = drawn if isinstance(drawn, tuple) else (drawn, 0)
-    expected = rgb(np.ascontiguousarray(drawn))
+def is_drawn(pixels, expected):
+    expected, tolerance = expected if isinstance(expected, tuple) else (expected, 0)
+    expected = rgb(np.ascontiguousarray(expected))
     return pixels.shape == expected.shape and np.abs(pixels - expected).max() <= tolerance
 
 

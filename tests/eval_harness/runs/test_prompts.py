@@ -17,19 +17,19 @@ def test_braces_in_a_question_or_an_option_stay_text():
 
 @pytest.mark.sources
 def test_halt_prompts_are_the_authors(sources):
-    theirs = json.loads((sources / "halt_medvqa" / "prompts.json").read_text())
+    authors_prompts = json.loads((sources / "halt_medvqa" / "prompts.json").read_text())
     options = {"A": "left", "B": "right"}
     expected = {
         t.format(question="Which side?", option=" ".join(f"{k}. {v}" for k, v in options.items()))
-        for t in theirs.values()
+        for t in authors_prompts.values()
     }
-    ours = {
+    our_prompts = {
         p.render(" Which side? ", list(options.values()))
         for (family, _), p in PROMPTS.items()
         if family == "halt-medvqa" and "mc" in p.methods
     }
-    assert ours == expected
-    assert len(ours) == 18
+    assert our_prompts == expected
+    assert len(our_prompts) == 18
 
 
 FILE_FORMS = {
@@ -48,9 +48,11 @@ FILE_FORMS = {
 @pytest.mark.sources
 @pytest.mark.parametrize(("name", "method", "model"), sorted(FILE_FORMS))
 def test_mediconfusion_prompts_are_the_authors(sources, name, method, model):
-    theirs = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["prompts"][method][model]
-    ours = PROMPTS["mediconfusion", name].render("Which side?", ["left", "right"])
-    assert ours == theirs.format("Which side?", "left", "right")
+    authors_prompt = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["prompts"][method][
+        model
+    ]
+    our_prompt = PROMPTS["mediconfusion", name].render("Which side?", ["left", "right"])
+    assert our_prompt == authors_prompt.format("Which side?", "left", "right")
 
 
 @pytest.mark.sources
@@ -59,7 +61,7 @@ def test_few_shot_prompts_are_the_authors_med_flamingo_form(sources):
 
     from eval_harness.models.local.model_inputs import PLAIN_TEMPLATE, build_conversation
 
-    theirs = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["prompts"]["mc"][
+    authors_prompt = json.loads((sources / "mediconfusion" / "answering_prompts.json").read_text())["prompts"]["mc"][
         "med_flamingo"
     ]
     prompt = PROMPTS["mediconfusion", "mc-flamingo"]
@@ -79,7 +81,7 @@ def test_few_shot_prompts_are_the_authors_med_flamingo_form(sources):
     )
     messages = build_conversation(request, lambda image: {"type": "image"})
     text = Template(PLAIN_TEMPLATE).render(messages=messages, marker="<image>", end_of_shot="<|endofchunk|>")
-    expected = theirs.replace("|endofchunk|>", "<|endofchunk|>").replace(
+    expected = authors_prompt.replace("|endofchunk|>", "<|endofchunk|>").replace(
         "<<", "<"
     )  # one bracket is missing in the file
     for i in range(3):

@@ -1,4 +1,6 @@
-"""Questions that a processor refuses, interrupted runs, and what names no model (`tests/chaos/test_every_run_ends.py` has the faults)."""
+"""Questions that a processor refuses, interrupted runs, and what names no model
+(`tests/chaos/test_every_run_ends.py` has the faults).
+"""
 
 from dataclasses import replace
 
@@ -27,7 +29,9 @@ def config(phantoms, tmp_path):
 
 
 def test_an_interrupted_run_becomes_one_of_the_cases_that_were_asked(config):
-    """Never-asked questions do not count as failed: no score until the run is completed or marked."""
+    """Never-asked questions do not count as failed: no score until the run is completed or
+    marked.
+    """
     run_evaluation(config, max_questions=9)
     assert "19 of 28 answers were never asked" in refused(score_run, config.out)
     for folder in (config.out, config.out.parent):
@@ -42,15 +46,19 @@ def test_an_interrupted_run_becomes_one_of_the_cases_that_were_asked(config):
 
 
 def test_answers_that_no_store_will_take_are_told_while_the_run_can_be_stopped(config, monkeypatch, capsys):
-    for room, told in ((27, 1), (28, 0)):  # 28 answers of one letter
-        monkeypatch.setattr("eval_harness.runs.ask.limits_for", lambda *_, room=room: Limits(0, 0, room, 0))
-        run_evaluation(replace(config, out=config.out.with_name(f"run-{room}")))
-        assert capsys.readouterr().err.count("that a results store accepts for this run") == told
+    for byte_limit, warnings in ((27, 1), (28, 0)):  # 28 answers of one letter
+        monkeypatch.setattr(
+            "eval_harness.runs.ask.limits_for", lambda *_, byte_limit=byte_limit: Limits(0, 0, byte_limit, 0)
+        )
+        run_evaluation(replace(config, out=config.out.with_name(f"run-{byte_limit}")))
+        assert capsys.readouterr().err.count("that a results store accepts for this run") == warnings
 
 
 @pytest.mark.slow
 def test_questions_that_a_processor_or_a_model_refuses_fail_alone(tmp_path):
-    """An image of 1 x 400 pixels, which Qwen's processor does not take; a prompt that is longer than a model's positions."""
+    """An image of 1 x 400 pixels, which Qwen's processor does not take; a prompt that is longer
+    than a model's positions.
+    """
     from eval_harness.models.local.transformers_vlm import TransformersVLM
     from eval_harness.runs.ask import Sender
 
@@ -62,14 +70,16 @@ def test_questions_that_a_processor_or_a_model_refuses_fail_alone(tmp_path):
         ("blip2", request(3, picture(size=(60, 44)), "left or right " * 600)),
     ):
         backend = TransformersVLM(str(make(family, tmp_path / family)), Settings(batch_size=4))
-        asked = [
+        requests = [
             odd if number == 3 else request(number, picture(size=(60, 40 + number), colour=9 * number))
             for number in range(9)
         ]
-        found = {each.question_id: each for each in Sender(backend.generate, lambda: None).responses(asked)}
-        assert {name for name, each in found.items() if each.status == "failed"} == {"3"}, found["3"]
-        assert found["3"].error
-        assert len(found) == 9
+        responses = {
+            response.question_id: response for response in Sender(backend.generate, lambda: None).responses(requests)
+        }
+        assert {name for name, response in responses.items() if response.status == "failed"} == {"3"}, responses["3"]
+        assert responses["3"].error
+        assert len(responses) == 9
 
 
 def test_what_names_no_model_is_one_line_at_once(tmp_path, monkeypatch):

@@ -1,4 +1,6 @@
-"""A cache of replies answers what was sent before in the same way to the same model, and nothing else."""
+"""A cache of replies answers what was sent before in the same way to the same model, and nothing
+else.
+"""
 
 import json
 from dataclasses import replace
@@ -27,14 +29,14 @@ def asked(data, folder, server, **changes):
 
 def test_the_same_request_is_not_sent_again(data, tmp_path):
     with ChaosServer(answer=lambda body: (200, completion(answer_to(body), reasoning_content="hm"))) as server:
-        first, _ = run_evaluation(asked(data, tmp_path, server, out=tmp_path / "one"))
-        before = sum(server.asked.values())
+        first_result, _ = run_evaluation(asked(data, tmp_path, server, out=tmp_path / "one"))
+        requests_before = sum(server.asked.values())
         again, folder = run_evaluation(asked(data, tmp_path, server, out=tmp_path / "two"))
-        assert sum(server.asked.values()) == before == 8
-    assert again.scores == first.scores
-    assert again.deviations == first.deviations != []
-    assert (again.environment["answers_from_cache"], first.environment.get("answers_from_cache")) == (8, None)
-    assert (first.environment["cost"], again.environment.get("cost")) == (8 * (10 + 20) / 1e6, None)
+        assert sum(server.asked.values()) == requests_before == 8
+    assert again.scores == first_result.scores
+    assert again.deviations == first_result.deviations != []
+    assert (again.environment["answers_from_cache"], first_result.environment.get("answers_from_cache")) == (8, None)
+    assert (first_result.environment["cost"], again.environment.get("cost")) == (8 * (10 + 20) / 1e6, None)
     lines = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
     assert {line["reasoning"] for line in lines} == {"hm"}
     assert {line["from_cache"] for line in lines} == {True}
@@ -56,7 +58,8 @@ def test_whatever_changes_what_is_sent_is_sent(data, tmp_path, changes):
         run_evaluation(asked(data, tmp_path, server, out=tmp_path / "one"))
         server.asked.clear()
         run_evaluation(asked(data, tmp_path, server, out=tmp_path / "two", **dict(changes)))
-        # In one of its two orders the permuted question is the question as it stands, but the run is another.
+        # In one of its two orders the permuted question is the question as it stands, but the run
+        # is another.
         assert sum(server.asked.values()) == (16 if "permute" in changes else 8)
 
 

@@ -1,4 +1,6 @@
-"""Options of a run that change what is asked: option orders, worked examples, scoring methods, plug-ins, dry run."""
+"""Options of a run that change what is asked: option orders, worked examples, scoring methods,
+plug-ins, dry run.
+"""
 
 import json
 import math
@@ -73,8 +75,8 @@ def test_examples_are_never_of_the_same_case_or_image(data):
     assert requests == requests_of(data, shots=3, prompt="mc-flamingo"), "the same examples every time"
 
 
-def generation(**more):
-    return {"max_tokens": 9, "temperature": 0, "seed": 0, **more}
+def generation(**options):
+    return {"max_tokens": 9, "temperature": 0, "seed": 0, **options}
 
 
 def test_a_form_puts_image_and_system_message_where_it_says(data):
@@ -87,10 +89,12 @@ def test_a_form_puts_image_and_system_message_where_it_says(data):
 
 def test_a_system_message_of_the_users_own_goes_before_what_introduces_the_examples(data):
     for text, expected in (("Be brief.", "Be brief."), ("", None)):
-        made = requests_of(data, "probmed", generation=generation(form="authors", system=text))
-        assert {r.system for r in made} == {expected}
-    made = requests_of(data, shots=1, prompt="mc-flamingo", generation=generation(form="authors", system="Be brief."))
-    (system,) = {r.system for r in made}
+        requests = requests_of(data, "probmed", generation=generation(form="authors", system=text))
+        assert {r.system for r in requests} == {expected}
+    requests = requests_of(
+        data, shots=1, prompt="mc-flamingo", generation=generation(form="authors", system="Be brief.")
+    )
+    (system,) = {r.system for r in requests}
     assert system.startswith("Be brief.\n\nYou are a helpful medical assistant.")
 
 
@@ -101,7 +105,8 @@ def plug_in(folder, text=""):
         "from eval_harness.records.request import Response\n"
         "class Mine:\n    needs_images = False\n    def __init__(self, settings): pass\n"
         f"    {text}\n"
-        "    def generate(self, requests):\n        for r in requests:\n            yield Response(r.question_id, r.sample, 'A')\n"
+        "    def generate(self, requests):\n        for r in requests:\n            yield "
+        "Response(r.question_id, r.sample, 'A')\n"
     )
     return f"{file}:Mine"
 
@@ -198,17 +203,19 @@ def test_where_a_run_is_finished_elsewhere_the_result_says_so(data, tmp_path, mo
     run_evaluation(wish)
     journal = tmp_path / "run/answers.jsonl"
     monkeypatch.setattr(plan, "collect_environment", lambda: {"git_commit": "new"})
-    same, _ = run_evaluation(wish)
-    assert same.environment["git_commit"] == "old"
-    assert "resumed_with" not in same.environment
+    same_environment, _ = run_evaluation(wish)
+    assert same_environment.environment["git_commit"] == "old"
+    assert "resumed_with" not in same_environment.environment
     journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:5]))
-    more, _ = run_evaluation(wish)
-    assert more.environment["git_commit"] == "old"
-    assert more.environment["resumed_with"] == {"git_commit": "new"}
+    other_environment, _ = run_evaluation(wish)
+    assert other_environment.environment["git_commit"] == "old"
+    assert other_environment.environment["resumed_with"] == {"git_commit": "new"}
 
 
 def test_a_recorded_file_of_the_whole_split_serves_a_part_of_it(data, tmp_path):
-    """Answers to questions that --limit leaves out stay unused; those to questions the split does not have are refused."""
+    """Answers to questions that --limit leaves out stay unused; those to questions the split does
+    not have are refused.
+    """
     questions = select_questions("halt-medvqa", str(data / "halt-medvqa"), None).questions
     lines = [json.dumps({"question_id": name, "response": "A"}) for name in questions["question_id"]]
     file = tmp_path / "all.jsonl"

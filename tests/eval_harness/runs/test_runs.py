@@ -32,9 +32,9 @@ def test_a_journal_cut_anywhere_keeps_every_whole_line_and_goes_on(tmp_path_fact
             journal.append(Response(str(number), 0, text))
     data = path.read_bytes()
     path.write_bytes(data[: min(cut, len(data))])
-    whole = data[: min(cut, len(data))].count(b"\n")
+    complete_lines = data[: min(cut, len(data))].count(b"\n")
     with AnswerJournal(path) as journal:
-        assert sorted(journal.statuses) == sorted((str(n), 0) for n in range(whole))
+        assert sorted(journal.statuses) == sorted((str(n), 0) for n in range(complete_lines))
         for number, text in enumerate(texts):
             if not journal.is_answered((str(number), 0)):
                 journal.append(Response(str(number), 0, text))
@@ -86,15 +86,15 @@ def test_a_run_is_not_continued_by_a_model_that_has_changed(phantoms, tmp_path, 
     data, file = phantoms / "mediconfusion", tmp_path / ("m.py" if ".py" in argument else "m")
     config = EvalConfig("mediconfusion", argument.format(tmp_path), data=str(data), out=tmp_path / "run")
     file.write_text(content("A", data))
-    before, _ = run_evaluation(config)
+    first_result, _ = run_evaluation(config)
     assert "already there" not in capsys.readouterr().err
     again, _ = run_evaluation(config)
-    assert again.scores == before.scores and "28 of 28 answers were already there" in capsys.readouterr().err
+    assert again.scores == first_result.scores and "28 of 28 answers were already there" in capsys.readouterr().err
     file.write_text(content("B", data))
     with pytest.raises(BadInput, match="code or weights have changed"):
         run_evaluation(config)
-    other, _ = run_evaluation(replace(config, out=tmp_path / "other"))
-    assert other.scores["share_B"].value == 100
+    other_result, _ = run_evaluation(replace(config, out=tmp_path / "other"))
+    assert other_result.scores["share_B"].value == 100
 
 
 def test_the_digest_of_a_folder_and_of_a_class_follows_from_their_content(tmp_path, monkeypatch):
@@ -112,5 +112,5 @@ def test_the_digest_of_a_folder_and_of_a_class_follows_from_their_content(tmp_pa
         exec(text, names)
         return names["M"]()
 
-    first, moved, other = (code_digest(made(text)) for text in (PLUG_IN, "\n\n" + PLUG_IN, PLUG_IN.format("B")))
-    assert first == moved != other
+    original, moved, changed = (code_digest(made(text)) for text in (PLUG_IN, "\n\n" + PLUG_IN, PLUG_IN.format("B")))
+    assert original == moved != changed

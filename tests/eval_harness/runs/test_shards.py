@@ -1,4 +1,6 @@
-"""Several processes in one run folder: no order of begins, kills, restarts and ends loses an answer that counts."""
+"""Several processes in one run folder: no order of begins, kills, restarts and ends loses an answer
+that counts.
+"""
 
 import contextlib
 from random import Random
@@ -43,7 +45,9 @@ class Process:
         self.stack.close()
 
     def kill(self, torn):
-        """What the system does when a process dies: its locks are free, its last line may be half written."""
+        """What the system does when a process dies: its locks are free, its last line may be half
+        written.
+        """
         if torn:
             self.journal._journal._file.write(b'{"question_id": "q1", "resp')
         self.journal.__exit__(None, None, None)
@@ -67,13 +71,13 @@ def test_no_order_of_events_loses_an_answer(tmp_path, seed):
         process = living.get((rank, world))
         event = random.choice(["begin", "begin", "answer", "answer", "answer", "answer", "end", "kill", "look"])
         if event == "begin":
-            if process or any(world != other for _, other in living):
+            if process or any(world != other_world for _, other_world in living):
                 with pytest.raises(BadInput, match="another process"):
                     Process(tmp_path, rank, world)
                 continue
             living[rank, world] = Process(tmp_path, rank, world)
-            mine = {name for name in CASES if CASES[name] % world == rank}
-            assert set(living[rank, world].left) == mine - expected.keys()
+            own_cases = {name for name in CASES if CASES[name] % world == rank}
+            assert set(living[rank, world].left) == own_cases - expected.keys()
         elif event == "look" and not any(world == 1 for _, world in living):
             assert held(tmp_path) == expected
         elif process is None:
@@ -86,9 +90,9 @@ def test_no_order_of_events_loses_an_answer(tmp_path, seed):
             del living[rank, world]
     for process in living.values():
         process.kill(torn=False)
-    last = Process(tmp_path, 0, 1)
-    assert set(last.left) == CASES.keys() - expected.keys()
-    last.end()
+    finisher = Process(tmp_path, 0, 1)
+    assert set(finisher.left) == CASES.keys() - expected.keys()
+    finisher.end()
     assert held(tmp_path) == expected
     assert not list(tmp_path.glob("answers.rank*"))
 
@@ -107,12 +111,12 @@ def test_answers_put_together_survive_a_kill_between_any_two_files(tmp_path, mon
             text = f"answer {number}"
             expected[process.answer(text)] = text
         process.kill(torn=False)
-    real, left = Path.unlink, random.randrange(8)
+    real, deletions_left = Path.unlink, random.randrange(8)
 
     def dying(path, *arguments, **options):
-        nonlocal left
-        left -= 1
-        if left < 0:
+        nonlocal deletions_left
+        deletions_left -= 1
+        if deletions_left < 0:
             raise KeyboardInterrupt
         real(path, *arguments, **options)
 
@@ -123,14 +127,14 @@ def test_answers_put_together_survive_a_kill_between_any_two_files(tmp_path, mon
 
 
 def test_a_failed_question_is_asked_again_by_the_process_that_has_its_share_and_never_hides_an_answer(tmp_path):
-    first = Process(tmp_path, 0, 2)
-    name = first.left[-1]
-    first.journal.append(Response(name, 0, "", "failed", error="x"))
-    first.end()
-    alone = Process(tmp_path, 0, 1)
-    assert name in alone.left
-    alone.journal.append(Response(name, 0, "B"))
-    alone.end()
+    shard_process = Process(tmp_path, 0, 2)
+    name = shard_process.left[-1]
+    shard_process.journal.append(Response(name, 0, "", "failed", error="x"))
+    shard_process.end()
+    single_process = Process(tmp_path, 0, 1)
+    assert name in single_process.left
+    single_process.journal.append(Response(name, 0, "B"))
+    single_process.end()
     again = Process(tmp_path, 0, 2)
     assert name not in again.left
     again.journal.append(Response(name, 0, "", "failed", error="y"))
@@ -139,9 +143,9 @@ def test_a_failed_question_is_asked_again_by_the_process_that_has_its_share_and_
 
 
 def test_what_a_run_started_over_had_is_kept_aside(tmp_path):
-    first = Process(tmp_path, 0, 1)
-    first.answer("old")
-    first.end()
+    process = Process(tmp_path, 0, 1)
+    process.answer("old")
+    process.end()
     archive_journals(tmp_path)
     assert held(tmp_path) == {}
     (aside,) = tmp_path.glob(".before-*/answers.jsonl")

@@ -1,4 +1,6 @@
-"""`--track`: counts and scores reach the tracker, it never decides anything, and the real trackio takes them in its local form."""
+"""`--track`: counts and scores reach the tracker, it never decides anything, and the real trackio
+takes them in its local form.
+"""
 
 import json
 import sqlite3
@@ -21,14 +23,14 @@ def data(phantoms):
 
 @pytest.fixture
 def tracker(monkeypatch):
-    """A library with the calls that trackio and wandb share; `said` is what it was told."""
-    said = []
+    """A library with the calls that trackio and wandb share; `calls` is what it was told."""
+    calls = []
     library = SimpleNamespace(
         __name__="trackio",
-        said=said,
-        init=lambda **told: said.append(("init", told)),
-        log=lambda numbers: said.append(("log", numbers)),
-        finish=lambda: said.append(("finish", {})),
+        calls=calls,
+        init=lambda **arguments: calls.append(("init", arguments)),
+        log=lambda numbers: calls.append(("log", numbers)),
+        finish=lambda: calls.append(("finish", {})),
     )
     monkeypatch.setitem(sys.modules, "trackio", library)
     return library
@@ -40,17 +42,17 @@ def run(data, out, track="trackio:p"):
 
 def test_counts_and_scores_are_sent_and_nothing_else_changes(data, tracker, tmp_path, monkeypatch):
     monkeypatch.setattr("eval_harness.runs.tracking.LOG_INTERVAL_S", 0.0)
-    found = run(data, tmp_path / "tracked")
-    (first, told), *logs, (last, _) = tracker.said
-    assert (first, last) == ("init", "finish") and {name for name, _ in logs} == {"log"}
-    assert told["project"] == "p" and told["config"]["benchmark"] == "mediconfusion"
+    run_result = run(data, tmp_path / "tracked")
+    (first_call, config), *logs, (last_call, _) = tracker.calls
+    assert (first_call, last_call) == ("init", "finish") and {name for name, _ in logs} == {"log"}
+    assert config["project"] == "p" and config["config"]["benchmark"] == "mediconfusion"
     counts = [numbers["answers"] for _, numbers in logs if "answers" in numbers]
     assert counts == [*range(1, 29), 28]
     scores = next(numbers for _, numbers in logs if "set_accuracy/value" in numbers)
-    assert scores["confusion/value"] == found.scores["confusion"].value == 100
+    assert scores["confusion/value"] == run_result.scores["confusion"].value == 100
     plain = run(data, tmp_path / "plain", track=None)
     drop = {"created_at", "run_id"}
-    assert plain.model_dump(exclude=drop) == found.model_dump(exclude=drop)
+    assert plain.model_dump(exclude=drop) == run_result.model_dump(exclude=drop)
     assert (tmp_path / "plain/run.json").read_text().count("trackio") == 0
 
 
@@ -61,7 +63,7 @@ def test_a_tracker_that_breaks_loses_no_answer(data, tracker, tmp_path, capsys):
     tracker.log = broken
     assert run(data, tmp_path / "run").scores["confusion"].value == 100
     assert capsys.readouterr().err.count("the run continues without it") == 1
-    tracker.init = lambda **told: broken(told)
+    tracker.init = lambda **arguments: broken(arguments)
     with pytest.raises(BadInput, match="cannot start"):
         run(data, tmp_path / "other")
     assert not (tmp_path / "other").exists()
@@ -88,8 +90,8 @@ def test_a_tracker_that_there_is_not_is_one_line(data, tmp_path, monkeypatch, tr
 @pytest.mark.timeout(900)
 def test_the_real_trackio_keeps_the_scores(request, data, tmp_path):
     python = environment(request.config.cache, "trackio", ("trackio==0.43.0",))
-    kept = str(tmp_path / "kept")
-    variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TRACKIO_DIR": kept, "HF_HUB_OFFLINE": "1"}
+    trackio_folder = str(tmp_path / "kept")
+    variables = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TRACKIO_DIR": trackio_folder, "HF_HUB_OFFLINE": "1"}
     command = [
         "eval",
         "mediconfusion",

@@ -26,7 +26,7 @@ JUDGING = ("better than", "worse than", "no different", "significant", "p =", "p
 
 
 def result_of(family: str, benchmark_questions: pd.DataFrame, answers: Mixture, extraction: str = "ours") -> Result:
-    scored = compute_scores(family, benchmark_questions, answers.given, extraction)
+    scored = compute_scores(family, benchmark_questions, answers.answers, extraction)
     return Result(
         kind="measured", provenance="submitted", created_at="2026-11-21T07:00:00+00:00", model=Model(name="M"),
         benchmark=Benchmark(name=family, format=family, split="test", questions=len(benchmark_questions),
@@ -119,9 +119,9 @@ def test_no_output_judges_a_run_with_mostly_nonresponse(family: str, extraction:
 
     other_answers = mixture(benchmark_questions, rng)
     other_side = Side(
-        "b", result_of(family, benchmark_questions, other_answers), other_answers.given, benchmark_questions
+        "b", result_of(family, benchmark_questions, other_answers), other_answers.answers, benchmark_questions
     )
-    compared = compare_results(Side("a", result, answers.given, benchmark_questions), other_side).splitlines()
+    compared = compare_results(Side("a", result, answers.answers, benchmark_questions), other_side).splitlines()
     for name, score in result.scores.items():
         partner = other_side.result.scores[name]
         lines = [line for line in compared if line.startswith(f"  {name} ")]

@@ -1,4 +1,6 @@
-"""`medprobe sweep`: the tasks of a file, run, killed, gone on with, told; bad files are one line and exit code 2."""
+"""`medprobe sweep`: the tasks of a file, run, killed, gone on with, told; bad files are one line
+and exit code 2.
+"""
 
 import inspect
 import subprocess
@@ -113,7 +115,7 @@ def test_a_killed_sweep_takes_the_process_of_its_model_along(workdir):
         while not reached() and timeout > 0:
             time.sleep(0.05)
             timeout -= 0.05
-        assert reached(), process.said.read_text()
+        assert reached(), process.output_file.read_text()
 
     until(lambda: [path for path in (workdir / "runs/stuck").glob("*/answers.jsonl") if path.stat().st_size])
     [lock] = (workdir / "runs/stuck").glob("*/.rank0of1.lock")

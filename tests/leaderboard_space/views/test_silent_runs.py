@@ -1,4 +1,6 @@
-"""No page, file or tool of the board judges or ranks a run whose answers mostly say nothing; each names the cause."""
+"""No page, file or tool of the board judges or ranks a run whose answers mostly say nothing; each
+names the cause.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,9 @@ JUDGED = re.compile(r"significantly (better|worse)|not significantly different|b
 
 
 def make(store: Path, family: str, seed: int) -> tuple[pd.DataFrame, dict[str, Mixture]]:
-    """A store of a format with three runs that know something, and three with answers that end in every way: the questions, and the
-    answers of each by name."""
+    """A store of a format with three runs that know something, and three with answers that end in
+    every way: the questions, and the answers of each by name.
+    """
     rng = np.random.default_rng([seed, 9, BENCHMARKS.index(family)])
     asked = questions(family, int(rng.choice([6, 36])), seed=seed)
     made = {}
@@ -43,7 +46,7 @@ def make(store: Path, family: str, seed: int) -> tuple[pd.DataFrame, dict[str, M
         made[f"Mixed {at}"] = mixture(asked, rng)
         extraction = "official" if at == 2 else "ours"
         folder = add_run(
-            store, family, asked, made[f"Mixed {at}"].given, f"Mixed {at}", extraction=extraction, origin="official"
+            store, family, asked, made[f"Mixed {at}"].answers, f"Mixed {at}", extraction=extraction, origin="official"
         )
         change(folder, lambda result: result["method"].update(generation={"max_tokens": 8}))
     return asked, made
@@ -78,7 +81,7 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
             for who, one in made.items()
             if one.is_silent(scope(family, name, asked))
         }
-        untested = {who for who, one in made.items() if is_untested(family, name, drawn, one.given)}
+        untested = {who for who, one in made.items() if is_untested(family, name, drawn, one.answers)}
         request = {"format": family, "section": section.key, "metric": name, "shown": "all"}
         rows = json.loads(service.export(request | {"as": "json"})["text"])
         assert len(rows) == 6

@@ -1,4 +1,6 @@
-"""Scoring against hidden answers: what it tells, what it never tells, and that no user gets more scorings than a day has."""
+"""Scoring against hidden answers: what it tells, what it never tells, and that no user gets more
+scorings than a day has.
+"""
 
 import hashlib
 import json
@@ -43,7 +45,9 @@ def test(made, tmp_path):
 
 @pytest.fixture
 def on_hub(local_hub, made, monkeypatch):
-    """The same on a Hub: questions public, answers and ledger private; makes a HiddenTest of a process of its own."""
+    """The same on a Hub: questions public, answers and ledger private; makes a HiddenTest of a
+    process of its own.
+    """
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     publish(made[0], "ORG/gmai")
     publish(made[1], "ORG/gmai-answers", private=True)
@@ -290,8 +294,8 @@ def test_two_processes_with_eight_threads_never_give_more_than_a_day_has(on_hub,
     ]
     lines = []
     for child in children:
-        assert child.wait(250) == 0, child.said.read_text()
-        lines += [line for line in child.said.read_text().splitlines() if line.startswith(("scored", "refused"))]
+        assert child.wait(250) == 0, child.output_file.read_text()
+        lines += [line for line in child.output_file.read_text().splitlines() if line.startswith(("scored", "refused"))]
     assert len(lines) == 16
     assert sorted(line for line in lines if line.startswith("scored")) == ["scored 50.0"] * 2
     assert all("you have used all" in line for line in lines if line.startswith("refused"))
