@@ -37,7 +37,7 @@ the functions that need them, which a test checks.
 """
 IGNORED_NAMES = frozenset({"__pycache__", ".git", ".ipynb_checkpoints"})
 
-LAUNCHER = '''"""Starts the board, from the wheel beside this file where there is one. Written by `medprobe publish --space`."""
+LAUNCHER = '''"""Start the board, from the wheel beside this file if there is one. Written by `medprobe publish --space`."""
 
 import os
 import runpy
@@ -46,11 +46,11 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-for wheel in Path(__file__).parent.glob("*.whl"):  # unpacked, a wheel without compiled parts is what installing it gives
+for wheel in Path(__file__).parent.glob("*.whl"):  # a pure-Python wheel works when unpacked
     place = tempfile.mkdtemp(prefix="medprobe-")
     zipfile.ZipFile(wheel).extractall(place)
     sys.path.insert(0, place)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [place, os.environ.get("PYTHONPATH")]))  # for processes that it starts
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [place, os.environ.get("PYTHONPATH")]))  # for child processes
 runpy.run_module("{package}.app", run_name="__main__")
 '''
 READ_PRIVATE_SCOPE = "read-repos"

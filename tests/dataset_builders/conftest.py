@@ -1,4 +1,4 @@
-"""Fixture: `publishable`, every benchmark as its authors would have it, without images of theirs."""
+"""Fixture `publishable`: every benchmark as its authors would release it, with drawn images."""
 
 import re
 
@@ -12,11 +12,15 @@ from dataset_builders.source_files import ORIGIN_MARKER
 
 @pytest.fixture(scope="session")
 def publishable(tmp_path_factory):
-    """Every format under its name, from drawn sources without the mark that says so (phantoms may not take the official names)."""
+    """Build every format under its official name, from drawn sources without the phantom marker.
+
+    Phantoms may not take the official names.
+    """
     root = tmp_path_factory.mktemp("publishable")
     for family in BENCHMARKS:
         source = root / "sources" / family
         write_sources(family, source)
+        # Without the marker, the drawn source counts as a real one.
         (source / ORIGIN_MARKER).unlink()
         if family == "mediconfusion":
             _state_licences(source)
@@ -25,7 +29,9 @@ def publishable(tmp_path_factory):
 
 
 def _state_licences(source):
-    """Give the drawn images ROCO's names and a licence each, in ROCO's own file: what may be public, then, is public."""
+    """Give the drawn images ROCO names and licences that permit redistribution, in ROCO's
+    own file.
+    """
     path = source / "dataset.json"
     path.write_text(path.read_text().replace("PHANTOM_", "ROCO_"))
     ids = sorted(set(re.findall(r"ROCO_[0-9]+", path.read_text())))

@@ -1,4 +1,6 @@
-"""`--facet`: or within a facet, and across facets; over generated questions."""
+"""Test `--facet` over generated questions: alternatives within a facet, conjunction across
+facets.
+"""
 
 import pandas as pd
 import pytest
@@ -14,7 +16,7 @@ MODALITIES, DEPARTMENTS, CATEGORIES = (
     ["Urology", "Oncology (Medical)", None],
     ["Cardiac", "Spinal", "Head and Neck"],
 )
-ROWS = st.lists(
+ROW_LISTS = st.lists(
     st.tuples(
         st.sampled_from(MODALITIES), st.sampled_from(DEPARTMENTS), st.lists(st.sampled_from(CATEGORIES), max_size=2)
     ),
@@ -23,24 +25,26 @@ ROWS = st.lists(
 )
 
 
-def frame(rows: list[tuple[str | None, str | None, list[str]]]) -> pd.DataFrame:
+def make_frame(rows: list[tuple[str | None, str | None, list[str]]]) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["modality", "department", "categories"])
     return table.assign(question_id=[str(at) for at in range(len(rows))], case_id=[str(at) for at in range(len(rows))])
 
 
 @given(
-    ROWS,
+    ROW_LISTS,
     st.lists(
         st.sampled_from(["modality=CT", "modality=mri", "Department = urology", "category=Cardiac", "category=spinal"]),
         max_size=4,
     ),
 )
-def test_or_within_a_facet_and_across(rows: list[tuple[str | None, str | None, list[str]]], facets: list[str]) -> None:
-    wanted: dict[str, set[str]] = {}
-    for said in facets:
-        name, value = (part.strip().lower() for part in said.split("="))
-        wanted.setdefault(name, set()).add(value)
-    held = [
+def test_facets_combine_with_or_within_and_and_across(
+    rows: list[tuple[str | None, str | None, list[str]]], facets: list[str]
+) -> None:
+    chosen: dict[str, set[str]] = {}
+    for expression in facets:
+        name, value = (part.strip().lower() for part in expression.split("="))
+        chosen.setdefault(name, set()).add(value)
+    row_labels = [
         {
             "modality": {str(m).lower()} if m else set(),
             "department": {str(d).lower()} if d else set(),
@@ -48,13 +52,16 @@ def test_or_within_a_facet_and_across(rows: list[tuple[str | None, str | None, l
         }
         for m, d, cs in rows
     ]
-    there = {name: {label for row in held for label in row[name]} for name in ("modality", "department", "category")}
-    expected = [all(row[name] & values for name, values in wanted.items()) for row in held]
-    if any(values - there[name] for name, values in wanted.items()) or (wanted and not any(expected)):
+    labels_by_facet = {
+        name: {label for row in row_labels for label in row[name]} for name in ("modality", "department", "category")
+    }
+    expected = [all(row[name] & values for name, values in chosen.items()) for row in row_labels]
+    # Unknown labels and empty selections are errors.
+    if any(values - labels_by_facet[name] for name, values in chosen.items()) or (chosen and not any(expected)):
         with pytest.raises(BadInput, match="--facet"):
-            select_by_facets(frame(rows), facets)
+            select_by_facets(make_frame(rows), facets)
         return
-    mask = select_by_facets(frame(rows), facets)
+    mask = select_by_facets(make_frame(rows), facets)
     assert mask.tolist() == expected
 
 
@@ -70,6 +77,6 @@ def test_or_within_a_facet_and_across(rows: list[tuple[str | None, str | None, l
         (["modality=CT", "department=Urology"], "no question has them all"),
     ],
 )
-def test_what_cannot_be_chosen_is_one_line_with_a_remedy(facets: list[str], words: str) -> None:
-    questions = frame([("CT", "Oncology (Medical)", ["Cardiac"]), ("MRI", "Urology", [])])
+def test_invalid_facet_is_rejected(facets: list[str], words: str) -> None:
+    questions = make_frame([("CT", "Oncology (Medical)", ["Cardiac"]), ("MRI", "Urology", [])])
     assert words in refused(select_by_facets, questions, facets)

@@ -1,4 +1,4 @@
-"""Fingerprints: everything that scoring reads changes them, nothing else does."""
+"""Check that fingerprints change with everything that scoring reads, and with nothing else."""
 
 import random
 
@@ -28,11 +28,11 @@ def repository(request, tmp_path_factory):
     return open_repository(folder)
 
 
-def whole(repository) -> pd.DataFrame:
+def first_split(repository) -> pd.DataFrame:
     return repository.questions(repository.splits[0])
 
 
-def changed(value):
+def altered(value):
     if isinstance(value, bool):
         return not value
     if isinstance(value, list):
@@ -40,21 +40,22 @@ def changed(value):
     return f"{value} changed"
 
 
-def test_each_column_that_scoring_reads_changes_the_fingerprint_wherever_it_changes(repository):
-    questions = whole(repository)
-    before = fingerprint_questions(questions)
+def test_scored_columns_change_the_fingerprint(repository):
+    questions = first_split(repository)
+    original = fingerprint_questions(questions)
     for name in FINGERPRINT_COLUMNS:
         if name not in questions.columns:
             continue
         for row in random.Random(name).sample(range(len(questions)), 3):
-            other = questions.copy()
-            other[name] = other[name].astype(object)
-            other.at[row, name] = changed(other.at[row, name])
-            assert fingerprint_questions(other) != before, (name, row)
+            edited = questions.copy()
+            # Some columns would refuse a value of another type.
+            edited[name] = edited[name].astype(object)
+            edited.at[row, name] = altered(edited.at[row, name])
+            assert fingerprint_questions(edited) != original, (name, row)
 
 
-def test_the_manifest_has_it_and_rows_in_another_order_or_absent_columns_change_nothing(repository):
-    questions = whole(repository)
+def test_fingerprint_ignores_order_and_empty_columns(repository):
+    questions = first_split(repository)
     mark = fingerprint_questions(questions)
     assert mark.startswith("v1-") and len(mark) == 67
     assert repository.manifest["splits"][repository.splits[0]]["fingerprint"] == mark
@@ -69,35 +70,35 @@ def test_the_manifest_has_it_and_rows_in_another_order_or_absent_columns_change_
     assert (digest_facets(questions.drop(columns=labels)) != digest_facets(questions)) == labelled
 
 
-def test_what_neither_digest_covers_changes_no_score(repository):
-    """Changing a column that is in neither changes no number: otherwise the fingerprint lacks it."""
-    questions = whole(repository)
+def test_uncovered_columns_do_not_change_scores(repository):
+    """A column outside both digests must not affect scores; otherwise the fingerprint lacks it."""
+    questions = first_split(repository)
     answers = constant_answers(questions, 0)
-    before = compute_scores(repository.family, questions, answers)
+    original = compute_scores(repository.family, questions, answers)
     for name in set(questions.columns) - {*FINGERPRINT_COLUMNS, *FACET_COLUMNS}:
-        other = questions.copy()
-        other[name] = pd.Series(["x" if n % 2 else "y" for n in range(len(other))], index=other.index, dtype=object)
-        assert compute_scores(repository.family, other, answers) == before, name
+        edited = questions.copy()
+        edited[name] = pd.Series(["x" if n % 2 else "y" for n in range(len(edited))], index=edited.index, dtype=object)
+        assert compute_scores(repository.family, edited, answers) == original, name
     for name in {*FACET_COLUMNS} & {*questions.columns} - {*SCORED_COLUMNS, "categories"}:
-        other = questions.assign(**{name: "one label"})
-        assert compute_scores(repository.family, other, answers).scores == before.scores, name
+        edited = questions.assign(**{name: "one label"})
+        assert compute_scores(repository.family, edited, answers).scores == original.scores, name
 
 
 @pytest.mark.parametrize("family", few(BENCHMARKS))
-def test_the_same_with_and_without_images(family, tmp_path):
+def test_fingerprint_is_independent_of_images(family, tmp_path):
     marks = set()
     for text_only in (False, True):
         folder = tmp_path / str(text_only)
         build(family, out=folder, text_only=text_only)
-        marks.add(fingerprint_questions(whole(open_repository(folder))))
+        marks.add(fingerprint_questions(first_split(open_repository(folder))))
     assert len(marks) == 1
 
 
 @pytest.mark.sources
 @pytest.mark.parametrize(("family", "folder"), [("mediconfusion", "mediconfusion"), ("halt-medvqa", "halt_medvqa")])
-def test_the_released_sets_have_the_fingerprints_that_we_keep(family, folder, sources, tmp_path):
+def test_released_sets_have_the_stored_fingerprints(family, folder, sources, tmp_path):
     build(family, source=sources / folder, out=tmp_path / "data", text_only=True)
-    questions = whole(open_repository(tmp_path / "data"))
+    questions = first_split(open_repository(tmp_path / "data"))
     assert fingerprint_questions(questions) == RELEASED_FINGERPRINTS[family, "test"]
     assert is_released_set(family, "test", fingerprint_questions(questions)) and not is_released_set(
         family, "test", None

@@ -1,4 +1,4 @@
-"""Branches of the lexical tree, and the authors' page."""
+"""Test branches of the lexical tree, and parsing the authors' page."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.lexical_tree import read_tree, select_by_branches
 from tests.helpers import refused
 
-QUESTIONS = pd.DataFrame(
+TREE_QUESTIONS = pd.DataFrame(
     [
         ("Disease Diagnosis", "Ophthalmology", "Image Level", "Fundus Photography", "glaucoma"),
         ("Severity Grading", "Ophthalmology", "Image Level", "Fundus Photography", "early"),
@@ -39,8 +39,8 @@ QUESTIONS = pd.DataFrame(
         (["CT"], [6]),
     ],
 )
-def test_branches(branches, rows):
-    mask = select_by_branches(QUESTIONS, branches)
+def test_branches_select_questions(branches, rows):
+    mask = select_by_branches(TREE_QUESTIONS, branches)
     assert mask.dtype == bool
     assert np.flatnonzero(mask).tolist() == rows
 
@@ -57,11 +57,11 @@ def test_branches(branches, rows):
         ("", "a step is empty"),
     ],
 )
-def test_unknown_branches_name_near_misses(branch, words):
-    assert words in refused(select_by_branches, QUESTIONS, [branch])
+def test_unknown_branch_suggests_near_misses(branch, words):
+    assert words in refused(select_by_branches, TREE_QUESTIONS, [branch])
 
 
-PAGE = """<!DOCTYPE html><html><body><ul><li>menu</li></ul>
+TREE_PAGE = """<!DOCTYPE html><html><body><ul><li>menu</li></ul>
 <div id="clinical-tasks" class="x"><div class="category-title">Clinical Tasks</div><ul class="category-list">
 <li><a href="#" onclick="f('a')">Bone &amp; joint</a>
 <ul id="a"><li><a href="#">CT</a><ul><li>hip </li><li>a &lt; b</li></ul></li><li><a href="#">X-ray</a><ul><li>hip</li></ul></li></ul></li>
@@ -70,8 +70,8 @@ PAGE = """<!DOCTYPE html><html><body><ul><li>menu</li></ul>
 <script>var x = "<li>no</li>";</script></body></html>"""
 
 
-def test_the_page_is_read_in_order_and_its_oddities_are_told(tmp_path):
-    (tmp_path / "t.html").write_text(PAGE)
+def test_tree_page_is_read_with_notes(tmp_path):
+    (tmp_path / "t.html").write_text(TREE_PAGE)
     rows, notes = read_tree(tmp_path / "t.html")
     assert rows == [
         ("task", "Bone & joint", "CT", "hip"),
@@ -83,7 +83,7 @@ def test_the_page_is_read_in_order_and_its_oddities_are_told(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["<html></html>", "<div id='departments'></div>", "just text", "<ul><li>x</li></ul>"])
-def test_a_page_without_a_tree_is_refused(tmp_path, text):
+def test_page_without_a_tree_is_rejected(tmp_path, text):
     (tmp_path / "t.html").write_text(text)
     with pytest.raises(BadInput, match="no lexical tree"):
         read_tree(tmp_path / "t.html")

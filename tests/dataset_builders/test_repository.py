@@ -1,4 +1,4 @@
-"""Repositories as strangers load them (a fresh process without medprobe), as the harness opens them, and how large they are."""
+"""Test repositories as users load them, as the harness opens them, and their size."""
 
 import json
 import random
@@ -28,50 +28,56 @@ from tests.sampling import few
 
 
 @pytest.mark.parametrize("family", BENCHMARKS)
-def test_what_was_built_is_read_back(family, phantoms):
+def test_built_repository_is_read_back(family, phantoms):
     repository = open_repository(phantoms / family)
     for split in repository.splits:
         questions = repository.questions(split)
         cases = list(repository.cases(split))
         assert [i for case in cases for i in case.question_ids] == list(questions["question_id"])
         assert {i for case in cases for i in case.images} == set(questions["image_id"])
-        some = list(questions["case_id"].unique()[::3])
-        assert [case.case_id for case in repository.cases(split, some)] == some
+        selected_ids = list(questions["case_id"].unique()[::3])
+        assert [case.case_id for case in repository.cases(split, selected_ids)] == selected_ids
     with pytest.raises(BadInput, match="no split"):
         repository.questions("train")
 
 
 @pytest.mark.parametrize("seed", few(range(6), 2))
-def test_files_have_the_columns_of_which_some_question_has_a_value(seed, tmp_path):
-    """The frame of a split has every column that the benchmark declares; the fingerprint does not depend on which are stored."""
+def test_only_columns_with_values_are_stored(seed, tmp_path):
+    """A split's frame has all declared columns; the fingerprint does not depend on which are
+    stored.
+    """
     rng = random.Random(seed)
     family = rng.choice(BENCHMARKS)
-    own = [name for name, kind in spec(family).columns.items() if kind.name == "string"]
-    optional = ["task", "modality", "department", "granularity", "keyword", "categories", "group", *own]
-    given = set(rng.sample(optional, rng.randrange(len(optional) + 1)))
+    extra_columns = [name for name, kind in spec(family).columns.items() if kind.name == "string"]
+    optional = ["task", "modality", "department", "granularity", "keyword", "categories", "group", *extra_columns]
+    chosen = set(rng.sample(optional, rng.randrange(len(optional) + 1)))
     filled: set[str] = set()
 
     def value(name):
-        if name not in given or rng.random() < 0.6:
+        if name not in chosen or rng.random() < 0.6:
             return () if name == "categories" else None
         filled.add(name)
         return ("a",) if name == "categories" else "a"
 
     def case(number):
-        image = CaseImage(f"i{number}", picture, 1, f"{number}.png", group=value("group"))
-        plain = {name: value(name) for name in optional if name not in (*own, "group")}
-        extra = {name: value(name) for name in own}
-        one = Question(f"q{number}", f"c{number}", image.image_id, "Which?", ("x", "y"), (), extra=extra, **plain)
-        return Case(one.case_id, (image,), (one,))
+        image = CaseImage(f"i{number}", tiny_png, 1, f"{number}.png", group=value("group"))
+        plain = {name: value(name) for name in optional if name not in (*extra_columns, "group")}
+        extra = {name: value(name) for name in extra_columns}
+        question = Question(f"q{number}", f"c{number}", image.image_id, "Which?", ("x", "y"), (), extra=extra, **plain)
+        return Case(question.case_id, (image,), (question,))
 
     cases = {"validation": [case(number) for number in range(3)], "test": [case(number) for number in range(3, 6)]}
     write_repository(tmp_path, Description("own", family, "custom", None, False), SourceContent(cases))
+    # Columns that are stored whether or not they have values.
     always = {name for name, kind in COMMON_COLUMNS.items() if name not in optional and name != "image_source"}
     repository = open_repository(tmp_path)
     for split in cases:
-        for config, held in (("questions", always | filled), ("questions_text", always - {"image"} | filled)):
+        for config, expected_columns in (
+            ("questions", always | filled),
+            ("questions_text", always - {"image"} | filled),
+        ):
             (path,) = (tmp_path / config).glob(f"{split}-*.parquet")
-            assert set(pq.read_schema(path).names) == held
+            assert set(pq.read_schema(path).names) == expected_columns
         frame = repository.questions(split)
         assert set(frame.columns) == set(question_columns(family)) - {"image", *EXTRA_IMAGE_COLUMNS}
         assert fingerprint_questions(frame) == repository.manifest["splits"][split]["fingerprint"]
@@ -79,8 +85,10 @@ def test_files_have_the_columns_of_which_some_question_has_a_value(seed, tmp_pat
         assert set(stated) == always | filled
 
 
-def test_lines_of_the_readme_print_the_dataset_that_is_there_now(phantoms, tmp_path, monkeypatch, capsys):
-    """As they stand, after `make demo` and after a build from other files in the same place."""
+def test_readme_example_loads_the_current_dataset(phantoms, tmp_path, monkeypatch, capsys):
+    """Run the README's lines after `make demo`, and after a build from other files in the same
+    place.
+    """
     text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     lines = text.split("```python\n", 1)[1].split("```", 1)[0]
     place, source = tmp_path / "demo" / "data" / "mediconfusion", tmp_path / "source"
@@ -99,7 +107,7 @@ def test_lines_of_the_readme_print_the_dataset_that_is_there_now(phantoms, tmp_p
         assert capsys.readouterr().out.startswith("Of the second build: ") is bool(number)
 
 
-def picture():
+def tiny_png():
     return encode_png(Image.new("L", (2, 2)))
 
 
@@ -117,7 +125,7 @@ def picture():
         (lambda folder: [path.write_bytes(b"PAR1") for path in folder.rglob("*.parquet")], "changed or damaged"),
     ],
 )
-def test_what_is_no_repository_is_refused_clearly(phantoms, tmp_path, spoil, words):
+def test_invalid_repository_is_rejected(phantoms, tmp_path, spoil, words):
     folder = tmp_path / "d"
     shutil.copytree(phantoms / "halt-medvqa", folder)
     spoil(folder)
@@ -126,9 +134,12 @@ def test_what_is_no_repository_is_refused_clearly(phantoms, tmp_path, spoil, wor
 
 
 @pytest.mark.parametrize("seed", few(range(24), 4))
-def test_any_two_builds_in_one_place_load_as_what_they_are(seed, tmp_path):
-    """`datasets` caches by the folder's name and the card: a build that differs in one row, or one pixel, is another."""
+def test_rebuilt_dataset_is_never_served_from_cache(seed, tmp_path):
+    """`datasets` caches by folder name and card: a build that differs in one row or pixel must be
+    reloaded.
+    """
     rng = random.Random(seed)
+    # Equal folder names share a cache entry of `datasets`.
     folders = [tmp_path / name for name in ("one/set", "other/set")]
     for number in range(4):
         folder = rng.choice(folders)
@@ -137,16 +148,16 @@ def test_any_two_builds_in_one_place_load_as_what_they_are(seed, tmp_path):
         shade, size = rng.randrange(4), rng.randrange(1, 3)
         data = encode_png(Image.new("L", (2, 2), shade))
         images = [CaseImage(f"i{n}", lambda data=data: data, 1, f"{n}.png") for n in range(size)]
-        asked = [
+        questions = [
             Question(f"q{n}", f"c{n}", f"i{n}", rng.choice(["Which?", "What?"]), ("x", "y"), (rng.randrange(2),))
             for n in range(size)
         ]
-        cases = [Case(q.case_id, (image,), (q,)) for q, image in zip(asked, images, strict=True)]
+        cases = [Case(q.case_id, (image,), (q,)) for q, image in zip(questions, images, strict=True)]
         split = rng.choice(["test", "validation"])
         write_repository(
             folder, Description("set", "halt-medvqa", "custom", None, False), SourceContent({split: cases})
         )
-        if number % 2:  # somebody edits the rest of the card
+        if number % 2:  # an author edits the rest of the card
             card = (folder / "README.md").read_text().replace("license: other", "license: mit")
             (folder / "README.md").write_text(card + "More.")
         assert open_repository(folder).splits == [split]
@@ -154,13 +165,15 @@ def test_any_two_builds_in_one_place_load_as_what_they_are(seed, tmp_path):
             loaded = load_dataset(str(folder), config, cache_dir=str(tmp_path / "cache"))
             assert list(loaded) == [split]
             rows = [row if config != "cases" else row["questions"][0] for row in loaded[split]]
-            assert [(row["question"], row["answer"]) for row in rows] == [(q.question, list(q.answer)) for q in asked]
+            assert [(row["question"], row["answer"]) for row in rows] == [
+                (q.question, list(q.answer)) for q in questions
+            ]
             pictures = [row.get("image") or row["images"][0] for row in loaded[split] if config != "questions_text"]
             assert all(picture.getpixel((0, 0)) == shade for picture in pictures)
 
 
 @pytest.mark.parametrize("config", ["questions", "cases", "questions_text"])
-def test_files_of_another_build_are_refused(config, phantoms, tmp_path):
+def test_files_of_another_build_are_rejected(config, phantoms, tmp_path):
     folder = tmp_path / "set"
     shutil.copytree(phantoms / "probmed", folder)
     (path,) = (folder / config).glob("*.parquet")
@@ -169,14 +182,15 @@ def test_files_of_another_build_are_refused(config, phantoms, tmp_path):
         open_repository(folder)
 
 
-def many_questions(folder, images, size=20_000):
-    """A ProbMed source with nine questions on each image."""
+def write_dense_source(folder, images, size=20_000):
+    """Write a ProbMed source with nine questions per image."""
     rng = random.Random(0)
     (folder / "images").mkdir(parents=True)
     rows = []
     for number in range(images):
         pixels = np.frombuffer(rng.randbytes(size), np.uint8).reshape(-1, 100)
         Image.fromarray(pixels).save(folder / "images" / f"{number}.png")
+        # Nine questions per image, in adversarial pairs.
         for index in range(9):
             qa_type = f"entity_{'gt' if index % 2 == 0 else 'hallu'}_{index // 2}"
             row = {"id": f"i{number}", "image": f"{number}.png", "image_type": "chest_xray", "qa_type": qa_type}
@@ -185,16 +199,19 @@ def many_questions(folder, images, size=20_000):
     return folder
 
 
-def stored(folder, config):
+def stored_bytes(folder, config):
     return sum(path.stat().st_size for path in (folder / config).glob("*.parquet"))
 
 
-def test_an_image_of_nine_questions_is_stored_once(tmp_path, monkeypatch):
-    source = many_questions(tmp_path / "source", 60)
+def test_shared_image_is_stored_once(tmp_path, monkeypatch):
+    source = write_dense_source(tmp_path / "source", 60)
     build("probmed", source=source, out=tmp_path / "one")
     distinct = sum(path.stat().st_size for path in source.rglob("*.png"))
     for config in ("questions", "cases"):
-        assert stored(tmp_path / "one", config) <= 1.05 * (distinct + stored(tmp_path / "one", "questions_text"))
+        assert stored_bytes(tmp_path / "one", config) <= 1.05 * (
+            distinct + stored_bytes(tmp_path / "one", "questions_text")
+        )
+    # Small limits force several row groups and shards.
     monkeypatch.setattr(parquet_files, "ROW_GROUP_BYTES", distinct // 6)
     monkeypatch.setattr(parquet_files, "SHARD_BYTES", distinct // 2)
     build("probmed", source=source, out=tmp_path / "many")
@@ -202,15 +219,19 @@ def test_an_image_of_nine_questions_is_stored_once(tmp_path, monkeypatch):
     assert [path.name for path in files] == [f"test-{n:05d}-of-{len(files):05d}.parquet" for n in range(len(files))]
     assert len(files) >= 2
     assert max(pq.ParquetFile(path).num_row_groups for path in files) >= 2
-    assert stored(tmp_path / "many", "questions") <= 1.05 * (distinct + stored(tmp_path / "many", "questions_text"))
-    one, many = open_repository(tmp_path / "one"), open_repository(tmp_path / "many")
-    pd.testing.assert_frame_equal(one.questions("test"), many.questions("test"))
-    assert [(c.case_id, c.images) for c in one.cases("test")] == [(c.case_id, c.images) for c in many.cases("test")]
-    assert one.manifest == many.manifest
+    assert stored_bytes(tmp_path / "many", "questions") <= 1.05 * (
+        distinct + stored_bytes(tmp_path / "many", "questions_text")
+    )
+    single_shard, many_shards = open_repository(tmp_path / "one"), open_repository(tmp_path / "many")
+    pd.testing.assert_frame_equal(single_shard.questions("test"), many_shards.questions("test"))
+    assert [(c.case_id, c.images) for c in single_shard.cases("test")] == [
+        (c.case_id, c.images) for c in many_shards.cases("test")
+    ]
+    assert single_shard.manifest == many_shards.manifest
 
 
-def test_cases_that_share_an_image_are_brought_together_where_they_would_fall_apart(tmp_path, monkeypatch):
-    """HALT's scenarios share images; with small row groups the source's order would store them twice."""
+def test_cases_sharing_an_image_are_grouped(tmp_path, monkeypatch):
+    """HALT's scenarios share images; in source order, small row groups would store them twice."""
     build("halt-medvqa", out=tmp_path / "plain")
     monkeypatch.setattr(parquet_files, "ROW_GROUP_BYTES", 30_000)
     build("halt-medvqa", out=tmp_path / "small")
@@ -219,22 +240,23 @@ def test_cases_that_share_an_image_are_brought_together_where_they_would_fall_ap
     assert set(plain.questions("test")["question_id"]) == set(small.questions("test")["question_id"])
     assert plain.manifest["splits"] == small.manifest["splits"]
     distinct = sum(image["bytes"] for image in small.manifest["images"].values())
-    text = stored(tmp_path / "small", "questions_text")
+    text = stored_bytes(tmp_path / "small", "questions_text")
     groups = pq.ParquetFile(tmp_path / "small/questions/test-00000-of-00001.parquet").num_row_groups
     assert groups >= 4
-    assert stored(tmp_path / "small", "questions") <= 1.05 * distinct + groups * 16_000 + text
+    assert stored_bytes(tmp_path / "small", "questions") <= 1.05 * distinct + groups * 16_000 + text
     ids = [image for case in small.cases("test") for image in case.images]
+    # Each image occurs in one uninterrupted run.
     runs = 1 + sum(a != b for a, b in pairwise(ids))
     assert runs == len(set(ids))
 
 
-def test_a_name_of_ones_own_is_never_official(tmp_path):
+def test_custom_name_is_never_official(tmp_path):
     build("halt-medvqa", name="my-bench.v2", out=tmp_path / "d")
     assert open_repository(tmp_path / "d").name == "my-bench.v2"
     assert "my-bench.v2" in (tmp_path / "d" / "README.md").read_text()
 
 
-def test_the_default_place_is_data_and_the_name(tmp_path, monkeypatch):
+def test_default_output_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert build("halt-medvqa", name="mine").folder == Path("data/mine")
     assert open_repository("data/mine").family == "halt-medvqa"

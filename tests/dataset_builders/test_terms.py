@@ -1,4 +1,6 @@
-"""terms.csv contradicts itself nowhere, and no label that denies, doubts, dates or signs its finding is read as a plain one."""
+"""Check that terms.csv is consistent, and that negated, uncertain, past or signed labels are never
+read as plain findings.
+"""
 
 import itertools
 from pathlib import Path
@@ -27,16 +29,16 @@ from dataset_builders.terms import (
     terms_by_name,
 )
 
-LABELS = load_terms("organ", "finding")
-KNOWN = sorted({term.concept for term in load_terms("finding")})
-PLACES = [
+LABEL_TERMS = load_terms("organ", "finding")
+FINDING_NAMES = sorted({term.concept for term in load_terms("finding")})
+CONTEXTS = [
     ImageContext(frozenset({region}), frozenset({modality}))
     for region in terms_by_name("region").keys() & {normalize_term(r.concept) for r in load_terms("region")}
     for modality in (m.concept for m in load_terms("modality"))
 ]
 
 
-def test_what_a_row_names_exists():
+def test_references_in_the_table_exist():
     regions = {term.concept for term in load_terms("region")}
     modalities = {term.concept for term in load_terms("modality")}
     for kind in ("region", "organ", "finding", "modality"):
@@ -58,12 +60,12 @@ def test_what_a_row_names_exists():
 
 
 @pytest.mark.parametrize("kind", ["region", "organ", "finding", "modality"])
-def test_nothing_is_above_itself(kind):
+def test_hierarchy_has_no_cycles(kind):
     for term in load_terms(kind):
         assert term.concept not in ancestors(kind, term.concept), term
 
 
-def test_a_child_lies_within_its_parents_region():
+def test_child_is_within_its_parents_region():
     for kind in ("organ", "finding"):
         for term in load_terms(kind):
             for name in term.parents:
@@ -74,57 +76,58 @@ def test_a_child_lies_within_its_parents_region():
                 ), (term.concept, name)
 
 
-def test_no_synonym_names_two_concepts():
+def test_synonyms_are_unambiguous():
     for kinds in (("region",), ("organ", "finding"), ("modality",), ("department",), ("task",)):
-        held = [(name, term.concept) for term in load_terms(*kinds) for name in term.names]
-        twice = {name for name, _ in held if len({concept for given, concept in held if given == name}) > 1}
+        pairs = [(name, term.concept) for term in load_terms(*kinds) for name in term.names]
+        twice = {name for name, _ in pairs if len({concept for other_name, concept in pairs if other_name == name}) > 1}
         assert not twice, kinds
 
 
-def test_no_bare_word_means_two_things_in_one_place_and_none_is_a_name():
-    names = {name for term in LABELS for name in term.names}
-    words = {normalize_term(word) for term in LABELS for word in term.bare}
+def test_bare_words_are_unambiguous_in_context():
+    names = {name for term in LABEL_TERMS for name in term.names}
+    words = {normalize_term(word) for term in LABEL_TERMS for word in term.bare}
     assert not words & names
     for word in words:
-        claiming = [term for term in LABELS if word in map(normalize_term, term.bare)]
-        for place in PLACES:
+        claiming = [term for term in LABEL_TERMS if word in map(normalize_term, term.bare)]
+        for place in CONTEXTS:
             assert sum(applies_in_context(term, place) for term in claiming) <= 1, (word, place)
-        for term in claiming:  # the needs lie where the concept can be
+        for term in claiming:  # required regions must be possible for the concept
             regions = [need for need in term.needs if normalize_term(need) in terms_by_name("region")]
             assert regions
             assert all(regions_overlap([region], term.regions) for region in regions), term
 
 
-def test_exclusion_is_stated_only_of_what_is_no_kind_of_the_other():
+def test_exclusions_never_relate_kind_and_subkind():
     for term in load_terms("finding"):
         assert not set(term.excludes) & {term.concept, *ancestors("finding", term.concept)}
-    for one, other in itertools.combinations(KNOWN, 2):
-        if mutually_exclusive(one, other):
-            assert not {one, other} & (ancestors("finding", one) | ancestors("finding", other))
-            assert not ancestors("finding", one) & {other}
-    for one, other in (
+    for finding, other_finding in itertools.combinations(FINDING_NAMES, 2):
+        if mutually_exclusive(finding, other_finding):
+            assert not {finding, other_finding} & (ancestors("finding", finding) | ancestors("finding", other_finding))
+            assert not ancestors("finding", finding) & {other_finding}
+    for finding, other_finding in (
         ("crazy paving pattern", "ground-glass opacity"), ("deep sulcus sign", "pneumothorax"), ("staghorn calculus", "kidney stone"),
         ("pneumonia", "atelectasis"), ("cardiomegaly", "pleural effusion"),
     ):  # fmt: skip
-        assert not mutually_exclusive(one, other)
+        assert not mutually_exclusive(finding, other_finding)
     assert mutually_exclusive("cardiomegaly", "small heart")
     assert mutually_exclusive("small heart", "cardiomegaly")
 
 
-def test_an_id_names_the_file_it_was_read_from():
+def test_ids_state_their_vocabulary():
     for term in load_terms():
         assert not (term.mesh or term.radlex) or (term.vocabulary and not Path(term.vocabulary).is_absolute()), term
 
 
-def test_names_are_read_as_their_own_concept_and_cues_are_no_names():
-    for term in LABELS:
+def test_names_are_parsed_as_their_concept():
+    for term in LABEL_TERMS:
         for name in (term.concept, *term.synonyms):
+            # Spelling variants that sources use.
             for written in (name, name.upper(), name.title(), name.replace(" ", "_"), f" {name} ", f"{name}."):
                 label = parse_label(written)
                 assert (label.term, label.problem) == (term, ""), written
 
 
-BEFORE = (
+PREFIX_PATTERNS = (
     "no {}", "No {}", "NO {}", "no evidence of {}", "without {}", "w/o {}", "absence of {}", "absent {}", "free of {}",
     "negative for {}", "neg {}", "lack of {}", "not {}", "non-{}", "excluded {}", "excludes {}", "ruled out {}", "never {}",
     "nil {}", "minus {}", "denies {}", "possible {}", "?{}", "? {}", "probable {}", "probably {}", "likely {}", "suspected {}",
@@ -136,7 +139,7 @@ BEFORE = (
     "borderline {}", "- {}", "-{}", "– {}", "−{}", "+{}", "+/- {}", "±{}", "~{}", "!{}", "¬{}", "<{}>", "[{}]", "({})",
     "normal, no {}", "negative {}", "not excluded: {}", "neither {}", "doubtful {}", "unconfirmed {}", "mimicking {}",
 )  # fmt: skip
-AFTER = (
+SUFFIX_PATTERNS = (
     "{}?", "{} ?", "{} (?)", "{} (-)", "{} -", "{}-", "{} –", "{} +", "{} (+)", "{}+", "{} +/-", "{} ±", "{} -ve", "{} (neg)",
     "{} neg", "{} negative", "{}: no", "{}: 0", "{}: 1", "{} = 0", "{}=1", "{} 0", "{} (0)", "{}: absent", "{} absent",
     "{} excluded", "{} ruled out", "{} unlikely", "{} likely", "{} possible", "{} suspected", "{} resolved", "{} not seen",
@@ -148,12 +151,12 @@ AFTER = (
 
 
 @given(
-    st.sampled_from(KNOWN),
-    st.sampled_from((*BEFORE, *AFTER)),
+    st.sampled_from(FINDING_NAMES),
+    st.sampled_from((*PREFIX_PATTERNS, *SUFFIX_PATTERNS)),
     st.sampled_from(("", "left ", "right ", "mild ", "large ")),
 )
-def test_what_is_denied_doubted_dated_or_signed_is_refused(name, pattern, before):
-    label = parse_label(pattern.format(before + name))
+def test_negated_uncertain_past_or_signed_label_is_refused(name, pattern, qualifier):
+    label = parse_label(pattern.format(qualifier + name))
     assert label.problem, label
     assert label.term is None
 
@@ -179,7 +182,7 @@ def test_what_is_denied_doubted_dated_or_signed_is_refused(name, pattern, before
         "postop",
     ],
 )
-def test_what_names_no_finding_is_refused(text):
+def test_label_without_finding_is_refused(text):
     assert parse_label(text).problem
 
 
@@ -199,12 +202,12 @@ def test_what_names_no_finding_is_refused(text):
         "β-thalassaemia",
     ],
 )
-def test_labels_that_the_vocabulary_does_not_know_stand_for_themselves(text):
+def test_unknown_labels_are_accepted(text):
     label = parse_label(text)
     assert (label.term, label.problem) == (None, "")
 
 
-def test_a_bare_word_means_what_its_region_and_modality_make_of_it():
+def test_context_resolves_bare_words():
     def of(text, region, modality):
         term = parse_label(text, parse_image_context([region] if region else [], modality)).term
         return term.concept if term else None
@@ -231,7 +234,7 @@ def test_a_bare_word_means_what_its_region_and_modality_make_of_it():
         assert of(word, region, modality) is None, (word, region, modality)
 
 
-def test_sides_are_told_apart_and_spellings_are_not():
+def test_label_key_keeps_sides_and_merges_spellings():
     assert (
         label_key("Left pleural effusion")
         == label_key("pleural effusions, L")
@@ -243,10 +246,10 @@ def test_sides_are_told_apart_and_spellings_are_not():
     assert parse_label("kidney_left").side == "left"
 
 
-def test_regions_and_modalities():
+def test_regions_and_modalities_are_compared():
     assert regions_disjoint(find_regions("knee"), find_regions("heart"))
     assert regions_disjoint(find_regions("retina"), find_regions("chest"))
-    for one, other in (
+    for name, other_name in (
         ("chest", "abdomen"),
         ("hand", "head"),
         ("skin", "chest"),
@@ -254,14 +257,19 @@ def test_regions_and_modalities():
         ("", "brain"),
         ("aorta", "kidney"),
     ):
-        assert not regions_disjoint(find_regions(one), find_regions(other)), (one, other)
+        assert not regions_disjoint(find_regions(name), find_regions(other_name)), (name, other_name)
     assert modalities_disjoint(find_modalities("chest CT"), find_modalities("T2-weighted MRI"))
-    for one, other in (("Mammography", "X-ray"), ("PET/CT", "CT"), ("angiography", "MRI"), ("US", "echocardiography")):
-        assert not modalities_disjoint(find_modalities(one), find_modalities(other)), (one, other)
-    known = terms_by_name("finding")
-    assert cannot_show(parse_image_context(["knee"], "X-ray"), known["cardiomegaly"])
-    assert not cannot_show(parse_image_context(["chest"], "X-ray"), known["cardiomegaly"])
-    assert not cannot_show(parse_image_context(["knee"], "X-ray"), known["fracture"])
+    for name, other_name in (
+        ("Mammography", "X-ray"),
+        ("PET/CT", "CT"),
+        ("angiography", "MRI"),
+        ("US", "echocardiography"),
+    ):
+        assert not modalities_disjoint(find_modalities(name), find_modalities(other_name)), (name, other_name)
+    findings = terms_by_name("finding")
+    assert cannot_show(parse_image_context(["knee"], "X-ray"), findings["cardiomegaly"])
+    assert not cannot_show(parse_image_context(["chest"], "X-ray"), findings["cardiomegaly"])
+    assert not cannot_show(parse_image_context(["knee"], "X-ray"), findings["fracture"])
     assert [find_ct_window(text) for text in ("rib_left_3", "lungNodule", "kidney_left", "own name", "brain tumour")] == [
         "bone", "lung", "soft tissue", "soft tissue", "brain",
     ]  # fmt: skip

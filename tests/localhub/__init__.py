@@ -1,7 +1,9 @@
-"""A Hugging Face Hub on the loopback: a real HTTP server that unmodified `huggingface_hub` and `datasets` clients talk to.
+"""A Hugging Face Hub on the loopback: a real HTTP server for unmodified `huggingface_hub` and
+`datasets` clients.
 
-Made for tests: repositories, commits, LFS storage, tags, pull requests, accounts with different rights, faults on demand.
-Its state is in memory and ends with it. Not a Hub: no web pages, no search, no viewer, no Space builds.
+For tests: repositories, commits, LFS storage, tags, pull requests, accounts with different
+permissions, faults on demand. State is in memory. There are no web pages, search, viewer or Space
+builds.
 
-    from tests.localhub.server import LocalHub
+from tests.localhub.server import LocalHub
 """

@@ -1,4 +1,4 @@
-"""The accounts of the loopback Hub by their tokens, and what each may do."""
+"""Accounts of the loopback Hub by token, and their permissions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Account:
-    """`role` as the Hub names that of a token: a `read` token never writes, whatever its holder may do."""
+    """An account. `role` is that of its token, named as on the Hub: a `read` token never writes."""
 
     name: str
     orgs: tuple[str, ...] = ()

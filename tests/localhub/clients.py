@@ -1,5 +1,9 @@
-"""Programs run as a stranger would run them: a fresh interpreter with the installed libraries and without this project, and a
-Hugging Face home of its own (`load_dataset` silently serves its cache when the Hub refuses, so no two tests may share one)."""
+"""Run programs as an outsider would: a fresh interpreter with the installed libraries but without
+this project.
+
+Each has its own Hugging Face home: `load_dataset` silently uses its cache if the Hub refuses, so
+tests must not share one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-NOT_OURS = """
+ASSERT_PROJECT_ABSENT = """
 import importlib.util
 for name in ("medprobe", "dataset_builders", "eval_harness", "leaderboard_space", "tests"):
     assert importlib.util.find_spec(name) is None, f"{name} is importable here"
@@ -24,7 +28,10 @@ for name in ("medprobe", "dataset_builders", "eval_harness", "leaderboard_space"
 
 @dataclass
 class Stranger:
-    """A Python without this project, in an empty folder. `run(code)` returns what it prints, and shows its errors when it fails."""
+    """A Python without this project, in an empty folder.
+
+    `run(code)` returns what the code prints; if it fails, the assertion shows its errors.
+    """
 
     folder: Path
     python: Path
@@ -32,21 +39,22 @@ class Stranger:
     token: str | None = None
 
     def environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
-        kept |= {"HOME": str(self.folder), "HF_HOME": str(self.folder / "hf"), "HF_ENDPOINT": self.endpoint}
-        kept |= {
+        environment = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+        # A separate home, so that no cache or token of this machine is used.
+        environment |= {"HOME": str(self.folder), "HF_HOME": str(self.folder / "hf"), "HF_ENDPOINT": self.endpoint}
+        environment |= {
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "NO_PROXY": "*",
             "HF_HUB_DISABLE_XET": "1",
         }
         if self.token:
-            kept["HF_TOKEN"] = self.token
-        return kept
+            environment["HF_TOKEN"] = self.token
+        return environment
 
     def run(self, code: str, timeout: float = 120, **environment: str) -> str:
         done = subprocess.run(
-            [self.python, "-c", NOT_OURS + code],
+            [self.python, "-c", ASSERT_PROJECT_ABSENT + code],
             cwd=self.folder,
             env=self.environment() | environment,
             capture_output=True,
@@ -58,11 +66,13 @@ class Stranger:
         return done.stdout
 
 
-def python_with_only(requirements: list[str], folder: Path) -> Path:
-    """An environment that holds what `pip install` of these would, taken from this one (linked, not downloaded)."""
+def python_with_requirements(requirements: list[str], folder: Path) -> Path:
+    """Create an environment with what `pip install` of these requirements would give, linked from
+    this one.
+    """
     venv.EnvBuilder(with_pip=False, symlinks=True).create(folder)
     libraries = next((folder / "lib").glob("python*")) / "site-packages"
-    for name in closure(requirements):
+    for name in resolve_requirements(requirements):
         for file in distribution(name).files or []:
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not (libraries / top).exists():
@@ -70,23 +80,28 @@ def python_with_only(requirements: list[str], folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def closure(requirements: list[str]) -> set[str]:
-    """Names of the installed distributions that these requirements need, directly or not."""
-    found: set[tuple[str, str]] = set()
-    waiting = [Requirement(line) for line in requirements]
-    while waiting:
-        wanted = waiting.pop()
-        for extra in ("", *wanted.extras):
-            key = (canonicalize_name(wanted.name), extra)
-            if key not in found:
-                found.add(key)
-                needs = [Requirement(line) for line in distribution(wanted.name).requires or []]
-                waiting += [need for need in needs if not need.marker or need.marker.evaluate({"extra": extra})]
-    return {name for name, _ in found}
+def resolve_requirements(requirements: list[str]) -> set[str]:
+    """Return the names of the installed distributions that these requirements need, directly or
+    indirectly.
+    """
+    resolved: set[tuple[str, str]] = set()
+    pending = [Requirement(line) for line in requirements]
+    while pending:
+        requirement = pending.pop()
+        # Markers are evaluated per extra, and without any.
+        for extra in ("", *requirement.extras):
+            key = (canonicalize_name(requirement.name), extra)
+            if key not in resolved:
+                resolved.add(key)
+                needs = [Requirement(line) for line in distribution(requirement.name).requires or []]
+                pending += [need for need in needs if not need.marker or need.marker.evaluate({"extra": extra})]
+    return {name for name, _ in resolved}
 
 
-def strangers_python(folder: Path) -> Path:
-    """An environment that sees this one's libraries, but not what is installed here as editable (a .pth below a path is not followed)."""
+def python_without_project(folder: Path) -> Path:
+    """Create an environment with this one's libraries but without editable installs (nested .pth
+    files are ignored).
+    """
     venv.EnvBuilder(with_pip=False, symlinks=True).create(folder)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     libraries = folder / "lib" / version / "site-packages" / "libraries.pth"

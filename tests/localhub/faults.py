@@ -1,4 +1,4 @@
-"""Faults on demand (an error status, a reset connection), and the record of what was asked."""
+"""Inject faults (an error status, a reset connection), and record requests."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import re
 from dataclasses import dataclass, field
 
 RESET = 0
-"""The "status" of a connection that is cut without an answer."""
+"""The "status" of a connection that is cut without a response."""
 
 
 @dataclass
 class Fault:
-    """Hits requests of `method` whose raw path matches the regular expression `path`, `times` times.
+    """A fault for requests with this method whose raw path matches the regular expression `path`,
+    `times` times.
 
-    `after` lets the request do its work first and loses only the answer: the case in which a client cannot know.
+    `lose_response` lets the request succeed and drops only the response, so the client cannot know.
     """
 
     path: str
     status: int
     method: str = "*"
     times: int = 1
-    after: bool = False
+    lose_response: bool = False
     message: str = "injected fault"
     code: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -39,29 +40,30 @@ class Faults:
     def next(self, method: str, path: str) -> Fault | None:
         for fault in self._faults:
             if fault.times > 0 and fault.method in ("*", method) and re.search(fault.path, path):
+                # Each fault applies a limited number of times, so that retries can succeed.
                 fault.times -= 1
                 return fault
         return None
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordedRequest:
     method: str
     path: str
     status: int
-    """What was answered; RESET where the connection was cut."""
+    """Status of the response; RESET if the connection was cut."""
 
 
 class Record:
     def __init__(self) -> None:
-        self._asked: list[Asked] = []
+        self._requests: list[RecordedRequest] = []
 
-    def add(self, asked: Asked) -> None:
-        self._asked.append(asked)
+    def add(self, request: RecordedRequest) -> None:
+        self._requests.append(request)
 
     def clear(self) -> None:
-        self._asked.clear()
+        self._requests.clear()
 
-    def of(self, method: str = "*", path: str = "") -> list[Asked]:
-        """What was asked so far, in order, of that method and with a raw path that matches."""
-        return [a for a in self._asked if method in ("*", a.method) and re.search(path, a.path)]
+    def requests(self, method: str = "*", path: str = "") -> list[RecordedRequest]:
+        """Return the recorded requests with this method whose raw path matches, in order."""
+        return [a for a in self._requests if method in ("*", a.method) and re.search(path, a.path)]

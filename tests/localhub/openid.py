@@ -1,6 +1,8 @@
-"""A sign-in provider on the loopback, as the Hub is one: OpenID Connect's code flow for one user. No consent page: every user is let in.
+"""A sign-in provider on the loopback, like the Hub's: OpenID Connect's code flow for one user,
+without consent page.
 
-Start it with `with OpenIdProvider(name, token) as provider:`; `token` is the access token that signing in gives.
+Start it with `with OpenIdProvider(name, token) as provider:`; `token` is the access token that
+users receive.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ from typing import Any
 
 from joserfc import jwk, jwt
 
-CLIENT, SECRET = "board", "board-secret"
+CLIENT_ID, CLIENT_SECRET = "board", "board-secret"
 
 
 class OpenIdProvider:
-    """`environment`: what a Space with `hf_oauth: true` is given to find its provider."""
+    """The provider. `environment`: variables that a Space with `hf_oauth: true` receives."""
 
     def __init__(self, name: str, token: str) -> None:
         self.name, self.token = name, token
@@ -35,8 +37,8 @@ class OpenIdProvider:
         return {
             "SYSTEM": "spaces",
             "SPACE_ID": "ORG/board",
-            "OAUTH_CLIENT_ID": CLIENT,
-            "OAUTH_CLIENT_SECRET": SECRET,
+            "OAUTH_CLIENT_ID": CLIENT_ID,
+            "OAUTH_CLIENT_SECRET": CLIENT_SECRET,
             "OAUTH_SCOPES": "openid profile write-discussions",
             "OPENID_PROVIDER_URL": self.address,
         }
@@ -51,10 +53,18 @@ class OpenIdProvider:
         }
 
     def issue(self, code: str) -> dict[str, Any]:
-        """The tokens for a code; a code is good once."""
+        """Issue the tokens for a code, which is valid once."""
+        # Popping makes a second use of the code fail.
         nonce = self.codes.pop(code)
-        now = int(time.time())
-        claims = {"iss": self.address, "aud": CLIENT, "sub": self.name, "iat": now, "exp": now + 600, "nonce": nonce}
+        issued_at = int(time.time())
+        claims = {
+            "iss": self.address,
+            "aud": CLIENT_ID,
+            "sub": self.name,
+            "iat": issued_at,
+            "exp": issued_at + 600,
+            "nonce": nonce,
+        }
         claims |= {"preferred_username": self.name, "name": self.name, "profile": f"{self.address}/{self.name}"}
         claims |= {"picture": f"{self.address}/{self.name}.png"}
         return {
@@ -80,26 +90,30 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
-        asked = dict(urllib.parse.parse_qsl(query))
+        parameters = dict(urllib.parse.parse_qsl(query))
         if path == "/.well-known/openid-configuration":
             self._send(200, self.provider.configuration())
         elif path == "/jwks":
             self._send(200, {"keys": [self.provider.key.as_dict(private=False)]})
-        elif path == "/authorize" and asked.get("client_id") == CLIENT and asked.get("response_type") == "code":
+        elif (
+            path == "/authorize"
+            and parameters.get("client_id") == CLIENT_ID
+            and parameters.get("response_type") == "code"
+        ):
             code = secrets.token_urlsafe(16)
-            self.provider.codes[code] = asked.get("nonce")
-            self.provider.scopes.append(asked.get("scope", ""))
-            back = urllib.parse.urlencode({"code": code, "state": asked["state"]})
-            joined = "&" if "?" in asked["redirect_uri"] else "?"
-            self._send(302, {}, {"Location": f"{asked['redirect_uri']}{joined}{back}"})
+            self.provider.codes[code] = parameters.get("nonce")
+            self.provider.scopes.append(parameters.get("scope", ""))
+            back = urllib.parse.urlencode({"code": code, "state": parameters["state"]})
+            joined = "&" if "?" in parameters["redirect_uri"] else "?"
+            self._send(302, {}, {"Location": f"{parameters['redirect_uri']}{joined}{back}"})
         else:
             self._send(404, {"error": "not found"})
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-        given = dict(urllib.parse.parse_qsl(body))
-        if self.path == "/token" and given.get("code") in self.provider.codes:
-            self._send(200, self.provider.issue(given["code"]))
+        form = dict(urllib.parse.parse_qsl(body))
+        if self.path == "/token" and form.get("code") in self.provider.codes:
+            self._send(200, self.provider.issue(form["code"]))
         else:
             self._send(400, {"error": "invalid_grant"})
 

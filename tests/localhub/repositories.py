@@ -1,6 +1,7 @@
-"""What the loopback Hub holds: repositories with their commits, tags, pull requests and discussions.
+"""Repositories of the loopback Hub, with commits, tags, pull requests and discussions.
 
-A tree is a flat mapping path -> Entry, kept whole in each commit (repositories in tests are small).
+A tree is a flat mapping path -> Entry, stored in full in each commit (repositories in tests are
+small).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ GITATTRIBUTES = "".join(f"*.{suffix} filter=lfs diff=lfs merge=lfs -text\n" for 
 
 
 class Refused(Exception):
-    """An error answer. `code` goes into X-Error-Code: the client picks its exception by it."""
+    """An error response. `code` becomes X-Error-Code, by which the client chooses its exception."""
 
     def __init__(self, status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None):
         super().__init__(message)
@@ -36,7 +37,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """A file. `oid` is git's sha1 of what git would hold: the content, or for a large file the LFS pointer."""
+    """A file. `oid` is git's SHA-1 of its blob: the content, or the LFS pointer of a large file."""
 
     content: bytes
     lfs: bool = False
@@ -51,8 +52,9 @@ class Entry:
 
     @cached_property
     def oid(self) -> str:
-        held = self.pointer if self.lfs else self.content
-        return hashlib.sha1(b"blob %d\0" % len(held) + held).hexdigest()
+        # git stores the pointer, not the content, of a large file.
+        blob = self.pointer if self.lfs else self.content
+        return hashlib.sha1(b"blob %d\0" % len(blob) + blob).hexdigest()
 
     @property
     def size(self) -> int:
@@ -72,7 +74,7 @@ class Entry:
 Tree = dict[str, Entry]
 
 
-def now() -> str:
+def timestamp() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
@@ -83,18 +85,18 @@ class Commit:
     title: str
     message: str
     author: str
-    date: str = field(default_factory=now)
+    date: str = field(default_factory=timestamp)
     sha: str = field(default_factory=lambda: hashlib.sha1(uuid.uuid4().bytes).hexdigest())
 
     def line(self) -> Iterator[Commit]:
-        """The commit and its first parents, newest first."""
+        """Yield the commit and its first parents, newest first."""
         step: Commit | None = self
         while step:
             yield step
             step = step.parents[0] if step.parents else None
 
     def rows(self, paths: Iterable[str]) -> list[dict[str, Any]]:
-        """Files and folders of the tree as the Hub lists them."""
+        """Describe files and folders of the tree as the Hub lists them."""
         rows = []
         for path in paths:
             if path in self.tree:
@@ -106,9 +108,9 @@ class Commit:
         return rows
 
     def paths(self) -> set[str]:
-        """All files and folders."""
+        """Return all files and folders."""
         parts = [path.split("/") for path in self.tree]
-        return {"/".join(each[:depth]) for each in parts for depth in range(1, len(each) + 1)}
+        return {"/".join(segments[:depth]) for segments in parts for depth in range(1, len(segments) + 1)}
 
 
 @dataclass
@@ -118,7 +120,7 @@ class Repository:
     private: bool = False
     gated: str | bool = False
     sdk: str | None = None
-    created: str = field(default_factory=now)
+    created: str = field(default_factory=timestamp)
     variables: dict[str, str] = field(default_factory=dict)
     branches: dict[str, Commit] = field(default_factory=dict)
     tags: dict[str, Commit] = field(default_factory=dict)
@@ -140,23 +142,24 @@ class Repository:
         return self.may_see(account) and (not self.gated or (account is not None and account.owns(self.namespace)))
 
     def commit(self, revision: str) -> Commit:
-        """What a revision (branch, tag, refs/..., commit) names."""
-        named = {**self.tags, **self.branches}
-        named |= {f"refs/tags/{name}": commit for name, commit in self.tags.items()}
-        named |= {f"refs/heads/{name}": commit for name, commit in self.branches.items()}
-        named |= {f"refs/pr/{number}": commit for number, commit in self.pulls.items()}
-        if revision in named:
-            return named[revision]
-        waiting, seen = list(named.values()), set()
-        for commit in waiting:
+        """Return the commit of a revision (branch, tag, refs/..., commit id)."""
+        commits_by_ref = {**self.tags, **self.branches}
+        commits_by_ref |= {f"refs/tags/{name}": commit for name, commit in self.tags.items()}
+        commits_by_ref |= {f"refs/heads/{name}": commit for name, commit in self.branches.items()}
+        commits_by_ref |= {f"refs/pr/{number}": commit for number, commit in self.pulls.items()}
+        if revision in commits_by_ref:
+            return commits_by_ref[revision]
+        pending, seen = list(commits_by_ref.values()), set()
+        # The list grows while iterating: a breadth-first search through all parents.
+        for commit in pending:
             if commit.sha == revision:
                 return commit
-            waiting += [parent for parent in commit.parents if parent.sha not in seen]
+            pending += [parent for parent in commit.parents if parent.sha not in seen]
             seen |= {parent.sha for parent in commit.parents}
         raise Refused(404, f"Invalid rev id: {revision}", "RevisionNotFound")
 
     def move(self, revision: str, tree: Tree, title: str, message: str, author: str) -> Commit:
-        """Put a new commit on top of a branch or a pull request, among whose events it shows."""
+        """Add a commit to a branch or a pull request, whose events then include it."""
         commit = Commit((self.commit(revision),), tree, title, message, author)
         if revision.startswith("refs/pr/"):
             number = revision.removeprefix("refs/pr/")
@@ -169,14 +172,14 @@ class Repository:
         return commit
 
     def open_pull_request(self, author: str, title: str, text: str, start: Commit, base: str) -> str:
-        """Returns its number."""
+        """Open a pull request and return its number."""
         number = str(len(self.discussions) + 1)
         self.discussions[number] = {
             "num": int(number),
             "title": title[:200],
             "status": "open",
             "isPullRequest": True,
-            "createdAt": now(),
+            "createdAt": timestamp(),
             "author": {"name": author},
             "repo": {"name": self.id, "type": KINDS[self.kind]},
             "events": [comment(author, text)] if text else [],
@@ -186,15 +189,22 @@ class Repository:
                 "start": start.sha,
             },
         }
+        # An open pull request begins at its base and moves with its commits.
         self.pulls[number] = start
         return number
 
 
 def event(kind: str, author: str, data: dict[str, Any]) -> dict[str, Any]:
-    return {"id": uuid.uuid4().hex[:24], "type": kind, "createdAt": now(), "author": {"name": author}, "data": data}
+    return {
+        "id": uuid.uuid4().hex[:24],
+        "type": kind,
+        "createdAt": timestamp(),
+        "author": {"name": author},
+        "data": data,
+    }
 
 
 def comment(author: str, text: str) -> dict[str, Any]:
-    written = now()
+    written = timestamp()
     latest = {"raw": text, "html": text, "updatedAt": written, "author": {"name": author}}
     return event("comment", author, {"edited": False, "hidden": False, "latest": latest, "history": [latest]})

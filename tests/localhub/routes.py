@@ -1,4 +1,4 @@
-"""Which address is answered how: a table of routes, filled by the functions below.
+"""Routes of the loopback Hub, registered by the functions below.
 
 Patterns match the RAW path: a revision or a tree path is one percent-encoded segment.
 """
@@ -22,7 +22,7 @@ from .repositories import GITATTRIBUTES, KINDS, Commit, Entry, Refused, Reposito
 API = "/api/(?P<kind>models|datasets|spaces)/(?P<repo_id>[^/]+/[^/]+)"
 REPO = "/(?:(?P<kind>datasets|spaces)/)?(?P<repo_id>[^/]+/[^/]+?)"
 REVISION = "(?P<revision>[^/]+)"
-REGULAR_AT_MOST = 10 << 20
+MAX_REGULAR_FILE_BYTES = 10 << 20
 
 
 @dataclass
@@ -64,12 +64,12 @@ class Request:
 
 
 class Hub:
-    """What the routes work on."""
+    """State shared by the routes."""
 
     def __init__(self) -> None:
         self.repositories: dict[tuple[str, str], Repository] = {}
         self.uploads: dict[str, bytes] = {}
-        """Large files by their sha256, of which a commit may or may not have been made."""
+        """Uploaded large files by SHA-256, committed or not."""
         self.jobs: list[dict[str, Any]] = []
 
 
@@ -77,8 +77,11 @@ ROUTES: list[tuple[frozenset[str], re.Pattern[str], str, Callable[..., Answer]]]
 
 
 def route(methods: str, pattern: str, needs: str = "") -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-    """Answer these addresses by a function. `needs`: what the request must be allowed to do with the repository in the address (see, read,
-    propose, commit, write), which the function then gets."""
+    """Register a function for these addresses.
+
+    `needs` is the permission on the repository in the address (see, read, propose, commit, write);
+    the function then receives the repository.
+    """
 
     def remember(handler: Callable[..., Answer]) -> Callable[..., Answer]:
         ROUTES.append((frozenset(methods.split()), re.compile(pattern), needs, handler))
@@ -89,26 +92,37 @@ def route(methods: str, pattern: str, needs: str = "") -> Callable[[Callable[...
 
 def dispatch(hub: Hub, request: Request) -> Answer:
     for methods, pattern, needs, handler in ROUTES:
-        found = pattern.fullmatch(request.path) if request.method in methods else None
-        if found:
-            given: dict[str, Any] = {name: unquote(text) if text else text for name, text in found.groupdict().items()}
+        # The first registered route that matches wins.
+        match = pattern.fullmatch(request.path) if request.method in methods else None
+        if match:
+            arguments: dict[str, Any] = {
+                name: unquote(text) if text else text for name, text in match.groupdict().items()
+            }
             if needs:
-                kind, repo_id = given.pop("kind", None) or "models", given.pop("repo_id")
-                given["repository"] = _allowed(hub, request, kind, repo_id, needs, given.get("revision", "main"))
-            return handler(hub, request, **given)
+                kind, repo_id = arguments.pop("kind", None) or "models", arguments.pop("repo_id")
+                arguments["repository"] = _authorized_repository(
+                    hub, request, kind, repo_id, needs, arguments.get("revision", "main")
+                )
+            return handler(hub, request, **arguments)
     raise Refused(404, f"This loopback Hub has no {request.method} {request.path}")
 
 
-def _allowed(hub: Hub, request: Request, kind: str, repo_id: str, needs: str, revision: str) -> Repository:
-    """The repository. One that a request may not see is answered as one that is not there; a pull request needs fewer rights than a
-    commit, and its author may commit to it."""
+def _authorized_repository(
+    hub: Hub, request: Request, kind: str, repo_id: str, needs: str, revision: str
+) -> Repository:
+    """Return the repository if the request may access it.
+
+    An invisible repository is reported as missing. A pull request needs fewer permissions than a
+    commit, and its author may commit to it.
+    """
     account = request.account
     repository = hub.repositories.get((kind, repo_id.lower()))
     if repository is None or not repository.may_see(account):
+        # The Hub hides private repositories: 401 without a token, 404 with one.
         raise Refused(404 if account else 401, "Repository not found", "RepoNotFound")
     if needs == "read" and not repository.may_read_files(account):
-        who = "your account is not on the list" if account else "you must be authenticated"
-        raise Refused(403 if account else 401, f"Access to {kind} {repo_id} is restricted and {who}.", "GatedRepo")
+        reason = "your account is not on the list" if account else "you must be authenticated"
+        raise Refused(403 if account else 401, f"Access to {kind} {repo_id} is restricted and {reason}.", "GatedRepo")
     if needs in ("propose", "commit", "write"):
         account = request.signed_in()
         author = repository.discussions.get(revision.removeprefix("refs/pr/"), {}).get("author", {}).get("name")
@@ -120,7 +134,7 @@ def _allowed(hub: Hub, request: Request, kind: str, repo_id: str, needs: str, re
     return repository
 
 
-# Accounts and repositories ---------------------------------------------------------------------------------------------------------
+# Accounts and repositories ------------------------------------------------------------------------
 
 
 @route("GET", "/api/whoami-v2")
@@ -133,27 +147,27 @@ def whoami(hub: Hub, request: Request) -> Answer:
 
 
 @route("POST", "/api/repos/create")
-def create(hub: Hub, request: Request) -> Answer:
-    asked, account = request.json(), request.signed_in()
-    kind = {singular: plural for plural, singular in KINDS.items()}[asked.get("type") or "model"]
-    namespace = asked.get("organization") or account.name
+def create_repository(hub: Hub, request: Request) -> Answer:
+    body, account = request.json(), request.signed_in()
+    kind = {singular: plural for plural, singular in KINDS.items()}[body.get("type") or "model"]
+    namespace = body.get("organization") or account.name
     if not account.may_write(namespace):
         raise Refused(403, f'You don\'t have the rights to create a {KINDS[kind]} under the namespace "{namespace}"')
-    if kind == "spaces" and not asked.get("sdk"):
+    if kind == "spaces" and not body.get("sdk"):
         raise Refused(400, "A Space needs an sdk")
-    repo_id = f"{namespace}/{asked['name']}"
-    new = (kind, repo_id.lower()) not in hub.repositories
-    if new:
-        private = asked.get("visibility") == "private" or bool(asked.get("private"))
-        made = hub.repositories[kind, repo_id.lower()] = Repository(kind, repo_id, private, sdk=asked.get("sdk"))
+    repo_id = f"{namespace}/{body['name']}"
+    is_new = (kind, repo_id.lower()) not in hub.repositories
+    if is_new:
+        private = body.get("visibility") == "private" or bool(body.get("private"))
+        repository = hub.repositories[kind, repo_id.lower()] = Repository(kind, repo_id, private, sdk=body.get("sdk"))
         tree = {".gitattributes": Entry(GITATTRIBUTES.encode())}
-        made.branches["main"] = Commit((), tree, "initial commit", "", account.name)
+        repository.branches["main"] = Commit((), tree, "initial commit", "", account.name)
     url = request.base + hub.repositories[kind, repo_id.lower()].url_path
-    return Answer.json({"url": url, "name": repo_id, "id": repo_id}, 200 if new else 409)
+    return Answer.json({"url": url, "name": repo_id, "id": repo_id}, 200 if is_new else 409)
 
 
 @route("GET", f"{API}(?:/revision/{REVISION})?", "see")
-def information(hub: Hub, request: Request, repository: Repository, revision: str | None) -> Answer:
+def repository_info(hub: Hub, request: Request, repository: Repository, revision: str | None) -> Answer:
     commit = repository.commit(revision or "main")
     siblings: list[dict[str, Any]] = []
     for path, entry in sorted(commit.tree.items()):
@@ -182,14 +196,14 @@ def information(hub: Hub, request: Request, repository: Repository, revision: st
     if repository.kind == "models":
         document["modelId"] = repository.id
         if "evalResults" in parse_qs(request.raw_query).get("expand", []):
-            document["evalResults"] = list(_entries(repository))
+            document["evalResults"] = list(_eval_result_entries(repository))
     if repository.kind == "spaces":
         document |= {"sdk": repository.sdk, "runtime": {"stage": "NO_APP_FILE", "hardware": {}, "storage": None}}
     return Answer.json(document)
 
 
 def _front_matter(readme: Entry | None) -> dict[str, Any]:
-    """The metadata of a README.md. Raises YAMLError."""
+    """Parse the metadata of a README.md. Raises YAMLError."""
     text = readme.content.decode(errors="replace") if readme else ""
     return yaml.safe_load(text[4:].partition("\n---")[0]) if text.startswith("---\n") else {}
 
@@ -204,39 +218,41 @@ def validate_yaml(hub: Hub, request: Request) -> Answer:
 
 
 @route("PUT", f"{API}/settings", "write")
-def settings(hub: Hub, request: Request, repository: Repository) -> Answer:
-    asked = request.json()
-    if "visibility" in asked or "private" in asked:
-        repository.private = asked.get("visibility") == "private" or bool(asked.get("private"))
-    repository.gated = asked.get("gated", repository.gated)
+def update_settings(hub: Hub, request: Request, repository: Repository) -> Answer:
+    body = request.json()
+    if "visibility" in body or "private" in body:
+        repository.private = body.get("visibility") == "private" or bool(body.get("private"))
+    repository.gated = body.get("gated", repository.gated)
     return Answer.json({"private": repository.private, "gated": repository.gated})
 
 
 @route("GET POST", f"{API}/variables", "write")
 def variables(hub: Hub, request: Request, repository: Repository) -> Answer:
     if request.method == "POST":
-        asked = request.json()
-        repository.variables[asked["key"]] = asked["value"]
+        body = request.json()
+        repository.variables[body["key"]] = body["value"]
     return Answer.json({name: {"value": value} for name, value in repository.variables.items()})
 
 
 @route("POST", "/api/jobs/(?P<namespace>[^/]+)")
 def run_job(hub: Hub, request: Request, namespace: str) -> Answer:
-    """What `hf jobs run` sends is kept, and nothing is started; a test runs the command itself."""
+    """Record what `hf jobs run` sends without starting it; tests run the command themselves."""
     if not request.signed_in().may_write(namespace):
         raise Refused(403, f"You may not run jobs in {namespace}")
     job = request.json()
     hub.jobs.append(job)
     owner = {"id": namespace, "name": namespace, "type": "user"}
-    shown = {key: value for key, value in job.items() if key != "secrets"}
-    return Answer.json(shown | {"id": f"{len(hub.jobs):024x}", "owner": owner, "status": {"stage": "SCHEDULING"}})
+    public_fields = {key: value for key, value in job.items() if key != "secrets"}
+    return Answer.json(
+        public_fields | {"id": f"{len(hub.jobs):024x}", "owner": owner, "status": {"stage": "SCHEDULING"}}
+    )
 
 
-# Branches, tags, commits -----------------------------------------------------------------------------------------------------------
+# Branches, tags, commits --------------------------------------------------------------------------
 
 
 @route("GET", f"{API}/refs", "see")
-def refs(hub: Hub, request: Request, repository: Repository) -> Answer:
+def list_refs(hub: Hub, request: Request, repository: Repository) -> Answer:
     def rows(names: dict[str, Commit], prefix: str) -> list[dict[str, str]]:
         return [{"name": name, "ref": prefix + name, "targetCommit": commit.sha} for name, commit in names.items()]
 
@@ -261,7 +277,7 @@ def create_tag(hub: Hub, request: Request, repository: Repository, revision: str
 
 
 @route("GET", f"{API}/commits/{REVISION}", "see")
-def commits(hub: Hub, request: Request, repository: Repository, revision: str) -> Answer:
+def list_commits(hub: Hub, request: Request, repository: Repository, revision: str) -> Answer:
     rows = [
         {
             "id": commit.sha,
@@ -275,30 +291,31 @@ def commits(hub: Hub, request: Request, repository: Repository, revision: str) -
     return Answer.json(rows, headers={"X-Total-Count": str(len(rows))})
 
 
-# Reading files ---------------------------------------------------------------------------------------------------------------------
+# Reading files ------------------------------------------------------------------------------------
 
 
 @route("GET", f"{API}/tree/{REVISION}(?:/(?P<folder>.*))?", "read")
-def tree(hub: Hub, request: Request, repository: Repository, revision: str, folder: str | None) -> Answer:
+def list_tree(hub: Hub, request: Request, repository: Repository, revision: str, folder: str | None) -> Answer:
     commit = repository.commit(revision)
-    above = f"{(folder or '').strip('/')}/".lstrip("/")
-    inside = {path for path in commit.paths() if path.startswith(above)}
-    if above and not inside:
+    # The root folder has an empty prefix.
+    prefix = f"{(folder or '').strip('/')}/".lstrip("/")
+    paths = {path for path in commit.paths() if path.startswith(prefix)}
+    if prefix and not paths:
         raise Refused(404, f'"{folder}" does not exist on "{revision}"', "EntryNotFound")
     if request.query.get("recursive", "").lower() not in ("true", "1"):
-        inside = {path for path in inside if path.count("/") == above.count("/")}
-    return Answer.json(commit.rows(sorted(inside)))
+        paths = {path for path in paths if path.count("/") == prefix.count("/")}
+    return Answer.json(commit.rows(sorted(paths)))
 
 
 @route("POST", f"{API}/paths-info/{REVISION}", "see")
 def paths_info(hub: Hub, request: Request, repository: Repository, revision: str) -> Answer:
-    commit, asked = repository.commit(revision), parse_qs(request.body.decode()).get("paths", [])
-    return Answer.json(commit.rows(path.strip("/") for path in asked if path.strip("/") in commit.paths()))
+    commit, paths = repository.commit(revision), parse_qs(request.body.decode()).get("paths", [])
+    return Answer.json(commit.rows(path.strip("/") for path in paths if path.strip("/") in commit.paths()))
 
 
 @route("GET HEAD", f"{REPO}/resolve/{REVISION}/(?P<path>.+)", "read")
-def resolve(hub: Hub, request: Request, repository: Repository, revision: str, path: str) -> Answer:
-    """A file, or the one range of it that was asked for (RFC 9110, 14)."""
+def download_file(hub: Hub, request: Request, repository: Repository, revision: str, path: str) -> Answer:
+    """Return a file, or the requested range of it (RFC 9110, 14)."""
     commit = repository.commit(revision)
     entry = commit.tree.get(path)
     if entry is None:
@@ -307,31 +324,33 @@ def resolve(hub: Hub, request: Request, repository: Repository, revision: str, p
     headers["Content-Type"] = "application/octet-stream"
     if entry.lfs:
         headers |= {"X-Linked-ETag": f'"{entry.sha256}"', "X-Linked-Size": str(entry.size)}
-    wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("Range", "").replace(" ", ""))
-    if wanted is None:
+    byte_range = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("Range", "").replace(" ", ""))
+    if byte_range is None:
         return Answer(200, headers, entry.content)
-    first = int(wanted[1]) if wanted[1] else entry.size - int(wanted[2])
-    last = min(int(wanted[2]), entry.size - 1) if wanted[1] and wanted[2] else entry.size - 1
-    if not 0 <= first <= last:
+    # A range without a start counts from the end of the file.
+    start = int(byte_range[1]) if byte_range[1] else entry.size - int(byte_range[2])
+    end = min(int(byte_range[2]), entry.size - 1) if byte_range[1] and byte_range[2] else entry.size - 1
+    if not 0 <= start <= end:
         raise Refused(416, "Range Not Satisfiable", headers={"Content-Range": f"bytes */{entry.size}"})
-    headers["Content-Range"] = f"bytes {first}-{last}/{entry.size}"
-    return Answer(206, headers, entry.content[first : last + 1])
+    headers["Content-Range"] = f"bytes {start}-{end}/{entry.size}"
+    return Answer(206, headers, entry.content[start : end + 1])
 
 
-# Writing: which files go where (preupload), LFS upload, commits (also as pull requests) -----------------------------------------------
+# Writing: which files go where (preupload), LFS upload, commits (also as pull requests) -----------
 
 
 @route("POST", f"{API}/preupload/{REVISION}", "commit")
 def preupload(hub: Hub, request: Request, repository: Repository, revision: str) -> Answer:
-    there = repository.commit(revision).tree
-    attributes = there[".gitattributes"].content.decode(errors="replace").splitlines()
+    tree = repository.commit(revision).tree
+    attributes = tree[".gitattributes"].content.decode(errors="replace").splitlines()
     patterns = [line.split()[0] for line in attributes if "filter=lfs" in line]
     rows = []
     for file in request.json()["files"]:
         path, sample = file["path"], base64.b64decode(file.get("sample", ""))
+        # Binary content goes to LFS, as the Hub's own check for NUL bytes decides.
         large = any(fnmatch.fnmatch(path.rsplit("/", 1)[-1], pattern) for pattern in patterns) or b"\0" in sample
-        mode = "lfs" if large or file.get("size", 0) > REGULAR_AT_MOST else "regular"
-        oid = there[path].etag if path in there else None
+        mode = "lfs" if large or file.get("size", 0) > MAX_REGULAR_FILE_BYTES else "regular"
+        oid = tree[path].etag if path in tree else None
         rows.append({"path": path, "uploadMode": mode, "shouldIgnore": False, "oid": oid})
     return Answer.json({"files": rows})
 
@@ -339,10 +358,10 @@ def preupload(hub: Hub, request: Request, repository: Repository, revision: str)
 @route("POST", f"{REPO}\\.git/info/lfs/objects/batch", "propose")
 def lfs_batch(hub: Hub, request: Request, repository: Repository) -> Answer:
     objects = []
-    for wanted in request.json()["objects"]:
-        row: dict[str, Any] = {"oid": wanted["oid"], "size": wanted["size"]}
-        if wanted["oid"] not in hub.uploads:
-            row["actions"] = {"upload": {"href": f"{request.base}/lfs/{wanted['oid']}"}}
+    for upload in request.json()["objects"]:
+        row: dict[str, Any] = {"oid": upload["oid"], "size": upload["size"]}
+        if upload["oid"] not in hub.uploads:
+            row["actions"] = {"upload": {"href": f"{request.base}/lfs/{upload['oid']}"}}
         objects.append(row)
     return Answer.json({"transfer": "basic", "objects": objects})
 
@@ -356,27 +375,29 @@ def lfs_put(hub: Hub, request: Request, oid: str) -> Answer:
 
 
 @route("POST", f"{API}/commit/{REVISION}", "commit")
-def commit(hub: Hub, request: Request, repository: Repository, revision: str) -> Answer:
+def create_commit(hub: Hub, request: Request, repository: Repository, revision: str) -> Answer:
     header, *lines = [json.loads(line) for line in request.body.splitlines() if line.strip()]
     title, message, parent = (header["value"].get(key) or "" for key in ("summary", "description", "parentCommit"))
     author, head = request.signed_in().name, repository.commit(revision)
     proposing = request.query.get("create_pr") in ("1", "true")
+    # Optimistic locking: the client must recompute its files.
     if parent and not proposing and head.sha != parent:
         raise Refused(412, "A commit has happened since. Please refresh and try again.")
+    # A pull request may start from an older commit.
     start = repository.commit(parent) if proposing and parent else head
-    after = _applied(hub, start.tree, lines)
+    new_tree = _apply_operations(hub, start.tree, lines)
     document: dict[str, Any] = {"success": True, "hookOutput": ""}
     if proposing:
         number = repository.open_pull_request(author, title, message, start, revision)
         document["pullRequestUrl"] = f"{request.base}{repository.url_path}/discussions/{number}"
         revision = f"refs/pr/{number}"
-    done = repository.move(revision, after, title, message, author)
-    url = f"{request.base}{repository.url_path}/commit/{done.sha}"
-    return Answer.json(document | {"commitOid": done.sha, "commitUrl": url})
+    new_commit = repository.move(revision, new_tree, title, message, author)
+    url = f"{request.base}{repository.url_path}/commit/{new_commit.sha}"
+    return Answer.json(document | {"commitOid": new_commit.sha, "commitUrl": url})
 
 
-def _applied(hub: Hub, before: Tree, lines: list[dict[str, Any]]) -> Tree:
-    tree = dict(before)
+def _apply_operations(hub: Hub, old_tree: Tree, lines: list[dict[str, Any]]) -> Tree:
+    tree = dict(old_tree)
     for line in lines:
         key, value = line["key"], line["value"]
         path = value["path"]
@@ -389,71 +410,77 @@ def _applied(hub: Hub, before: Tree, lines: list[dict[str, Any]]) -> Tree:
                 raise Refused(400, f"LFS pointer pointed to a file that does not exist: {path}")
             tree[path] = Entry(hub.uploads[value["oid"]], lfs=True)
         elif key in ("deletedFile", "deletedFolder"):
-            gone = [each for each in tree if each == path or each.startswith(path.rstrip("/") + "/")]
-            if not gone:
+            deleted = [
+                candidate for candidate in tree if candidate == path or candidate.startswith(path.rstrip("/") + "/")
+            ]
+            if not deleted:
                 raise Refused(404, f"A file with this name doesn't exist: {path}", "EntryNotFound")
-            for each in gone:
-                del tree[each]
+            for candidate in deleted:
+                del tree[candidate]
         else:
             raise Refused(400, f"Unknown operation {key}")
     return tree
 
 
-# Pull requests: list, details, comment, status, merge ---------------------------------------------------------------------------------
+# Pull requests: list, details, comment, status, merge ---------------------------------------------
 
-ONE = f"{API}/discussions/(?P<number>[0-9]+)"
-PAGE = 10
+DISCUSSION = f"{API}/discussions/(?P<number>[0-9]+)"
+DISCUSSIONS_PER_PAGE = 10
 
 
 @route("GET", f"{API}/discussions", "see")
-def listed(hub: Hub, request: Request, repository: Repository) -> Answer:
+def list_discussions(hub: Hub, request: Request, repository: Repository) -> Answer:
     query = request.query
-    found = [
-        {key: value for key, value in each.items() if key not in ("events", "changes")}
-        for each in reversed(repository.discussions.values())
+    discussions = [
+        {key: value for key, value in discussion.items() if key not in ("events", "changes")}
+        for discussion in reversed(repository.discussions.values())
         if query.get("type", "all") in ("all", "pull_request")
-        and (query.get("status", "all") == "all" or (query["status"] == "open") == (each["status"] == "open"))
-        and query.get("author") in (None, "", each["author"]["name"])
+        and (query.get("status", "all") == "all" or (query["status"] == "open") == (discussion["status"] == "open"))
+        and query.get("author") in (None, "", discussion["author"]["name"])
     ]
-    start = int(query.get("p") or 0) * PAGE
-    return Answer.json({"discussions": found[start : start + PAGE], "count": len(found), "start": start})
+    start = int(query.get("p") or 0) * DISCUSSIONS_PER_PAGE
+    return Answer.json(
+        {"discussions": discussions[start : start + DISCUSSIONS_PER_PAGE], "count": len(discussions), "start": start}
+    )
 
 
-@route("GET", ONE, "see")
-def details(hub: Hub, request: Request, repository: Repository, number: str) -> Answer:
+@route("GET", DISCUSSION, "see")
+def get_discussion(hub: Hub, request: Request, repository: Repository, number: str) -> Answer:
     return Answer.json(_discussion(repository, number) | {"filesWithConflicts": []})
 
 
-@route("POST", f"{ONE}/comment", "propose")
-def commented(hub: Hub, request: Request, repository: Repository, number: str) -> Answer:
+@route("POST", f"{DISCUSSION}/comment", "propose")
+def add_comment(hub: Hub, request: Request, repository: Repository, number: str) -> Answer:
     written = comment(request.signed_in().name, request.json().get("comment", ""))
     _discussion(repository, number)["events"].append(written)
     return Answer.json({"newMessage": written})
 
 
-@route("POST", f"{ONE}/status", "propose")
-def status_changed(hub: Hub, request: Request, repository: Repository, number: str) -> Answer:
-    asked, account, discussion = request.json(), request.signed_in(), _discussion(repository, number)
+@route("POST", f"{DISCUSSION}/status", "propose")
+def change_status(hub: Hub, request: Request, repository: Repository, number: str) -> Answer:
+    body, account, discussion = request.json(), request.signed_in(), _discussion(repository, number)
     if not account.may_write(repository.namespace) and discussion["author"]["name"] != account.name:
         raise Refused(403, "Only its author or the repository's owners may change its status")
     if discussion["status"] == "merged":
         raise Refused(409, "The pull request is merged")
-    return Answer.json({"newStatus": _set_status(discussion, account.name, asked["status"], asked.get("comment"))})
+    return Answer.json({"newStatus": _set_status(discussion, account.name, body["status"], body.get("comment"))})
 
 
-@route("POST", f"{ONE}/merge", "write")
-def merged(hub: Hub, request: Request, repository: Repository, number: str) -> Answer:
+@route("POST", f"{DISCUSSION}/merge", "write")
+def merge_pull_request(hub: Hub, request: Request, repository: Repository, number: str) -> Answer:
     discussion, author = _discussion(repository, number), request.signed_in().name
     if discussion["status"] != "open":
         raise Refused(409, "Only an open pull request can be merged")
     changes = discussion["changes"]
     base = changes["base"].removeprefix("refs/heads/")
     parents = (repository.branches[base], repository.pulls[number])
-    start, ours, theirs = (each.tree for each in (repository.commit(changes["start"]), *parents))
-    kept = {path: entry for path, entry in ours.items() if path not in start or path in theirs}
-    tree = kept | {path: entry for path, entry in theirs.items() if start.get(path) != entry}
-    done = repository.branches[base] = Commit(parents, tree, f"{discussion['title']} (#{number})", "", author)
-    changes["mergeCommitId"] = done.sha
+    # Three-way merge: what changed in the pull request wins over main.
+    start_tree, base_tree, head_tree = (commit.tree for commit in (repository.commit(changes["start"]), *parents))
+    # Files deleted by the pull request are dropped; files added on main stay.
+    unchanged = {path: entry for path, entry in base_tree.items() if path not in start_tree or path in head_tree}
+    tree = unchanged | {path: entry for path, entry in head_tree.items() if start_tree.get(path) != entry}
+    merge_commit = repository.branches[base] = Commit(parents, tree, f"{discussion['title']} (#{number})", "", author)
+    changes["mergeCommitId"] = merge_commit.sha
     return Answer.json({"newStatus": _set_status(discussion, author, "merged", request.json().get("comment"))})
 
 
@@ -472,31 +499,34 @@ def _discussion(repository: Repository, number: str) -> dict[str, Any]:
     return repository.discussions[number]
 
 
-# Native benchmarks: a dataset with an `eval.yaml` has a leaderboard, fed by `.eval_results/*.yaml` of model repositories ---------------
+# Native benchmarks: a dataset with an `eval.yaml` has a leaderboard, fed by `.eval_results/*.yaml`
+# of model repositories ---------------
 
 
 @route("GET", "/api/(?P<kind>datasets)/(?P<repo_id>[^/]+/[^/]+)/leaderboard", "see")
-def leaderboard(hub: Hub, request: Request, repository: Repository) -> Answer:
+def get_leaderboard(hub: Hub, request: Request, repository: Repository) -> Answer:
     tasks = repository.commit("main").tree.get("eval.yaml")
     if tasks is None:
         raise Refused(404, f"{repository.id} is not a benchmark: it has no eval.yaml", "EntryNotFound")
-    known = {task["id"] for task in yaml.safe_load(tasks.content)["tasks"]}
-    found: list[dict[str, Any]] = []
+    task_ids = {task["id"] for task in yaml.safe_load(tasks.content)["tasks"]}
+    rows: list[dict[str, Any]] = []
     for (kind, _), model in sorted(hub.repositories.items()):
-        for entry in _entries(model) if kind == "models" and model.may_see(request.account) else ():
+        for entry in _eval_result_entries(model) if kind == "models" and model.may_see(request.account) else ():
             data = entry["data"]
-            if data["dataset"]["id"] == repository.id and data["dataset"]["task_id"] in known:
+            if data["dataset"]["id"] == repository.id and data["dataset"]["task_id"] in task_ids:
                 author = {"type": "user", "name": model.namespace, "fullname": model.namespace}
                 row = {"modelId": model.id, "value": data["value"], "verified": bool(data.get("verifyToken"))}
                 row |= {"filename": entry["filename"], "source": data.get("source"), "author": author}
                 row |= {"pullRequest": entry["pullRequest"]} if entry["pullRequest"] else {}
-                found.append(row | {"notes": data.get("notes")})
-    found.sort(key=lambda row: -row["value"])
-    return Answer.json([{"rank": rank, **row} for rank, row in enumerate(found, 1)])
+                rows.append(row | {"notes": data.get("notes")})
+    rows.sort(key=lambda row: -row["value"])
+    return Answer.json([{"rank": rank, **row} for rank, row in enumerate(rows, 1)])
 
 
-def _entries(model: Repository) -> Iterator[dict[str, Any]]:
-    """{filename, data, pullRequest} of every entry of a model: main's, and those that an open pull request adds or changes."""
+def _eval_result_entries(model: Repository) -> Iterator[dict[str, Any]]:
+    """Yield {filename, data, pullRequest} of every entry of a model: on main, and changed by open
+    pull requests.
+    """
     main = model.commit("main").tree
     opened = [number for number, discussion in model.discussions.items() if discussion["status"] == "open"]
     for number, tree in ((None, main), *((int(number), model.pulls[number].tree) for number in opened)):

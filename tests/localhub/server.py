@@ -1,4 +1,4 @@
-"""The server: HTTP/1.1 on the loopback, a thread for each connection, one request at a time once it has come."""
+"""The server: HTTP/1.1 on the loopback, a thread per connection, one request handled at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from .accounts import ACCOUNTS
-from .faults import RESET, Asked, Fault, Faults, Record
+from .faults import RESET, Fault, Faults, Record, RecordedRequest
 from .repositories import Refused
 from .routes import Answer, Hub, Request, dispatch
 
@@ -26,9 +26,10 @@ class Handler(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         try:
             request = Request(self.command, path, query, self.headers, self._body())
+            # One request at a time keeps the shared state consistent.
             with self.local.lock:
                 answer = self._answered(request, self.local.faults.next(self.command, path))
-                self.local.record.add(Asked(self.command, path, answer.status))
+                self.local.record.add(RecordedRequest(self.command, path, answer.status))
             self._send(answer)
         except (ConnectionError, TimeoutError):
             self.close_connection = True
@@ -36,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = handle_any
 
     def _body(self) -> bytes:
-        """The body, whether it came with a length or in chunks."""
+        """Read the body, with a length or in chunks."""
         if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
         pieces = []
@@ -48,7 +49,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answered(self, request: Request, fault: Fault | None) -> Answer:
         try:
-            answer = None if fault and not fault.after else self._of_route(request)
+            # A lost response means that the request still takes effect.
+            answer = None if fault and not fault.lose_response else self._of_route(request)
             if fault:
                 raise Refused(fault.status, fault.message, fault.code, fault.headers)
             assert answer is not None
@@ -60,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
             return Answer.json({"error": refused.message}, refused.status, headers)
 
     def _of_route(self, request: Request) -> Answer:
-        """A token that is not known is an error on every address, as on the Hub."""
+        """Dispatch a request; an unknown token is an error for every address, as on the Hub."""
         token = self.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         if token and token not in ACCOUNTS:
             raise Refused(401, "Invalid credentials in Authorization header")
@@ -76,6 +78,7 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, answer: Answer) -> None:
         if answer.status == RESET:
             self.close_connection = True
+            # A zero linger time makes close() send a reset.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             with contextlib.suppress(OSError):
                 self.connection.close()
@@ -97,11 +100,11 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 256
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is its own business; anything else was answered with 500 and shown there."""
+        """Ignore clients that hang up; other errors were answered with status 500 and printed."""
 
 
 class LocalHub:
-    """A running Hub. `with LocalHub() as hub: HfApi(endpoint=hub.endpoint, token=CURATOR)`."""
+    """A running Hub: `with LocalHub() as hub: HfApi(endpoint=hub.endpoint, token=CURATOR)`."""
 
     def __init__(self) -> None:
         self.hub, self.faults, self.record, self.lock = Hub(), Faults(), Record(), threading.Lock()

@@ -1,4 +1,6 @@
-"""A small dataset folder written by hand: tests of publishing need to bend licences, origins and files as no builder would."""
+"""A small dataset folder written by hand, because tests of publishing need licences, origins and
+files that no build writes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-CARD = """---
+SMALL_CARD = """---
 license: other
 configs:
 - config_name: questions
@@ -28,16 +30,18 @@ configs:
 """
 
 
-def picture(number: int) -> bytes:
+def png_bytes(number: int) -> bytes:
     file = io.BytesIO()
     Image.new("RGB", (8, 8), (number, 0, 0)).save(file, "PNG")
     return file.getvalue()
 
 
 def small_repo(folder: Path, licences: Sequence[str | None] = ("CC BY 4.0", "CC0"), origin: str = "custom") -> Path:
-    """One image and one question for each licence; configs `questions` and `cases`, a card, a manifest."""
+    """Write one image and one question per licence, with configs `questions` and `cases`, a card
+    and a manifest.
+    """
     ids = [f"im-{number}" for number in range(len(licences))]
-    images = [{"bytes": picture(number), "path": f"{name}.png"} for number, name in enumerate(ids)]
+    images = [{"bytes": png_bytes(number), "path": f"{name}.png"} for number, name in enumerate(ids)]
     questions = pa.table(
         {
             "question_id": ids,
@@ -51,7 +55,7 @@ def small_repo(folder: Path, licences: Sequence[str | None] = ("CC BY 4.0", "CC0
     for config, table in (("questions", questions), ("cases", cases)):
         (folder / config).mkdir(parents=True)
         pq.write_table(table, folder / config / "test-00000-of-00001.parquet")
-    (folder / "README.md").write_text(CARD)
+    (folder / "README.md").write_text(SMALL_CARD)
     manifest = {"schema_version": 1, "name": "small", "format": "mediconfusion", "origin": origin}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from dataset_builders.extras import EXTRAS
 from medprobe import __version__, load_results
 from tests.environments import NO_INDEX, environment
-from tests.localhub.clients import closure, python_with_only, strangers_python
+from tests.localhub.clients import python_with_requirements, python_without_project, resolve_requirements
 
 pytestmark = pytest.mark.slow
 
@@ -55,9 +55,9 @@ def third_party(path: Path) -> set[str]:
 @pytest.mark.exhaustive
 def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_extra():
     owners = packages_distributions()
-    core = closure(PROJECT["dependencies"])
+    core = resolve_requirements(PROJECT["dependencies"])
     by_extra = {
-        extra: closure([line for line in lines if not line.startswith("medprobe[")]) | core
+        extra: resolve_requirements([line for line in lines if not line.startswith("medprobe[")]) | core
         for extra, lines in PROJECT["optional-dependencies"].items()
         if extra not in {*APART, *TOOLS}
     }
@@ -128,7 +128,7 @@ for call in (lambda: medprobe.evaluate("mediconfusion", "SOME/model"), medprobe.
 
 @pytest.mark.exhaustive  # an environment and a process of its own
 def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(tmp_path):
-    python, workdir = python_with_only(PROJECT["dependencies"], tmp_path / "venv"), tmp_path / "workdir"
+    python, workdir = python_with_requirements(PROJECT["dependencies"], tmp_path / "venv"), tmp_path / "workdir"
     workdir.mkdir()
     evaluate = ("eval", "mediconfusion", "--model")
     refused_commands = [
@@ -191,7 +191,7 @@ def pip(*arguments):
 @pytest.fixture
 def installed(wheel, tmp_path):
     """A virtual environment with the libraries and the installed wheel: its `bin`."""
-    python = strangers_python(tmp_path / "venv")
+    python = python_without_project(tmp_path / "venv")
     pip("--python", python, "install", wheel)
     return python.parent
 

@@ -1,4 +1,4 @@
-"""Every card that we write keeps the Hub's limits on metadata, and explains every column."""
+"""Check that every card respects the Hub's limits on metadata and explains every column."""
 
 import re
 import shutil
@@ -11,11 +11,11 @@ from dataset_builders.build import build
 from dataset_builders.schema import COMMON_COLUMNS
 
 LICENSE_NAME, LICENSE_LINK = r"[a-z0-9.-]+", r"LICENSE(\.md)?|https?://\S+"
-"""What the Hub takes (its reference of repository cards)."""
+"""Accepted by the Hub (see its reference of repository cards)."""
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_the_cards_of_built_sets_keep_the_limits_and_explain_every_column(benchmark, publishable):
+def test_cards_are_valid_and_explain_every_column(benchmark, publishable):
     card = DatasetCard.load(publishable / benchmark / "README.md")
     assert re.fullmatch(LICENSE_NAME, card.data.license_name) and re.fullmatch(LICENSE_LINK, card.data.license_link)
     rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|", card.text, re.M)
@@ -24,12 +24,13 @@ def test_the_cards_of_built_sets_keep_the_limits_and_explain_every_column(benchm
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_the_card_of_ones_own_set_says_nothing_of_the_benchmark_in_its_format(benchmark, publishable, tmp_path):
+def test_custom_card_omits_benchmark_texts(benchmark, publishable, tmp_path):
     source = tmp_path / "source"
     shutil.copytree(publishable / "sources" / benchmark, source)
     (source / "about.yaml").write_text("deidentification: drawn by a program\nlicense: our own terms\n")
     build(benchmark, name="own-set", source=source, out=tmp_path / "set", eval_yaml=True)
     facts = spec(benchmark).card
+    # Phrases that would be wrong in a card of custom data.
     of_benchmark = [
         facts.limits,
         facts.licence,
@@ -49,7 +50,7 @@ def test_the_card_of_ones_own_set_says_nothing_of_the_benchmark_in_its_format(be
 
 
 @pytest.mark.sources
-def test_a_set_of_the_authors_files_names_its_terms_in_a_file_beside_the_card(sources, tmp_path):
+def test_licence_file_lists_image_licences(sources, tmp_path):
     build("halt-medvqa", source=sources / "halt_medvqa", out=tmp_path / "set", text_only=True)
     card = DatasetCard.load(tmp_path / "set" / "README.md")
     assert f"({card.data.license_link})" in card.text

@@ -1,4 +1,6 @@
-"""`medprobe diff`: over generated versions of a set, exactly what was done to it is said; on the Hub by tags."""
+"""Test `medprobe diff`: over generated versions of a set it reports exactly the changes, also by
+tags on the Hub.
+"""
 
 import random
 from dataclasses import replace
@@ -17,7 +19,7 @@ from tests.localhub.accounts import CURATOR
 from tests.sampling import few
 
 
-def case(number):
+def make_case(number):
     names = [f"{number:03d}-{side}" for side in (1, 2)]
     return Case(
         f"{number:03d}",
@@ -31,7 +33,7 @@ def case(number):
     )
 
 
-def write(folder, cases):
+def write_dataset(folder, cases):
     folder.mkdir(parents=True)
     description = Description("set", "mediconfusion", "custom", None, text_only=True)
     write_repository(folder, description, SourceContent({"test": cases}))
@@ -39,55 +41,57 @@ def write(folder, cases):
 
 
 @pytest.mark.parametrize("seed", few(range(3), 2))
-def test_exactly_what_was_done_is_said(tmp_path, seed):
+def test_diff_reports_exactly_the_changes(tmp_path, seed):
     rng = random.Random(seed)
-    before = [case(number) for number in range(12)]
-    drawn = rng.sample(range(12), 6)
-    gone, edited, labelled = (
-        drawn[: rng.randint(0, 2)],
-        drawn[2 : 2 + rng.randint(0, 2)],
-        drawn[4 : 4 + rng.randint(0, 2)],
+    old_cases = [make_case(number) for number in range(12)]
+    numbers = rng.sample(range(12), 6)
+    # Disjoint slices, so that each case changes in one way.
+    removed_numbers, edited_numbers, relabelled_numbers = (
+        numbers[: rng.randint(0, 2)],
+        numbers[2 : 2 + rng.randint(0, 2)],
+        numbers[4 : 4 + rng.randint(0, 2)],
     )
-    new = [case(number) for number in range(100, 100 + rng.randint(0, 2))]
-    after = [each for number, each in enumerate(before) if number not in gone]
+    added_cases = [make_case(number) for number in range(100, 100 + rng.randint(0, 2))]
+    new_cases = [old_case for number, old_case in enumerate(old_cases) if number not in removed_numbers]
     expected = {}
-    for number in edited:
-        first, second = before[number].questions
+    for number in edited_numbers:
+        first_question, second_question = old_cases[number].questions
         column, value = rng.choice([("question", "Why?"), ("options", ("that", "this")), ("answer", (1,))])
-        after[after.index(before[number])] = replace(
-            before[number], questions=(replace(first, **{column: value}), second)
+        new_cases[new_cases.index(old_cases[number])] = replace(
+            old_cases[number], questions=(replace(first_question, **{column: value}), second_question)
         )
-        expected[first.question_id] = column
-    for number in labelled:
-        first, second = before[number].questions
-        changed = replace(second, categories=("Spinal",))
-        after[after.index(before[number])] = replace(before[number], questions=(first, changed))
-        expected[second.question_id] = "categories"
-    rng.shuffle(after)  # another order is no change
-    after += new
-    old, now = write(tmp_path / "old", before), write(tmp_path / "new", after)
-    [found] = compare_versions(*open_versions(str(old), str(now)))
-    assert set(found.added) == {q.question_id for each in new for q in each.questions}
-    assert set(found.removed) == {q.question_id for n in gone for q in before[n].questions}
-    assert {name: next(iter(columns)) for name, columns in found.changed.items()} == expected
-    assert all(len(columns) == 1 for columns in found.changed.values())
-    assert found.scored == bool(new or gone or edited)
-    assert bool(found) == bool(new or gone or edited or labelled)
-    assert ("not comparable" in format_changes([found])) == found.scored
+        expected[first_question.question_id] = column
+    for number in relabelled_numbers:
+        first_question, second_question = old_cases[number].questions
+        # Labels do not affect scores.
+        changed = replace(second_question, categories=("Spinal",))
+        new_cases[new_cases.index(old_cases[number])] = replace(old_cases[number], questions=(first_question, changed))
+        expected[second_question.question_id] = "categories"
+    rng.shuffle(new_cases)  # a different order is not a change
+    new_cases += added_cases
+    old_folder, new_folder = write_dataset(tmp_path / "old", old_cases), write_dataset(tmp_path / "new", new_cases)
+    [changes] = compare_versions(*open_versions(str(old_folder), str(new_folder)))
+    assert set(changes.added) == {q.question_id for old_case in added_cases for q in old_case.questions}
+    assert set(changes.removed) == {q.question_id for n in removed_numbers for q in old_cases[n].questions}
+    assert {name: next(iter(columns)) for name, columns in changes.changed.items()} == expected
+    assert all(len(columns) == 1 for columns in changes.changed.values())
+    assert changes.scored == bool(added_cases or removed_numbers or edited_numbers)
+    assert bool(changes) == bool(added_cases or removed_numbers or edited_numbers or relabelled_numbers)
+    assert ("not comparable" in format_changes([changes])) == changes.scored
 
 
-def test_by_tags_on_the_hub(local_hub, monkeypatch, tmp_path):
+def test_diff_of_tags_on_the_hub(local_hub, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    publish(write(tmp_path / "one", [case(1), case(2)]), "ORG/set", tag="v1")
-    two = write(tmp_path / "two", [case(1), case(2), case(3)])
-    commands.medprobe("publish", two, "ORG/set", "--tag", "v2", "--notes", "one pair more", cwd=tmp_path)
-    [made, *_] = HfApi(endpoint=local_hub.endpoint, token=CURATOR).list_repo_commits("ORG/set", repo_type="dataset")
-    assert "one pair more" in made.message
-    said = commands.medprobe("diff", "ORG/set@v1", "@v2", cwd=tmp_path).stdout
-    assert "added: 2 (003-1, 003-2)" in said and "not comparable" in said
-    assert "No change" in format_changes(compare_versions(*open_versions("ORG/set@v2", str(two))))
-    for before, after in (("ORG/set@v1", "@v9"), ("@v1", "@v2"), ("ORG/set@", "@v2"), ("nowhere", "@v2")):
+    publish(write_dataset(tmp_path / "one", [make_case(1), make_case(2)]), "ORG/set", tag="v1")
+    second_version = write_dataset(tmp_path / "two", [make_case(1), make_case(2), make_case(3)])
+    commands.medprobe("publish", second_version, "ORG/set", "--tag", "v2", "--notes", "one pair more", cwd=tmp_path)
+    [commit, *_] = HfApi(endpoint=local_hub.endpoint, token=CURATOR).list_repo_commits("ORG/set", repo_type="dataset")
+    assert "one pair more" in commit.message
+    output = commands.medprobe("diff", "ORG/set@v1", "@v2", cwd=tmp_path).stdout
+    assert "added: 2 (003-1, 003-2)" in output and "not comparable" in output
+    assert "No change" in format_changes(compare_versions(*open_versions("ORG/set@v2", str(second_version))))
+    for old_version, new_version in (("ORG/set@v1", "@v9"), ("@v1", "@v2"), ("ORG/set@", "@v2"), ("nowhere", "@v2")):
         with pytest.raises(BadInput):
-            open_versions(before, after)
+            open_versions(old_version, new_version)
     with pytest.raises(BadInput, match="--tag"):
-        publish(two, "ORG/set", notes="x")
+        publish(second_version, "ORG/set", notes="x")

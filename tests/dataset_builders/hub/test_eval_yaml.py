@@ -1,5 +1,8 @@
-"""eval.yaml of every repository that `build` writes, held against the Hub's specification; the number that inspect-ai itself computes by
-it is one of ours (tests/eval_harness/interop/test_inspect_ai.py runs the real one)."""
+"""Check eval.yaml of every built repository against the Hub's specification.
+
+tests/eval_harness/interop/test_inspect_ai.py runs inspect-ai itself and compares its score with
+ours.
+"""
 
 import base64
 
@@ -24,8 +27,18 @@ SCORERS = {
     *("includes", "match", "pattern", "answer", "exact", "f1"),
     *("model_graded_qa", "model_graded_fact", "choice", "math"),
 }
-TASK = {"id", "config", "split", "field_spec", "shuffle_choices", "epochs", "epoch_reducer", "solvers", "scorers"}
-FIELDS = {"input", "target", "choices", "input_image", "metadata"}
+TASK_FIELDS = {
+    "id",
+    "config",
+    "split",
+    "field_spec",
+    "shuffle_choices",
+    "epochs",
+    "epoch_reducer",
+    "solvers",
+    "scorers",
+}
+SPEC_FIELDS = {"input", "target", "choices", "input_image", "metadata"}
 
 
 @pytest.fixture(scope="module")
@@ -36,28 +49,32 @@ def text_only(tmp_path_factory):
 
 
 def check_specification(document: dict, configs: dict[str, list[str]]) -> None:
-    """The fields that the Hub's documentation names, and what inspect-ai 0.3.285 takes (extra keys are refused there)."""
+    """Check the fields that the Hub documents and inspect-ai 0.3.285 accepts (it refuses extra
+    keys).
+    """
     assert set(document) == {"name", "description", "evaluation_framework", "tasks"}
     assert document["evaluation_framework"] == "inspect-ai"
     assert all(isinstance(document[key], str) and document[key] for key in ("name", "description"))
     ids = [task["id"] for task in document["tasks"]]
     assert ids and len(set(ids)) == len(ids)
     for task in document["tasks"]:
-        assert set(task) <= TASK
+        assert set(task) <= TASK_FIELDS
         assert task["split"] in configs[task["config"]]
-        assert set(task["field_spec"]) <= FIELDS and {"input", "target", "choices"} <= set(task["field_spec"])
-        for key, known in (("solvers", SOLVERS), ("scorers", SCORERS)):
-            assert task[key] and all(set(each) <= {"name", "args"} and each["name"] in known for each in task[key])
+        assert set(task["field_spec"]) <= SPEC_FIELDS and {"input", "target", "choices"} <= set(task["field_spec"])
+        for key, allowed in (("solvers", SOLVERS), ("scorers", SCORERS)):
+            assert task[key] and all(
+                set(component) <= {"name", "args"} and component["name"] in allowed for component in task[key]
+            )
 
 
 @pytest.mark.parametrize(
     ("kind", "family"), [("text_only", "mediconfusion"), *(("phantoms", family) for family in BENCHMARKS)]
 )
-def test_every_repository_has_tasks_by_the_specification(request, family, kind):
+def test_tasks_follow_the_specification(request, family, kind):
     folder = request.getfixturevalue(kind) / family
     document = yaml.safe_load((folder / "eval.yaml").read_text())
     card = yaml.safe_load((folder / "README.md").read_text().split("---")[1])
-    configs = {config["config_name"]: [each["split"] for each in config["data_files"]] for config in card["configs"]}
+    configs = {config["config_name"]: [entry["split"] for entry in config["data_files"]] for config in card["configs"]}
     check_specification(document, configs)
     assert "eval.yaml" in select_dataset_files(folder, "ORG/some-phantoms", private=False)[0]
     for task in document["tasks"]:
@@ -73,13 +90,13 @@ def test_every_repository_has_tasks_by_the_specification(request, family, kind):
 
 
 @pytest.mark.parametrize("family", BENCHMARKS)
-def test_the_rows_of_a_task_are_those_of_the_questions(phantoms, family, tmp_path):
+def test_task_rows_match_the_questions(phantoms, family, tmp_path):
     folder = phantoms / family
-    ours = open_repository(folder)
+    repository = open_repository(folder)
     for task in yaml.safe_load((folder / "eval.yaml").read_text())["tasks"]:
         rows = load_dataset(str(folder), task["config"], split=task["split"], cache_dir=str(tmp_path))
-        questions = ours.questions(task["split"]).set_index("question_id")
-        images = {name: data for case in ours.cases(task["split"]) for name, data in case.images.items()}
+        questions = repository.questions(task["split"]).set_index("question_id")
+        images = {name: data for case in repository.cases(task["split"]) for name, data in case.images.items()}
         assert len(rows) and len(set(rows["question_id"])) == len(rows)
         for row in rows:
             question = questions.loc[row["question_id"]]
@@ -90,15 +107,16 @@ def test_the_rows_of_a_task_are_those_of_the_questions(phantoms, family, tmp_pat
             assert base64.b64decode(encoded) == images[row["image_id"]]
 
 
-def test_a_uri_that_questions_share_is_stored_once(phantoms):
+def test_shared_data_uri_is_stored_once(phantoms):
     [path] = (phantoms / "mediconfusion" / "inspect").glob("*.parquet")
     column = pq.read_metadata(path).row_group(0).column(pq.read_schema(path).names.index("image_uri"))
     uris = set(pq.read_table(path, columns=["image_uri"])["image_uri"].to_pylist())
     assert column.path_in_schema == "image_uri"
+    # Without the dictionary, each URI would be stored once per question.
     assert column.total_compressed_size < 1.1 * sum(map(len, uris)) + 1000
 
 
-def test_without_tasks_nothing_of_them_is_written(phantoms, tmp_path):
+def test_without_tasks_no_task_files_are_written(phantoms, tmp_path):
     build("mediconfusion", out=tmp_path / "plain")
     names, less = (
         {path.relative_to(folder).parts[0] for path in folder.rglob("*")}

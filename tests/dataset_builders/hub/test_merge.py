@@ -1,4 +1,4 @@
-"""Publishing beside others: what they change or add on the Hub stays, what the last publish wrote is brought up to date."""
+"""Test publishing alongside other authors: their changes on the Hub stay, ours are updated."""
 
 import random
 
@@ -13,66 +13,72 @@ from dataset_builders.hub.repository import open_repository
 from tests.localhub.accounts import CURATOR
 from tests.sampling import few
 
-ROWS = [f"{config}/test-{n:05d}-of-00002.parquet" for config in ("questions", "cases") for n in range(2)]
-OURS = [*ROWS, "manifest.json", "LICENSE.md"]
-THEIRS = [*OURS, "questions/test-more.parquet", "NOTES.md", "own/train-00000-of-00001.parquet"]
+DATA_PATHS = [f"{config}/test-{n:05d}-of-00002.parquet" for config in ("questions", "cases") for n in range(2)]
+OUR_PATHS = [*DATA_PATHS, "manifest.json", "LICENSE.md"]
+OTHER_PATHS = [*OUR_PATHS, "questions/test-more.parquet", "NOTES.md", "own/train-00000-of-00001.parquet"]
 
 
-def publish_to(there, files):
-    """What the repository holds after a publish, as the Hub would: Parquet in LFS, the rest in git."""
-    ids = {path: content_ids(content)[0 if path.endswith(".parquet") else -1] for path, content in there.items()}
-    after = there | merge_published("ORG/x", files, ids, there.__getitem__).write
-    return {path: content for path, content in after.items() if content is not None}
+def apply_publish(stored, files):
+    """Return the repository's files after a publish, with ids as on the Hub: Parquet in LFS, the
+    rest in git.
+    """
+    ids = {path: content_ids(content)[0 if path.endswith(".parquet") else -1] for path, content in stored.items()}
+    result = stored | merge_published("ORG/x", files, ids, stored.__getitem__).write
+    return {path: content for path, content in result.items() if content is not None}
 
 
-def a_folder(rng):
-    chosen = [ROWS[0], *(path for path in OURS[1:] if rng.random() < 0.8)]
+def random_folder(rng):
+    chosen = [DATA_PATHS[0], *(path for path in OUR_PATHS[1:] if rng.random() < 0.8)]
     return {path: rng.choice([b"1", b"2"]) for path in chosen} | {CARD_FILE: rng.choice([b"# a\n", b"# b\n"])}
 
 
 @pytest.mark.parametrize("seed", few(range(20), 4))
-def test_nothing_of_others_is_undone_and_the_rest_is_ours(seed):
+def test_merge_preserves_foreign_changes(seed):
     for number in range(50):
-        several_publishes(random.Random(f"{seed} {number}"))
+        check_random_history(random.Random(f"{seed} {number}"))
 
 
-def several_publishes(rng):
-    files = a_folder(rng)
-    there = wrote = publish_to({}, files)
+def check_random_history(rng):
+    files = random_folder(rng)
+    # Alternate random edits on the Hub with random publishes.
+    stored = published = apply_publish({}, files)
     for _ in range(4):
-        others = {path: rng.choice([b"theirs", None]) for path in rng.sample(THEIRS, rng.randrange(3))}
+        edits = {path: rng.choice([b"theirs", None]) for path in rng.sample(OTHER_PATHS, rng.randrange(3))}
         if edits_card := rng.random() < 0.4:
-            others[CARD_FILE] = there[CARD_FILE] + b"theirs\n"
-        there = {path: content for path, content in (there | others).items() if content is not None}
-        files = rng.choice([files, a_folder(rng)])
-        changed = {path for path in THEIRS if there.get(path) not in (wrote.get(path), files.get(path))}
+            edits[CARD_FILE] = stored[CARD_FILE] + b"theirs\n"
+        stored = {path: content for path, content in (stored | edits).items() if content is not None}
+        files = rng.choice([files, random_folder(rng)])
+        changed = {path for path in OTHER_PATHS if stored.get(path) not in (published.get(path), files.get(path))}
         try:
-            after = publish_to(there, files)
+            result = apply_publish(stored, files)
         except BadInput as refused:
+            # A refusal must name a file that somebody changed.
             assert any(path in str(refused) for path in changed)
             return
-        assert publish_to(after, files) == after, "a second publish changes nothing"
-        for path in THEIRS:
+        assert apply_publish(result, files) == result, "a second publish changes nothing"
+        for path in OTHER_PATHS:
             if path in changed:
-                assert after.get(path) in (there[path],) if path in there else (None, files.get(path)), path
+                assert result.get(path) in (stored[path],) if path in stored else (None, files.get(path)), path
             else:
-                assert after.get(path) == files.get(path), path
-        rows = {path: content_ids(content)[0] for path, content in after.items() if path.endswith(".parquet")}
+                assert result.get(path) == files.get(path), path
+        rows = {path: content_ids(content)[0] for path, content in result.items() if path.endswith(".parquet")}
         loaded = {path for path in rows if path.startswith(("questions/test-", "cases/test-"))}
-        assert loaded <= files.keys() | changed & set(ROWS), "no rows of others among ours"
-        stated = {config: of for config, of in group_data_files(rows).items() if config != "own"}
-        check_card_configs(after[CARD_FILE].decode(), config_entries(stated, rows), CARD_FILE, "")
-        edited = edits_card or b"theirs" in there[CARD_FILE]
-        assert after[CARD_FILE].endswith(there[CARD_FILE].split(b"---\n")[-1] if edited else files[CARD_FILE])
-        wrote = after | {path: wrote.get(path) for path in changed if after.get(path) == there.get(path)}
-        there = after
+        assert loaded <= files.keys() | changed & set(DATA_PATHS), "no rows of others among ours"
+        stated = {config: splits for config, splits in group_data_files(rows).items() if config != "own"}
+        check_card_configs(result[CARD_FILE].decode(), config_entries(stated, rows), CARD_FILE, "")
+        # The body of an edited card must survive.
+        edited = edits_card or b"theirs" in stored[CARD_FILE]
+        assert result[CARD_FILE].endswith(stored[CARD_FILE].split(b"---\n")[-1] if edited else files[CARD_FILE])
+        published = result | {path: published.get(path) for path in changed if result.get(path) == stored.get(path)}
+        stored = result
 
 
-def test_what_others_edited_on_the_hub_stays(publishable, local_hub, monkeypatch):
+def test_edits_on_the_hub_are_preserved(publishable, local_hub, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     options = {"repo_id": "ORG/probmed", "repo_type": "dataset"}
     publish(publishable / "probmed", "ORG/probmed", private=True)
+    # Edit the card as an author would in the web interface.
     card = open_repository("ORG/probmed").folder / CARD_FILE
     info = (
         "dataset_info:\n- {config_name: questions, features: [{name: old, dtype: string}]}\n- {config_name: theirs}\n"
@@ -93,7 +99,7 @@ def test_what_others_edited_on_the_hub_stays(publishable, local_hub, monkeypatch
     opened = open_repository("ORG/probmed")
     text = (opened.folder / CARD_FILE).read_text()
     assert "# Theirs" in text and "A colleague's line." in text
-    # `push_to_hub` leaves old columns there (datasets#8608), by which our files would not load.
+    # `push_to_hub` leaves old columns there (datasets#8608), and then our files would not load.
     assert "dtype: string" not in text and "config_name: theirs" in text
     assert not publish(publishable / "probmed", "ORG/probmed", private=True).committed
     api.upload_file(path_or_fileobj=stolen, path_in_repo="cases/test-more.parquet", **options)

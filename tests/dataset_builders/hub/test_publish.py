@@ -1,4 +1,6 @@
-"""Publishing to a Hub that behaves, that refuses, and that breaks in the middle; a real client against the loopback Hub."""
+"""Test publishing to a Hub that works, refuses, or fails halfway; a real client against the
+loopback Hub.
+"""
 
 import json
 import socket
@@ -15,7 +17,7 @@ from tests.localhub.faults import RESET
 from tests.localhub.small_repo import small_repo
 from tests.sampling import few
 
-COMMIT = "/commit/"
+COMMIT_PATH = "/commit/"
 
 
 @pytest.fixture(autouse=True)
@@ -37,15 +39,15 @@ def commits(api, repo_id="ORG/small"):
     return [c.title for c in api.list_repo_commits(repo_id, repo_type="dataset")]
 
 
-refused = partial(helpers.refused, publish)
+publish_error = partial(helpers.refused, publish)
 
 
-def test_one_commit_and_a_tag_and_the_second_run_sends_nothing(folder, local_hub, api):
+def test_second_publish_sends_nothing(folder, local_hub, api):
     report = publish(folder, "ORG/small", tag="v1.0.0")
     assert report.created and report.committed and report.tagged
     assert commits(api) == ["Publish", "initial commit"]
-    held = set(api.list_repo_files("ORG/small", repo_type="dataset", revision="v1.0.0")) - {".gitattributes"}
-    assert held == {
+    paths = set(api.list_repo_files("ORG/small", repo_type="dataset", revision="v1.0.0")) - {".gitattributes"}
+    assert paths == {
         "README.md",
         "manifest.json",
         "published.json",
@@ -56,63 +58,65 @@ def test_one_commit_and_a_tag_and_the_second_run_sends_nothing(folder, local_hub
     local_hub.record.clear()
     second = publish(folder, "ORG/small", tag="v1.0.0")
     assert (second.commit, second.committed, second.tagged) == (report.commit, False, False)
-    assert "nothing uploaded, no commit made" in str(second)
-    assert not local_hub.record.of("PUT") and not local_hub.record.of("POST", "/(commit|tag)/")
+    assert "nothing uploaded, no commit calls" in str(second)
+    assert not local_hub.record.requests("PUT") and not local_hub.record.requests("POST", "/(commit|tag)/")
 
 
-def test_only_what_changed_is_sent_and_stale_data_goes(folder, api, local_hub):
+def test_only_changes_are_sent_and_stale_data_is_deleted(folder, api, local_hub):
     publish(folder, "ORG/small", tag="v1.0.0")
     api.upload_file(path_or_fileobj=b"kept", path_in_repo="LICENSE", repo_id="ORG/small", repo_type="dataset")
     shard = folder / "questions" / "test-00000-of-00001.parquet"
+    # The content is on the Hub already under the old name.
     shard.rename(shard.with_name("test-00000-of-00002.parquet"))
     (folder / "README.md").write_text((folder / "README.md").read_text() + "More.")
     local_hub.record.clear()
     report = publish(folder, "ORG/small", tag="v1.1.0")
     assert report.deleted == ("questions/test-00000-of-00001.parquet",)
-    assert not local_hub.record.of("PUT"), "the bytes of the renamed file are there"
-    held = api.list_repo_files("ORG/small", repo_type="dataset")
-    assert {"LICENSE", "questions/test-00000-of-00002.parquet"} <= set(held) - set(report.deleted) and not (
-        set(report.deleted) & set(held)
+    assert not local_hub.record.requests("PUT"), "the bytes of the renamed file are there"
+    paths = api.list_repo_files("ORG/small", repo_type="dataset")
+    assert {"LICENSE", "questions/test-00000-of-00002.parquet"} <= set(paths) - set(report.deleted) and not (
+        set(report.deleted) & set(paths)
     )
-    old = api.list_repo_files("ORG/small", repo_type="dataset", revision="v1.0.0")
-    assert "questions/test-00000-of-00001.parquet" in old
+    old_paths = api.list_repo_files("ORG/small", repo_type="dataset", revision="v1.0.0")
+    assert "questions/test-00000-of-00001.parquet" in old_paths
 
 
-def test_a_tag_never_moves(folder, api, local_hub):
+def test_tag_never_moves(folder, api, local_hub):
     publish(folder, "ORG/small", tag="v1.0.0")
-    [first] = api.list_repo_refs("ORG/small", repo_type="dataset").tags
+    [original_tag] = api.list_repo_refs("ORG/small", repo_type="dataset").tags
     (folder / "LICENSE").write_text("new")
-    assert "v1.0.0 names another version" in refused(folder, "ORG/small", tag="v1.0.0")
+    assert "v1.0.0 names another version" in publish_error(folder, "ORG/small", tag="v1.0.0")
     assert publish(folder, "ORG/small", tag="v1.0.1").tagged
     local_hub.record.clear()
-    assert "v1.0.0 names another version" in refused(folder, "ORG/small", tag="v1.0.0")
-    assert not local_hub.record.of("PUT") and not local_hub.record.of("POST", COMMIT)
-    assert first in api.list_repo_refs("ORG/small", repo_type="dataset").tags
+    assert "v1.0.0 names another version" in publish_error(folder, "ORG/small", tag="v1.0.0")
+    assert not local_hub.record.requests("PUT") and not local_hub.record.requests("POST", COMMIT_PATH)
+    assert original_tag in api.list_repo_refs("ORG/small", repo_type="dataset").tags
 
 
-def test_nothing_slips_out_that_no_build_writes(folder, api):
+def test_unknown_files_are_not_published(folder, api):
+    # Files that no build writes, partly in the folders of configs.
     for name in (".env", "notes.txt", "questions/backup.parquet", "answers/test.parquet", "examples/other.png"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"secret")
     report = publish(folder, "ORG/small")
-    held = api.list_repo_files("ORG/small", repo_type="dataset")
+    paths = api.list_repo_files("ORG/small", repo_type="dataset")
     expected = [".env", "answers/test.parquet", "examples/other.png", "notes.txt", "questions/backup.parquet"]
     assert list(report.left_out) == expected
-    assert not set(expected) & set(held)
+    assert not set(expected) & set(paths)
 
 
-def test_phantoms_do_not_take_an_official_name(tmp_path, local_hub):
+def test_phantoms_cannot_take_an_official_name(tmp_path, local_hub):
     folder = small_repo(tmp_path / "phantoms", origin="phantom")
     for name in ("mediconfusion", "ProbMed", "gmai_mmbench", "halt-medvqa"):
-        assert "phantoms" in refused(folder, f"ORG/{name}", private=True)
-    assert not local_hub.record.of()
+        assert "phantoms" in publish_error(folder, f"ORG/{name}", private=True)
+    assert not local_hub.record.requests()
     assert publish(folder, "ORG/mediconfusion-phantoms").committed
 
 
-def test_images_without_a_licence_to_pass_on(tmp_path, local_hub, api):
+def test_images_without_open_licence_need_private(tmp_path, local_hub, api):
     folder = small_repo(tmp_path / "mixed", ["CC BY", "unknown", None, "unknown", "CC BY-NC-ND 4.0"])
-    assert "(none stated, unknown). Publish them with --private" in refused(folder, "ORG/mixed")
-    assert not local_hub.record.of()
+    assert "(none stated, unknown). Publish them with --private" in publish_error(folder, "ORG/mixed")
+    assert not local_hub.record.requests()
     assert publish(folder, "ORG/mixed", private=True).private
     assert api.repo_info("ORG/mixed", repo_type="dataset").private
 
@@ -120,32 +124,32 @@ def test_images_without_a_licence_to_pass_on(tmp_path, local_hub, api):
 def test_hidden_answers_are_never_public(folder, api, local_hub):
     manifest = folder / "manifest.json"
     manifest.write_text(json.dumps({"schema_version": 1, "answers_of": "small", "questions": 2}))
-    assert "hidden answers" in refused(folder, "ORG/small-answers")
-    assert not local_hub.record.of()
+    assert "hidden answers" in publish_error(folder, "ORG/small-answers")
+    assert not local_hub.record.requests()
     assert publish(folder, "ORG/small-answers", private=True).private
 
 
 def test_private_images_never_go_to_a_public_repository(tmp_path, api):
     api.create_repo("ORG/mixed", repo_type="dataset")
     folder = small_repo(tmp_path / "mixed", ["unknown"])
-    assert "is public" in refused(folder, "ORG/mixed", private=True)
+    assert "is public" in publish_error(folder, "ORG/mixed", private=True)
     assert len(commits(api, "ORG/mixed")) == 1
 
 
 @pytest.mark.parametrize("repo_id", ["small", "a/b/c", "ORG/", "ORG/a b", "ORG/x.git"])
-def test_ids_that_are_none(folder, local_hub, repo_id):
-    assert "not a Hub repository id" in refused(folder, repo_id)
-    assert not local_hub.record.of()
+def test_invalid_repository_id_is_rejected(folder, local_hub, repo_id):
+    assert "not a Hub repository id" in publish_error(folder, repo_id)
+    assert not local_hub.record.requests()
 
 
-def test_no_token(folder, monkeypatch, tmp_path):
+def test_missing_token_is_reported(folder, monkeypatch, tmp_path):
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(tmp_path / "none"))
-    assert "no Hub token" in refused(folder, "ORG/small")
+    assert "no Hub token" in publish_error(folder, "ORG/small")
 
 
 @pytest.mark.parametrize(
-    ("token", "repo_id", "said"),
+    ("token", "repo_id", "words"),
     [
         ("hf_wrong", "ORG/small", "does not accept the token"),
         (READER, "ORG/small", "the account reader lacks permission"),
@@ -153,88 +157,92 @@ def test_no_token(folder, monkeypatch, tmp_path):
         (CURATOR, "elsewhere/small", "the account curator lacks permission"),
     ],
 )
-def test_no_rights(folder, monkeypatch, api, token, repo_id, said):
+def test_missing_permission_is_reported(folder, monkeypatch, api, token, repo_id, words):
     monkeypatch.setenv("HF_TOKEN", token)
-    assert said in refused(folder, repo_id)
+    assert words in publish_error(folder, repo_id)
     assert not api.repo_exists(repo_id, repo_type="dataset")
 
 
-def test_gated(folder, local_hub):
+def test_gated_repository_is_reported(folder, local_hub):
     publish(folder, "ORG/small")
     local_hub.faults.add("/resolve/", 403, code="GatedRepo", message="Access is restricted", times=99)
-    assert "ask for access" in refused(folder, "ORG/small")
+    assert "ask for access" in publish_error(folder, "ORG/small")
 
 
-def test_offline(folder, monkeypatch):
+def test_offline_mode_is_reported(folder, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    assert "offline mode" in refused(folder, "ORG/small")
+    assert "offline mode" in publish_error(folder, "ORG/small")
 
 
-def test_a_hub_that_is_not_there(folder, monkeypatch):
+def test_unreachable_hub_is_reported(folder, monkeypatch):
+    # A bound but not listening port refuses connections.
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{free.getsockname()[1]}")
-        assert "is unreachable" in refused(folder, "ORG/small")
+        assert "is unreachable" in publish_error(folder, "ORG/small")
     monkeypatch.setenv("HF_ENDPOINT", "not a web address")
-    assert "HF_ENDPOINT" in refused(folder, "ORG/small")
+    assert "HF_ENDPOINT" in publish_error(folder, "ORG/small")
 
 
-FAULTS = [(COMMIT, status, after) for status in (409, 503, RESET) for after in (False, True)]
-FAULTS += [("/tag/", status, after) for status in (503, RESET) for after in (False, True)]
+FAULTS = [(COMMIT_PATH, status, response_lost) for status in (409, 503, RESET) for response_lost in (False, True)]
+FAULTS += [("/tag/", status, response_lost) for status in (503, RESET) for response_lost in (False, True)]
 
 
-@pytest.mark.parametrize(("at", "status", "after"), few(FAULTS))
-def test_a_step_that_fails_once_is_done_once(folder, api, local_hub, at, status, after):
-    """Also where only its answer is lost."""
-    local_hub.faults.add(at, status, method="POST", after=after)
+@pytest.mark.parametrize(("at", "status", "response_lost"), few(FAULTS))
+def test_failed_request_is_retried_without_duplicates(folder, api, local_hub, at, status, response_lost):
+    """Also if only the response is lost."""
+    local_hub.faults.add(at, status, method="POST", lose_response=response_lost)
     report = publish(folder, "ORG/small", tag="v1.0.0")
     assert report.committed and commits(api) == ["Publish", "initial commit"]
     tags = api.list_repo_refs("ORG/small", repo_type="dataset").tags
     assert [(t.name, t.target_commit) for t in tags] == [("v1.0.0", report.commit)]
-    assert local_hub.record.of("POST", at)[0].status == status
+    assert local_hub.record.requests("POST", at)[0].status == status
 
 
-def test_a_hub_that_stays_broken_is_named_in_one_line(folder, local_hub):
-    local_hub.faults.add(COMMIT, 500, times=99)
-    assert "the Hub answered 500" in refused(folder, "ORG/small")
+def test_persistent_hub_error_is_reported(folder, local_hub):
+    local_hub.faults.add(COMMIT_PATH, 500, times=99)
+    assert "the Hub answered 500" in publish_error(folder, "ORG/small")
     local_hub.faults.clear()
     local_hub.record.clear()
     report = publish(folder, "ORG/small")
-    assert report.committed and not local_hub.record.of("PUT"), "what was uploaded is not sent again"
+    assert report.committed and not local_hub.record.requests("PUT"), "what was uploaded is not sent again"
     local_hub.faults.add("/api/datasets", 413, message="Storage limit reached", times=99)
-    assert "Storage limit reached" in refused(folder, "ORG/small")
+    assert "Storage limit reached" in publish_error(folder, "ORG/small")
 
 
-CALLS = ("repo_info", "create_repo", "list_repo_files", "list_repo_refs", "create_commit", "create_tag")
-OTHERS = [
-    (call, other)
+HUB_CALLS = ("repo_info", "create_repo", "list_repo_files", "list_repo_refs", "create_commit", "create_tag")
+INTERLEAVINGS = [
+    (call, interference)
     for call in range(0, 7, 2)
-    for other in ("publishes the same", "publishes without the tag", "adds a file")
+    for interference in ("publishes the same", "publishes without the tag", "adds a file")
 ]
 
 
-@pytest.mark.parametrize(("call", "other"), few(OTHERS))
-def test_another_steps_in_after_any_call(folder, api, monkeypatch, call, other):
-    """The tag names a commit with the files, and nothing of anybody's is lost, wherever another client comes in between."""
-    made = []
+@pytest.mark.parametrize(("call", "interference"), few(INTERLEAVINGS))
+def test_concurrent_changes_are_preserved(folder, api, monkeypatch, call, interference):
+    """Whenever another client interferes, the tag names a commit with the files and no changes are
+    lost.
+    """
+    calls = []
 
     def step_in():
-        if other.startswith("publishes"):
-            publish(folder, "ORG/small", tag="v1.0.0" if other == "publishes the same" else None)
+        if interference.startswith("publishes"):
+            publish(folder, "ORG/small", tag="v1.0.0" if interference == "publishes the same" else None)
         elif api.repo_exists("ORG/small", repo_type="dataset"):
             api.upload_file(path_or_fileobj=b"hi", path_in_repo="NOTES.md", repo_id="ORG/small", repo_type="dataset")
 
     def watched(real):
         def method(*arguments, **options):
             answer = real(*arguments, **options)
-            made.append(real.__name__)
-            if len(made) == call + 1:
+            calls.append(real.__name__)
+            # Interfere once, after the chosen call.
+            if len(calls) == call + 1:
                 step_in()
             return answer
 
         return method
 
-    for name in CALLS:
+    for name in HUB_CALLS:
         monkeypatch.setattr(HfApi, name, watched(getattr(HfApi, name)))
     publish(folder, "ORG/small", tag="v1.0.0")
     monkeypatch.undo()
@@ -246,18 +254,18 @@ def test_another_steps_in_after_any_call(folder, api, monkeypatch, call, other):
         assert "NOTES.md" in api.list_repo_files("ORG/small", repo_type="dataset")
 
 
-def test_folders_that_are_no_dataset(folder, tmp_path, local_hub):
+def test_invalid_dataset_folder_is_rejected(folder, tmp_path, local_hub):
     (tmp_path / "empty").mkdir()
     for nothing in ("nowhere", "empty"):
-        assert "is not a dataset repository" in refused(tmp_path / nothing, "ORG/x")
+        assert "is not a dataset repository" in publish_error(tmp_path / nothing, "ORG/x")
     path = folder / "cases" / "test-00000-of-00001.parquet"
     path.write_bytes(path.read_bytes()[:-10])
-    assert "damaged" in refused(folder, "ORG/x")
+    assert "damaged" in publish_error(folder, "ORG/x")
     (folder / "manifest.json").write_text("{")
-    assert "not a manifest of a dataset" in refused(folder, "ORG/x")
-    assert not local_hub.record.of()
+    assert "not a manifest of a dataset" in publish_error(folder, "ORG/x")
+    assert not local_hub.record.requests()
 
 
-def test_a_card_that_cannot_be_read_is_named(folder):
+def test_unreadable_card_is_reported(folder):
     (folder / "README.md").write_text("---\na: [\n---\n")
-    assert "the YAML at its top cannot be read" in refused(folder, "ORG/x")
+    assert "the YAML at its top cannot be read" in publish_error(folder, "ORG/x")

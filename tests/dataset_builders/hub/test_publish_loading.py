@@ -1,4 +1,6 @@
-"""`load_dataset("ORG/name")` as anybody runs it: a fresh process with its own HF_HOME, without this project, from the loopback Hub."""
+"""Run `load_dataset("ORG/name")` as a user would: a fresh process without this project, with its
+own HF_HOME.
+"""
 
 import json
 
@@ -14,7 +16,7 @@ from tests.sampling import few
 
 pytestmark = pytest.mark.slow
 
-LOAD = """
+LOAD_CODE = """
 import hashlib, json, sys
 from datasets import Image, get_dataset_config_names, load_dataset
 
@@ -38,7 +40,7 @@ def on_local_hub(local_hub, monkeypatch):
 
 
 @pytest.mark.parametrize("families", few([["mediconfusion"], [name for name in BENCHMARKS if name != "mediconfusion"]]))
-def test_by_name_by_config_and_streamed(publishable, stranger, families):
+def test_loading_by_config_and_streaming(publishable, stranger, families):
     for family in families:
         publish(publishable / family, f"ORG/{family}", tag="v1.0.0", private=family != "mediconfusion")
     code = f"""
@@ -47,23 +49,24 @@ for family in {families!r}:
     whole = {{config: facts(name, config) for config in get_dataset_config_names(name)}}
     print(json.dumps([family, whole, facts(name, None), facts(name, "cases", streaming=True)]))
 """
-    found = [json.loads(line) for line in stranger(CURATOR).run(LOAD + code).splitlines()]
-    assert [family for family, *_ in found] == families
-    for family, whole, default, streamed in found:
-        ours = open_repository(publishable / family)
-        assert {"questions", "cases", "questions_text"} <= whole.keys()
-        assert default == whole["questions"]
-        assert streamed == whole["cases"]
-        for split in ours.splits:
-            ids = list(ours.questions(split)["question_id"])
-            assert sorted(whole["questions"][split]["ids"]) == sorted(ids)
-            assert whole["questions_text"][split]["ids"] == ids
-            assert whole["cases"][split]["images"] == whole["questions"][split]["images"]
-        pictures = {name for split in whole["questions"].values() for name in split["images"]}
-        assert pictures == set(ours.manifest["images"])
+    results = [json.loads(line) for line in stranger(CURATOR).run(LOAD_CODE + code).splitlines()]
+    assert [family for family, *_ in results] == families
+    for family, loaded, default, streamed in results:
+        repository = open_repository(publishable / family)
+        assert {"questions", "cases", "questions_text"} <= loaded.keys()
+        # `questions` is the default config.
+        assert default == loaded["questions"]
+        assert streamed == loaded["cases"]
+        for split in repository.splits:
+            ids = list(repository.questions(split)["question_id"])
+            assert sorted(loaded["questions"][split]["ids"]) == sorted(ids)
+            assert loaded["questions_text"][split]["ids"] == ids
+            assert loaded["cases"][split]["images"] == loaded["questions"][split]["images"]
+        pictures = {name for split in loaded["questions"].values() for name in split["images"]}
+        assert pictures == set(repository.manifest["images"])
 
 
-HASHES = """
+HASH_CODE = """
 def hashes(**options):
     rows = load_dataset("ORG/mediconfusion", split="test", **options).cast_column("image", Image(decode=False))
     return {row["image_id"]: hashlib.sha256(row["image"]["bytes"]).hexdigest() for row in rows}
@@ -71,9 +74,10 @@ def hashes(**options):
 
 
 @pytest.mark.exhaustive
-def test_bytes_tags_owners_and_parts(publishable, tmp_path, stranger, local_hub):
-    """The bytes of images arrive unchanged; a tag gives the version it names; a private set is for its owners; and the first streamed
-    row of a large set fetches a part of it only."""
+def test_bytes_tags_permissions_and_partial_reads(publishable, tmp_path, stranger, local_hub):
+    """Image bytes arrive unchanged, a tag selects its version, a private set needs its owner's
+    token, and streaming the first row of a large set fetches only part of it.
+    """
     publish(publishable / "mediconfusion", "ORG/mediconfusion")
     publish(small_repo(tmp_path / "one", ["CC0"] * 2), "ORG/small", tag="v1.0.0")
     publish(small_repo(tmp_path / "two", ["CC0"] * 3), "ORG/small", tag="v2.0.0")
@@ -91,12 +95,15 @@ for token in ({READER!r}, {CURATOR!r}):
 first = next(iter(load_dataset("ORG/large", split="test", streaming=True)))["question"]
 print(json.dumps([hashes(), versions, sum(1 for _ in streamed), private, first]))
 """
-    found, versions, streamed, private, first = json.loads(stranger().run(LOAD + HASHES + code).splitlines()[-1])
-    assert found == hashes_of(publishable)
+    loaded_hashes, versions, streamed, private, first_question = json.loads(
+        stranger().run(LOAD_CODE + HASH_CODE + code).splitlines()[-1]
+    )
+    assert loaded_hashes == hashes_of(publishable)
     assert (versions, streamed) == ([2, 3, 3], 2)
+    # The Hub does not reveal private sets to others.
     assert private == ["DatasetNotFoundError", 1]
-    assert first == "What does im-0 show?"
-    assert any(asked.status == 206 for asked in local_hub.record.of("GET", "/ORG/large/resolve/.*parquet"))
+    assert first_question == "What does im-0 show?"
+    assert any(request.status == 206 for request in local_hub.record.requests("GET", "/ORG/large/resolve/.*parquet"))
 
 
 def hashes_of(publishable):
@@ -104,16 +111,19 @@ def hashes_of(publishable):
     return {name: facts["sha256"] for name, facts in images.items()}
 
 
-def test_what_was_cached_and_may_not_be_seen_any_more_is_refused_in_one_line(publishable, monkeypatch):
+def test_cached_repository_is_refused_without_access(publishable, monkeypatch):
     publish(publishable / "halt-medvqa", "medlab/secret", private=True)
-    held = open_repository("medlab/secret")
-    rows = held.to_datasets()["test"]
-    assert list(rows["question_id"]) == list(held.questions("test")["question_id"]) and rows[0]["image"].size[0] > 0
+    repository = open_repository("medlab/secret")
+    rows = repository.to_datasets()["test"]
+    assert (
+        list(rows["question_id"]) == list(repository.questions("test")["question_id"]) and rows[0]["image"].size[0] > 0
+    )
     monkeypatch.setenv("HF_TOKEN", READER)
     with pytest.raises(BadInput, match=r"^medlab/secret: ") as refused:
         open_repository("medlab/secret")
     monkeypatch.setenv("HF_TOKEN", CURATOR)
+    # Nothing listens on the discard port.
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(BadInput, match=r"^medlab/secret: ") as away:
         open_repository("medlab/secret")
-    assert all(len(str(said.value).splitlines()) == 1 for said in (refused, away))
+    assert all(len(str(error.value).splitlines()) == 1 for error in (refused, away))

@@ -1,4 +1,6 @@
-"""Published repositories and folders load with `datasets` of 2024 and 2025, in cached environments."""
+"""Check that published repositories and folders load with `datasets` of 2024 and 2025, in cached
+environments.
+"""
 
 import io
 import json
@@ -15,7 +17,7 @@ from tests.environments import environment
 from tests.localhub.accounts import CURATOR
 from tests.localhub.clients import Stranger
 
-CLIENTS = {
+OLD_CLIENTS = {
     "2.18.0": (
         "datasets==2.18.0",
         "huggingface_hub==0.21.4",
@@ -35,7 +37,7 @@ CLIENTS = {
     ),
 }
 
-LOAD = """
+LOAD_CODE = """
 import json
 from datasets import __version__, get_dataset_config_names, load_dataset
 assert __version__ == VERSION
@@ -61,7 +63,7 @@ for name in NAMES:
 """
 
 
-BUILT_AGAIN = """
+REBUILD_CODE = """
 import json, shutil
 from datasets import load_dataset
 
@@ -77,35 +79,36 @@ for build in BUILDS:  # in one place, one after the other
 
 @pytest.mark.exhaustive  # it installs the old libraries
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("version", CLIENTS)
-def test_an_old_client_loads_every_benchmark(version, request, publishable, local_hub, monkeypatch, tmp_path):
-    python = environment(request.config.cache, f"datasets-{version}", CLIENTS[version], with_ours=False)
+@pytest.mark.parametrize("version", OLD_CLIENTS)
+def test_old_clients_load_every_benchmark(version, request, publishable, local_hub, monkeypatch, tmp_path):
+    python = environment(request.config.cache, f"datasets-{version}", OLD_CLIENTS[version], with_ours=False)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     for family in BENCHMARKS:
         publish(publishable / family, f"ORG/{family}", private=True)
     stranger = Stranger(tmp_path, python, local_hub.endpoint, CURATOR)
     names = [f"ORG/{family}" for family in BENCHMARKS]
-    said = stranger.run(f"VERSION, NAMES = {version!r}, {names!r}" + LOAD, timeout=280).splitlines()
-    for family, line in zip(BENCHMARKS, said[-len(names) :], strict=True):
-        found, ours = json.loads(line), open_repository(publishable / family)
-        for split in ours.splits:
-            assert found["questions_text"][split] == list(ours.questions(split)["question_id"])
+    output = stranger.run(f"VERSION, NAMES = {version!r}, {names!r}" + LOAD_CODE, timeout=280).splitlines()
+    for family, line in zip(BENCHMARKS, output[-len(names) :], strict=True):
+        loaded, repository = json.loads(line), open_repository(publishable / family)
+        for split in repository.splits:
+            assert loaded["questions_text"][split] == list(repository.questions(split)["question_id"])
+    # Old versions of `datasets` cached by folder name alone.
     builds = [publishable / "mediconfusion", *rebuilt(publishable / "sources" / "mediconfusion", tmp_path)]
-    code = f"BUILDS, PLACE = {[str(path) for path in builds]!r}, {str(tmp_path / 'set')!r}" + BUILT_AGAIN
+    code = f"BUILDS, PLACE = {[str(path) for path in builds]!r}, {str(tmp_path / 'set')!r}" + REBUILD_CODE
     loads = [json.loads(line) for line in stranger.run(code, timeout=280).splitlines()[-len(builds) :]]
     for folder, (text, sizes, pixels) in zip(builds, loads, strict=True):
-        ours = open_repository(folder)
-        rows = ours.questions("test")
+        repository = open_repository(folder)
+        rows = repository.questions("test")
         assert text["test"] == [[q, list(a)] for q, a in zip(rows["question"], rows["answer"], strict=True)]
-        assert sizes == [len(rows), len(list(ours.cases("test")))]
-        images = {name: data for case in ours.cases("test") for name, data in case.images.items()}
-        shown = [Image.open(io.BytesIO(images[name])).getpixel((0, 0)) for name in rows["image_id"]]
-        assert pixels == [list(pixel) if isinstance(pixel, tuple) else pixel for pixel in shown]
+        assert sizes == [len(rows), len(list(repository.cases("test")))]
+        images = {name: data for case in repository.cases("test") for name, data in case.images.items()}
+        expected_pixels = [Image.open(io.BytesIO(images[name])).getpixel((0, 0)) for name in rows["image_id"]]
+        assert pixels == [list(pixel) if isinstance(pixel, tuple) else pixel for pixel in expected_pixels]
     assert len({json.dumps(load) for load in loads}) == len(builds)
 
 
 def rebuilt(source, tmp_path):
-    """The same set with a pair less, and with one picture turned."""
+    """Build the same set with one pair less, and with one picture inverted."""
     for change in ("pair", "picture"):
         copy = tmp_path / change
         shutil.copytree(source, copy)

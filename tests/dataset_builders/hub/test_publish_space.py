@@ -1,4 +1,4 @@
-"""A Space gets the board and the layers below it, and starts from there alone."""
+"""Check that a Space receives the board and the layers below it, and runs from these alone."""
 
 import subprocess
 import sys
@@ -15,11 +15,11 @@ from packaging.utils import canonicalize_name
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.publish import publish, select_space_files
 from tests.localhub.accounts import CURATOR
-from tests.localhub.clients import closure
+from tests.localhub.clients import resolve_requirements
 from tests.localhub.small_repo import small_repo
 
-CARD = "---\ntitle: A board\nsdk: gradio\napp_file: app.py\n---\n"
-APP = """
+SPACE_CARD = "---\ntitle: A board\nsdk: gradio\napp_file: app.py\n---\n"
+SPACE_APP = """
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from eval_harness.runs.config import EvalConfig
 
 def scores():
-    from eval_harness.derive.metrics import HEADLINE
-    return HEADLINE
+    from eval_harness.derive.metrics import HEADLINE_METRICS
+    return HEADLINE_METRICS
 
 if __name__ == "__main__":
     print(words(), scores()["mediconfusion"], (Path(__file__).parent / "style.css").read_text())
@@ -48,8 +48,8 @@ def board(tmp_path):
     (folder / "views" / "__pycache__").mkdir(parents=True)
     for name, text in {
         "__init__.py": "",
-        "app.py": APP,
-        "README.md": CARD,
+        "app.py": SPACE_APP,
+        "README.md": SPACE_CARD,
         "requirements.txt": "pandas\n",
         "style.css": "plain",
         ".env": "HF_TOKEN=secret",
@@ -63,22 +63,22 @@ def board(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_the_space_starts_from_its_own_folder(board, stranger, tmp_path, local_hub):
+def test_space_starts_from_its_own_folder(board, stranger, tmp_path, local_hub):
     report = publish(board, "ORG/board", space=True)
     assert report.repo_type == "space" and report.url.endswith("/spaces/ORG/board") and report.left_out == (".env",)
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     assert api.space_info("ORG/board").sdk == "gradio"
-    held = set(api.list_repo_files("ORG/board", repo_type="space"))
+    paths = set(api.list_repo_files("ORG/board", repo_type="space"))
     assert {
         "app.py",
         "README.md",
         "requirements.txt",
         "leaderboard_space/app.py",
         "leaderboard_space/style.css",
-    } <= held
-    assert {"dataset_builders/errors.py", "eval_harness/scores/__init__.py", "eval_harness/__init__.py"} <= held
-    assert "leaderboard_space/README.md" not in held
-    assert not any(".env" in path or "__pycache__" in path for path in held)
+    } <= paths
+    assert {"dataset_builders/errors.py", "eval_harness/scores/__init__.py", "eval_harness/__init__.py"} <= paths
+    assert "leaderboard_space/README.md" not in paths
+    assert not any(".env" in path or "__pycache__" in path for path in paths)
     space = api.snapshot_download("ORG/board", repo_type="space", local_dir=tmp_path / "space")
     code = f"""
 import os, runpy, sys
@@ -90,30 +90,32 @@ runpy.run_path("app.py", run_name="__main__")
     assert not publish(board, "ORG/board", space=True).committed
 
 
-def test_what_is_no_space_is_refused(board, local_hub):
+def test_incomplete_space_folder_is_rejected(board, local_hub):
     (board / "requirements.txt").unlink()
     with pytest.raises(BadInput, match=r"requirements\.txt is missing"):
         publish(board, "ORG/board", space=True)
-    assert not local_hub.record.of()
+    assert not local_hub.record.requests()
 
 
-def test_the_board_is_told_what_it_shows_and_which_secret_is_still_needed(board, local_hub, tmp_path):
+def test_space_variables_and_required_secret(board, local_hub, tmp_path):
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     api.create_repo("ORG/results", repo_type="dataset", private=True)
     publish(small_repo(tmp_path / "small"), "ORG/small", gated="manual")
     assert api.dataset_info("ORG/small").gated == "manual"
     shows = {"space": True, "results": "ORG/results", "data": ["ORG/small"]}
-    said = str(publish(board, "ORG/board", **shows))
+    report = str(publish(board, "ORG/board", **shows))
     assert (
-        "still needed: the secret HF_TOKEN, a token that may read ORG/results (private)" in said
-        and "read-repos" in said
+        "still needed: the secret HF_TOKEN, a token that can read ORG/results (private)" in report
+        and "read-repos" in report
     )
     assert "read-repos" in api.space_info("ORG/board").card_data.hf_oauth_scopes
-    variables = {name: one.value for name, one in api.get_space_variables("ORG/board").items()}
+    variables = {name: variable.value for name, variable in api.get_space_variables("ORG/board").items()}
     assert variables == {"MEDPROBE_RESULTS": "ORG/results", "MEDPROBE_DATA": "ORG/small"}
     assert api.space_info("ORG/board").card_data.datasets == ["ORG/results", "ORG/small"]
     local_hub.record.clear()
-    assert not publish(board, "ORG/board", **shows).committed and not local_hub.record.of("POST", "/(commit|variables)")
+    assert not publish(board, "ORG/board", **shows).committed and not local_hub.record.requests(
+        "POST", "/(commit|variables)"
+    )
     with pytest.raises(BadInput, match="ORG/absent"):
         publish(board, "ORG/other", space=True, results="ORG/absent")
     assert not api.repo_exists("ORG/other", repo_type="space")
@@ -122,8 +124,8 @@ def test_the_board_is_told_what_it_shows_and_which_secret_is_still_needed(board,
 
 
 @pytest.mark.exhaustive
-def test_a_space_runs_a_wheel_instead_of_copies(board, stranger, tmp_path, local_hub):
-    """From the copies to the wheel, in one commit; what a wheel holds is the packages."""
+def test_space_runs_from_a_wheel(board, stranger, tmp_path, local_hub):
+    """Switch from copies to a wheel in one commit; the wheel contains the same packages."""
     publish(board, "ORG/board", space=True)
     files, _ = select_space_files(board)
     wheel = tmp_path / "medprobe-0.1.0-py3-none-any.whl"
@@ -133,8 +135,8 @@ def test_a_space_runs_a_wheel_instead_of_copies(board, stranger, tmp_path, local
                 file.writestr(name, content if isinstance(content, bytes) else content.read_bytes())
     assert publish(board, "ORG/board", space=True, wheel=wheel).committed
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
-    held = set(api.list_repo_files("ORG/board", repo_type="space"))
-    assert wheel.name in held and {name for name in held if name.endswith(".py")} == {"app.py"}
+    paths = set(api.list_repo_files("ORG/board", repo_type="space"))
+    assert wheel.name in paths and {name for name in paths if name.endswith(".py")} == {"app.py"}
     space = api.snapshot_download("ORG/board", repo_type="space", local_dir=tmp_path / "space")
     code = f"import os, runpy; os.chdir({space!r}); runpy.run_path('app.py', run_name='__main__')"
     assert stranger().run(code).split() == ["it", "starts", "set_accuracy", "plain"]
@@ -145,14 +147,14 @@ def test_a_space_runs_a_wheel_instead_of_copies(board, stranger, tmp_path, local
         publish(board, "ORG/board", wheel=wheel)
 
 
-@pytest.mark.exhaustive  # it imports the whole board in a process of its own
-def test_a_space_build_installs_what_the_board_imports():
+@pytest.mark.exhaustive  # imports the whole board in a separate process
+def test_space_requirements_cover_the_imports():
     board = Path(__file__).parents[3] / "leaderboard_space"
     code = "import sys, leaderboard_space.app; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=board.parent)
     owners = packages_distributions()
     loaded = {canonicalize_name(owner) for module in done.stdout.split() for owner in owners.get(module, ())}
     project = tomllib.loads((board.parent / "pyproject.toml").read_text())["project"]
-    ours = [*project["dependencies"], *project["optional-dependencies"]["space"]]
-    named = {canonicalize_name(Requirement(line).name) for line in ours}
-    assert loaded & named <= closure((board / "requirements.txt").read_text().splitlines())
+    requirements = [*project["dependencies"], *project["optional-dependencies"]["space"]]
+    declared = {canonicalize_name(Requirement(line).name) for line in requirements}
+    assert loaded & declared <= resolve_requirements((board / "requirements.txt").read_text().splitlines())

@@ -1,4 +1,4 @@
-"""Finding images by name, and telling whole images from broken ones."""
+"""Test finding images by name, and telling complete images from broken ones."""
 
 import io
 import random
@@ -12,29 +12,29 @@ from dataset_builders.images.lookup import ImageError, ImageFolders, check_image
 from dataset_builders.images.phantom_drawings import Drawing, draw_phantom
 from eval_harness.models.local.model_inputs import decode_rgb_image
 
-PICTURE = Image.open(io.BytesIO(draw_phantom(Drawing("chest", "xray"))))
+PHANTOM = Image.open(io.BytesIO(draw_phantom(Drawing("chest", "xray"))))
 
 
-def encoded(encoding, **options):
+def encode(encoding, **options):
     stream = io.BytesIO()
-    PICTURE.save(stream, encoding, **options)
+    PHANTOM.save(stream, encoding, **options)
     return stream.getvalue()
 
 
-WHOLE = {encoding: encoded(encoding) for encoding in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")}
-WHOLE["progressive JPEG"] = encoded("JPEG", progressive=True)
+VALID_FILES = {encoding: encode(encoding) for encoding in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")}
+VALID_FILES["progressive JPEG"] = encode("JPEG", progressive=True)
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_whole_images_pass(name):
-    assert check_image(WHOLE[name]) in name
+@pytest.mark.parametrize("name", VALID_FILES)
+def test_complete_images_pass(name):
+    assert check_image(VALID_FILES[name]) in name
 
 
 @pytest.mark.parametrize("name", ["PNG", "JPEG", "progressive JPEG", "BMP", "WEBP"])
 @settings(max_examples=10, deadline=None)
 @given(share=st.floats(min_value=0, max_value=0.97))
-def test_an_image_cut_off_anywhere_is_refused(name, share):
-    data = WHOLE[name]
+def test_truncated_image_is_rejected(name, share):
+    data = VALID_FILES[name]
     with pytest.raises(ImageError):
         check_image(data[: int(len(data) * share)])
 
@@ -48,7 +48,7 @@ def image_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "found"),
+    ("names", "expected"),
     [
         (["brain/1.png"], "brain/1.png"),
         (["BRAIN/1.PNG"], "brain/1.png"),
@@ -62,37 +62,40 @@ def image_folder(tmp_path):
         (["x"], "deep/er/X.JPG"),
     ],
 )
-def test_finding_by_name(image_folder, names, found):
+def test_images_are_found_by_name(image_folder, names, expected):
     path = ImageFolders([image_folder]).find(names)
-    assert path == (image_folder / found if found else None)
+    assert path == (image_folder / expected if expected else None)
 
 
-def test_a_folder_given_may_be_the_inner_one(image_folder):
+def test_inner_folder_may_be_given(image_folder):
     assert ImageFolders([image_folder / "deep" / "er"]).find(["deep/er/x.jpg"]) == image_folder / "deep/er/X.JPG"
 
 
-def test_different_files_of_one_name_are_an_error(image_folder):
+def test_ambiguous_name_is_an_error(image_folder):
     with pytest.raises(ImageError, match="two different files"):
         ImageFolders([image_folder]).find(["1.png"])
+    # A file directly in the folder takes precedence.
     (image_folder / "1.png").write_bytes(b"here")
     assert ImageFolders([image_folder]).find(["1.png"]) == image_folder / "1.png"
 
 
-def test_links_are_followed_and_rings_of_links_end(image_folder, tmp_path_factory):
+def test_links_are_followed_without_endless_loops(image_folder, tmp_path_factory):
     blobs = tmp_path_factory.mktemp("blobs")
     (blobs / "abc").write_bytes(b"image")
     (image_folder / "linked.png").symlink_to(blobs / "abc")
+    # A link to the folder itself would loop forever.
     (image_folder / "ring").symlink_to(image_folder, target_is_directory=True)
     assert ImageFolders([image_folder]).find(["linked.png"]) == image_folder / "linked.png"
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", VALID_FILES)
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_what_passes_can_be_shown_to_a_model(name, seed):
-    """Wherever a file is damaged: what a build accepts, the back ends decode."""
+def test_accepted_images_can_be_decoded(name, seed):
+    """Whatever damage a build accepts, the back ends can decode."""
     draw = random.Random(seed)
-    data = bytearray(WHOLE[name])
+    data = bytearray(VALID_FILES[name])
+    # Damage between one and thirty random bytes.
     for _ in range(draw.choice((1, 3, 30))):
         data[draw.randrange(len(data))] = draw.randrange(256)
     try:
@@ -111,9 +114,11 @@ def test_what_passes_can_be_shown_to_a_model(name, seed):
     st.floats(0.2, 0.9),
     st.integers(0, 2**32),
 )
-def test_a_jpeg_whose_data_ends_before_its_picture_is_refused(mode, progressive, options, quality, share, seed):
-    """Half a JPEG with an end marker behind it, which Pillow decodes without a word. (Progressive ones may be cut between two scans:
-    those are whole pictures, less sharp.)"""
+def test_jpeg_with_missing_data_is_rejected(mode, progressive, options, quality, share, seed):
+    """A truncated JPEG with an end marker, which Pillow decodes silently, is rejected.
+
+    Progressive JPEGs are excluded: cut between two scans, they are complete but less sharp.
+    """
     draw = random.Random(seed)
     image = Image.frombytes("RGB", (8, 8), draw.randbytes(192)).resize((draw.randint(40, 200), draw.randint(40, 200)))
     buffer = io.BytesIO()
@@ -121,6 +126,7 @@ def test_a_jpeg_whose_data_ends_before_its_picture_is_refused(mode, progressive,
     data = buffer.getvalue()
     assert check_image(data) == "JPEG"
     assert check_image(data + b"behind the end") == "JPEG"
+    # Skip the header of the first scan.
     start = data.index(b"\xff\xda") + 14
     if not progressive and len(data) - start > 300:
         with pytest.raises(ImageError, match="cut off"):
@@ -128,6 +134,6 @@ def test_a_jpeg_whose_data_ends_before_its_picture_is_refused(mode, progressive,
 
 
 @pytest.mark.sources
-def test_no_jpeg_of_the_sources_is_taken_for_a_damaged_one(sources):
+def test_jpegs_of_the_sources_are_accepted(sources):
     files = [path for path in sources.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg")]
     assert files and all(check_image(path.read_bytes()) for path in files)

@@ -1,4 +1,6 @@
-"""Images keep their pixels and lose everything else, over generated files of every format."""
+"""Check over generated files of every format that images keep their pixels and lose everything
+else.
+"""
 
 import io
 import random
@@ -13,13 +15,13 @@ from dataset_builders.images.picture import make_picture
 from tests.planting import KINDS, found_in, image_file, planted
 
 
-def seen(data):
+def decoded_pixels(data):
     return np.asarray(make_picture(data).pixels.convert("RGB"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
-def test_nothing_planted_is_left_and_no_pixel_changes(kind, seed):
+def test_metadata_is_removed_and_pixels_stay(kind, seed):
     rng = random.Random(f"{kind} {seed}")
     person = planted(rng)
     data, suffix = image_file(kind, person, rng)
@@ -27,7 +29,7 @@ def test_nothing_planted_is_left_and_no_pixel_changes(kind, seed):
     clean = strip_metadata(data)
     assert found_in(clean, [person]) == []
     check_image(clean)
-    assert (seen(clean) == seen(data)).all()
+    assert (decoded_pixels(clean) == decoded_pixels(data)).all()
     assert strip_metadata(clean) == clean
     with Image.open(io.BytesIO(clean)) as image:
         assert set(image.info) <= {"jfif", "jfif_version", "jfif_unit", "jfif_density", "dpi", "exif", "adobe", "adobe_transform",
@@ -37,6 +39,6 @@ def test_nothing_planted_is_left_and_no_pixel_changes(kind, seed):
 
 
 @pytest.mark.parametrize("data", [b"", b"no image", b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n"])
-def test_what_is_no_image_is_refused(data):
+def test_invalid_image_is_rejected(data):
     with pytest.raises(ImageError):
         strip_metadata(data)

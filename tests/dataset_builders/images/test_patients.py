@@ -1,4 +1,4 @@
-"""Patients in custom builds: in no byte, never on both sides of a split, together in clusters."""
+"""Check that custom builds contain no patient data, split by patient, and cluster by patient."""
 
 import json
 import random
@@ -23,15 +23,17 @@ from tests.planting import KINDS, found_below, found_in, image_file, planted
 from tests.sampling import few
 
 
-def a_source(folder, rng, people):
-    """A HALT-MedVQA-like folder of somebody's own, whose file names and images carry people; each image belongs to a patient."""
+def write_source_with_people(folder, rng, people):
+    """Write a custom HALT-MedVQA source whose file names and images contain personal data; images
+    have patients.
+    """
     (folder / "images").mkdir(parents=True)
-    known, entries = {}, {"fake": {}, "none": [], "swap": {}}
+    records, entries = {}, {"fake": {}, "none": [], "swap": {}}
     for number, person in enumerate(people):
         data, suffix = image_file(rng.choice(KINDS), person, rng)
         name = f"{person.name.replace('^', '_')}_{person.number}_{number}{suffix}"
         (folder / "images" / name).write_bytes(data)
-        known[name] = {"group": person.number, "license": "CC BY 4.0", "source": "Ward 7"}
+        records[name] = {"group": person.number, "license": "CC BY 4.0", "source": "Ward 7"}
         option = {"A": "one", "B": "I do not know"}
         entries["fake"][str(number)] = {
             "question": "Which?",
@@ -46,20 +48,20 @@ def a_source(folder, rng, people):
         )
     for file, document in (
         ("fake_qa_shuffle.json", entries["fake"]), ("pmc_vqa_nota1K.json", entries["none"]), ("swap_img_shuffle.json", entries["swap"]),
-        ("image_dict.json", known),
+        ("image_dict.json", records),
     ):  # fmt: skip
         (folder / file).write_text(json.dumps(document, ensure_ascii=False))
 
 
-def test_a_custom_build_holds_no_byte_of_a_patient(tmp_path, capfd):
+def test_custom_build_contains_no_patient_data(tmp_path, capfd):
     rng = random.Random(0)
     people = [planted(rng) for _ in range(6)]
-    a_source(tmp_path / "source", rng, [*people, people[0]])
+    write_source_with_people(tmp_path / "source", rng, [*people, people[0]])
     assert found_below(tmp_path / "source", people)
     report = build("halt-medvqa", name="own", source=tmp_path / "source", out=tmp_path / "out" / "own")
     assert found_below(tmp_path / "out", people) == []
-    said = "".join(capfd.readouterr()) + str(report)
-    assert found_in(said.encode(), people) == []
+    output = "".join(capfd.readouterr()) + str(report)
+    assert found_in(output.encode(), people) == []
     rows = open_repository(tmp_path / "out" / "own").questions("test")
     assert rows["question_id"].is_unique
     for kind, column in (("q", "question_id"), ("c", "case_id"), ("i", "image_id"), ("g", "group")):
@@ -67,17 +69,18 @@ def test_a_custom_build_holds_no_byte_of_a_patient(tmp_path, capfd):
     assert rows["group"].nunique() == 6
     assert rows["image_id"].nunique() == 7
     assert key_path(tmp_path / "out" / "own").stat().st_mode & 0o077 == 0
-    # The same key gives the same bytes; another key gives other ids.
-    before = {path.name: path.read_bytes() for path in (tmp_path / "out" / "own").rglob("*.parquet")}
+    # The same key gives equal bytes; another key gives different ids.
+    file_bytes = {path.name: path.read_bytes() for path in (tmp_path / "out" / "own").rglob("*.parquet")}
     build("halt-medvqa", name="own", source=tmp_path / "source", out=tmp_path / "out" / "own")
-    assert before == {path.name: path.read_bytes() for path in (tmp_path / "out" / "own").rglob("*.parquet")}
+    assert file_bytes == {path.name: path.read_bytes() for path in (tmp_path / "out" / "own").rglob("*.parquet")}
     build("halt-medvqa", name="own", source=tmp_path / "source", out=tmp_path / "other" / "own")
-    others = open_repository(tmp_path / "other" / "own").questions("test")
-    assert not set(others["question_id"]) & set(rows["question_id"])
+    other_rows = open_repository(tmp_path / "other" / "own").questions("test")
+    assert not set(other_rows["question_id"]) & set(rows["question_id"])
 
 
-def test_a_full_disk_leaves_no_key_that_stops_the_next_run(tmp_path):
+def test_full_disk_leaves_no_empty_key(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # A file size limit of zero acts like a full disk.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
         with pytest.raises(BadInput, match="cannot be written"):
@@ -87,49 +90,52 @@ def test_a_full_disk_leaves_no_key_that_stops_the_next_run(tmp_path):
     assert load_pseudonyms(tmp_path / "set") == load_pseudonyms(tmp_path / "set")
 
 
-def test_a_damaged_key_is_told_and_none_is_made_in_its_place(tmp_path):
+def test_damaged_key_is_reported_and_not_replaced(tmp_path):
     key_path(tmp_path / "set").write_text("12")
     with pytest.raises(BadInput, match="is not a key"):
         load_pseudonyms(tmp_path / "set")
     assert key_path(tmp_path / "set").read_text() == "12"
 
 
-def some_cases(rng, count):
-    """Cases of two images each, out of a pool whose images belong to patients (some to none)."""
+def random_cases(rng, count):
+    """Generate cases with two images each, from a pool of images of which most belong to
+    patients.
+    """
     pool = [
         CaseImage(f"i{n}", None, group=rng.choice([None, *(f"g{k}" for k in range(count // 2))])) for n in range(count)
     ]
     cases = []
     for number in range(count):
         images = tuple(rng.sample(pool, 2))
-        asked = tuple(
+        questions = tuple(
             Question(
                 f"{number}-{k}", str(number), image.image_id, "?", ("a", "b"), (k,), categories=(rng.choice("XYZ"),)
             )
             for k, image in enumerate(images)
         )
-        cases.append(Case(str(number), images, asked))
+        cases.append(Case(str(number), images, questions))
     return cases
 
 
 @pytest.mark.parametrize("seed", few(range(10), 3))
-def test_no_patient_is_on_both_sides_of_a_split(seed):
+def test_halves_never_share_a_patient(seed):
     rng = random.Random(seed)
-    cases = some_cases(rng, rng.randrange(4, 40))
+    cases = random_cases(rng, rng.randrange(4, 40))
     for config, splits in split_finetune_halves(cases).items():
         groups = {split: [image.group for case in part for image in case.images] for split, part in splits.items()}
         assert find_split_overlaps(groups) == {}, config
         assert sorted(case.case_id for part in splits.values() for case in part) == sorted(
             case.case_id for case in cases
         )
+    # Without groups, halves can be balanced almost exactly.
     without = [Case(c.case_id, tuple(replace(i, group=None) for i in c.images), c.questions) for c in cases]
     assert len(split_finetune_halves(without)["finetune"]["train"]) in (len(cases) // 2 + d for d in range(-3, 5))
 
 
 @pytest.mark.parametrize("seed", few(range(10), 3))
-def test_clusters_are_the_components_of_images_and_patients(seed):
+def test_clusters_are_connected_components(seed):
     rng = random.Random(seed)
-    cases = some_cases(rng, rng.randrange(2, 40))
+    cases = random_cases(rng, rng.randrange(2, 40))
     group = {image.image_id: image.group for case in cases for image in case.images}
     table = pd.DataFrame(
         [(q.question_id, q.case_id, q.image_id, group[q.image_id]) for case in cases for q in case.questions],
@@ -143,7 +149,7 @@ def test_clusters_are_the_components_of_images_and_patients(seed):
     assert len(set(image_clusters(table.drop(columns="group")))) >= len(parts)
 
 
-def test_a_patient_in_validation_and_test_is_refused(tmp_path):
+def test_patient_in_two_splits_is_rejected(tmp_path):
     Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "a.png")
     Image.fromarray(np.ones((8, 8), np.uint8)).save(tmp_path / "b.png")
     source = tmp_path / "source"
@@ -156,6 +162,7 @@ def test_a_patient_in_validation_and_test_is_refused(tmp_path):
     (source / "GMAI.tsv").write_text("\n".join(rows) + "\n")
     with pytest.raises(BadInput, match="1 in validation and test") as refused:
         build("gmai-mmbench", name="own", source=source, images=(tmp_path,), out=tmp_path / "out")
+    # Error messages must not quote patients.
     assert "Miller" not in str(refused.value)
     assert not (tmp_path / "out").exists()
     (source / "GMAI.tsv").write_text("\n".join(rows).replace("y\t\tMiller", "y\t\tBaker") + "\n")
@@ -165,8 +172,10 @@ def test_a_patient_in_validation_and_test_is_refused(tmp_path):
     assert open_repository(tmp_path / "out").questions("test")["group"].str.startswith("g-").all()
 
 
-def test_one_picture_in_two_splits_is_noted_by_the_build_and_by_quality(tmp_path):
-    """Another file with the same pixels is the same picture; one pixel off is another."""
+def test_picture_in_two_splits_is_reported(tmp_path):
+    """A different file with equal pixels is the same picture; one different pixel makes it
+    another.
+    """
     pixels = np.random.default_rng(0).integers(0, 256, (40, 40), np.uint8)
     for name, shift in (("a.png", 0), ("b.bmp", 0), ("c.png", 1)):
         changed = pixels.copy()
@@ -174,8 +183,12 @@ def test_one_picture_in_two_splits_is_noted_by_the_build_and_by_quality(tmp_path
         Image.fromarray(changed).convert("RGB" if name == "b.bmp" else "L").save(tmp_path / name)
     source = tmp_path / "source"
     source.mkdir()
-    for other, count in (("b.bmp", 1), ("c.png", 0)):
-        rows = ["index\timage_path\tquestion\tA\tB\tanswer", "1\ta.png\tWhich?\tx\ty\tA", f"2\t{other}\tWhich?\tx\ty\t"]
+    for second_image, count in (("b.bmp", 1), ("c.png", 0)):
+        rows = [
+            "index\timage_path\tquestion\tA\tB\tanswer",
+            "1\ta.png\tWhich?\tx\ty\tA",
+            f"2\t{second_image}\tWhich?\tx\ty\t",
+        ]
         (source / "GMAI.tsv").write_text("\n".join(rows) + "\n")
         report = build("gmai-mmbench", name="own", source=source, images=(tmp_path,), out=tmp_path / "out")
         assert ("pictures in more than one split: 1 in validation and test" in str(report)) == bool(count)

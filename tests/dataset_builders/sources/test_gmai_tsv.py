@@ -1,4 +1,4 @@
-"""The TSV reader against Python's csv module."""
+"""Test the TSV reader against Python's csv module."""
 
 import csv
 import io
@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from dataset_builders.benchmarks.gmai_mmbench.tsv import _read_rows, read_tsv
 from dataset_builders.errors import BadInput
 
-FIELD = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\x00"), max_size=12)
+FIELD_TEXTS = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\x00"), max_size=12)
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    rows=st.lists(st.lists(FIELD, min_size=3, max_size=3).filter(any), min_size=1, max_size=6),
+    rows=st.lists(st.lists(FIELD_TEXTS, min_size=3, max_size=3).filter(any), min_size=1, max_size=6),
     end=st.sampled_from(["\n", "\r\n"]),
     mark=st.booleans(),
     quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
 )
-def test_what_csv_writes_is_read_back(tmp_path_factory, rows, end, mark, quoting):
-    if quoting == csv.QUOTE_MINIMAL:  # Python 3.11's writer leaves a carriage return unquoted there
+def test_csv_output_is_read_back(tmp_path_factory, rows, end, mark, quoting):
+    if quoting == csv.QUOTE_MINIMAL:  # Python 3.11's writer does not quote carriage returns
         rows = [[text.replace("\r", "") for text in row] for row in rows]
         rows = [row for row in rows if any(row)] or [["1", "2", "3"]]
     stream = io.StringIO(newline="")
@@ -30,17 +30,17 @@ def test_what_csv_writes_is_read_back(tmp_path_factory, rows, end, mark, quoting
     path = tmp_path_factory.mktemp("tsv") / "x.tsv"
     data = (b"\xef\xbb\xbf" if mark else b"") + stream.getvalue().encode()
     path.write_bytes(data)
-    found = list(read_tsv(path))
-    assert [list(record.fields.values()) for record in found] == rows
-    for record in found:
+    records = list(read_tsv(path))
+    assert [list(record.fields.values()) for record in records] == rows
+    for record in records:
         assert next(_read_rows(path, record.start))[3] == list(record.fields.values())
-    assert [record.start for record in found[1:]] == [record.end for record in found[:-1]]
-    assert found[-1].end == len(data)
+    assert [record.start for record in records[1:]] == [record.end for record in records[:-1]]
+    assert records[-1].end == len(data)
 
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.binary(max_size=200))
-def test_wild_bytes_are_read_or_refused_clearly(tmp_path_factory, data):
+def test_random_bytes_are_read_or_rejected(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("tsv") / "x.tsv"
     path.write_bytes(data)
     try:
@@ -49,13 +49,13 @@ def test_wild_bytes_are_read_or_refused_clearly(tmp_path_factory, data):
         assert str(path) in str(error)
 
 
-def test_a_quote_within_a_field_is_text(tmp_path):
+def test_quote_within_a_field_is_text(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_text('index\tquestion\n1\t5" nail\n2\tplain\n3\t6" nail\n')
     assert [record.fields["question"] for record in read_tsv(path)] == ['5" nail', "plain", '6" nail']
 
 
-def test_a_carriage_return_outside_quotes_is_not_dropped(tmp_path):
+def test_unquoted_carriage_return_is_rejected(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_bytes(b"index\tquestion\n1\tone\rtwo\n")
     with pytest.raises(BadInput, match="line 2: new-line character"):

@@ -1,4 +1,6 @@
-"""The rarer layouts of the sources: hidden answers, images by reference, ids per image type, the VQA-RAD pairs, multiple choice."""
+"""Test rarer source layouts: hidden answers, image references, ids per image type, VQA-RAD pairs,
+multiple choice.
+"""
 
 import base64
 import csv
@@ -15,7 +17,7 @@ from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 
 
-def png(value, size=32):
+def grey_png(value, size=32):
     stream = io.BytesIO()
     Image.new("L", (size, size), value).save(stream, "PNG")
     return stream.getvalue()
@@ -30,8 +32,8 @@ def write_tsv(path, rows):
     path.write_text(stream.getvalue(), newline="")
 
 
-def gmai_row(index, answer, image=None, **more):
-    data = base64.b64encode(image or png(index)).decode()
+def gmai_row(index, answer, image=None, **extra_columns):
+    data = base64.b64encode(image or grey_png(index)).decode()
     return {
         "index": index,
         "image": data,
@@ -40,7 +42,7 @@ def gmai_row(index, answer, image=None, **more):
         "B": "b",
         "C": "c",
         "answer": answer,
-        **more,
+        **extra_columns,
     }
 
 
@@ -53,8 +55,12 @@ def test_several_letters_are_multiple_choice(tmp_path, answer):
     assert list(questions["answer"]) == [[0, 2], [1]]
 
 
-def test_file_names_and_the_split_column_do_not_decide_the_split(tmp_path):
-    rows = [gmai_row(1, "A", split="TEST"), gmai_row(2, "", split="VAL"), gmai_row("0003", "B", image=png(9), split="")]
+def test_answers_decide_the_split(tmp_path):
+    rows = [
+        gmai_row(1, "A", split="TEST"),
+        gmai_row(2, "", split="VAL"),
+        gmai_row("0003", "B", image=grey_png(9), split=""),
+    ]
     write_tsv(tmp_path / "GMAI_mm_bench_TEST_part_1.tsv", rows)
     build("gmai-mmbench", source=tmp_path, out=tmp_path / "out")
     repository = open_repository(tmp_path / "out")
@@ -68,7 +74,7 @@ def hidden_answers(out: Path) -> dict[str, list[int]]:
     return {row["question_id"]: row["answer"] for row in pq.read_table(path).to_pylist()}
 
 
-def test_hidden_test_answers_go_to_a_private_folder(tmp_path):
+def test_hidden_answers_go_to_a_private_folder(tmp_path):
     source, out = tmp_path / "source", tmp_path / "out"
     source.mkdir()
     write_tsv(source / "a.tsv", [gmai_row(1, "A"), gmai_row(2, ""), gmai_row(3, "")])
@@ -84,18 +90,19 @@ def test_hidden_test_answers_go_to_a_private_folder(tmp_path):
         assert not path.is_file() or b"answers_of" not in path.read_bytes()
     with pytest.raises(BadInput, match="not a dataset folder"):
         open_repository(tmp_path / "out-answers")
+    # Row 1 has a public answer, so it is not a test question.
     write_tsv(source / "answers.tsv", [{"index": 1, "answer": "C"}])
     with pytest.raises(BadInput, match="no test question"):
         build("gmai-mmbench", source=source, out=out)
     assert hidden_answers(out) == {"2": [2], "3": [0, 1]}
 
 
-def test_an_image_of_several_rows_is_one_image(tmp_path):
-    same = png(5)
+def test_image_of_several_rows_is_stored_once(tmp_path):
+    shared_image = grey_png(5)
     rows = [
-        gmai_row(1, "A", image=same),
+        gmai_row(1, "A", image=shared_image),
         gmai_row(2, "B"),
-        gmai_row(3, "C", image=same),
+        gmai_row(3, "C", image=shared_image),
         gmai_row(4, "A") | {"image": "2"},
     ]
     write_tsv(tmp_path / "x.tsv", rows)
@@ -104,7 +111,7 @@ def test_an_image_of_several_rows_is_one_image(tmp_path):
     assert list(repository.questions("validation")["image_id"]) == ["1", "2", "1", "2"]
     assert len(repository.manifest["images"]) == 2
     images = {case.case_id: case.images for case in repository.cases("validation")}
-    assert images["4"] == {"2": png(2)}
+    assert images["4"] == {"2": grey_png(2)}
     build("gmai-mmbench", source=tmp_path, out=tmp_path / "text", text_only=True)
     text = open_repository(tmp_path / "text")
     assert list(text.questions("validation")["image_id"]) == ["1", "2", "1", "2"]
@@ -113,22 +120,22 @@ def test_an_image_of_several_rows_is_one_image(tmp_path):
         next(text.cases("validation"))
 
 
-def test_a_tsv_that_names_image_files(tmp_path):
+def test_tsv_with_image_paths(tmp_path):
     source = tmp_path / "source"
     (source / "images").mkdir(parents=True)
-    own = {"license": "CC BY 4.0", "source": "Ward 7"}
-    rows = [{**gmai_row(n, "A"), "image_path": f"images/{n}.png", **own} for n in (1, 2)]
+    provenance = {"license": "CC BY 4.0", "source": "Ward 7"}
+    rows = [{**gmai_row(n, "A"), "image_path": f"images/{n}.png", **provenance} for n in (1, 2)]
     for row in rows:
         del row["image"]
-        (source / row["image_path"]).write_bytes(png(row["index"]))
+        (source / row["image_path"]).write_bytes(grey_png(row["index"]))
     write_tsv(source / "x.tsv", rows)
     build("gmai-mmbench", source=source, out=tmp_path / "out")
     assert [case.images for case in open_repository(tmp_path / "out").cases("validation")] == [
-        {"1": png(1)},
-        {"2": png(2)},
+        {"1": grey_png(1)},
+        {"2": grey_png(2)},
     ]
-    said = open_repository(tmp_path / "out").questions("validation")
-    assert (set(said["image_license"]), set(said["image_source"])) == ({"CC BY 4.0"}, {"Ward 7"})
+    questions = open_repository(tmp_path / "out").questions("validation")
+    assert (set(questions["image_license"]), set(questions["image_source"])) == ({"CC BY 4.0"}, {"Ward 7"})
     (source / "images" / "2.png").unlink()
     with pytest.raises(BadInput, match=r"1 of 2 images are missing.*2\.png"):
         build("gmai-mmbench", source=source, out=tmp_path / "out")
@@ -139,7 +146,7 @@ def probmed_rows(id, kind, image):
     return [base | {"qa_type": "modality_gt", "answer": "yes"}, base | {"qa_type": "modality_hallu", "answer": "No."}]
 
 
-def test_probmed_ids_may_begin_anew_in_each_image_type(tmp_path):
+def test_probmed_ids_may_restart_per_image_type(tmp_path):
     rows = [
         *probmed_rows(1, "brain_ct", "1.png"),
         *probmed_rows(1, "chest_xray", "1.png"),
@@ -147,28 +154,30 @@ def test_probmed_ids_may_begin_anew_in_each_image_type(tmp_path):
     ]
     for n, name in enumerate(("brain_ct/1.png", "chest_xray/1.png", "chest_xray/2.png")):
         (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "images" / name).write_bytes(png(n))
+        (tmp_path / "images" / name).write_bytes(grey_png(n))
     (tmp_path / "probmed.json").write_text(json.dumps(rows))
     build("probmed", source=tmp_path, out=tmp_path / "out")
     cases = {case.case_id: case.images for case in open_repository(tmp_path / "out").cases("test")}
     assert list(cases) == ["brain_ct-1", "chest_xray-1", "chest_xray-2"]
-    assert list(cases["chest_xray-1"].values()) == [png(1)]
+    assert list(cases["chest_xray-1"].values()) == [grey_png(1)]
 
 
-def test_an_image_is_not_taken_from_another_folder(tmp_path):
+def test_image_of_another_folder_is_not_used(tmp_path):
     (tmp_path / "probmed.json").write_text(json.dumps(probmed_rows("a", "brain_ct", "brain_ct/1.png")))
     (tmp_path / "chest_xray").mkdir()
-    (tmp_path / "chest_xray" / "1.png").write_bytes(png(1))
-    build("probmed", source=tmp_path, out=tmp_path / "out")  # the only image of that name: moved, not another one
+    (tmp_path / "chest_xray" / "1.png").write_bytes(grey_png(1))
+    build(
+        "probmed", source=tmp_path, out=tmp_path / "out"
+    )  # the only image with this name, so it was moved rather than confused
     rows = [*probmed_rows("a", "brain_ct", "brain_ct/1.png"), *probmed_rows("b", "chest_xray", "chest_xray/1.png")]
     (tmp_path / "probmed.json").write_text(json.dumps(rows))
     with pytest.raises(BadInput, match="1 of 2 images are missing"):
         build("probmed", source=tmp_path, out=tmp_path / "out")
 
 
-def test_the_layout_of_the_vqa_rad_pairs(tmp_path):
+def test_vqa_rad_pairs_layout(tmp_path):
     for n in range(2):
-        (tmp_path / f"synpic{n}.jpg").write_bytes(png(n))
+        (tmp_path / f"synpic{n}.jpg").write_bytes(grey_png(n))
     rows = [
         {"image": f"synpic{n // 2}.jpg", "question": f"Q{n}?", "gt_ans": "yes" if n % 2 == 0 else "no"}
         for n in range(4)

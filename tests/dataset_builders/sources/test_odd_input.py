@@ -1,4 +1,6 @@
-"""Every problem of a source is reported in one line that names file and entry; nothing is written."""
+"""Check that every problem of a source is reported in one line naming file and entry, and that
+nothing is written.
+"""
 
 import base64
 import csv
@@ -20,31 +22,31 @@ from tests.helpers import edit_json
 MEDI, PROBMED, GMAI, HALT = BENCHMARKS[:4]
 
 
-def refused(family, source, out, **options):
-    """The message of a build that must fail and leave nothing behind."""
-    before = sorted(path.name for path in out.parent.iterdir())
+def build_error(family, source, out, **options):
+    """Return the message of a build that must fail and leave nothing behind."""
+    names = sorted(path.name for path in out.parent.iterdir())
     message = helpers.refused(build, family, source=source, out=out, **options)
-    assert sorted(path.name for path in out.parent.iterdir()) == before
+    assert sorted(path.name for path in out.parent.iterdir()) == names
     return message
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory):
-    """The phantom sources, drawn once."""
-    folder = tmp_path_factory.mktemp("drawn")
+def phantom_sources(tmp_path_factory):
+    """Draw the phantom sources once per module."""
+    folder = tmp_path_factory.mktemp("phantom_sources")
     for family in BENCHMARKS:
         write_sources(family, folder / family)
     return folder
 
 
 @pytest.fixture
-def source(request, drawn, tmp_path):
-    """A copy that may be edited, in a folder of the benchmark's name."""
-    return shutil.copytree(drawn / request.param, tmp_path / request.param)
+def source(request, phantom_sources, tmp_path):
+    """Copy a source for editing, into a folder with the benchmark's name."""
+    return shutil.copytree(phantom_sources / request.param, tmp_path / request.param)
 
 
 def edit_tsv(path, change):
-    """`change` gets the list of rows (dicts)."""
+    """Edit a TSV file; `change` receives the list of rows (dicts)."""
     with path.open(newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     columns = list(rows[0])
@@ -58,7 +60,7 @@ def edit_tsv(path, change):
 
 
 def png_header(width, height):
-    """A PNG that claims a size: a decompression bomb's beginning."""
+    """Build a PNG that claims a size, as a decompression bomb does."""
 
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
@@ -69,7 +71,7 @@ def png_header(width, height):
     )
 
 
-ENTRIES = {
+ENTRY_FAULTS = {
     (MEDI, "dataset.json"): {
         "missing field": (lambda d: d["90002"].pop("question"), ["90002", '"question" is missing']),
         "wrong type": (lambda d: d["90002"].update(question=["x"]), ["90002", "a list; expected a string"]),
@@ -113,7 +115,7 @@ ENTRIES = {
         ),
     },
 }
-FILES = {
+FILE_FAULTS = {
     (MEDI, "dataset.json"): {
         "cut off": (lambda _: b'{"90001": {"question": "Wha', "not valid JSON"),
         "an empty object": (lambda _: b"{}", "no confusing pairs"),
@@ -134,32 +136,33 @@ FILES = {
 }
 
 
-def cases(table):
-    """Parameters: the benchmark, its file, what is done to it, words that the message has."""
+def parametrize_faults(table):
+    """Parametrize over benchmark, file, change, and words of the message."""
     return pytest.mark.parametrize(
         ("source", "file", "change", "words"),
         [
             pytest.param(family, file, *case, id=f"{family}-{name}")
-            for (family, file), held in table.items()
-            for name, case in held.items()
+            for (family, file), faults in table.items()
+            for name, case in faults.items()
         ],
         indirect=["source"],
     )
 
 
-@cases(ENTRIES)
-def test_a_wrong_entry_is_named(source, tmp_path, file, change, words):
+@parametrize_faults(ENTRY_FAULTS)
+def test_invalid_entry_is_reported(source, tmp_path, file, change, words):
     (edit_tsv if file.endswith(".tsv") else edit_json)(source / file, change)
-    message = refused(source.name, source, tmp_path / "out")
+    message = build_error(source.name, source, tmp_path / "out")
     assert all(word in message for word in (file, *words)), message
 
 
-@cases(FILES)
-def test_a_file_that_is_none_is_named(source, tmp_path, file, change, words):
+@parametrize_faults(FILE_FAULTS)
+def test_invalid_file_is_reported(source, tmp_path, file, change, words):
     path = source / file
     path.write_bytes(change(path.read_bytes()))
-    message = refused(source.name, source, tmp_path / "out")
+    message = build_error(source.name, source, tmp_path / "out")
     assert path.name in message and words in message, message
+    # A damaged image is reported with the entry that shows it.
     assert "entry 90002" in message or path.suffix != ".png"
 
 
@@ -171,37 +174,37 @@ def test_all_problems_are_reported_at_once(source, tmp_path):
             pair["im_1_correct"] = "Z"
 
     edit_json(source / "dataset.json", change)
-    message = refused(MEDI, source, tmp_path / "out")
+    message = build_error(MEDI, source, tmp_path / "out")
     assert message.startswith("28 problems")
     assert "and 8 more" in message
 
 
 @pytest.mark.parametrize("source", [MEDI], indirect=True)
-def test_a_byte_order_mark_is_understood(source, tmp_path):
+def test_byte_order_mark_is_accepted(source, tmp_path):
     text = (source / "dataset.json").read_text()
     (source / "dataset.json").write_bytes(text.encode("utf-16"))
     build(MEDI, source=source, out=tmp_path / "out")
 
 
 @pytest.mark.parametrize("source", [MEDI], indirect=True)
-def test_two_different_files_of_one_name_are_not_guessed_between(source, tmp_path):
-    other = tmp_path / "other"
-    other.mkdir()
-    Image.new("L", (8, 8), 3).save(other / "30001.png")
-    message = refused(MEDI, source, tmp_path / "out", images=[other, source / "images"])
+def test_ambiguous_image_is_rejected(source, tmp_path):
+    second_folder = tmp_path / "other"
+    second_folder.mkdir()
+    Image.new("L", (8, 8), 3).save(second_folder / "30001.png")
+    message = build_error(MEDI, source, tmp_path / "out", images=[second_folder, source / "images"])
     assert "two different files" in message
-    (other / "30001.png").write_bytes((source / "images" / "30001.png").read_bytes())
-    build(MEDI, source=source, images=[other], out=tmp_path / "out")
+    (second_folder / "30001.png").write_bytes((source / "images" / "30001.png").read_bytes())
+    build(MEDI, source=source, images=[second_folder], out=tmp_path / "out")
 
 
 @pytest.mark.parametrize("family", BENCHMARKS)
-def test_an_empty_folder_says_which_file_is_needed(family, tmp_path):
+def test_empty_folder_is_rejected(family, tmp_path):
     (tmp_path / "source").mkdir()
-    assert str(tmp_path / "source") in refused(family, tmp_path / "source", tmp_path / "out")
-    assert "no such folder" in refused(family, tmp_path / "nowhere", tmp_path / "out")
+    assert str(tmp_path / "source") in build_error(family, tmp_path / "source", tmp_path / "out")
+    assert "no such folder" in build_error(family, tmp_path / "nowhere", tmp_path / "out")
 
 
-def test_unknown_formats_names_and_targets(tmp_path):
+def test_invalid_arguments_are_rejected(tmp_path):
     with pytest.raises(BadInput, match="probmed"):
         build("promed", out=tmp_path / "out")
     for name in ("a/b", "..", "", " x", "-x"):
@@ -217,27 +220,28 @@ def test_unknown_formats_names_and_targets(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "thesis"]
 
 
-def test_a_failed_build_keeps_the_dataset_that_was_there(tmp_path):
+def test_failed_build_keeps_the_old_dataset(tmp_path):
     build(HALT, out=tmp_path / "out")
-    before = (tmp_path / "out" / "manifest.json").read_bytes()
+    manifest_bytes = (tmp_path / "out" / "manifest.json").read_bytes()
     write_sources(HALT, tmp_path / "source")
     (tmp_path / "source" / "swap_img_shuffle.json").write_text("{")
-    refused(HALT, tmp_path / "source", tmp_path / "out")
-    assert (tmp_path / "out" / "manifest.json").read_bytes() == before
+    build_error(HALT, tmp_path / "source", tmp_path / "out")
+    assert (tmp_path / "out" / "manifest.json").read_bytes() == manifest_bytes
     write_sources(HALT, tmp_path / "source")
+    # A valid source then replaces the old dataset.
     edit_json(tmp_path / "source" / "swap_img_shuffle.json", lambda d: [d.pop(name) for name in list(d) if name != "0"])
     build(HALT, source=tmp_path / "source", out=tmp_path / "out")
-    assert (tmp_path / "out" / "manifest.json").read_bytes() != before
+    assert (tmp_path / "out" / "manifest.json").read_bytes() != manifest_bytes
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "source"]
 
 
 @pytest.mark.parametrize("source", [GMAI], indirect=True)
 @pytest.mark.parametrize("index", ["../../evil", "a\x07b", "e" * 300])
-def test_an_index_that_is_no_file_name_is_refused(source, tmp_path, index):
+def test_index_that_is_not_a_file_name_is_rejected(source, tmp_path, index):
     def change(rows):
         rows[1]["index"] = index
 
     for file in source.glob("*.tsv"):
         edit_tsv(file, change)
         break
-    assert "is not a valid file name" in refused(GMAI, source, tmp_path / "out")
+    assert "is not a valid file name" in build_error(GMAI, source, tmp_path / "out")

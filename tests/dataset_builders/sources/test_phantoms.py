@@ -1,4 +1,4 @@
-"""Phantoms: the same bytes every time, official layouts."""
+"""Check that phantoms are reproducible and follow the official layouts."""
 
 import hashlib
 
@@ -13,7 +13,7 @@ from dataset_builders.phantom_sources import write_sources
 from tests.sampling import few
 
 
-def digests(folder):
+def file_digests(folder):
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -22,17 +22,17 @@ def digests(folder):
 
 
 @pytest.mark.parametrize("family", few(BENCHMARKS))
-def test_sources_and_builds_have_the_same_bytes_twice(family, phantoms, tmp_path):
+def test_sources_and_builds_are_reproducible(family, phantoms, tmp_path):
     write_sources(family, tmp_path / "one")
     draw_phantom.cache_clear()  # drawn again
     write_sources(family, tmp_path / "two")
-    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+    assert file_digests(tmp_path / "one") == file_digests(tmp_path / "two")
     build(family, source=tmp_path / "one", out=tmp_path / "again", eval_yaml=True)
-    assert digests(tmp_path / "again") == digests(phantoms / family)
+    assert file_digests(tmp_path / "again") == file_digests(phantoms / family)
 
 
 @pytest.mark.parametrize("family", BENCHMARKS)
-def test_a_phantom_build_says_that_it_is_one(family, phantoms):
+def test_phantom_builds_are_labelled(family, phantoms):
     repository = open_repository(phantoms / family)
     assert (repository.name, repository.family, repository.origin, repository.partial) == (
         family,
@@ -47,12 +47,13 @@ def test_a_phantom_build_says_that_it_is_one(family, phantoms):
         assert set(repository.questions(split)["image_license"]) == {"CC0-1.0"}
 
 
-def test_gmai_phantoms_hide_the_test_answers_and_fit_their_tree(phantoms):
+def test_gmai_phantoms_hide_answers_and_match_their_tree(phantoms):
     repository = open_repository(phantoms / "gmai-mmbench")
     validation, test = repository.questions("validation"), repository.questions("test")
     assert set(validation["question_type"]) == {"single", "multiple"}
     assert all(not answer for answer in test["answer"])
     assert test["keyword"].isna().all()
+    # Each answer must be a leaf of the tree, for every subject.
     tree = set(pd.read_parquet(phantoms / "gmai-mmbench/lexical_tree").itertuples(index=False, name=None))
     for row in validation.itertuples():
         for subject in ("task", "department", "granularity"):

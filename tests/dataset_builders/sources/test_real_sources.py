@@ -1,4 +1,6 @@
-"""The authors' real files: counts, ids, oddities, as the papers and the files themselves say."""
+"""Check counts, ids and oddities of the authors' real files against the papers and the files
+themselves.
+"""
 
 import json
 import re
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.sources
 
 @pytest.fixture(scope="module")
 def texts(sources, tmp_path_factory):
-    """Text-only builds of the two complete sources."""
+    """Build the two complete sources without images."""
     folder = tmp_path_factory.mktemp("texts")
     for family, name in (("mediconfusion", "mediconfusion"), ("halt-medvqa", "halt_medvqa")):
         build(family, source=sources / name, out=folder / family, text_only=True)
@@ -33,9 +35,9 @@ def test_mediconfusion_is_complete_and_official(texts, sources):
     assert questions["image_id"].nunique() == 228
     labels = Counter(label for row in questions["categories"] for label in row)
     assert labels == json.loads((sources / "mediconfusion" / "statistics.json").read_text())
-    first = questions.set_index("question_id").loc["10013-1"]
-    assert (first["image_id"], first["answer"]) == ("20157", [1])
-    assert first["categories"] == ["Cerebral", "Head and Neck", "Spinal"]
+    question = questions.set_index("question_id").loc["10013-1"]
+    assert (question["image_id"], question["answer"]) == ("20157", [1])
+    assert question["categories"] == ["Cerebral", "Head and Neck", "Spinal"]
     assert not any(text != text.strip() for text in questions["caption"])
     assert questions["sim_med"].min() >= 0.9 and questions["sim_gen"].max() <= 0.75
     revised = questions[
@@ -61,12 +63,13 @@ def test_halt_is_complete_and_official(texts):
     assert "47 questions of scenario none" in notes
 
 
-def test_the_gmai_sample_is_read_and_not_taken_for_the_whole(sources, tmp_path):
+def test_gmai_sample_is_not_official(sources, tmp_path):
     report = build("gmai-mmbench", source=sources / "gmai_mmbench", out=tmp_path / "d")
     repository = open_repository(tmp_path / "d")
     assert repository.origin == "custom"
     questions = repository.questions("validation")
     assert (len(questions), repository.splits) == (22, ["validation"])
+    # The file contains a literal backslash and t in this option.
     row = questions.set_index("question_id").loc["16"]
     assert row["options"][3] == "operation not started or operation ended\\tor out of patient"
     assert row["keyword"] == "nasal corridor creation"
@@ -98,7 +101,7 @@ def _pairs(sources):
     return json.loads((sources / "mediconfusion" / "dataset.json").read_text())
 
 
-def test_the_one_whole_pair_is_built_and_marked(sources, tmp_path):
+def test_complete_pair_is_built_and_marked_partial(sources, tmp_path):
     build(
         "mediconfusion",
         source=sources / "mediconfusion",
@@ -118,29 +121,31 @@ def test_the_one_whole_pair_is_built_and_marked(sources, tmp_path):
 @pytest.mark.parametrize("by", ["number", "roco path", "roco name", "pmc name", "upper case"])
 def test_images_are_found_under_each_of_their_names(sources, tmp_path, by):
     pair = _pairs(sources)["10013"]
-    where = json.loads((sources / "mediconfusion" / "image_dict.json").read_text())
+    locations = json.loads((sources / "mediconfusion" / "image_dict.json").read_text())
     folder = tmp_path / "source"
     folder.mkdir()
     (folder / "dataset.json").write_text(json.dumps({"10013": pair}))
-    (folder / "image_dict.json").write_text(json.dumps({pair[f"im_{n}"]: where[pair[f"im_{n}"]] for n in (1, 2)}))
-    given = tmp_path / "images"
+    (folder / "image_dict.json").write_text(json.dumps({pair[f"im_{n}"]: locations[pair[f"im_{n}"]] for n in (1, 2)}))
+    image_folder = tmp_path / "images"
     for n in (1, 2):
         roco = pair[f"im_{n}"]
         name = {
             "number": f"{pair[f'im_{n}_local']}.jpeg",
             "roco path": roco,
             "roco name": roco.rsplit("/", 1)[-1],
-            "pmc name": where[roco]["file_name"],
+            "pmc name": locations[roco]["file_name"],
             "upper case": f"{pair[f'im_{n}_local']}.JPG",
         }[by]
-        (given / name).parent.mkdir(parents=True, exist_ok=True)
-        (given / name).write_bytes((sources / "mediconfusion" / "images" / f"{pair[f'im_{n}_local']}.jpg").read_bytes())
-    build("mediconfusion", source=folder, images=[given], out=tmp_path / "d")
+        (image_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (image_folder / name).write_bytes(
+            (sources / "mediconfusion" / "images" / f"{pair[f'im_{n}_local']}.jpg").read_bytes()
+        )
+    build("mediconfusion", source=folder, images=[image_folder], out=tmp_path / "d")
     (case,) = open_repository(tmp_path / "d").cases("test")
     assert set(case.images) == {"20157", "20193"}
 
 
-def test_licences_come_from_rocos_lists(sources, tmp_path):
+def test_licences_come_from_roco_lists(sources, tmp_path):
     build("mediconfusion", source=sources / "mediconfusion", out=tmp_path / "text", text_only=True)
     without = open_repository(tmp_path / "text").questions("test")
     assert set(without["image_license"]) == {"unknown"}
@@ -148,22 +153,23 @@ def test_licences_come_from_rocos_lists(sources, tmp_path):
 
     content = mediconfusion.read(sources / "mediconfusion", ImageFolders([sources / "mediconfusion", sources / "roco"]))
     licences = {image.image_id: image.license for case in content.cases["test"] for image in case.images}
+    # ROCO's lists cover only part of the images.
     assert 40 <= sum(licence != "unknown" for licence in licences.values()) <= 54
     assert {licence.split("-")[0] for licence in licences.values()} <= {"CC BY", "unknown", "CC0"}
     image = next(image for case in content.cases["test"] for image in case.images)
     assert re.search(r"PMC\d+, .+\.jpg \(.*ROCO_\d+\.jpg\)", image.source)
 
 
-def test_the_fine_tuning_halves(sources):
+def test_fine_tuning_halves(sources):
     content = mediconfusion.read(sources / "mediconfusion", None)
     for config, halves in content.extra_configs.items():
         train, test = halves["train"], halves["test"]
         assert len(train) + len(test) == 176
         assert not {case.case_id for case in train} & {case.case_id for case in test}
         assert 80 <= len(train) <= 96
-        if config == "finetune":  # in the other, one image alone ties 25 of the 26 cardiac pairs together
-            for label, whole in Counter(_labels(content.cases["test"])).items():
-                assert abs(Counter(_labels(train))[label] - whole / 2) <= max(3, 0.12 * whole), label
+        if config == "finetune":  # in the other config, a single image links 25 of the 26 cardiac pairs
+            for label, total in Counter(_labels(content.cases["test"])).items():
+                assert abs(Counter(_labels(train))[label] - total / 2) <= max(3, 0.12 * total), label
         shared = {i.image_id for c in train for i in c.images} & {i.image_id for c in test for i in c.images}
         assert bool(shared) == (config == "finetune")
 

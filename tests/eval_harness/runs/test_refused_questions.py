@@ -107,4 +107,4 @@ def test_what_names_no_model_is_one_line_at_once(tmp_path, monkeypatch):
 def test_a_name_that_may_be_the_hubs_is_asked_for_once(local_hub):
     for count, name in enumerate(("fake-vlm", "org/fake-vlm"), 1):
         assert "no model on the Hub" in refused(load_backend, name, Settings())
-        assert len(local_hub.record.of()) == count
+        assert len(local_hub.record.requests()) == count

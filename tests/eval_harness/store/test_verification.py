@@ -34,7 +34,7 @@ def test_a_submission_is_one_pull_request_that_only_adds(owner, run):
 
 
 def test_a_lost_answer_makes_no_second_pull_request(owner, run, local_hub):
-    local_hub.faults.add("/commit/", RESET, method="POST", after=True)
+    local_hub.faults.add("/commit/", RESET, method="POST", lose_response=True)
     assert convert_and_submit(run, STORE).location.endswith("/discussions/1")
     assert len(list(owner.get_repo_discussions(STORE, repo_type="dataset"))) == 1
 
@@ -63,7 +63,7 @@ def test_a_clean_one_is_added_byte_for_byte_and_closed(owner, run, data, as_owne
     )
     for path, content in (files | derived).items():
         assert Path(owner.hf_hub_download(**REPO, filename=path)).read_bytes() == content
-    asked = {each.path for each in local_hub.record.of("GET", "/resolve/")}
+    asked = {each.path for each in local_hub.record.requests("GET", "/resolve/")}
     assert asked and not any("notes" in path for path in asked)
     assert status(owner, 1) == "closed" and "Verified" in comments(owner, 1)[-1]
     commits = len(owner.list_repo_commits(**REPO))
@@ -224,7 +224,7 @@ def test_large_files_are_not_even_fetched(owner, run, data, as_owner, local_hub,
     local_hub.record.clear()
     (outcome,) = verify(f"{STORE}@1", data=[str(data)])
     assert outcome.status == "refused" and "at most 100 are read" in outcome.reasons[0]
-    assert not local_hub.record.of("GET", "/resolve/")
+    assert not local_hub.record.requests("GET", "/resolve/")
 
 
 def test_a_folder_store_is_examined_where_it_lies(run, data, tmp_path):

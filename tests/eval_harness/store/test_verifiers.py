@@ -44,7 +44,7 @@ def test_a_commit_whose_answer_is_lost_is_made_once(owner, run, data, as_owner, 
     as_owner()
     before = len(owner.list_repo_commits(**REPO))
     local_hub.faults.add("/commit/", 412, method="POST")
-    local_hub.faults.add("/commit/", 503, method="POST", after=True)
+    local_hub.faults.add("/commit/", 503, method="POST", lose_response=True)
     assert verify(f"{STORE}@1", data=[str(data)])[0].status == "added"
     assert len(owner.list_repo_commits(**REPO)) == before + 1
 

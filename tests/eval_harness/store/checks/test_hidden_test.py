@@ -215,7 +215,7 @@ def test_on_the_hub(on_hub, tmp_path, local_hub):
     assert test.score(path, "Model A", "ann").value == 55.0
     local_hub.record.clear()
     assert on_hub().score(path, "Model A", "ann").remaining == 1
-    assert not local_hub.record.of("POST", "/commit/")
+    assert not local_hub.record.requests("POST", "/commit/")
     assert [each["score"] for each in booked("ann")] == [55.0]
     cache = Path(huggingface_hub.constants.HF_HUB_CACHE)
     assert not any(cache.glob("*gmai-answers*"))
@@ -236,7 +236,7 @@ def test_answers_and_ledger_must_be_private(on_hub, tmp_path, local_hub):
 
 @pytest.mark.parametrize(("fault", "after"), [(412, False), (RESET, True)])
 def test_a_lost_answer_books_once(on_hub, tmp_path, local_hub, fault, after):
-    local_hub.faults.add("/commit/", fault, method="POST", after=after)
+    local_hub.faults.add("/commit/", fault, method="POST", lose_response=after)
     assert on_hub().score(upload(tmp_path / "a.jsonl", 33), "Model", "ann").remaining == 1
     assert len(booked("ann")) == 1
 

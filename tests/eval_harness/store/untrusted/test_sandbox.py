@@ -145,4 +145,4 @@ def test_a_dataset_without_texts_or_with_too_large_ones_is_refused_before_anythi
         monkeypatch.setattr(dataset_lookup, "MAX_DATASET_BYTES", 1000)
         with pytest.raises(BadInput, match=words):
             find_dataset(benchmark.model_copy(update={"revision": commit}), owner="ORG")
-        assert not local_hub.record.of(path="/resolve/")
+        assert not local_hub.record.requests(path="/resolve/")
