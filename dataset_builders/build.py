@@ -352,7 +352,7 @@ def _check_target(target: Path) -> None:
         entry_name = next(iter(sorted(path.name for path in target.iterdir())), None)
         if entry_name is not None:
             raise BadInput(
-                f"--out {target}: holds {entry_name!r} and is not a dataset. Name another folder, or empty this one."
+                f"--out {target}: contains {entry_name!r} and is not a dataset. Name another folder, or empty this one."
             )
 
 

@@ -81,12 +81,12 @@ def read_tree(file: Path) -> tuple[list[TreeRow], list[str]]:
         nameless = [row for row in rows if row[0] == subject and not row[1]]
         if nameless:
             notes.append(
-                f"Lexical tree: one {subject} has no name; it holds {len(nameless)} keywords "
+                f"Lexical tree: one {subject} has no name; it contains {len(nameless)} keywords "
                 f"({', '.join(sorted({row[2] for row in nameless}))}) and is kept with an empty name."
             )
     repeated = len(rows) - len(set(rows))
     if repeated:
-        notes.append(f"Lexical tree: {repeated} keywords stand twice in the same list.")
+        notes.append(f"Lexical tree: {repeated} keywords occur twice in the same list.")
     return rows, notes
 
 

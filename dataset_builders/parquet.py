@@ -108,7 +108,7 @@ class ImageFacts:
         if any.
         """
         if image.read is None:
-            raise AssertionError(f"image {image.image_id} is missing; the build should have said so")
+            raise AssertionError(f"image {image.image_id} is missing; the build should have reported it")
         # Report a bad image once, although several configs and splits may show it.
         if image.image_id in self.wrong:
             return b"", "", (), None

@@ -37,7 +37,7 @@ def check_source_folder(source: Path) -> Path:
     """
     if not source.is_dir():
         problem = "is a file, not a folder" if source.exists() else "there is no such folder"
-        raise BadInput(f"--source {source}: {problem}. Give the folder that holds the authors' files.")
+        raise BadInput(f"--source {source}: {problem}. Give the folder with the authors' files.")
     return source
 
 

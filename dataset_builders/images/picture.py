@@ -66,7 +66,7 @@ def make_picture(data: bytes, whites: Mapping[str, int] | None = None) -> ShownP
     with open_complete_image(data) as image:
         is_deep, is_clear = image.mode.startswith(("I", "F")), image.has_transparency_data
         traits = {
-            "have several frames, of which the first is shown": getattr(image, "is_animated", False),
+            "have several frames; the first is shown": getattr(image, "is_animated", False),
             # Read before loading the picture, because Pillow rotates a TIFF while loading.
             "are rotated as their EXIF orientation states": exif_orientation(image) != 1,
             "have floating-point greys, brought to 8 bits": image.mode == "F",
@@ -209,9 +209,8 @@ def declared_white_level(image: Image.Image, data: bytes) -> int | None:
         data: the content of the file.
     """
     bits = _tiff_tag(image, 258) or 0
-    if (
-        not 8 < bits < 16
-    ):  # else MaxSampleValue; some programs write the brightest grey in use there, which says nothing of the bits
+    # Some programs write the brightest grey in use as MaxSampleValue, so accept only 2^n - 1 there.
+    if not 8 < bits < 16:
         bits = next(
             (bits for bits in range(8, 17) if 2**bits - 1 in (_tiff_tag(image, 281), _tiff_tag(image, 341))),
             0,

@@ -18,7 +18,9 @@ MODALITIES, DEPARTMENTS, CATEGORIES = (
 )
 ROW_LISTS = st.lists(
     st.tuples(
-        st.sampled_from(MODALITIES), st.sampled_from(DEPARTMENTS), st.lists(st.sampled_from(CATEGORIES), max_size=2)
+        st.sampled_from(MODALITIES),
+        st.sampled_from(DEPARTMENTS),
+        st.lists(st.sampled_from(CATEGORIES), max_size=2),
     ),
     min_size=1,
     max_size=25,
@@ -27,13 +29,24 @@ ROW_LISTS = st.lists(
 
 def make_frame(rows: list[tuple[str | None, str | None, list[str]]]) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=["modality", "department", "categories"])
-    return table.assign(question_id=[str(at) for at in range(len(rows))], case_id=[str(at) for at in range(len(rows))])
+    return table.assign(
+        question_id=[str(at) for at in range(len(rows))],
+        case_id=[str(at) for at in range(len(rows))],
+    )
 
 
 @given(
     ROW_LISTS,
     st.lists(
-        st.sampled_from(["modality=CT", "modality=mri", "Department = urology", "category=Cardiac", "category=spinal"]),
+        st.sampled_from(
+            [
+                "modality=CT",
+                "modality=mri",
+                "Department = urology",
+                "category=Cardiac",
+                "category=spinal",
+            ]
+        ),
         max_size=4,
     ),
 )

@@ -46,6 +46,7 @@ def test_scored_columns_change_the_fingerprint(repository):
     for name in FINGERPRINT_COLUMNS:
         if name not in questions.columns:
             continue
+        # Three random rows per column keep the test fast.
         for row in random.Random(name).sample(range(len(questions)), 3):
             edited = questions.copy()
             # Some columns would refuse a value of another type.
@@ -60,6 +61,7 @@ def test_fingerprint_ignores_order_and_empty_columns(repository):
     assert mark.startswith("v1-") and len(mark) == 67
     assert repository.manifest["splits"][repository.splits[0]]["fingerprint"] == mark
     assert fingerprint_questions(questions.sample(frac=1, random_state=1)) == mark
+    # A missing column counts as an empty one.
     empty = [name for name in SCORED_COLUMNS if name in questions.columns and questions[name].isna().all()]
     assert fingerprint_questions(questions.drop(columns=empty)) == mark
     labels = [name for name in FACET_COLUMNS if name in questions.columns and name not in SCORED_COLUMNS]

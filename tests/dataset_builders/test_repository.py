@@ -23,7 +23,14 @@ from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.images.lookup import encode_png
 from dataset_builders.phantom_sources import write_sources
-from dataset_builders.schema import COMMON_COLUMNS, EXTRA_IMAGE_COLUMNS, Case, CaseImage, Question, SourceContent
+from dataset_builders.schema import (
+    COMMON_COLUMNS,
+    EXTRA_IMAGE_COLUMNS,
+    Case,
+    CaseImage,
+    Question,
+    SourceContent,
+)
 from tests.sampling import few
 
 
@@ -49,7 +56,16 @@ def test_only_columns_with_values_are_stored(seed, tmp_path):
     rng = random.Random(seed)
     family = rng.choice(BENCHMARKS)
     extra_columns = [name for name, kind in spec(family).columns.items() if kind.name == "string"]
-    optional = ["task", "modality", "department", "granularity", "keyword", "categories", "group", *extra_columns]
+    optional = [
+        "task",
+        "modality",
+        "department",
+        "granularity",
+        "keyword",
+        "categories",
+        "group",
+        *extra_columns,
+    ]
     chosen = set(rng.sample(optional, rng.randrange(len(optional) + 1)))
     filled: set[str] = set()
 
@@ -63,10 +79,22 @@ def test_only_columns_with_values_are_stored(seed, tmp_path):
         image = CaseImage(f"i{number}", tiny_png, 1, f"{number}.png", group=value("group"))
         plain = {name: value(name) for name in optional if name not in (*extra_columns, "group")}
         extra = {name: value(name) for name in extra_columns}
-        question = Question(f"q{number}", f"c{number}", image.image_id, "Which?", ("x", "y"), (), extra=extra, **plain)
+        question = Question(
+            f"q{number}",
+            f"c{number}",
+            image.image_id,
+            "Which?",
+            ("x", "y"),
+            (),
+            extra=extra,
+            **plain,
+        )
         return Case(question.case_id, (image,), (question,))
 
-    cases = {"validation": [case(number) for number in range(3)], "test": [case(number) for number in range(3, 6)]}
+    cases = {
+        "validation": [case(number) for number in range(3)],
+        "test": [case(number) for number in range(3, 6)],
+    }
     write_repository(tmp_path, Description("own", family, "custom", None, False), SourceContent(cases))
     # Columns that are stored whether or not they have values.
     always = {name for name, kind in COMMON_COLUMNS.items() if name not in optional and name != "image_source"}
@@ -117,12 +145,18 @@ def tiny_png():
         (shutil.rmtree, "no such folder"),
         (lambda folder: [path.unlink() for path in folder.rglob("*.parquet")], "no Parquet files"),
         (lambda folder: (folder / "manifest.json").unlink(), "not a manifest"),
-        (lambda folder: (folder / "manifest.json").write_text('{"schema_version": 1}'), "not a manifest"),
+        (
+            lambda folder: (folder / "manifest.json").write_text('{"schema_version": 1}'),
+            "not a manifest",
+        ),
         (
             lambda folder: (folder / "manifest.json").write_text('{"schema_version": 9}'),
             "has version 9, and this medprobe reads version 1",
         ),
-        (lambda folder: [path.write_bytes(b"PAR1") for path in folder.rglob("*.parquet")], "changed or damaged"),
+        (
+            lambda folder: [path.write_bytes(b"PAR1") for path in folder.rglob("*.parquet")],
+            "changed or damaged",
+        ),
     ],
 )
 def test_invalid_repository_is_rejected(phantoms, tmp_path, spoil, words):
@@ -149,13 +183,22 @@ def test_rebuilt_dataset_is_never_served_from_cache(seed, tmp_path):
         data = encode_png(Image.new("L", (2, 2), shade))
         images = [CaseImage(f"i{n}", lambda data=data: data, 1, f"{n}.png") for n in range(size)]
         questions = [
-            Question(f"q{n}", f"c{n}", f"i{n}", rng.choice(["Which?", "What?"]), ("x", "y"), (rng.randrange(2),))
+            Question(
+                f"q{n}",
+                f"c{n}",
+                f"i{n}",
+                rng.choice(["Which?", "What?"]),
+                ("x", "y"),
+                (rng.randrange(2),),
+            )
             for n in range(size)
         ]
         cases = [Case(q.case_id, (image,), (q,)) for q, image in zip(questions, images, strict=True)]
         split = rng.choice(["test", "validation"])
         write_repository(
-            folder, Description("set", "halt-medvqa", "custom", None, False), SourceContent({split: cases})
+            folder,
+            Description("set", "halt-medvqa", "custom", None, False),
+            SourceContent({split: cases}),
         )
         if number % 2:  # an author edits the rest of the card
             card = (folder / "README.md").read_text().replace("license: other", "license: mit")
@@ -193,7 +236,12 @@ def write_dense_source(folder, images, size=20_000):
         # Nine questions per image, in adversarial pairs.
         for index in range(9):
             qa_type = f"entity_{'gt' if index % 2 == 0 else 'hallu'}_{index // 2}"
-            row = {"id": f"i{number}", "image": f"{number}.png", "image_type": "chest_xray", "qa_type": qa_type}
+            row = {
+                "id": f"i{number}",
+                "image": f"{number}.png",
+                "image_type": "chest_xray",
+                "qa_type": qa_type,
+            }
             rows.append(row | {"question": f"Is it {index}?", "answer": "yes" if index % 2 == 0 else "no"})
     (folder / "probmed.json").write_text(json.dumps(rows))
     return folder
@@ -222,7 +270,10 @@ def test_shared_image_is_stored_once(tmp_path, monkeypatch):
     assert stored_bytes(tmp_path / "many", "questions") <= 1.05 * (
         distinct + stored_bytes(tmp_path / "many", "questions_text")
     )
-    single_shard, many_shards = open_repository(tmp_path / "one"), open_repository(tmp_path / "many")
+    single_shard, many_shards = (
+        open_repository(tmp_path / "one"),
+        open_repository(tmp_path / "many"),
+    )
     pd.testing.assert_frame_equal(single_shard.questions("test"), many_shards.questions("test"))
     assert [(c.case_id, c.images) for c in single_shard.cases("test")] == [
         (c.case_id, c.images) for c in many_shards.cases("test")

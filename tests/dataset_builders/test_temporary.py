@@ -46,7 +46,11 @@ def test_only_abandoned_folders_are_removed(tmp_path):
                 alive,
                 ".data.backup",
             }
-        assert {path.name for path in tmp_path.iterdir()} == {alive, f"{alive}.lock", ".data.backup"}
+        assert {path.name for path in tmp_path.iterdir()} == {
+            alive,
+            f"{alive}.lock",
+            ".data.backup",
+        }
     finally:
         living.kill()
         living.wait()

@@ -42,6 +42,7 @@ def test_references_in_the_table_exist():
     regions = {term.concept for term in load_terms("region")}
     modalities = {term.concept for term in load_terms("modality")}
     for kind in ("region", "organ", "finding", "modality"):
+        # Concepts are unique within a kind, and all references resolve.
         names = {term.concept for term in load_terms(kind)}
         assert len(names) == len(load_terms(kind)), kind
         for term in load_terms(kind):
@@ -122,7 +123,14 @@ def test_names_are_parsed_as_their_concept():
     for term in LABEL_TERMS:
         for name in (term.concept, *term.synonyms):
             # Spelling variants that sources use.
-            for written in (name, name.upper(), name.title(), name.replace(" ", "_"), f" {name} ", f"{name}."):
+            for written in (
+                name,
+                name.upper(),
+                name.title(),
+                name.replace(" ", "_"),
+                f" {name} ",
+                f"{name}.",
+            ):
                 label = parse_label(written)
                 assert (label.term, label.problem) == (term, ""), written
 
@@ -156,6 +164,7 @@ SUFFIX_PATTERNS = (
     st.sampled_from(("", "left ", "right ", "mild ", "large ")),
 )
 def test_negated_uncertain_past_or_signed_label_is_refused(name, pattern, qualifier):
+    # Qualifiers must not hide the negation.
     label = parse_label(pattern.format(qualifier + name))
     assert label.problem, label
     assert label.term is None
@@ -257,7 +266,10 @@ def test_regions_and_modalities_are_compared():
         ("", "brain"),
         ("aorta", "kidney"),
     ):
-        assert not regions_disjoint(find_regions(name), find_regions(other_name)), (name, other_name)
+        assert not regions_disjoint(find_regions(name), find_regions(other_name)), (
+            name,
+            other_name,
+        )
     assert modalities_disjoint(find_modalities("chest CT"), find_modalities("T2-weighted MRI"))
     for name, other_name in (
         ("Mammography", "X-ray"),
@@ -265,7 +277,10 @@ def test_regions_and_modalities_are_compared():
         ("angiography", "MRI"),
         ("US", "echocardiography"),
     ):
-        assert not modalities_disjoint(find_modalities(name), find_modalities(other_name)), (name, other_name)
+        assert not modalities_disjoint(find_modalities(name), find_modalities(other_name)), (
+            name,
+            other_name,
+        )
     findings = terms_by_name("finding")
     assert cannot_show(parse_image_context(["knee"], "X-ray"), findings["cardiomegaly"])
     assert not cannot_show(parse_image_context(["chest"], "X-ray"), findings["cardiomegaly"])

@@ -20,7 +20,12 @@ class Account:
         return self.role == "write" and self.owns(namespace)
 
 
-CURATOR, READER, READ_ONLY, STRANGER = "hf_curator", "hf_reader", "hf_curatorReadOnly", "hf_stranger"
+CURATOR, READER, READ_ONLY, STRANGER = (
+    "hf_curator",
+    "hf_reader",
+    "hf_curatorReadOnly",
+    "hf_stranger",
+)
 ACCOUNTS = {
     CURATOR: Account("curator", ("ORG", "medlab")),
     READ_ONLY: Account("curator", ("ORG", "medlab"), role="read"),

@@ -41,7 +41,11 @@ class Stranger:
     def environment(self) -> dict[str, str]:
         environment = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
         # A separate home, so that no cache or token of this machine is used.
-        environment |= {"HOME": str(self.folder), "HF_HOME": str(self.folder / "hf"), "HF_ENDPOINT": self.endpoint}
+        environment |= {
+            "HOME": str(self.folder),
+            "HF_HOME": str(self.folder / "hf"),
+            "HF_ENDPOINT": self.endpoint,
+        }
         environment |= {
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",

@@ -65,7 +65,11 @@ class OpenIdProvider:
             "exp": issued_at + 600,
             "nonce": nonce,
         }
-        claims |= {"preferred_username": self.name, "name": self.name, "profile": f"{self.address}/{self.name}"}
+        claims |= {
+            "preferred_username": self.name,
+            "name": self.name,
+            "profile": f"{self.address}/{self.name}",
+        }
         claims |= {"picture": f"{self.address}/{self.name}.png"}
         return {
             "access_token": self.token,

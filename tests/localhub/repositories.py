@@ -30,9 +30,20 @@ GITATTRIBUTES = "".join(f"*.{suffix} filter=lfs diff=lfs merge=lfs -text\n" for 
 class Refused(Exception):
     """An error response. `code` becomes X-Error-Code, by which the client chooses its exception."""
 
-    def __init__(self, status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None):
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        code: str | None = None,
+        headers: dict[str, str] | None = None,
+    ):
         super().__init__(message)
-        self.status, self.message, self.code, self.headers = status, message, code, dict(headers or {})
+        self.status, self.message, self.code, self.headers = (
+            status,
+            message,
+            code,
+            dict(headers or {}),
+        )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,17 @@ from urllib.parse import parse_qs, unquote
 import yaml
 
 from .accounts import Account
-from .repositories import GITATTRIBUTES, KINDS, Commit, Entry, Refused, Repository, Tree, comment, event
+from .repositories import (
+    GITATTRIBUTES,
+    KINDS,
+    Commit,
+    Entry,
+    Refused,
+    Repository,
+    Tree,
+    comment,
+    event,
+)
 
 API = "/api/(?P<kind>models|datasets|spaces)/(?P<repo_id>[^/]+/[^/]+)"
 REPO = "/(?:(?P<kind>datasets|spaces)/)?(?P<repo_id>[^/]+/[^/]+?)"
@@ -122,7 +132,11 @@ def _authorized_repository(
         raise Refused(404 if account else 401, "Repository not found", "RepoNotFound")
     if needs == "read" and not repository.may_read_files(account):
         reason = "your account is not on the list" if account else "you must be authenticated"
-        raise Refused(403 if account else 401, f"Access to {kind} {repo_id} is restricted and {reason}.", "GatedRepo")
+        raise Refused(
+            403 if account else 401,
+            f"Access to {kind} {repo_id} is restricted and {reason}.",
+            "GatedRepo",
+        )
     if needs in ("propose", "commit", "write"):
         account = request.signed_in()
         author = repository.discussions.get(revision.removeprefix("refs/pr/"), {}).get("author", {}).get("name")
@@ -141,7 +155,10 @@ def _authorized_repository(
 def whoami(hub: Hub, request: Request) -> Answer:
     account = request.signed_in()
     orgs = [{"type": "org", "id": org, "name": org, "fullname": org} for org in account.orgs]
-    token = {"type": "access_token", "accessToken": {"displayName": account.name, "role": account.role}}
+    token = {
+        "type": "access_token",
+        "accessToken": {"displayName": account.name, "role": account.role},
+    }
     names = {"id": account.name, "name": account.name, "fullname": account.name}
     return Answer.json({"type": "user", **names, "isPro": False, "orgs": orgs, "auth": token})
 
@@ -152,7 +169,10 @@ def create_repository(hub: Hub, request: Request) -> Answer:
     kind = {singular: plural for plural, singular in KINDS.items()}[body.get("type") or "model"]
     namespace = body.get("organization") or account.name
     if not account.may_write(namespace):
-        raise Refused(403, f'You don\'t have the rights to create a {KINDS[kind]} under the namespace "{namespace}"')
+        raise Refused(
+            403,
+            f'You don\'t have the rights to create a {KINDS[kind]} under the namespace "{namespace}"',
+        )
     if kind == "spaces" and not body.get("sdk"):
         raise Refused(400, "A Space needs an sdk")
     repo_id = f"{namespace}/{body['name']}"
@@ -198,7 +218,10 @@ def repository_info(hub: Hub, request: Request, repository: Repository, revision
         if "evalResults" in parse_qs(request.raw_query).get("expand", []):
             document["evalResults"] = list(_eval_result_entries(repository))
     if repository.kind == "spaces":
-        document |= {"sdk": repository.sdk, "runtime": {"stage": "NO_APP_FILE", "hardware": {}, "storage": None}}
+        document |= {
+            "sdk": repository.sdk,
+            "runtime": {"stage": "NO_APP_FILE", "hardware": {}, "storage": None},
+        }
     return Answer.json(document)
 
 
@@ -440,7 +463,11 @@ def list_discussions(hub: Hub, request: Request, repository: Repository) -> Answ
     ]
     start = int(query.get("p") or 0) * DISCUSSIONS_PER_PAGE
     return Answer.json(
-        {"discussions": discussions[start : start + DISCUSSIONS_PER_PAGE], "count": len(discussions), "start": start}
+        {
+            "discussions": discussions[start : start + DISCUSSIONS_PER_PAGE],
+            "count": len(discussions),
+            "start": start,
+        }
     )
 
 
@@ -515,8 +542,16 @@ def get_leaderboard(hub: Hub, request: Request, repository: Repository) -> Answe
             data = entry["data"]
             if data["dataset"]["id"] == repository.id and data["dataset"]["task_id"] in task_ids:
                 author = {"type": "user", "name": model.namespace, "fullname": model.namespace}
-                row = {"modelId": model.id, "value": data["value"], "verified": bool(data.get("verifyToken"))}
-                row |= {"filename": entry["filename"], "source": data.get("source"), "author": author}
+                row = {
+                    "modelId": model.id,
+                    "value": data["value"],
+                    "verified": bool(data.get("verifyToken")),
+                }
+                row |= {
+                    "filename": entry["filename"],
+                    "source": data.get("source"),
+                    "author": author,
+                }
                 row |= {"pullRequest": entry["pullRequest"]} if entry["pullRequest"] else {}
                 rows.append(row | {"notes": data.get("notes")})
     rows.sort(key=lambda row: -row["value"])
@@ -529,8 +564,15 @@ def _eval_result_entries(model: Repository) -> Iterator[dict[str, Any]]:
     """
     main = model.commit("main").tree
     opened = [number for number, discussion in model.discussions.items() if discussion["status"] == "open"]
-    for number, tree in ((None, main), *((int(number), model.pulls[number].tree) for number in opened)):
+    for number, tree in (
+        (None, main),
+        *((int(number), model.pulls[number].tree) for number in opened),
+    ):
         for path, entry in sorted(tree.items()):
             if re.fullmatch(r"\.eval_results/.*\.yaml", path) and (number is None or main.get(path) != entry):
                 for data in yaml.safe_load(entry.content):
-                    yield {"filename": path, "data": data | {"dataset": dict(data["dataset"])}, "pullRequest": number}
+                    yield {
+                        "filename": path,
+                        "data": data | {"dataset": dict(data["dataset"])},
+                        "pullRequest": number,
+                    }

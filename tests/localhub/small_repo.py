@@ -51,7 +51,13 @@ def small_repo(folder: Path, licences: Sequence[str | None] = ("CC BY 4.0", "CC0
             "image_license": pa.array(licences, pa.string()),
         }
     )
-    cases = pa.table({"case_id": ids, "images": [[image] for image in images], "image_ids": [[name] for name in ids]})
+    cases = pa.table(
+        {
+            "case_id": ids,
+            "images": [[image] for image in images],
+            "image_ids": [[name] for name in ids],
+        }
+    )
     for config, table in (("questions", questions), ("cases", cases)):
         (folder / config).mkdir(parents=True)
         pq.write_table(table, folder / config / "test-00000-of-00001.parquet")

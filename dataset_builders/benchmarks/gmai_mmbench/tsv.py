@@ -108,7 +108,7 @@ def parse_image_cell(text: str) -> list[str]:
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         raise ImageError("its list of images is cut off or not quoted") from None
     if not (isinstance(cells, list) and cells and all(isinstance(cell, str) and cell.strip() for cell in cells)):
-        raise ImageError("its list of images is empty, or holds something that is not text")
+        raise ImageError("its list of images is empty, or contains something other than strings")
     return [cell.strip() for cell in cells]
 
 

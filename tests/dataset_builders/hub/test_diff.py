@@ -26,7 +26,13 @@ def make_case(number):
         tuple(CaseImage(name, None) for name in names),
         tuple(
             Question(
-                name, f"{number:03d}", name, f"What is {name}?", ("this", "that"), (side,), categories=("Cerebral",)
+                name,
+                f"{number:03d}",
+                name,
+                f"What is {name}?",
+                ("this", "that"),
+                (side,),
+                categories=("Cerebral",),
             )
             for side, name in enumerate(names)
         ),
@@ -58,7 +64,8 @@ def test_diff_reports_exactly_the_changes(tmp_path, seed):
         first_question, second_question = old_cases[number].questions
         column, value = rng.choice([("question", "Why?"), ("options", ("that", "this")), ("answer", (1,))])
         new_cases[new_cases.index(old_cases[number])] = replace(
-            old_cases[number], questions=(replace(first_question, **{column: value}), second_question)
+            old_cases[number],
+            questions=(replace(first_question, **{column: value}), second_question),
         )
         expected[first_question.question_id] = column
     for number in relabelled_numbers:
@@ -69,7 +76,10 @@ def test_diff_reports_exactly_the_changes(tmp_path, seed):
         expected[second_question.question_id] = "categories"
     rng.shuffle(new_cases)  # a different order is not a change
     new_cases += added_cases
-    old_folder, new_folder = write_dataset(tmp_path / "old", old_cases), write_dataset(tmp_path / "new", new_cases)
+    old_folder, new_folder = (
+        write_dataset(tmp_path / "old", old_cases),
+        write_dataset(tmp_path / "new", new_cases),
+    )
     [changes] = compare_versions(*open_versions(str(old_folder), str(new_folder)))
     assert set(changes.added) == {q.question_id for old_case in added_cases for q in old_case.questions}
     assert set(changes.removed) == {q.question_id for n in removed_numbers for q in old_cases[n].questions}
@@ -84,13 +94,27 @@ def test_diff_of_tags_on_the_hub(local_hub, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     publish(write_dataset(tmp_path / "one", [make_case(1), make_case(2)]), "ORG/set", tag="v1")
     second_version = write_dataset(tmp_path / "two", [make_case(1), make_case(2), make_case(3)])
-    commands.medprobe("publish", second_version, "ORG/set", "--tag", "v2", "--notes", "one pair more", cwd=tmp_path)
+    commands.medprobe(
+        "publish",
+        second_version,
+        "ORG/set",
+        "--tag",
+        "v2",
+        "--notes",
+        "one pair more",
+        cwd=tmp_path,
+    )
     [commit, *_] = HfApi(endpoint=local_hub.endpoint, token=CURATOR).list_repo_commits("ORG/set", repo_type="dataset")
     assert "one pair more" in commit.message
     output = commands.medprobe("diff", "ORG/set@v1", "@v2", cwd=tmp_path).stdout
     assert "added: 2 (003-1, 003-2)" in output and "not comparable" in output
     assert "No change" in format_changes(compare_versions(*open_versions("ORG/set@v2", str(second_version))))
-    for old_version, new_version in (("ORG/set@v1", "@v9"), ("@v1", "@v2"), ("ORG/set@", "@v2"), ("nowhere", "@v2")):
+    for old_version, new_version in (
+        ("ORG/set@v1", "@v9"),
+        ("@v1", "@v2"),
+        ("ORG/set@", "@v2"),
+        ("nowhere", "@v2"),
+    ):
         with pytest.raises(BadInput):
             open_versions(old_version, new_version)
     with pytest.raises(BadInput, match="--tag"):

@@ -20,7 +20,14 @@ from dataset_builders.schema import LETTERS
 from eval_harness.benchmarks import eval_spec
 
 SOLVERS = {
-    *("prompt_template", "system_message", "user_message", "chain_of_thought", "use_tools", "generate"),
+    *(
+        "prompt_template",
+        "system_message",
+        "user_message",
+        "chain_of_thought",
+        "use_tools",
+        "generate",
+    ),
     *("self_critique", "multiple_choice"),
 }
 SCORERS = {
@@ -68,7 +75,8 @@ def check_specification(document: dict, configs: dict[str, list[str]]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "family"), [("text_only", "mediconfusion"), *(("phantoms", family) for family in BENCHMARKS)]
+    ("kind", "family"),
+    [("text_only", "mediconfusion"), *(("phantoms", family) for family in BENCHMARKS)],
 )
 def test_tasks_follow_the_specification(request, family, kind):
     folder = request.getfixturevalue(kind) / family
@@ -100,7 +108,10 @@ def test_task_rows_match_the_questions(phantoms, family, tmp_path):
         assert len(rows) and len(set(rows["question_id"])) == len(rows)
         for row in rows:
             question = questions.loc[row["question_id"]]
-            assert [row["question"], row["options"]] == [question["question"], list(question["options"])]
+            assert [row["question"], row["options"]] == [
+                question["question"],
+                list(question["options"]),
+            ]
             assert row["target"] == "".join(LETTERS[index] for index in question["answer"])
             kind, _, encoded = row["image_uri"].partition(";base64,")
             assert kind in ("data:image/png", "data:image/jpeg")

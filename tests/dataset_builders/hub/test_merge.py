@@ -5,7 +5,12 @@ import random
 import pytest
 from huggingface_hub import HfApi
 
-from dataset_builders.contents.data_files import CARD_FILE, check_card_configs, config_entries, group_data_files
+from dataset_builders.contents.data_files import (
+    CARD_FILE,
+    check_card_configs,
+    config_entries,
+    group_data_files,
+)
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.merge import RECORD_FILE, content_ids, merge_published
 from dataset_builders.hub.publish import publish
@@ -15,7 +20,12 @@ from tests.sampling import few
 
 DATA_PATHS = [f"{config}/test-{n:05d}-of-00002.parquet" for config in ("questions", "cases") for n in range(2)]
 OUR_PATHS = [*DATA_PATHS, "manifest.json", "LICENSE.md"]
-OTHER_PATHS = [*OUR_PATHS, "questions/test-more.parquet", "NOTES.md", "own/train-00000-of-00001.parquet"]
+OTHER_PATHS = [
+    *OUR_PATHS,
+    "questions/test-more.parquet",
+    "NOTES.md",
+    "own/train-00000-of-00001.parquet",
+]
 
 
 def apply_publish(stored, files):

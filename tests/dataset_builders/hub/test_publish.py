@@ -95,12 +95,24 @@ def test_tag_never_moves(folder, api, local_hub):
 
 def test_unknown_files_are_not_published(folder, api):
     # Files that no build writes, partly in the folders of configs.
-    for name in (".env", "notes.txt", "questions/backup.parquet", "answers/test.parquet", "examples/other.png"):
+    for name in (
+        ".env",
+        "notes.txt",
+        "questions/backup.parquet",
+        "answers/test.parquet",
+        "examples/other.png",
+    ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"secret")
     report = publish(folder, "ORG/small")
     paths = api.list_repo_files("ORG/small", repo_type="dataset")
-    expected = [".env", "answers/test.parquet", "examples/other.png", "notes.txt", "questions/backup.parquet"]
+    expected = [
+        ".env",
+        "answers/test.parquet",
+        "examples/other.png",
+        "notes.txt",
+        "questions/backup.parquet",
+    ]
     assert list(report.left_out) == expected
     assert not set(expected) & set(paths)
 
@@ -210,7 +222,14 @@ def test_persistent_hub_error_is_reported(folder, local_hub):
     assert "Storage limit reached" in publish_error(folder, "ORG/small")
 
 
-HUB_CALLS = ("repo_info", "create_repo", "list_repo_files", "list_repo_refs", "create_commit", "create_tag")
+HUB_CALLS = (
+    "repo_info",
+    "create_repo",
+    "list_repo_files",
+    "list_repo_refs",
+    "create_commit",
+    "create_tag",
+)
 INTERLEAVINGS = [
     (call, interference)
     for call in range(0, 7, 2)
@@ -229,7 +248,12 @@ def test_concurrent_changes_are_preserved(folder, api, monkeypatch, call, interf
         if interference.startswith("publishes"):
             publish(folder, "ORG/small", tag="v1.0.0" if interference == "publishes the same" else None)
         elif api.repo_exists("ORG/small", repo_type="dataset"):
-            api.upload_file(path_or_fileobj=b"hi", path_in_repo="NOTES.md", repo_id="ORG/small", repo_type="dataset")
+            api.upload_file(
+                path_or_fileobj=b"hi",
+                path_in_repo="NOTES.md",
+                repo_id="ORG/small",
+                repo_type="dataset",
+            )
 
     def watched(real):
         def method(*arguments, **options):

@@ -93,7 +93,10 @@ def test_old_clients_load_every_benchmark(version, request, publishable, local_h
         for split in repository.splits:
             assert loaded["questions_text"][split] == list(repository.questions(split)["question_id"])
     # Old versions of `datasets` cached by folder name alone.
-    builds = [publishable / "mediconfusion", *rebuilt(publishable / "sources" / "mediconfusion", tmp_path)]
+    builds = [
+        publishable / "mediconfusion",
+        *rebuilt(publishable / "sources" / "mediconfusion", tmp_path),
+    ]
     code = f"BUILDS, PLACE = {[str(path) for path in builds]!r}, {str(tmp_path / 'set')!r}" + REBUILD_CODE
     loads = [json.loads(line) for line in stranger.run(code, timeout=280).splitlines()[-len(builds) :]]
     for folder, (text, sizes, pixels) in zip(builds, loads, strict=True):

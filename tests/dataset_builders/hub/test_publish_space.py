@@ -76,7 +76,11 @@ def test_space_starts_from_its_own_folder(board, stranger, tmp_path, local_hub):
         "leaderboard_space/app.py",
         "leaderboard_space/style.css",
     } <= paths
-    assert {"dataset_builders/errors.py", "eval_harness/scores/__init__.py", "eval_harness/__init__.py"} <= paths
+    assert {
+        "dataset_builders/errors.py",
+        "eval_harness/scores/__init__.py",
+        "eval_harness/__init__.py",
+    } <= paths
     assert "leaderboard_space/README.md" not in paths
     assert not any(".env" in path or "__pycache__" in path for path in paths)
     space = api.snapshot_download("ORG/board", repo_type="space", local_dir=tmp_path / "space")
@@ -109,6 +113,7 @@ def test_space_variables_and_required_secret(board, local_hub, tmp_path):
         and "read-repos" in report
     )
     assert "read-repos" in api.space_info("ORG/board").card_data.hf_oauth_scopes
+    # The board reads these variables on startup.
     variables = {name: variable.value for name, variable in api.get_space_variables("ORG/board").items()}
     assert variables == {"MEDPROBE_RESULTS": "ORG/results", "MEDPROBE_DATA": "ORG/small"}
     assert api.space_info("ORG/board").card_data.datasets == ["ORG/results", "ORG/small"]
@@ -127,6 +132,7 @@ def test_space_variables_and_required_secret(board, local_hub, tmp_path):
 def test_space_runs_from_a_wheel(board, stranger, tmp_path, local_hub):
     """Switch from copies to a wheel in one commit; the wheel contains the same packages."""
     publish(board, "ORG/board", space=True)
+    # Build a wheel from the files that a Space would receive.
     files, _ = select_space_files(board)
     wheel = tmp_path / "medprobe-0.1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as file:
@@ -153,6 +159,7 @@ def test_space_requirements_cover_the_imports():
     code = "import sys, leaderboard_space.app; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=board.parent)
     owners = packages_distributions()
+    # Map imported modules to the distributions that provide them.
     loaded = {canonicalize_name(owner) for module in done.stdout.split() for owner in owners.get(module, ())}
     project = tomllib.loads((board.parent / "pyproject.toml").read_text())["project"]
     requirements = [*project["dependencies"], *project["optional-dependencies"]["space"]]

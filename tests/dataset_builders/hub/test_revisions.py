@@ -42,7 +42,12 @@ def commit_manifest(api, name, text, **options):
     return api.create_commit(name, [operation], commit_message=text, repo_type="dataset", **options).oid
 
 
-HUB_REQUESTS = (r"/api/datasets/.*/revision/", r"/api/datasets/[^/]+/[^/]+$", r"/tree/", r"/resolve/")
+HUB_REQUESTS = (
+    r"/api/datasets/.*/revision/",
+    r"/api/datasets/[^/]+/[^/]+$",
+    r"/tree/",
+    r"/resolve/",
+)
 """Requests that opening a dataset makes."""
 
 
@@ -63,7 +68,10 @@ def test_failing_hub_is_retried_and_cache_never_used(curator, dataset, local_hub
     with pytest.raises(Unavailable):
         open_repository(dataset)
     local_hub.faults.clear()
-    assert (open_repository(dataset).revision, open_repository(dataset, second).partial) == (third, "second")
+    assert (open_repository(dataset).revision, open_repository(dataset, second).partial) == (
+        third,
+        "second",
+    )
 
 
 def test_missing_repository_is_not_unavailable(curator, dataset):
@@ -84,6 +92,13 @@ def test_only_main_and_tags_are_released(curator, dataset, local_hub):
     released = commit_manifest(curator, dataset, "released", revision="draft")
     curator.create_tag(dataset, tag="v1", revision=released, repo_type="dataset")
     unreleased = commit_manifest(curator, dataset, "not yet", revision="draft")
-    commits = {initial: True, proposed: False, draft: True, released: True, unreleased: False, "0" * 40: False}
+    commits = {
+        initial: True,
+        proposed: False,
+        draft: True,
+        released: True,
+        unreleased: False,
+        "0" * 40: False,
+    }
     assert {commit: is_released(dataset, commit) for commit in commits} == commits
     assert open_repository(dataset, proposed).partial == "a stranger's"  # the Hub serves it under the owner's name

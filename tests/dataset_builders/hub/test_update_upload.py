@@ -24,7 +24,11 @@ def make_case(rng, number):
 def content_chunks(folder, cases):
     """Split the bytes of the Parquet files at certain pairs of bytes."""
     folder.mkdir()
-    write_repository(folder, Description("set", "mediconfusion", "custom", None, False), SourceContent({"test": cases}))
+    write_repository(
+        folder,
+        Description("set", "mediconfusion", "custom", None, False),
+        SourceContent({"test": cases}),
+    )
     paths = sorted(folder.rglob("*.parquet"))
     columns = [pq.read_metadata(path).row_group(0).column(0) for path in paths]
     assert all(column.has_offset_index and column.has_column_index for column in columns), "readers find single pages"

@@ -91,7 +91,11 @@ def source(phantom_sources, tmp_path, server):
             local = pair[f"im_{n}_local"]
             article = f"PMC{local // 3}"  # three images to an article
             link = f"ftp://somewhere/pub/pmc/oa_package/aa/{article}.tar.gz"
-            locations[pair[f"im_{n}"]] = {"local": local, "dlink": link, "file_name": f"fig{local}.png"}
+            locations[pair[f"im_{n}"]] = {
+                "local": local,
+                "dlink": link,
+                "file_name": f"fig{local}.png",
+            }
             data = (phantom_sources / "images" / f"{local}.png").read_bytes()
             server.files[f"/{article}/fig{local}.png"] = data
     (folder / "dataset.json").write_text(json.dumps(pairs))
@@ -120,7 +124,12 @@ def test_busy_server_is_retried_but_missing_file_is_not(source, server, tmp_path
     lost = paths[1]
     del server.files[lost]
     with pytest.raises(BadInput, match=r"1 of 25 images are missing.*could not be downloaded.*HTTP 404"):
-        build("mediconfusion", source=source, images=[server.address + "/{pmcid}/{file_name}"], out=tmp_path / "out")
+        build(
+            "mediconfusion",
+            source=source,
+            images=[server.address + "/{pmcid}/{file_name}"],
+            out=tmp_path / "out",
+        )
     assert (server.asked[paths[0]], server.asked[lost]) == (4, 1)
     assert not (tmp_path / "out").exists()
     assert len(list((tmp_path / "out-images").glob("*.png"))) == 24
@@ -146,7 +155,12 @@ def test_error_page_is_rejected(source, server, tmp_path):
     path = next(iter(server.files))
     server.files[path] = b"<html>Please log in</html>"
     with pytest.raises(BadInput, match="not an image"):
-        build("mediconfusion", source=source, images=[server.address + "/{pmcid}/{file_name}"], out=tmp_path / "out")
+        build(
+            "mediconfusion",
+            source=source,
+            images=[server.address + "/{pmcid}/{file_name}"],
+            out=tmp_path / "out",
+        )
 
 
 @pytest.mark.parametrize("template", ["/{nothing}/x.png", "/always-the-same.png", "/{file_name"])

@@ -44,7 +44,13 @@ def write_source_with_people(folder, rng, people):
         }
         entries["swap"][str(number)] = entries["fake"][str(number)]
         entries["none"].append(
-            {"img": name, "question": "Which?", "choice_A": "A: one", "choice_B": "B: None of the above", "answer": "B"}
+            {
+                "img": name,
+                "question": "Which?",
+                "choice_A": "A: one",
+                "choice_B": "B: None of the above",
+                "answer": "B",
+            }
         )
     for file, document in (
         ("fake_qa_shuffle.json", entries["fake"]), ("pmc_vqa_nota1K.json", entries["none"]), ("swap_img_shuffle.json", entries["swap"]),
@@ -109,7 +115,13 @@ def random_cases(rng, count):
         images = tuple(rng.sample(pool, 2))
         questions = tuple(
             Question(
-                f"{number}-{k}", str(number), image.image_id, "?", ("a", "b"), (k,), categories=(rng.choice("XYZ"),)
+                f"{number}-{k}",
+                str(number),
+                image.image_id,
+                "?",
+                ("a", "b"),
+                (k,),
+                categories=(rng.choice("XYZ"),),
             )
             for k, image in enumerate(images)
         )

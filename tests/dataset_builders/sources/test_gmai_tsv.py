@@ -32,6 +32,7 @@ def test_csv_output_is_read_back(tmp_path_factory, rows, end, mark, quoting):
     path.write_bytes(data)
     records = list(read_tsv(path))
     assert [list(record.fields.values()) for record in records] == rows
+    # Any record can be read again from its start byte.
     for record in records:
         assert next(_read_rows(path, record.start))[3] == list(record.fields.values())
     assert [record.start for record in records[1:]] == [record.end for record in records[:-1]]
@@ -52,7 +53,11 @@ def test_random_bytes_are_read_or_rejected(tmp_path_factory, data):
 def test_quote_within_a_field_is_text(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_text('index\tquestion\n1\t5" nail\n2\tplain\n3\t6" nail\n')
-    assert [record.fields["question"] for record in read_tsv(path)] == ['5" nail', "plain", '6" nail']
+    assert [record.fields["question"] for record in read_tsv(path)] == [
+        '5" nail',
+        "plain",
+        '6" nail',
+    ]
 
 
 def test_unquoted_carriage_return_is_rejected(tmp_path):

@@ -135,7 +135,10 @@ def test_tsv_with_image_paths(tmp_path):
         {"2": grey_png(2)},
     ]
     questions = open_repository(tmp_path / "out").questions("validation")
-    assert (set(questions["image_license"]), set(questions["image_source"])) == ({"CC BY 4.0"}, {"Ward 7"})
+    assert (set(questions["image_license"]), set(questions["image_source"])) == (
+        {"CC BY 4.0"},
+        {"Ward 7"},
+    )
     (source / "images" / "2.png").unlink()
     with pytest.raises(BadInput, match=r"1 of 2 images are missing.*2\.png"):
         build("gmai-mmbench", source=source, out=tmp_path / "out")
@@ -143,7 +146,10 @@ def test_tsv_with_image_paths(tmp_path):
 
 def probmed_rows(id, kind, image):
     base = {"id": id, "image_type": kind, "image": image, "question": "Is it?"}
-    return [base | {"qa_type": "modality_gt", "answer": "yes"}, base | {"qa_type": "modality_hallu", "answer": "No."}]
+    return [
+        base | {"qa_type": "modality_gt", "answer": "yes"},
+        base | {"qa_type": "modality_hallu", "answer": "No."},
+    ]
 
 
 def test_probmed_ids_may_restart_per_image_type(tmp_path):
@@ -169,7 +175,10 @@ def test_image_of_another_folder_is_not_used(tmp_path):
     build(
         "probmed", source=tmp_path, out=tmp_path / "out"
     )  # the only image with this name, so it was moved rather than confused
-    rows = [*probmed_rows("a", "brain_ct", "brain_ct/1.png"), *probmed_rows("b", "chest_xray", "chest_xray/1.png")]
+    rows = [
+        *probmed_rows("a", "brain_ct", "brain_ct/1.png"),
+        *probmed_rows("b", "chest_xray", "chest_xray/1.png"),
+    ]
     (tmp_path / "probmed.json").write_text(json.dumps(rows))
     with pytest.raises(BadInput, match="1 of 2 images are missing"):
         build("probmed", source=tmp_path, out=tmp_path / "out")
@@ -179,7 +188,11 @@ def test_vqa_rad_pairs_layout(tmp_path):
     for n in range(2):
         (tmp_path / f"synpic{n}.jpg").write_bytes(grey_png(n))
     rows = [
-        {"image": f"synpic{n // 2}.jpg", "question": f"Q{n}?", "gt_ans": "yes" if n % 2 == 0 else "no"}
+        {
+            "image": f"synpic{n // 2}.jpg",
+            "question": f"Q{n}?",
+            "gt_ans": "yes" if n % 2 == 0 else "no",
+        }
         for n in range(4)
     ]
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")

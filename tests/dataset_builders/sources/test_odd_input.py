@@ -74,41 +74,74 @@ def png_header(width, height):
 ENTRY_FAULTS = {
     (MEDI, "dataset.json"): {
         "missing field": (lambda d: d["90002"].pop("question"), ["90002", '"question" is missing']),
-        "wrong type": (lambda d: d["90002"].update(question=["x"]), ["90002", "a list; expected a string"]),
-        "no option": (lambda d: d["90003"].update(im_1_correct="C"), ["90003", "'C'", "not an option"]),
-        "same answers": (lambda d: d["90001"].update(im_2_correct="A"), ["90001", "same correct option"]),
+        "wrong type": (
+            lambda d: d["90002"].update(question=["x"]),
+            ["90002", "a list; expected a string"],
+        ),
+        "no option": (
+            lambda d: d["90003"].update(im_1_correct="C"),
+            ["90003", "'C'", "not an option"],
+        ),
+        "same answers": (
+            lambda d: d["90001"].update(im_2_correct="A"),
+            ["90001", "same correct option"],
+        ),
         "same image": (
             lambda d: d["90001"].update(im_2=d["90001"]["im_1"], im_2_local=d["90001"]["im_1_local"]),
             ["90001", "both images are the same"],
         ),
-        "escape": (lambda d: d["90004"].update(im_1="../../etc/passwd.png"), ["90004", "leaves its folder"]),
+        "escape": (
+            lambda d: d["90004"].update(im_1="../../etc/passwd.png"),
+            ["90004", "leaves its folder"],
+        ),
         "one id, two images": (
             lambda d: d["90009"].update(im_1_local=d["90001"]["im_1_local"]),
             ["90009", "30001", "another pair"],
         ),
-        "surrogate": (lambda d: d["90005"].update(question="broken \ud800 text"), ["90005", "invalid character"]),
+        "surrogate": (
+            lambda d: d["90005"].update(question="broken \ud800 text"),
+            ["90005", "invalid character"],
+        ),
     },
     (PROBMED, "probmed.json"): {
-        "no answer": (lambda rows: rows[3].update(answer="maybe"), ["entry 3", "neither yes nor no"]),
-        "unknown qa_type": (lambda rows: rows[3].update(qa_type="colour_gt"), ["entry 3", "colour_gt"]),
+        "no answer": (
+            lambda rows: rows[3].update(answer="maybe"),
+            ["entry 3", "neither yes nor no"],
+        ),
+        "unknown qa_type": (
+            lambda rows: rows[3].update(qa_type="colour_gt"),
+            ["entry 3", "colour_gt"],
+        ),
         "duplicates": (lambda rows: rows.append(dict(rows[0])), ["modality_gt", "occurs twice"]),
         "two images": (lambda rows: rows[1].update(image="chest_ct/1.png"), ["entry 1", "differs"]),
     },
     (HALT, "fake_qa_shuffle.json"): {
-        "answer is no option": (lambda d: d["3"].update(answer_id="H"), ["entry 3", "'H'", "not an option"]),
+        "answer is no option": (
+            lambda d: d["3"].update(answer_id="H"),
+            ["entry 3", "'H'", "not an option"],
+        ),
     },
     (HALT, "swap_img_shuffle.json"): {
         "answer contradicts": (lambda d: d["3"].update(answer="Else"), ["entry 3", "'Else'"]),
     },
     (GMAI, "GMAI-MMBench_VAL.tsv"): {
-        "no option": (lambda rows: rows[4].update(answer="E", E=""), ["entry 5", "'E'", "not an option"]),
-        "duplicates index": (lambda rows: rows[4].update(index="1"), ["entry 1 (line 6)", "already occurs"]),
+        "no option": (
+            lambda rows: rows[4].update(answer="E", E=""),
+            ["entry 5", "'E'", "not an option"],
+        ),
+        "duplicates index": (
+            lambda rows: rows[4].update(index="1"),
+            ["entry 1 (line 6)", "already occurs"],
+        ),
         "hole in options": (
             lambda rows: rows[4].update(A="x", B="", C="y"),
             ["entry 5", "an option between them is empty"],
         ),
         "not base64": (lambda rows: rows[4].update(image="&" * 100), ["entry 5", "not base64"]),
-        "refers to nobody": (lambda rows: rows[4].update(image="999"), ["999", "neither an image nor the index"]),
+        "refers to nobody": (
+            lambda rows: rows[4].update(image="999"),
+            ["999", "neither an image nor the index"],
+        ),
         "bomb": (
             lambda rows: rows[4].update(image=base64.b64encode(png_header(30_000, 30_000)).decode()),
             ["entry 5", "pixels"],
@@ -119,7 +152,10 @@ FILE_FAULTS = {
     (MEDI, "dataset.json"): {
         "cut off": (lambda _: b'{"90001": {"question": "Wha', "not valid JSON"),
         "an empty object": (lambda _: b"{}", "no confusing pairs"),
-        "latin-1 in one line": (lambda _: '{"1": {\n"question": "caf\xe9"}}'.encode("latin-1"), "line 2"),
+        "latin-1 in one line": (
+            lambda _: '{"1": {\n"question": "caf\xe9"}}'.encode("latin-1"),
+            "line 2",
+        ),
         "duplicates id": (lambda _: b'{"7": {}, "7": {}}', "'7' occurs twice"),
         "NaN": (lambda _: b'{"7": NaN}', "NaN"),
     },
@@ -229,7 +265,10 @@ def test_failed_build_keeps_the_old_dataset(tmp_path):
     assert (tmp_path / "out" / "manifest.json").read_bytes() == manifest_bytes
     write_sources(HALT, tmp_path / "source")
     # A valid source then replaces the old dataset.
-    edit_json(tmp_path / "source" / "swap_img_shuffle.json", lambda d: [d.pop(name) for name in list(d) if name != "0"])
+    edit_json(
+        tmp_path / "source" / "swap_img_shuffle.json",
+        lambda d: [d.pop(name) for name in list(d) if name != "0"],
+    )
     build(HALT, source=tmp_path / "source", out=tmp_path / "out")
     assert (tmp_path / "out" / "manifest.json").read_bytes() != manifest_bytes
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "source"]

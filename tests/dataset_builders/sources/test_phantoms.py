@@ -23,6 +23,7 @@ def file_digests(folder):
 
 @pytest.mark.parametrize("family", few(BENCHMARKS))
 def test_sources_and_builds_are_reproducible(family, phantoms, tmp_path):
+    # The first may come from the cache, the second is drawn again.
     write_sources(family, tmp_path / "one")
     draw_phantom.cache_clear()  # drawn again
     write_sources(family, tmp_path / "two")

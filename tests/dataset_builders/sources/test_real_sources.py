@@ -28,7 +28,11 @@ def texts(sources, tmp_path_factory):
 
 def test_mediconfusion_is_complete_and_official(texts, sources):
     repository = open_repository(texts / "mediconfusion")
-    assert (repository.origin, repository.partial, repository.splits) == ("official", None, ["test"])
+    assert (repository.origin, repository.partial, repository.splits) == (
+        "official",
+        None,
+        ["test"],
+    )
     questions = repository.questions("test")
     assert len(questions) == 352
     assert questions["case_id"].nunique() == 176
@@ -52,7 +56,12 @@ def test_halt_is_complete_and_official(texts):
     questions = repository.questions("test")
     assert Counter(questions["scenario"]) == {"fake": 543, "none": 1000, "swap": 818}
     none = questions[questions["scenario"] == "none"]
-    assert Counter("ABCD"[answer[0]] for answer in none["answer"]) == {"A": 143, "B": 352, "C": 370, "D": 135}
+    assert Counter("ABCD"[answer[0]] for answer in none["answer"]) == {
+        "A": 143,
+        "B": 352,
+        "C": 370,
+        "D": 135,
+    }
     assert list(none["question_id"][:2]) == ["none-0", "none-1"]
     assert not any(re.match(rf"{letter}\s*:", row[n]) for row in none["options"] for n, letter in enumerate("ABCD"))
     dermatitidis = questions.set_index("question_id").loc["fake-106", "options"]
@@ -91,7 +100,10 @@ def test_missing_images_are_all_listed(sources, tmp_path):
         build("mediconfusion", source=sources / "mediconfusion", out=tmp_path / "d")
     message = str(caught.value)
     assert message.startswith("226 of 228 images are missing")
-    names = {str(pair[f"im_{n}_local"]) for pair in _pairs(sources).values() for n in (1, 2)} - {"20157", "20193"}
+    names = {str(pair[f"im_{n}_local"]) for pair in _pairs(sources).values() for n in (1, 2)} - {
+        "20157",
+        "20193",
+    }
     assert all(f"{name}.jpg" in message for name in names)
     assert "--images" in message and "--allow-missing" in message
     assert list(tmp_path.iterdir()) == []
