@@ -137,8 +137,8 @@ def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
     remove_abandoned_folders(parent, prefix)
     folder = parent / f"{prefix}{secrets.token_hex(4)}"
     try:
-        # The name is new, so no other process holds the lock. The timeout is for places such as /proc,
-        # where no file can be created and FileLock would retry forever.
+        # The name is new, so no other process holds the lock. The timeout is for places such as
+        # /proc, where no file can be created and FileLock would retry forever.
         acquired = FileLock(_lock_path(folder)).acquire(timeout=5)
     except Timeout:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(parent)) from None
