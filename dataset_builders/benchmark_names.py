@@ -34,12 +34,14 @@ def resolve_name(text: str, names: Iterable[str], label: str) -> str:
     name_by_form: dict[str, str] = {}
     for name in (candidates := list(dict.fromkeys(names))):
         name_by_form.setdefault(normalize_name(name), name)
+
     # An exact match wins, since two candidates may differ only in case or separators.
     if text in candidates:
         return text
     if (form := normalize_name(text)) in name_by_form:
         return name_by_form[form]
     suggestions = get_close_matches(form, name_by_form, n=3, cutoff=0.6)
+
     # Close matches compare whole names; substrings also catch abbreviations such as "gmai".
     suggestions += sorted(name for name in name_by_form if form and form in name and name not in suggestions)[:5]
     hint = f"Did you mean {' or '.join(name_by_form[name] for name in suggestions)}? " if suggestions else ""

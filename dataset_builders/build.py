@@ -101,6 +101,7 @@ def build(
         raise BadInput(
             f"--as {name!r}: a name has letters, digits, '-', '_' and '.', and begins with a letter or digit."
         )
+
     # Check the target first: reading a large source may take minutes.
     target = Path(out) if out is not None else Path("data") / name
     _check_target(target)
@@ -117,6 +118,7 @@ def build(
         phantom = is_phantom_source(folder)
         if phantom:
             _mark_phantoms(content)
+
         # Determine the origin before incomplete cases are dropped: part of the official set is
         # still official.
         origin = _determine_origin(family, name, content, phantom)
@@ -127,6 +129,7 @@ def build(
                 for c in content.counts
                 if c.count or c.paper is None
             ]
+
         # A text-only build needs no images, so none can be missing.
         partial = None if text_only else _drop_incomplete_cases(content, spec(family).get_images, allow_missing)
         if is_custom:
@@ -136,12 +139,14 @@ def build(
             content.validated = validated if isinstance(validated, bool) else None
             notes = read_source_manifest(folder).get("notes")
             content.notes += [str(note) for note in notes] if isinstance(notes, list) else []
+
             # Sources written by `medprobe curate` have keyed ids already; hashing twice would
             # change them.
             if read_source_manifest(folder).get("ids") != KEYED_IDS:
                 content = pseudonymize_content(content, load_pseudonyms(target, also=folder))
             _drop_withdrawn_cases(content, read_withdrawn_ids(folder, target))
         description = Description(name, family, origin, partial, text_only, eval_yaml)
+
         # Hidden answers go to a folder of their own, so that publishing the dataset cannot include
         # them.
         answers = target.with_name(f"{target.name}-answers")
@@ -170,6 +175,7 @@ def _read_source(
     local_folders = [Path(source) for source in images if not is_url_template(str(source))]
     if text_only and images:
         raise BadInput("--text-only: builds no images, so it takes no --images.")
+
     # Downloads are kept beside the target, since the target itself is replaced by every build.
     cache = target.with_name(f"{target.name}-images")
     folders = [*local_folders, folder, *([cache] if addresses and cache.is_dir() else [])]
@@ -178,6 +184,7 @@ def _read_source(
         if not hasattr(builder, "download_fields"):
             raise BadInput(f"--images {addresses[0]}: images of {family} cannot be downloaded; give folders.")
         failed = download_missing(addresses, builder.download_fields(folder), find_missing_images(content), cache)
+
         # Read again, now with the downloaded images in the index.
         content = builder.read(folder, ImageFolders([*folders, cache]))
         if failed:
@@ -185,6 +192,7 @@ def _read_source(
             content.notes.append(
                 f"{len(failed)} images could not be downloaded ({image}: {why}); all are in {cache}/failed.json."
             )
+
     return content
 
 
@@ -207,6 +215,7 @@ def _check_file_names(content: SourceContent) -> None:
                     location = image.location or f"case {clip(case.case_id)}"
                     problems.add(location, None, f"the {label} {clip(name)} is not a valid file name")
                 seen.add(name)
+
     problems.check(
         "Fix the ids in the source: no '..', no absolute path, no control characters, at most 255 characters."
     )
@@ -270,6 +279,7 @@ def _drop_incomplete_cases(content: SourceContent, get_images: str, allow_missin
     if not missing:
         return None
     cases = list(content.all_cases())
+
     # A case is scored as a whole, so one missing image makes all of it useless.
     complete = sum(not _lacks_image(case) for case in cases)
     total = len({image.image_id for case in cases for image in case.images})
@@ -280,6 +290,7 @@ def _drop_incomplete_cases(content: SourceContent, get_images: str, allow_missin
             f"build what is whole ({complete} of {len(cases)} cases) with --allow-missing. Missing: "
             f"{', '.join(missing.values())}"
         )
+
     if not complete:
         raise BadInput(f"all {total} images are missing, so no case can be built. {get_images}")
     _filter_cases(content, lambda case: not _lacks_image(case))
@@ -332,6 +343,7 @@ def _determine_origin(family: str, name: str, content: SourceContent, phantom: b
         return "phantom"
     if name != family:
         return "custom"
+
     # Fingerprints decide if any is known; otherwise counts are the best evidence.
     fingerprints = {split: RELEASED_FINGERPRINTS.get((family, split)) for split in content.cases}
     if any(fingerprints.values()):
@@ -340,6 +352,7 @@ def _determine_origin(family: str, name: str, content: SourceContent, phantom: b
             if all(fingerprints[s] == fingerprint_cases(content.cases[s]) for s in content.cases)
             else "custom"
         )
+
     return "official" if spec(family).is_whole(content) else "custom"
 
 

@@ -45,6 +45,7 @@ def find_split_overlaps(splits: Mapping[str, Iterable[str | None]]) -> dict[str,
     for split, values in splits.items():
         for value in dict.fromkeys(filter(None, values)):
             splits_by_value.setdefault(value, []).append(split)
+
     return {value: names for value, names in splits_by_value.items() if len(names) > 1}
 
 
@@ -69,7 +70,9 @@ def connected_components(cases: Sequence[T], keys_of: Callable[[T], Iterable[Has
     for number, case in enumerate(cases):
         for key in keys_of(case):
             sets.merge(number, first_index.setdefault(key, number))
+
     groups: dict[int, list[T]] = {}
     for number, case in enumerate(cases):
         groups.setdefault(sets[number], []).append(case)
+
     return list(groups.values())

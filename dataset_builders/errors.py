@@ -89,6 +89,7 @@ class Problems:
         """
         if not self._found:
             return
+
         # Problems may quote source text with line breaks; a message is a single line.
         listed = [" ".join(line.split()) for line in self._found[:MAX_LISTED_PROBLEMS]]
         unlisted = len(self._found) - len(listed)

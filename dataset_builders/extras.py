@@ -76,6 +76,7 @@ def missing_extra(error: BaseException) -> MissingExtra | None:
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     module = error.name.partition(".")[0]
+
     # An installed module that fails to import is broken rather than missing.
     if module not in EXTRAS or find_spec(module) is not None:
         return None

@@ -41,6 +41,7 @@ def parse_facets(expressions: Sequence[str], labels: Mapping[str, Iterable[str]]
             raise BadInput(f"--facet {expression[:80]!r}: write FACET=VALUE, e.g. --facet modality=CT.")
         facet = resolve_name(name, labels, "--facet: the facet")
         pairs.append((facet, resolve_name(value, sorted(labels[facet]), f"--facet {facet}: the label")))
+
     return pairs
 
 
@@ -78,20 +79,24 @@ def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarr
     mask = np.ones(len(questions), dtype=bool)
     if not facets:
         return mask
+
     # Parsing spells labels as the questions do; normalising again merges spellings of one label.
     labels_by_facet = question_labels(questions)
     chosen_labels: dict[str, set[str]] = {}
     for facet, label in parse_question_facets(questions, facets):
         chosen_labels.setdefault(facet, set()).add(normalize_name(label))
+
     for facet, forms in chosen_labels.items():
         mask &= np.array(
             [not forms.isdisjoint(map(normalize_name, labels)) for labels in labels_by_facet[facet]],
             dtype=bool,
         )
+
     if not mask.any():
         raise BadInput(
             f"--facet {' --facet '.join(facets)}: no question has them all, though each is known. Leave one of them out."
         )
+
     return mask
 
 
@@ -104,6 +109,7 @@ def question_labels(questions: pd.DataFrame) -> dict[str, list[set[str]]]:
         name = "categories" if facet == "category" else facet
         if name not in questions.columns or not questions[name].notna().any():
             continue
+
         # A question has at most one label per facet, except for the list column `categories`.
         column = questions[name]
         if facet == "category":
@@ -115,4 +121,5 @@ def question_labels(questions: pd.DataFrame) -> dict[str, list[set[str]]]:
                 {str(value).strip()} if is_present else set()
                 for value, is_present in zip(column, column.notna(), strict=True)
             ]
+
     return labels_by_facet

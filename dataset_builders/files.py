@@ -107,6 +107,7 @@ def lock_folder(folder: Path, task: str) -> Iterator[None]:
         raise BadInput(
             f"{folder}: another process is working on it ({task}). Wait until it is done, or stop it."
         ) from None
+
     with acquired:
         yield
 
@@ -142,6 +143,7 @@ def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
         acquired = FileLock(_lock_path(folder)).acquire(timeout=5)
     except Timeout:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(parent)) from None
+
     with acquired:
         folder.mkdir()
         try:
@@ -162,6 +164,7 @@ def remove_abandoned_folders(parent: Path, prefix: str) -> list[Path]:
         The removed folders. A folder that cannot be removed is skipped.
     """
     temporary_name = re.compile(re.escape(prefix) + r"[0-9a-f]{8}")
+
     # Best effort: a folder that cannot be listed or removed must not stop the caller.
     removed = []
     with contextlib.suppress(OSError):
@@ -178,6 +181,7 @@ def remove_abandoned_folders(parent: Path, prefix: str) -> list[Path]:
                 shutil.rmtree(folder, ignore_errors=True)
                 _lock_path(folder).unlink(missing_ok=True)
                 removed.append(folder)
+
     return removed
 
 

@@ -134,6 +134,7 @@ def _json_value(value: Any, name: str) -> Any:
         return [int(position) for position in value]
     if name == "options":
         return list(value)
+
     # Lists arrive as tuples from readers and as lists or arrays from Parquet.
     if hasattr(value, "__len__") and not isinstance(value, str):
         return [str(label) for label in value] or None

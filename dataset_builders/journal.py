@@ -53,6 +53,7 @@ class Journal:
     ) -> None:
         self.entries, valid_bytes = _read_entries(path, check, expected)
         self._file = path.open("ab")
+
         # Without this, the next entry would be appended to the torn line and both would be lost.
         self._file.truncate(valid_bytes)
 
@@ -91,6 +92,7 @@ def _read_entries(path: Path, check: Callable[[JournalEntry], object], expected:
         lines = path.read_bytes().split(b"\n")  # not splitlines(): text may contain other line separators
     except FileNotFoundError:
         return [], 0
+
     entries, valid_bytes = [], 0
     for number, line in enumerate(lines[:-1], 1):  # the part after the last line feed is incomplete
         try:
@@ -103,4 +105,5 @@ def _read_entries(path: Path, check: Callable[[JournalEntry], object], expected:
         except (ValueError, KeyError, TypeError, AttributeError):
             raise BadInput(f"{path}, line {number}: not {expected}.") from None
         valid_bytes += len(line) + 1
+
     return entries, valid_bytes

@@ -116,21 +116,25 @@ def parse_finding(text: str, context: ImageContext = UNKNOWN_CONTEXT) -> ParsedL
     if label.term or label.problem:
         return label
     words = normalize_term(split_camel_case(text)).split()
+
     # Longest phrases first: "pleural effusion" must win over "effusion".
     spans = [(at, at + size) for size in range(len(words) - 1, 0, -1) for at in range(len(words) - size + 1)]
     for start, stop in spans:
         extra_words = set(words[:start] + words[stop:]) - _cue_words(DESCRIBES_FINDING) - SIDE_WORDS
+
         # Beside an organ, a bare word ("mass") belongs to that organ, so the data set's context
         # must not decide.
         core = parse_label(" ".join(words[start:stop]), UNKNOWN_CONTEXT if extra_words else context).term
         if core is not None and core.kind == "finding" and all(map(_is_anatomy, extra_words)):
             return ParsedLabel(label.text, core, split_side(text)[1])
+
     findings = find_terms(text, "finding") or [term for word in words if (term := _find_bare_term(word, context))]
     if findings:
         return ParsedLabel(
             label.text,
             problem=f"has words beside {findings[0].concept!r} that may change its meaning",
         )
+
     return label
 
 
@@ -166,6 +170,7 @@ def split_side(text: str) -> tuple[str, str]:
             unchanged.
     """
     words = normalize_term(split_camel_case(text)).split()
+
     # "Left ventricle" and "left lobe" name structures; their side must stay in the name.
     if SIDED_STRUCTURES & set(words):
         return " ".join(words), ""
@@ -176,6 +181,7 @@ def split_side(text: str) -> tuple[str, str]:
 
 def _find_concept(text: str, context: ImageContext) -> tuple[Term | None, str]:
     plain, side = split_side(text)
+
     # Try the label as written before removing the side: "left ventricle" is a name of its own.
     for candidate, found_side in (
         (normalize_term(text), ""),
@@ -186,12 +192,14 @@ def _find_concept(text: str, context: ImageContext) -> tuple[Term | None, str]:
             term = terms_by_name("finding", "organ").get(name) or _find_bare_term(name, context)
             if term is not None:
                 return term, found_side
+
     return None, ""
 
 
 def _find_bare_term(name: str, context: ImageContext) -> Term | None:
     """Return the term that a bare word means in this context; None if none or several apply."""
     matches = [term for term in _terms_by_bare_word().get(name, ()) if applies_in_context(term, context)]
+
     # Return nothing rather than guess between several applicable terms.
     return matches[0] if len(matches) == 1 else None
 
@@ -220,6 +228,7 @@ def _find_problem(text: str) -> str:
         return "is empty"
     if not re.search(r"[^\W\d_]", text):
         return "is a number"
+
     # The cue words are English: a negation in another script would go unnoticed.
     if any(sign.isalpha() and not unicodedata.name(sign, "").startswith(("LATIN", "GREEK")) for sign in text):
         return "is not in Latin letters: negation and doubt would not be recognized"
@@ -227,6 +236,7 @@ def _find_problem(text: str) -> str:
     if DASH_SIGN_PATTERN.search(plain):
         return "uses a dash as a sign"
     words = normalize_term(split_camel_case(plain)).split()
+
     # A name of the vocabulary may contain cue words ("normal pressure hydrocephalus").
     if normalize_term(plain) in terms_by_name("finding", "organ"):
         words = []
@@ -292,6 +302,7 @@ def _find_cue_spans(words: tuple[str, ...]) -> tuple[tuple[str, int, int], ...]:
                 for word, pattern_word in zip(words[at : at + size], pattern, strict=True)
             ):
                 spans.append((kind, at, size))
+
     return tuple(sorted(spans, key=lambda span: span[1]))
 
 
@@ -345,6 +356,7 @@ def _find_glued_cue(word: str) -> str:
     """
     if word in terms_by_name("finding", "organ") or word in _cue_words(PART_OF_NAME):
         return ""
+
     # The remainder must itself be a known word of more than three letters, to avoid chance matches.
     remainders = [word.removeprefix(cue) for cue in GLUED_PREFIXES] + [
         word.removesuffix(cue) for cue in (*GLUED_SUFFIXES, "0", "1")

@@ -84,6 +84,7 @@ def read_tree(file: Path) -> tuple[list[TreeRow], list[str]]:
                 f"Lexical tree: one {subject} has no name; it contains {len(nameless)} keywords "
                 f"({', '.join(sorted({row[2] for row in nameless}))}) and is kept with an empty name."
             )
+
     repeated = len(rows) - len(set(rows))
     if repeated:
         notes.append(f"Lexical tree: {repeated} keywords occur twice in the same list.")
@@ -103,6 +104,7 @@ def render_tree_page(rows: Iterable[TreeRow], title: str) -> str:
     trees: dict[str, dict[str, dict[str, set[str]]]] = {subject: {} for subject in TREE_SUBJECTS}
     for subject, category, modality, keyword in rows:
         trees[subject].setdefault(category, {}).setdefault(modality, set()).add(keyword)
+
     parts = [
         f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="UTF-8"><title>{html.escape(title)}</title></head>\n<body>'
     ]
@@ -115,6 +117,7 @@ def render_tree_page(rows: Iterable[TreeRow], title: str) -> str:
                 parts.append(f'<li><a href="#">{html.escape(modality)}</a>\n<ul class="label-list">{leaves}</ul></li>')
             parts.append("</ul></li>")
         parts.append("</ul></div>")
+
     return "\n".join([*parts, "</body>", "</html>", ""])
 
 
@@ -176,6 +179,7 @@ def select_by_branches(questions: pd.DataFrame, branches: Sequence[str], facets:
         raise BadInput(
             "--branch: no question here has a task, department or granularity. --facet selects by other labels."
         )
+
     paths = [path for branch in branches for path in resolve_branch(rows, FACET_CHAINS, branch, "--branch")]
     check_facet_conflicts(paths, facets)
     mask = selection_mask(rows, paths, len(questions))
@@ -184,6 +188,7 @@ def select_by_branches(questions: pd.DataFrame, branches: Sequence[str], facets:
             f"--branch {' --branch '.join(branches)}: no question lies on all of them (branches of different subjects narrow each "
             "other). Leave one of them out."
         )
+
     return mask
 
 
@@ -217,6 +222,7 @@ def resolve_branch(
     labels: dict[str, set[str]] = {}
     for path in on_chains:
         labels.setdefault(levels[path[0]][len(path) - 2], set()).add(path[-1])
+
     steps = [
         _match_step(step.strip(), labels, f"{option} {branch[:80]!r}", display) for step in branch.split(STEP_SEPARATOR)
     ]
@@ -224,11 +230,13 @@ def resolve_branch(
     for path in on_chains:
         if depths := _step_depths(list(zip(levels[path[0]], path[1:], strict=False)), steps):
             matches.setdefault((*depths, list(levels).index(path[0])), []).append(path)
+
     if not matches:
         raise BadInput(
             f"{option} {branch[:80]!r}: no question is on this branch, although each step exists. Shorten it; give steps of "
             "different subjects as separate branches."
         )
+
     # Keys order matches by the depths of the steps, then by subject: the smallest is nearest the
     # trunk.
     return matches[min(matches)]
@@ -304,6 +312,7 @@ def group_by_subject(selection: Iterable[TreePath]) -> list[list[TreePath]]:
     groups: dict[str, list[TreePath]] = {}
     for path in selection:
         groups.setdefault(path[0], []).append(path)
+
     return list(groups.values())
 
 
@@ -324,6 +333,7 @@ def selection_mask(rows: Mapping[TreePath, IntArray], selection: Iterable[TreePa
         for path in group:
             united[rows.get(path, [])] = True
         mask &= united
+
     return mask
 
 
@@ -348,6 +358,7 @@ def branch_positions(questions: pd.DataFrame, chain: Sequence[str]) -> dict[Tree
 
     def walk(path: TreePath) -> Iterator[tuple[TreePath, IntArray]]:
         branches = children.get(path, {})
+
         # A level on which no question is labelled would add a branch without information.
         if not set(branches) - {UNLABELLED}:
             return
@@ -389,8 +400,10 @@ def positions_by_labels(questions: pd.DataFrame, facets: Sequence[str]) -> dict[
         labels["categories"] = labels["categories"].map(
             lambda cell: list(dict.fromkeys(cell if cell is not None else ()))
         )
+
         # One row per category; the index still refers to the original question.
         labels = labels.explode("categories")
+
     labels = labels.replace("", None).where(lambda table: table.notna(), UNLABELLED).astype(str)
     positions = labels.index.to_numpy(np.int64)
     groups = labels.groupby(columns, sort=False).indices

@@ -109,6 +109,7 @@ class ImageFacts:
         """
         if image.read is None:
             raise AssertionError(f"image {image.image_id} is missing; the build should have reported it")
+
         # Report a bad image once, although several configs and splits may show it.
         if image.image_id in self.wrong:
             return b"", "", (), None
@@ -144,12 +145,14 @@ def plan_shards(cases: Sequence[Case], *, images: bool) -> ShardPlan:
         sizes = {image.image_id: image.size for case in cases for image in case.images}
         if sum(sizes.values()) > ROW_GROUP_BYTES:
             groups = group_linked_cases(cases, images=True, groups=False)
+
     shards: ShardPlan = [[[]]]
     group_image_ids: set[str] = set()
     in_group = in_shard = rows = 0
     for case in (case for group in groups for case in group):
         new = [image for image in case.images if image.image_id not in group_image_ids] if images else []
         size = sum(image.size for image in new)
+
         # A new row group starts when the current one is full of rows or of image bytes.
         full = rows + len(case.questions) > MAX_GROUP_ROWS or in_group + size > ROW_GROUP_BYTES
         if full and shards[-1][-1]:
@@ -165,6 +168,7 @@ def plan_shards(cases: Sequence[Case], *, images: bool) -> ShardPlan:
         shards[-1][-1].append(case)
         group_image_ids.update(image.image_id for image in new)
         in_group, in_shard, rows = in_group + size, in_shard + size, rows + len(case.questions)
+
     return shards
 
 
@@ -187,6 +191,7 @@ def used_columns(family: str, content: SourceContent) -> dict[str, ColumnType]:
             images = _question_images(question, case.images)
             waiting = declared.keys() - filled - {"more_images"}
             filled |= {name for name in waiting if _column_value(name, question, images) not in (None, ())}
+
     filled |= {"more_images"} if "more_image_ids" in filled else set()
     return {name: kind for name, kind in declared.items() if name in filled}
 
@@ -214,6 +219,7 @@ def write_cases(
     """
     for config in configs:
         written.setdefault(config, ConfigSizes()).rows[split] = 0
+
     # Configs without images are small and written as one file at the end.
     with_images = [config for config, columns in configs.items() if text_columns(columns) != columns]
     question_columns = {name: kind for columns in configs.values() for name, kind in _question_columns(columns).items()}
@@ -225,6 +231,7 @@ def write_cases(
             files = {config: ParquetFile(folder / config / name, configs[config]) for config in with_images}
             for group in shard:
                 images = {image.image_id: image for case in group for image in case.images} if with_images else {}
+
                 # Decode each image once and share it between configs.
                 bank = ImageBank(facts.fetch(images.values()))
                 if not facts.problems:
@@ -238,6 +245,7 @@ def write_cases(
             for config, file in files.items():
                 file.close()
                 written[config].parquet_bytes += file.path.stat().st_size
+
     for config in configs.keys() - set(with_images):
         path = folder / config / f"{split}-00000-of-00001.parquet"
         write_split_table(
@@ -274,6 +282,7 @@ def write_split_table(
     table = pa.concat_tables(tables) if tables else file.schema.empty_table()
     for start in range(0, table.num_rows, MAX_GROUP_ROWS):
         file.write(table.slice(start, MAX_GROUP_ROWS))
+
     file.close()
     written.rows[split] = table.num_rows
     written.parquet_bytes += path.stat().st_size
@@ -287,6 +296,7 @@ class ParquetFile:
         self.schema = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items()])
         path.parent.mkdir(parents=True, exist_ok=True)
         leaves = [leaf for column in self.schema for leaf in _leaf_paths(column.name, column.type)]
+
         # Image bytes are compressed already, so ZSTD would only cost time.
         large = {leaf for leaf in leaves if leaf.endswith(".bytes")}
         large |= {name for name, kind in columns.items() if kind.name == "uri"}
@@ -342,9 +352,11 @@ class RowGroup:
             values = [_column_value(name, question, images) for question, images in questions]
             if kind.names:
                 codes = {label: number for number, label in enumerate(kind.names)}
+
                 # Class labels are stored as their index; an unknown label becomes null.
                 values = [codes.get(value) for value in values]
             arrays.append(pa.array(values, arrow_type(kind)))
+
         self.text = pa.Table.from_arrays(arrays, names=list(columns))
 
     def questions(self, file: ParquetFile, bank: ImageBank) -> pa.Table:
@@ -363,6 +375,7 @@ class RowGroup:
                 arrays.append(bank.coded(self.image_ids, pa.array(uris, pa.string())))
             else:
                 arrays.append(self.text[name].chunk(0))
+
         return pa.Table.from_arrays(arrays, schema=file.schema)
 
     def cases(self, file: ParquetFile, bank: ImageBank) -> pa.Table:
@@ -405,6 +418,7 @@ def _column_value(name: str, question: Question, images: Sequence[CaseImage]) ->
             if len(origins) == 1
             else "; ".join(dict.fromkeys(origin for origin in origins if origin)) or None
         )
+
     if name == "group":
         return images[0].group
     if name == "target":
@@ -484,4 +498,5 @@ def _feature(kind: ColumnType) -> Any:
             "feature": _feature(ColumnType(kind.name.removeprefix("list of "))),
             "_type": "Sequence",
         }
+
     return {"dtype": "string" if kind.name == "uri" else kind.name, "_type": "Value"}

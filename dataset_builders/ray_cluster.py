@@ -98,6 +98,7 @@ def ray_connection(cluster: RayCluster) -> Iterator[Any]:
             f"--ray {cluster.address}: no cluster can be reached ({first_line(error)}). Start one with "
             "`ray start --head`, or give --ray local."
         ) from None
+
     try:
         check_nodes(ray, cluster)
         yield ray

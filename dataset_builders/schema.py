@@ -101,6 +101,7 @@ class Question:
 def _question_columns() -> dict[str, ColumnType]:
     hints = get_type_hints(Question, include_extras=True)
     columns = {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
+
     # Viewers show columns in stored order: ids first, then the image.
     leading = {name: columns[name] for name in ("question_id", "case_id")}
     return {**leading, "image": IMAGE.described("the image shown"), **columns}
@@ -142,6 +143,7 @@ def row_image_ids(row: Mapping[Any, Any]) -> tuple[str, ...]:
         row: a question's row of a dataset repository.
     """
     extra_ids = row.get("more_image_ids")
+
     # pandas reads a missing list as None or NaN (a float).
     return (
         row["image_id"],

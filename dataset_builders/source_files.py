@@ -77,6 +77,7 @@ def read_text(path: Path) -> str:
     data = path.read_bytes()
     if not data.strip():
         raise BadInput(f"{path}: the file is empty. Get it again from the benchmark's authors.")
+
     # UTF-16 is recognised by its byte order mark only; "utf-8-sig" also drops the mark of UTF-8.
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
@@ -148,6 +149,7 @@ def read_json_records(path: Path) -> list[Any]:
         if not isinstance(document, list):
             raise BadInput(f"{path}: contains {_describe_type(document)}; expected a list of questions.")
         return document
+
     records = []
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
@@ -161,6 +163,7 @@ def read_json_records(path: Path) -> list[Any]:
                 )
             except json.JSONDecodeError as error:
                 raise BadInput(f"{path}, line {number}: not valid JSON ({error.msg}). Is the file complete?") from None
+
     return records
 
 
@@ -223,6 +226,7 @@ class SourceEntry:
             self.add_problem(f'field "{field}" is empty')
         elif value is not None:
             return check_text(value.strip(), self, field)
+
         return ""
 
     def number(self, field: str) -> float:
@@ -294,6 +298,7 @@ def strip_option_letters(options: Sequence[str]) -> tuple[str, ...]:
     """
     lettered = list(zip(LETTERS, options, strict=False))
     marks = [re.match(OPTION_MARK.format(letter), option, re.IGNORECASE) for letter, option in lettered]
+
     # Every option has its own letter, so any style of mark can be removed.
     if all(marks):
         return tuple(option[mark.end() :] for mark, option in zip(marks, options, strict=False) if mark)

@@ -143,6 +143,7 @@ def ancestors(kind: str, concept: str) -> frozenset[str]:
             if parent not in concepts:
                 concepts.add(parent)
                 pending.append(parent)
+
     return frozenset(concepts)
 
 
@@ -171,8 +172,10 @@ def _find_term_groups(text: str, kinds: tuple[str, ...]) -> tuple[tuple[Term, ..
         for name in term.names:
             # A name may belong to several terms, such as a region and an organ.
             by_name.setdefault(name, []).append(term)
+
     is_matched = [False] * len(words)
     groups: list[tuple[Term, ...]] = []
+
     # Longest names first, so that "carotid artery" is not read as "artery" alone.
     for size in range(len(words), 0, -1):
         for at in range(len(words) - size + 1):
@@ -181,6 +184,7 @@ def _find_term_groups(text: str, kinds: tuple[str, ...]) -> tuple[tuple[Term, ..
             if matches and not any(is_matched[at : at + size]):
                 is_matched[at : at + size] = [True] * size
                 groups.append(tuple(matches))
+
     return tuple(groups)
 
 
@@ -200,8 +204,10 @@ def find_regions(text: str) -> frozenset[str]:
     regions: set[str] = set()
     for group in _find_term_groups(normalize_term(text), ("region", "organ", "site")):
         concepts = {term.concept for term in group if term.kind == "region"}
+
         # A region named directly is more specific than the regions that an organ may be in.
         regions |= concepts or {region for term in group for region in term.regions if region != ANY_REGION}
+
     return frozenset(regions)
 
 
@@ -307,6 +313,7 @@ def parse_image_context(regions: Iterable[str], modality: str | None) -> ImageCo
     modalities = find_modalities(modality or "")
     implied = {region for name in modalities for region in terms_by_name("modality")[normalize_term(name)].regions}
     stated = {region for text in regions for region in find_regions(text)}
+
     # Keep stated regions only if they lie within those that the modality can show.
     if implied and not (stated and all(_lies_within(region, implied) for region in stated)):
         stated = implied

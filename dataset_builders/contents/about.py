@@ -51,9 +51,11 @@ def read_about(source: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
         statements = {
             key: " ".join(document[key].split()) for key in ABOUT_FIELDS if str(document.get(key) or "").strip()
         }
+
     report = manifest.get("deidentification")
     if "deidentification" not in statements and isinstance(report, dict):
         statements["deidentification"] = _format_report(report)
+
     # Fixed order, so that equal statements give equal cards.
     return {key: statements[key] for key in ABOUT_FIELDS if key in statements}
 

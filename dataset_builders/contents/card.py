@@ -151,6 +151,7 @@ def _render_body(
     written: dict[str, ConfigSizes],
 ) -> str:
     card, is_own = description.card, description.kind == "own"
+
     # Only the authors' own images have been public for years.
     is_of_authors = description.kind not in ("own", "phantom")
     parts = [
@@ -178,6 +179,7 @@ def _render_body(
 
 def _usage_section(description: Description, written: dict[str, ConfigSizes]) -> str:
     config = "questions" if "questions" in written else "questions_text"
+
     # The example must load as it stands, so use a split that exists.
     split = next(iter(written[config].rows), "test")
     lines = ["from datasets import load_dataset", ""]
@@ -188,6 +190,7 @@ def _usage_section(description: Description, written: dict[str, ConfigSizes]) ->
         ]
     else:
         lines.append(f'questions = load_dataset("ORG/{description.name}", "questions_text")["{split}"]')
+
     return (
         "## Use\n\n```python\n" + "\n".join(lines) + "\n```\n\n"
         "Replace ORG with the owner, or give the path of a local copy. `answer` contains positions in `options` "
@@ -214,6 +217,7 @@ def _configs_section(description: Description, written: dict[str, ConfigSizes]) 
     for config, done in written.items():
         rows = ", ".join(f"{split} ({count:,})" for split, count in done.rows.items())
         lines.append(f"| `{config}` | {about.get(config, '')} | {rows} | {done.parquet_bytes / 1e6:.1f} |")
+
     return "\n".join(lines)
 
 
@@ -251,6 +255,7 @@ def _provenance_section(content: SourceContent) -> str:
             f"| {_escape_inline(count.quantity)} | {count.count:,} | {paper} | "
             f"{_escape_inline(count.note) if differs or not paper else ''} |"
         )
+
     return "\n".join([*lines, "", *(f"- {_escape_inline(note)}" for note in content.notes)]).rstrip()
 
 
@@ -293,4 +298,5 @@ def render_licence_file(description: Description, content: SourceContent) -> str
             "`image_license` and `image_source` give the details per question. Images with an unknown licence must not be "
             "redistributed: keep a copy of this repository that contains such images private.",
         ]
+
     return "\n".join([*lines, ""])

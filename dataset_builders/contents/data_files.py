@@ -76,6 +76,7 @@ def config_entries(files: DataFiles, sha256: Mapping[str, str]) -> list[dict[str
     """
     default = next((config for config in ("questions", "questions_text") if config in files), "")
     entries = []
+
     # The default config comes first, as the Hub's viewer shows them in this order.
     for config, splits in sorted(files.items(), key=lambda item: (item[0] != default, item[0])):
         lines = [f"{sha256[name]} {name}\n" for names in splits.values() for name in names]
@@ -87,6 +88,7 @@ def config_entries(files: DataFiles, sha256: Mapping[str, str]) -> list[dict[str
                 "data_files": [{"split": split, "path": f"{config}/{split}-*"} for split in splits],
             }
         )
+
     return entries
 
 
@@ -112,14 +114,17 @@ def update_card_configs(card: str, entries: list[dict[str, Any]], location: obje
         BadInput: the card's YAML cannot be parsed.
     """
     head, body = _split_front_matter(card, location)
+
     # Configs that others added keep their entries, after ours.
     stated = {"configs": entries + _foreign_entries(head.get("configs"), entries)}
+
     # A `dataset_info` that `push_to_hub` once wrote may describe other columns, and then nothing
     # would load.
     info = _foreign_entries(head.get("dataset_info"), entries)
     if info:
         stated["dataset_info"] = info
     remaining = {key: value for key, value in head.items() if key != "dataset_info"}
+
     # Return the card unchanged if possible: dumping YAML would reformat what a person wrote.
     if head == remaining | stated:
         return card
@@ -147,10 +152,12 @@ def check_card_configs(card: str, entries: list[dict[str, Any]], location: objec
     differ = []
     for entry in entries:
         in_card = stated.get(entry["config_name"], {})
+
         # A config that someone else added need not have a digest.
         is_ours = entry["config_name"] in STANDARD_CONFIGS or str(in_card.get("description")).startswith(DIGEST_PREFIX)
         if is_ours and any(in_card.get(field) != entry[field] for field in ("description", "data_files")):
             differ.append(entry["config_name"])
+
     if differ:
         raise BadInput(
             f"{location}: does not match the files of {', '.join(differ)} (changed or damaged since), so load_dataset may return the rows "
@@ -186,6 +193,7 @@ def _split_front_matter(card: str, location: object) -> tuple[dict[str, Any], st
         head = yaml.safe_load(match[1]) or {}
     except yaml.YAMLError as error:
         raise BadInput(f"{location}: the YAML at its top cannot be read ({first_line(error)}). Correct it.") from None
+
     if not isinstance(head, dict):
         raise BadInput(f"{location}: the YAML at its top is not a list of fields. Correct it.")
     return head, card.removeprefix("\ufeff")[match.end() :]

@@ -70,6 +70,7 @@ def select_hub_tasks(family: str, content: SourceContent) -> list[tuple[HubTask,
                 # Tasks of one metric share a config; otherwise each metric needs its own questions.
                 config = TASK_CONFIG if len(metrics) == 1 else f"{TASK_CONFIG}_{metric}"
                 tasks.append((HubTask(split, metric, config), task_cases))
+
     return tasks
 
 
@@ -79,6 +80,7 @@ def _select_cases(cases: Iterable[Case], belongs: Any) -> Iterator[Case]:
         questions = tuple(q for q in case.questions if q.answer and belongs(q))
         if questions:
             image_ids = {q.image_id for q in questions}
+
             # Drop images that no remaining question shows, so that they are not stored.
             yield replace(
                 case,

@@ -93,6 +93,7 @@ def record_withdrawn_ids(folder: Path, ids: Iterable[str]) -> None:
     path = withdrawn_list_path(folder)
     lines = sorted({*read_withdrawn_ids(folder), *ids})
     replace_file(path, "".join(f"{line}\n" for line in lines).encode("ascii"))
+
     # The ids on the list reveal that somebody withdrew.
     path.chmod(0o600)
 
@@ -110,10 +111,12 @@ def load_pseudonyms(folder: Path, also: Path | None = None) -> Pseudonyms:
     for candidate in (folder, *([also] if also else [])):
         if key_path(candidate).is_file():
             return Pseudonyms(_read_key(key_path(candidate)))
+
     path = key_path(folder)
     key = secrets.token_bytes(32)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+
         # O_EXCL: two processes must not create different keys. Mode 600 before the key is written.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             try:
@@ -126,6 +129,7 @@ def load_pseudonyms(folder: Path, also: Path | None = None) -> Pseudonyms:
         return Pseudonyms(_read_key(path))
     except OSError as error:
         raise BadInput(f"{path}: the key for the ids cannot be written there ({error.strerror}).") from None
+
     return Pseudonyms(key)
 
 

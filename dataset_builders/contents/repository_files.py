@@ -89,11 +89,13 @@ def write_repository(folder: Path, description: Description, content: SourceCont
     for config, splits in {} if description.text_only else content.extra_configs.items():
         columns[config] = question_kinds
         write({config: question_kinds}, splits)
+
     if content.tree_rows is not None:
         columns["lexical_tree"] = TREE_COLUMNS
         rows = {name: [row[column] for row in content.tree_rows] for column, name in enumerate(TREE_ROW_FIELDS)}
         written["lexical_tree"] = ConfigSizes()
         _write_rows(folder, "lexical_tree", "train", rows, TREE_COLUMNS, written["lexical_tree"])
+
     # inspect-ai's reader takes one image per question, so such sets have no tasks.
     several = "more_images" in question_kinds
     tasks = select_hub_tasks(description.family, content) if description.has_tasks and not several else []
@@ -102,6 +104,7 @@ def write_repository(folder: Path, description: Description, content: SourceCont
     for task, cases in tasks:
         columns[task.config] = task_columns(images=not description.text_only)
         write({task.config: columns[task.config]}, {task.split: cases})
+
     # Report all bad images at once instead of one per build.
     facts.problems.check("Replace these images, or leave out their entries; nothing was written.")
     content.notes += facts.notes()
@@ -115,6 +118,7 @@ def write_repository(folder: Path, description: Description, content: SourceCont
             images=not description.text_only,
         )
         (folder / "eval.yaml").write_text(text, encoding="utf-8")
+
     manifest = _build_manifest(description, content, facts)
     write_json(folder / "manifest.json", manifest)
     card = render_card(description, content, columns, written, folder_config_entries(folder))
@@ -193,6 +197,7 @@ def format_counts(counts: Sequence[CountComparison], origin: str) -> list[str]:
         mark = " DIFFERS" if differs and origin == "official" else ""
         note = f", {count.note}" if count.note and (differs or count.paper is None) else ""
         lines.append(f"{count.quantity}: {count.count:,}{paper_note}{mark}{note}")
+
     return lines
 
 

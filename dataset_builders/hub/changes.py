@@ -68,6 +68,7 @@ def open_versions(old_name: str, new_name: str) -> tuple[Repository, Repository]
         raise BadInput(
             f"{old_name}, {new_name}: are {versions[0].family} and {versions[1].family}; only versions of one dataset can be compared."
         )
+
     return versions
 
 
@@ -101,6 +102,7 @@ def _compare_split(split: str, old: Repository, new: Repository) -> SplitChanges
         [name for name in new_rows if name not in old_rows],
         [name for name in old_rows if name not in new_rows],
     )
+
     # Only questions in both versions can have changed.
     common = {name: row for name, row in new_rows.items() if name in old_rows}
     for name, row in common.items():
@@ -110,10 +112,12 @@ def _compare_split(split: str, old: Repository, new: Repository) -> SplitChanges
         columns = {column: pair for column, pair in pairs.items() if pair[0] != pair[1]}
         if columns:
             changes.changed[name] = columns
+
     old_sha256, new_sha256 = (
         {image: facts.get("sha256") for image, facts in (repository.manifest.get("images") or {}).items()}
         for repository in (old, new)
     )
+
     # Images of removed questions are not worth reporting.
     image_names = {image for row in common.values() for image in row_image_ids(row)}
     changes.images = sorted(
@@ -163,4 +167,5 @@ def format_changes(changes: list[SplitChanges], max_listed: int = 20) -> str:
         elif split:
             lines.append("No change affects scores: results on the two versions are comparable.")
         parts.append("\n".join(lines))
+
     return "\n\n".join(parts)

@@ -132,6 +132,7 @@ def check_repo_id(repo_id: str) -> None:
         reason = None if repo_id.count("/") == 1 else "one slash is needed"
     except HFValidationError as error:
         reason = _one_line(str(error))
+
     if reason:
         raise BadInput(f"{repo_id}: is not a Hub repository id, such as medlab/mediconfusion ({reason}).")
 
@@ -185,6 +186,7 @@ def is_unavailable(error: BaseException) -> bool:
     status = http_status(error)
     if status is not None:
         return status in RETRYABLE_STATUSES or status >= 500 or status in (401, 408)
+
     # A proxy's HTML page in place of JSON also means that the Hub was not reached.
     network = (httpx.TransportError, ConnectionError, TimeoutError, json.JSONDecodeError)
     offline = (errors.OfflineModeIsEnabled, errors.LocalEntryNotFoundError)
@@ -228,7 +230,9 @@ def _retry_after_s(error: BaseException) -> float | None:
         header = str(response.headers.get("retry-after") or "").strip()
         seconds = float(header) if header.isascii() and header.isdigit() else 0.0
         return seconds if response.status_code in RETRYABLE_STATUSES and seconds <= MAX_RETRY_AFTER_S else None
+
     failure = _find_cause(error, (httpx.TransportError, ConnectionError))
+
     # A refused connection means a wrong address or no network; a broken one may succeed next time.
     is_pointless = failure is None or isinstance(failure, httpx.ConnectError | OfflineModeIsEnabled)
     return None if is_pointless else 0.0
@@ -280,6 +284,7 @@ def with_retries(
             if attempt == tries - 1 or wait is None:
                 raise
             time.sleep(wait + FIRST_BACKOFF_S * 2 ** min(attempt, 5) * random.uniform(0.5, 1.5))
+
     raise AssertionError("unreachable")
 
 
@@ -297,6 +302,7 @@ def _explain_error(error: BaseException, account: str) -> str | None:
             (message for cause in _iter_causes(error) if (message := getattr(cause, "server_message", None))),
             "",
         )
+
         # The Hub answers 401 for a missing repository if the token cannot see it.
         missing = isinstance(error, errors.RepositoryNotFoundError) and status == 401
         reason = STATUS_MESSAGES.get(
@@ -304,6 +310,7 @@ def _explain_error(error: BaseException, account: str) -> str | None:
             f"the Hub answered {status}{RETRY_HINT if status >= 500 else ''}",
         )
         return f"{reason.format(account=account)} ({_one_line(server_message) or f'{endpoint()} answered {status}'})"
+
     if "xet" in f"{type(error).__module__} {error}".lower():  # Xet's native client has no exception classes of its own
         return f"the upload through Xet failed ({_one_line(str(error))}). Run this again, or set HF_HUB_DISABLE_XET=1"
     if is_unavailable(error):

@@ -48,14 +48,17 @@ def commit_files(
         else CommitOperationAdd(path, str(content) if isinstance(content, Path) else content)
         for path, content in sorted(files.items(), key=lambda item: (item[1] is not None, item[0]))
     ]
+
     # The images of `cases` are also in `questions`. hf_xet deduplicates against earlier uploads but
     # not within one, so upload config by config.
     configs: dict[str, list[CommitOperationAdd]] = {}
     for operation in operations:
         if isinstance(operation, CommitOperationAdd) and operation.path_in_repo.endswith(".parquet"):
             configs.setdefault(operation.path_in_repo.partition("/")[0], []).append(operation)
+
     for additions in configs.values() if len(configs) > 1 else ():
         api.preupload_lfs_files(repo_id, additions, repo_type=kind, revision=revision, create_pr=pull_request)
+
     return api.create_commit(
         repo_id,
         operations,
@@ -89,4 +92,5 @@ def is_released(repo_id: str, commit: str) -> bool:
             history = with_retries(lambda at=revision: api.list_repo_commits(repo_id, revision=at, repo_type="dataset"))  # type: ignore[misc]
             if any(entry.commit_id == commit for entry in history):
                 return True
+
     return False

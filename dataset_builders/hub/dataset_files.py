@@ -51,12 +51,14 @@ def select_dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dic
     if not (folder / "README.md").is_file() or not data:
         raise BadInput(f"{folder}: is not a dataset repository (a README.md and Parquet files). {BUILT_FOLDER_REMEDY}")
     manifest = load_manifest(folder)
+
     # Names that differ only in separators would still be mistaken for the benchmark.
     if manifest.get("origin") == "phantom" and re.sub(r"[-_.]+", "-", repo_id.split("/")[1].lower()) in BENCHMARKS:
         raise BadInput(
             f"{repo_id}: is the official name of a benchmark, but this folder contains phantoms. "
             f"Choose another name, e.g. {repo_id}-phantoms."
         )
+
     check_deidentification_stated(manifest)
     if not private and ("answers_of" in manifest or "answers" in data):
         raise BadInput(f"{folder}: contains the hidden answers of a test, which must not become public. Add --private.")
@@ -67,9 +69,11 @@ def select_dataset_files(folder: Path, repo_id: str, private: bool) -> tuple[dic
             f"{folder}: contains images without a licence that permits redistribution ({', '.join(sorted(refused))}). "
             "Publish them with --private, or build with --text-only."
         )
+
     files: dict[str, Path | bytes] = {path: folder / path for path in paths}
     for pattern in METADATA_PATTERNS:
         files |= {path.name: path for path in folder.glob(pattern) if path.is_file()}
+
     # The card may have been edited: rewrite its record of the data files.
     text = (folder / CARD_FILE).read_text(encoding="utf-8", errors="replace")
     files[CARD_FILE] = update_card_configs(text, folder_config_entries(folder), folder / CARD_FILE).encode()

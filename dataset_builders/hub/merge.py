@@ -48,6 +48,7 @@ def content_ids(content: FileContent) -> list[str]:
         if content.stat().st_size > MAX_GIT_FILE_BYTES:
             return hash_files([content])
         content = content.read_bytes()
+
     # git's blob id: SHA-1 over a header with the size, then the content.
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False)
     return [hashlib.sha256(content).hexdigest(), blob.hexdigest()]
@@ -73,6 +74,7 @@ def merge_published(
     """
     recorded_ids = _parse_record(read_stored(RECORD_FILE)) if RECORD_FILE in stored else {}
     ids = {path: content_ids(content) for path, content in files.items()}
+
     # Any Parquet file in the folder of one of our configs may be loaded as its rows, regardless of
     # its origin.
     configs = {*group_data_files({*files, *recorded_ids}), *STANDARD_CONFIGS} if group_data_files(files) else set()
@@ -84,9 +86,11 @@ def merge_published(
     changes, in_the_way = PublishChanges(), []
     for path in sorted({*files, *recorded_ids, *rows} - ({CARD_FILE} if configs else set())):
         new, recorded, current = ids.get(path, []), recorded_ids.get(path, []), stored.get(path)
+
         # The Hub has the new content already.
         if current in new or (current is None and not new):
             continue
+
         # Unchanged since the last publish, or not there: safe to write or delete.
         if current in recorded or (current is None and new != recorded):
             changes.write[path] = files.get(path)
@@ -95,11 +99,13 @@ def merge_published(
             changes.preserved.append(path)
         else:
             in_the_way.append(path)
+
     if in_the_way:
         raise BadInput(
             f"{repo_id}: nothing was published, because others changed or added files that would be replaced, or that would be loaded "
             f"with its rows: {', '.join(in_the_way)}. Move or delete them there, or copy them into the folder, and publish again."
         )
+
     record = {
         path: recorded_ids[path] if path in changes.preserved else ids[path] for path in {*files, *changes.preserved}
     }
@@ -107,6 +113,7 @@ def merge_published(
         entries = config_entries(*_data_files_after(changes, configs, ids, stored, read_stored))
         text = update_card_configs(_decode_text(files[CARD_FILE]), entries, CARD_FILE).encode()
         current, record[CARD_FILE] = stored.get(CARD_FILE), content_ids(text)
+
         # Somebody edited the card: replace only its `configs`.
         if current not in (None, *record[CARD_FILE], *recorded_ids.get(CARD_FILE, [])):
             record[CARD_FILE] = recorded_ids.get(CARD_FILE, [])
@@ -116,6 +123,7 @@ def merge_published(
             ).encode()
         if current not in content_ids(text):
             changes.write[CARD_FILE] = text
+
     content = (json.dumps(record, indent=1, sort_keys=True) + "\n").encode()
     if stored.get(RECORD_FILE) not in content_ids(content):
         changes.write[RECORD_FILE] = content
@@ -139,6 +147,7 @@ def _data_files_after(
                 sha256[path] = stored[path] if in_lfs else hashlib.sha256(read_stored(path)).hexdigest()
             elif changes.write[path] is not None:
                 sha256[path] = ids[path][0]
+
     return group_data_files(sha256), sha256
 
 
@@ -150,6 +159,7 @@ def _parse_record(content: bytes) -> dict[str, list[str]]:
         document = json.loads(content)
     except ValueError:
         return {}
+
     listed = document.items() if isinstance(document, dict) else ()
     return {
         path: ids for path, ids in listed if isinstance(ids, list) and all(isinstance(file_id, str) for file_id in ids)

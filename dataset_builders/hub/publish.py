@@ -148,6 +148,7 @@ def publish(
     shown_datasets = [*([results] if results else []), *data]
     for dataset in shown_datasets:
         check_repo_id(dataset)
+
     kind = "space" if space else "dataset"
     files: Mapping[str, FileContent]
     wheel_path = None if wheel is None else Path(wheel)
@@ -157,6 +158,7 @@ def publish(
         else select_dataset_files(folder, repo_id, private)
     )
     api, account = sign_in(repo_id)
+
     # Whether a shown dataset is private is known only after signing in.
     private_shown = _find_private(api, shown_datasets, account)
     if private_shown:
@@ -165,20 +167,24 @@ def publish(
         created = not with_retries(lambda: api.repo_exists(repo_id, repo_type=kind))
         if created:
             sdk = "gradio" if space else None
+
             # None lets the organisation's default visibility apply.
             hidden = private or None
             with_retries(lambda: api.create_repo(repo_id, repo_type=kind, private=hidden, exist_ok=True, space_sdk=sdk))
+
         # Read the tag before the commit, so that it cannot be newer.
         tagged = with_retries(lambda: _tag_commit(api, repo_id, kind, tag))
         info = with_retries(lambda: api.repo_info(repo_id, repo_type=kind))
         if private and not info.private:
             raise BadInput(f"{repo_id}: exists and is public. Make it private on the Hub, or choose another name.")
+
         # A tag of another commit is an error before anything is uploaded.
         if tagged not in (None, info.sha):
             raise _tag_conflict(repo_id, tag, tagged)
         configured = _set_gating(api, repo_id, gated) if gated else []
         configured += _set_variables(api, repo_id, results, data, private_shown) if shown_datasets else []
         head, changes = _commit_changes(api, repo_id, kind, files, notes)
+
     if tag:
         with hub_errors(
             repo_id,
@@ -186,6 +192,7 @@ def publish(
             account,
         ):
             _create_tag(api, repo_id, kind, tag, head, notes)
+
     return PublishReport(
         repo_id=repo_id,
         repo_type=kind,
@@ -223,11 +230,13 @@ def _set_variables(api: HfApi, repo_id: str, results: str | None, data: Sequence
             with_retries(partial(api.add_space_variable, repo_id, name, value))
         if value:
             done.append(f"variable {name}: {value}")
+
     if private:
         done.append(f"still needed: the secret HF_TOKEN, a token that can read {' and '.join(private)} (private)")
         done.append(
             f"the card also requests the scope {READ_PRIVATE_SCOPE} from users who sign in: without it they cannot submit there"
         )
+
     return done
 
 
@@ -286,6 +295,7 @@ def _create_tag(api: HfApi, repo_id: str, kind: str, tag: str, head: str, notes:
         with_retries(
             lambda: api.create_tag(repo_id, tag=tag, tag_message=notes, revision=head, repo_type=kind, exist_ok=True)
         )
+
     tagged = with_retries(lambda: _tag_commit(api, repo_id, kind, tag))
     if tagged != head:
         raise _tag_conflict(repo_id, tag, tagged)
@@ -326,6 +336,7 @@ def select_space_files(
             raise BadInput(
                 f"{folder}: is not the board's Space folder ({name} is missing). Give the folder leaderboard_space."
             )
+
     files: dict[str, Path | bytes] = {"app.py": LAUNCHER.format(package=folder.name).encode()}
     files |= {name: folder / name for name in ("README.md", "requirements.txt")}
     if datasets:
@@ -336,6 +347,7 @@ def select_space_files(
                 dict.fromkeys([*card.data.get("hf_oauth_scopes", []), READ_PRIVATE_SCOPE])
             )
         files["README.md"] = str(card).encode()
+
     if wheel is not None:
         _check_wheel(wheel, folder.name)
         return {**files, wheel.name: wheel}, []
@@ -346,9 +358,11 @@ def select_space_files(
             left_out.append(relative_path)
         elif relative_path not in files or relative_path == "app.py":
             files[f"{folder.name}/{relative_path}"] = path
+
     packages_root = Path(__file__).resolve().parents[2]
     for package in SPACE_PACKAGES:
         files |= {f"{package}/{relative_path}": path for relative_path, path in _iter_files(packages_root / package)}
+
     return dict(sorted(files.items())), left_out
 
 

@@ -106,6 +106,7 @@ class Repository:
         """
         if split not in self.manifest["splits"]:
             raise BadInput(f"{self.data}: has no split {split!r}. It has {', '.join(self.splits)}.")
+
         # The config without images is much smaller.
         config = "questions_text" if "questions_text" in self._files else "questions"
         tables = [_read_table(path, name) for name, path in self._paths(config, split).items()]
@@ -113,6 +114,7 @@ class Repository:
         labels = {name: list(kind.names) for name, kind in declared.items()}
         columns = {name: _read_column(tables, name, labels.get(name)) for name in tables[0].column_names}
         empty = pd.Series([None] * sum(table.num_rows for table in tables), dtype=object)
+
         # Callers may rely on every declared column, even if the build had no values for it.
         absent = [name for name in text_columns(declared) if name not in columns and name not in EXTRA_IMAGE_COLUMNS]
         return pd.DataFrame(columns | dict.fromkeys(absent, empty))
@@ -198,6 +200,7 @@ class Repository:
             from datasets import load_dataset
         except ImportError as error:
             raise BadInput(f"the library datasets cannot be imported ({error}). Rename a file of that name.") from None
+
         config = config or ("questions" if "questions" in self._files else "questions_text")
         if config not in self._files:
             raise BadInput(f"{self.data}: has no config {config!r}. It has {', '.join(self._files)}.")
@@ -256,11 +259,13 @@ def load_manifest(folder: Path, data: str | Path | None = None) -> dict[str, Any
         version = manifest["schema_version"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise BadInput(f"{path}: is not a manifest of a dataset repository. {OPEN_REMEDY}") from None
+
     if version != DATASET_SCHEMA_VERSION:
         raise BadInput(
             f"{path}: the file has version {clip(version)}, and this medprobe reads version {DATASET_SCHEMA_VERSION}. "
             "Build the dataset again with this medprobe, or use the one that wrote it."
         )
+
     return dict(manifest)
 
 
@@ -282,6 +287,7 @@ def _open_from_hub(data: str, revision: str | None) -> Repository:
         for name in sorted(stored):
             if name in (CARD_FILE, "manifest.json") or name.startswith("questions_text/"):
                 _download(data, commit, name)
+
         # The Hub reports the SHA-256 of LFS files only; small files in git must be hashed here.
         sha256 = {
             name: lfs.sha256 if lfs else hash_files([_download(data, commit, name)])[0]
@@ -317,6 +323,7 @@ def _open_checked(
         and isinstance(manifest.get("splits"), dict)
     ):
         raise BadInput(f"{data}/manifest.json: is not a manifest of a dataset repository. {OPEN_REMEDY}")
+
     # A folder without a card is accepted; one with a card that differs is not.
     card = (folder / CARD_FILE).read_text(encoding="utf-8", errors="replace") if (folder / CARD_FILE).is_file() else ""
     check_card_configs(card, entries, f"{data}: {CARD_FILE}", STALE_CARD_REMEDY)
@@ -331,6 +338,7 @@ def _read_column(tables: list[pa.Table], name: str, labels: list[str] | None = N
     if labels and any(isinstance(value, int) for value in values):
         # An index out of range comes from damaged data and becomes None.
         values = [labels[v] if isinstance(v, int) and 0 <= v < len(labels) else None for v in values]
+
     # pandas would turn integers with missing values into floats.
     kinds = {type(value) for value in values}
     return pd.Series(values, dtype=kinds.pop() if kinds in ({float}, {bool}) else object)

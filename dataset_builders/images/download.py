@@ -72,6 +72,7 @@ def download_missing(
                 reasons.append(f"{url}: {error}")
         else:
             failed[image] = "; ".join(reasons)
+
     # A complete list for the user; the message shows only one example.
     write_json(folder / "failed.json", failed, sort_keys=True)
     return failed
@@ -89,11 +90,13 @@ def _check_template(template: str, fields: Mapping[str, Mapping[str, str]]) -> s
         names = {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
     except ValueError as error:
         raise BadInput(f"--images {template}: {error}. Write fields like {{file_name}}.") from None
+
     unknown = sorted(names - available)
     if unknown or not names:
         # Without a field, every image would have the same URL.
         problem = f"unknown field {unknown[0]!r}" if unknown else "contains no field, so all images would be the same"
         raise BadInput(f"--images {template}: {problem}. Fields: {', '.join(sorted(available))}.")
+
     return template
 
 
@@ -116,4 +119,5 @@ def _fetch(url: str) -> bytes:
         response = getattr(error, "response", None)
         why = str(error) or type(error).__name__ if response is None else f"HTTP {response.status_code}"
         raise _NotThereError(why) from None
+
     return bytes(answer.content)

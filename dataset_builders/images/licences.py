@@ -58,6 +58,7 @@ def allows_redistribution(licence: str | None) -> bool:
     text = text.replace("creative commons", "cc").replace("attribution", "by").replace("noncommercial", "nc")
     text = text.replace("non-commercial", "nc").replace("sharealike", "sa").replace("share-alike", "sa")
     text = text.replace("noderivatives", "nd").replace("noderivs", "nd").replace("no-derivatives", "nd")
+
     # Separators vary between sources: "CC-BY-4.0", "CC BY 4.0", "cc_by/4.0".
     text = " ".join(re.split(r"[\s\-_./,()]+", text)).strip()
     if text in _OPEN_LICENCES:

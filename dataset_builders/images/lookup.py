@@ -90,6 +90,7 @@ class ImageFolders:
         for name in names:
             if not is_safe_relative_path(name):
                 raise ImageError(f"the image name {name!r} leaves its folder")
+
         for name in names:
             parts = name.replace("\\", "/").lower().strip("/").split("/")
             file_name = PurePosixPath(parts[-1])
@@ -104,10 +105,12 @@ class ImageFolders:
                 if hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
                     return path
             mismatches += paths
+
         if mismatches:
             raise ImageError(
                 f"{mismatches[0]} is named {names[0]!r} but is a different image (its sha256 is not {sha256})"
             )
+
         return None
 
 
@@ -158,6 +161,7 @@ def find_image(
     except ImageError as error:
         entry.add_problem(str(error))
         return None
+
     return CaseImage(
         image_id=image_id,
         read=path.read_bytes if path else None,
@@ -191,6 +195,7 @@ def read_image_records(source: Path, problems: Problems) -> dict[str, ImageRecor
         Image name -> its record; empty if there is no file.
     """
     file = source / "image_dict.json"
+
     # The file is optional: without it, nothing is known about the images.
     document = read_json(file) if file.is_file() else {}
     if not isinstance(document, dict):
@@ -201,6 +206,7 @@ def read_image_records(source: Path, problems: Problems) -> dict[str, ImageRecor
         records[name] = ImageRecord(
             **{field: entry.text(field) for field in ("license", "source", "sha256", "group") if field in entry.value}
         )
+
     return records
 
 
@@ -245,6 +251,7 @@ def open_complete_image(data: bytes) -> Iterator[Image.Image]:
             raise ImageError(f"the image is damaged or cut off ({lost})")
         yield image
         image.load()
+
     if image.format == "PNG":
         with open_image(data) as image:
             image.verify()  # decoding alone does not check every chunk's checksum
@@ -303,6 +310,7 @@ def _find_jpeg_data_loss(data: bytes) -> str | None:
     except ValueError as error:
         warning = " ".join(str(error).split())
         return warning if any(words in warning for words in DATA_LOSS_WARNINGS) else None
+
     return None
 
 

@@ -93,6 +93,7 @@ def _convert_to_png(image: Image.Image, data: bytes, orientation: int) -> bytes:
 def _strip_png(data: bytes) -> bytes:
     """Keep header, palette, transparency and pixels; of an animation, the first frame."""
     parts, at, kind = [PNG_SIGNATURE], len(PNG_SIGNATURE), b""
+
     # A chunk is length (4 bytes), kind (4), content, checksum (4).
     while at < len(data) and kind != b"IEND":
         kind, end = data[at + 4 : at + 8], at + 12 + int.from_bytes(data[at : at + 4], "big")
@@ -124,6 +125,7 @@ def _strip_jpeg(data: bytes, orientation: int) -> bytes:
         elif marker in PICTURE_MARKERS:
             parts.append(segment)
         at = at + 1 if marker == 0xFF else end  # a fill byte
+
     turned = _orientation_segment(orientation) if 2 <= orientation <= 8 else b""
     return b"".join([b"\xff\xd8", jfif, turned, adobe, *parts, b"\xff\xd9"])
 
@@ -133,6 +135,7 @@ def _orientation_segment(orientation: int) -> bytes:
     exif = Image.Exif()
     exif[ORIENTATION_TAG] = orientation
     body = exif.tobytes()
+
     # Pillow versions differ in whether the header is included.
     body = body if body.startswith(b"Exif\0\0") else b"Exif\0\0" + body
     return b"\xff\xe1" + (len(body) + 2).to_bytes(2, "big") + body

@@ -89,9 +89,11 @@ def _head(drawing: Drawing) -> Canvas:
     canvas = _paint(canvas, _ellipse(0, 0, 0.63, 0.82), 0.38 if ct else 0.5)
     for angle in range(0, 180, 20):
         canvas = _paint(canvas, 0.25 * _ellipse(0, 0, 0.6, 0.012, angle), 0.3)
+
     width = {"wide": 0.17, "narrow": 0.05}.get(drawing.variant, 0.09)
     for side in (-1, 1):
         canvas = _paint(canvas, _ellipse(side * 0.2, -0.05, width, 0.33, -14 * side), 0.12)
+
     return _paint(canvas, _ellipse(0, 0, 0.012, 0.78), 0.7)
 
 
@@ -103,12 +105,14 @@ def _chest(drawing: Drawing) -> Canvas:
             canvas = _paint(canvas, _ellipse(side * 0.42, 0.0, 0.36, 0.52), 0.1)
         canvas = _paint(canvas, _ellipse(0.1, -0.08, 0.2, 0.25), 0.62)
         return _paint(canvas, _ellipse(0, 0.55, 0.1, 0.1), 0.95)
+
     canvas = _paint(np.full((SIZE_PX, SIZE_PX), 0.04), _ellipse(0, 0.25, 0.88, 1.15), 0.6)
     for side in (-1, 1):
         canvas = _paint(canvas, _ellipse(side * 0.4, 0.05, 0.3, 0.68, -6 * side), 0.14)
         for rib in range(7):
             arc = (np.abs(Y + 0.55 - rib * 0.19 - 0.5 * (np.abs(X) - 0.4) ** 2) < 0.022).astype(np.float64)
             canvas = _paint(canvas, 0.5 * arc * (side * X > 0.08) * (np.abs(X) < 0.72), 0.7)
+
     canvas = _paint(
         canvas,
         _ellipse(0.12, 0.35, {"wide": 0.42, "narrow": 0.2}.get(drawing.variant, 0.26), 0.3),
@@ -156,12 +160,14 @@ def _fundus(drawing: Drawing) -> Canvas:
             line = np.abs(Y - bow * np.sqrt(np.clip(0.45 - X, 0, None)) * 0.6) < 0.012 + 0.004 * abs(bow)
             layer = _paint(layer, 0.8 * line * (X < 0.45) * shade, vessel)
         layers.append(_paint(_paint(layer, disc, bright), cup, centre))
+
     return np.stack(layers, axis=-1)
 
 
 def _cells(drawing: Drawing) -> Canvas:
     """Draw stained cells on a light background: `number` of them, round or long."""
     rng = np.random.Generator(np.random.PCG64(drawing.number * 7 + len(drawing.variant)))
+
     # A grid of 16 places keeps cells from overlapping, so that they can be counted.
     positions = [(x, y) for y in (-0.66, -0.22, 0.22, 0.66) for x in (-0.66, -0.22, 0.22, 0.66)]
     order = rng.permutation(len(positions))[: drawing.number]
@@ -175,6 +181,7 @@ def _cells(drawing: Drawing) -> Canvas:
         body, core = _ellipse(x, y, *radii, 35), _ellipse(x, y, radii[0] / 2, radii[1] / 2, 35)
         for layer, (skin, heart) in enumerate(((0.85, 0.35), (0.62, 0.2), (0.8, 0.55))):
             layers[layer] = _paint(_paint(layers[layer], body, skin), core, heart)
+
     return np.stack(layers, axis=-1)
 
 
@@ -219,6 +226,7 @@ def draw_phantom(drawing: Drawing, encoding: str = "PNG") -> bytes:
         )
         mask = mask if canvas.ndim == 2 else mask[..., None]
         canvas = _paint(canvas, mask, 1.0 if lesion.tone == "bright" else 0.0)
+
     # Noise depends on the drawing only, so that bytes are reproducible.
     rng = np.random.Generator(np.random.PCG64(zlib.crc32(repr(drawing).encode())))
     canvas = np.clip(

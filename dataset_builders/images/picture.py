@@ -86,6 +86,7 @@ def make_picture(data: bytes, whites: Mapping[str, int] | None = None) -> ShownP
             pixels = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
         pixels = pixels if pixels.mode == "L" else pixels.convert("RGB")
         pixels.info = {}  # otherwise saving would write the colour profile
+
         # Readers differ in how they reduce a PNG with 16 bits per channel to 8.
         is_plain = data[24] <= 8 if image.format == "PNG" else image.format == "JPEG" and image.mode in ("L", "RGB")
         file = data if is_plain and not any(traits.values()) else None
@@ -93,6 +94,7 @@ def make_picture(data: bytes, whites: Mapping[str, int] | None = None) -> ShownP
             traits[f"have fewer than {MIN_GREY_LEVELS} grey levels in use"] = (
                 sum(map(bool, pixels.convert("L").histogram())) < MIN_GREY_LEVELS
             )
+
     return ShownPicture(pixels, tuple(name for name, is_met in traits.items() if is_met), file)
 
 
@@ -151,6 +153,7 @@ def find_white_levels(files: Iterable[bytes]) -> dict[str, int]:
             if image.mode.startswith(("I", "F")) and declared_white_level(image, data) is None:
                 kind = image.mode[:4]
                 whites[kind] = max(whites.get(kind, 0), smallest_white_level(image))
+
     return whites
 
 
@@ -163,6 +166,7 @@ def _choose_white_level(image: Image.Image, data: bytes, whites: Mapping[str, in
     smallest, stated = smallest_white_level(image), declared_white_level(image, data)
     if stated is not None:
         return stated
+
     # A mask (0, 1) or the full 16 bits are unambiguous even without a dataset.
     white = whites.get(image.mode[:4], smallest if smallest in (WHITE_LEVELS[0], WHITE_LEVELS[-1]) else 0)
     is_doubtful = (
@@ -176,6 +180,7 @@ def _choose_white_level(image: Image.Image, data: bytes, whites: Mapping[str, in
             f"its grey levels are below {smallest:,}{dataset_note}, and their bit depth is unknown; convert them to 8 bits with a "
             "fixed window, or declare the depth in the file (BitsPerSample or MaxSampleValue of a TIFF, sBIT of a PNG)"
         )
+
     return white
 
 
@@ -195,6 +200,7 @@ def smallest_white_level(image: Image.Image) -> int:
             f"its grey levels range from {low:,.6g} to {high:,.6g}; only 0 to {WHITE_LEVELS[-1]:,} can be converted to 8 bits by one "
             "rule for all pictures. Apply a fixed window first"
         )
+
     return next(white for white in WHITE_LEVELS if high <= white)
 
 
@@ -209,12 +215,14 @@ def declared_white_level(image: Image.Image, data: bytes) -> int | None:
         data: the content of the file.
     """
     bits = _tiff_tag(image, 258) or 0
+
     # Some programs write the brightest grey in use as MaxSampleValue, so accept only 2^n - 1 there.
     if not 8 < bits < 16:
         bits = next(
             (bits for bits in range(8, 17) if 2**bits - 1 in (_tiff_tag(image, 281), _tiff_tag(image, 341))),
             0,
         )
+
     # sBIT must precede the image data; later bytes may match by chance.
     place = data.find(b"sBIT", 0, data.find(b"IDAT")) if image.format == "PNG" else -1
     if place > 0:
@@ -222,6 +230,7 @@ def declared_white_level(image: Image.Image, data: bytes) -> int | None:
         # the low bits are unscaled.
         bits, levels = data[place + 4], np.asarray(image)
         bits = bits if levels.max() < 2**bits and (levels % 2 ** (16 - bits)).any() else 16
+
     return 2**bits - 1 if bits and np.asarray(image).max() < 2**bits else None
 
 

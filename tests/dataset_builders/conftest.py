@@ -20,11 +20,13 @@ def publishable(tmp_path_factory):
     for family in BENCHMARKS:
         source = root / "sources" / family
         write_sources(family, source)
+
         # Without the marker, the drawn source counts as a real one.
         (source / ORIGIN_MARKER).unlink()
         if family == "mediconfusion":
             _state_licences(source)
         build(family, source=source, out=root / family)
+
     return root
 
 

@@ -19,6 +19,7 @@ def test_only_benchmark_packages_name_a_benchmark():
     modules = []
     for layer in ("dataset_builders", "eval_harness", "leaderboard_space", "curation", "medprobe"):
         modules += [path for path in (root / layer).rglob("*.py") if "benchmarks" not in path.relative_to(root).parts]
+
     # The one module that lists the names.
     modules.remove(root / "dataset_builders" / "benchmark_names.py")
     for path in modules:

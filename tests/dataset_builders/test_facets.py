@@ -57,6 +57,7 @@ def test_facets_combine_with_or_within_and_and_across(
     for expression in facets:
         name, value = (part.strip().lower() for part in expression.split("="))
         chosen.setdefault(name, set()).add(value)
+
     row_labels = [
         {
             "modality": {str(m).lower()} if m else set(),
@@ -69,11 +70,13 @@ def test_facets_combine_with_or_within_and_and_across(
         name: {label for row in row_labels for label in row[name]} for name in ("modality", "department", "category")
     }
     expected = [all(row[name] & values for name, values in chosen.items()) for row in row_labels]
+
     # Unknown labels and empty selections are errors.
     if any(values - labels_by_facet[name] for name, values in chosen.items()) or (chosen and not any(expected)):
         with pytest.raises(BadInput, match="--facet"):
             select_by_facets(make_frame(rows), facets)
         return
+
     mask = select_by_facets(make_frame(rows), facets)
     assert mask.tolist() == expected
 

@@ -46,9 +46,11 @@ def test_scored_columns_change_the_fingerprint(repository):
     for name in FINGERPRINT_COLUMNS:
         if name not in questions.columns:
             continue
+
         # Three random rows per column keep the test fast.
         for row in random.Random(name).sample(range(len(questions)), 3):
             edited = questions.copy()
+
             # Some columns would refuse a value of another type.
             edited[name] = edited[name].astype(object)
             edited.at[row, name] = altered(edited.at[row, name])
@@ -61,6 +63,7 @@ def test_fingerprint_ignores_order_and_empty_columns(repository):
     assert mark.startswith("v1-") and len(mark) == 67
     assert repository.manifest["splits"][repository.splits[0]]["fingerprint"] == mark
     assert fingerprint_questions(questions.sample(frac=1, random_state=1)) == mark
+
     # A missing column counts as an empty one.
     empty = [name for name in SCORED_COLUMNS if name in questions.columns and questions[name].isna().all()]
     assert fingerprint_questions(questions.drop(columns=empty)) == mark
@@ -81,6 +84,7 @@ def test_uncovered_columns_do_not_change_scores(repository):
         edited = questions.copy()
         edited[name] = pd.Series(["x" if n % 2 else "y" for n in range(len(edited))], index=edited.index, dtype=object)
         assert compute_scores(repository.family, edited, answers) == original, name
+
     for name in {*FACET_COLUMNS} & {*questions.columns} - {*SCORED_COLUMNS, "categories"}:
         edited = questions.assign(**{name: "one label"})
         assert compute_scores(repository.family, edited, answers).scores == original.scores, name

@@ -72,6 +72,7 @@ TREE_PAGE = """<!DOCTYPE html><html><body><ul><li>menu</li></ul>
 
 def test_tree_page_is_read_with_notes(tmp_path):
     (tmp_path / "t.html").write_text(TREE_PAGE)
+
     # The menu and the script of the page must be ignored.
     rows, notes = read_tree(tmp_path / "t.html")
     assert rows == [

@@ -96,6 +96,7 @@ def test_only_columns_with_values_are_stored(seed, tmp_path):
         "test": [case(number) for number in range(3, 6)],
     }
     write_repository(tmp_path, Description("own", family, "custom", None, False), SourceContent(cases))
+
     # Columns that are stored whether or not they have values.
     always = {name for name, kind in COMMON_COLUMNS.items() if name not in optional and name != "image_source"}
     repository = open_repository(tmp_path)
@@ -126,6 +127,7 @@ def test_readme_example_loads_the_current_dataset(phantoms, tmp_path, monkeypatc
     pairs = json.loads((source / "dataset.json").read_text())
     for pair in pairs.values():
         pair["question"] = f"Of the second build: {pair['question']}"
+
     (source / "dataset.json").write_text(json.dumps(pairs))
     shutil.copytree(phantoms / "mediconfusion", place)
     for number in range(2):
@@ -173,6 +175,7 @@ def test_rebuilt_dataset_is_never_served_from_cache(seed, tmp_path):
     reloaded.
     """
     rng = random.Random(seed)
+
     # Equal folder names share a cache entry of `datasets`.
     folders = [tmp_path / name for name in ("one/set", "other/set")]
     for number in range(4):
@@ -233,6 +236,7 @@ def write_dense_source(folder, images, size=20_000):
     for number in range(images):
         pixels = np.frombuffer(rng.randbytes(size), np.uint8).reshape(-1, 100)
         Image.fromarray(pixels).save(folder / "images" / f"{number}.png")
+
         # Nine questions per image, in adversarial pairs.
         for index in range(9):
             qa_type = f"entity_{'gt' if index % 2 == 0 else 'hallu'}_{index // 2}"
@@ -243,6 +247,7 @@ def write_dense_source(folder, images, size=20_000):
                 "qa_type": qa_type,
             }
             rows.append(row | {"question": f"Is it {index}?", "answer": "yes" if index % 2 == 0 else "no"})
+
     (folder / "probmed.json").write_text(json.dumps(rows))
     return folder
 
@@ -259,6 +264,7 @@ def test_shared_image_is_stored_once(tmp_path, monkeypatch):
         assert stored_bytes(tmp_path / "one", config) <= 1.05 * (
             distinct + stored_bytes(tmp_path / "one", "questions_text")
         )
+
     # Small limits force several row groups and shards.
     monkeypatch.setattr(parquet_files, "ROW_GROUP_BYTES", distinct // 6)
     monkeypatch.setattr(parquet_files, "SHARD_BYTES", distinct // 2)
@@ -296,6 +302,7 @@ def test_cases_sharing_an_image_are_grouped(tmp_path, monkeypatch):
     assert groups >= 4
     assert stored_bytes(tmp_path / "small", "questions") <= 1.05 * distinct + groups * 16_000 + text
     ids = [image for case in small.cases("test") for image in case.images]
+
     # Each image occurs in one uninterrupted run.
     runs = 1 + sum(a != b for a, b in pairwise(ids))
     assert runs == len(set(ids))

@@ -54,6 +54,7 @@ def test_only_abandoned_folders_are_removed(tmp_path):
     finally:
         living.kill()
         living.wait()
+
     assert remove_abandoned_folders(tmp_path, prefix) == [tmp_path / alive]
     assert [path.name for path in tmp_path.iterdir()] == [".data.backup"]
 
@@ -74,6 +75,7 @@ def test_threads_may_replace_the_same_file(tmp_path):
 def test_kill_between_renames_loses_nothing(tmp_path):
     (tmp_path / ".data.replaced").mkdir()
     (tmp_path / ".data.replaced" / "kept").write_text("x")
+
     # Any use of the folder recovers the moved dataset first.
     with pytest.raises(ZeroDivisionError), replace_folder(tmp_path / "data"):
         raise ZeroDivisionError

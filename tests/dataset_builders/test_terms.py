@@ -54,8 +54,10 @@ def test_references_in_the_table_exist():
             assert bool(term.bare) == bool(term.needs), term
             assert term.regions or kind in ("region", "modality"), term
             assert len(set(term.names)) == len((term.concept, *term.synonyms)), term
+
     for term in load_terms("region"):
         assert set(term.related) <= regions | {ANY_REGION}, term
+
     for term in load_terms("modality", "region"):
         assert not term.bare
 
@@ -101,15 +103,18 @@ def test_bare_words_are_unambiguous_in_context():
 def test_exclusions_never_relate_kind_and_subkind():
     for term in load_terms("finding"):
         assert not set(term.excludes) & {term.concept, *ancestors("finding", term.concept)}
+
     for finding, other_finding in itertools.combinations(FINDING_NAMES, 2):
         if mutually_exclusive(finding, other_finding):
             assert not {finding, other_finding} & (ancestors("finding", finding) | ancestors("finding", other_finding))
             assert not ancestors("finding", finding) & {other_finding}
+
     for finding, other_finding in (
         ("crazy paving pattern", "ground-glass opacity"), ("deep sulcus sign", "pneumothorax"), ("staghorn calculus", "kidney stone"),
         ("pneumonia", "atelectasis"), ("cardiomegaly", "pleural effusion"),
     ):  # fmt: skip
         assert not mutually_exclusive(finding, other_finding)
+
     assert mutually_exclusive("cardiomegaly", "small heart")
     assert mutually_exclusive("small heart", "cardiomegaly")
 
@@ -270,6 +275,7 @@ def test_regions_and_modalities_are_compared():
             name,
             other_name,
         )
+
     assert modalities_disjoint(find_modalities("chest CT"), find_modalities("T2-weighted MRI"))
     for name, other_name in (
         ("Mammography", "X-ray"),
@@ -281,6 +287,7 @@ def test_regions_and_modalities_are_compared():
             name,
             other_name,
         )
+
     findings = terms_by_name("finding")
     assert cannot_show(parse_image_context(["knee"], "X-ray"), findings["cardiomegaly"])
     assert not cannot_show(parse_image_context(["chest"], "X-ray"), findings["cardiomegaly"])

@@ -40,6 +40,7 @@ class Stranger:
 
     def environment(self) -> dict[str, str]:
         environment = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+
         # A separate home, so that no cache or token of this machine is used.
         environment |= {
             "HOME": str(self.folder),
@@ -81,6 +82,7 @@ def python_with_requirements(requirements: list[str], folder: Path) -> Path:
             top = file.parts[0]
             if top not in ("..", "__pycache__") and not (libraries / top).exists():
                 (libraries / top).symlink_to(Path(str(distribution(name).locate_file(top))))
+
     return folder / "bin" / "python"
 
 
@@ -92,6 +94,7 @@ def resolve_requirements(requirements: list[str]) -> set[str]:
     pending = [Requirement(line) for line in requirements]
     while pending:
         requirement = pending.pop()
+
         # Markers are evaluated per extra, and without any.
         for extra in ("", *requirement.extras):
             key = (canonicalize_name(requirement.name), extra)
@@ -99,6 +102,7 @@ def resolve_requirements(requirements: list[str]) -> set[str]:
                 resolved.add(key)
                 needs = [Requirement(line) for line in distribution(requirement.name).requires or []]
                 pending += [need for need in needs if not need.marker or need.marker.evaluate({"extra": extra})]
+
     return {name for name, _ in resolved}
 
 

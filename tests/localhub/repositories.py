@@ -161,12 +161,14 @@ class Repository:
         if revision in commits_by_ref:
             return commits_by_ref[revision]
         pending, seen = list(commits_by_ref.values()), set()
+
         # The list grows while iterating: a breadth-first search through all parents.
         for commit in pending:
             if commit.sha == revision:
                 return commit
             pending += [parent for parent in commit.parents if parent.sha not in seen]
             seen |= {parent.sha for parent in commit.parents}
+
         raise Refused(404, f"Invalid rev id: {revision}", "RevisionNotFound")
 
     def move(self, revision: str, tree: Tree, title: str, message: str, author: str) -> Commit:
@@ -180,6 +182,7 @@ class Repository:
             )
         else:
             self.branches[revision.removeprefix("refs/heads/")] = commit
+
         return commit
 
     def open_pull_request(self, author: str, title: str, text: str, start: Commit, base: str) -> str:
@@ -200,6 +203,7 @@ class Repository:
                 "start": start.sha,
             },
         }
+
         # An open pull request begins at its base and moves with its commits.
         self.pulls[number] = start
         return number

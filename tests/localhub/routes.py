@@ -114,6 +114,7 @@ def dispatch(hub: Hub, request: Request) -> Answer:
                     hub, request, kind, repo_id, needs, arguments.get("revision", "main")
                 )
             return handler(hub, request, **arguments)
+
     raise Refused(404, f"This loopback Hub has no {request.method} {request.path}")
 
 
@@ -137,6 +138,7 @@ def _authorized_repository(
             f"Access to {kind} {repo_id} is restricted and {reason}.",
             "GatedRepo",
         )
+
     if needs in ("propose", "commit", "write"):
         account = request.signed_in()
         author = repository.discussions.get(revision.removeprefix("refs/pr/"), {}).get("author", {}).get("name")
@@ -145,6 +147,7 @@ def _authorized_repository(
         )
         if not account.may_write(repository.namespace) and not (proposes and account.role == "write"):
             raise Refused(403, f"You don't have the required permissions to write to {repo_id}")
+
     return repository
 
 
@@ -173,6 +176,7 @@ def create_repository(hub: Hub, request: Request) -> Answer:
             403,
             f'You don\'t have the rights to create a {KINDS[kind]} under the namespace "{namespace}"',
         )
+
     if kind == "spaces" and not body.get("sdk"):
         raise Refused(400, "A Space needs an sdk")
     repo_id = f"{namespace}/{body['name']}"
@@ -182,6 +186,7 @@ def create_repository(hub: Hub, request: Request) -> Answer:
         repository = hub.repositories[kind, repo_id.lower()] = Repository(kind, repo_id, private, sdk=body.get("sdk"))
         tree = {".gitattributes": Entry(GITATTRIBUTES.encode())}
         repository.branches["main"] = Commit((), tree, "initial commit", "", account.name)
+
     url = request.base + hub.repositories[kind, repo_id.lower()].url_path
     return Answer.json({"url": url, "name": repo_id, "id": repo_id}, 200 if is_new else 409)
 
@@ -196,6 +201,7 @@ def repository_info(hub: Hub, request: Request, repository: Repository, revision
             sibling |= entry.described() | {"blobId": entry.oid}
             sibling["lfs"] = sibling.get("lfs", {}) | {"sha256": entry.sha256} if entry.lfs else None
         siblings.append(sibling)
+
     card = _front_matter(commit.tree.get("README.md")) if not repository.private else {}
     document = {
         "_id": repository.id,
@@ -217,11 +223,13 @@ def repository_info(hub: Hub, request: Request, repository: Repository, revision
         document["modelId"] = repository.id
         if "evalResults" in parse_qs(request.raw_query).get("expand", []):
             document["evalResults"] = list(_eval_result_entries(repository))
+
     if repository.kind == "spaces":
         document |= {
             "sdk": repository.sdk,
             "runtime": {"stage": "NO_APP_FILE", "hardware": {}, "storage": None},
         }
+
     return Answer.json(document)
 
 
@@ -320,6 +328,7 @@ def list_commits(hub: Hub, request: Request, repository: Repository, revision: s
 @route("GET", f"{API}/tree/{REVISION}(?:/(?P<folder>.*))?", "read")
 def list_tree(hub: Hub, request: Request, repository: Repository, revision: str, folder: str | None) -> Answer:
     commit = repository.commit(revision)
+
     # The root folder has an empty prefix.
     prefix = f"{(folder or '').strip('/')}/".lstrip("/")
     paths = {path for path in commit.paths() if path.startswith(prefix)}
@@ -350,6 +359,7 @@ def download_file(hub: Hub, request: Request, repository: Repository, revision: 
     byte_range = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("Range", "").replace(" ", ""))
     if byte_range is None:
         return Answer(200, headers, entry.content)
+
     # A range without a start counts from the end of the file.
     start = int(byte_range[1]) if byte_range[1] else entry.size - int(byte_range[2])
     end = min(int(byte_range[2]), entry.size - 1) if byte_range[1] and byte_range[2] else entry.size - 1
@@ -370,11 +380,13 @@ def preupload(hub: Hub, request: Request, repository: Repository, revision: str)
     rows = []
     for file in request.json()["files"]:
         path, sample = file["path"], base64.b64decode(file.get("sample", ""))
+
         # Binary content goes to LFS, as the Hub's own check for NUL bytes decides.
         large = any(fnmatch.fnmatch(path.rsplit("/", 1)[-1], pattern) for pattern in patterns) or b"\0" in sample
         mode = "lfs" if large or file.get("size", 0) > MAX_REGULAR_FILE_BYTES else "regular"
         oid = tree[path].etag if path in tree else None
         rows.append({"path": path, "uploadMode": mode, "shouldIgnore": False, "oid": oid})
+
     return Answer.json({"files": rows})
 
 
@@ -403,9 +415,11 @@ def create_commit(hub: Hub, request: Request, repository: Repository, revision: 
     title, message, parent = (header["value"].get(key) or "" for key in ("summary", "description", "parentCommit"))
     author, head = request.signed_in().name, repository.commit(revision)
     proposing = request.query.get("create_pr") in ("1", "true")
+
     # Optimistic locking: the client must recompute its files.
     if parent and not proposing and head.sha != parent:
         raise Refused(412, "A commit has happened since. Please refresh and try again.")
+
     # A pull request may start from an older commit.
     start = repository.commit(parent) if proposing and parent else head
     new_tree = _apply_operations(hub, start.tree, lines)
@@ -414,6 +428,7 @@ def create_commit(hub: Hub, request: Request, repository: Repository, revision: 
         number = repository.open_pull_request(author, title, message, start, revision)
         document["pullRequestUrl"] = f"{request.base}{repository.url_path}/discussions/{number}"
         revision = f"refs/pr/{number}"
+
     new_commit = repository.move(revision, new_tree, title, message, author)
     url = f"{request.base}{repository.url_path}/commit/{new_commit.sha}"
     return Answer.json(document | {"commitOid": new_commit.sha, "commitUrl": url})
@@ -442,6 +457,7 @@ def _apply_operations(hub: Hub, old_tree: Tree, lines: list[dict[str, Any]]) -> 
                 del tree[candidate]
         else:
             raise Refused(400, f"Unknown operation {key}")
+
     return tree
 
 
@@ -501,8 +517,10 @@ def merge_pull_request(hub: Hub, request: Request, repository: Repository, numbe
     changes = discussion["changes"]
     base = changes["base"].removeprefix("refs/heads/")
     parents = (repository.branches[base], repository.pulls[number])
+
     # Three-way merge: what changed in the pull request wins over main.
     start_tree, base_tree, head_tree = (commit.tree for commit in (repository.commit(changes["start"]), *parents))
+
     # Files deleted by the pull request are dropped; files added on main stay.
     unchanged = {path: entry for path, entry in base_tree.items() if path not in start_tree or path in head_tree}
     tree = unchanged | {path: entry for path, entry in head_tree.items() if start_tree.get(path) != entry}
@@ -554,6 +572,7 @@ def get_leaderboard(hub: Hub, request: Request, repository: Repository) -> Answe
                 }
                 row |= {"pullRequest": entry["pullRequest"]} if entry["pullRequest"] else {}
                 rows.append(row | {"notes": data.get("notes")})
+
     rows.sort(key=lambda row: -row["value"])
     return Answer.json([{"rank": rank, **row} for rank, row in enumerate(rows, 1)])
 

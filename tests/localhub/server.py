@@ -26,6 +26,7 @@ class Handler(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         try:
             request = Request(self.command, path, query, self.headers, self._body())
+
             # One request at a time keeps the shared state consistent.
             with self.local.lock:
                 answer = self._answered(request, self.local.faults.next(self.command, path))
@@ -78,14 +79,17 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, answer: Answer) -> None:
         if answer.status == RESET:
             self.close_connection = True
+
             # A zero linger time makes close() send a reset.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             with contextlib.suppress(OSError):
                 self.connection.close()
             return
+
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value.replace("\n", " "))
+
         self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
         if self.command != "HEAD":

@@ -61,6 +61,7 @@ def small_repo(folder: Path, licences: Sequence[str | None] = ("CC BY 4.0", "CC0
     for config, table in (("questions", questions), ("cases", cases)):
         (folder / config).mkdir(parents=True)
         pq.write_table(table, folder / config / "test-00000-of-00001.parquet")
+
     (folder / "README.md").write_text(SMALL_CARD)
     manifest = {"schema_version": 1, "name": "small", "format": "mediconfusion", "origin": origin}
     (folder / "manifest.json").write_text(json.dumps(manifest))

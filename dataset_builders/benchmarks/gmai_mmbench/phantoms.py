@@ -62,6 +62,7 @@ def _validation_questions() -> Iterator[_PhantomQuestion]:
             wrong_counts,
             facets,
         )
+
     names: Sequence[str] = ("round cells", "long cells", "star-shaped cells", "square cells")
     facets = ("Cell Recognition", "Hematology", "Box Level", "Microscopy")
     for variant, number in (("round", 4), ("long", 4), ("round", 6), ("long", 6)):
@@ -73,6 +74,7 @@ def _validation_questions() -> Iterator[_PhantomQuestion]:
             names,
             facets,
         )
+
     names = ("large cup", "small cup", "two cups")
     facets = ("Severity Grading", "Ophthalmology", "Image Level", "Fundus Photography")
     for variant, name in (("wide", "large cup"), ("", "small cup")):
@@ -85,6 +87,7 @@ def _validation_questions() -> Iterator[_PhantomQuestion]:
                 names,
                 facets,
             )
+
     names = [f"{size} {tone} spot" for size in ("small", "large") for tone in ("bright", "dark")]
     facets = ("Disease Diagnosis", "Ophthalmology", "Mask Level", "Fundus Photography")
     for level, size, tone in (
@@ -95,12 +98,14 @@ def _validation_questions() -> Iterator[_PhantomQuestion]:
         drawing = Drawing("retina", "fundus", (Lesion("left", level, size, tone),))
         question = "Which finding lies on the retina of this fundus picture?"
         yield _single_choice(drawing, question, f"{size} {tone} spot", names, facets)
+
     names = ("widened ventricles", "slit-like ventricles", "no ventricles")
     for modality, word in (("mri", "MRI"), ("ct", "CT")):
         facets = ("Attribute Recognition", "Neurosurgery", "Contour Level", word)
         for variant, name in (("wide", "widened ventricles"), ("narrow", "slit-like ventricles")):
             drawing = Drawing("brain", modality, variant=variant)
             yield _single_choice(drawing, f"What do the ventricles look like in this {word}?", name, names, facets)
+
     names = ("brain", "chest", "abdomen", "spine")
     for organ, modality, department in (
         ("brain", "ct", "Neurosurgery"), ("chest", "ct", "Pulmonary Medicine"),
@@ -110,12 +115,14 @@ def _validation_questions() -> Iterator[_PhantomQuestion]:
         facets = ("Organ Recognition", department, "Image Level", MODALITY_NAMES[modality])
         question = f"Which part of the body does this {MODALITY_NAMES[modality]} show?"
         yield _single_choice(Drawing(organ, modality), question, organ, names, facets)
+
     names = [f"{level} {side}" for level in ("upper", "lower") for side in ("left", "right")]
     facets = ("Disease Diagnosis", "Pulmonary Medicine", "Box Level", "X-ray")
     for name in names:
         level, side = name.split()
         drawing = Drawing("chest", "xray", (Lesion(side, level, "large"),))
         yield _single_choice(drawing, "Where in this X-ray is the round spot?", name, names, facets)
+
     spots = (
         Lesion("left", "upper", "large", "bright"),
         Lesion("right", "lower", "small", "dark"),
@@ -178,6 +185,7 @@ def _write_tsv(path: Path, questions: list[_PhantomQuestion], first_index: int, 
             "modality": modality,
         }
         writer.writerow(row)
+
     path.write_text(stream.getvalue(), encoding="utf-8")
 
 

@@ -60,9 +60,11 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
     tsv = _TsvReader(images, problems)
     for file in questions:
         tsv.read(file)
+
     cases = tsv.cases()
     hidden = _read_hidden_answers(keys, cases["test"], problems)
     problems.check(GMAI_REMEDY)
+
     # The question type of test rows is known only from the hidden answers.
     cases["test"] = [_with_question_type(case, hidden) for case in cases["test"]]
     tree, notes = read_tree(source / "LexicalTree.html") if (source / "LexicalTree.html").is_file() else (None, [])
@@ -91,11 +93,13 @@ def _find_source_files(source: Path) -> tuple[list[Path], list[Path]]:
             names = ", ".join([*missing, *([] if columns & {"image", "image_path"} else ["image"])])
             raise BadInput(f"{file}: the column {names} is missing. {GMAI_REMEDY}")
         questions.append(file)
+
     if not questions:
         raise BadInput(
             f"{source}: no TSV file of questions found. Get GMAI-MMBench_VAL.tsv from OpenGVLab/GMAI-MMBench "
             f"and give its folder."
         )
+
     return questions, keys
 
 
@@ -129,9 +133,11 @@ class _TsvReader:
             entry.add_problem("has no index")
         elif index in self.lines:
             entry.add_problem(f"the index already occurs in {self.lines[index]}")
+
         self.lines.setdefault(index, f"{file.name}, line {record.line}")
         for name, value in text.items():
             check_text(value, entry, name)
+
         options = _read_options(entry, text)
         question = entry.text("question")
         answer, multiple = _read_answer(entry, text.get("answer", ""), options, text)
@@ -198,6 +204,7 @@ class _TsvReader:
             else:
                 entry.add_problem(str(error))
             return name
+
         # Equal images are stored once, under the id of the first row that shows them.
         image_id = self.by_digest.setdefault(hashlib.sha256(data).hexdigest(), name)
         if image_id == name:
@@ -206,6 +213,7 @@ class _TsvReader:
             fetch = partial(read_image, file, record.start, number) if self.folders is not None else None
             location = f"{file}, entry {entry.name}"
             self.images[name] = _read_image(name, record, fetch, len(data), f"{name}.{suffix}", location)
+
         return image_id
 
     def _named(self, entry: SourceEntry, record: TsvRecord, name: str, path: str) -> str:
@@ -215,6 +223,7 @@ class _TsvReader:
         except ImageError as error:
             entry.add_problem(str(error))
             return name
+
         size = file.stat().st_size if file else 0
         file_name = path.rsplit("/", 1)[-1] if self.folders else ""
         location = f"{file or path} (entry {entry.name} of {entry.file})" if self.folders else ""
@@ -242,6 +251,7 @@ class _TsvReader:
             cases_by_split["validation" if complete.answer else "test"].append(
                 Case(complete.case_id, tuple(distinct.values()), (complete,))
             )
+
         return cases_by_split
 
 
@@ -294,6 +304,7 @@ def _read_answer(
     kind = (text.get("question_type") or text.get("type") or "").lower()
     if not cell:
         return (), kind.startswith("multi")
+
     # Sources write several letters as "A,C", "AC", "['A', 'C']" or "A and C".
     letters = re.sub(r"[\s\[\]'\"(){},;|/&.]+|\band\b", "", cell)
     valid_letters = LETTERS[: len(options)]
@@ -329,6 +340,7 @@ def _read_hidden_answers(files: list[Path], test: list[Case], problems: Problems
             hidden[index], _ = _read_answer(entry, record.fields["answer"].strip(), question_of[index].options, {})
             if not hidden[index] and entry.ok:
                 entry.add_problem("has no answer")
+
     return hidden
 
 

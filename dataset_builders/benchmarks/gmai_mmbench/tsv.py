@@ -75,6 +75,7 @@ def _read_rows(file: Path, start: int = 0) -> Iterator[tuple[int, int, int, list
     """Yield (line number, first byte, end byte, fields) of each record from the byte `start` on."""
     with file.open("rb") as stream:
         stream.seek(start)
+
         # Decode line by line: a text wrapper would make `tell` unusable.
         lines = (
             line.decode("utf-8-sig" if stream.tell() == len(line) else "utf-8") for line in iter(stream.readline, b"")
@@ -107,6 +108,7 @@ def parse_image_cell(text: str) -> list[str]:
         cells = json.loads(text) if '"' in text[:64] else ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         raise ImageError("its list of images is cut off or not quoted") from None
+
     if not (isinstance(cells, list) and cells and all(isinstance(cell, str) and cell.strip() for cell in cells)):
         raise ImageError("its list of images is empty, or contains something other than strings")
     return [cell.strip() for cell in cells]

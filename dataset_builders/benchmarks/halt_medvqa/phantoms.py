@@ -74,6 +74,7 @@ def write(folder: Path) -> None:
                 "answer": "ABCD"[number % 4],
             }
         )
+
     write_json(folder / "fake_qa_shuffle.json", fake)
     write_json(folder / "pmc_vqa_nota1K.json", nota)
     write_json(folder / "swap_img_shuffle.json", swap)

@@ -72,6 +72,7 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
                 duplicates.append(case.case_id)
         if duplicates:
             notes.append(f"The same option text occurs twice in {', '.join(duplicates)} (as in the authors' file).")
+
     problems.check(HALT_REMEDY)
     nota = [case.questions[0].options for case in cases if case.case_id.startswith("none-")]
     twice = sum(sum("none of the above" in option.lower() for option in options) > 1 for options in nota)
@@ -79,7 +80,9 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
         notes.append(
             f'{twice} questions of scenario none have a second "None of the above" (as in the authors\' file).'
         )
+
     letters = Counter(LETTERS[case.questions[0].answer[0]] for case in cases if case.case_id.startswith("none-"))
+
     # Position bias matters here: a model that always answers one letter must not profit.
     balanced = not letters or max(letters.values()) <= 1.25 * letters.total() / len(letters)
     notes.append(
@@ -118,6 +121,7 @@ def _parse_entries(file: Path, document: Any, scenario: str, problems: Problems)
         raise BadInput(
             f"{file}: is not a {'list' if scenario == 'none' else 'JSON object (number -> question)'}. {HALT_REMEDY}"
         )
+
     if not pairs:
         raise BadInput(f"{file}: contains no questions. {HALT_REMEDY}")
     return [(key, SourceEntry(value, str(file), key, problems)) for key, value in pairs]
@@ -133,12 +137,14 @@ def _parse_case(
 ) -> Case | None:
     text, name = entry.text("question"), entry.text("img")
     options, answer = _parse_options(entry, scenario)
+
     # An image may occur in several scenarios; look it up once.
     if name and name not in image_cache:
         answer_text = records.get(name, ImageRecord())
         image_cache[name] = find_image(
             entry, images, [name], image_id=name, record=answer_text, source=_source_dataset(name)
         )
+
     image = image_cache.get(name)
     if not entry.ok or image is None or answer is None:
         return None
@@ -165,6 +171,7 @@ def _parse_options(entry: SourceEntry, scenario: str) -> tuple[tuple[str, ...], 
             letter: entry.value[f"choice_{letter}"] for letter in LETTERS if f"choice_{letter}" in entry.value
         }
         right = "answer"
+
     if (
         not isinstance(raw_options, dict)
         or len(raw_options) < 2
@@ -172,6 +179,7 @@ def _parse_options(entry: SourceEntry, scenario: str) -> tuple[tuple[str, ...], 
     ):
         entry.add_problem("has no options A, B, C ... in a row (two or more, at most 26)")
         return (), None
+
     # A nested entry checks each option like a field of its own.
     texts = SourceEntry(raw_options, entry.file, entry.name, entry.problems)
     options = tuple(texts.text(letter) for letter in raw_options)
@@ -187,6 +195,7 @@ def _parse_options(entry: SourceEntry, scenario: str) -> tuple[tuple[str, ...], 
         entry.add_problem(f'"{right}" {letter!r} is not an option')
     elif scenario != "none" and options[list(raw_options).index(letter)] != entry.text("answer"):
         entry.add_problem(f'"answer" {entry.text("answer")!r} is not the option {letter}')
+
     return options, list(raw_options).index(letter) if entry.ok else None
 
 

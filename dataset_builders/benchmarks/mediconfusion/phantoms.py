@@ -140,6 +140,7 @@ def write(folder: Path) -> None:
             "AI_option_A": options[0],
             "AI_option_B": options[1],
         }
+
     write_json(folder / "dataset.json", document)
 
 

@@ -74,6 +74,7 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
         case = _parse_pair(SourceEntry(value, str(file), name, problems), source_images)
         if case is not None:
             cases.append(case)
+
     problems.check(MEDICONFUSION_REMEDY)
     return SourceContent(
         cases={"test": cases},
@@ -116,6 +117,7 @@ def _parse_pair(entry: SourceEntry, source_images: _SourceImages) -> Case | None
                 extra={**shared, "caption": entry.text(f"cap_{number}")},
             )
         )
+
     if len(questions) == 2 and questions[0].answer == questions[1].answer:
         entry.add_problem("both images have the same correct option, so the pair cannot confuse")
     if len(images) == 2 and None not in images and images[0] == images[1]:
@@ -150,6 +152,7 @@ class _SourceImages:
             return None
         names = [local, roco, roco.rsplit("/", 1)[-1]]
         location = self.locations.get(roco)
+
         # Different articles reuse file names such as figure1.jpg.
         if location and location["file_name"] in self.unambiguous_names:
             names.append(location["file_name"])
@@ -189,6 +192,7 @@ def _read_locations(source: Path, problems: Problems) -> tuple[dict[str, dict[st
             entry.add_problem(f'"dlink" {link!r} names no PMC article')
         if entry.ok and pmcid:
             locations[name] = {"pmcid": pmcid.group(), "file_name": file_name}
+
     return locations, records
 
 
@@ -236,6 +240,7 @@ def _compare_counts(cases: list[Case]) -> list[CountComparison]:
     for label in sorted({*labels, *PAPER_CATEGORY_SIZES}):
         paper = PAPER_CATEGORY_SIZES.get(label)
         counts.append(CountComparison(f"images labelled {label}", labels[label], paper, "image labels, not pairs"))
+
     return counts
 
 
@@ -279,6 +284,7 @@ def split_finetune_halves(cases: list[Case]) -> dict[str, dict[str, list[Case]]]
         }
         if all(split.values()):
             configs[config] = split
+
     return configs
 
 
@@ -287,6 +293,7 @@ def _choose_training_cases(groups: list[list[Case]]) -> set[str]:
     balanced.
     """
     labels = [Counter(label for case in group for label in _case_categories(case)) for group in groups]
+
     # Large groups first: small ones can still balance the halves afterwards.
     order = sorted(range(len(groups)), key=lambda n: (-len(groups[n]), _case_hash(groups[n][0])))
     balance: Counter[str] = Counter()
@@ -302,6 +309,7 @@ def _choose_training_cases(groups: list[list[Case]]) -> set[str]:
         size += sign * len(groups[number])
         if to_train:
             train.update(case.case_id for case in groups[number])
+
     return train
 
 

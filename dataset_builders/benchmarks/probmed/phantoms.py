@@ -49,6 +49,7 @@ def write(folder: Path) -> None:
                         "answer": answer,
                     }
                 )
+
     write_json(folder / "probmed.json", rows)
 
 
@@ -83,6 +84,7 @@ def _image_questions(
             made_up = "star-shaped spot"
         yield f"entity_gt_{index}", f"Does the drawing show a {lesion.words}?", "yes"
         yield f"entity_hallu_{index}", f"Does the drawing show a {made_up}?", "no"
+
     for index, lesion in enumerate(lesions):
         position = f"in the {lesion.level} {lesion.side} part of the picture"
         level = "lower" if lesion.level == "upper" else "upper"

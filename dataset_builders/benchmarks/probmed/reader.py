@@ -87,6 +87,7 @@ def _read_question_files(source: Path) -> list[tuple[Path, list[Any]]]:
             f"{source}: no file of questions found (a JSON list with id, image, image_type, qa_type, question, answer). Get "
             "probmed.json (or test/test.json) from rippleripple/ProbMed."
         )
+
     return files
 
 
@@ -94,6 +95,7 @@ def _parse_cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problem
     questions: dict[str, list[Question]] = {}
     images: dict[str, CaseImage] = {}
     seen: set[str] = set()
+
     # The authors' files do not say whether ids are unique across image types.
     by_type = _ids_restart_per_type(files)
     for file, rows in files:
@@ -120,6 +122,7 @@ def _parse_cases(files: list[tuple[Path, list[Any]]], index: ImageIndex, problem
                 continue
             seen.add(question.question_id)
             questions.setdefault(case_id, []).append(question)
+
     return [Case(case_id, (images[case_id],), _keep_complete_pairs(group)) for case_id, group in questions.items()]
 
 
@@ -133,6 +136,7 @@ def _ids_restart_per_type(files: list[tuple[Path, list[Any]]]) -> bool:
     for row in (row for _, rows in files for row in rows if isinstance(row, dict)):
         if isinstance(row.get("id"), (str, int)):
             images_by_id.setdefault(row["id"], set()).add((str(row.get("image_type")), image_path(row)))
+
     return any(
         len({kind for kind, _ in paths}) == len({path for _, path in paths}) == len(paths) > 1
         for paths in images_by_id.values()
@@ -188,6 +192,7 @@ def _parse_qa_type(entry: SourceEntry, kind: str) -> tuple[str, bool, str | None
         if kind:
             entry.add_problem(f'"qa_type" {kind!r} is unknown to the authors\' scorer (expected e.g. entity_gt_0)')
         return "", False, None
+
     aspect = names[match[1]]
     return aspect, match[2] == "hallu", f"{aspect}-{match[3]}" if match[3] else aspect
 
@@ -216,6 +221,7 @@ def _compare_counts(cases: list[Case]) -> list[CountComparison]:
     of_type: dict[str, list[Question]] = {}
     for question in questions:
         of_type.setdefault(question.extra["image_type"], []).append(question)
+
     for name in [*PAPER_IMAGE_TYPES, *sorted(set(of_type) - set(PAPER_IMAGE_TYPES))]:
         rows, paper = of_type.get(name, []), PAPER_IMAGE_TYPES.get(name)
         note = "3,120 in the appendix" if name == "chest_xray" else ""
@@ -224,12 +230,14 @@ def _compare_counts(cases: list[Case]) -> list[CountComparison]:
             CountComparison(f"{name}: questions", len(rows), paper and paper[1]),
             CountComparison(f"{name}: answer yes", sum(q.answer == (0,) for q in rows), paper and paper[2]),
         ]
+
     for aspect in ASPECTS:
         of_aspect = [q for q in questions if q.extra["aspect"] == aspect]
         note = ""
         if aspect == "abnormality" and len(images) == PAPER_IMAGES:
             note = "the paper's Table 19 gives one per image, its Table 2 does not fit that"
         counts.append(CountComparison(f"questions on {aspect}", len(of_aspect), None, note))
+
     return counts
 
 
@@ -258,6 +266,7 @@ class ImageIndex:
     def _make(self, entry: SourceEntry, image_id: str, name: str, path: str) -> CaseImage | None:
         names = [path, name] if name != path else [name]
         base = path.rsplit("/", 1)[-1]
+
         # A bare file name is used only if a single image has it.
         if base in self.unambiguous_names:
             names.append(base)

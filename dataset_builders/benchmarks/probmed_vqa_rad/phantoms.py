@@ -33,4 +33,5 @@ def write(folder: Path) -> None:
             {"image": name, "question": question, "gt_ans": answer}
             for question, answer in ((true, "yes"), (false, "no"))
         ]
+
     write_json(folder / "vqa_rad_pairs.json", rows)

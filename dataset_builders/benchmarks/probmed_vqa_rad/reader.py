@@ -39,6 +39,7 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
         raise BadInput(
             f"{source}: contains no file of questions (a JSON list or JSON Lines of image, question, gt_ans)."
         )
+
     index = ImageIndex(images, [row for _, rows in files for row in rows], read_image_records(source, problems))
     pairs = _read_pairs(files, index, problems)
     problems.check(VQA_RAD_REMEDY)
@@ -74,6 +75,7 @@ def _read_pairs(files: list[tuple[Path, list[Any]]], index: ImageIndex, problems
                     pair.append((text, image))
             if len(pair) == 2:
                 cases.append(_parse_case(case_id, pair))
+
     return cases
 
 

@@ -30,6 +30,7 @@ def test_custom_card_omits_benchmark_texts(benchmark, publishable, tmp_path):
     (source / "about.yaml").write_text("deidentification: drawn by a program\nlicense: our own terms\n")
     build(benchmark, name="own-set", source=source, out=tmp_path / "set", eval_yaml=True)
     facts = spec(benchmark).card
+
     # Phrases that would be wrong in a card of custom data.
     of_benchmark = [
         facts.limits,
@@ -43,6 +44,7 @@ def test_custom_card_omits_benchmark_texts(benchmark, publishable, tmp_path):
     for file in ("README.md", "LICENSE.md", "eval.yaml"):
         text = " ".join((tmp_path / "set" / file).read_text().split()) if (tmp_path / "set" / file).is_file() else ""
         assert not [words for words in of_benchmark if words and " ".join(words.split()) in text], file
+
     card = (tmp_path / "set" / "README.md").read_text()
     assert "our own terms" in card and f"The format is that of {facts.title}" in card and facts.summary in card
     official = (publishable / benchmark / "README.md").read_text()

@@ -51,6 +51,7 @@ def test_diff_reports_exactly_the_changes(tmp_path, seed):
     rng = random.Random(seed)
     old_cases = [make_case(number) for number in range(12)]
     numbers = rng.sample(range(12), 6)
+
     # Disjoint slices, so that each case changes in one way.
     removed_numbers, edited_numbers, relabelled_numbers = (
         numbers[: rng.randint(0, 2)],
@@ -68,12 +69,15 @@ def test_diff_reports_exactly_the_changes(tmp_path, seed):
             questions=(replace(first_question, **{column: value}), second_question),
         )
         expected[first_question.question_id] = column
+
     for number in relabelled_numbers:
         first_question, second_question = old_cases[number].questions
+
         # Labels do not affect scores.
         changed = replace(second_question, categories=("Spinal",))
         new_cases[new_cases.index(old_cases[number])] = replace(old_cases[number], questions=(first_question, changed))
         expected[second_question.question_id] = "categories"
+
     rng.shuffle(new_cases)  # a different order is not a change
     new_cases += added_cases
     old_folder, new_folder = (
@@ -117,5 +121,6 @@ def test_diff_of_tags_on_the_hub(local_hub, monkeypatch, tmp_path):
     ):
         with pytest.raises(BadInput):
             open_versions(old_version, new_version)
+
     with pytest.raises(BadInput, match="--tag"):
         publish(second_version, "ORG/set", notes="x")

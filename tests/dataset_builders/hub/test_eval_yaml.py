@@ -89,6 +89,7 @@ def test_tasks_follow_the_specification(request, family, kind):
         assert ("input_image" in task["field_spec"]) == (kind == "phantoms")
         metric = parse_task_metric(task["id"], task["split"])
         assert metric in spec(family).tasks and metric in eval_spec(family).metrics
+
     keyed = {
         split
         for split in open_repository(folder).splits
@@ -123,6 +124,7 @@ def test_shared_data_uri_is_stored_once(phantoms):
     column = pq.read_metadata(path).row_group(0).column(pq.read_schema(path).names.index("image_uri"))
     uris = set(pq.read_table(path, columns=["image_uri"])["image_uri"].to_pylist())
     assert column.path_in_schema == "image_uri"
+
     # Without the dictionary, each URI would be stored once per question.
     assert column.total_compressed_size < 1.1 * sum(map(len, uris)) + 1000
 

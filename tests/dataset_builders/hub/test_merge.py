@@ -50,6 +50,7 @@ def test_merge_preserves_foreign_changes(seed):
 
 def check_random_history(rng):
     files = random_folder(rng)
+
     # Alternate random edits on the Hub with random publishes.
     stored = published = apply_publish({}, files)
     for _ in range(4):
@@ -76,6 +77,7 @@ def check_random_history(rng):
         assert loaded <= files.keys() | changed & set(DATA_PATHS), "no rows of others among ours"
         stated = {config: splits for config, splits in group_data_files(rows).items() if config != "own"}
         check_card_configs(result[CARD_FILE].decode(), config_entries(stated, rows), CARD_FILE, "")
+
         # The body of an edited card must survive.
         edited = edits_card or b"theirs" in stored[CARD_FILE]
         assert result[CARD_FILE].endswith(stored[CARD_FILE].split(b"---\n")[-1] if edited else files[CARD_FILE])
@@ -88,6 +90,7 @@ def test_edits_on_the_hub_are_preserved(publishable, local_hub, monkeypatch):
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     options = {"repo_id": "ORG/probmed", "repo_type": "dataset"}
     publish(publishable / "probmed", "ORG/probmed", private=True)
+
     # Edit the card as an author would in the web interface.
     card = open_repository("ORG/probmed").folder / CARD_FILE
     info = (
@@ -100,6 +103,7 @@ def test_edits_on_the_hub_are_preserved(publishable, local_hub, monkeypatch):
     api.upload_file(path_or_fileobj=stolen, path_in_repo="questions_text/test-00000-of-00001.parquet", **options)
     with pytest.raises(BadInput, match="does not match the files of questions_text"):
         open_repository("ORG/probmed")
+
     again = publish(publishable / "probmed", "ORG/probmed", private=True)
     assert again.preserved == (
         "questions_text/test-00000-of-00001.parquet",
@@ -109,10 +113,12 @@ def test_edits_on_the_hub_are_preserved(publishable, local_hub, monkeypatch):
     opened = open_repository("ORG/probmed")
     text = (opened.folder / CARD_FILE).read_text()
     assert "# Theirs" in text and "A colleague's line." in text
+
     # `push_to_hub` leaves old columns there (datasets#8608), and then our files would not load.
     assert "dtype: string" not in text and "config_name: theirs" in text
     assert not publish(publishable / "probmed", "ORG/probmed", private=True).committed
     api.upload_file(path_or_fileobj=stolen, path_in_repo="cases/test-more.parquet", **options)
     with pytest.raises(BadInput, match=r"nothing was published.* cases/test-more.parquet"):
         publish(publishable / "probmed", "ORG/probmed", private=True)
+
     assert RECORD_FILE in api.list_repo_files("ORG/probmed", repo_type="dataset")

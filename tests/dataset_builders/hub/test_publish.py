@@ -66,6 +66,7 @@ def test_only_changes_are_sent_and_stale_data_is_deleted(folder, api, local_hub)
     publish(folder, "ORG/small", tag="v1.0.0")
     api.upload_file(path_or_fileobj=b"kept", path_in_repo="LICENSE", repo_id="ORG/small", repo_type="dataset")
     shard = folder / "questions" / "test-00000-of-00001.parquet"
+
     # The content is on the Hub already under the old name.
     shard.rename(shard.with_name("test-00000-of-00002.parquet"))
     (folder / "README.md").write_text((folder / "README.md").read_text() + "More.")
@@ -104,6 +105,7 @@ def test_unknown_files_are_not_published(folder, api):
     ):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(b"secret")
+
     report = publish(folder, "ORG/small")
     paths = api.list_repo_files("ORG/small", repo_type="dataset")
     expected = [
@@ -259,6 +261,7 @@ def test_concurrent_changes_are_preserved(folder, api, monkeypatch, call, interf
         def method(*arguments, **options):
             answer = real(*arguments, **options)
             calls.append(real.__name__)
+
             # Interfere once, after the chosen call.
             if len(calls) == call + 1:
                 step_in()
@@ -268,6 +271,7 @@ def test_concurrent_changes_are_preserved(folder, api, monkeypatch, call, interf
 
     for name in HUB_CALLS:
         monkeypatch.setattr(HfApi, name, watched(getattr(HfApi, name)))
+
     publish(folder, "ORG/small", tag="v1.0.0")
     monkeypatch.undo()
     expected = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}

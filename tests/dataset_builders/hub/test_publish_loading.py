@@ -43,6 +43,7 @@ def on_local_hub(local_hub, monkeypatch):
 def test_loading_by_config_and_streaming(publishable, stranger, families):
     for family in families:
         publish(publishable / family, f"ORG/{family}", tag="v1.0.0", private=family != "mediconfusion")
+
     code = f"""
 for family in {families!r}:
     name = "ORG/" + family
@@ -54,6 +55,7 @@ for family in {families!r}:
     for family, loaded, default, streamed in results:
         repository = open_repository(publishable / family)
         assert {"questions", "cases", "questions_text"} <= loaded.keys()
+
         # `questions` is the default config.
         assert default == loaded["questions"]
         assert streamed == loaded["cases"]
@@ -100,6 +102,7 @@ print(json.dumps([hashes(), versions, sum(1 for _ in streamed), private, first])
     )
     assert loaded_hashes == hashes_of(publishable)
     assert (versions, streamed) == ([2, 3, 3], 2)
+
     # The Hub does not reveal private sets to others.
     assert private == ["DatasetNotFoundError", 1]
     assert first_question == "What does im-0 show?"
@@ -121,9 +124,12 @@ def test_cached_repository_is_refused_without_access(publishable, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", READER)
     with pytest.raises(BadInput, match=r"^medlab/secret: ") as refused:
         open_repository("medlab/secret")
+
     monkeypatch.setenv("HF_TOKEN", CURATOR)
+
     # Nothing listens on the discard port.
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(BadInput, match=r"^medlab/secret: ") as away:
         open_repository("medlab/secret")
+
     assert all(len(str(error.value).splitlines()) == 1 for error in (refused, away))

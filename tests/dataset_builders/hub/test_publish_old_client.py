@@ -85,6 +85,7 @@ def test_old_clients_load_every_benchmark(version, request, publishable, local_h
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     for family in BENCHMARKS:
         publish(publishable / family, f"ORG/{family}", private=True)
+
     stranger = Stranger(tmp_path, python, local_hub.endpoint, CURATOR)
     names = [f"ORG/{family}" for family in BENCHMARKS]
     output = stranger.run(f"VERSION, NAMES = {version!r}, {names!r}" + LOAD_CODE, timeout=280).splitlines()
@@ -92,6 +93,7 @@ def test_old_clients_load_every_benchmark(version, request, publishable, local_h
         loaded, repository = json.loads(line), open_repository(publishable / family)
         for split in repository.splits:
             assert loaded["questions_text"][split] == list(repository.questions(split)["question_id"])
+
     # Old versions of `datasets` cached by folder name alone.
     builds = [
         publishable / "mediconfusion",
@@ -107,6 +109,7 @@ def test_old_clients_load_every_benchmark(version, request, publishable, local_h
         images = {name: data for case in repository.cases("test") for name, data in case.images.items()}
         expected_pixels = [Image.open(io.BytesIO(images[name])).getpixel((0, 0)) for name in rows["image_id"]]
         assert pixels == [list(pixel) if isinstance(pixel, tuple) else pixel for pixel in expected_pixels]
+
     assert len({json.dumps(load) for load in loads}) == len(builds)
 
 

@@ -59,6 +59,7 @@ def board(tmp_path):
         "words.py": "WORDS = 'it starts'\n",
     }.items():
         (folder / name).write_text(text)
+
     return folder
 
 
@@ -113,6 +114,7 @@ def test_space_variables_and_required_secret(board, local_hub, tmp_path):
         and "read-repos" in report
     )
     assert "read-repos" in api.space_info("ORG/board").card_data.hf_oauth_scopes
+
     # The board reads these variables on startup.
     variables = {name: variable.value for name, variable in api.get_space_variables("ORG/board").items()}
     assert variables == {"MEDPROBE_RESULTS": "ORG/results", "MEDPROBE_DATA": "ORG/small"}
@@ -123,6 +125,7 @@ def test_space_variables_and_required_secret(board, local_hub, tmp_path):
     )
     with pytest.raises(BadInput, match="ORG/absent"):
         publish(board, "ORG/other", space=True, results="ORG/absent")
+
     assert not api.repo_exists("ORG/other", repo_type="space")
     with pytest.raises(BadInput, match="Add --space"):
         publish(tmp_path / "small", "ORG/small", results="ORG/results")
@@ -132,6 +135,7 @@ def test_space_variables_and_required_secret(board, local_hub, tmp_path):
 def test_space_runs_from_a_wheel(board, stranger, tmp_path, local_hub):
     """Switch from copies to a wheel in one commit; the wheel contains the same packages."""
     publish(board, "ORG/board", space=True)
+
     # Build a wheel from the files that a Space would receive.
     files, _ = select_space_files(board)
     wheel = tmp_path / "medprobe-0.1.0-py3-none-any.whl"
@@ -139,6 +143,7 @@ def test_space_runs_from_a_wheel(board, stranger, tmp_path, local_hub):
         for name, content in files.items():
             if "/" in name:
                 file.writestr(name, content if isinstance(content, bytes) else content.read_bytes())
+
     assert publish(board, "ORG/board", space=True, wheel=wheel).committed
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     paths = set(api.list_repo_files("ORG/board", repo_type="space"))
@@ -149,6 +154,7 @@ def test_space_runs_from_a_wheel(board, stranger, tmp_path, local_hub):
     (tmp_path / "x-1-py3-none-any.whl").write_bytes(b"no zip")
     with pytest.raises(BadInput, match="is not a medprobe wheel"):
         publish(board, "ORG/board", space=True, wheel=tmp_path / "x-1-py3-none-any.whl")
+
     with pytest.raises(BadInput, match="Add --space"):
         publish(board, "ORG/board", wheel=wheel)
 
@@ -159,6 +165,7 @@ def test_space_requirements_cover_the_imports():
     code = "import sys, leaderboard_space.app; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=board.parent)
     owners = packages_distributions()
+
     # Map imported modules to the distributions that provide them.
     loaded = {canonicalize_name(owner) for module in done.stdout.split() for owner in owners.get(module, ())}
     project = tomllib.loads((board.parent / "pyproject.toml").read_text())["project"]

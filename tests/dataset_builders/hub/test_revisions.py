@@ -62,11 +62,14 @@ def test_failing_hub_is_retried_and_cache_never_used(curator, dataset, local_hub
     assert open_repository(dataset).partial == "second"
     local_hub.faults.clear()
     third = commit_manifest(curator, dataset, "third")
+
     # Now the Hub fails for good: a cached commit must not be used.
     for pattern in HUB_REQUESTS[:2]:
         local_hub.faults.add(pattern, status, times=1000)
+
     with pytest.raises(Unavailable):
         open_repository(dataset)
+
     local_hub.faults.clear()
     assert (open_repository(dataset).revision, open_repository(dataset, second).partial) == (
         third,
@@ -85,6 +88,7 @@ def test_only_main_and_tags_are_released(curator, dataset, local_hub):
     initial = open_repository(dataset).revision
     commit_manifest(curator, dataset, "later on main")
     stranger = HfApi(endpoint=local_hub.endpoint, token=READER)
+
     # Anyone may open a pull request, so its commits are not released.
     proposed = commit_manifest(stranger, dataset, "a stranger's", create_pr=True)
     curator.create_branch(dataset, branch="draft", repo_type="dataset")

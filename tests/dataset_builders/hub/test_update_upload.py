@@ -32,6 +32,7 @@ def content_chunks(folder, cases):
     paths = sorted(folder.rglob("*.parquet"))
     columns = [pq.read_metadata(path).row_group(0).column(0) for path in paths]
     assert all(column.has_offset_index and column.has_column_index for column in columns), "readers find single pages"
+
     # Splitting at byte patterns imitates content-defined chunking.
     return re.split(rb"(?<=\x07[\x00-\x3f])", b"".join(path.read_bytes() for path in paths))
 

@@ -46,6 +46,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
+
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -59,6 +60,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setattr(download, "REQUEST_INTERVAL_S", 0.0)
+
     # Retries must not slow down the tests.
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     running = Server()
@@ -98,6 +100,7 @@ def source(phantom_sources, tmp_path, server):
             }
             data = (phantom_sources / "images" / f"{local}.png").read_bytes()
             server.files[f"/{article}/fig{local}.png"] = data
+
     (folder / "dataset.json").write_text(json.dumps(pairs))
     (folder / "image_dict.json").write_text(json.dumps(locations))
     return folder
@@ -120,6 +123,7 @@ def test_images_are_downloaded_once(source, server, tmp_path):
 def test_busy_server_is_retried_but_missing_file_is_not(source, server, tmp_path):
     paths = sorted(server.files)
     server.faults[paths[0]] = ["cut", 503, 429]
+
     # A missing file is a permanent error, so it is requested once.
     lost = paths[1]
     del server.files[lost]
@@ -130,6 +134,7 @@ def test_busy_server_is_retried_but_missing_file_is_not(source, server, tmp_path
             images=[server.address + "/{pmcid}/{file_name}"],
             out=tmp_path / "out",
         )
+
     assert (server.asked[paths[0]], server.asked[lost]) == (4, 1)
     assert not (tmp_path / "out").exists()
     assert len(list((tmp_path / "out-images").glob("*.png"))) == 24

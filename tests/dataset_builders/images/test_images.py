@@ -74,6 +74,7 @@ def test_inner_folder_may_be_given(image_folder):
 def test_ambiguous_name_is_an_error(image_folder):
     with pytest.raises(ImageError, match="two different files"):
         ImageFolders([image_folder]).find(["1.png"])
+
     # A file directly in the folder takes precedence.
     (image_folder / "1.png").write_bytes(b"here")
     assert ImageFolders([image_folder]).find(["1.png"]) == image_folder / "1.png"
@@ -83,6 +84,7 @@ def test_links_are_followed_without_endless_loops(image_folder, tmp_path_factory
     blobs = tmp_path_factory.mktemp("blobs")
     (blobs / "abc").write_bytes(b"image")
     (image_folder / "linked.png").symlink_to(blobs / "abc")
+
     # A link to the folder itself would loop forever.
     (image_folder / "ring").symlink_to(image_folder, target_is_directory=True)
     assert ImageFolders([image_folder]).find(["linked.png"]) == image_folder / "linked.png"
@@ -95,13 +97,16 @@ def test_accepted_images_can_be_decoded(name, seed):
     """Whatever damage a build accepts, the back ends can decode."""
     draw = random.Random(seed)
     data = bytearray(VALID_FILES[name])
+
     # Damage between one and thirty random bytes.
     for _ in range(draw.choice((1, 3, 30))):
         data[draw.randrange(len(data))] = draw.randrange(256)
+
     try:
         check_image(bytes(data))
     except ImageError:
         return
+
     assert decode_rgb_image(bytes(data)).mode == "RGB"
 
 
@@ -126,6 +131,7 @@ def test_jpeg_with_missing_data_is_rejected(mode, progressive, options, quality,
     data = buffer.getvalue()
     assert check_image(data) == "JPEG"
     assert check_image(data + b"behind the end") == "JPEG"
+
     # Skip the header of the first scan.
     start = data.index(b"\xff\xda") + 14
     if not progressive and len(data) - start > 300:

@@ -26,6 +26,7 @@ def test_metadata_is_removed_and_pixels_stay(kind, seed):
     person = planted(rng)
     data, suffix = image_file(kind, person, rng)
     assert found_in(data, [person])  # the search finds what was planted
+
     # Stripping twice must change nothing, and only picture-related keys may remain.
     clean = strip_metadata(data)
     assert found_in(clean, [person]) == []

@@ -52,6 +52,7 @@ def write_source_with_people(folder, rng, people):
                 "answer": "B",
             }
         )
+
     for file, document in (
         ("fake_qa_shuffle.json", entries["fake"]), ("pmc_vqa_nota1K.json", entries["none"]), ("swap_img_shuffle.json", entries["swap"]),
         ("image_dict.json", records),
@@ -72,9 +73,11 @@ def test_custom_build_contains_no_patient_data(tmp_path, capfd):
     assert rows["question_id"].is_unique
     for kind, column in (("q", "question_id"), ("c", "case_id"), ("i", "image_id"), ("g", "group")):
         assert rows[column].str.fullmatch(f"{kind}-[0-9a-f]{{16}}").all()
+
     assert rows["group"].nunique() == 6
     assert rows["image_id"].nunique() == 7
     assert key_path(tmp_path / "out" / "own").stat().st_mode & 0o077 == 0
+
     # The same key gives equal bytes; another key gives different ids.
     file_bytes = {path.name: path.read_bytes() for path in (tmp_path / "out" / "own").rglob("*.parquet")}
     build("halt-medvqa", name="own", source=tmp_path / "source", out=tmp_path / "out" / "own")
@@ -86,6 +89,7 @@ def test_custom_build_contains_no_patient_data(tmp_path, capfd):
 
 def test_full_disk_leaves_no_empty_key(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
     # A file size limit of zero acts like a full disk.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     try:
@@ -126,6 +130,7 @@ def random_cases(rng, count):
             for k, image in enumerate(images)
         )
         cases.append(Case(str(number), images, questions))
+
     return cases
 
 
@@ -139,6 +144,7 @@ def test_halves_never_share_a_patient(seed):
         assert sorted(case.case_id for part in splits.values() for case in part) == sorted(
             case.case_id for case in cases
         )
+
     # Without groups, halves can be balanced almost exactly.
     without = [Case(c.case_id, tuple(replace(i, group=None) for i in c.images), c.questions) for c in cases]
     assert len(split_finetune_halves(without)["finetune"]["train"]) in (len(cases) // 2 + d for d in range(-3, 5))
@@ -174,6 +180,7 @@ def test_patient_in_two_splits_is_rejected(tmp_path):
     (source / "GMAI.tsv").write_text("\n".join(rows) + "\n")
     with pytest.raises(BadInput, match="1 in validation and test") as refused:
         build("gmai-mmbench", name="own", source=source, images=(tmp_path,), out=tmp_path / "out")
+
     # Error messages must not quote patients.
     assert "Miller" not in str(refused.value)
     assert not (tmp_path / "out").exists()
@@ -193,6 +200,7 @@ def test_picture_in_two_splits_is_reported(tmp_path):
         changed = pixels.copy()
         changed[0, 0] += shift
         Image.fromarray(changed).convert("RGB" if name == "b.bmp" else "L").save(tmp_path / name)
+
     source = tmp_path / "source"
     source.mkdir()
     for second_image, count in (("b.bmp", 1), ("c.png", 0)):

@@ -32,9 +32,11 @@ def test_csv_output_is_read_back(tmp_path_factory, rows, end, mark, quoting):
     path.write_bytes(data)
     records = list(read_tsv(path))
     assert [list(record.fields.values()) for record in records] == rows
+
     # Any record can be read again from its start byte.
     for record in records:
         assert next(_read_rows(path, record.start))[3] == list(record.fields.values())
+
     assert [record.start for record in records[1:]] == [record.end for record in records[:-1]]
     assert records[-1].end == len(data)
 

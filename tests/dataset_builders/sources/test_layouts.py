@@ -88,12 +88,15 @@ def test_hidden_answers_go_to_a_private_folder(tmp_path):
     assert hidden_answers(out) == {"2": [2], "3": [0, 1]}
     for path in out.rglob("*"):
         assert not path.is_file() or b"answers_of" not in path.read_bytes()
+
     with pytest.raises(BadInput, match="not a dataset folder"):
         open_repository(tmp_path / "out-answers")
+
     # Row 1 has a public answer, so it is not a test question.
     write_tsv(source / "answers.tsv", [{"index": 1, "answer": "C"}])
     with pytest.raises(BadInput, match="no test question"):
         build("gmai-mmbench", source=source, out=out)
+
     assert hidden_answers(out) == {"2": [2], "3": [0, 1]}
 
 
@@ -128,6 +131,7 @@ def test_tsv_with_image_paths(tmp_path):
     for row in rows:
         del row["image"]
         (source / row["image_path"]).write_bytes(grey_png(row["index"]))
+
     write_tsv(source / "x.tsv", rows)
     build("gmai-mmbench", source=source, out=tmp_path / "out")
     assert [case.images for case in open_repository(tmp_path / "out").cases("validation")] == [
@@ -161,6 +165,7 @@ def test_probmed_ids_may_restart_per_image_type(tmp_path):
     for n, name in enumerate(("brain_ct/1.png", "chest_xray/1.png", "chest_xray/2.png")):
         (tmp_path / "images" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "images" / name).write_bytes(grey_png(n))
+
     (tmp_path / "probmed.json").write_text(json.dumps(rows))
     build("probmed", source=tmp_path, out=tmp_path / "out")
     cases = {case.case_id: case.images for case in open_repository(tmp_path / "out").cases("test")}
@@ -187,6 +192,7 @@ def test_image_of_another_folder_is_not_used(tmp_path):
 def test_vqa_rad_pairs_layout(tmp_path):
     for n in range(2):
         (tmp_path / f"synpic{n}.jpg").write_bytes(grey_png(n))
+
     rows = [
         {
             "image": f"synpic{n // 2}.jpg",

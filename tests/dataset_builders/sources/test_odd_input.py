@@ -49,6 +49,7 @@ def edit_tsv(path, change):
     """Edit a TSV file; `change` receives the list of rows (dicts)."""
     with path.open(newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
+
     columns = list(rows[0])
     change(rows)
     columns += [name for row in rows for name in row if name not in columns]
@@ -198,6 +199,7 @@ def test_invalid_file_is_reported(source, tmp_path, file, change, words):
     path.write_bytes(change(path.read_bytes()))
     message = build_error(source.name, source, tmp_path / "out")
     assert path.name in message and words in message, message
+
     # A damaged image is reported with the entry that shows it.
     assert "entry 90002" in message or path.suffix != ".png"
 
@@ -243,16 +245,20 @@ def test_empty_folder_is_rejected(family, tmp_path):
 def test_invalid_arguments_are_rejected(tmp_path):
     with pytest.raises(BadInput, match="probmed"):
         build("promed", out=tmp_path / "out")
+
     for name in ("a/b", "..", "", " x", "-x"):
         with pytest.raises(BadInput, match="--as"):
             build(MEDI, name=name or " ", out=tmp_path / "out")
+
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("x")
     with pytest.raises(BadInput, match=r"chapter\.tex"):
         build(MEDI, out=tmp_path / "thesis")
+
     (tmp_path / "file").write_text("x")
     with pytest.raises(BadInput, match="is a file"):
         build(MEDI, out=tmp_path / "file")
+
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "thesis"]
 
 
@@ -264,6 +270,7 @@ def test_failed_build_keeps_the_old_dataset(tmp_path):
     build_error(HALT, tmp_path / "source", tmp_path / "out")
     assert (tmp_path / "out" / "manifest.json").read_bytes() == manifest_bytes
     write_sources(HALT, tmp_path / "source")
+
     # A valid source then replaces the old dataset.
     edit_json(
         tmp_path / "source" / "swap_img_shuffle.json",

@@ -54,6 +54,7 @@ def test_gmai_phantoms_hide_answers_and_match_their_tree(phantoms):
     assert set(validation["question_type"]) == {"single", "multiple"}
     assert all(not answer for answer in test["answer"])
     assert test["keyword"].isna().all()
+
     # Each answer must be a leaf of the tree, for every subject.
     tree = set(pd.read_parquet(phantoms / "gmai-mmbench/lexical_tree").itertuples(index=False, name=None))
     for row in validation.itertuples():

@@ -78,6 +78,7 @@ def test_gmai_sample_is_not_official(sources, tmp_path):
     assert repository.origin == "custom"
     questions = repository.questions("validation")
     assert (len(questions), repository.splits) == (22, ["validation"])
+
     # The file contains a literal backslash and t in this option.
     row = questions.set_index("question_id").loc["16"]
     assert row["options"][3] == "operation not started or operation ended\\tor out of patient"
@@ -98,6 +99,7 @@ def test_gmai_sample_is_not_official(sources, tmp_path):
 def test_missing_images_are_all_listed(sources, tmp_path):
     with pytest.raises(BadInput) as caught:
         build("mediconfusion", source=sources / "mediconfusion", out=tmp_path / "d")
+
     message = str(caught.value)
     assert message.startswith("226 of 228 images are missing")
     names = {str(pair[f"im_{n}_local"]) for pair in _pairs(sources).values() for n in (1, 2)} - {
@@ -152,6 +154,7 @@ def test_images_are_found_under_each_of_their_names(sources, tmp_path, by):
         (image_folder / name).write_bytes(
             (sources / "mediconfusion" / "images" / f"{pair[f'im_{n}_local']}.jpg").read_bytes()
         )
+
     build("mediconfusion", source=folder, images=[image_folder], out=tmp_path / "d")
     (case,) = open_repository(tmp_path / "d").cases("test")
     assert set(case.images) == {"20157", "20193"}
@@ -165,6 +168,7 @@ def test_licences_come_from_roco_lists(sources, tmp_path):
 
     content = mediconfusion.read(sources / "mediconfusion", ImageFolders([sources / "mediconfusion", sources / "roco"]))
     licences = {image.image_id: image.license for case in content.cases["test"] for image in case.images}
+
     # ROCO's lists cover only part of the images.
     assert 40 <= sum(licence != "unknown" for licence in licences.values()) <= 54
     assert {licence.split("-")[0] for licence in licences.values()} <= {"CC BY", "unknown", "CC0"}
