@@ -58,7 +58,7 @@ def test_second_publish_sends_nothing(folder, local_hub, api):
     local_hub.record.clear()
     second = publish(folder, "ORG/small", tag="v1.0.0")
     assert (second.commit, second.committed, second.tagged) == (report.commit, False, False)
-    assert "nothing uploaded, no commit calls" in str(second)
+    assert "nothing uploaded, no commit made" in str(second)
     assert not local_hub.record.requests("PUT") and not local_hub.record.requests("POST", "/(commit|tag)/")
 
 
