@@ -32,14 +32,26 @@ from eval_harness.scores.ranks import compute_rank_ranges
 def main() -> None:
     questions, answers = simulate_probmed()
     print_time(
-        "ProbMed's size: read 57,132 responses", lambda: read_responses(answers, questions, "probmed"), 5, 1.0, "s"
+        "ProbMed's size: read 57,132 responses",
+        lambda: read_responses(answers, questions, "probmed"),
+        5,
+        1.0,
+        "s",
     )
     readings = read_responses(answers, questions, "probmed")
     print_time(
-        "ProbMed's size: units of 57,132 answers", lambda: compute_units("probmed", questions, readings), 5, 1.0, "s"
+        "ProbMed's size: units of 57,132 answers",
+        lambda: compute_units("probmed", questions, readings),
+        5,
+        1.0,
+        "s",
     )
     print_time(
-        "ProbMed's size: every score and breakdown", lambda: compute_scores("probmed", questions, readings), 5, 1.0, "s"
+        "ProbMed's size: every score and breakdown",
+        lambda: compute_scores("probmed", questions, readings),
+        5,
+        1.0,
+        "s",
     )
     for label, cluster in (
         ("one image each", np.arange(26_000)),
@@ -115,7 +127,12 @@ def simulate_probmed() -> tuple[pd.DataFrame, pd.DataFrame]:
     questions["answer"] = pd.Series([[int(flag)] for flag in questions["adversarial"]])
     responses = rng.choice(["Yes", "No", "Yes.", "no, there is not", "Yes, it does."], len(questions))
     answers = pd.DataFrame(
-        {"question_id": questions["question_id"], "sample": 0, "response": responses, "status": "answered"}
+        {
+            "question_id": questions["question_id"],
+            "sample": 0,
+            "response": responses,
+            "status": "answered",
+        }
     )
     return questions, answers
 

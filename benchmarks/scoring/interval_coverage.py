@@ -30,9 +30,19 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from eval_harness.records.result import Score
-from eval_harness.scores.clustered import NORMAL_QUANTILE, ClusterSizes, intracluster_correlation, student_quantile
+from eval_harness.scores.clustered import (
+    NORMAL_QUANTILE,
+    ClusterSizes,
+    intracluster_correlation,
+    student_quantile,
+)
 from eval_harness.scores.comparisons import compare_pairwise
-from eval_harness.scores.intervals import clopper_pearson, clustered_interval, clustered_intervals, printed_interval
+from eval_harness.scores.intervals import (
+    clopper_pearson,
+    clustered_interval,
+    clustered_intervals,
+    printed_interval,
+)
 from eval_harness.scores.outcome_matrix import OutcomeMatrix
 from eval_harness.scores.unpaired import compute_unpaired_difference
 
@@ -93,7 +103,12 @@ def hits(rng: np.random.Generator, sizes: Ints, share: float, icc: float, mechan
 
 
 def _other_hits(
-    rng: np.random.Generator, sizes: Ints, share: float, icc: float, mechanism: str, shape: tuple[int, int]
+    rng: np.random.Generator,
+    sizes: Ints,
+    share: float,
+    icc: float,
+    mechanism: str,
+    shape: tuple[int, int],
 ) -> Ints:
     if mechanism == "some hit":
         return sizes - _other_hits(rng, sizes, 1 - share, icc, "some miss", shape)
@@ -151,7 +166,11 @@ def cells(draws: int, seed: int, method: Method = medprobe_intervals) -> Iterato
 
 
 def random_cells(
-    count: int, draws: int, seed: int, other_mechanisms: bool = False, method: Method = medprobe_intervals
+    count: int,
+    draws: int,
+    seed: int,
+    other_mechanisms: bool = False,
+    method: Method = medprobe_intervals,
 ) -> Iterator[Cell]:
     """Simulate random cells: layouts of `random_layout`, p from .003 to .997 (uniform in the
     log-odds), ICC 0 to .9, three mechanisms.
@@ -237,7 +256,17 @@ def other_layout(rng: np.random.Generator) -> tuple[str, Ints]:
     and twos, few large, three tiers.
     """
     kind = str(
-        rng.choice(("Zipf", "geometric", "negative binomial", "ladder", "ones and twos", "few large", "three tiers"))
+        rng.choice(
+            (
+                "Zipf",
+                "geometric",
+                "negative binomial",
+                "ladder",
+                "ones and twos",
+                "few large",
+                "three tiers",
+            )
+        )
     )
     clusters = int(np.exp(rng.uniform(np.log(10), np.log(300))))
     laws = {
@@ -269,7 +298,10 @@ def variant(parts: tuple[str, ...], min_factor: float, df: str) -> Method:
         share = sums.sum(axis=1) / layout.units
         if layout.clusters == layout.units:
             return clopper_pearson(share, np.full(len(share), layout.units))
-        bernoulli_variance, residual = layout.units * share * (1 - share), np.square(sums - share[:, None] * m)
+        bernoulli_variance, residual = (
+            layout.units * share * (1 - share),
+            np.square(sums - share[:, None] * m),
+        )
         design = 1 + (layout.units / layout.clusters - 1) * np.minimum(
             min_factor / np.maximum(np.minimum(share, 1 - share) * layout.units, 1e-9), 1.0
         )
@@ -284,7 +316,11 @@ def variant(parts: tuple[str, ...], min_factor: float, df: str) -> Method:
                 where=bernoulli_variance > 0,
             )
             design = np.maximum(design, spread)
-        clusters = {"effective": layout.effective_clusters, "all": layout.clusters, "infinite": 1e9}[df]
+        clusters = {
+            "effective": layout.effective_clusters,
+            "all": layout.clusters,
+            "infinite": 1e9,
+        }[df]
         n_effective = layout.units / design * (NORMAL_QUANTILE / student_quantile(clusters - 1)) ** 2
         return clopper_pearson(share, np.maximum(n_effective, layout.effective_clusters))
 
@@ -370,10 +406,24 @@ def differences(draws: int, seed: int) -> Iterator[tuple[str, float, float, floa
     """Coverage of the interval of the difference of two models, which is also their test: layout,
     shares, ICC, coverage.
     """
-    for name in (*FEW_OR_GIANT, "20 x 5", "60 x 5", "MediConfusion", "60 skewed", "20 x 1", "176 x 1"):
+    for name in (
+        *FEW_OR_GIANT,
+        "20 x 5",
+        "60 x 5",
+        "MediConfusion",
+        "60 skewed",
+        "20 x 1",
+        "176 x 1",
+    ):
         for share_a, share_b in ((0.02, 0.02), (0.02, 0.1), (0.1, 0.3), (0.5, 0.5), (0.9, 0.98)):
             for icc in (0.0, 0.3, 0.5):
-                yield name, share_a, share_b, icc, difference(name, share_a, share_b, icc, draws, seed)
+                yield (
+                    name,
+                    share_a,
+                    share_b,
+                    icc,
+                    difference(name, share_a, share_b, icc, draws, seed),
+                )
 
 
 def difference(name: str, share_a: float, share_b: float, icc: float, draws: int, seed: int) -> float:
@@ -445,7 +495,13 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--random", type=int, default=2000, metavar="CELLS", help="cells of random layouts")
-    parser.add_argument("--others", type=int, default=0, metavar="CELLS", help="cells of other layouts and mechanisms")
+    parser.add_argument(
+        "--others",
+        type=int,
+        default=0,
+        metavar="CELLS",
+        help="cells of other layouts and mechanisms",
+    )
     parser.add_argument("--variants", action="store_true", help="print what each part of the method buys")
     options = parser.parse_args()
     if options.variants:
@@ -471,7 +527,11 @@ def main() -> None:
         ("other layouts and mechanisms", options.others, True),
     ):
         if count:
-            _worst(title, list(random_cells(count, options.draws // 2, options.seed, other_mechanisms)), 12)
+            _worst(
+                title,
+                list(random_cells(count, options.draws // 2, options.seed, other_mechanisms)),
+                12,
+            )
     fewer = max(options.draws // 4, 100)
     for title, draws, rows in (
         ("ratios (p, ICC, share of valid)", fewer, list(ratios(fewer, options.seed))),
@@ -491,7 +551,10 @@ def main() -> None:
 
 
 def _table(
-    results: list[Cell], shares: tuple[float, ...], correlations: tuple[float, ...], relative: bool = False
+    results: list[Cell],
+    shares: tuple[float, ...],
+    correlations: tuple[float, ...],
+    relative: bool = False,
 ) -> None:
     """Print a table with rows p and columns ICC."""
     print("| p | " + " | ".join(f"ICC {icc}" for icc in correlations) + " |")

@@ -58,7 +58,10 @@ def load_answers(path: Path) -> Iterator[Answer]:
             for positions in accepted
         )
         options = list(map(str, row["options"]))
-        words = row.get("kind") == "yesno" and {option.lower() for option in options} == {"yes", "no"}
+        words = row.get("kind") == "yesno" and {option.lower() for option in options} == {
+            "yes",
+            "no",
+        }
         yield Answer(row["response"], options, "yes_no" if words else "single", letters)
 
 
@@ -165,7 +168,10 @@ def main() -> None:
         print(
             f"{path.name}: {len(answers)} answers, percent\n\n| reader | right | unread | wrong |\n|---|---:|---:|---:|"
         )
-        print("\n".join(format_row(name, reader, answers) for name, reader in readers.items()), end="\n\n")
+        print(
+            "\n".join(format_row(name, reader, answers) for name, reader in readers.items()),
+            end="\n\n",
+        )
 
 
 if __name__ == "__main__":

@@ -74,7 +74,10 @@ def main() -> None:
         answers = [(row["response"], list(map(str, row["options"])), "single") for row in rows if row.get("options")]
         within_limits &= print_times("recorded", answers)
     draw = random.Random(args.seed)
-    units = (*UNITS, *(" ".join(draw.choices(PIECES, k=draw.randint(1, 5))) + " " for _ in range(20)))
+    units = (
+        *UNITS,
+        *(" ".join(draw.choices(PIECES, k=draw.randint(1, 5))) + " " for _ in range(20)),
+    )
     kinds = (("single", OPTIONS), ("multiple", OPTIONS), ("yes_no", ["yes", "no"]))
     repeated = [
         ((unit * length)[:length], options, kind)

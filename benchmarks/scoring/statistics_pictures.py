@@ -56,7 +56,11 @@ def draw_intervals() -> str:
             f'<text x="{RIGHT + 12}" y="{y - 3}">{low:.0f} to {high:.0f}</text>'
             f'<text x="{RIGHT + 12}" y="{y + 14}" fill="{SOFT}" font-size="12">{sure}</text>'
         )
-    return _svg(270, "The 95 % interval of a score of 30 % from 20, 176 and 1,000 cases", [*elements, _axis(228)])
+    return _svg(
+        270,
+        "The 95 % interval of a score of 30 % from 20, 176 and 1,000 cases",
+        [*elements, _axis(228)],
+    )
 
 
 def clustered_score() -> Interval:
@@ -171,7 +175,11 @@ def draw_sight() -> str:
             f'<text x="{RIGHT + 12}" y="{y - 3}">{sight.value:.0f} points ({sight.low:.0f} to {sight.high:.0f})</text>'
             f'<text x="{RIGHT + 12}" y="{y + 14}" fill="{SOFT}" font-size="12">{sees}</text>'
         )
-    return _svg(240, "Scores of three models with the right images and without them", [*elements, _axis(198)])
+    return _svg(
+        240,
+        "Scores of three models with the right images and without them",
+        [*elements, _axis(198)],
+    )
 
 
 def _x(percent: float) -> float:

@@ -27,7 +27,10 @@ def main(runs: int = 6) -> None:
         for family in lies.FAMILIES:
             build(family, out=Path(folder) / family, text_only=True)
             worlds.append(lies.world_of(Path(folder) / family, Path(folder) / f"{family}-store"))
-        for title, kinds in (("dishonest", [*lies.KINDS, *lies.UNSURE]), ("honest", dict.fromkeys(lies.HONEST))):
+        for title, kinds in (
+            ("dishonest", [*lies.KINDS, *lies.UNSURE]),
+            ("honest", dict.fromkeys(lies.HONEST)),
+        ):
             print(f"| {title} | wait or are refused |\n|---|---|")
             total = caught = 0
             for kind in kinds:
@@ -37,7 +40,10 @@ def main(runs: int = 6) -> None:
                     for attempt in kind(worlds[number % 3], random.Random(f"{kind.__name__} {number}"))
                 ]
                 total, caught = total + len(flagged), caught + sum(flagged)
-                print(f"| {str(kind.__doc__).splitlines()[0]} | {sum(flagged)} of {len(flagged)} |", flush=True)
+                print(
+                    f"| {str(kind.__doc__).splitlines()[0]} | {sum(flagged)} of {len(flagged)} |",
+                    flush=True,
+                )
             print(f"| all | {caught} of {total} |\n")
 
 

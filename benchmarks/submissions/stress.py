@@ -97,7 +97,10 @@ def stress_folder(folder: Path, data: Path, uploads: int, draw: random.Random) -
 def stress_hub(folder: Path, data: Path, uploads: int, draw: random.Random) -> str:
     with LocalHub() as hub:
         os.environ.update(
-            HF_ENDPOINT=hub.endpoint, HF_TOKEN=READER, HF_HUB_DISABLE_XET="1", HF_HUB_DISABLE_PROGRESS_BARS="1"
+            HF_ENDPOINT=hub.endpoint,
+            HF_TOKEN=READER,
+            HF_HUB_DISABLE_XET="1",
+            HF_HUB_DISABLE_PROGRESS_BARS="1",
         )
         constants.HF_HUB_CACHE, constants.HF_HUB_DISABLE_XET = str(folder / "cache"), True
         api = HfApi(endpoint=hub.endpoint, token=CURATOR)
@@ -149,7 +152,10 @@ def resident_bytes(root: int) -> int:
 
 def measure_memory(folder: Path, data: Path) -> str:
     ready = build_submission(run_folder(data, folder / "run"))
-    place, (valid_run, answers) = folder / "hostile" / ready.folder, (ready.sent.run, ready.sent.answers)
+    place, (valid_run, answers) = (
+        folder / "hostile" / ready.folder,
+        (ready.sent.run, ready.sent.answers),
+    )
     place.mkdir(parents=True)
     (place / "result.json").write_bytes(ready.derived["result.json"])
     peak, worst, words = 0, "", set()

@@ -15,7 +15,12 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.schema import LETTERS
-from eval_harness.benchmarks.prompt import OPEN_ENDED_METHODS, Prompt, bare_question_prompt, lettered_layout
+from eval_harness.benchmarks.prompt import (
+    OPEN_ENDED_METHODS,
+    Prompt,
+    bare_question_prompt,
+    lettered_layout,
+)
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.reader import Reading, official_reading
 from eval_harness.scores.grading import Graded, make_units
@@ -40,7 +45,11 @@ _PROMPTS = (
     bare_question_prompt("the question as it stands; not a protocol of the paper"),
 )
 
-_DEFAULTS = {"mc": "single", "multiple": "multiple", **dict.fromkeys(OPEN_ENDED_METHODS, "question")}
+_DEFAULTS = {
+    "mc": "single",
+    "multiple": "multiple",
+    **dict.fromkeys(OPEN_ENDED_METHODS, "question"),
+}
 
 _METRICS = {
     "accuracy": MetricInfo("Accuracy", "Single-choice questions answered correctly (micro average)."),
@@ -126,7 +135,15 @@ def units(graded: Graded) -> pd.DataFrame:
     picked_by_guess = 2.0 ** (n_options - 1) / (2.0**n_options - 1)
     picks_made, true_count = np.rint(picks).astype(np.int64), graded.true[multiple]
     frames.append(
-        make_units(graded, "mcq_accuracy", multiple, hits, picks, picks * n_true / n_options, count=picks_made)
+        make_units(
+            graded,
+            "mcq_accuracy",
+            multiple,
+            hits,
+            picks,
+            picks * n_true / n_options,
+            count=picks_made,
+        )
     )
     frames.append(make_units(graded, "mcq_recall", multiple, hits, n_true, n_true * picked_by_guess, count=true_count))
     return pd.concat(frames, ignore_index=True)

@@ -15,7 +15,12 @@ import pandas as pd
 
 from dataset_builders.errors import BadInput
 from dataset_builders.schema import LETTERS, SCENARIOS
-from eval_harness.benchmarks.prompt import OPEN_ENDED_METHODS, Prompt, bare_question_prompt, lettered_layout
+from eval_harness.benchmarks.prompt import (
+    OPEN_ENDED_METHODS,
+    Prompt,
+    bare_question_prompt,
+    lettered_layout,
+)
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.reader import Reading, official_reading
 from eval_harness.records.result import Images
@@ -92,7 +97,11 @@ def _metrics() -> dict[str, MetricInfo]:
     )
     for name in SCENARIOS:
         metrics[f"{name}_irrelevant"] = MetricInfo(
-            f"{labels[name][0]}: unreadable", "Responses that name no option (a count).", False, "count", of_ends=True
+            f"{labels[name][0]}: unreadable",
+            "Responses that name no option (a count).",
+            False,
+            "count",
+            of_ends=True,
         )
     metrics["average_irrelevant"] = MetricInfo(
         "Unreadable, mean of the three", "Mean of the three counts.", False, "count", of_ends=True

@@ -13,7 +13,12 @@ import numpy as np
 import pandas as pd
 
 from dataset_builders.schema import LETTERS
-from eval_harness.benchmarks.prompt import OPEN_ENDED_METHODS, Prompt, bare_question_prompt, lettered_layout
+from eval_harness.benchmarks.prompt import (
+    OPEN_ENDED_METHODS,
+    Prompt,
+    bare_question_prompt,
+    lettered_layout,
+)
 from eval_harness.benchmarks.spec import EvalSpec, MetricInfo
 from eval_harness.reader import Reading, official_reading
 from eval_harness.scores.grading import Floats, Graded, make_units
@@ -69,7 +74,13 @@ _PROMPTS = (
         "MediConfusion Table 5, prompt 0; line breaks as the authors' prompt file (mc: gpt)",
         methods=_MC_ONLY,
     ),
-    Prompt("mc-quoted", _MC + _ONE_LETTER + '#answer: ("', _FILE + "(mc: default)", _QUOTED_LINES, _MC_ONLY),
+    Prompt(
+        "mc-quoted",
+        _MC + _ONE_LETTER + '#answer: ("',
+        _FILE + "(mc: default)",
+        _QUOTED_LINES,
+        _MC_ONLY,
+    ),
     *(Prompt(name, template, _TABLE_5, methods=_MC_ONLY) for name, template in _VARIATIONS.items()),
     Prompt(
         "mc-7",
@@ -101,8 +112,19 @@ _PROMPTS = (
         intro=_FLAMINGO.format("two choice question"),
         shot_answer="both",
     ),
-    Prompt("gd-default", _MC + _FROM_CHOICES + "\nAnswer: ", _FILE + "(greedy: default)", methods=_GD_ONLY),
-    Prompt("gd-quoted", _MC + _ONE_LETTER + '#answer: ("', _FILE + "(greedy: molmo)", _QUOTED_LINES, _GD_ONLY),
+    Prompt(
+        "gd-default",
+        _MC + _FROM_CHOICES + "\nAnswer: ",
+        _FILE + "(greedy: default)",
+        methods=_GD_ONLY,
+    ),
+    Prompt(
+        "gd-quoted",
+        _MC + _ONE_LETTER + '#answer: ("',
+        _FILE + "(greedy: molmo)",
+        _QUOTED_LINES,
+        _GD_ONLY,
+    ),
     Prompt(
         "ps-plain",
         "Question: {question} Answer:",
@@ -121,13 +143,21 @@ _PROMPTS = (
     bare_question_prompt("MediConfusion authors' prefix scoring of chat models: the question as it stands"),
 )
 
-_DEFAULTS = {"mc": "mc-0", "gd": "gd-default", "ps": "question", "ps_official": "question", "ff": "ff-default"}
+_DEFAULTS = {
+    "mc": "mc-0",
+    "gd": "gd-default",
+    "ps": "question",
+    "ps_official": "question",
+    "ff": "ff-default",
+}
 
 _METRICS = {
     "set_accuracy": MetricInfo("Set accuracy", "Pairs with both images answered correctly."),
     "individual_accuracy": MetricInfo("Individual accuracy", "Questions answered correctly."),
     "confusion": MetricInfo(
-        "Confusion", "Pairs with the same option chosen for both images, among pairs with two valid answers.", False
+        "Confusion",
+        "Pairs with the same option chosen for both images, among pairs with two valid answers.",
+        False,
     ),
     "invalid": MetricInfo("Invalid", "Questions without a valid answer.", False, of_ends=True),
 }
@@ -184,7 +214,10 @@ def units(graded: Graded) -> pd.DataFrame:
     both_right = over_pair(graded.right, np.logical_and)
     both_valid = over_pair(graded.answered, np.logical_and)
     # Equal minimum and maximum: the same position for all images of the pair.
-    lowest, highest = over_pair(graded.first_choice, np.minimum), over_pair(graded.first_choice, np.maximum)
+    lowest, highest = (
+        over_pair(graded.first_choice, np.minimum),
+        over_pair(graded.first_choice, np.maximum),
+    )
     is_same_option = both_valid & (lowest == highest) & (size > 1)[:, None]
     # A pair of which only one question is present cannot be confused.
     countable = both_valid & (size > 1)[:, None]
@@ -218,7 +251,12 @@ def units(graded: Graded) -> pd.DataFrame:
         [
             pair_frame("set_accuracy", both_right.mean(axis=1), 1.0, hit_by_guess),
             question_units("individual_accuracy", graded.right.mean(axis=1), graded.guess),
-            pair_frame("confusion", is_same_option.mean(axis=1), valid_share, agreement_chance * valid_share),
+            pair_frame(
+                "confusion",
+                is_same_option.mean(axis=1),
+                valid_share,
+                agreement_chance * valid_share,
+            ),
             question_units("invalid", (~graded.answered).mean(axis=1), np.nan),
         ],
         ignore_index=True,

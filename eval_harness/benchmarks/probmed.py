@@ -44,10 +44,8 @@ def _metrics() -> dict[str, MetricInfo]:
     metrics: dict[str, MetricInfo] = {}
     for aspect in ASPECTS:
         label = aspect.capitalize()
-        is_kept_by_swap = aspect in (
-            "modality",
-            "organ",
-        )  # of the image that the arm `swapped` shows, as of the right one
+        # A swapped image has the modality and organ of the right one: their answers stay correct.
+        is_kept_by_swap = aspect in ("modality", "organ")
         arms, no_arm_reason = (
             (ARMS[:2], "the image shown instead has the same modality and organ") if is_kept_by_swap else (ARMS, "")
         )
@@ -73,7 +71,8 @@ def _metrics() -> dict[str, MetricInfo]:
     for name in (*WEIGHTED, "overall"):
         for base in (name, f"{name}_without_adversarial"):
             metrics[f"{base}_reweighted"] = MetricInfo(
-                f"{metrics[base].label} (reweighted)", f"As `{base}`, divided by the images that have such questions."
+                f"{metrics[base].label} (reweighted)",
+                f"As `{base}`, divided by the images that have such questions.",
             )
     return metrics
 
@@ -152,7 +151,10 @@ def units(graded: Graded) -> pd.DataFrame:
     ].astype(float)
     adversarial = graded.questions["adversarial"].to_numpy(dtype=bool)
     frames: list[pd.DataFrame] = []
-    overall_frames: dict[str, list[pd.DataFrame]] = {"overall": [], "overall_without_adversarial": []}
+    overall_frames: dict[str, list[pd.DataFrame]] = {
+        "overall": [],
+        "overall_without_adversarial": [],
+    }
     for aspect in ASPECTS:
         rows = np.flatnonzero((graded.questions["aspect"] == aspect).to_numpy())
         metric_rows = [(aspect, rows)]
@@ -168,11 +170,20 @@ def units(graded: Graded) -> pd.DataFrame:
                     frames.append(frame)
                 overall_metric = f"{'overall' if metric == aspect else 'overall_without_adversarial'}{suffix}"
                 overall_frames.setdefault(overall_metric, []).append(_renamed(frame, overall_metric, aspect))
-    return pd.concat([*frames, *(frame for parts in overall_frames.values() for frame in parts)], ignore_index=True)
+    return pd.concat(
+        [*frames, *(frame for parts in overall_frames.values() for frame in parts)],
+        ignore_index=True,
+    )
 
 
 def _rows(
-    graded: Graded, metric: str, first_rows: Ints, hit: Floats, guess: Floats, weight: Floats, ends: ResponseEnds
+    graded: Graded,
+    metric: str,
+    first_rows: Ints,
+    hit: Floats,
+    guess: Floats,
+    weight: Floats,
+    ends: ResponseEnds,
 ) -> pd.DataFrame:
     images = graded.columns["case_id"][first_rows]
     return make_units(graded, metric, first_rows, hit * weight, weight, guess * weight, images, ends=ends)
@@ -267,7 +278,10 @@ def conditional_errors(graded: Graded, official: bool = False) -> dict[str, dict
         unread = _any(graded, rows, ~graded.answered[rows], n_images) & failed
         wrong = graded.answered[rows] & ~graded.right[rows]
         if step == "abnormality":
-            error_masks = {"wrong_answer": _any(graded, rows, wrong, n_images) & failed, "refused": unread}
+            error_masks = {
+                "wrong_answer": _any(graded, rows, wrong, n_images) & failed,
+                "refused": unread,
+            }
         else:
             error_masks = {
                 "denies_truth": _any(graded, rows, wrong & ~adversarial[rows, None], n_images) & failed,

@@ -42,7 +42,8 @@ SPEC = EvalSpec(
     metrics={
         "accuracy": MetricInfo("Accuracy with adversarial", "Pairs with both questions correct (ProbMed Table 3)."),
         "accuracy_without_adversarial": MetricInfo(
-            "Accuracy, no adversarial", "Pairs with the original question correct (ProbMed Table 3)."
+            "Accuracy, no adversarial",
+            "Pairs with the original question correct (ProbMed Table 3).",
         ),
     },
     prompts=PROBMED_PROMPTS,

@@ -68,7 +68,10 @@ class Prompt:
             options: Option texts in the order shown; letters follow the position.
         """
         # One pass over the template: braces within the question stay.
-        fields = {"{question}": question.strip(), "{options}": self.layout([option.strip() for option in options])}
+        fields = {
+            "{question}": question.strip(),
+            "{options}": self.layout([option.strip() for option in options]),
+        }
         return re.sub(r"\{(?:question|options)\}", lambda field: fields[field[0]], self.template)
 
     @property

@@ -45,7 +45,7 @@ case that were shown.
 """
 JUDGE_SCHEMA = pa.schema([("question_id", pa.string()), ("sample", pa.int32()), ("reply", pa.string())])
 """Columns of `judge.parquet`: the judge model's verbatim reply about an answer."""
-ANSWER_COLUMNS: list[str] = ANSWERS_SCHEMA.names
+ANSWER_TABLE_COLUMNS: list[str] = ANSWERS_SCHEMA.names
 Record = dict[str, Any]
 ROW_GROUP_SIZE = 4096
 """Rows per row group: 64 MB at 16 kB of reasoning per answer."""
@@ -94,7 +94,10 @@ def sum_usage(records: Iterable[Mapping[str, Any]], price: list[float] | None) -
     tokens = [sum(counts[side] for counts in counted_tokens) for side in (0, 1)]
     usage |= {"tokens_in": tokens[0], "tokens_out": tokens[1]}
     if price:
-        usage["cost"] = round(sum(count * unit_price for count, unit_price in zip(tokens, price, strict=True)) / 1e6, 6)
+        usage["cost"] = round(
+            sum(count * unit_price for count, unit_price in zip(tokens, price, strict=True)) / 1e6,
+            6,
+        )
     return usage
 
 
@@ -107,7 +110,10 @@ def answer_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     latest = {(row["question_id"], row["sample"]): row for row in rows}
     ordered_rows = [latest[key] for key in sorted(latest)]
     return pd.DataFrame(
-        {name: pd.Series([_plain(row.get(name)) for row in ordered_rows], dtype=object) for name in ANSWER_COLUMNS}
+        {
+            name: pd.Series([_plain(row.get(name)) for row in ordered_rows], dtype=object)
+            for name in ANSWER_TABLE_COLUMNS
+        }
     ).astype({"sample": "int64"})
 
 
@@ -166,7 +172,10 @@ def _parquet(frame: pd.DataFrame, schema: pa.Schema) -> bytes:
 
 
 def _table(columns: Mapping[str, list[Any]], schema: pa.Schema) -> pa.Table:
-    return pa.table({name: [_plain(value) for value in values] for name, values in columns.items()}, schema=schema)
+    return pa.table(
+        {name: [_plain(value) for value in values] for name, values in columns.items()},
+        schema=schema,
+    )
 
 
 def _plain(value: Any) -> Any:

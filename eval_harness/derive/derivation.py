@@ -22,7 +22,13 @@ from dataset_builders.files import replace_file
 from dataset_builders.fingerprints import digest_facets, fingerprint_questions
 from eval_harness.derive.metrics import BALANCED_METRICS
 from eval_harness.derive.reading import option_counts, read_due_answers
-from eval_harness.derive.run_files import READINGS_FILE, READINGS_SCHEMA, RESULT_FILE, UNITS_FILE, SubmittedFiles
+from eval_harness.derive.run_files import (
+    READINGS_FILE,
+    READINGS_SCHEMA,
+    RESULT_FILE,
+    UNITS_FILE,
+    SubmittedFiles,
+)
 from eval_harness.derive.scoring import Scored, compute_scores
 from eval_harness.records.permutations import rotation
 from eval_harness.records.result import DERIVE_VERSION, Method, Result
@@ -34,7 +40,14 @@ MEASURED_FIELD = "permuted"
 ignored.
 """
 UNIT_ID_COLUMNS = ("metric", "unit", "case_id", "cluster")
-UNIT_NUMBER_COLUMNS = ("numerator", "denominator", "chance", "count", *RESPONSE_COUNT_COLUMNS, UNSETTLED_COLUMN)
+UNIT_NUMBER_COLUMNS = (
+    "numerator",
+    "denominator",
+    "chance",
+    "count",
+    *RESPONSE_COUNT_COLUMNS,
+    UNSETTLED_COLUMN,
+)
 """Columns that identify a unit, and columns with its numbers."""
 
 
@@ -154,7 +167,12 @@ def compute_derivation_key(sent: SubmittedFiles, fingerprint: str | None, facets
     Returns:
         A sha256 in hexadecimal digits.
     """
-    parts = [DERIVE_VERSION, fingerprint, facets, *(hashlib.sha256(content or b"").hexdigest() for content in sent)]
+    parts = [
+        DERIVE_VERSION,
+        fingerprint,
+        facets,
+        *(hashlib.sha256(content or b"").hexdigest() for content in sent),
+    ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -27,7 +27,10 @@ correctly.
 
 _EVERYWHERE = {
     "irrelevant": MetricInfo(
-        "Irrelevant", "Share of all responses in which no option could be read.", False, of_ends=True
+        "Irrelevant",
+        "Share of all responses in which no option could be read.",
+        False,
+        of_ends=True,
     ),
     "refused": MetricInfo("Refused", "Share of all responses that decline to answer.", False, of_ends=True),
     "abstained": MetricInfo(
@@ -60,7 +63,11 @@ METRICS |= {**_EVERYWHERE, **_SHARES}
 """Every metric by name; where two benchmarks have a metric of one name, the first one's
 (`spec(benchmark).metrics` has each).
 """
-BALANCED_METRICS = {"average": "scenario", "average_irrelevant": "scenario", "accuracy_macro_task": "task"}
+BALANCED_METRICS = {
+    "average": "scenario",
+    "average_irrelevant": "scenario",
+    "accuracy_macro_task": "task",
+}
 """Metric -> facet over whose values it is a mean. On a subset, all values still present weigh the
 same.
 """
@@ -137,7 +144,14 @@ def nonresponse_cause(nonresponse: Nonresponse, result: Result) -> str:
     def phrase(reason: str, count: int, total: str = "") -> str:
         singular, plural, outcome = phrases[reason]
         return " ".join(
-            part for part in (f"{count:,}", total, singular if count == 1 and not total else plural, outcome) if part
+            part
+            for part in (
+                f"{count:,}",
+                total,
+                singular if count == 1 and not total else plural,
+                outcome,
+            )
+            if part
         )
 
     if len(counts) == 1:

@@ -49,7 +49,10 @@ class JudgeQuery:
 
 
 def read_due_answers(
-    run: RunRecord, answers: pd.DataFrame, questions: pd.DataFrame, replies: pd.DataFrame | None = None
+    run: RunRecord,
+    answers: pd.DataFrame,
+    questions: pd.DataFrame,
+    replies: pd.DataFrame | None = None,
 ) -> tuple[pd.DataFrame, dict[str, Any] | None]:
     """Read every due answer of a run.
 
@@ -200,7 +203,13 @@ def _queries(run: RunRecord, readings: pd.DataFrame, questions: pd.DataFrame) ->
     }
     queries = []
     for row, (question_id, sample, status, response) in enumerate(
-        zip(readings["question_id"], readings["sample"], readings["status"], readings["response"], strict=True)
+        zip(
+            readings["question_id"],
+            readings["sample"],
+            readings["status"],
+            readings["response"],
+            strict=True,
+        )
     ):
         # An empty response tells a judge nothing.
         if status not in due_statuses or not response.strip():
@@ -213,7 +222,10 @@ def _queries(run: RunRecord, readings: pd.DataFrame, questions: pd.DataFrame) ->
             turn = rotation(int(sample), len(options)) if run.request.permute else 0
             query = extraction_prompt(text, rotate_options(options, turn), response, question_type)
             reading = partial(
-                _read_turned, options=rotate_options(options, turn), question_type=question_type, turn=turn
+                _read_turned,
+                options=rotate_options(options, turn),
+                question_type=question_type,
+                turn=turn,
             )
         queries.append(JudgeQuery(row, question_id, int(sample), query, reading))
     return queries
@@ -222,7 +234,8 @@ def _queries(run: RunRecord, readings: pd.DataFrame, questions: pd.DataFrame) ->
 def _read_turned(reply: str, options: Sequence[str], question_type: str, turn: int) -> Reading:
     reading = read_extraction(reply, options, question_type)
     return replace(
-        reading, choice=tuple(sorted(original_position(position, turn, len(options)) for position in reading.choice))
+        reading,
+        choice=tuple(sorted(original_position(position, turn, len(options)) for position in reading.choice)),
     )
 
 
@@ -247,7 +260,11 @@ def _read_by_judge(
         reading = query.parse(reply)
         decided += bool(reading.choice)
         not_understood += reading.rule == NOT_UNDERSTOOD_RULE
-        for name, value in (("choice", list(reading.choice)), ("status", reading.status), ("rule", reading.rule)):
+        for name, value in (
+            ("choice", list(reading.choice)),
+            ("status", reading.status),
+            ("rule", reading.rule),
+        ):
             columns[name][query.row] = value
     judged = readings.assign(
         **{name: pd.Series(values, index=readings.index, dtype=object) for name, values in columns.items()}

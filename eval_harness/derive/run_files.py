@@ -20,7 +20,10 @@ from eval_harness.derive.answer_table import table_to_frame
 
 RUN_FILE, ANSWERS_FILE, JUDGE_FILE = "run.json", "answers.parquet", "judge.parquet"
 RESULT_FILE, READINGS_FILE, UNITS_FILE = "result.json", "readings.parquet", "units.parquet"
-SUBMITTED_FILES, DERIVED_FILES = (RUN_FILE, ANSWERS_FILE, JUDGE_FILE), (READINGS_FILE, UNITS_FILE, RESULT_FILE)
+SUBMITTED_FILES, DERIVED_FILES = (
+    (RUN_FILE, ANSWERS_FILE, JUDGE_FILE),
+    (READINGS_FILE, UNITS_FILE, RESULT_FILE),
+)
 READINGS_SCHEMA = pa.schema(
     [
         ("question_id", pa.string()),

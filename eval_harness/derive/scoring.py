@@ -85,8 +85,8 @@ def compute_scores(family: str, questions: pd.DataFrame, answers: pd.DataFrame, 
     official = extraction == "official"
     scores = summarise_units(table, official)
     parts = break_down_by_facet(table, FACETS_BY_BENCHMARK[family], official)
-    if (more := eval_spec(family).more_breakdowns) is not None:
-        parts |= more(graded, official)
+    if (extra_breakdowns := eval_spec(family).more_breakdowns) is not None:
+        parts |= extra_breakdowns(graded, official)
     return Scored(
         scores={HEADLINE_METRICS[family]: Score(value=None, n=0, n_cases=0)} | scores
         if HEADLINE_METRICS[family] not in scores
@@ -116,7 +116,10 @@ def _everywhere(graded: Graded) -> pd.DataFrame:
     # Of the questions that a benchmark's accuracy is about: those with several correct options have
     # metrics of their own.
     single_answer_rows = np.flatnonzero(~graded.multiple)
-    chose_share, hits = graded.answered[single_answer_rows].mean(axis=1), graded.right[single_answer_rows].mean(axis=1)
+    chose_share, hits = (
+        graded.answered[single_answer_rows].mean(axis=1),
+        graded.right[single_answer_rows].mean(axis=1),
+    )
     frames.append(
         make_units(
             graded,
@@ -130,7 +133,10 @@ def _everywhere(graded: Graded) -> pd.DataFrame:
     yes_no = (graded.questions["question_type"] == "yes_no").to_numpy(dtype=bool)
     # Letters are counted over single-choice questions only.
     single = ~yes_no & ~graded.multiple
-    for members, labels in ((np.flatnonzero(single), LETTERS), (np.flatnonzero(yes_no), ("yes", "no"))):
+    for members, labels in (
+        (np.flatnonzero(single), LETTERS),
+        (np.flatnonzero(yes_no), ("yes", "no")),
+    ):
         if not len(members):
             continue
         answered = graded.answered[members].mean(axis=1)

@@ -12,7 +12,11 @@ from eval_harness.benchmarks.spec import MetricInfo
 from eval_harness.derive.metrics import BALANCED_METRICS, METRICS
 from eval_harness.records.result import Score
 from eval_harness.scores.clustered import renumber_labels
-from eval_harness.scores.intervals import INTERVAL_METHOD, clustered_interval, verdict_against_chance
+from eval_harness.scores.intervals import (
+    INTERVAL_METHOD,
+    clustered_interval,
+    verdict_against_chance,
+)
 from eval_harness.scores.nonresponse import (
     RESPONSE_COUNT_COLUMNS,
     UNSETTLED_COLUMN,
@@ -113,7 +117,12 @@ def _grouped(units: pd.DataFrame, group: np.ndarray, cache: ScoreCache, official
         cell = {column: values[start:stop] for column, values in columns.items()}
         cell |= {column: renumber_labels(cell[column]) for column in ("case", "cluster")}
         # Equal numbers in equal clusters give equal scores: compute them once.
-        cell_key = (info.unit, info.higher_is_better, info.of_ends, *(values.tobytes() for values in cell.values()))
+        cell_key = (
+            info.unit,
+            info.higher_is_better,
+            info.of_ends,
+            *(values.tobytes() for values in cell.values()),
+        )
         if cell_key not in cache:
             scored, verdict_holds = _score(info, cell), True
             if cell[UNSETTLED_COLUMN].any():
@@ -143,7 +152,11 @@ def explode_facet(units: pd.DataFrame, facet: str) -> pd.DataFrame:
 
 
 def _score(info: MetricInfo, columns: dict[str, np.ndarray]) -> Score:
-    numerator, denominator, chance_numerator = columns["numerator"], columns["denominator"], columns["chance"]
+    numerator, denominator, chance_numerator = (
+        columns["numerator"],
+        columns["denominator"],
+        columns["chance"],
+    )
     counts = denominator > 0
     # Units that can score nothing (denominator 0) do not count as cases.
     cases = int(renumber_labels(columns["case"][counts]).max(initial=-1)) + 1
@@ -155,7 +168,11 @@ def _score(info: MetricInfo, columns: dict[str, np.ndarray]) -> Score:
         return Score(value=None, n=0, n_cases=0)
     interval = clustered_interval(numerator, denominator, columns["cluster"])
     assert interval is not None
-    low, high, n_effective = _round(100 * interval.low), _round(100 * interval.high), _round(interval.n_effective)
+    low, high, n_effective = (
+        _round(100 * interval.low),
+        _round(100 * interval.high),
+        _round(interval.n_effective),
+    )
     has_chance = bool(np.isfinite(chance_numerator[counts]).all())
     chance = _round(100 * float(chance_numerator[counts].sum()) / total_denominator) if has_chance else None
     return Score(

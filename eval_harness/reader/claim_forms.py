@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from eval_harness.reader.options import ABSENCE_ADJECTIVES, NUMBER_WORDS, UNIT_SUFFIX
+from eval_harness.reader.options import ABSENCE_ADJECTIVES, DIGITS_BY_NUMBER_WORD, UNIT_SUFFIX
 from eval_harness.reader.text import CJK_RANGES
 
 # --- vocabulary ---
@@ -110,7 +110,7 @@ LINKING_VERB = (
 )
 # Words up to the linking verb, none of them a negation or a hedge.
 UP_TO_LINKING_VERB = rf"(?![^\W_{CJK_RANGES}])(?:{UNHEDGED}[^.:=?!;\n])*?{LINKING_VERB}"
-# Phrases that take back what was stated before them.
+# Phrases that retract the preceding statements.
 RETRACTION = (
     r"(?:wait|hold on|correction|corrected|scratch that|strike that|disregard that|never ?mind|oops"
     r"|(?:up)?on (?:second|closer|further|a second) \w+"
@@ -377,7 +377,7 @@ SUBJECT = (
     rf"|esta?|il|{IMAGING_SUBJECT})\b(?:\s+{_SUBJECT_WORD}){{0,25}}?\s*)"
 )
 OPTION_MODIFIERS = (
-    rf"(?:(?:an?|the|some|one|{'|'.join(NUMBER_WORDS)}|several|multiple"
+    rf"(?:(?:an?|the|some|one|{'|'.join(DIGITS_BY_NUMBER_WORD)}|several|multiple"
     r"|evidence of|signs? of|presence of|features of|appearance of|diagnosis of|case of"
     r"|example of|abnormality in|view of|picture of|image of|"
     rf"(?:{IMAGING_VIEW}\s+)*(?:images?|x-?rays?|radiographs?|scans?|ct|mri|films?|patient|person)"
@@ -520,7 +520,8 @@ SENTENCE_CONTINUES = re.compile(r"(?<![.:)])\s\w")
 LABEL_DELIMITER = re.compile(r"(?:[.:)]|(?<=[)\]}]))\s+\w")
 UNTICKED_LEAD = re.compile(r"(?:\[\s*\]|[☐✗❌✘×])\W{0,4}$")
 POINTING_LEAD = re.compile(
-    rf"^(?!.*\b(?:not|no|less|nor|neither)\b).*(?:\b(?:is|are)|{SHOWING_VERB})\s+{OPTION_NOUN}\s*\W?$", re.DOTALL
+    rf"^(?!.*\b(?:not|no|less|nor|neither)\b).*(?:\b(?:is|are)|{SHOWING_VERB})\s+{OPTION_NOUN}\s*\W?$",
+    re.DOTALL,
 )
 ITEM_NUMBER = re.compile(r"(?:^|\n)\W*\d{1,2}[.)]\s")
 ADVERSATIVE = re.compile(r"\b(?:but|however|yet)\b")

@@ -141,7 +141,7 @@ def _and_another(response: PlainResponse, index: int) -> bool:
 def _list_item_starts(response: PlainResponse) -> set[int]:
     """Return the start offsets of mentions that are items of a lettered option list.
 
-    Such a mention is not a claim merely because of where it stands.
+    The position of such a mention alone does not make it a claim.
     """
     line_labels = [
         mention
@@ -308,7 +308,10 @@ def _ends_after(response: PlainResponse, mention: Mention, tail: str) -> bool:
     "A-lines").
     """
     word = response.lowered[mention.start : mention.end]
-    if (response.options.yes_no and not mention.letter and " " not in word) or word in ("yes", "no"):
+    if (response.options.yes_no and not mention.letter and " " not in word) or word in (
+        "yes",
+        "no",
+    ):
         return forms.YES_NO_END.match(tail) is not None
     if mention.letter and mention.text and forms.LETTER_THEN_SENTENCE.match(response.text, mention.start):
         return True
@@ -403,7 +406,8 @@ def _stands_alone(response: PlainResponse, index: int) -> bool:
     if response.options.sentence_options.issuperset(previous.options):
         return False
     conjunction = re.search(
-        r"\b(?:and|while|whereas|or)\b|\b(?:is|are|has)\b[^,;]*[,;]", response.lowered[previous.end : mention.start]
+        r"\b(?:and|while|whereas|or)\b|\b(?:is|are|has)\b[^,;]*[,;]",
+        response.lowered[previous.end : mention.start],
     )
     return conjunction is None and not _Lead(response.lead_before(previous.start)).matches(forms.SEEN_LEAD)
 

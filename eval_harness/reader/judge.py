@@ -171,7 +171,10 @@ def read_closeness(reply: str, gap: float = MIN_SCORE_GAP, extraction: str = "ou
     return Reading((0 if scores[0] > scores[1] else 1,), "answered", "judge: closer option")
 
 
-_SCORE = re.compile(r"^\W*(?:answer\s*)?([AB])\W{0,4}[:=]\W*(?:score\W*)?(\d+(?:\.\d+)?)", re.IGNORECASE | re.MULTILINE)
+_SCORE = re.compile(
+    r"^\W*(?:answer\s*)?([AB])\W{0,4}[:=]\W*(?:score\W*)?(\d+(?:\.\d+)?)",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 def _scores(reply: str) -> tuple[float, float] | None:

@@ -1,7 +1,7 @@
 """Find option letters in a response, in any notation.
 
 The article A, the pronoun I and letters within names are not option letters. Positions are those of
-the options shown; -1 stands for a letter outside them.
+the options shown; -1 denotes a letter outside them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LETTER_BOUNDARY = re.compile(
 
 
 def letter_position(letter: str, option_count: int) -> int:
-    """Return the position that a letter stands for, or -1 outside the options."""
+    """Return the option position of a letter, or -1 outside the options."""
     position = LETTERS.index(letter.upper())
     return position if position < option_count else -1
 
@@ -122,11 +122,16 @@ def parse_letters_only(text: str, option_count: int, multiple: bool) -> Position
         return run
     if _NOTHING_BUT_LETTERS.fullmatch(text) is None:
         return None
-    positions = tuple(
-        letter_position(match[0], option_count)
-        for match in _SINGLE_LETTER.finditer(_ONE_LETTER_CONJUNCTION.sub(" ", text))
+    # dict.fromkeys keeps the order and drops repeated letters.
+    return (
+        tuple(
+            dict.fromkeys(
+                letter_position(match[0], option_count)
+                for match in _SINGLE_LETTER.finditer(_ONE_LETTER_CONJUNCTION.sub(" ", text))
+            )
+        )
+        or None
     )
-    return tuple(dict.fromkeys(positions)) or None
 
 
 def parse_letter_run(text: str, start: int, option_count: int) -> Positions:

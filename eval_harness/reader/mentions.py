@@ -158,7 +158,9 @@ class PlainResponse:
     def mentions(self) -> tuple[Mention, ...]:
         """`single_mentions` with options in a row ("A, B and D") merged into one mention."""
         return _join_lists(
-            self.single_mentions, self.lowered, _LIST_CONJUNCTION if self.lettered else _YES_NO_CONJUNCTION
+            self.single_mentions,
+            self.lowered,
+            _LIST_CONJUNCTION if self.lettered else _YES_NO_CONJUNCTION,
         )
 
     def is_only_text(self, mention: Mention) -> bool:
@@ -213,7 +215,17 @@ class PlainResponse:
             option = letter_options.get(match["letter"].lower(), position)
             crossed = option != position and position >= 0
             options = (position if crossed else option,)
-            mentions.append(Mention(options, start, match.end(), True, False, crossed, bracketed=bool(match["close"])))
+            mentions.append(
+                Mention(
+                    options,
+                    start,
+                    match.end(),
+                    True,
+                    False,
+                    crossed,
+                    bracketed=bool(match["close"]),
+                )
+            )
         lowercase = [mention for mention in mentions if not mention.bracketed and self.text[mention.end - 1].islower()]
         # Three or more lower-case letters are the variables of a formula.
         return mentions if len(lowercase) < 3 else [mention for mention in mentions if mention not in lowercase]

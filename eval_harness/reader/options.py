@@ -30,7 +30,7 @@ _BRITISH_LETTER = re.compile(
     r"|(?<=an)a(?=esth)|^a(?=etiol)|(?<=tumo|colo)u(?=r)"
 )
 _RE_ENDING = re.compile(r"(?:(?<=met|lit|fib|tit)|(?<=cent))re$")
-NUMBER_WORDS = {
+DIGITS_BY_NUMBER_WORD = {
     word: str(number)
     for number, word in enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"), 2)
 }  # fmt: skip
@@ -57,8 +57,8 @@ def normalize_word(word: str) -> str:
         return re.sub(r"\.0+$", "", word)
     if not word.isalpha() or len(word) < 3:
         return word
-    if word in NUMBER_WORDS:
-        return NUMBER_WORDS[word]
+    if word in DIGITS_BY_NUMBER_WORD:
+        return DIGITS_BY_NUMBER_WORD[word]
     word = _RE_ENDING.sub("er", _BRITISH_LETTER.sub("", word))
     if len(word) > 3 and word.endswith(("ae", "i")):  # "vertebrae", "nevi"
         return word[:-1] if word.endswith("ae") else word[:-1] + "us"
@@ -88,7 +88,8 @@ def tokenize(text: str) -> Tokens:
     """Tokenize a normalized text (`text.normalize_text`)."""
     matches = list(_TOKEN.finditer(text))
     return Tokens(
-        tuple([_STATUS_SIGNS[match[0]] if match.lastgroup else normalize_word(match[0]) for match in matches]), matches
+        tuple([_STATUS_SIGNS[match[0]] if match.lastgroup else normalize_word(match[0]) for match in matches]),
+        matches,
     )
 
 
@@ -138,7 +139,10 @@ DESCRIPTIVE_WORDS = word_set("normal abnormal healthy left right positive negati
 """One-word options that may also describe a body part ("the heart is normal", "on the left")."""
 _YES_NO_SYNONYMS = {
     kind: tuple(tokenize(word).words for word in f"{words} {YES_NO_TRANSLATIONS[kind]}".split())
-    for kind, words in {"yes": "yes true correct affirmative yeah yep yup", "no": "no false incorrect nope nah"}.items()
+    for kind, words in {
+        "yes": "yes true correct affirmative yeah yep yup",
+        "no": "no false incorrect nope nah",
+    }.items()
 }
 """Words and phrases for yes and no, as token tuples."""
 
@@ -447,7 +451,7 @@ def _is_part_of_longer_name(
     For example "non-union", "PET/CT", "2-1", or "2 mm" where the options are in cm.
     """
     start, end = tokens.start(first_token), tokens.end(stop_token - 1)
-    # Number words are normalized to digits, but never stand before the options' unit.
+    # Number words are normalized to digits, but are not written with the options' unit.
     if unit and stop_token - first_token == 1 and tokens.words[first_token].isdigit() and text[start].isalpha():
         return True  # "two" is not "2 cm"
     if tokens.words[first_token] in ("π", "√") and _FACTOR_BEFORE.search(text, max(0, start - 4), start):

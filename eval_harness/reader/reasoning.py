@@ -51,7 +51,8 @@ _NON_CONTENT = re.compile(
     re.IGNORECASE,
 )
 _THOUGHT_START = re.compile(
-    r"\s*(?:(?:\*\*|#{1,4} )?(?:thoughts?|thinking)(?: process)?\s*(?::|\*\*:?)|thought\n)", re.IGNORECASE
+    r"\s*(?:(?:\*\*|#{1,4} )?(?:thoughts?|thinking)(?: process)?\s*(?::|\*\*:?)|thought\n)",
+    re.IGNORECASE,
 )
 _ANSWER_LINE = re.compile(
     r"^[ \t>*#_-]{0,8}(?:final |my |the |correct )*(?:(?:answer|response|output|conclusion)\b"
@@ -60,10 +61,12 @@ _ANSWER_LINE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _ANSWER_TAG = re.compile(
-    r"<(?:answer|final_answer|final|response|conclusion)>|<\|begin_of_(?:box|solution)\|>", re.IGNORECASE
+    r"<(?:answer|final_answer|final|response|conclusion)>|<\|begin_of_(?:box|solution)\|>",
+    re.IGNORECASE,
 )
 _ANSWER_END_TAG = re.compile(
-    r"</(?:answer|final_answer|final|response|conclusion)>|<\|end_of_(?:box|solution)\|>", re.IGNORECASE
+    r"</(?:answer|final_answer|final|response|conclusion)>|<\|end_of_(?:box|solution)\|>",
+    re.IGNORECASE,
 )
 
 
@@ -104,7 +107,9 @@ def split_reasoning(text: str, opened: bool = False) -> SplitResponse:
     if final_channels and (_HARMONY_START.match(text) or "<|channel|>" in text):
         final_channel = final_channels[-1]
         return SplitResponse(
-            _HARMONY_MARKS.sub(" ", text[: final_channel.start()]).strip(), text[final_channel.end() :], False
+            _HARMONY_MARKS.sub(" ", text[: final_channel.start()]).strip(),
+            text[final_channel.end() :],
+            False,
         )
     if _HARMONY_START.match(text):
         return _split_unclosed("", text, 0)

@@ -87,7 +87,10 @@ read.
 
 
 def read_choice(
-    response: str, options: Sequence[str], question_type: str = "single", finish_reason: str | None = None
+    response: str,
+    options: Sequence[str],
+    question_type: str = "single",
+    finish_reason: str | None = None,
 ) -> Reading:
     """Read which option(s) a response chooses. Never guesses.
 
@@ -124,7 +127,8 @@ def read_choice(
     split = split_reasoning(_clip_middle(response.strip(), 25 * MAX_RESPONSE_CHARACTERS))
     raw = _first_turn(
         _clip_middle(
-            strip_chat_markers(_clip_middle(split.answer, 10 * MAX_RESPONSE_CHARACTERS)), MAX_RESPONSE_CHARACTERS
+            strip_chat_markers(_clip_middle(split.answer, 10 * MAX_RESPONSE_CHARACTERS)),
+            MAX_RESPONSE_CHARACTERS,
         )
     )
     was_cut = split.unfinished or finish_reason == "length"
@@ -152,7 +156,8 @@ def read_choice(
 
 
 _TRAILING_A = re.compile(
-    r"(?<!answer)(?<!answer:)(?<!answer is)(?<!choice is)(?<!option is)(?<=[a-z.,:]) A\s*$", re.IGNORECASE
+    r"(?<!answer)(?<!answer:)(?<!answer is)(?<!choice is)(?<!option is)(?<=[a-z.,:]) A\s*$",
+    re.IGNORECASE,
 )
 """An "A" that begins the word the output limit cut off ("Let us see. A")."""
 _YES_NO_LABEL = re.compile(r"\(?\b[A-Z][).:]\s+(?=(?:yes|no)\b)", re.IGNORECASE)
@@ -256,11 +261,15 @@ def _explicit_reading(response: PlainResponse, raw: str, stated: list[OptionClai
 
 
 def _read_marked(response: PlainResponse, marked: list[str], stated: list[OptionClaim]) -> Reading:
-    """Read JSON fields, `<answer>` tags and boxes: all must hold one option, and no statement
-    another.
+    """Read JSON fields, `<answer>` tags and boxes: all must contain one option, and no
+    statement may name another.
     """
     readings = [
-        _read_answer(PlainResponse(normalize_text(content), response.options, response.question_type), content, False)
+        _read_answer(
+            PlainResponse(normalize_text(content), response.options, response.question_type),
+            content,
+            False,
+        )
         for content in marked
     ]
     choices = {reading.choice for reading in readings if reading.choice}
@@ -284,7 +293,11 @@ def _select_decisive_claims(response: PlainResponse, stated: list[OptionClaim]) 
     if len({claim.options for claim in stated}) > 1:
         corrections = reversed([correction.start() for correction in CORRECTION.finditer(response.lowered)])
         stated = next(
-            filter(None, ([claim for claim in stated if claim.offset >= offset] for offset in corrections)), stated
+            filter(
+                None,
+                ([claim for claim in stated if claim.offset >= offset] for offset in corrections),
+            ),
+            stated,
         )
     if stated and _is_reopened(response, stated[-1]):
         return [OptionClaim(stated[-1].kind, stated[-1].offset, ())]
@@ -303,7 +316,10 @@ def _is_reopened(response: PlainResponse, last_claim: OptionClaim) -> bool:
     ]
     retractions = CORRECTION.finditer(response.lowered, last_claim.offset, max(other_mentions, default=0))
     return any(
-        not re.search(r"\w", response.lowered[response.sentence_span(retraction.start())[0] : retraction.start()])
+        not re.search(
+            r"\w",
+            response.lowered[response.sentence_span(retraction.start())[0] : retraction.start()],
+        )
         for retraction in retractions
     )
 

@@ -31,7 +31,8 @@ _ECHOED_PROMPT = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _CHAT_OPENER = re.compile(
-    r"[\s#]*(?:assistant\s*:\s*(?=\S)|(?:sure|okay|ok|alright|(?:great|good) question)[!.]\s+(?=\S))", re.IGNORECASE
+    r"[\s#]*(?:assistant\s*:\s*(?=\S)|(?:sure|okay|ok|alright|(?:great|good) question)[!.]\s+(?=\S))",
+    re.IGNORECASE,
 )
 _PICTOGRAPH = re.compile("[\U0001f300-\U0001f448\U0001f44a-\U0001f64f\U0001f680-\U0001faff\ufe0f]")
 """Pictographs without meaning: all but the hand that points to an option."""
@@ -94,7 +95,9 @@ BOXED = re.compile(r"\\f?boxed\s?\{")
 _Replacement = tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]
 
 
-def _compile_replacements(*steps: tuple[str, str, str | Callable[[re.Match[str]], str]]) -> tuple[_Replacement, ...]:
+def _compile_replacements(
+    *steps: tuple[str, str, str | Callable[[re.Match[str]], str]],
+) -> tuple[_Replacement, ...]:
     return tuple((mark, re.compile(pattern, re.IGNORECASE), replacement) for mark, pattern, replacement in steps)
 
 
@@ -104,8 +107,16 @@ def _format_fraction(match: re.Match[str]) -> str:
 
 
 _LATEX_REPLACEMENTS = _compile_replacements(
-    ("{", r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|it|sf|tt)|boldsymbol|emph|underline|mbox)\s*\{([^{}]*)\}", r"\1"),
-    ("frac", r"\\[dt]?frac\s*(?:\{([^{}]{1,40})\}|(\d))\s*(?:\{([^{}]{1,40})\}|(\w))", _format_fraction),
+    (
+        "{",
+        r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|it|sf|tt)|boldsymbol|emph|underline|mbox)\s*\{([^{}]*)\}",
+        r"\1",
+    ),
+    (
+        "frac",
+        r"\\[dt]?frac\s*(?:\{([^{}]{1,40})\}|(\d))\s*(?:\{([^{}]{1,40})\}|(\w))",
+        _format_fraction,
+    ),
     ("sqrt", r"\\sqrt\s*\{([^{}]*)\}", r"√\1"),
     ("sqrt", r"\\sqrt\s?(?=\w)", "√"),
     ("circ", r"\^?\{?\\circ\}?", "°"),
@@ -285,10 +296,21 @@ _JSON_ANSWER_FIELD = re.compile(
     re.IGNORECASE,
 )
 _JSON_FIELD = re.compile(
-    r"[\"'](?P<name>[\w ]{1,40})[\"']\s*:\s*(?P<value>\"(?:[^\"\\]|\\.)*\"|true|false)(?=\s*[,}\n])", re.IGNORECASE
+    r"[\"'](?P<name>[\w ]{1,40})[\"']\s*:\s*(?P<value>\"(?:[^\"\\]|\\.)*\"|true|false)(?=\s*[,}\n])",
+    re.IGNORECASE,
 )
 _LABEL_FIELD_NAMES = frozenset(
-    {"label", "class", "classification", "category", "diagnosis", "verdict", "result", "response", "final"}
+    {
+        "label",
+        "class",
+        "classification",
+        "category",
+        "diagnosis",
+        "verdict",
+        "result",
+        "response",
+        "final",
+    }
 )
 _JSON_START = re.compile(r"\s*(?:```(?:json)?\s*)?\{")
 

@@ -56,12 +56,14 @@ def compute_calibration(family: str, questions: pd.DataFrame, answers: pd.DataFr
     if "scores" not in answers.columns:
         return None
     scored = answers[[_has_scores(values) for values in answers["scores"]]]
-    # A journal may hold a question twice; the first copy counts.
+    # A journal may contain a question twice; the first copy counts.
     scored = scored.drop_duplicates(["question_id", "sample"])
     if not len(scored):
         return None
     graded = grade(
-        family, questions[questions["question_id"].astype(str).isin(scored["question_id"].astype(str))], scored
+        family,
+        questions[questions["question_id"].astype(str).isin(scored["question_id"].astype(str))],
+        scored,
     )
     # Grading leaves out questions with a hidden key: their answers have no row.
     rows = pd.Index(graded.columns["question_id"].astype(str)).get_indexer(scored["question_id"].astype(str))

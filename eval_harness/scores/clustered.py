@@ -88,12 +88,23 @@ def intracluster_correlation(squared_residuals: Floats, between: Floats, sizes: 
     mean_cluster_size = (sizes.units - sizes.max_design_effect) / (sizes.clusters - 1)
     total = between_mean_square + (mean_cluster_size - 1) * within_mean_square
     return np.clip(
-        np.divide(between_mean_square - within_mean_square, total, out=np.zeros_like(total), where=total > 0), 0.0, 1.0
+        np.divide(
+            between_mean_square - within_mean_square,
+            total,
+            out=np.zeros_like(total),
+            where=total > 0,
+        ),
+        0.0,
+        1.0,
     )
 
 
 def design_effect(
-    squared_residuals: Floats, between: Floats, cluster_sums: Floats, rarer_outcomes: Floats, sizes: ClusterSizes
+    squared_residuals: Floats,
+    between: Floats,
+    cluster_sums: Floats,
+    rarer_outcomes: Floats,
+    sizes: ClusterSizes,
 ) -> Floats:
     """Compute the design effect: cluster-robust variance of a mean over that of independent units.
 
@@ -118,7 +129,10 @@ def design_effect(
     # Each estimate is blind to one kind of clustering: take the largest.
     correlated = 1 + (sizes.max_design_effect - 1) * intracluster_correlation(squared_residuals, between, sizes)
     linearised = np.divide(
-        cluster_sums, squared_residuals, out=np.ones_like(squared_residuals), where=squared_residuals > 0
+        cluster_sums,
+        squared_residuals,
+        out=np.ones_like(squared_residuals),
+        where=squared_residuals > 0,
     )
     return np.maximum(np.maximum(correlated, linearised), min_design_effect(rarer_outcomes, sizes))
 

@@ -91,7 +91,9 @@ def compare_pairwise(outcomes: OutcomeMatrix) -> PairwiseComparisons:
     moments = compute_moments(outcomes)
     with np.errstate(invalid="ignore", divide="ignore"):
         error = standard_error(
-            [_of_differences(products) for products in moments.products], moments.unit_variance, moments.sizes
+            [_of_differences(products) for products in moments.products],
+            moments.unit_variance,
+            moments.sizes,
         )
         difference = moments.share[:, None] - moments.share[None, :]
         # With a single effective cluster nothing can be tested: p = 1 and the widest interval.

@@ -123,7 +123,11 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
     has_key = _sizes(keys) > 0
     rows, column, samples = _row_indices(questions["question_id"], answers)
     shape = (len(questions), samples)
-    is_right, picks, right_picks = np.zeros(shape, bool), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    is_right, picks, right_picks = (
+        np.zeros(shape, bool),
+        np.zeros(shape, np.int64),
+        np.zeros(shape, np.int64),
+    )
     first_choice, statuses = np.full(shape, -1, np.int64), np.full(shape, "missing", dtype=object)
     statuses[rows, column] = answers["status"].to_numpy(dtype=object)
     _check_statuses(answers)
@@ -138,7 +142,11 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
         # Fast path of single-choice questions, nearly all answers.
         if n_chosen == 1 and len(keys[row] if has_key[row] else ()) == 1:
             is_correct = choice[0] == keys[row][0]
-            is_right[row, sample], picks[row, sample], right_picks[row, sample] = is_correct, 1, is_correct
+            is_right[row, sample], picks[row, sample], right_picks[row, sample] = (
+                is_correct,
+                1,
+                is_correct,
+            )
         elif has_key[row]:
             chosen, key = {int(option) for option in choice}, {int(option) for option in keys[row]}
             picks[row, sample], right_picks[row, sample] = len(chosen), len(chosen & key)
@@ -158,7 +166,11 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
         questions=frame,
         columns={
             name: frame[name].to_numpy(dtype=object)
-            for name in ("question_id", "case_id", *(_source(facet) for facet in FACETS_BY_BENCHMARK[family]))
+            for name in (
+                "question_id",
+                "case_id",
+                *(_source(facet) for facet in FACETS_BY_BENCHMARK[family]),
+            )
             if name in frame.columns
         },
         right=is_right[has_key],
@@ -167,7 +179,11 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
         irrelevant=status == "irrelevant",
         lost=lost,
         ends=np.stack(
-            [np.full(len(frame), samples), *((status == reason).sum(axis=1) for reason in NONRESPONSE_STATUSES)], axis=1
+            [
+                np.full(len(frame), samples),
+                *((status == reason).sum(axis=1) for reason in NONRESPONSE_STATUSES),
+            ],
+            axis=1,
         ).astype(np.int64),
         picks=picks[has_key],
         right_picks=right_picks[has_key],
@@ -234,7 +250,10 @@ def question_image_ids(questions: pd.DataFrame) -> pd.Series:
     if "more_image_ids" not in questions.columns:
         return first_image_ids
     return pd.concat(
-        [first_image_ids.astype(object), questions["more_image_ids"].reset_index(drop=True).explode().dropna()]
+        [
+            first_image_ids.astype(object),
+            questions["more_image_ids"].reset_index(drop=True).explode().dropna(),
+        ]
     )
 
 

@@ -56,7 +56,11 @@ def clopper_pearson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
 
 
 def verdict_against_chance(
-    low: float, high: float, n_effective: float, chance: float | None, higher_is_better: bool | None = True
+    low: float,
+    high: float,
+    n_effective: float,
+    chance: float | None,
+    higher_is_better: bool | None = True,
 ) -> Verdict | None:
     """Judge a score against chance by its 95 % interval.
 
@@ -101,7 +105,7 @@ def effective_sample_size(n: Floats, design: Floats, sizes: ClusterSizes) -> Flo
 
 
 def printed_interval(value: float, n_cases: int, sharing: tuple[float, float] = (1.0, 1.0)) -> Interval:
-    """Compute the interval of a published percentage of which only the number of cases is known.
+    """Compute the interval of a published percentage from its number of cases alone.
 
     It is the interval of the same measured score with the minimum design effect, since no answers
     show how they cluster.
@@ -134,7 +138,10 @@ def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: Ar
     Returns:
         The interval of sum(numerator) / sum(denominator), or None if every denominator is 0.
     """
-    numerators, denominators = np.asarray(numerator, dtype=float), np.asarray(denominator, dtype=float)
+    numerators, denominators = (
+        np.asarray(numerator, dtype=float),
+        np.asarray(denominator, dtype=float),
+    )
     counts = denominators > 0
     if not counts.any():
         return None
@@ -209,7 +216,11 @@ def clustered_intervals(
         squared_residuals = np.square(cluster_numerators - share[:, None] * cluster_denominators)
         between = squared_residuals @ (1 / np.asarray(cluster_unit_counts, dtype=float))
         design = design_effect(
-            residual_squares, between, squared_residuals.sum(axis=1), np.minimum(share, 1 - share) * n, cluster_sizes
+            residual_squares,
+            between,
+            squared_residuals.sum(axis=1),
+            np.minimum(share, 1 - share) * n,
+            cluster_sizes,
         )
         n = effective_sample_size(n, design, cluster_sizes)
     return (*clopper_pearson(share, n), n)

@@ -35,7 +35,10 @@ def pair_units(graded: Graded) -> pd.DataFrame:
         if not half.index.is_unique:
             raise BadInput(f"questions: pair {half.index[half.index.duplicated()][0]!r} has more than two questions.")
     pairs = true_questions.index[true_questions.index.isin(counterpart.index)]
-    true_row, counterpart_row = true_questions.loc[pairs].to_numpy(np.int64), counterpart.loc[pairs].to_numpy(np.int64)
+    true_row, counterpart_row = (
+        true_questions.loc[pairs].to_numpy(np.int64),
+        counterpart.loc[pairs].to_numpy(np.int64),
+    )
     hit, both_hit = graded.right[true_row], graded.right[true_row] & graded.right[counterpart_row]
     chance = graded.guess[true_row]
     names = pairs.to_numpy(dtype=object)
@@ -53,7 +56,10 @@ def pair_units(graded: Graded) -> pd.DataFrame:
                     "accuracy_with_adversarial",
                     both_hit,
                     chance * graded.guess[counterpart_row],
-                    graded.ends_over(np.stack([true_row, counterpart_row], axis=1).ravel(), np.arange(len(pairs)) * 2),
+                    graded.ends_over(
+                        np.stack([true_row, counterpart_row], axis=1).ravel(),
+                        np.arange(len(pairs)) * 2,
+                    ),
                 ),
             )
         ],

@@ -76,7 +76,11 @@ def correct_for_ranks(value: Floats, p: Floats, higher_is_better: bool = True) -
     """
     is_best = value == (value.max(initial=-np.inf) if higher_is_better else value.min(initial=np.inf))
     # One-sided against the best of M models, Bonferroni-corrected.
-    with_best = np.where(is_best[:, None] != is_best[None, :], np.minimum(p * max((len(value) - 1) / 2, 1.0), 1.0), 1.0)
+    with_best = np.where(
+        is_best[:, None] != is_best[None, :],
+        np.minimum(p * max((len(value) - 1) / 2, 1.0), 1.0),
+        1.0,
+    )
     return np.minimum(holm_adjust_pairs(p), with_best)
 
 
@@ -93,5 +97,8 @@ def compute_rank_ranges(value: Floats, p: Floats, higher_is_better: bool = True,
     differs = corrected < level
     is_ahead = value[None, :] > value[:, None] if higher_is_better else value[None, :] < value[:, None]
     return RankRanges(
-        1 + (differs & is_ahead).sum(axis=1), len(value) - (differs & is_ahead.T).sum(axis=1), corrected, level
+        1 + (differs & is_ahead).sum(axis=1),
+        len(value) - (differs & is_ahead.T).sum(axis=1),
+        corrected,
+        level,
     )

@@ -15,7 +15,12 @@ import pandas as pd
 from scipy import optimize, special
 
 from eval_harness.scores.clustered import CONFIDENCE_LEVEL
-from eval_harness.scores.comparisons import Moments, compare_pairwise, compute_moments, standard_error
+from eval_harness.scores.comparisons import (
+    Moments,
+    compare_pairwise,
+    compute_moments,
+    standard_error,
+)
 from eval_harness.scores.outcome_matrix import OutcomeMatrix, pack_outcomes
 
 SIGHT_METHOD = "Student's t, design effect of shared images; ratio: Fieller 1954"
@@ -132,7 +137,10 @@ def compute_sight_of_outcomes(outcomes: OutcomeMatrix, with_share: bool = True) 
     highs = (
         [_share_end(moments, k, TAIL_PROBABILITY, upper=True) for k in range(1, len(arms) + 1)] if with_share else []
     )
-    score, has_interval = float(pairs.value[0]), with_share and all(end is not None for end in highs)
+    score, has_interval = (
+        float(pairs.value[0]),
+        with_share and all(end is not None for end in highs),
+    )
     return Sight(
         metric=outcomes.metric,
         score=score,
@@ -176,7 +184,10 @@ def _share_end(moments: Moments, arm: int, tail: float, upper: bool) -> float | 
 
     None if the ratio is unbounded or the end lies above MAX_SHARE.
     """
-    quantile, (real, without_image) = _quantile(moments, arm, tail), (float(moments.share[model]) for model in (0, arm))
+    quantile, (real, without_image) = (
+        _quantile(moments, arm, tail),
+        (float(moments.share[model]) for model in (0, arm)),
+    )
     # A ratio to a score of 0 has no interval.
     if real <= 0 or not np.isfinite(quantile):
         return None

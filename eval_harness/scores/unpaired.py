@@ -1,5 +1,4 @@
-"""Compare scores of which only the numbers are known: 95 % intervals and tests of independent
-samples.
+"""Compare scores known only as numbers: 95 % intervals and tests of independent samples.
 
 Models of one paper answered the same questions, so their true p-values are mostly smaller. See
 also: models whose answers are known (`comparisons.py`).

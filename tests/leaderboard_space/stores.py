@@ -15,7 +15,7 @@ import pandas as pd
 from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
 from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.schema import ASPECTS
-from eval_harness.derive.answer_table import ANSWER_COLUMNS, encode_answers
+from eval_harness.derive.answer_table import ANSWER_TABLE_COLUMNS, encode_answers
 from eval_harness.derive.derivation import Derived, select_board_units, write_derived
 from eval_harness.derive.scoring import compute_scores
 from eval_harness.records.names import model_slug
@@ -156,7 +156,7 @@ def add_run(
     )  # fmt: skip
     folder = store / "results" / benchmark["name"] / model_slug(model) / f"{run}-{mark[:6]}"
     folder.mkdir(parents=True, exist_ok=True)
-    rows = given.assign(delivery="answered").reindex(columns=[*ANSWER_COLUMNS, "choice", "status", "rule"])
+    rows = given.assign(delivery="answered").reindex(columns=[*ANSWER_TABLE_COLUMNS, "choice", "status", "rule"])
     (folder / "answers.parquet").write_bytes(encode_answers(rows))
     write_derived(folder, Derived(result, rows, select_board_units(scored.units)))
     land(folder, "owner")

@@ -110,7 +110,12 @@ def test_changed_output_requires_a_new_derive_version(data):
 
 
 @settings(max_examples=10, deadline=None)
-@given(seed=st.integers(0, 2**32), samples=st.integers(1, 3), family=st.sampled_from(BENCHMARKS), permute=st.booleans())
+@given(
+    seed=st.integers(0, 2**32),
+    samples=st.integers(1, 3),
+    family=st.sampled_from(BENCHMARKS),
+    permute=st.booleans(),
+)
 def test_answer_order_and_file_round_trip_do_not_change_the_files(data, seed, samples, family, permute):
     chosen = selection(data[family])
     run, rows = made_run(chosen, samples, permute), made_answers(chosen.questions, seed, samples)

@@ -131,8 +131,19 @@ def read(judge: Judge, answers: pd.DataFrame, run: RunRecord) -> tuple[pd.DataFr
 def test_judge_sees_only_unread_responses(server: Server, judge: Judge) -> None:
     server.replies = ["B"]
     done, report = read(judge, answers("A", "the bronchus is the problem here", ""), judged_run())
-    assert done["choice"].tolist() == [[0], [1], []] and done["status"].tolist() == ["answered", "answered", "failed"]
-    assert report == {"model": "judge", "asked": 1, "share": 33.3333, "decided": 1, "not_understood": 0, "failed": 0}
+    assert done["choice"].tolist() == [[0], [1], []] and done["status"].tolist() == [
+        "answered",
+        "answered",
+        "failed",
+    ]
+    assert report == {
+        "model": "judge",
+        "asked": 1,
+        "share": 33.3333,
+        "decided": 1,
+        "not_understood": 0,
+        "failed": 0,
+    }
     sent = server.asked[0]
     assert sent["temperature"] == 0 and "What is {shown}?" in sent["messages"][-1]["content"]
 
@@ -160,7 +171,7 @@ def test_judge_replies_are_cached_on_disk(server: Server, judge: Judge, tmp_path
 LETTER_FORMS = (
     "{}", " ({}). ", "**{}**", "option {}", "Answer: {}", r"\boxed{{{}}}", '{{"answer": "{}"}}', "<answer>{}</answer>", "I think {}",
 )  # fmt: skip
-NONE_FORMS = ("none", "None.", "**none**", "Answer: none", r"\boxed{none}", '{"answer": "none"}')
+NONE_REPLIES = ("none", "None.", "**none**", "Answer: none", r"\boxed{none}", '{"answer": "none"}')
 
 
 @pytest.mark.parametrize("kind", ["single", "multiple", "yes_no"])
@@ -175,7 +186,7 @@ def test_judge_reply_is_read_like_a_response(kind: str) -> None:
                 f"{'ABC'[position]}. {option}",
             ]
             assert {read_extraction(reply, options, kind).choice for reply in replies} == {(position,)}, option
-        for reply in NONE_FORMS:
+        for reply in NONE_REPLIES:
             assert read_extraction(reply, options, kind) == Reading((), "irrelevant", "judge: none"), reply
         for reply in ("", "D", "A or B", "I cannot tell"):
             assert read_extraction(reply, options, kind) == Reading((), "irrelevant", NOT_UNDERSTOOD_RULE), reply
@@ -280,7 +291,10 @@ def test_erring_judge_changes_only_unread_answers() -> None:
     assert not any("The answer is B." in query.request.prompt for query in queries)
     rows = [(query.question_id, query.sample, draw.choice(["A"] * 19 + ["B"])) for query in queries]
     by_judge, report = read_due_answers(
-        run, answers_600, questions(), pd.DataFrame(rows, columns=["question_id", "sample", "reply"])
+        run,
+        answers_600,
+        questions(),
+        pd.DataFrame(rows, columns=["question_id", "sample", "reply"]),
     )
     read_by_rules = by_rules["status"] != "irrelevant"
     pd.testing.assert_frame_equal(by_judge[read_by_rules], by_rules[read_by_rules], check_dtype=False)

@@ -30,9 +30,21 @@ BY_TEXT = (
           "The answer is {T}.", "The correct answer is: {T}", "\\boxed{{\\text{{{T}}}}}",
     "<answer>{T}</answer>", "Final answer: **{T}**",
 )  # fmt: skip
-PROSE = ("", " The image shows keratin.", "\n\nThe shape and the density of the region are typical of it.")
+PROSE = (
+    "",
+    " The image shows keratin.",
+    "\n\nThe shape and the density of the region are typical of it.",
+)
 """Text that a model adds after its answer."""
-IN_MARKS = ("\\boxed", "{{", "```", "<answer>", "an atlas.\n\n{L}", "an atlas.\n\n{L}. {T}", "Answer:\n")
+IN_MARKS = (
+    "\\boxed",
+    "{{",
+    "```",
+    "<answer>",
+    "an atlas.\n\n{L}",
+    "an atlas.\n\n{L}. {T}",
+    "Answer:\n",
+)
 
 
 def forms(options: list[str], position: int) -> Iterator[str]:

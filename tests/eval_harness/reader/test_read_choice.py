@@ -119,7 +119,11 @@ option = text | pieces | st.sampled_from(["", "1", "option 1", "Empyema", "x" * 
 
 
 @settings(max_examples=100, deadline=None)
-@given(text | pieces | option, st.lists(option, min_size=1, max_size=12), st.sampled_from(["single", "multiple"]))
+@given(
+    text | pieces | option,
+    st.lists(option, min_size=1, max_size=12),
+    st.sampled_from(["single", "multiple"]),
+)
 @example("A", ["", "", ""], "single")
 @example("(((", ["(", "*", "\\"], "multiple")
 def test_any_text_gives_a_valid_reading(response: str, options: list[str], kind: str) -> None:
@@ -157,7 +161,10 @@ def test_very_long_response_is_read(unit: str, kind: str) -> None:
     long = unit * (300_000 // len(unit))
     assert read_choice(long, options, kind).status in STATUSES
     if kind == "single" and not unit.startswith("<"):
-        assert read(long + "\nThe answer is C.", CHEST) in ("C", "")  # "" where the loop names another
+        assert read(long + "\nThe answer is C.", CHEST) in (
+            "C",
+            "",
+        )  # "" where the loop names another
 
 
 def work_of(response: str, options: list[str], kind: str) -> int:
@@ -205,7 +212,13 @@ def test_bad_options_are_refused() -> None:
 
 
 def _questions() -> pd.DataFrame:
-    return pd.DataFrame({"question_id": ["q1", "q2"], "options": [CHEST, CHEST], "question_type": ["single", "single"]})
+    return pd.DataFrame(
+        {
+            "question_id": ["q1", "q2"],
+            "options": [CHEST, CHEST],
+            "question_type": ["single", "single"],
+        }
+    )
 
 
 def test_read_responses_keeps_rows_and_statuses() -> None:
@@ -297,6 +310,12 @@ def test_truncated_response_is_read_only_if_it_states_an_answer() -> None:
         "": ("truncated", []),
     }
     for text, expected in cases.items():
-        row = {"question_id": ["1"], "sample": 0, "response": text, "status": "answered", "finish_reason": "length"}
+        row = {
+            "question_id": ["1"],
+            "sample": 0,
+            "response": text,
+            "status": "answered",
+            "finish_reason": "length",
+        }
         reading = read_responses(pd.DataFrame(row), questions, "mediconfusion").iloc[0]
         assert (reading["status"], reading["choice"]) == expected, text

@@ -18,7 +18,10 @@ FAMILIES = {
     "medgemma": ("<unused94>thought\n", "<unused95>"),
     "command": ("<|START_THINKING|>", "<|END_THINKING|><|START_RESPONSE|>"),
     "open thoughts": ("<|begin_of_thought|>", "<|end_of_thought|>\n"),
-    "harmony": ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+    "harmony": (
+        "<|channel|>analysis<|message|>",
+        "<|end|><|start|>assistant<|channel|>final<|message|>",
+    ),
     "harmony without markers": ("analysis", "assistantfinal"),
     "agent": ("Thought: ", "\nAnswer: "),
 }
@@ -29,7 +32,10 @@ trace = words.map(lambda drawn_words: "We see " + " ".join(drawn_words) + " end.
 
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=40, deadline=None)
-@given(trace=trace, answer=st.sampled_from(["B", "The answer is B.", "**B**", "Yes.", "I cannot tell."]))
+@given(
+    trace=trace,
+    answer=st.sampled_from(["B", "The answer is B.", "**B**", "Yes.", "I cannot tell."]),
+)
 def test_every_family_is_split_at_its_end_delimiter(family: str, trace: str, answer: str) -> None:
     start, end = FAMILIES[family]
     split = split_reasoning(start + trace + end + answer)
@@ -86,7 +92,8 @@ def test_thought_without_an_end_stays_whole_and_unfinished() -> None:
 @given(
     st.text(max_size=200)
     | st.lists(
-        st.sampled_from([*sum(FAMILIES.values(), ()), "B", "<answer>", "</answer>", "\\boxed{", "}", "\n"]), max_size=20
+        st.sampled_from([*sum(FAMILIES.values(), ()), "B", "<answer>", "</answer>", "\\boxed{", "}", "\n"]),
+        max_size=20,
     ).map("".join),
     st.booleans(),
 )

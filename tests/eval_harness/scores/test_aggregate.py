@@ -22,7 +22,13 @@ def workdir(tmp_path_factory):
 
 def run(workdir, name, model="baseline:chance", **options):
     run_evaluation(
-        EvalConfig(benchmark="mediconfusion", model=model, data=str(workdir / "data"), out=workdir / name, **options)
+        EvalConfig(
+            benchmark="mediconfusion",
+            model=model,
+            data=str(workdir / "data"),
+            out=workdir / name,
+            **options,
+        )
     )
     return workdir / name
 
@@ -41,7 +47,12 @@ def test_mean_over_prompts_and_samples_equals_mean_over_all_samples(workdir):
 def test_adversarial_pairs_of_a_run(tmp_path):
     build("probmed", out=tmp_path / "data")
     run_evaluation(
-        EvalConfig(benchmark="probmed", model="baseline:always-A", data=str(tmp_path / "data"), out=tmp_path / "yes")
+        EvalConfig(
+            benchmark="probmed",
+            model="baseline:always-A",
+            data=str(tmp_path / "data"),
+            out=tmp_path / "yes",
+        )
     )
     pair_scores = adversarial_pair_scores(tmp_path / "yes")
     assert list(pair_scores) == ["all", "modality", "organ", "condition", "position"]

@@ -49,7 +49,11 @@ def result(model: str, value: float | None, fingerprint: str = "f") -> Result:
         kind="measured",
         provenance="reproduced",
         benchmark=Benchmark(
-            name="mediconfusion", format="mediconfusion", split="test", questions=4, fingerprint=fingerprint
+            name="mediconfusion",
+            format="mediconfusion",
+            split="test",
+            questions=4,
+            fingerprint=fingerprint,
         ),
         model=Model(name=model),
         method=Method(name="mc"),
@@ -77,7 +81,11 @@ def test_question_without_votes_takes_its_most_frequent_status() -> None:
         *("irrelevant", "irrelevant", "truncated", "refused"),
     ]
     scores = compute_scores("mediconfusion", questions(), aggregates.majority_vote(answers)).scores
-    assert (scores["refused"].value, scores["abstained"].value, scores["irrelevant"].value) == (25, 75, 0)
+    assert (scores["refused"].value, scores["abstained"].value, scores["irrelevant"].value) == (
+        25,
+        75,
+        0,
+    )
 
 
 @pytest.mark.parametrize(("threshold", "individual"), [(0, 75), (25, 50), (50, 25), (100, 0)])
@@ -115,7 +123,14 @@ def test_best_run_is_picked_per_cell(seed: int) -> None:
     rng = np.random.default_rng(seed)
 
     def scores() -> dict[str, Score]:
-        names = ("set_accuracy", "individual_accuracy", "confusion", "invalid", "share_A", "answered_accuracy")
+        names = (
+            "set_accuracy",
+            "individual_accuracy",
+            "confusion",
+            "invalid",
+            "share_A",
+            "answered_accuracy",
+        )
         values = {
             name: None if rng.random() < 0.2 else float(rng.integers(0, 9)) for name in names if rng.random() < 0.8
         }
@@ -130,7 +145,10 @@ def test_best_run_is_picked_per_cell(seed: int) -> None:
     best, cells = aggregates.best_over_methods(runs)
     metrics = ("set_accuracy", "individual_accuracy")
     for picked, candidates in [(best, [run.scores for run in runs])] + [
-        (cells.get("category", {}).get(label, {}), [run.breakdown["category"].get(label, {}) for run in runs])
+        (
+            cells.get("category", {}).get(label, {}),
+            [run.breakdown["category"].get(label, {}) for run in runs],
+        )
         for label in "abc"
     ]:
         values = {
@@ -150,7 +168,12 @@ def pairs(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     ]  # fmt: skip
     frame = pd.DataFrame(rows)
     rows = [
-        {"question_id": row["question_id"], "sample": sample, "choice": [int(rng.integers(0, 2))], "status": "answered"}
+        {
+            "question_id": row["question_id"],
+            "sample": sample,
+            "choice": [int(rng.integers(0, 2))],
+            "status": "answered",
+        }
         for row in rows
         for sample in range(2)
         if rng.random() < 0.9

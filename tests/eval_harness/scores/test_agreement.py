@@ -51,9 +51,15 @@ def check_scores(scores: dict[str, Score]) -> int:
             continue
         assert score.n_effective is not None
         ends = proportion_confint(score.value / 100 * score.n_effective, score.n_effective, method="beta")
-        assert (score.low, score.high) == pytest.approx([100 * end for end in ends], abs=1e-6), (name, score)
+        assert (score.low, score.high) == pytest.approx([100 * end for end in ends], abs=1e-6), (
+            name,
+            score,
+        )
         if score.verdict is not None and score.chance is not None:
-            assert (score.verdict == "no different") == (score.low <= score.chance <= score.high), (name, score)
+            assert (score.verdict == "no different") == (score.low <= score.chance <= score.high), (
+                name,
+                score,
+            )
             judged += 1
     return judged
 
@@ -105,7 +111,13 @@ def test_printed_tests_agree_with_printed_intervals(seed: int) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 60), st.integers(1, 60), st.floats(0.01, 0.99), st.booleans())
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 60),
+    st.integers(1, 60),
+    st.floats(0.01, 0.99),
+    st.booleans(),
+)
 def test_verdicts_agree_with_intervals_for_any_units(seed: int, n: int, clusters: int, chance: float, up: bool) -> None:
     """As the board computes them for many runs at once: 0/1 outcomes, means over samples, own
     denominators.
@@ -127,11 +139,19 @@ def test_verdicts_agree_with_intervals_for_any_units(seed: int, n: int, clusters
         if score.verdict is not None and score.chance is not None:
             sentence = sentences.behind(score)
             low, high = (float(end) for end in re.match(r"95% interval ([\d.]+)–([\d.]+)", sentence).groups())  # type: ignore[union-attr]
-            assert (score.verdict == "no different") == (low <= score.chance <= high), (sentence, score)
+            assert (score.verdict == "no different") == (low <= score.chance <= high), (
+                sentence,
+                score,
+            )
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.floats(-40, 40), st.floats(0.01, 30), st.integers(1, 500), st.sampled_from([True, False, None]))
+@given(
+    st.floats(-40, 40),
+    st.floats(0.01, 30),
+    st.integers(1, 500),
+    st.sampled_from([True, False, None]),
+)
 def test_sentences_on_a_difference_agree_with_its_interval(
     difference: float, error: float, df: int, up: bool | None
 ) -> None:

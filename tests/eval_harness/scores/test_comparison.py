@@ -35,7 +35,11 @@ def workdir(tmp_path_factory):
         run_evaluation(
             EvalConfig(
                 **(
-                    {"benchmark": "mediconfusion", "data": str(folder / "mediconfusion"), "out": folder / name}
+                    {
+                        "benchmark": "mediconfusion",
+                        "data": str(folder / "mediconfusion"),
+                        "out": folder / name,
+                    }
                     | changes
                 )
             )
@@ -73,7 +77,11 @@ def test_every_score_is_printed_with_difference_and_test(family, cases, skills):
     """
     benchmark_questions = questions(family, cases)
     benchmark = Benchmark(
-        name=family, format=family, split="test", questions=len(benchmark_questions), fingerprint="v1-x"
+        name=family,
+        format=family,
+        split="test",
+        questions=len(benchmark_questions),
+        fingerprint="v1-x",
     )
     sides, units_by_side = [], []
     for seed, skill in enumerate(skills):
@@ -122,7 +130,12 @@ def test_aggregate_is_not_tested_with_the_answers_of_a_neighbouring_run(workdir)
 
 
 def test_letter_shares_as_shown_are_not_tested_in_the_original_order(workdir):
-    config = EvalConfig("mediconfusion", "baseline:chance", data=str(workdir / "mediconfusion"), out=workdir / "turned")
+    config = EvalConfig(
+        "mediconfusion",
+        "baseline:chance",
+        data=str(workdir / "mediconfusion"),
+        out=workdir / "turned",
+    )
     run_evaluation(dataclasses.replace(config, permute=True))
     sides = (load_side(str(workdir / name), nothing) for name in ("turned", "oracle"))
     lines = compare_results(*sides, all_metrics=True).splitlines()

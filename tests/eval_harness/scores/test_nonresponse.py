@@ -39,7 +39,7 @@ def result_of(family: str, benchmark_questions: pd.DataFrame, answers: Mixture, 
 def is_consistent(score: Score, counts: dict[str, int], keeps_value: bool) -> None:
     silent = {status: counts[status] for status in SILENT}
     if 2 * sum(silent.values()) <= sum(counts.values()):
-        # A verdict may be missing, where it depends on answers that are not there; the value stays.
+        # A verdict is withheld if it depends on absent answers; the value stays.
         depends = score.nonresponse is not None and any(silent[status] for status in LOST_STATUSES)
         assert score.verdict is None if depends else score.nonresponse is None
         return
@@ -164,8 +164,7 @@ def test_verdict_requires_that_lost_answers_cannot_change_it(family: str, seed: 
             **dict.fromkeys((*LOST_STATUSES, "unsettled"), 0.0),
         )
         verdicts.add(summarise_units(best)[metric].verdict)
-    # The headline of a few of the questions may rest on responses of which most are lost: then
-    # there is no value either.
+    # A headline over few questions may rest on mostly lost responses: then it has no value.
     scope_statuses = ends[answered["question_id"].isin(scope(family, metric, benchmark_questions))]
     is_majority = 2 * np.isin(scope_statuses, LOST_STATUSES).sum() > len(scope_statuses)
     stands = len(verdicts) == 1 and not is_majority

@@ -75,7 +75,12 @@ def test_publishing_opens_one_pull_request_for_the_leaderboard(api, run, publish
 
     score = read_result(run / "result.json").scores["individual_accuracy"]
     [entry] = api.get_dataset_leaderboard(DATASET)
-    assert (entry.rank, entry.model_id, entry.pull_request, entry.verified) == (1, MODEL, pull.num, False)
+    assert (entry.rank, entry.model_id, entry.pull_request, entry.verified) == (
+        1,
+        MODEL,
+        pull.num,
+        False,
+    )
     assert entry.value == round(score.value, 4)
     for words in (f"n = {score.n}", "95% interval", "prompt", "individual_accuracy"):
         assert words in entry.notes

@@ -33,7 +33,12 @@ def answers(choices: dict[str, list[int]], sample: int = 0, **statuses: str) -> 
 
 
 def pairs() -> pd.DataFrame:
-    labels = [(["Cerebral"], ["Cerebral"]), (["Cerebral", "Vascular"], ["Spinal"]), (["Spinal"], ["Spinal"]), ([], [])]
+    labels = [
+        (["Cerebral"], ["Cerebral"]),
+        (["Cerebral", "Vascular"], ["Spinal"]),
+        (["Spinal"], ["Spinal"]),
+        ([], []),
+    ]
     return pd.DataFrame(
         [
             {
@@ -52,7 +57,16 @@ def pairs() -> pd.DataFrame:
 
 
 def test_mediconfusion_by_hand() -> None:
-    choices = {"0-1": [0], "0-2": [1], "1-1": [0], "1-2": [0], "2-1": [1], "2-2": [0], "3-1": [0], "3-2": []}
+    choices = {
+        "0-1": [0],
+        "0-2": [1],
+        "1-1": [0],
+        "1-2": [0],
+        "2-1": [1],
+        "2-2": [0],
+        "3-1": [0],
+        "3-2": [],
+    }
     scored = compute_scores("mediconfusion", pairs(), answers(choices))
     value = {name: got.value for name, got in scored.scores.items()}
     assert value["set_accuracy"] == 25 and scored.scores["set_accuracy"].n == 4
@@ -61,7 +75,10 @@ def test_mediconfusion_by_hand() -> None:
     assert (scored.scores["set_accuracy"].chance, scored.scores["confusion"].chance) == (25, 50)
     category = scored.breakdown["category"]
     assert category["Cerebral"]["set_accuracy"].value == pytest.approx(200 / 3)
-    assert (category["Cerebral"]["set_accuracy"].n, category["Cerebral"]["set_accuracy"].n_cases) == (3, 2)
+    assert (
+        category["Cerebral"]["set_accuracy"].n,
+        category["Cerebral"]["set_accuracy"].n_cases,
+    ) == (3, 2)
     assert category["Spinal"]["confusion"].n == 3 and category["Vascular"]["individual_accuracy"].value == 100
     assert scored.statuses == {
         "answered": 7, "irrelevant": 1, "refused": 0, "truncated": 0, "failed": 0, "missing": 0,
@@ -193,7 +210,11 @@ def oracle(questions: pd.DataFrame) -> dict[str, list[int]]:
 
 def test_probmed_by_hand() -> None:
     questions = images()
-    choices = oracle(questions) | {"b-condition_hallu": [0], "a-organ_hallu": [0], "c-condition_gt_1": [1]}
+    choices = oracle(questions) | {
+        "b-condition_hallu": [0],
+        "a-organ_hallu": [0],
+        "c-condition_gt_1": [1],
+    }
     scored = compute_scores("probmed", questions, answers(choices))
     value = {name: got.value for name, got in scored.scores.items()}
     assert (
@@ -218,7 +239,11 @@ def test_probmed_by_hand() -> None:
 
 def test_probmed_errors_follow_the_diagnosis_step_by_step() -> None:
     questions = images()
-    choices = oracle(questions) | {"a-condition_gt_0": [1], "a-condition_hallu_0": [0], "b-condition_hallu": []}
+    choices = oracle(questions) | {
+        "a-condition_gt_0": [1],
+        "a-condition_hallu_0": [0],
+        "b-condition_hallu": [],
+    }
     errors = compute_scores("probmed", questions, answers(choices)).breakdown["aspect"]
     assert errors["abnormality"]["accuracy_given_earlier"].value == 100
     assert errors["abnormality"]["wrong_answer"].value is None
@@ -230,10 +255,16 @@ def test_probmed_errors_follow_the_diagnosis_step_by_step() -> None:
     assert shares == pytest.approx({"denies_truth": 100 / 3, "accepts_hallucination": 100 / 3, "refused": 100 / 3})
     assert errors["position"]["accuracy_given_earlier"].value is None
     wrong = compute_scores(
-        "probmed", questions, answers(oracle(questions) | {"a-abnormality_gt": [1], "b-abnormality_gt": []})
+        "probmed",
+        questions,
+        answers(oracle(questions) | {"a-abnormality_gt": [1], "b-abnormality_gt": []}),
     )
     step = wrong.breakdown["aspect"]["abnormality"]
-    assert (step["wrong_answer"].value, step["refused"].value, step["wrong_answer"].n) == (50, 50, 2)
+    assert (step["wrong_answer"].value, step["refused"].value, step["wrong_answer"].n) == (
+        50,
+        50,
+        2,
+    )
     earlier = compute_scores("probmed", questions, answers(oracle(questions) | {"a-organ_hallu": [0]})).breakdown[
         "aspect"
     ]
@@ -290,12 +321,17 @@ def test_probmed_pairs_by_hand() -> None:
     pair_questions = stores.questions("probmed-vqa-rad", 4)
     right = {row.question_id: list(row.answer) for row in pair_questions.itertuples()}
     scores = compute_scores(
-        "probmed-vqa-rad", pair_questions, answers(right | {"2-True": [0], "3-False": [1], "3-True": [0]})
+        "probmed-vqa-rad",
+        pair_questions,
+        answers(right | {"2-True": [0], "3-False": [1], "3-True": [0]}),
     ).scores
     accuracies = {
         name: (score.value, score.chance, score.n) for name, score in scores.items() if name.startswith("accuracy")
     }
-    assert accuracies == {"accuracy": (50.0, 25.0, 4), "accuracy_without_adversarial": (75.0, 50.0, 4)}
+    assert accuracies == {
+        "accuracy": (50.0, 25.0, 4),
+        "accuracy_without_adversarial": (75.0, 50.0, 4),
+    }
 
 
 def test_gmai_by_hand() -> None:
@@ -310,7 +346,8 @@ def test_gmai_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "facet"), [("gmai-mmbench", "department"), ("gmai-mmbench", "task"), ("halt-medvqa", "scenario")]
+    ("family", "facet"),
+    [("gmai-mmbench", "department"), ("gmai-mmbench", "task"), ("halt-medvqa", "scenario")],
 )
 def test_facet_mean_of_a_part_equals_the_score_of_that_part_alone(family: str, facet: str) -> None:
     all_questions = stores.questions(family, 40).drop(index=[0, 2, 5, 6])  # unequal tasks
@@ -346,10 +383,23 @@ def halt() -> pd.DataFrame:
 
 
 def test_halt_by_hand() -> None:
-    choices = {"fake-0": [1], "fake-1": [0], "fake-2": [], "fake-3": [], "none-4": [1], "none-5": [1], "swap-6": [0]}
+    choices = {
+        "fake-0": [1],
+        "fake-1": [0],
+        "fake-2": [],
+        "fake-3": [],
+        "none-4": [1],
+        "none-5": [1],
+        "swap-6": [0],
+    }
     scored = compute_scores("halt-medvqa", halt(), answers(choices, fake_2="refused"))
     value = {name: got.value for name, got in scored.scores.items()}
-    assert (value["fake"], value["none"], value["swap"], value["average"]) == (25, 100, 0, pytest.approx(125 / 3))
+    assert (value["fake"], value["none"], value["swap"], value["average"]) == (
+        25,
+        100,
+        0,
+        pytest.approx(125 / 3),
+    )
     assert (
         value["fake_irrelevant"] == 2
         and value["none_irrelevant"] == 0
@@ -359,7 +409,12 @@ def test_halt_by_hand() -> None:
 
 
 def test_every_metric_has_a_label_and_description() -> None:
-    frames = {"mediconfusion": pairs(), "probmed": images(), "gmai-mmbench": gmai(), "halt-medvqa": halt()}
+    frames = {
+        "mediconfusion": pairs(),
+        "probmed": images(),
+        "gmai-mmbench": gmai(),
+        "halt-medvqa": halt(),
+    }
     for family, questions in frames.items():
         scored = compute_scores(family, questions, constant_answers(questions, 0))
         assert HEADLINE_METRICS[family] in scored.scores
@@ -380,7 +435,11 @@ def test_mismatched_answers_are_refused_in_one_line() -> None:
     with pytest.raises(BadInput, match="format"):
         compute_scores("vqa", halt(), answers({"fake-0": [1]}))
     with pytest.raises(BadInput, match="'fake-0' has no sample number"):
-        compute_scores("halt-medvqa", halt(), answers({"fake-0": [1], "fake-1": [1]}).assign(sample=[np.nan, 1]))
+        compute_scores(
+            "halt-medvqa",
+            halt(),
+            answers({"fake-0": [1], "fake-1": [1]}).assign(sample=[np.nan, 1]),
+        )
     with pytest.raises(BadInput, match="status 'perhaps' of 'fake-0' is unknown"):
         compute_scores("halt-medvqa", halt(), answers({"fake-0": [1]}).assign(status="perhaps"))
     with pytest.raises(BadInput, match="choice for 'fake-0' is not one of its options"):

@@ -61,7 +61,14 @@ def probmed_questions(rows: list[dict[str, str]]) -> tuple[pd.DataFrame, pd.Data
                 "modality": row["image_type"].split("_")[1],
             }
         )
-        answers.append({"question_id": question_id, "sample": 0, "response": row["response"], "status": "answered"})
+        answers.append(
+            {
+                "question_id": question_id,
+                "sample": 0,
+                "response": row["response"],
+                "status": "answered",
+            }
+        )
     return pd.DataFrame(questions), pd.DataFrame(answers)
 
 
@@ -70,7 +77,12 @@ def test_mediconfusion_agrees_with_the_authors_scorer(sources: Path, official_sc
     record = json.loads((official_scores / "mediconfusion_official_scores.json").read_text())[number]
     questions = mediconfusion_questions(sources)
     answers = pd.DataFrame(
-        {"question_id": f"{pair}-{side}", "sample": 0, "response": authors[f"image_{side}"], "status": "answered"}
+        {
+            "question_id": f"{pair}-{side}",
+            "sample": 0,
+            "response": authors[f"image_{side}"],
+            "status": "answered",
+        }
         for pair, authors in record["responses"].items()
         for side in (1, 2)
     )

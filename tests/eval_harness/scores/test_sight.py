@@ -19,7 +19,13 @@ from eval_harness.scores.sight import compute_sight
 def frame(right: np.ndarray, cluster: np.ndarray) -> pd.DataFrame:
     units = np.arange(len(right)).astype(str).astype(object)
     return pd.DataFrame(
-        {"metric": "m", "unit": units, "cluster": cluster, "numerator": right.astype(float), "denominator": 1.0}
+        {
+            "metric": "m",
+            "unit": units,
+            "cluster": cluster,
+            "numerator": right.astype(float),
+            "denominator": 1.0,
+        }
     )
 
 
@@ -34,7 +40,8 @@ def runs(draw: st.DrawFn) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
     text_correct, sees = rng.random(n) < prior, rng.random(n) < seen
     outcomes_by_run = {
         name: frame(
-            np.where(rng.random(n) < noise, rng.random(n) < prior, text_correct) | (sees & (name == "real")), cluster
+            np.where(rng.random(n) < noise, rng.random(n) < prior, text_correct) | (sees & (name == "real")),
+            cluster,
         )
         for name in ("real", *ARMS)
     }
@@ -42,7 +49,9 @@ def runs(draw: st.DrawFn) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
 
 
 @given(runs())
-def test_sight_agrees_with_the_paired_test(drawn_runs: tuple[pd.DataFrame, dict[str, pd.DataFrame]]) -> None:
+def test_sight_agrees_with_the_paired_test(
+    drawn_runs: tuple[pd.DataFrame, dict[str, pd.DataFrame]],
+) -> None:
     real, arms = drawn_runs
     sight = compute_sight(real, arms, "m")
     tests = {name: paired_test(real, arm, "m") for name, arm in arms.items()}

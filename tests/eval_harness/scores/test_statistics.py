@@ -135,7 +135,11 @@ def test_published_interval_equals_the_measured_one_without_correlation(seed: in
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.lists(st.tuples(st.floats(0, 1), st.just(0.0) | st.floats(1e-3, 3), st.integers(0, 5)), min_size=1, max_size=40)
+    st.lists(
+        st.tuples(st.floats(0, 1), st.just(0.0) | st.floats(1e-3, 3), st.integers(0, 5)),
+        min_size=1,
+        max_size=40,
+    )
 )
 def test_interval_of_any_units_contains_the_share(rows: list[tuple[float, float, int]]) -> None:
     top = np.array([share * base for share, base, _ in rows])
@@ -217,7 +221,11 @@ def naive_difference(a: np.ndarray, b: np.ndarray, cluster: np.ndarray) -> tuple
     if df < 1e-9:
         return -1.0, 1.0, 1.0
     half = stats.t.ppf(0.975, df) * error
-    return max(d.mean() - half, -1.0), min(d.mean() + half, 1.0), 2 * stats.t.sf(abs(d.mean()) / error, df)
+    return (
+        max(d.mean() - half, -1.0),
+        min(d.mean() + half, 1.0),
+        2 * stats.t.sf(abs(d.mean()) / error, df),
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -235,7 +243,12 @@ def test_difference_equals_the_textbook_formulas(
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 40), st.sampled_from(["whole", "samples", "ratio"]))
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.sampled_from(["whole", "samples", "ratio"]),
+)
 def test_p_is_below_5_percent_exactly_if_the_interval_excludes_0(seed: int, n: int, clusters: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
     cluster = rng.integers(0, clusters, n)

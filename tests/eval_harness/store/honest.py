@@ -15,7 +15,7 @@ from typing import Any
 
 from dataset_builders.benchmarks import BENCHMARKS
 from dataset_builders.hub.repository import open_repository
-from eval_harness.derive.answer_table import ANSWER_COLUMNS
+from eval_harness.derive.answer_table import ANSWER_TABLE_COLUMNS
 from eval_harness.derive.run_files import read_readings
 from eval_harness.records.names import normalize_name
 from eval_harness.records.result import read_result
@@ -180,7 +180,9 @@ def differences(run: Path, landed: Path) -> list[str]:
         [] if ours.model.model_copy(update={"name": normalize_name(ours.model.name)}) == theirs.model else ["model"]
     )
     mine, there = (
-        read_readings(folder, [n for n in ANSWER_COLUMNS if n not in ("question_id", "sample")]).to_dict("records")
+        read_readings(folder, [n for n in ANSWER_TABLE_COLUMNS if n not in ("question_id", "sample")]).to_dict(
+            "records"
+        )
         for folder in (run, landed)
     )
     found += [] if len(mine) == len(there) else ["number of answers"]
