@@ -1,8 +1,8 @@
 """Simulate coverage and width of the 95 % intervals over a grid of shares, clusters and
 correlations.
 
-PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1] [--random 2000]
-    [--others 0] [--variants]
+PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1]
+    [--random 2000] [--others 0] [--variants]
 (about 4 minutes; --random: number of cells with random layouts, shares and correlations; --others:
 likewise, with layouts and mechanisms that no choice was based on; --variants: only what each part
 of the design effect contributes)

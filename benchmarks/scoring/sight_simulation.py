@@ -1,6 +1,7 @@
 """Simulate the error rate and precision of the part of a score that comes from the image.
 
-OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/scoring/sight_simulation.py [--draws 400] [--seed 1]
+OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/scoring/sight_simulation.py [--draws 400]
+    [--seed 1]
 (about 15 minutes)
 
 A responder knows the answer to a question from its image with probability `sight` (for all
