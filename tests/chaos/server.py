@@ -93,9 +93,9 @@ class ChaosServer:
                 raw = self.rfile.read(int(self.headers["Content-Length"]))
                 body = json.loads(raw)
                 if not self.path.partition("?")[0].endswith("/chat/completions"):
-                    found = outer.further.get(self.path.rpartition("/")[2], lambda body: None)(body)
-                    self.send_response(200 if found else 404)
-                    outer.send(self, json.dumps(found).encode())
+                    reply = outer.further.get(self.path.rpartition("/")[2], lambda body: None)(body)
+                    self.send_response(200 if reply else 404)
+                    outer.send(self, json.dumps(reply).encode())
                     return
                 question = json.dumps(body["messages"], sort_keys=True)
                 with outer._lock:
@@ -114,8 +114,8 @@ class ChaosServer:
         return Handler
 
     def reply(self, handler, body, question, times=1):
-        said = self.answer(body)
-        status, document = said if isinstance(said, tuple) else (200, completion(said))
+        answer = self.answer(body)
+        status, document = answer if isinstance(answer, tuple) else (200, completion(answer))
         raw = document if isinstance(document, Raw) else Raw(json.dumps(document))
         data = raw.text.encode()
         with self._lock:
@@ -209,11 +209,11 @@ def mutated(document, chance):
     """A JSON document in which one to three parts are gone, or of another kind."""
     document = copy.deepcopy(document)
     for _ in range(chance.randint(1, 3)):
-        found = [(document, key) for key in _keys(document)]
-        for at, key in found:
-            found += [(at[key], inner) for inner in _keys(at[key])]
-        if found:
-            at, key = chance.choice(found)
+        places = [(document, key) for key in _keys(document)]
+        for at, key in places:
+            places += [(at[key], inner) for inner in _keys(at[key])]
+        if places:
+            at, key = chance.choice(places)
             if chance.random() < 0.2:
                 del at[key]
             else:

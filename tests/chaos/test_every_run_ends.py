@@ -66,7 +66,7 @@ BOUND = 100.0
 """Seconds within which every run ends; the longest takes about 20 on a quiet machine."""
 
 
-class Drawn:
+class Scenario:
     """Which questions a fault concerns, and how many there are."""
 
     def __init__(self, kind, scope, data, out):
@@ -81,14 +81,14 @@ class Drawn:
     def concerns(self, question):
         return hashlib.sha256(question.encode()).digest()[0] < 64
 
-    def is_faulty(self, question, requests, asked):
-        """True if the fault comes now: `requests` came in all, this question `asked` times."""
+    def is_faulty(self, question, requests, times_asked):
+        """True if the fault comes now: `requests` came in all, this question `times_asked` times."""
         wrong = {
             "always": True,
             "some questions": self.concerns(question),
             "the first requests": requests <= self.first,
             "after some answers": self.served.total() >= self.after,
-            "now and then": asked <= 2 and self.chance.random() < 0.3,
+            "now and then": times_asked <= 2 and self.chance.random() < 0.3,
         }
         return not self.mended and wrong[self.scope]
 
@@ -98,11 +98,11 @@ class Drawn:
         )
 
 
-class Server(Drawn, ChaosServer):
+class Server(Scenario, ChaosServer):
     """A chat server."""
 
-    def __init__(self, *drawn):
-        Drawn.__init__(self, *drawn)
+    def __init__(self, *scenario):
+        Scenario.__init__(self, *scenario)
         served = self.served
         ChaosServer.__init__(self, hang=1.0)
         self.served = served
@@ -123,11 +123,11 @@ class Server(Drawn, ChaosServer):
             self.settings = replace(self.settings, timeout=20.0)
         return run_evaluation(self.config("openai:m", self.settings))[0]
 
-    def check(self, line, statuses, kept, said):
+    def check(self, line, statuses, records, output):
         concerned = sum(map(self.concerns, self.asked))
         if self.kind == "odd JSON":  # may be an answer all the same
             return
-        failed = [entry["error"] for entry in kept.values() if entry["status"] == "failed"]
+        failed = [entry["error"] for entry in records.values() if entry["status"] == "failed"]
         assert all(REASONS.get(self.kind, "") in why for why in (*failed, *filter(None, [line]))), (line, failed)
         if self.kind in HARMLESS:
             assert set(statuses) == {"answered"}, line
@@ -145,11 +145,11 @@ class Server(Drawn, ChaosServer):
             assert self.run().statuses["failed"] == concerned, "only those that it fails on are left"
 
 
-class PlugIn(Drawn):
+class PlugIn(Scenario):
     """A model of the user's own that answers in batches of `size`; it dies, or fails at questions in one of the ways, or in all of them."""
 
-    def __init__(self, *drawn):
-        super().__init__(*drawn)
+    def __init__(self, *scenario):
+        super().__init__(*scenario)
         self.size, self.asked = self.chance.choice([1, 4, 16]), Counter()
         names = list(select_questions("mediconfusion", self.data, None, limit=self.limit).questions["question_id"])
         draw = (lambda: self.chance.choice(tuple(QUESTIONS))) if self.kind == "mixed" else (lambda: self.kind)
@@ -171,12 +171,12 @@ class PlugIn(Drawn):
     def generate(self, requests):
         for start in range(0, len(requests), self.size):
             batch = requests[start : start + self.size]
-            self.asked.update(each.question_id for each in batch)
-            faults = {each.question_id: self.fault_for(each.question_id) for each in batch}
-            if found := {"raises", "dies"}.intersection(faults.values()):
-                raise RuntimeError("CUDA error: device-side assert triggered\nmore" if "dies" in found else "refused")
-            for each in self.chance.sample(batch, len(batch)):
-                match faults[each.question_id]:
+            self.asked.update(batch_request.question_id for batch_request in batch)
+            faults = {batch_request.question_id: self.fault_for(batch_request.question_id) for batch_request in batch}
+            if faulty := {"raises", "dies"}.intersection(faults.values()):
+                raise RuntimeError("CUDA error: device-side assert triggered\nmore" if "dies" in faulty else "refused")
+            for batch_request in self.chance.sample(batch, len(batch)):
+                match faults[batch_request.question_id]:
                     case "a number":
                         yield 7
                     case "endless texts":
@@ -184,8 +184,8 @@ class PlugIn(Drawn):
                     case "nothing":
                         pass
                     case fault:
-                        self.served[each.question_id] += fault is None or len(requests) == 1
-                        yield "A" if fault == "a text" else Response(each.question_id, each.sample, "A")
+                        self.served[batch_request.question_id] += fault is None or len(requests) == 1
+                        yield "A" if fault == "a text" else Response(batch_request.question_id, batch_request.sample, "A")
 
     def run(self):
         settings = Settings()
@@ -193,11 +193,11 @@ class PlugIn(Drawn):
             self.config("mine.py:M", settings), lambda *_: wrap_plug_in(self, "M", "--model mine.py:M", settings)
         )[0]
 
-    def check(self, line, statuses, kept, said):
+    def check(self, line, statuses, records, output):
         broken = {
             name for name in self.how if self.concerns(name) and (self.kind == "dies" or QUESTIONS[self.how[name]])
         }
-        reasons = [entry["error"] for entry in kept.values() if entry["status"] == "failed"]
+        reasons = [entry["error"] for entry in records.values() if entry["status"] == "failed"]
         assert all(error.startswith((DEAD, *filter(None, QUESTIONS.values()))) for error in reasons), reasons
         if line:
             assert any(why in line for why in (DEAD, *filter(None, QUESTIONS.values()))), line
@@ -206,20 +206,20 @@ class PlugIn(Drawn):
                 "a model that answers nothing stops soon"
             )
         elif self.scope == "some questions":
-            assert {name for (name, _), entry in kept.items() if entry["status"] == "failed"} == broken
+            assert {name for (name, _), entry in records.items() if entry["status"] == "failed"} == broken
         if self.kind == "a text":
             assert set(statuses) == {"answered"}, line
         elif self.scope == "always" and self.kind != "mixed":
             assert line, "a model that answers nothing ends the run in one line"
 
 
-class LocalModel(Drawn):
+class LocalModel(Scenario):
     """A checkpoint of transformers without the weights of its last layer, and a network that computes NaN."""
 
-    def __init__(self, *drawn):
+    def __init__(self, *scenario):
         from eval_harness.models.local.tiny_vlm import make_tiny_vlm
 
-        super().__init__(*drawn)
+        super().__init__(*scenario)
         self.limit, self.folder = 12, self.out.with_name("tiny")
         make_tiny_vlm(self.folder)
         self.weights = (self.folder / "model.safetensors").read_bytes()
@@ -237,25 +237,25 @@ class LocalModel(Drawn):
 
         (self.folder / "model.safetensors").write_bytes(self.weights)
         if "lacks" in self.kind and not self.mended:
-            whole = load(self.weights)
-            kept = {name: value for name, value in whole.items() if "lm_head" not in name}
-            save_file(kept, self.folder / "model.safetensors", {"format": "pt"})
+            weights = load(self.weights)
+            remaining_weights = {name: value for name, value in weights.items() if "lm_head" not in name}
+            save_file(remaining_weights, self.folder / "model.safetensors", {"format": "pt"})
         allowed = self.kind.endswith("allowed")
         settings, method = Settings(allow_missing_weights=allowed), METHODS[SCOPES.index(self.scope) % len(METHODS)]
         return run_evaluation(self.config(str(self.folder), settings, method=method, max_tokens=2), loaded)[0]
 
-    def check(self, line, statuses, kept, said):
+    def check(self, line, statuses, records, output):
         if self.kind == "lacks weights":
-            assert "lacks 1 of the model's weights" in line and not kept
+            assert "lacks 1 of the model's weights" in line and not records
         elif self.kind == "not a number":
-            assert line and {entry["error"] for entry in kept.values()} == {"its logits are not numbers"}
-            assert set(statuses) == {"failed"} and {entry["response"] for entry in kept.values()} <= {"", None}
+            assert line and {entry["error"] for entry in records.values()} == {"its logits are not numbers"}
+            assert set(statuses) == {"failed"} and {entry["response"] for entry in records.values()} <= {"", None}
         else:
             assert set(statuses) == {"answered"}
-            (told,) = json.loads((self.out / "run.json").read_text())["deviations"]
+            (deviation,) = json.loads((self.out / "run.json").read_text())["deviations"]
             assert (
-                told.startswith("the checkpoint lacks 1 of the model's weights, which were drawn at random")
-                and told in said
+                deviation.startswith("the checkpoint lacks 1 of the model's weights, which were drawn at random")
+                and deviation in output
             )
 
 
@@ -268,7 +268,7 @@ def world(kind):
     return Server if kind in SERVERS else LocalModel if kind in local else PlugIn
 
 
-CASES = [(kind, SCOPES[(at + more) % len(SCOPES)]) for more in range(3) for at, kind in enumerate(KINDS)]
+CASES = [(kind, SCOPES[(at + shift) % len(SCOPES)]) for shift in range(3) for at, kind in enumerate(KINDS)]
 """Every kind in three of the scopes."""
 
 
@@ -281,41 +281,41 @@ def quick(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "scope"), few(sorted(CASES, key=lambda case: CASES.index(case) % 7), 6))
 def test_every_run_ends_with_a_score_or_one_line_and_goes_on(phantoms, tmp_path, capsys, kind, scope):
-    drawn = world(kind)(kind, scope, str(phantoms / "mediconfusion"), tmp_path / "run")
+    scenario = world(kind)(kind, scope, str(phantoms / "mediconfusion"), tmp_path / "run")
     result, line = None, ""
-    with drawn if isinstance(drawn, ChaosServer) else contextlib.nullcontext():
+    with scenario if isinstance(scenario, ChaosServer) else contextlib.nullcontext():
         start = time.monotonic()
         try:
-            result = drawn.run()
+            result = scenario.run()
         except BadInput as error:
             line = str(error)
         assert time.monotonic() - start < BOUND
         assert "\n" not in line and (result is None) == bool(line)
-        kept = journal(drawn.out)
-        said = capsys.readouterr().err
-        answered = {key: entry["response"] for key, entry in kept.items() if entry["status"] == "answered"}
-        statuses = [entry["status"] for entry in kept.values()]
-        assert all(entry["error"] for entry in kept.values() if entry["status"] == "failed"), (
+        records = journal(scenario.out)
+        output = capsys.readouterr().err
+        answered = {key: entry["response"] for key, entry in records.items() if entry["status"] == "answered"}
+        statuses = [entry["status"] for entry in records.values()]
+        assert all(entry["error"] for entry in records.values() if entry["status"] == "failed"), (
             "a reason is in the journal"
         )
-        twice = [question for question, count in drawn.served.items() if count > 1]
+        twice = [question for question, count in scenario.served.items() if count > 1]
         assert len(twice) <= 1, "at most one question is asked again, before a server or a model is given up"
-        if len(kept) > 1:  # no terminal: progress is lines
-            assert re.search(r"\d+/\d+ \[\d", said), said
-        drawn.check(line, statuses, kept, said)
-        if kept and result is None:
-            assert not (drawn.out / "result.json").exists(), "what was never asked is not scored"
-            if len(kept) < drawn.limit:
-                assert "never asked" in refused(score_run, drawn.out)
-                assert "Nothing was submitted" in refused(build_submission, drawn.out, data=drawn.data)
-        drawn.mended = True
-        drawn.served.clear()
-        assert drawn.run().statuses["failed"] == 0
-    now = journal(drawn.out)
-    assert [entry["status"] for entry in now.values()] == ["answered"] * drawn.limit
-    assert {key: now[key]["response"] for key in answered} == answered
-    if drawn.served:
-        assert drawn.served.total() == drawn.limit - len(answered), "what was answered is not asked again, all else is"
+        if len(records) > 1:  # no terminal: progress is lines
+            assert re.search(r"\d+/\d+ \[\d", output), output
+        scenario.check(line, statuses, records, output)
+        if records and result is None:
+            assert not (scenario.out / "result.json").exists(), "what was never asked is not scored"
+            if len(records) < scenario.limit:
+                assert "never asked" in refused(score_run, scenario.out)
+                assert "Nothing was submitted" in refused(build_submission, scenario.out, data=scenario.data)
+        scenario.mended = True
+        scenario.served.clear()
+        assert scenario.run().statuses["failed"] == 0
+    resumed_records = journal(scenario.out)
+    assert [entry["status"] for entry in resumed_records.values()] == ["answered"] * scenario.limit
+    assert {key: resumed_records[key]["response"] for key in answered} == answered
+    if scenario.served:
+        assert scenario.served.total() == scenario.limit - len(answered), "what was answered is not asked again, all else is"
 
 
 def test_what_is_waited_for_is_said(monkeypatch, capsys):
@@ -324,8 +324,8 @@ def test_what_is_waited_for_is_said(monkeypatch, capsys):
     monkeypatch.setattr(OpenAIChat, "first_wait", 0.2)
     with ChaosServer(answer=lambda body: "A" if server.asked.total() > 5 else (503, {"message": "trouble"})) as server:
         backend = OpenAIChat("m", Settings(base_url=server.url, wait_server=60.0))
-        assert {found.status for found in backend.generate([request(i) for i in range(12)])} == {"answered"}
-    said = capsys.readouterr().err
+        assert {response.status for response in backend.generate([request(i) for i in range(12)])} == {"answered"}
+    output = capsys.readouterr().err
     assert re.search(
-        r"--model openai:m: no answer from http://127\S+ for .*; it is given up after 60 s \(HTTP 503: .*trouble", said
+        r"--model openai:m: no answer from http://127\S+ for .*; it is given up after 60 s \(HTTP 503: .*trouble", output
     )

@@ -57,7 +57,7 @@ NO_ANSWERS = (
 KINDS = ("passing", "refusing", "filter", "parameter", "limit", "dead", "withdrawn")
 
 
-class Drawn:
+class FaultyServer:
     """A server with faults of one kind. `concerns`: the questions that it fails on."""
 
     def __init__(self, kind, seed):
@@ -90,11 +90,11 @@ class Drawn:
         return status, self.body(self.words, self.chance)
 
     def fault(self, body, text):
-        asked = self.asked[text] = self.asked.get(text, 0) + 1
+        times_asked = self.asked[text] = self.asked.get(text, 0) + 1
         limit = body.get("max_tokens") or body.get("max_completion_tokens") or 0
         match self.kind:
             case "passing":
-                return self.error(self.status) if self.concerns(text) and asked <= self.times else None
+                return self.error(self.status) if self.concerns(text) and times_asked <= self.times else None
             case "refusing":
                 return self.error(self.status) if self.concerns(text) else None
             case "filter":
@@ -131,12 +131,12 @@ def quick(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", few(range(40), 2))
 def test_what_a_server_answers_is_answered_and_every_run_ends(kind, seed):
-    drawn = Drawn(kind, seed)
-    questions = [request(number, temperature=0.7 * drawn.sampled, max_tokens=512) for number in range(24)]
+    scenario = FaultyServer(kind, seed)
+    questions = [request(number, temperature=0.7 * scenario.sampled, max_tokens=512) for number in range(24)]
     start, line, responses = time.monotonic(), "", []
-    with ChaosServer(answer=drawn) as server:
+    with ChaosServer(answer=scenario) as server:
         backend = OpenAIChat(
-            "m", Settings(base_url=server.url, in_flight=drawn.chance.choice([1, 4]), timeout=20.0, wait_server=1.0)
+            "m", Settings(base_url=server.url, in_flight=scenario.chance.choice([1, 4]), timeout=20.0, wait_server=1.0)
         )
         try:
             responses.extend(backend.generate(questions))
@@ -146,18 +146,18 @@ def test_what_a_server_answers_is_answered_and_every_run_ends(kind, seed):
     if kind in ("dead", "withdrawn"):
         assert line and server.asked.total() < 300
         assert sum(response.status == "answered" for response in responses) >= (
-            drawn.after - 1 if kind == "withdrawn" else 0
+            scenario.after - 1 if kind == "withdrawn" else 0
         )
         return
     assert not line
     statuses = {response.question_id: response.status for response in responses}
     spared = {"refusing": "failed", "filter": "refused"}.get(kind, "answered")
-    expected = {each.question_id: spared if drawn.concerns(each.prompt) else "answered" for each in questions}
+    expected = {question.question_id: spared if scenario.concerns(question.prompt) else "answered" for question in questions}
     assert statuses == expected
     if kind == "parameter":  # only what it does not take is left out
         sent = server.bodies[-1]
-        assert {"temperature", *["seed"] * drawn.sampled} - set(sent) == {*drawn.parameters} - {"max_tokens"}
-        assert ("max_completion_tokens" in sent) == ("max_tokens" in drawn.parameters)
+        assert {"temperature", *["seed"] * scenario.sampled} - set(sent) == {*scenario.parameters} - {"max_tokens"}
+        assert ("max_completion_tokens" in sent) == ("max_tokens" in scenario.parameters)
     if kind in ("refusing", "parameter"):
         tokens = sum(response.usage[0] for response in responses if response.usage)
-        assert tokens == 10 * drawn.answered, "every reply is in the cost"
+        assert tokens == 10 * scenario.answered, "every reply is in the cost"

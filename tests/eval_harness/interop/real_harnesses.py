@@ -15,29 +15,29 @@ from eval_harness.records.result import Result
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 
-KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")
+INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")
 """Variables of this process that a harness sees as well."""
 
 
 def run_harness(command: Sequence[str | Path], folder: Path, **variables: str) -> None:
     """Run a harness in a folder; what it printed is the message where it fails."""
-    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
     done = subprocess.run(
-        command, cwd=folder, env=kept | variables, capture_output=True, text=True, timeout=600, check=False
+        command, cwd=folder, env=inherited | variables, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def check_against_ours(shown: Mapping[str, object], written: Path, data: Path, server_url: str, out: Path) -> Result:
+def check_against_ours(harness_metrics: Mapping[str, object], written: Path, data: Path, server_url: str, out: Path) -> Result:
     """The numbers that a harness shows (metric -> value, in percent) are ours for the same answers, one of them is neither 0 nor 100, and
     what it wrote is submitted with our scores."""
     settings = Settings(base_url=server_url)
-    ours, _ = run_evaluation(EvalConfig(data.name, "openai:m", data=str(data), out=out, settings=settings))
-    assert ours is not None
-    values = {name: value for name, value in shown.items() if isinstance(value, int | float) and name in ours.scores}
-    assert len(values) >= 2 and any(0 < value < 100 for value in values.values()), shown
+    result, _ = run_evaluation(EvalConfig(data.name, "openai:m", data=str(data), out=out, settings=settings))
+    assert result is not None
+    values = {name: value for name, value in harness_metrics.items() if isinstance(value, int | float) and name in result.scores}
+    assert len(values) >= 2 and any(0 < value < 100 for value in values.values()), harness_metrics
     for name, value in values.items():
-        assert value == pytest.approx(ours.scores[name].value, abs=5e-5), name
+        assert value == pytest.approx(result.scores[name].value, abs=5e-5), name
     submitted = prepare_submission(written, data.name, "M", str(data))
-    assert submitted.problems == [] and submitted.result.scores == ours.scores
-    return ours
+    assert submitted.problems == [] and submitted.result.scores == result.scores
+    return result

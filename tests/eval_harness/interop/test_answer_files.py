@@ -81,13 +81,13 @@ def by_both(file, data, folder):
     assert submitted.problems == []
     result, run = run_evaluation(EvalConfig(data.name, f"recorded:{file}", data=str(data), out=folder))
     columns = ["question_id", "sample", "response", "delivery", "finish_reason", "reasoning", "seconds"]
-    found = []
+    outcomes = []
     for content, derived in (((run / ANSWERS_FILE).read_bytes(), result), (submitted.sent.answers, submitted.result)):
         answers = table_to_frame(content)[columns]
         answers = answers[answers["delivery"] != "missing"]
         scores = {name: score.model_dump() for name, score in derived.scores.items()}
-        found.append((answers.to_dict("records"), derived.statuses, scores))
-    return found
+        outcomes.append((answers.to_dict("records"), derived.statuses, scores))
+    return outcomes
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -141,8 +141,8 @@ def test_results_of_the_official_tsv_land_whole(sources, tmp_path):
                 base64.b64encode(encode_png(Image.new("RGB", (4, 4), (n // 256, n % 256, 7)))).decode()
                 for n in range(4550)
             ]
-            whole = table.drop(columns=["image_path", "prediction", "hit", "log"]).assign(image=images)
-            whole.to_csv(tmp_path / "GMAI-MMBench_VAL.tsv", sep="\t", index=False)
+            source_table = table.drop(columns=["image_path", "prediction", "hit", "log"]).assign(image=images)
+            source_table.to_csv(tmp_path / "GMAI-MMBench_VAL.tsv", sep="\t", index=False)
             data = Path(build("gmai-mmbench", source=tmp_path, out=tmp_path / "data" / "gmai-mmbench").folder)
         by_eval, by_submit = by_both(file, data, tmp_path / f"run{number}")
         responses = {row["question_id"]: row["response"] for row in by_eval[0]}

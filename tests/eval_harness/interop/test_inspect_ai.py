@@ -62,8 +62,8 @@ def by_text(body):
 
 
 def inspect_eval(python, folder, task, url, *options, **environment_variables):
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    variables = kept | {"LOOP_BASE_URL": url, "LOOP_API_KEY": "x", "INSPECT_LOG_DIR": str(folder / "logs")}
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    variables = inherited | {"LOOP_BASE_URL": url, "LOOP_API_KEY": "x", "INSPECT_LOG_DIR": str(folder / "logs")}
     command = [python, "-m", "inspect_ai", "eval", task, "--model", "openai-api/loop/m", "--display", "plain", *options]
     done = subprocess.run(
         command,
@@ -78,7 +78,7 @@ def inspect_eval(python, folder, task, url, *options, **environment_variables):
     return sorted((folder / "logs").glob("*.eval"))
 
 
-def said_of(python, log, *store):
+def read_log_report(python, log, *store):
     done = subprocess.run([python, "-c", READ, log, *store], capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -104,17 +104,17 @@ def test_the_same_answers_are_our_numbers(inspect_python, tmp_path, benchmark):
     build(benchmark, out=data)
     with ChaosServer(answer=by_text) as server:
         [log] = inspect_eval(inspect_python, tmp_path, f"medprobe/{benchmark}", server.url, "-T", f"data={data}")
-        ours, _ = run_evaluation(
+        result, _ = run_evaluation(
             EvalConfig(
                 benchmark, "openai:m", data=str(data), out=tmp_path / "run", settings=Settings(base_url=server.url)
             )
         )
-    said = said_of(inspect_python, log, tmp_path / "store")
-    shown = {name: value for name, value in said["metrics"].items() if name in ours.scores}
-    assert len(shown) >= 2
-    assert shown == pytest.approx({name: ours.scores[name].value for name in shown}, abs=5e-5)
-    assert said["problems"] == [] and said["statuses"] == ours.statuses
-    assert said["scores"] == json.loads(json.dumps({name: score.model_dump() for name, score in ours.scores.items()}))
+    log_report = read_log_report(inspect_python, log, tmp_path / "store")
+    metrics = {name: value for name, value in log_report["metrics"].items() if name in result.scores}
+    assert len(metrics) >= 2
+    assert metrics == pytest.approx({name: result.scores[name].value for name in metrics}, abs=5e-5)
+    assert log_report["problems"] == [] and log_report["statuses"] == result.statuses
+    assert log_report["scores"] == json.loads(json.dumps({name: score.model_dump() for name, score in result.scores.items()}))
 
 
 def test_epochs_keep_every_answer(inspect_python, tmp_path):
@@ -125,9 +125,9 @@ def test_epochs_keep_every_answer(inspect_python, tmp_path):
             *(inspect_python, tmp_path, "medprobe/mediconfusion", server.url),
             *("-T", f"data={data}", "--epochs", "2", "--log-format", "eval"),
         )
-    said = said_of(inspect_python, log, tmp_path / "store")
-    assert said["samples"] == 2
-    assert said["metrics"]["set_accuracy"] == pytest.approx(said["scores"]["set_accuracy"]["value"], abs=5e-5)
+    log_report = read_log_report(inspect_python, log, tmp_path / "store")
+    assert log_report["samples"] == 2
+    assert log_report["metrics"]["set_accuracy"] == pytest.approx(log_report["scores"]["set_accuracy"]["value"], abs=5e-5)
 
 
 def test_eval_yaml_runs_from_the_hub(inspect_python, local_hub, monkeypatch, tmp_path):
@@ -148,9 +148,9 @@ def test_eval_yaml_runs_from_the_hub(inspect_python, local_hub, monkeypatch, tmp
                 HF_TOKEN=CURATOR,
                 HF_HUB_DISABLE_XET="1",
             )
-            asked = json.dumps(server.bodies[0]["messages"])
+            questions = json.dumps(server.bodies[0]["messages"])
         assert len(logs) == len(tasks)
-        assert "data:image/" in asked and "ANSWER: $LETTER" in asked
+        assert "data:image/" in questions and "ANSWER: $LETTER" in questions
         for log in logs:
-            said = said_of(inspect_python, log)
-            assert said["metrics"]["accuracy"] == pytest.approx(said["right"])
+            log_report = read_log_report(inspect_python, log)
+            assert log_report["metrics"]["accuracy"] == pytest.approx(log_report["right"])

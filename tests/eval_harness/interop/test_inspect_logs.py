@@ -32,8 +32,8 @@ def drawn(data, seed):
         yield row, None if chance.random() < 0.1 else text
 
 
-def sample(question, said, epoch=1):
-    content = [ContentReasoning(reasoning="B? No."), ContentText(text=said or "")]
+def sample(question, completion, epoch=1):
+    content = [ContentReasoning(reasoning="B? No."), ContentText(text=completion or "")]
     choice = ChatCompletionChoice(message=ChatMessageAssistant(content=content), stop_reason="stop")
     return EvalSample(
         id=question.question_id,
@@ -42,7 +42,7 @@ def sample(question, said, epoch=1):
         choices=list(question.options),
         target=format_letters(question.answer),
         metadata={"question_id": question.question_id},
-        output=ModelOutput(model="m", choices=[] if said is None else [choice], time=0.5),
+        output=ModelOutput(model="m", choices=[] if completion is None else [choice], time=0.5),
     )
 
 
@@ -51,8 +51,8 @@ def log(path, samples, status="success", metadata=None, limit=None):
         created="2026-11-23T10:00:00+00:00",
         task="medprobe/x",
         model="openai/m",
-        dataset=EvalDataset(sample_ids=list(dict.fromkeys(each.id for each in samples))),
-        config=EvalConfig(limit=limit, epochs=max(each.epoch for each in samples)),
+        dataset=EvalDataset(sample_ids=list(dict.fromkeys(row.id for row in samples))),
+        config=EvalConfig(limit=limit, epochs=max(row.epoch for row in samples)),
         packages={"inspect_ai": "0.3.285"},
         metadata=metadata,
     )
@@ -62,8 +62,8 @@ def log(path, samples, status="success", metadata=None, limit=None):
 
 def test_a_log_names_model_and_benchmark_itself_and_lands(phantoms, tmp_path):
     data = phantoms / "mediconfusion"
-    ours = {"medprobe": {"benchmark": "mediconfusion", "data": str(data), "split": "test"}}
-    file = log(tmp_path / "log.eval", [sample(*each) for each in drawn(data, 3)], metadata=ours)
+    result = {"medprobe": {"benchmark": "mediconfusion", "data": str(data), "split": "test"}}
+    file = log(tmp_path / "log.eval", [sample(*record) for record in drawn(data, 3)], metadata=result)
     done = convert_and_submit(file, tmp_path / "store")
     assert done.submission.result.model.name == "openai/m" and done.new
     assert set(table_to_frame(done.submission.sent.answers)["reasoning"].dropna()) == {"B? No."}
@@ -75,13 +75,13 @@ def test_bad_logs_are_one_line_and_nothing_lands(phantoms, tmp_path, form):
     data = phantoms / "mediconfusion"
     rows = [q for q, _ in drawn(data, 1)]
     good = [sample(q, "A") for q in rows]
-    other = [sample(q._replace(answer=[1 - q.answer[0]]), "A") for q in rows]
+    changed = [sample(q._replace(answer=[1 - q.answer[0]]), "A") for q in rows]
     turned = [sample(q._replace(options=list(q.options)[::-1]), "A") for q in rows]
     of_another = [sample(q, "yes") for q, _ in drawn(phantoms / "probmed", 1)]
-    for number, (words, samples, more) in enumerate(
+    for number, (words, samples, changes) in enumerate(
         (
             ("answers 6 of 28 questions", good[:6], {}),
-            ("another version of the dataset", other, {}),
+            ("another version of the dataset", changed, {}),
             ("other options, or in another order", turned, {}),
             ("", of_another, {}),
             ("did not finish", good, {"status": "error"}),
@@ -89,11 +89,11 @@ def test_bad_logs_are_one_line_and_nothing_lands(phantoms, tmp_path, form):
             ("another version of this dataset", good, {"metadata": {"medprobe": {"fingerprint": "v1-0"}}}),
         )
     ):
-        file = log(tmp_path / f"log{number}.{form}", samples, **more)
+        file = log(tmp_path / f"log{number}.{form}", samples, **changes)
         assert words in refused(convert_and_submit, file, tmp_path / "store", "mediconfusion", "M", str(data))
     for cut in (10, 200):
-        whole = log(tmp_path / f"log.{form}", good).read_bytes()
-        (tmp_path / f"cut.{form}").write_bytes(whole[:-cut])
+        complete = log(tmp_path / f"log.{form}", good).read_bytes()
+        (tmp_path / f"cut.{form}").write_bytes(complete[:-cut])
         assert "inspect-ai" in refused(
             convert_and_submit, tmp_path / f"cut.{form}", tmp_path / "store", "mediconfusion", "M", str(data)
         )

@@ -47,8 +47,8 @@ def test_the_same_answers_are_our_numbers(lmms_python, tmp_path, benchmark):
     build(benchmark, out=data)
     commands.medprobe("export-lmms-eval", data, "--out", tmp_path / "tasks", cwd=tmp_path)
     with ChaosServer(answer=by_text) as server:
-        shown, samples = lmms_eval(lmms_python, tmp_path, benchmark, server.url)
-        values = {name.removesuffix(",none"): value for name, value in shown.items() if name.endswith(",none")}
+        metrics, samples = lmms_eval(lmms_python, tmp_path, benchmark, server.url)
+        values = {name.removesuffix(",none"): value for name, value in metrics.items() if name.endswith(",none")}
         check_against_ours(values, samples, data, server.url, tmp_path / "run")
 
 
@@ -57,6 +57,6 @@ def test_a_dead_server_gives_failed_answers(lmms_python, tmp_path):
     build("mediconfusion", out=data)
     commands.medprobe("export-lmms-eval", data, "--out", tmp_path / "tasks", cwd=tmp_path)
     _, samples = lmms_eval(lmms_python, tmp_path, "mediconfusion", "http://127.0.0.1:9/v1")
-    found = prepare_submission(samples, "mediconfusion", "M", str(data))
-    assert found.result.statuses["failed"] == 28
-    assert set(table_to_frame(found.sent.answers)["response"]) == {""}
+    submission = prepare_submission(samples, "mediconfusion", "M", str(data))
+    assert submission.result.statuses["failed"] == 28
+    assert set(table_to_frame(submission.sent.answers)["response"]) == {""}

@@ -45,11 +45,11 @@ NO_MARKER = ("Florence2Processor", "FuyuProcessor", "GitProcessor", "Kosmos2Proc
 @torch.inference_mode()
 def text_of(model, processor, prompt, image, tokens, plain="{prompt}"):
     """The greedy answer."""
-    given = inputs_of(processor, prompt, image, plain)
-    prompt_ids = in_dtype(model, given)["input_ids"][0]
+    inputs = inputs_of(processor, prompt, image, plain)
+    prompt_ids = in_dtype(model, inputs)["input_ids"][0]
     if type(model).__name__ != "BlipForConditionalGeneration":
-        given = in_dtype(model, given)
-    output = model.generate(**given, max_new_tokens=tokens, do_sample=False, num_beams=1)[0]
+        inputs = in_dtype(model, inputs)
+    output = model.generate(**inputs, max_new_tokens=tokens, do_sample=False, num_beams=1)[0]
     if not encoder_decoder(model.config) and output[: len(prompt_ids)].tolist() == prompt_ids.tolist():
         output = output[len(prompt_ids) :]
     return processor.tokenizer.decode(output, skip_special_tokens=True)
@@ -59,30 +59,30 @@ def text_of(model, processor, prompt, image, tokens, plain="{prompt}"):
 def option_score(model, processor, prompt, image, option, plain="{prompt}"):
     """Mean log-probability of the token ids `option` after the prompt, from one forward pass over both."""
     inputs = in_dtype(model, inputs_of(processor, prompt, image, plain))
-    given = torch.tensor([option])
+    option_ids = torch.tensor([option])
     if encoder_decoder(model.config):
         text = getattr(model.config, "text_config", model.config)
         start = model.generation_config.decoder_start_token_id
         start = start if start is not None else text.decoder_start_token_id
-        inputs["decoder_input_ids"] = torch.cat([torch.tensor([[start]]), given[:, :-1]], 1)
+        inputs["decoder_input_ids"] = torch.cat([torch.tensor([[start]]), option_ids[:, :-1]], 1)
         logits = model(**inputs).logits[0]
     else:
         width = inputs["input_ids"].shape[1]
-        inputs["input_ids"] = torch.cat([inputs["input_ids"], given], 1)
+        inputs["input_ids"] = torch.cat([inputs["input_ids"], option_ids], 1)
         inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
         for name in ("token_type_ids", "mm_token_type_ids", "image_embeds_position_mask"):
             if name in inputs:
                 # PaliGemma: what follows the prompt is of type 1, causal.
                 kind = 1 if name == "token_type_ids" and type(model).__name__.startswith("PaliGemma") else 0
-                inputs[name] = torch.cat([inputs[name], torch.full_like(given, kind, dtype=inputs[name].dtype)], 1)
+                inputs[name] = torch.cat([inputs[name], torch.full_like(option_ids, kind, dtype=inputs[name].dtype)], 1)
         if "cross_attention_mask" in inputs:
-            last = inputs["cross_attention_mask"][:, -1:]
+            last_mask = inputs["cross_attention_mask"][:, -1:]
             inputs["cross_attention_mask"] = torch.cat(
-                [inputs["cross_attention_mask"], last.expand(-1, len(option), *last.shape[2:])], 1
+                [inputs["cross_attention_mask"], last_mask.expand(-1, len(option), *last_mask.shape[2:])], 1
             )
         logits = model(**inputs).logits[0][-len(option) - 1 : -1]
         assert width > 0
-    chosen = logits.float().log_softmax(-1)[torch.arange(len(option)), given[0]]
+    chosen = logits.float().log_softmax(-1)[torch.arange(len(option)), option_ids[0]]
     return float(chosen.mean())
 
 
@@ -99,28 +99,28 @@ def loaded(folder, batch):
 
 def compare(folder, requests, batch=4):
     """(texts equal, largest difference of a score by ps, ps_official, of one by gd, the harness's model) against the naive loops above."""
-    ours = loaded(folder, batch)
-    model, processor = ours.network.model, ours.processor
-    texts = {r.question_id: r.text for r in ours.generate(requests)}
-    same = sum(texts[r.question_id] == text_of(model, processor, r.prompt, r.image, r.max_tokens) for r in requests)
-    apart = {"sequence": 0.0, "sequence_official": 0.0, "next_token": 0.0}
+    backend = loaded(folder, batch)
+    model, processor = backend.network.model, backend.processor
+    texts = {r.question_id: r.text for r in backend.generate(requests)}
+    equal_texts = sum(texts[r.question_id] == text_of(model, processor, r.prompt, r.image, r.max_tokens) for r in requests)
+    differences = {"sequence": 0.0, "sequence_official": 0.0, "next_token": 0.0}
     for scoring, candidates in (
         ("sequence", CANDIDATES),
         ("sequence_official", CANDIDATES),
         ("next_token", ("A", "B", "C")),
     ):
-        asked = [replace(r, candidates=candidates, scoring=scoring, options=("x", "y", "z")) for r in requests]
-        scores = {r.question_id: r.scores for r in ours.score(asked)}
-        for request in asked:
+        scoring_requests = [replace(r, candidates=candidates, scoring=scoring, options=("x", "y", "z")) for r in requests]
+        scores = {r.question_id: r.scores for r in backend.score(scoring_requests)}
+        for request in scoring_requests:
             for position, candidate in enumerate(candidates):
-                tokens = ours.processing.continuation_ids(candidate)
+                tokens = backend.processing.continuation_ids(candidate)
                 if scoring == "next_token":
-                    tokens = ours.processing.candidate_first_tokens(request)[position]
+                    tokens = backend.processing.candidate_first_tokens(request)[position]
                 if scoring == "sequence":
                     expected = option_score(model, processor, request.prompt, request.image, tokens)
                 else:
-                    each = [option_score(model, processor, request.prompt, request.image, [token]) for token in tokens]
-                    first = torch.tensor(each)
-                    expected = float(first.logsumexp(0) if scoring == "next_token" else first.mean())
-                apart[scoring] = max(apart[scoring], abs(scores[request.question_id][position] - expected))
-    return same, max(apart["sequence"], apart["sequence_official"]), apart["next_token"], ours
+                    token_scores = [option_score(model, processor, request.prompt, request.image, [token]) for token in tokens]
+                    token_logprobs = torch.tensor(token_scores)
+                    expected = float(token_logprobs.logsumexp(0) if scoring == "next_token" else token_logprobs.mean())
+                differences[scoring] = max(differences[scoring], abs(scores[request.question_id][position] - expected))
+    return equal_texts, max(differences["sequence"], differences["sequence_official"]), differences["next_token"], backend

@@ -42,14 +42,14 @@ def data(tmp_path_factory):
 
 
 def check(data, folder, **changes):
-    where, hit = data
-    result, _ = run_evaluation(EvalConfig(benchmark="halt-medvqa", data=str(where), out=folder, limit=12, **changes))
+    data_folder, hit = data
+    result, _ = run_evaluation(EvalConfig(benchmark="halt-medvqa", data=str(data_folder), out=folder, limit=12, **changes))
     answers = {record["question_id"]: record for record in read_answer_journal(folder / "answers.jsonl")}
-    asked = hit & answers.keys()
-    assert asked
-    assert {name for name, record in answers.items() if record["status"] == "failed"} == asked
-    assert all("image" in answers[name]["error"] for name in asked)
-    assert result.statuses["failed"] == len(asked)
+    failing_ids = hit & answers.keys()
+    assert failing_ids
+    assert {name for name, record in answers.items() if record["status"] == "failed"} == failing_ids
+    assert all("image" in answers[name]["error"] for name in failing_ids)
+    assert result.statuses["failed"] == len(failing_ids)
 
 
 @pytest.mark.parametrize("kind", ["a plug-in", "a local model", "a server that refuses such images"])

@@ -49,7 +49,7 @@ def server(tiny, tmp_path_factory):
 
 
 def texts(folder):
-    return {each["question_id"]: each["response"] for each in read_answer_journal(folder / "answers.jsonl")}
+    return {record["question_id"]: record["response"] for record in read_answer_journal(folder / "answers.jsonl")}
 
 
 @pytest.mark.parametrize(

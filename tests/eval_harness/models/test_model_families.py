@@ -42,21 +42,21 @@ def test_the_self_test_finds_a_wrong_path_and_the_right_one_is_used(tmp_path, mo
     """Positions off by one after the prompt, as they once were for PaliGemma: options are scored by `generate` instead, rightly."""
     from eval_harness.models.local.network import Network
 
-    asked = [
+    requests = [
         request(i, candidates=("left", "on the right side"), scoring="sequence", options=("x", "y")) for i in range(2)
     ]
     folder = make("gemma3", tmp_path / "gemma3")
-    right = {r.question_id: r.scores for r in model(folder, 2).score(asked)}
+    right = {r.question_id: r.scores for r in model(folder, 2).score(requests)}
     plain = Network._continue
 
     def late(self, ids, cache, mask, positions, last_only=False):
         return plain(self, ids, cache, mask, positions if positions is None else positions + 1, last_only)
 
     monkeypatch.setattr(Network, "_continue", late)
-    found = model(folder, 2)
-    assert not found.network.reads
-    assert found.describe()["self_test"].get("options scored = written by generate", "differs").startswith("differs")
-    assert {r.question_id: r.scores for r in found.score(asked)} == {
+    backend = model(folder, 2)
+    assert not backend.network.reads
+    assert backend.describe()["self_test"].get("options scored = written by generate", "differs").startswith("differs")
+    assert {r.question_id: r.scores for r in backend.score(requests)} == {
         name: pytest.approx(scores, abs=1e-4) for name, scores in right.items()
     }
 
@@ -68,12 +68,12 @@ def test_questions_on_images_of_unequal_tokens_continue_their_own_prefix(tmp_pat
     backend = model(make("qwen2_vl", tmp_path / "qwen2_vl"), 8)
     pictures = [picture(0, (28, 56)), picture(1, (56, 56)), picture(2, (84, 28))]
     for order in ([0, 0, 1, 1, 2, 2], [2, 1, 0, 2, 1, 0], [1, 1, 2], [2, 0, 2]):
-        asked = [request(i, image=pictures[number]) for i, number in enumerate(order)]
-        shared, whole = backend._inputs.shared_prefixes(asked), backend._inputs.full_prompts(asked)
+        requests = [request(i, image=pictures[number]) for i, number in enumerate(order)]
+        shared, full = backend._inputs.shared_prefixes(requests), backend._inputs.full_prompts(requests)
         with torch.inference_mode():
-            logits = [backend.network.next_logits(each) for each in (shared, whole)]
+            logits = [backend.network.next_logits(batch) for batch in (shared, full)]
             written = [
-                backend.network.generate(each, 5, 0, [])[0] for each in (backend._inputs.shared_prefixes(asked), whole)
+                backend.network.generate(batch, 5, 0, [])[0] for batch in (backend._inputs.shared_prefixes(requests), full)
             ]
         assert float((logits[0] - logits[1]).abs().max()) < 1e-4
         assert written[0].tolist() == written[1].tolist()
@@ -104,10 +104,10 @@ SHARING = ("idefics2", "idefics3", "internvl", "llava_next", "qwen2_vl", "qwen3_
 @pytest.mark.parametrize("family", few(FAMILIES, 3))
 def test_texts_and_scores_are_those_of_naive_loops(family, tmp_path):
     requests = [request(i) for i in range(4)]
-    same, sequence, next_token, ours = compare(make(family, tmp_path / family), requests)
-    assert same == len(requests)
+    equal_texts, sequence, next_token, backend = compare(make(family, tmp_path / family), requests)
+    assert equal_texts == len(requests)
     assert max(sequence, next_token) < 1e-4
-    assert ours.describe()["shared_image_prefix"] == (family in SHARING), "said only where it is done"
+    assert backend.describe()["shared_image_prefix"] == (family in SHARING), "said only where it is done"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_prefixes_are_shared_where_positions_have_several_axes_and_within_attent
         (folder / "config.json").write_text(json.dumps(config))
     words = "left or right "
     requests = [replace(request(i), prompt=f"{words * length}{i}?") for i, length in enumerate([1, 2, 5, 9, 14, 1])]
-    same, sequence, next_token, ours = compare(folder, requests)
-    assert same == len(requests)
+    equal_texts, sequence, next_token, backend = compare(folder, requests)
+    assert equal_texts == len(requests)
     assert max(sequence, next_token) < 1e-4
-    assert shares is None or ours.describe()["shared_image_prefix"] == shares
+    assert shares is None or backend.describe()["shared_image_prefix"] == shares

@@ -22,8 +22,8 @@ def texts(backend, requests):
 
 def test_always_a_letter_falls_back_to_the_last_option_and_speaks_yes_and_no():
     always = [load_baseline(name) for name in ("always-A", "always-C")]
-    shown = [request(), request(options=("a", "b", "c", "d")), request(options=("yes", "no"), question_type="yes_no")]
-    assert [texts(each, shown) for each in always] == [["A", "A", "yes"], ["B", "C", "no"]]
+    requests = [request(), request(options=("a", "b", "c", "d")), request(options=("yes", "no"), question_type="yes_no")]
+    assert [texts(backend, requests) for backend in always] == [["A", "A", "yes"], ["B", "C", "no"]]
 
 
 def test_chance_depends_on_the_question_not_on_the_order():
@@ -44,8 +44,8 @@ def test_chance_depends_on_the_question_not_on_the_order():
 def test_the_oracle_gives_the_key_and_fails_where_it_is_hidden():
     oracle = load_baseline("oracle")
     many = request(answer=(0, 2), options=("a", "b", "c"), question_type="multiple")
-    known, hidden = oracle.generate([many, request(answer=())])
-    assert (known.text, known.status) == ("A,C", "answered")
+    answered, hidden = oracle.generate([many, request(answer=())])
+    assert (answered.text, answered.status) == ("A,C", "answered")
     assert (hidden.text, hidden.status) == ("", "failed")
 
 
@@ -79,18 +79,18 @@ def test_out_of_memory_halves_the_batch_and_a_question_that_never_fits_fails_alo
     real = model.network.generate
     sizes = []
 
-    def generate(prepared, *rest):
+    def generate(prepared, *arguments):
         sizes.append(len(prepared.requests))
-        if sizes[-1] > 2 or any(each.question_id == "3" for each in prepared.requests):
+        if sizes[-1] > 2 or any(batch_request.question_id == "3" for batch_request in prepared.requests):
             raise torch.OutOfMemoryError
-        return real(prepared, *rest)
+        return real(prepared, *arguments)
 
     monkeypatch.setattr(model.network, "generate", generate)
     requests = [request(str(i), image=picture(), max_tokens=2) for i in range(7)]
-    found = {r.question_id: r for r in Sender(model.generate, lambda: None).responses(requests)}
-    assert {name for name, each in found.items() if each.status == "failed"} == {"3"}
-    assert "alone it does not fit into memory" in found["3"].error
-    assert len(found) == 7 and max(sizes[2:]) <= 2
+    responses = {r.question_id: r for r in Sender(model.generate, lambda: None).responses(requests)}
+    assert {name for name, response in responses.items() if response.status == "failed"} == {"3"}
+    assert "alone it does not fit into memory" in responses["3"].error
+    assert len(responses) == 7 and max(sizes[2:]) <= 2
 
 
 def test_a_model_that_cannot_be_used_is_refused_in_one_line(tmp_path, tiny):
@@ -108,17 +108,17 @@ def test_a_model_that_cannot_be_used_is_refused_in_one_line(tmp_path, tiny):
 
 
 def test_sampled_answers_do_not_depend_on_the_batch(backends):
-    asked = [
+    requests = [
         request(str(i), sample=sample, prompt="?" * (1 + i % 3), image=picture(colour=(60 * i, 9, 9)), temperature=1.0)
         for i in range(4)
         for sample in range(3)
     ]
 
-    together, alone = (
+    together, one_by_one = (
         {(r.question_id, r.sample): r.text for r in backend.generate(order)}
-        for backend, order in zip(backends, (asked, asked[::-1]), strict=True)
+        for backend, order in zip(backends, (requests, requests[::-1]), strict=True)
     )
-    assert together == alone
+    assert together == one_by_one
     assert len({together["0", sample] for sample in range(3)}) > 1
 
 
@@ -143,12 +143,12 @@ def test_batches_keep_the_questions_of_an_image_together():
         return batches
 
     images = [bytes([i]) for i in range(6)]
-    asked = [request(f"{i}-{j}", image=images[i], prompt="x" * (i + 1)) for j in range(9) for i in range(6)]
-    batches = drain(sort_for_batching(asked), 32)
-    assert sorted(r.question_id for batch in batches for r in batch) == sorted(r.question_id for r in asked)
+    requests = [request(f"{i}-{j}", image=images[i], prompt="x" * (i + 1)) for j in range(9) for i in range(6)]
+    batches = drain(sort_for_batching(requests), 32)
+    assert sorted(r.question_id for batch in batches for r in batch) == sorted(r.question_id for r in requests)
     assert [len(batch) for batch in batches] == [32, 22]
     assert [len({r.image for r in batch}) for batch in batches] == [4, 3]
-    assert max(map(len, drain(sort_for_batching(asked), 4))) == 4
+    assert max(map(len, drain(sort_for_batching(requests), 4))) == 4
     mixed = [request("a", max_tokens=1), request("b", max_tokens=5), request("c", max_tokens=1)]
     assert sorted(sorted(r.question_id for r in batch) for batch in drain(sort_for_batching(mixed), 8)) == [
         ["a", "c"],
@@ -157,8 +157,8 @@ def test_batches_keep_the_questions_of_an_image_together():
 
     size = BatchSize(None, on_cpu=False)
     start = size.size
-    for used, expected in ((0.1, 2 * start), (0.8, 2 * start)):
-        size.record_success(size.size, used)
+    for memory_share, expected in ((0.1, 2 * start), (0.8, 2 * start)):
+        size.record_success(size.size, memory_share)
         assert size.size == expected
     size.halve(2 * start)
     size.record_success(start, 0.1)
@@ -170,13 +170,13 @@ def test_shared_prefixes_that_do_not_agree_are_given_up(tiny, backends, monkeypa
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     image = picture()
-    asked = [request(str(i), prompt=f"Which side {i}?", image=image, max_tokens=4) for i in range(6)]
-    expected = texts(backends[0], asked)
+    requests = [request(str(i), prompt=f"Which side {i}?", image=image, max_tokens=4) for i in range(6)]
+    expected = texts(backends[0], requests)
     assert backends[0]._sharing_verified
     monkeypatch.setattr(Network, "agrees", lambda *_: False)
     wary = TransformersVLM(str(tiny), Settings())
     assert wary.describe()["shared_image_prefix"], "the same in every process, whatever its share holds"
-    assert texts(wary, asked) == expected
+    assert texts(wary, requests) == expected
     assert wary.describe()["shared_image_prefix"] is False
 
 
@@ -200,20 +200,20 @@ def test_any_generation_options_give_after_a_shared_prefix_what_generate_gives(t
         network.generation = {name: value for name, value in every.items() if chance.random() < 0.5}
         network.model.generation_config.eos_token_id = [network.pad, *chance.sample(vocabulary, len(vocabulary) // 8)]
         warm = chance.choice([0.0, 0.9])
-        asked = [request(str(i), prompt=f"Side {'? ' * chance.randint(1, 9)}{i}", image=picture()) for i in range(6)]
-        seeds = [chance.randrange(1000) for _ in asked]
+        requests = [request(str(i), prompt=f"Side {'? ' * chance.randint(1, 9)}{i}", image=picture()) for i in range(6)]
+        seeds = [chance.randrange(1000) for _ in requests]
         with torch.inference_mode():
-            together = network.generate(model._inputs.shared_prefixes(asked), 9, warm, seeds)[0].tolist()
-            for row, each, one in zip(together, asked, seeds, strict=True):
-                alone = network.generate(model._inputs.full_prompts([each]), 9, warm, [one])[0][0].tolist()
-                assert row == alone + [network.pad] * (len(row) - len(alone)), network.generation
-                lengths.add(len(alone))
+            together = network.generate(model._inputs.shared_prefixes(requests), 9, warm, seeds)[0].tolist()
+            for row, prompt_request, seed in zip(together, requests, seeds, strict=True):
+                single_row = network.generate(model._inputs.full_prompts([prompt_request]), 9, warm, [seed])[0][0].tolist()
+                assert row == single_row + [network.pad] * (len(row) - len(single_row)), network.generation
+                lengths.add(len(single_row))
     assert len(lengths) > 2
 
 
 def test_control_tokens_in_a_question_stay_text_in_a_shared_prefix_too(backends):
     image = picture()
-    asked = [request(str(i), prompt=f"Is <image> or </s> {i} there?", image=image, max_tokens=4) for i in range(5)]
-    shared, alone = backends
-    assert texts(shared, asked) == texts(alone, asked)
+    requests = [request(str(i), prompt=f"Is <image> or </s> {i} there?", image=image, max_tokens=4) for i in range(5)]
+    shared, unshared = backends
+    assert texts(shared, requests) == texts(unshared, requests)
     assert shared._sharing_verified

@@ -169,24 +169,24 @@ def test_a_revision_is_the_commit_that_the_hubs_cache_holds(tmp_path, monkeypatc
 
 def test_a_template_that_only_the_tokenizer_has_is_used_and_one_that_raises_is_told_in_one_line(folder, tmp_path):
     """One of text turns too; and a generation config that asks for several answers stops nothing."""
-    own = (folder / "chat_template.jinja").read_text()
+    own_template = (folder / "chat_template.jinja").read_text()
     of_text = "{% for m in messages %}{{ '<' + m['role'] + '>' + m['content'] }}{% endfor %}"
-    for number, template in enumerate((own, of_text, "{{ messages + 1 }}")):
+    for number, template in enumerate((own_template, of_text, "{{ messages + 1 }}")):
         copied = tmp_path / str(number)
         shutil.copytree(folder, copied)
         (copied / "chat_template.jinja").unlink()
-        for name, more in (
+        for name, changes in (
             ("tokenizer_config.json", {"chat_template": template}),
             ("generation_config.json", {"num_return_sequences": 4, "return_dict_in_generate": True}),
         ):
             path = copied / name
-            path.write_text(json.dumps(json.loads(path.read_text()) | more))
+            path.write_text(json.dumps(json.loads(path.read_text()) | changes))
         if "+ 1" in template:
             with pytest.raises(BadInput, match="TypeError"):
                 TransformersVLM(str(copied), Settings())
             continue
         backend = TransformersVLM(str(copied), Settings())
         assert not backend.processing.plain and not backend.deviations
-        assert [found.status for found in backend.generate([request(i, max_tokens=2) for i in range(2)])] == [
+        assert [response.status for response in backend.generate([request(i, max_tokens=2) for i in range(2)])] == [
             "answered"
         ] * 2

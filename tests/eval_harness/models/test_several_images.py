@@ -39,36 +39,36 @@ def write_source(folder, several):
     """A TSV of 12 rows; returns the pictures of each. `several`: rows show up to four, some of them in other rows, too."""
     rng = random.Random(0)
     folder.mkdir(parents=True)
-    shown: dict[str, list[bytes]] = {}
+    pictures_by_row: dict[str, list[bytes]] = {}
     with (folder / "set_VAL.tsv").open("w", newline="") as stream:
         table = csv.writer(stream, delimiter="\t", lineterminator="\n")
         table.writerow(["index", "image", "question", "A", "B", "C", "answer", "license"])
         for number in range(12):
             index, cell = str(number), None
             if number and rng.random() < 0.2:
-                other = str(rng.randrange(number))
-                if other in shown:
-                    shown[index], cell = shown[other], other
+                other_row = str(rng.randrange(number))
+                if other_row in pictures_by_row:
+                    pictures_by_row[index], cell = pictures_by_row[other_row], other_row
             if cell is None:
                 count = rng.choice([1, 2, 3, 4]) if several else 1
-                shown[index] = [picture(rng.randrange(36)) for _ in range(count)]
-                texts = [base64.b64encode(data).decode() for data in shown[index]]
+                pictures_by_row[index] = [picture(rng.randrange(36)) for _ in range(count)]
+                texts = [base64.b64encode(data).decode() for data in pictures_by_row[index]]
                 cell = texts[0] if count == 1 else (json.dumps(texts) if number % 2 else str(texts))
             table.writerow([index, cell, f"Question {number}?", "one", "two", "three", "ABC"[number % 3], "CC BY"])
-    return shown
+    return pictures_by_row
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def several_set(tmp_path_factory):
     base = tmp_path_factory.mktemp("several")
-    shown = write_source(base / "source", several=True)
+    pictures_by_row = write_source(base / "source", several=True)
     build("gmai-mmbench", source=base / "source", out=base / "set", eval_yaml=True)
-    return base, shown
+    return base, pictures_by_row
 
 
-def test_images_by_path_and_a_text_only_build_are_the_same_set(made, tmp_path):
+def test_images_by_path_and_a_text_only_build_are_the_same_set(several_set, tmp_path):
     """`image_path` may be a list too; a text-only build has the fingerprint of the whole one; a missing second image is named."""
-    base, shown = made
+    base, pictures_by_row = several_set
     folder = tmp_path / "named"
     folder.mkdir()
     with (base / "source" / "set_VAL.tsv").open(newline="") as stream:
@@ -77,36 +77,36 @@ def test_images_by_path_and_a_text_only_build_are_the_same_set(made, tmp_path):
         table = csv.writer(stream, delimiter="\t", lineterminator="\n")
         table.writerow(["index", "image_path", "question", "A", "B", "C", "answer"])
         for row in rows:
-            names = [f"{row['index']}_{number}.png" for number in range(len(shown[row["index"]]))]
-            for name, data in zip(names, shown[row["index"]], strict=True):
+            names = [f"{row['index']}_{number}.png" for number in range(len(pictures_by_row[row["index"]]))]
+            for name, data in zip(names, pictures_by_row[row["index"]], strict=True):
                 (folder / name).write_bytes(data)
             cell = names[0] if len(names) == 1 else json.dumps(names)
             table.writerow([row["index"], cell, *(row[column] for column in ("question", "A", "B", "C", "answer"))])
     build("gmai-mmbench", source=folder, out=tmp_path / "set")
     build("gmai-mmbench", source=folder, out=tmp_path / "text", text_only=True)
-    whole, text = (open_repository(tmp_path / name) for name in ("set", "text"))
-    images = {name: data for case in whole.cases("validation") for name, data in case.images.items()}
-    questions = whole.questions("validation").to_dict("records")
-    assert {row["question_id"]: [images[name] for name in row_image_ids(row)] for row in questions} == shown
-    assert text.manifest["splits"] == whole.manifest["splits"]
-    several = next(index for index, pictures in shown.items() if len(pictures) > 1)
+    full_build, text = (open_repository(tmp_path / name) for name in ("set", "text"))
+    images = {name: data for case in full_build.cases("validation") for name, data in case.images.items()}
+    questions = full_build.questions("validation").to_dict("records")
+    assert {row["question_id"]: [images[name] for name in row_image_ids(row)] for row in questions} == pictures_by_row
+    assert text.manifest["splits"] == full_build.manifest["splits"]
+    several = next(index for index, pictures in pictures_by_row.items() if len(pictures) > 1)
     (folder / f"{several}_1.png").unlink()
     with pytest.raises(BadInput, match=f"1 of .* images are missing.*{several}_1.png"):
         build("gmai-mmbench", source=folder, out=tmp_path / "set")
 
 
 class Listener:
-    """Keeps what it is asked."""
+    """A plug-in that records its requests."""
 
-    asked: list[Request]
+    requests: list[Request]
     several_images = True
 
     def __init__(self, settings):
-        type(self).asked = []
+        type(self).requests = []
 
     def generate(self, requests):
         for request in requests:
-            type(self).asked.append(request)
+            type(self).requests.append(request)
             yield Response(request.question_id, request.sample, "A")
 
 
@@ -119,30 +119,30 @@ class One(Listener):
 """
 
 
-def test_every_image_reaches_the_model_in_its_order(made, tmp_path):
-    base, shown = made
+def test_every_image_reaches_the_model_in_its_order(several_set, tmp_path):
+    base, pictures_by_row = several_set
     plug_in = tmp_path / "listener.py"
     plug_in.write_text(PLUG_IN)
     repository = open_repository(base / "set")
     rows = repository.questions("validation").to_dict("records")
-    assert [len(row_image_ids(row)) for row in rows] == [len(shown[row["question_id"]]) for row in rows]
+    assert [len(row_image_ids(row)) for row in rows] == [len(pictures_by_row[row["question_id"]]) for row in rows]
     config = EvalConfig("gmai-mmbench", f"{plug_in}:Listener", data=str(base / "set"), out=tmp_path / "run")
     run_evaluation(config)
-    assert {request.question_id: list(request.images) for request in Listener.asked} == shown
+    assert {request.question_id: list(request.images) for request in Listener.requests} == pictures_by_row
     with pytest.raises(BadInput, match=r"takes one image per question, and \d+ of 12 questions show several"):
         run_evaluation(replace(config, model=f"{plug_in}:One", out=tmp_path / "other"))
     assert not (tmp_path / "other").exists()
 
 
-def test_the_columns_are_there_only_where_a_question_shows_several(made, tmp_path):
+def test_the_columns_are_there_only_where_a_question_shows_several(several_set, tmp_path):
     """datasets reads them as images; a set of single images keeps its columns, and its fingerprint is that of a frame without them."""
     import datasets
 
-    base, shown = made
+    base, pictures_by_row = several_set
     loaded = datasets.load_dataset(str(base / "set"), "questions", split="validation", cache_dir=str(tmp_path / "c"))
     for row in loaded:
         pictures = [row["image"], *row["more_images"]]
-        expected = [Image.open(io.BytesIO(data)) for data in shown[row["question_id"]]]
+        expected = [Image.open(io.BytesIO(data)) for data in pictures_by_row[row["question_id"]]]
         assert [np.asarray(p).tolist() for p in pictures] == [np.asarray(p).tolist() for p in expected]
     write_source(tmp_path / "source", several=False)
     build("gmai-mmbench", source=tmp_path / "source", out=tmp_path / "plain", eval_yaml=True)
@@ -162,9 +162,9 @@ def test_the_columns_are_there_only_where_a_question_shows_several(made, tmp_pat
     assert fingerprint_questions(turned) != fingerprint_questions(several)
 
 
-def test_other_harnesses_are_handed_all_images(made, tmp_path):
+def test_other_harnesses_are_handed_all_images(several_set, tmp_path):
     """VLMEvalKit's TSV, built again, is the same set; lmms-eval's conversation holds every image before the text."""
-    base, shown = made
+    base, pictures_by_row = several_set
     path, _ = vlmevalkit.export_tsv(str(base / "set"), "validation", tmp_path)
     build("gmai-mmbench", source=path.parent, out=tmp_path / "again")
     again = open_repository(tmp_path / "again").questions("validation")
@@ -173,10 +173,10 @@ def test_other_harnesses_are_handed_all_images(made, tmp_path):
         for case in open_repository(tmp_path / "again").cases("validation")
         for name, data in case.images.items()
     }
-    assert [[images[name] for name in row_image_ids(row)] for row in again.to_dict("records")] == list(shown.values())
+    assert [[images[name] for name in row_image_ids(row)] for row in again.to_dict("records")] == list(pictures_by_row.values())
     doc = {"question": "Q?", "options": ["a", "b"], "question_type": "single", "answer": [0]}
-    first, *others = ({"bytes": encode_png(Image.new("L", (side, side)))} for side in (4, 5, 6))
-    doc |= {"image": first, "more_images": others}
+    first_image, *more_images = ({"bytes": encode_png(Image.new("L", (side, side)))} for side in (4, 5, 6))
+    doc |= {"image": first_image, "more_images": more_images}
     (turn,) = lmms_eval.question_messages("gmai-mmbench", doc)
     assert [part["type"] for part in turn["content"]] == ["image", "image", "image", "text"]
     assert [image.size for image in lmms_eval.rgb_images(doc)] == [(4, 4), (5, 5), (6, 6)]
@@ -185,12 +185,12 @@ def test_other_harnesses_are_handed_all_images(made, tmp_path):
 def test_questions_that_share_any_image_are_one_cluster():
     for seed in range(20):
         rng = random.Random(seed)
-        shown = [[f"i{rng.randrange(25)}" for _ in range(rng.randint(1, 3))] for _ in range(12)]
-        frame = pd.DataFrame({"case_id": [f"c{n}" for n in range(12)], "image_id": [names[0] for names in shown]})
-        found = image_clusters(frame.assign(more_image_ids=[names[1:] or None for names in shown]))
-        graph = networkx.Graph((f"c{n}", name) for n, names in enumerate(shown) for name in names)
+        image_ids = [[f"i{rng.randrange(25)}" for _ in range(rng.randint(1, 3))] for _ in range(12)]
+        frame = pd.DataFrame({"case_id": [f"c{n}" for n in range(12)], "image_id": [names[0] for names in image_ids]})
+        clusters = image_clusters(frame.assign(more_image_ids=[names[1:] or None for names in image_ids]))
+        graph = networkx.Graph((f"c{n}", name) for n, names in enumerate(image_ids) for name in names)
         expected = {frozenset(n for n in range(12) if f"c{n}" in part) for part in networkx.connected_components(graph)}
-        assert {frozenset(np.flatnonzero(found == number).tolist()) for number in found} == expected
+        assert {frozenset(np.flatnonzero(clusters == number).tolist()) for number in clusters} == expected
 
 
 @pytest.mark.parametrize("cell", ["['abc'", "[]", '[""]', "['abc', 3]", "[" * 500])
@@ -211,8 +211,8 @@ def test_a_model_sees_every_image_or_is_refused(family, takes, tmp_path):
 
     torch.set_num_threads(1)
     folder = make(family, tmp_path / family)
-    one, many = (TransformersVLM(str(folder), Settings(batch_size=size)) for size in (1, 8))
-    assert one.several_images == many.several_images == takes
+    backend, many = (TransformersVLM(str(folder), Settings(batch_size=size)) for size in (1, 8))
+    assert backend.several_images == many.several_images == takes
     if not takes:
         return
     requests = [
@@ -222,9 +222,9 @@ def test_a_model_sees_every_image_or_is_refused(family, takes, tmp_path):
         )
         for n in range(8)
     ]  # fmt: skip
-    alone, together = ({r.question_id: r.text for r in m.generate(requests)} for m in (one, many))
-    assert alone == together
+    single_responses, together = ({r.question_id: r.text for r in m.generate(requests)} for m in (backend, many))
+    assert single_responses == together
     third = replace(requests[5], more_images=(requests[5].more_images[0], picture(99)))
     with torch.inference_mode():
-        logits = [one.network.next_logits(one._inputs.full_prompts([request])) for request in (requests[5], third)]
+        logits = [backend.network.next_logits(backend._inputs.full_prompts([request])) for request in (requests[5], third)]
     assert float((logits[0] - logits[1]).abs().max()) > 1e-4

@@ -32,14 +32,14 @@ OPENED = {"qwen": "<think>", "magistral": "[THINK]", "kimi": "◁think▷", "see
 
 def thoughts(seed):
     chance = random.Random(seed)
-    said = [
+    traces = [
         "The image shows a lesion on the left.",
         "It could be A.",
         "Wait, B is more likely.",
         "Option D? no.",
         "yes, A",
     ]
-    return " ".join(chance.choice(said) for _ in range(chance.randint(1, 5)))
+    return " ".join(chance.choice(traces) for _ in range(chance.randint(1, 5)))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -51,30 +51,30 @@ def test_traces_are_read_by_their_special_tokens_and_cut_ones_say_nothing(family
         reasoning, answer = thoughts(seed), "ABCD"[seed % 4]
         ids = tok(form.format(reasoning, answer), add_special_tokens=False)["input_ids"]
         assert form not in tok.decode(ids, skip_special_tokens=True), "the marks are special tokens"
-        (read,) = OutputReader(tok, opened=False).read([ids + end])
-        assert (read.text, read.reasoning, read.unfinished) == (answer, reasoning, False) or (
-            family in ("gemma4", "medgemma", "harmony") and read.text == answer and reasoning in read.reasoning
+        (output,) = OutputReader(tok, opened=False).read([ids + end])
+        assert (output.text, output.reasoning, output.unfinished) == (answer, reasoning, False) or (
+            family in ("gemma4", "medgemma", "harmony") and output.text == answer and reasoning in output.reasoning
         )
         inside = len(tok(form.split("{}", maxsplit=1)[0] + reasoning, add_special_tokens=False)["input_ids"])
         for cut in range(1, inside):
-            (read,) = OutputReader(tok, opened=False).read([ids[:cut]])
-            assert read.text.strip() == "", (cut, read)
+            (output,) = OutputReader(tok, opened=False).read([ids[:cut]])
+            assert output.text.strip() == "", (cut, output)
         if family in OPENED:
-            after = len(tok(OPENED[family], add_special_tokens=False)["input_ids"])
-            (read,) = OutputReader(tok, opened=True).read([ids[after:] + end])
-            assert (read.text, read.reasoning, read.unfinished) == (answer, reasoning, False)
-            for cut in range(after + 1, inside):
-                (read,) = OutputReader(tok, opened=True).read([ids[after:cut]])
-                assert (read.text, read.unfinished) == ("", True)
+            opening = len(tok(OPENED[family], add_special_tokens=False)["input_ids"])
+            (output,) = OutputReader(tok, opened=True).read([ids[opening:] + end])
+            assert (output.text, output.reasoning, output.unfinished) == (answer, reasoning, False)
+            for cut in range(opening + 1, inside):
+                (output,) = OutputReader(tok, opened=True).read([ids[opening:cut]])
+                assert (output.text, output.unfinished) == ("", True)
 
 
 def test_texts_without_reasoning_are_decoded_as_ever():
     for marks in ((), ("<think>", "</think>"), ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")):
         tok = tokenizer(*marks)
         rows = [tok(text, add_special_tokens=False)["input_ids"] for text in ("B", " left: <b> it is", "yes, no\n")]
-        read = OutputReader(tok, opened=False).read([[*row, 2, 0, 0] for row in rows])
-        assert [each.text for each in read] == tok.batch_decode(rows, skip_special_tokens=True)
-        assert {each.reasoning for each in read} == {None}
+        output = OutputReader(tok, opened=False).read([[*row, 2, 0, 0] for row in rows])
+        assert [text.text for text in output] == tok.batch_decode(rows, skip_special_tokens=True)
+        assert {text.reasoning for text in output} == {None}
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ def test_a_text_cut_inside_an_opened_reasoning_is_no_answer(thinker):
 
     model = TransformersVLM(str(thinker), Settings(thinking="on", max_tokens=12))
     end = model.processor.tokenizer.convert_tokens_to_ids("</think>")
-    found = list(model.generate(asked(max_tokens=12)))
+    responses = list(model.generate(asked(max_tokens=12)))
     assert model.processing.opened
-    for response in found:
+    for response in responses:
         assert (response.text, response.finish_reason) == ("", "length")
         assert response.reasoning
         assert response.usage[1] == 12
@@ -166,10 +166,10 @@ def test_a_text_cut_inside_an_opened_reasoning_is_no_answer(thinker):
     tokens = {}
     real = bounded.network.generate
     bounded.network.generate = lambda *a, **k: tokens.setdefault("rows", real(*a, **k))
-    found = list(bounded.generate(asked(max_tokens=12)))
+    responses = list(bounded.generate(asked(max_tokens=12)))
     assert [row.index(end) for row in tokens["rows"][0].tolist()] == [5] * 4, "ended after five tokens"
-    assert all(response.reasoning for response in found)
-    assert any(response.text for response in found)
+    assert all(response.reasoning for response in responses)
+    assert any(response.text for response in responses)
 
 
 def test_thinking_that_a_template_cannot_do_is_refused(thinker, tmp_path):

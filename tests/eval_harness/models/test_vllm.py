@@ -52,7 +52,7 @@ def workdir(tmp_path_factory):
 
 
 def environment():
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME") if name in os.environ}
     quiet = {
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
@@ -60,7 +60,7 @@ def environment():
         "OMP_NUM_THREADS": "1",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine in the process itself starts sooner
     }
-    return kept | quiet | {"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "x"}
+    return inherited | quiet | {"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "x"}
 
 
 def command(workdir, python, *arguments):
@@ -76,12 +76,12 @@ def answers(workdir, python, name, methods, benchmark="mediconfusion", **model):
     (workdir / f"{name}.yaml").write_text(yaml.safe_dump(document))
     done = command(workdir, python, "sweep", f"{name}.yaml")
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
-    found = {}
+    records_by_method = {}
     for path in (workdir / "runs" / name).glob("*/answers.jsonl"):
         method = json.loads(path.with_name("run.json").read_text())["request"]["method"]
-        found[method] = {line["question_id"]: line for line in map(json.loads, path.read_text().splitlines())}
-    assert found.keys() == set(methods)
-    return found
+        records_by_method[method] = {line["question_id"]: line for line in map(json.loads, path.read_text().splitlines())}
+    assert records_by_method.keys() == set(methods)
+    return records_by_method
 
 
 @contextlib.contextmanager
@@ -106,17 +106,17 @@ def serving(workdir):
             process.wait(60)
 
 
-def compared(name, ours, theirs):
+def compared(name, reference, records):
     """Equal texts of all, and the largest difference of an option's score; printed, for `pytest -s`."""
-    assert ours.keys() == theirs.keys()
+    assert reference.keys() == records.keys()
     # A server keeps back the bytes of a character that the output limit cut; decoded at once they are a replacement character.
-    same = sum(ours[key]["response"].rstrip("\ufffd") == theirs[key]["response"].rstrip("\ufffd") for key in ours)
+    equal_texts = sum(reference[key]["response"].rstrip("\ufffd") == records[key]["response"].rstrip("\ufffd") for key in reference)
     pairs = [
-        (a, b) for key in ours for a, b in zip(ours[key].get("scores", []), theirs[key].get("scores", []), strict=True)
+        (a, b) for key in reference for a, b in zip(reference[key].get("scores", []), records[key].get("scores", []), strict=True)
     ]
-    apart = max((abs(a - b) for a, b in pairs), default=0.0)
-    print(f"{name}: {same} of {len(ours)} texts equal; largest difference of a score {apart:.1e}")
-    return same == len(ours), apart
+    difference = max((abs(a - b) for a, b in pairs), default=0.0)
+    print(f"{name}: {equal_texts} of {len(reference)} texts equal; largest difference of a score {difference:.1e}")
+    return equal_texts == len(reference), difference
 
 
 METHODS = ("mc", "gd", "ps", "ps_official")
@@ -128,11 +128,11 @@ def test_vllm_in_process_and_served_answer_as_transformers_does(workdir):
     in_process = answers(workdir, PYTHON, "vllm", METHODS, model="vllm:tiny", dtype="float32", engine=ENGINE)
     with serving(workdir) as url:
         served = answers(workdir, sys.executable, "served", METHODS, model="openai:tiny", base_url=url)
-    for name, found in (("vLLM in process", in_process), ("vllm serve", served)):
+    for name, records in (("vLLM in process", in_process), ("vllm serve", served)):
         for method in METHODS:
-            same, apart = compared(f"{name}, {method}", expected[method], found[method])
-            assert same
-            assert apart < 1e-4
+            all_equal, difference = compared(f"{name}, {method}", expected[method], records[method])
+            assert all_equal
+            assert difference < 1e-4
 
 
 def test_an_adapter_in_vllm_answers_as_merged_into_transformers(workdir):
@@ -147,29 +147,29 @@ def test_an_adapter_in_vllm_answers_as_merged_into_transformers(workdir):
     plain = answers(workdir, sys.executable, "plain", ("ps",), model="tiny")
     merged = answers(workdir, sys.executable, "merged", ("mc", "ps"), model="tiny", adapter="adapter")
     options = {"dtype": "float32", "engine": ENGINE, "adapter": "adapter"}
-    beside = answers(workdir, PYTHON, "beside", ("mc", "ps"), model="vllm:tiny", **options)
+    separate = answers(workdir, PYTHON, "beside", ("mc", "ps"), model="vllm:tiny", **options)
     assert compared("without the adapter", merged["ps"], plain["ps"])[1] > 0.05
     for method in ("mc", "ps"):
-        same, apart = compared(f"adapter, {method}", merged[method], beside[method])
-        assert same
-        assert apart < 1e-3
+        all_equal, difference = compared(f"adapter, {method}", merged[method], separate[method])
+        assert all_equal
+        assert difference < 1e-3
 
 
 def test_a_prompt_that_does_not_fit_fails_alone(workdir):
     methods = ("mc", "gd")
     expected = answers(workdir, sys.executable, "fits", methods, model="tiny")
     small = {"dtype": "float32", "engine": ENGINE | {"max_model_len": 244}}
-    found = answers(workdir, PYTHON, "small", methods, model="vllm:tiny", **small)
+    records = answers(workdir, PYTHON, "small", methods, model="vllm:tiny", **small)
     for method in methods:
-        failed = {key: line for key, line in found[method].items() if line["status"] == "failed"}
+        failed = {key: line for key, line in records[method].items() if line["status"] == "failed"}
         assert 0 < len(failed) < len(expected[method])
         assert all("vLLM does not take it: " in line["error"] and "244" in line["error"] for line in failed.values())
-        fit = found[method].keys() - failed.keys()
-        same, apart = compared(
-            f"those that fit, {method}", *({key: each[method][key] for key in fit} for each in (expected, found))
+        fit = records[method].keys() - failed.keys()
+        all_equal, difference = compared(
+            f"those that fit, {method}", *({key: by_method[method][key] for key in fit} for by_method in (expected, records))
         )
-        assert same
-        assert apart < 1e-4
+        assert all_equal
+        assert difference < 1e-4
 
 
 def test_a_missing_vllm_and_arguments_that_it_does_not_take_are_one_line(workdir):

@@ -36,7 +36,7 @@ def sizes(width: int, layers: int) -> Options:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`name`: what its classes begin with. `tokens`, `named`: special tokens, the latter with their names in the tokenizer. `pieces`: of
+    """`name`: what its classes begin with. `tokens`, `named_tokens`: special tokens, the latter with their names in the tokenizer. `pieces`: of
     the processor, beside the tokenizer. `image`: what its chat template writes for an image (None: it has no template). `text`: of its
     text model; at the top of the config where it is `flat`."""
 
@@ -46,7 +46,7 @@ class Family:
     vision: Options | None = None
     config: Options = field(default_factory=dict)
     tokens: Sequence[str] = ()
-    named: dict[str, str] = field(default_factory=dict)
+    named_tokens: dict[str, str] = field(default_factory=dict)
     processor: Options = field(default_factory=dict)
     pieces: dict[str, Piece] = field(default_factory=dict)
     image: str | None = None
@@ -64,7 +64,7 @@ _TABLE = yaml.safe_load(Path(__file__).with_name("families.yaml").read_text())
 FAMILIES = {name: Family(**entry) for name, entry in _TABLE.items() if name != "shared"}
 
 
-def tokenizer(*special: str, named: dict[str, str] | None = None) -> Any:
+def tokenizer(*special: str, named_tokens: dict[str, str] | None = None) -> Any:
     """A byte-level tokenizer of 400 tokens with these special ones."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -74,7 +74,7 @@ def tokenizer(*special: str, named: dict[str, str] | None = None) -> Any:
     raw.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=400,
-        special_tokens=["<pad>", "<s>", "</s>", "<unk>", *special, *(named or {}).values(), "<|turn|>"],
+        special_tokens=["<pad>", "<s>", "</s>", "<unk>", *special, *(named_tokens or {}).values(), "<|turn|>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -86,7 +86,7 @@ def tokenizer(*special: str, named: dict[str, str] | None = None) -> Any:
         eos_token="</s>",
         unk_token="<unk>",
         model_max_length=4096,
-        **({"extra_special_tokens": named} if named else {}),
+        **({"extra_special_tokens": named_tokens} if named_tokens else {}),
     )
 
 
@@ -95,7 +95,7 @@ def build(name: str, special: tuple[str, ...] = (), width: int = 32, layers: int
     import transformers
 
     family = FAMILIES[name]
-    tok = tokenizer(*family.tokens, *special, named=family.named)
+    tok = tokenizer(*family.tokens, *special, named_tokens=family.named_tokens)
     if family.bert:
         from tokenizers.processors import TemplateProcessing
 
@@ -106,7 +106,7 @@ def build(name: str, special: tuple[str, ...] = (), width: int = 32, layers: int
 
     def resolved(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
-            return {each: resolved(inner, each) for each, inner in value.items()}
+            return {key: resolved(inner, key) for key, inner in value.items()}
         if key == "layer_types":
             return list(islice(cycle(value), layers))
         if key == "mrope_section":

@@ -51,13 +51,13 @@ def test_killed_workers_lose_and_repeat_nothing(ray_python, tmp_path):
     assert killed == 4, (tmp_path / "said").read_text()
     medprobe("sweep", "models.yaml", "--out", "calm", cwd=tmp_path)
     for calm in sorted((tmp_path / "calm").glob("*/result.json")):
-        ours = tmp_path / "ray" / calm.parent.name
-        assert json.loads((ours / "result.json").read_text())["scores"] == json.loads(calm.read_text())["scores"]
-        answered = pd.DataFrame(map(json.loads, (ours / "answers.jsonl").read_text().splitlines()))
+        ray_folder = tmp_path / "ray" / calm.parent.name
+        assert json.loads((ray_folder / "result.json").read_text())["scores"] == json.loads(calm.read_text())["scores"]
+        answered = pd.DataFrame(map(json.loads, (ray_folder / "answers.jsonl").read_text().splitlines()))
         expected = pd.read_json(calm.parent / "answers.jsonl", lines=True)
         assert answered["question_id"].is_unique
         assert set(answered["question_id"]) == set(expected["question_id"])
-        assert not list(ours.glob("answers.rank*"))
+        assert not list(ray_folder.glob("answers.rank*"))
 
 
 def test_a_question_that_kills_every_worker_fails_its_task_alone(ray_python, tmp_path):
@@ -70,15 +70,15 @@ def test_a_question_that_kills_every_worker_fails_its_task_alone(ray_python, tmp
     (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
     process = start(ray_python, tmp_path, "sweep", "models.yaml", "--ray", "local", "--out", "ray")
     assert process.wait(300) == 2
-    said = (tmp_path / "said").read_text()
-    assert "5 workers died on question" in said and "Traceback" not in said
-    assert "1 of 2 tasks are done" in said
-    kept = [
+    output = (tmp_path / "said").read_text()
+    assert "5 workers died on question" in output and "Traceback" not in output
+    assert "1 of 2 tasks are done" in output
+    records = [
         json.loads(line)
         for path in (tmp_path / "ray").glob("*bad*/answers*.jsonl")
         for line in path.read_text().splitlines()
     ]
-    assert 0 < len(kept) == len({record["question_id"] for record in kept})
+    assert 0 < len(records) == len({record["question_id"] for record in records})
 
 
 def test_no_cluster_is_one_line(ray_python, tmp_path):
@@ -94,5 +94,5 @@ def test_a_missing_ray_is_one_line(tmp_path):
     build("mediconfusion", out=tmp_path / "data" / "mediconfusion")
     document = {"models": ["baseline:chance"], "benchmarks": ["mediconfusion"]}
     (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
-    said = medprobe("sweep", "models.yaml", "--ray", "local", cwd=tmp_path, code=2).stderr
-    assert "pip install 'medprobe[ray]'" in said
+    error_output = medprobe("sweep", "models.yaml", "--ray", "local", cwd=tmp_path, code=2).stderr
+    assert "pip install 'medprobe[ray]'" in error_output

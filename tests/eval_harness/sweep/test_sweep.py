@@ -74,9 +74,9 @@ def test_a_sweep_survives_a_dying_model_and_goes_on_to_what_single_runs_give(wor
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(workdir)
         expected = forecast_tasks(read_sweep(Path(file), Path("runs/models")))
-    asked = [len(each.plan.instances) for each in expected[:2]]
-    assert [len(each.waiting) for each in expected] == [asked[0] - 5, asked[1] - 5, 0, 0]
-    assert remaining_hours(expected[0], expected) == pytest.approx(1.8 * (asked[0] - 5) / 3600)
+    question_counts = [len(forecast.plan.instances) for forecast in expected[:2]]
+    assert [len(forecast.waiting) for forecast in expected] == [question_counts[0] - 5, question_counts[1] - 5, 0, 0]
+    assert remaining_hours(expected[0], expected) == pytest.approx(1.8 * (question_counts[0] - 5) / 3600)
     done = medprobe("sweep", file, cwd=workdir)
     assert "of 4 tasks are done" not in done.stdout
     for number in range(1, 5):  # in this process, as an element of a Slurm array
@@ -149,12 +149,12 @@ def test_a_forecast_has_what_a_server_is_sent(workdir, methods, sent):
     file = write(workdir, "server.yaml", models=[model], benchmarks=["mediconfusion"], methods=methods)
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(workdir)
-        [found] = forecast_tasks(read_sweep(Path(file), Path("runs/server")))
-    said = format_forecast([found])
-    assert found.size.requests == 28 * sent
-    assert f"in all: {28 * sent} requests" in said
-    assert ("may write 16,384 tokens an answer" in said) == (methods in (["mc"], ["ff"]))
-    assert ("what the judge is asked" in said) == (methods == ["ff"])
+        [forecast] = forecast_tasks(read_sweep(Path(file), Path("runs/server")))
+    table = format_forecast([forecast])
+    assert forecast.size.requests == 28 * sent
+    assert f"in all: {28 * sent} requests" in table
+    assert ("may write 16,384 tokens an answer" in table) == (methods in (["mc"], ["ff"]))
+    assert ("what the judge is asked" in table) == (methods == ["ff"])
 
 
 BAD = {
@@ -187,11 +187,11 @@ def test_a_bad_file_is_one_line(tmp_path, words):
 
 def test_a_sweep_takes_every_option_of_eval_in_the_form_of_the_command_line():
     parameters = inspect.signature(run_model, eval_str=True).parameters.values()
-    declared = {each.name: getattr(each.annotation, "__origin__", each.annotation) for each in parameters}
+    declared = {parameter.name: getattr(parameter.annotation, "__origin__", parameter.annotation) for parameter in parameters}
     for name in ("dry_run", "no_resume", "arms", "all_metrics", "output", "quiet", "fail_under"):
         del declared[name]  # decide nothing about a run
     assert option_types() == declared
-    defaults = {each.name: each.default for each in parameters if each.default is not each.empty}
+    defaults = {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
     needed = {"benchmark": "mediconfusion", "model": "baseline:chance"}
     assert build_config({**defaults, **needed}, []) == build_config(needed, [])
 
@@ -204,10 +204,10 @@ def test_options_are_those_of_eval_and_the_nearest_entry_wins(tmp_path):
         methods=[{"method": "mc", "permute": True}],
         options={"limit": 7, "model_args": {"dtype": "float32"}},
     )
-    first, second = (task.config for task in read_sweep(tmp_path / "models.yaml", tmp_path / "out"))
-    assert (first.limit, first.permute, first.facets) == (5, True, ("modality=CT", "modality=MRI"))
-    assert first.settings == Settings(thinking="off", generation={"top_k": 4}, batch_size=8, dtype="float32")
-    assert second.settings == Settings(dtype="float32")
+    config_a, config_b = (task.config for task in read_sweep(tmp_path / "models.yaml", tmp_path / "out"))
+    assert (config_a.limit, config_a.permute, config_a.facets) == (5, True, ("modality=CT", "modality=MRI"))
+    assert config_a.settings == Settings(thinking="off", generation={"top_k": 4}, batch_size=8, dtype="float32")
+    assert config_b.settings == Settings(dtype="float32")
 
 
 def test_what_decides_no_answer_moves_no_folder(tmp_path):
@@ -228,14 +228,14 @@ def test_a_slurm_array_runs_the_tasks(workdir):
     script = medprobe("sweep", file, "--out", "cluster", "--slurm", cwd=workdir).stdout
     assert "#SBATCH --array=1,2\n" in script
     assert f'srun medprobe sweep {file} --out cluster --task "${{TASKS[$SLURM_ARRAY_TASK_ID]}}"' in script
-    named = {}
+    folder_names = {}
     for number in (1, 2):
         echo = f"srun() {{ echo ${{@: -1}}; }}\nSLURM_ARRAY_TASK_ID={number}\n{script}"
-        named[number] = subprocess.run(["bash", "-c", echo], capture_output=True, text=True, check=True).stdout.strip()
+        folder_names[number] = subprocess.run(["bash", "-c", echo], capture_output=True, text=True, check=True).stdout.strip()
     before_change = {task.number: task.folder for task in read_sweep(workdir / file, Path("cluster"))}
     write(workdir, models=["baseline:chance", "baseline:always-B", "own.py:Model"], benchmarks=["mediconfusion"])
     changed = read_sweep(workdir / file, Path("cluster"))
-    assert {number: find_task(changed, name, file).folder for number, name in named.items()} == before_change
+    assert {number: find_task(changed, name, file).folder for number, name in folder_names.items()} == before_change
     with pytest.raises(BadInput, match=r"--task 4: .* 1 to 3\. The file may have changed"):
         find_task(changed, "4", file)
 
@@ -251,11 +251,11 @@ def test_a_model_stays_loaded_for_its_next_task_and_forgets_what_the_last_one_fo
             self.deviations = ["told at load"]
 
     load = caching_loader(lambda model, settings: Fake(model))
-    first = load("a", Settings())
-    first.deviations.append("found on the way")
-    assert load("a", Settings()) is first
-    assert first.deviations == ["told at load"]
-    assert load("a", Settings(dtype="float16")) is not first
+    backend = load("a", Settings())
+    backend.deviations.append("found on the way")
+    assert load("a", Settings()) is backend
+    assert backend.deviations == ["told at load"]
+    assert load("a", Settings(dtype="float16")) is not backend
     load("b", Settings())
     load("a", Settings(dtype="float16"))
     assert loaded == ["a", "a", "b", "a"]

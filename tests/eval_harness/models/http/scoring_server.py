@@ -29,13 +29,13 @@ class ScoringServer:
         self.server.__exit__()
 
     def ids(self, text):
-        found = PIECES.findall(text)
-        self.vocabulary += [piece for piece in dict.fromkeys(found) if piece not in self.vocabulary]
-        return [self.vocabulary.index(piece) for piece in found]
+        pieces = PIECES.findall(text)
+        self.vocabulary += [piece for piece in dict.fromkeys(pieces) if piece not in self.vocabulary]
+        return [self.vocabulary.index(piece) for piece in pieces]
 
-    def logprob(self, before, token):
+    def logprob(self, prompt, token):
         """Of a token after those before it."""
-        text = " ".join(self.vocabulary[each] for each in (*before, token))
+        text = " ".join(self.vocabulary[index] for index in (*prompt, token))
         return -0.01 - hashlib.sha256(text.encode()).digest()[0] / 16
 
     def prompt(self, body):
@@ -45,12 +45,12 @@ class ScoringServer:
             if message["role"] == "assistant":
                 assert body["continue_final_message"]
                 assert not body["add_generation_prompt"]
-                said = message["content"].strip() if self.trims else message["content"]
-                return self.ids(text) + self.ids(self.template) + self.ids(said)
+                answer = message["content"].strip() if self.trims else message["content"]
+                return self.ids(text) + self.ids(self.template) + self.ids(answer)
             parts = message["content"] if isinstance(message["content"], list) else [message["content"]]
             for part in parts:
-                shown = hashlib.sha256(str(part).encode()).hexdigest()[:4]
-                text += part if isinstance(part, str) else part.get("text", f"<{shown}><{shown}><{shown}>")
+                digest = hashlib.sha256(str(part).encode()).hexdigest()[:4]
+                text += part if isinstance(part, str) else part.get("text", f"<{digest}><{digest}><{digest}>")
         return self.ids(text) + self.ids(self.template)
 
     def answer(self, body):
@@ -77,7 +77,7 @@ class ScoringServer:
             return [math.log(sum(math.exp(self.logprob(prompt, token)) for token in form)) for form in forms]
         tokens = [self.ids(space + text) for text in candidates]
         if scoring == "sequence_official":
-            return [sum(self.logprob(prompt, token) for token in each) / len(each) for each in tokens]
+            return [sum(self.logprob(prompt, token) for token in option_tokens) / len(option_tokens) for option_tokens in tokens]
         return [
-            sum(self.logprob(prompt + each[:at], token) for at, token in enumerate(each)) / len(each) for each in tokens
+            sum(self.logprob(prompt + option_tokens[:at], token) for at, token in enumerate(option_tokens)) / len(option_tokens) for option_tokens in tokens
         ]

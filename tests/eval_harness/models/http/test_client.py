@@ -60,8 +60,8 @@ def plain(monkeypatch):
 
 
 def ask(url, **settings):
-    (found,) = OpenAIChat("m", Settings(**({"base_url": url, "timeout": 20.0} | settings))).generate([request()])
-    return found.text
+    (response,) = OpenAIChat("m", Settings(**({"base_url": url, "timeout": 20.0} | settings))).generate([request()])
+    return response.text
 
 
 def test_a_proxy_of_the_environment_is_used_with_its_password(monkeypatch):
@@ -121,7 +121,7 @@ def test_no_redirection_is_followed(status):
 def test_no_reply_changes_the_next_request():
     with answering(OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: a=\xff\r\nSet-Cookie: b=1\r\n\r\n", 1)) as (port, heads):
         backend = OpenAIChat("m", Settings(base_url=f"http://127.0.0.1:{port}/v1", in_flight=1))
-        assert [found.text for found in backend.generate([request(i) for i in range(3)])] == ["A"] * 3
+        assert [response.text for response in backend.generate([request(i) for i in range(3)])] == ["A"] * 3
     assert len(heads) == 3 and "cookie" not in "".join(heads).lower()
 
 
@@ -132,18 +132,18 @@ def certificates(tmp_path_factory):
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    now, folder = datetime.datetime.now(datetime.UTC), tmp_path_factory.mktemp("certificates")
+    today, folder = datetime.datetime.now(datetime.UTC), tmp_path_factory.mktemp("certificates")
 
     def certified(name, issuer=None):
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
         signer = issuer or (subject, key)
-        made = x509.CertificateBuilder().subject_name(subject).issuer_name(signer[0]).public_key(key.public_key())
-        made = made.serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(1))
-        made = made.not_valid_after(now + datetime.timedelta(1))
-        made = made.add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        builder = x509.CertificateBuilder().subject_name(subject).issuer_name(signer[0]).public_key(key.public_key())
+        builder = builder.serial_number(x509.random_serial_number()).not_valid_before(today - datetime.timedelta(1))
+        builder = builder.not_valid_after(today + datetime.timedelta(1))
+        builder = builder.add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
         address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-        signed = made.add_extension(address, critical=False).sign(signer[1], hashes.SHA256())
+        signed = builder.add_extension(address, critical=False).sign(signer[1], hashes.SHA256())
         pem = serialization.Encoding.PEM
         secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         (folder / f"{name}.pem").write_bytes(signed.public_bytes(pem))
@@ -174,7 +174,7 @@ def test_the_environment_of_the_openai_package_is_used(monkeypatch):
         backend = OpenAIChat("m", Settings())
         assert backend.base_url == server.url
         assert remote_host(backend.base_url) is None
-        assert [found.status for found in backend.generate([request()])] == ["answered"]
+        assert [response.status for response in backend.generate([request()])] == ["answered"]
         assert server.headers[0]["authorization"] == f"Bearer {KEY}"
         assert server.headers[0]["openai-organization"] == "ward"
 
@@ -191,7 +191,7 @@ def test_a_deployment_of_azure(monkeypatch):
                 OpenAIChat("azure:ours", Settings())
             monkeypatch.setenv(variable, value)
         backend = OpenAIChat("azure:ours", Settings())
-        assert [found.status for found in backend.generate([request()])] == ["answered"]
+        assert [response.status for response in backend.generate([request()])] == ["answered"]
         assert backend.base_url.endswith("/openai/deployments/ours")
         assert server.headers[0]["api-key"] == "azure-key"
         assert KEY not in str(server.headers[0])

@@ -41,5 +41,5 @@ def test_all_places_are_used_from_the_second_question_on():
         return "A"
 
     with ChaosServer(answer=answer) as server:
-        found = list(model(server, in_flight=48, timeout=250).generate(request(i) for i in range(1 + 48)))
-    assert len(found) == 49 and not all_there.broken
+        responses = list(model(server, in_flight=48, timeout=250).generate(request(i) for i in range(1 + 48)))
+    assert len(responses) == 49 and not all_there.broken

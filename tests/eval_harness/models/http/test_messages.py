@@ -21,15 +21,15 @@ def test_an_image_that_is_too_large_is_shrunk():
 @pytest.mark.parametrize("image_first", [True, False])
 def test_system_message_and_examples_are_turns_with_image_and_text_in_the_order_of_the_request(image_first):
     shots = (Shot("Q1?", "A", picture()),)
-    asked = request(image_first=image_first, shots=shots, more_images=(picture(),), system="You are a student.")
+    question = request(image_first=image_first, shots=shots, more_images=(picture(),), system="You are a student.")
     with ChaosServer() as server:
-        list(model(server).generate([asked]))
+        list(model(server).generate([question]))
     (system, *turns) = server.bodies[0]["messages"]
     assert system == {"role": "system", "content": "You are a student."}
     assert [turn["role"] for turn in turns] == ["user", "assistant", "user"]
     orders = [[part["type"] for part in turn["content"]] for turn in turns if turn["role"] == "user"]
     images = [["image_url"], ["image_url"] * 2]  # of the example, of the question
-    assert orders == [[*each, "text"] if image_first else ["text", *each] for each in images]
+    assert orders == [[*image_parts, "text"] if image_first else ["text", *image_parts] for image_parts in images]
 
 
 def test_what_the_user_adds_is_sent():

@@ -53,13 +53,13 @@ def test_what_a_server_takes_is_settled_before_other_questions_are_asked(form):
     picky = Picky(refused, form, random.choice([400, 422]))
     with ChaosServer(answer=picky, delay=0.005) as server:
         backend = model(server, in_flight=8, thinking="off")
-        found = list(backend.generate([request(i, temperature=0.7, sample=1) for i in range(12)]))
-    assert {r.status for r in found} == {"answered"}, found
+        responses = list(backend.generate([request(i, temperature=0.7, sample=1) for i in range(12)]))
+    assert {r.status for r in responses} == {"answered"}, responses
     assert len(set(picky.complaints)) == 1, "one question alone met the refusals"
-    assert len({json.dumps(taken) for taken in picky.taken}) == 1, "all were asked with the same settings"
+    assert len({json.dumps(parameters) for parameters in picky.taken}) == 1, "all were asked with the same settings"
     assert len(server.asked) == sum(server.served.values()) == 12
-    said = " ".join(backend.deviations)
-    assert ("temperature" in said, "no seed" in said) == ("temperature" in refused, "seed" in refused)
+    deviations = " ".join(backend.deviations)
+    assert ("temperature" in deviations, "no seed" in deviations) == ("temperature" in refused, "seed" in refused)
 
 
 def test_what_the_user_asked_for_is_never_left_out_in_silence():
@@ -96,18 +96,18 @@ def test_could_not_finish_fails_that_question_and_no_other():
         needed = 100_000 if text_of(body) == "Question 3?" else 8000
         return "B" if limit >= needed else (400, {"error": {"message": message, "type": "invalid_request_error"}})
 
-    for first in (0, 3):
+    for first_number in (0, 3):
         with ChaosServer(answer=thinker) as server:
             backend = model(server, in_flight=4)
-            numbers = [first, *(i for i in range(8) if i != first)]
-            found = {r.question_id: r for r in backend.generate([request(i, max_tokens=1) for i in numbers])}
-        assert {i: r.text for i, r in found.items() if i != "3"} == dict.fromkeys("0124567", "B")
-        assert (found["3"].status, found["3"].text) == ("failed", "")
-        assert "Could not finish" in found["3"].error
+            numbers = [first_number, *(i for i in range(8) if i != first_number)]
+            responses = {r.question_id: r for r in backend.generate([request(i, max_tokens=1) for i in numbers])}
+        assert {i: r.text for i, r in responses.items() if i != "3"} == dict.fromkeys("0124567", "B")
+        assert (responses["3"].status, responses["3"].text) == ("failed", "")
+        assert "Could not finish" in responses["3"].error
         assert any("16384 output tokens were allowed instead of 1" in words for words in backend.deviations)
     with ChaosServer(answer=thinker) as server:
-        found = list(model(server, max_tokens=8000).generate([request(i, max_tokens=8000) for i in range(8)]))
-        assert sum(r.status == "answered" for r in found) == 7
+        responses = list(model(server, max_tokens=8000).generate([request(i, max_tokens=8000) for i in range(8)]))
+        assert sum(r.status == "answered" for r in responses) == 7
         assert {body["max_tokens"] for body in server.bodies} == {8000}
 
 
@@ -121,8 +121,8 @@ def test_an_output_limit_is_brought_into_what_the_server_takes():
 
     with ChaosServer(answer=bounded) as server:
         backend = model(server)
-        found = list(backend.generate([request(i, max_tokens=1) for i in range(6)]))
-    assert {r.text for r in found} == {"B"}
+        responses = list(backend.generate([request(i, max_tokens=1) for i in range(6)]))
+    assert {r.text for r in responses} == {"B"}
     assert backend.describe()["output_limit"] == 8192
 
 
@@ -163,15 +163,15 @@ def test_a_least_output_limit_ends_neither_gd_nor_a_protocol_of_one_token():
 @pytest.mark.parametrize(("drops", "counts"), [(True, True), (True, False), (False, True)])
 def test_a_server_that_drops_images_is_told_where_tokens_are_counted(drops, counts):
     def answer(body):
-        shown = "image_url" in json.dumps(body) and not drops
-        document = completion("4817" if shown else "I see none.")
-        document["usage"] = {"prompt_tokens": 10 + 90 * shown, "completion_tokens": 2} if counts else None
+        sees_image = "image_url" in json.dumps(body) and not drops
+        document = completion("4817" if sees_image else "I see none.")
+        document["usage"] = {"prompt_tokens": 10 + 90 * sees_image, "completion_tokens": 2} if counts else None
         return 200, document
 
     with ChaosServer(answer=answer) as server:
         backend = model(server)
         backend.probe_images = True
-        found = list(backend.generate([request(i) for i in range(4)]))
+        responses = list(backend.generate([request(i) for i in range(4)]))
     assert any("drop images" in words for words in backend.deviations) == (drops and counts)
     assert len(server.bodies) == 6
-    assert not counts or sum(reply.usage[1] for reply in found) == 2 * 6, "it is in the cost"
+    assert not counts or sum(reply.usage[1] for reply in responses) == 2 * 6, "it is in the cost"

@@ -17,7 +17,7 @@ def test_whether_the_model_reasons_as_asked_is_said():
         with ChaosServer(answer=lambda body, answer=answer: answer) as server:
             backend = model(server, thinking=thinking)
             list(backend.generate([request(max_tokens=20000)]))
-        assert any(words in each for each in backend.deviations)
+        assert any(words in deviation for deviation in backend.deviations)
         assert server.bodies[0]["chat_template_kwargs"] == {
             "enable_thinking": thinking == "on",
             "thinking": thinking == "on",
@@ -90,15 +90,15 @@ def test_no_letter_is_ever_read_in_a_thought_that_was_cut(form):
     for seed, (limit, length) in enumerate([(1, "length"), (4, None), (60, "MAX_TOKENS"), (60, "length"), (200, None)]):
         with ChaosServer(answer=Thinker(form, length, seed)) as server:
             backend = model(server, max_tokens=limit, in_flight=1 + 5 * (seed % 2))
-            found = list(backend.generate([request(i, max_tokens=limit) for i in range(10)]))
+            responses = list(backend.generate([request(i, max_tokens=limit) for i in range(10)]))
         assert {body["max_tokens"] for body in server.bodies} <= {limit, 1024}, "the user's limit is kept"
-        for reply in found:
-            read = read_choice(reply.text, ["left", "right"], finish_reason=reply.finish_reason)
+        for reply in responses:
+            reading = read_choice(reply.text, ["left", "right"], finish_reason=reply.finish_reason)
             expected = ("answered", (1,)) if reply.finish_reason == "stop" else ("truncated", ())
-            assert (read.status, read.choice) == expected, (limit, reply)
+            assert (reading.status, reading.choice) == expected, (limit, reply)
             assert reply.reasoning.startswith("It")
             assert len(reply.reasoning.split()) <= reply.usage[1], "said once"
-        cut = sum(reply.finish_reason == "length" for reply in found)
+        cut = sum(reply.finish_reason == "length" for reply in responses)
         assert {1: cut == 10, 4: cut == 10, 60: 0 < cut < 10, 200: cut == 0}[limit]
 
 
@@ -106,8 +106,8 @@ def test_no_letter_is_ever_read_in_a_thought_that_was_cut(form):
 def test_a_model_that_is_seen_to_reason_gets_room(form):
     with ChaosServer(answer=Thinker(form, "length", form)) as server:
         backend = model(server, in_flight=4)
-        found = list(backend.generate([request(i, max_tokens=3) for i in range(8)]))
-    assert {reply.text.strip() for reply in found} == {"B"}
+        responses = list(backend.generate([request(i, max_tokens=3) for i in range(8)]))
+    assert {reply.text.strip() for reply in responses} == {"B"}
     assert any("16384 output tokens were allowed instead of 3" in words for words in backend.deviations)
 
 
@@ -119,8 +119,8 @@ def test_cut_answers_of_a_model_that_does_not_reason_stay_answers():
 
     with ChaosServer(answer=plain) as server:
         backend = model(server)
-        found = list(backend.generate([request(i, max_tokens=7) for i in range(4)]))
-    assert [(reply.text, reply.reasoning) for reply in found] == [("The answer is B. This is because", None)] * 4
+        responses = list(backend.generate([request(i, max_tokens=7) for i in range(4)]))
+    assert [(reply.text, reply.reasoning) for reply in responses] == [("The answer is B. This is because", None)] * 4
     assert not backend.deviations
     assert len(server.bodies) == 5, "one simple question tells"
 
@@ -133,6 +133,6 @@ def test_options_scored_where_the_model_begins_to_reason_are_told():
 
     with ChaosServer(answer=thinker) as server:
         backend = model(server)
-        found = list(backend.score([request(i, candidates=("A", "B")) for i in range(3)]))
-    assert [reply.text for reply in found] == ["A"] * 3
+        responses = list(backend.score([request(i, candidates=("A", "B")) for i in range(3)]))
+    assert [reply.text for reply in responses] == ["A"] * 3
     assert any("begins to reason" in words for words in backend.deviations)

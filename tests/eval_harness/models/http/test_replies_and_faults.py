@@ -93,18 +93,18 @@ def test_filters_and_refusals_are_kept_as_refused():
         (200, {"promptFeedback": {"blockReason": "OTHER"}}),
     ]
     replies += [(200, {**completion("Sorry."), "amazon-bedrock-guardrailAction": "INTERVENED"})]
-    others = [(400, {"error": {"message": "content_filter: flagged", **fields}}) for fields in NOT_FILTERED]
+    unfiltered = [(400, {"error": {"message": "content_filter: flagged", **fields}}) for fields in NOT_FILTERED]
     with ChaosServer(
-        answer=lambda body: (replies + others)[int(text_of(body)[9:-1])] if "Q" in text_of(body) else "2"
+        answer=lambda body: (replies + unfiltered)[int(text_of(body)[9:-1])] if "Q" in text_of(body) else "2"
     ) as server:
-        found = {
+        responses = {
             int(reply.question_id): reply
-            for reply in model(server).generate(map(request, range(len(replies + others))))
+            for reply in model(server).generate(map(request, range(len(replies + unfiltered))))
         }
     for number in range(len(replies)):
-        assert (found[number].status, found[number].text) == ("refused", ""), replies[number]
-        assert found[number].error
-    assert {found[number].status for number in range(len(replies), len(found))} == {"failed"}
+        assert (responses[number].status, responses[number].text) == ("refused", ""), replies[number]
+        assert responses[number].error
+    assert {responses[number].status for number in range(len(replies), len(responses))} == {"failed"}
     assert max(count for question, count in server.asked.items() if "Question 0?" in question) == 1
 
 
@@ -113,15 +113,15 @@ def test_gd_reads_log_probabilities_and_says_when_an_option_is_not_among_them():
     with ChaosServer(
         answer=lambda body: (200, completion(" B", alternatives={" B": -0.1, "B": -3.0, "A": -4.0}))
     ) as server:
-        (found,) = model(server).score(questions)
+        (response,) = model(server).score(questions)
         assert server.bodies[0]["logprobs"] is True
-    assert found.text == "B"
-    assert found.scores[0] == pytest.approx(-4)
-    assert found.scores[1] == pytest.approx(-0.0464, abs=1e-3)
+    assert response.text == "B"
+    assert response.scores[0] == pytest.approx(-4)
+    assert response.scores[1] == pytest.approx(-0.0464, abs=1e-3)
     with ChaosServer(answer=lambda body: (200, completion("B", alternatives={"B": -0.1, "x": -9.0}))) as server:
         backend = model(server)
-        (found,) = backend.score(questions)
-    assert found.text == "B"
+        (response,) = backend.score(questions)
+    assert response.text == "B"
     assert "not among them" in backend.deviations[0]
     with ChaosServer() as server, pytest.raises(BadInput, match="no log-probabilities"):
         list(model(server).score(questions))

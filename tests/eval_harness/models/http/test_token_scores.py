@@ -17,8 +17,8 @@ SCORINGS = ("next_token", "sequence", "sequence_official")
 
 def scored(stand_in, scoring, questions):
     backend = model(stand_in.server)
-    found = list(backend.score([question(i, scoring, options) for i, options in enumerate(questions)]))
-    return backend, {response.question_id: response for response in found}
+    responses = list(backend.score([question(i, scoring, options) for i, options in enumerate(questions)]))
+    return backend, {response.question_id: response for response in responses}
 
 
 def question(number, scoring, options):
@@ -35,12 +35,12 @@ def drawn(seed, count=6):
 def test_scores_are_those_of_the_options_own_tokens(scoring, template, trims, space):
     questions = drawn(hash((scoring, template)) % 97)
     with ScoringServer(template, trims) as stand_in:
-        backend, found = scored(stand_in, scoring, questions)
+        backend, responses = scored(stand_in, scoring, questions)
         for number, options in enumerate(questions):
-            asked = {"messages": build_messages(question(number, scoring, options), None)}
-            expected = stand_in.expected(asked, options, scoring, space)
-            assert found[str(number)].scores == pytest.approx(expected, abs=1e-9)
-            assert found[str(number)].usage == (
+            body = {"messages": build_messages(question(number, scoring, options), None)}
+            expected = stand_in.expected(body, options, scoring, space)
+            assert responses[str(number)].scores == pytest.approx(expected, abs=1e-9)
+            assert responses[str(number)].usage == (
                 (10, 2) if scoring != "sequence" else (10 * len(options), 2 * len(options))
             )
     assert backend.describe()["options_scored_by"] == "their tokens"
@@ -78,9 +78,9 @@ def test_a_server_that_cannot_score_options_is_told_before_a_question_is_sent(sc
         with stand_in, pytest.raises(BadInput, match=words):
             scored(stand_in, scoring, drawn(5))
         assert not any("Question" in json.dumps(body) for body in stand_in.server.bodies)
-    for beside in ({}, {"tokenize": lambda body: ["no object, as a gateway's page is none"]}):
+    for endpoints in ({}, {"tokenize": lambda body: ["no object, as a gateway's page is none"]}):
         with ChaosServer() as server, pytest.raises(BadInput, match="no /tokenize"):
-            server.further = beside
+            server.further = endpoints
             list(model(server).score([question(0, scoring, ("left", "right"))]))
         assert not server.bodies
 
@@ -125,7 +125,7 @@ def test_a_reply_about_other_tokens_fails_its_question_and_no_other(lie):
         return document
 
     with ScoringServer(change=change) as stand_in:
-        _, found = scored(stand_in, "next_token" if lie is without_a_named_token else "sequence", questions)
-    assert {key: reply.status for key, reply in found.items()} == {"0": "answered", "1": "failed", "2": "answered"}
-    assert found["1"].scores is None
-    assert "token" in found["1"].error
+        _, responses = scored(stand_in, "next_token" if lie is without_a_named_token else "sequence", questions)
+    assert {key: reply.status for key, reply in responses.items()} == {"0": "answered", "1": "failed", "2": "answered"}
+    assert responses["1"].scores is None
+    assert "token" in responses["1"].error
