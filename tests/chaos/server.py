@@ -1,7 +1,8 @@
-"""A chat-completion server on loopback that misbehaves on purpose: it answers right in the end, after doing wrong in every way it knows.
+"""A chat-completion server on loopback that misbehaves on purpose before it answers correctly.
 
-`ChaosServer(faults)` takes the faults by turns, one per request, before it answers a question; each question meets every fault once, and
-three at most. What it was asked, and what it answered, is kept in `asked` and `served`.
+`ChaosServer(faults)` takes turns with the faults, one per request, before it answers a question; a
+question meets each fault at most once, and at most three in all. `asked` and `served` count the
+requests and the answers.
 """
 
 import contextlib
@@ -20,14 +21,16 @@ from openai import _base_client
 
 
 def answer_to(body: dict) -> str:
-    """The one right answer to a prompt: a letter that depends on the prompt and its images alone."""
+    """Return the correct answer to a prompt: a letter that depends on the prompt and its images
+    only.
+    """
     content = json.dumps(body["messages"], sort_keys=True)
     return "AB"[hashlib.sha256(content.encode()).digest()[0] % 2]
 
 
 @dataclass(frozen=True)
 class Raw:
-    """A body as it stands, instead of a JSON document."""
+    """A raw body instead of a JSON document."""
 
     text: str
     kind: str = "application/json"
@@ -37,17 +40,17 @@ class _Quiet(ThreadingHTTPServer):
     request_queue_size = 1024
 
     def handle_error(self, request, client_address):
-        """Clients that go away are the point here."""
+        """Ignore errors: clients disconnect on purpose."""
 
 
 class ChaosServer:
-    """Serves on 127.0.0.1 until closed; a context manager."""
+    """A context manager that serves on 127.0.0.1."""
 
     def __init__(self, faults=(), hang=3.0, retry_after="0.05", answer=answer_to, delay=0.0):
         self.faults, self.hang, self.retry_after = tuple(faults), hang, retry_after
         self.answer, self.delay = answer, delay
         self.further: dict[str, Callable[[dict], dict]] = {}
-        """What other addresses say (`tokenize`); others are not found."""
+        """Endpoint -> its reply to a body; any other endpoint gives 404."""
         self.asked: Counter[str] = Counter()
         self.served: Counter[str] = Counter()
         self.bodies: list[dict] = []
@@ -70,7 +73,7 @@ class ChaosServer:
         self._server.server_close()
 
     def fault_for(self, question: str) -> str | None:
-        """The next fault by turns that this question has not met; None when it is time to answer."""
+        """Return the next fault that this question has not met; None to answer it."""
         met = self._met.setdefault(question, set())
         for _ in self.faults:
             fault = self.faults[self._turn % len(self.faults)]
@@ -125,8 +128,8 @@ class ChaosServer:
         handler.wfile.flush()
 
     def misbehave(self, handler, fault, body, question):
-        if fault in REPLIES:
-            kind, data = REPLIES[fault]
+        if fault in INVALID_REPLIES:
+            kind, data = INVALID_REPLIES[fault]
             handler.send_response(200)
             self.send(handler, data, kind)
             return
@@ -181,7 +184,7 @@ class ChaosServer:
 
 
 def completion(text, finish="stop", alternatives=None, **message):
-    """A chat completion document. `alternatives`: token -> log-probability of the first token."""
+    """Make a chat completion. `alternatives`: token -> log-probability of the first token."""
     choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **message}}
     if alternatives is not None:
         top = [{"token": token, "logprob": value, "bytes": None} for token, value in alternatives.items()]
@@ -191,7 +194,7 @@ def completion(text, finish="stop", alternatives=None, **message):
 
 
 _CALL = {"type": "function", "function": {"name": "look_up", "arguments": "{}"}}
-REPLIES = {
+INVALID_REPLIES = {
     "tools": ("application/json", json.dumps(completion(None, "tool_calls", tool_calls=[_CALL])).encode()),
     "stream": ("text/event-stream", b'data: {"choices": [{"delta": {"content": "A"}}]}\n\ndata: [DONE]\n\n'),
     "half": ("application/json", json.dumps(completion("A")).encode()[:90]),
@@ -199,14 +202,16 @@ REPLIES = {
     "empty": ("application/json", b'{"object": "chat.completion", "choices": []}'),
     "nonsense": ("application/json", b'{"choices": "A"}'),
 }
-"""What comes with status 200 and is no answer."""
+"""Fault -> (content type, body) of replies with status 200 that are not answers."""
 
-ODD = (None, 0, -1, 1.5, True, "", "A", [], [None], [[]], {}, {"a": 1}, [{"text": None}], [{"type": "text", "text": 5}], float("nan"),
-       float("inf"), 10**400, {"text": {}}, "\ud800")  # fmt: skip
+ODD_VALUES = (
+    *(None, 0, -1, 1.5, True, "", "A", [], [None], [[]], {}, {"a": 1}, [{"text": None}], [{"type": "text", "text": 5}]),
+    *(float("nan"), float("inf"), 10**400, {"text": {}}, "\ud800"),
+)
 
 
 def mutated(document, chance):
-    """A JSON document in which one to three parts are gone, or of another kind."""
+    """Return a copy of a JSON document with one to three parts removed or replaced."""
     document = copy.deepcopy(document)
     for _ in range(chance.randint(1, 3)):
         places = [(document, key) for key in _keys(document)]
@@ -217,7 +222,7 @@ def mutated(document, chance):
             if chance.random() < 0.2:
                 del at[key]
             else:
-                at[key] = copy.deepcopy(chance.choice(ODD))
+                at[key] = copy.deepcopy(chance.choice(ODD_VALUES))
     return document
 
 

@@ -1,7 +1,9 @@
-"""Whatever a server, a question or a model does, a run ends by itself with a score or one line, loses and repeats nothing, and goes on.
+"""Whatever a server, a question or a model does, a run ends with a score or one line and can
+resume.
 
-Generated: a kind of fault and its scope (all requests, some questions, the first, after some answers, now and then), which draw batch
-sizes, requests in flight and questions. Then the fault is mended and the same command given again.
+No answer is lost or asked twice. Generated cases: a kind of fault with its scope (all requests,
+some questions, the first ones, after some answers, now and then), which seed batch size, requests
+in flight and questions. Then the fault is removed and the same command repeated.
 """
 
 import contextlib
@@ -34,55 +36,59 @@ from tests.eval_harness.models.http.asking import request
 from tests.helpers import refused
 from tests.sampling import few
 
-PASSING = ("500", "502", "429", "429 without Retry-After", "503", "hang", "hang in the body", "slow bytes", "reset", "half", "type",
-           "empty", "nonsense", "stream")  # fmt: skip
-FATAL = ("401", "404", "redirect")
-HARMLESS = ("twice", "plain text")
-SERVERS = (*PASSING, "400", "tools", "odd JSON", *FATAL, *HARMLESS)
-UNREADABLE = ("type", "half", "empty", "nonsense", "stream")
-"""No replies of a chat server: what sends them first is not waited for."""
-SLOW = ("hang", "hang in the body", "slow bytes")
-REASONS = {
+TRANSIENT_FAULTS = (
+    *("500", "502", "429", "429 without Retry-After", "503", "hang", "hang in the body", "slow bytes", "reset"),
+    *("half", "type", "empty", "nonsense", "stream"),
+)
+FATAL_FAULTS = ("401", "404", "redirect")
+HARMLESS_FAULTS = ("twice", "plain text")
+SERVER_FAULTS = (*TRANSIENT_FAULTS, "400", "tools", "odd JSON", *FATAL_FAULTS, *HARMLESS_FAULTS)
+UNREADABLE_REPLIES = ("type", "half", "empty", "nonsense", "stream")
+"""Not replies of a chat server: a server that starts with one is not waited for."""
+SLOW_FAULTS = ("hang", "hang in the body", "slow bytes")
+FAULT_MESSAGES = {
     "stream": "streams its reply",
     "tools": "calls a tool instead of answering",
     "502": "trouble 502",
 }
-"""What is said of some of them, in the line or in the journal."""
+"""Fault -> words of its message, in the error or in the journal."""
 
-QUESTIONS = {
+PLUG_IN_FAULTS = {
     "raises": "RuntimeError: refused",
     "a number": "TypeError: returned 7 instead of a Response",
     "nothing": "ValueError: no response was returned",
     "endless texts": "ValueError: generate gave 2 texts for 1 requests",
     "a text": None,
 }
-"""What a plug-in does with a question -> why it failed; None: asked alone, it is answered."""
-DEAD = "RuntimeError: CUDA error: device-side assert triggered"
-METHODS = ("mc", "gd", "ps")
-MODELS = ("dies", "mixed", "lacks weights", "lacks weights, allowed", "not a number")
-KINDS = (*SERVERS, *QUESTIONS, *MODELS)
-SCOPES = ("always", "some questions", "the first requests", "after some answers", "now and then")
-BOUND = 100.0
-"""Seconds within which every run ends; the longest takes about 20 on a quiet machine."""
+"""What a plug-in does with a question -> the recorded error; None: answered if asked alone."""
+CUDA_ERROR = "RuntimeError: CUDA error: device-side assert triggered"
+RUN_METHODS = ("mc", "gd", "ps")
+MODEL_FAULTS = ("dies", "mixed", "lacks weights", "lacks weights, allowed", "not a number")
+FAULT_KINDS = (*SERVER_FAULTS, *PLUG_IN_FAULTS, *MODEL_FAULTS)
+FAULT_SCOPES = ("always", "some questions", "the first requests", "after some answers", "now and then")
+MAX_RUN_S = 100.0
+"""Maximum seconds of a run; the longest takes about 20 on an idle machine."""
 
 
 class Scenario:
-    """Which questions a fault concerns, and how many there are."""
+    """A fault, the questions it affects, and the run that meets it."""
 
     def __init__(self, kind, scope, data, out):
         self.kind, self.scope, self.data, self.out = kind, scope, data, out
         self.chance = random.Random(f"{kind} {scope}")
-        self.limit = 6 if kind in SLOW else self.chance.choice([12, 20, 28])
+        self.limit = 6 if kind in SLOW_FAULTS else self.chance.choice([12, 20, 28])
         self.first, self.after = self.chance.randint(1, 2), self.chance.randint(1, 12)
         self.mended = False
         self.served = Counter()
-        """Question -> how often it was answered."""
+        """Question -> number of answers given."""
 
     def concerns(self, question):
         return hashlib.sha256(question.encode()).digest()[0] < 64
 
     def is_faulty(self, question, requests, times_asked):
-        """True if the fault comes now: `requests` came in all, this question `times_asked` times."""
+        """True if the fault occurs now, after `requests` requests in all, `times_asked` of this
+        question.
+        """
         wrong = {
             "always": True,
             "some questions": self.concerns(question),
@@ -99,14 +105,14 @@ class Scenario:
 
 
 class Server(Scenario, ChaosServer):
-    """A chat server."""
+    """A chat server with a fault."""
 
     def __init__(self, *scenario):
         Scenario.__init__(self, *scenario)
         served = self.served
         ChaosServer.__init__(self, hang=1.0)
         self.served = served
-        slow = self.kind in SLOW
+        slow = self.kind in SLOW_FAULTS
         self.settings = Settings(
             in_flight=self.chance.choice([4, 8] if slow else [1, 3, 8]),
             timeout=0.7 if slow else 20.0,
@@ -128,31 +134,33 @@ class Server(Scenario, ChaosServer):
         if self.kind == "odd JSON":  # may be an answer all the same
             return
         failed = [entry["error"] for entry in records.values() if entry["status"] == "failed"]
-        assert all(REASONS.get(self.kind, "") in why for why in (*failed, *filter(None, [line]))), (line, failed)
-        if self.kind in HARMLESS:
+        assert all(FAULT_MESSAGES.get(self.kind, "") in why for why in (*failed, *filter(None, [line]))), (line, failed)
+        if self.kind in HARMLESS_FAULTS:
             assert set(statuses) == {"answered"}, line
         elif self.scope == "always":
             assert line, "a server that answers nothing ends the run in one line"
         elif self.scope == "after some answers":
             assert line or statuses.count("failed") <= 2, "and so does one that answers nothing more"
-        elif self.kind in FATAL and self.scope != "some questions":
+        elif self.kind in FATAL_FAULTS and self.scope != "some questions":
             assert len(statuses) == self.limit, line
         elif self.scope == "some questions":
             assert (len(statuses), statuses.count("failed")) == (self.limit, concerned), line
-        elif self.kind in PASSING and (self.scope == "now and then" or self.kind not in UNREADABLE):
+        elif self.kind in TRANSIENT_FAULTS and (self.scope == "now and then" or self.kind not in UNREADABLE_REPLIES):
             assert set(statuses) == {"answered"}, line
-        if self.scope == "some questions" and self.kind not in HARMLESS:
+        if self.scope == "some questions" and self.kind not in HARMLESS_FAULTS:
             assert self.run().statuses["failed"] == concerned, "only those that it fails on are left"
 
 
 class PlugIn(Scenario):
-    """A model of the user's own that answers in batches of `size`; it dies, or fails at questions in one of the ways, or in all of them."""
+    """A plug-in that answers in batches of `size` and dies, or fails at questions in one or all
+    ways.
+    """
 
     def __init__(self, *scenario):
         super().__init__(*scenario)
         self.size, self.asked = self.chance.choice([1, 4, 16]), Counter()
         names = list(select_questions("mediconfusion", self.data, None, limit=self.limit).questions["question_id"])
-        draw = (lambda: self.chance.choice(tuple(QUESTIONS))) if self.kind == "mixed" else (lambda: self.kind)
+        draw = (lambda: self.chance.choice(tuple(PLUG_IN_FAULTS))) if self.kind == "mixed" else (lambda: self.kind)
         self.how = {name: draw() for name in names}
         if self.chance.random() < 0.3:  # neighbours fail alike
             start = self.chance.randrange(self.limit // 2)
@@ -173,8 +181,8 @@ class PlugIn(Scenario):
             batch = requests[start : start + self.size]
             self.asked.update(batch_request.question_id for batch_request in batch)
             faults = {batch_request.question_id: self.fault_for(batch_request.question_id) for batch_request in batch}
-            if faulty := {"raises", "dies"}.intersection(faults.values()):
-                raise RuntimeError("CUDA error: device-side assert triggered\nmore" if "dies" in faulty else "refused")
+            if fatal := {"raises", "dies"}.intersection(faults.values()):
+                raise RuntimeError("CUDA error: device-side assert triggered\nmore" if "dies" in fatal else "refused")
             for batch_request in self.chance.sample(batch, len(batch)):
                 match faults[batch_request.question_id]:
                     case "a number":
@@ -185,7 +193,9 @@ class PlugIn(Scenario):
                         pass
                     case fault:
                         self.served[batch_request.question_id] += fault is None or len(requests) == 1
-                        yield "A" if fault == "a text" else Response(batch_request.question_id, batch_request.sample, "A")
+                        yield (
+                            "A" if fault == "a text" else Response(batch_request.question_id, batch_request.sample, "A")
+                        )
 
     def run(self):
         settings = Settings()
@@ -195,12 +205,12 @@ class PlugIn(Scenario):
 
     def check(self, line, statuses, records, output):
         broken = {
-            name for name in self.how if self.concerns(name) and (self.kind == "dies" or QUESTIONS[self.how[name]])
+            name for name in self.how if self.concerns(name) and (self.kind == "dies" or PLUG_IN_FAULTS[self.how[name]])
         }
         reasons = [entry["error"] for entry in records.values() if entry["status"] == "failed"]
-        assert all(error.startswith((DEAD, *filter(None, QUESTIONS.values()))) for error in reasons), reasons
+        assert all(error.startswith((CUDA_ERROR, *filter(None, PLUG_IN_FAULTS.values()))) for error in reasons), reasons
         if line:
-            assert any(why in line for why in (DEAD, *filter(None, QUESTIONS.values()))), line
+            assert any(why in line for why in (CUDA_ERROR, *filter(None, PLUG_IN_FAULTS.values()))), line
             assert "Error: " in (self.out / "error.txt").read_text()
             assert self.asked.total() < 40 * max(MAX_CONSECUTIVE_FAILURES, self.size), (
                 "a model that answers nothing stops soon"
@@ -214,7 +224,7 @@ class PlugIn(Scenario):
 
 
 class LocalModel(Scenario):
-    """A checkpoint of transformers without the weights of its last layer, and a network that computes NaN."""
+    """A checkpoint without the weights of its last layer, or a network that computes NaN."""
 
     def __init__(self, *scenario):
         from eval_harness.models.local.tiny_vlm import make_tiny_vlm
@@ -241,7 +251,10 @@ class LocalModel(Scenario):
             remaining_weights = {name: value for name, value in weights.items() if "lm_head" not in name}
             save_file(remaining_weights, self.folder / "model.safetensors", {"format": "pt"})
         allowed = self.kind.endswith("allowed")
-        settings, method = Settings(allow_missing_weights=allowed), METHODS[SCOPES.index(self.scope) % len(METHODS)]
+        settings, method = (
+            Settings(allow_missing_weights=allowed),
+            RUN_METHODS[FAULT_SCOPES.index(self.scope) % len(RUN_METHODS)],
+        )
         return run_evaluation(self.config(str(self.folder), settings, method=method, max_tokens=2), loaded)[0]
 
     def check(self, line, statuses, records, output):
@@ -265,11 +278,13 @@ def journal(folder):
 
 def world(kind):
     local = ("lacks weights", "lacks weights, allowed", "not a number")
-    return Server if kind in SERVERS else LocalModel if kind in local else PlugIn
+    return Server if kind in SERVER_FAULTS else LocalModel if kind in local else PlugIn
 
 
-CASES = [(kind, SCOPES[(at + shift) % len(SCOPES)]) for shift in range(3) for at, kind in enumerate(KINDS)]
-"""Every kind in three of the scopes."""
+FAULT_CASES = [
+    (kind, FAULT_SCOPES[(at + shift) % len(FAULT_SCOPES)]) for shift in range(3) for at, kind in enumerate(FAULT_KINDS)
+]
+"""(fault, scope): every fault with three of the scopes."""
 
 
 @pytest.fixture(autouse=True)
@@ -279,8 +294,8 @@ def quick(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "scope"), few(sorted(CASES, key=lambda case: CASES.index(case) % 7), 6))
-def test_every_run_ends_with_a_score_or_one_line_and_goes_on(phantoms, tmp_path, capsys, kind, scope):
+@pytest.mark.parametrize(("kind", "scope"), few(sorted(FAULT_CASES, key=lambda case: FAULT_CASES.index(case) % 7), 6))
+def test_every_run_ends_with_a_score_or_one_line_and_resumes(phantoms, tmp_path, capsys, kind, scope):
     scenario = world(kind)(kind, scope, str(phantoms / "mediconfusion"), tmp_path / "run")
     result, line = None, ""
     with scenario if isinstance(scenario, ChaosServer) else contextlib.nullcontext():
@@ -289,7 +304,7 @@ def test_every_run_ends_with_a_score_or_one_line_and_goes_on(phantoms, tmp_path,
             result = scenario.run()
         except BadInput as error:
             line = str(error)
-        assert time.monotonic() - start < BOUND
+        assert time.monotonic() - start < MAX_RUN_S
         assert "\n" not in line and (result is None) == bool(line)
         records = journal(scenario.out)
         output = capsys.readouterr().err
@@ -315,11 +330,13 @@ def test_every_run_ends_with_a_score_or_one_line_and_goes_on(phantoms, tmp_path,
     assert [entry["status"] for entry in resumed_records.values()] == ["answered"] * scenario.limit
     assert {key: resumed_records[key]["response"] for key in answered} == answered
     if scenario.served:
-        assert scenario.served.total() == scenario.limit - len(answered), "what was answered is not asked again, all else is"
+        assert scenario.served.total() == scenario.limit - len(answered), (
+            "what was answered is not asked again, all else is"
+        )
 
 
-def test_what_is_waited_for_is_said(monkeypatch, capsys):
-    """A line every ten seconds (here 0.1) without an answer."""
+def test_waiting_for_a_server_is_reported(monkeypatch, capsys):
+    """One line every ten seconds (here 0.1) without an answer."""
     monkeypatch.setattr(openai_chat, "REPORT_INTERVAL_S", 0.1)
     monkeypatch.setattr(OpenAIChat, "first_wait", 0.2)
     with ChaosServer(answer=lambda body: "A" if server.asked.total() > 5 else (503, {"message": "trouble"})) as server:
@@ -327,5 +344,6 @@ def test_what_is_waited_for_is_said(monkeypatch, capsys):
         assert {response.status for response in backend.generate([request(i) for i in range(12)])} == {"answered"}
     output = capsys.readouterr().err
     assert re.search(
-        r"--model openai:m: no answer from http://127\S+ for .*; it is given up after 60 s \(HTTP 503: .*trouble", output
+        r"--model openai:m: no answer from http://127\S+ for .*; it is given up after 60 s \(HTTP 503: .*trouble",
+        output,
     )

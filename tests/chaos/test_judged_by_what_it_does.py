@@ -1,6 +1,7 @@
-"""Servers whose faults are drawn by behaviour (status, body, which questions, how often, with which parameter): words are drawn, too.
+"""Servers with random faults (status, body, wording, affected questions, parameters).
 
-Every question that such a server answers within the stated tries is answered, no other is, and every run ends.
+Every question that such a server answers within the allowed attempts is answered, no other is, and
+every run ends.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from tests.chaos.server import ChaosServer, completion
 from tests.eval_harness.models.http.asking import request, text_of
 from tests.sampling import few
 
-WORDS = (
+ERROR_WORDS = (
     "content violates usage guidelines",
     "billing: requests per minute exceeded",
     "max_tokens is too large, temperature is not supported",
@@ -26,16 +27,16 @@ WORDS = (
     "maximum context length exceeded",
     "",
 )
-PASSING = (408, 409, 425, 429, 500, 502, 503, 504, 529)
-REFUSING = (400, 401, 402, 403, 404, 405, 413, 422, 451)
-FILTERS = (
+TRANSIENT_STATUSES = (408, 409, 425, 429, 500, 502, 503, 504, 529)
+REJECTING_STATUSES = (400, 401, 402, 403, 404, 405, 413, 422, 451)
+FILTER_CODES = (
     "content_filter",
     "content_policy_violation",
     "data_inspection_failed",
     "moderation_blocked",
     "SensitiveContentDetected",
 )
-BODIES = (
+ERROR_BODIES = (
     lambda words, chance: {"error": {"message": words}},
     lambda words, chance: {"error": words or "error"},
     lambda words, chance: {"detail": words},
@@ -43,27 +44,27 @@ BODIES = (
     lambda words, chance: {"error": {"message": words, "param": chance.choice(["messages", "model", "temperature"])}},
     lambda words, chance: [{"error": {"message": words, "status": "INVALID_ARGUMENT"}}],
 )  # fmt: skip
-INSIDE_200 = (
+ERRORS_INSIDE_200 = (
     lambda status, words: {"error": {"code": str(status), "message": words}},
     lambda status, words: {"error": {"code": status, "message": words}, "choices": []},
     lambda status, words: {"object": "error", "code": status, "message": words},
 )
-NO_ANSWERS = (
+REPLIES_WITHOUT_ANSWER = (
     {"error": "overloaded"},
     {"error": {"type": "server_error"}},
     {"choices": [{"message": None, "finish_reason": "stop"}]},
     completion("A", finish="error"),
 )
-KINDS = ("passing", "refusing", "filter", "parameter", "limit", "dead", "withdrawn")
+SERVER_KINDS = ("passing", "refusing", "filter", "parameter", "limit", "dead", "withdrawn")
 
 
 class FaultyServer:
-    """A server with faults of one kind. `concerns`: the questions that it fails on."""
+    """A server with one kind of fault. `concerns`: whether it affects a question."""
 
     def __init__(self, kind, seed):
         self.kind, self.chance = kind, random.Random(f"{kind} {seed}")
-        self.words, self.body = self.chance.choice(WORDS), self.chance.choice(BODIES)
-        self.status = self.chance.choice(PASSING if kind == "passing" else REFUSING)
+        self.words, self.body = self.chance.choice(ERROR_WORDS), self.chance.choice(ERROR_BODIES)
+        self.status = self.chance.choice(TRANSIENT_STATUSES if kind == "passing" else REJECTING_STATUSES)
         self.inside = self.chance.random() < 0.4
         self.share, self.times = self.chance.choice([64, 128, 255]), self.chance.randint(1, 4)
         self.first = self.chance.choice([0, 10]) if kind in ("refusing", "filter") else 0
@@ -84,9 +85,9 @@ class FaultyServer:
 
     def error(self, status):
         if self.inside and self.kind == "passing" and self.chance.random() < 0.5:
-            return 200, self.chance.choice(NO_ANSWERS)
+            return 200, self.chance.choice(REPLIES_WITHOUT_ANSWER)
         if self.inside:
-            return 200, self.chance.choice(INSIDE_200)(status, self.words)
+            return 200, self.chance.choice(ERRORS_INSIDE_200)(status, self.words)
         return status, self.body(self.words, self.chance)
 
     def fault(self, body, text):
@@ -98,7 +99,7 @@ class FaultyServer:
             case "refusing":
                 return self.error(self.status) if self.concerns(text) else None
             case "filter":
-                code = {"error": {"message": self.words, "code": self.chance.choice(FILTERS)}}
+                code = {"error": {"message": self.words, "code": self.chance.choice(FILTER_CODES)}}
                 return (self.chance.choice([400, 403, 422, 451]), code) if self.concerns(text) else None
             case "parameter":
                 return (
@@ -128,9 +129,9 @@ def quick(monkeypatch):
     monkeypatch.setattr(OpenAIChat, "first_wait", 0.01)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SERVER_KINDS)
 @pytest.mark.parametrize("seed", few(range(40), 2))
-def test_what_a_server_answers_is_answered_and_every_run_ends(kind, seed):
+def test_all_answerable_questions_are_answered_and_every_run_ends(kind, seed):
     scenario = FaultyServer(kind, seed)
     questions = [request(number, temperature=0.7 * scenario.sampled, max_tokens=512) for number in range(24)]
     start, line, responses = time.monotonic(), "", []
@@ -152,7 +153,9 @@ def test_what_a_server_answers_is_answered_and_every_run_ends(kind, seed):
     assert not line
     statuses = {response.question_id: response.status for response in responses}
     spared = {"refusing": "failed", "filter": "refused"}.get(kind, "answered")
-    expected = {question.question_id: spared if scenario.concerns(question.prompt) else "answered" for question in questions}
+    expected = {
+        question.question_id: spared if scenario.concerns(question.prompt) else "answered" for question in questions
+    }
     assert statuses == expected
     if kind == "parameter":  # only what it does not take is left out
         sent = server.bodies[-1]

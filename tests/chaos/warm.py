@@ -1,4 +1,4 @@
-"""The command line in a process of its own that starts at once, for tests that start and kill many."""
+"""Start the command line in a forked process, for tests that start and kill many."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ AnswerJournal.append = slowly
 
 
 def start(arguments, cwd: Path, slow_after: int | None = None, **environment: str) -> Process:
-    """A running `medprobe ARGUMENTS`; once it has journaled `slow_after` answers, it takes a second for each, so that a test that waits for
-    them can kill it before it ends."""
+    """Start `medprobe ARGUMENTS`.
+
+    After `slow_after` journaled answers each takes a second, so that a test can kill the process
+    before it ends.
+    """
     code = CODE if slow_after is None else SLOW_AFTER.format(answers=slow_after) + CODE
     return start_program(code, *arguments, cwd=cwd, **environment)

@@ -1,4 +1,4 @@
-"""Running another harness for real, against a server that answers by the text of the prompt, and the same questions asked by us."""
+"""Run other harnesses with a server whose answers depend on the prompt, and compare with ours."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "HF_HOME")
-"""Variables of this process that a harness sees as well."""
+"""Environment variables that a harness inherits."""
 
 
 def run_harness(command: Sequence[str | Path], folder: Path, **variables: str) -> None:
-    """Run a harness in a folder; what it printed is the message where it fails."""
+    """Run a harness in a folder; its output is the message if it fails."""
     inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
     done = subprocess.run(
         command, cwd=folder, env=inherited | variables, capture_output=True, text=True, timeout=600, check=False
@@ -28,13 +28,22 @@ def run_harness(command: Sequence[str | Path], folder: Path, **variables: str) -
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def check_against_ours(harness_metrics: Mapping[str, object], written: Path, data: Path, server_url: str, out: Path) -> Result:
-    """The numbers that a harness shows (metric -> value, in percent) are ours for the same answers, one of them is neither 0 nor 100, and
-    what it wrote is submitted with our scores."""
+def check_against_ours(
+    harness_metrics: Mapping[str, object], written: Path, data: Path, server_url: str, out: Path
+) -> Result:
+    """Check a harness's metrics (in percent) against ours for the same answers.
+
+    At least one of them is neither 0 nor 100, and the harness's output is submitted with our
+    scores.
+    """
     settings = Settings(base_url=server_url)
     result, _ = run_evaluation(EvalConfig(data.name, "openai:m", data=str(data), out=out, settings=settings))
     assert result is not None
-    values = {name: value for name, value in harness_metrics.items() if isinstance(value, int | float) and name in result.scores}
+    values = {
+        name: value
+        for name, value in harness_metrics.items()
+        if isinstance(value, int | float) and name in result.scores
+    }
     assert len(values) >= 2 and any(0 < value < 100 for value in values.values()), harness_metrics
     for name, value in values.items():
         assert value == pytest.approx(result.scores[name].value, abs=5e-5), name

@@ -1,5 +1,8 @@
-"""Two routes, one result: a file of answers, of every format and with every way in which an answer can end, gives the same readings and
-scores by `eval --model recorded:FILE` and by `submit FILE`."""
+"""Two routes, one result: `eval --model recorded:FILE` and `submit FILE` give equal readings and
+scores.
+
+For every file format and every way in which an answer can end.
+"""
 
 import base64
 import json
@@ -23,7 +26,7 @@ from tests.eval_harness.store.untrusted.test_other_harnesses import default_ques
 from tests.helpers import write_lines
 from tests.sampling import few
 
-ENDS = {
+ANSWER_OUTCOMES = {
     "an answer": ({"status": "answered", "finish_reason": "stop"}, True),
     "nothing said of it": ({}, True),
     "with reasoning": ({"reasoning": "A? No.\nThen, B.", "seconds": 1.5}, True),
@@ -37,15 +40,17 @@ ENDS = {
     "held back, in Anthropic's words": ({"stop_reason": "refusal"}, None),
     "failed, by its end alone": ({"finish_reason": "error"}, None),
 }
-"""How an answer ended: the fields of its record; True if its text states an option, False if it only begins, None if there is none."""
+"""How an answer ended -> (fields of its record; True: the text states an option, False: it is cut
+before one, None: no text).
+"""
 
 
 def records(data, seed, samples):
-    """Answers to most questions, drawn; some questions have no record."""
+    """Draw answers to most questions; some questions have no record."""
     rng = random.Random(seed)
     for row in default_questions(data).itertuples():
         for sample in range(samples):
-            fields, states = ENDS[rng.choice(list(ENDS))]
+            fields, states = ANSWER_OUTCOMES[rng.choice(list(ANSWER_OUTCOMES))]
             index = rng.randrange(len(row.options))
             letter = row.options[index] if row.question_type == "yes_no" else "ABCDEFGHIJ"[index]
             text = {True: f"The answer is {letter}.", False: 'The image shows, "to\tbegin" with,', None: None}[states]
@@ -54,7 +59,7 @@ def records(data, seed, samples):
 
 
 def in_table(lines):
-    """What a table can hold: an answer that never came is an empty cell, told by its status."""
+    """Records as a table, where a missing answer is an empty cell with a status."""
     frame = pd.DataFrame(lines)
     return frame.assign(response=frame["response"].fillna(""))
 
@@ -64,7 +69,7 @@ def as_json(path, lines):
     return path
 
 
-FORMATS = {
+FILE_WRITERS = {
     "jsonl": write_lines,
     "json": as_json,
     "csv": lambda path, lines: in_table(lines).to_csv(path, index=False),
@@ -76,7 +81,7 @@ FORMATS = {
 
 
 def by_both(file, data, folder):
-    """(answers, statuses, scores) by `eval` and by `submit`."""
+    """Return (answers, statuses, scores) of `eval` and of `submit`."""
     submitted = prepare_submission(file, data.name, "M", str(data))
     assert submitted.problems == []
     result, run = run_evaluation(EvalConfig(data.name, f"recorded:{file}", data=str(data), out=folder))
@@ -90,14 +95,14 @@ def by_both(file, data, folder):
     return outcomes
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", FILE_WRITERS)
 @pytest.mark.parametrize(("seed", "samples"), few([(1, 1), (2, 2), (3, 1)]))
 @pytest.mark.parametrize("benchmark", BENCHMARKS[:2])
-def test_eval_and_submit_read_the_same(phantoms, tmp_path, benchmark, form, seed, samples):
+def test_eval_and_submit_give_equal_answers_and_scores(phantoms, tmp_path, benchmark, form, seed, samples):
     data = phantoms / benchmark
     lines = list(records(data, seed, samples))
     file = tmp_path / f"answers.{form}"
-    FORMATS[form](file, lines)
+    FILE_WRITERS[form](file, lines)
     by_eval, by_submit = by_both(file, data, tmp_path / "run")
     assert by_eval == by_submit
     write_lines(tmp_path / "plain.jsonl", lines)
@@ -107,7 +112,7 @@ def test_eval_and_submit_read_the_same(phantoms, tmp_path, benchmark, form, seed
 
 
 @pytest.mark.parametrize("form", ["lmms", "xlsx", "tsv", "csv", "json"])
-def test_eval_reads_what_harnesses_write_as_submit_does(phantoms, tmp_path, form):
+def test_eval_and_submit_read_harness_output_alike(phantoms, tmp_path, form):
     data = phantoms / "mediconfusion"
     rng = random.Random(form)
     answers = [(q, rng.choice(["A", "B", "Answer: B", None])) for q in default_questions(data).itertuples()]
@@ -130,7 +135,7 @@ def test_eval_reads_what_harnesses_write_as_submit_does(phantoms, tmp_path, form
 @pytest.mark.sources
 @pytest.mark.exhaustive
 @pytest.mark.timeout(1200)
-def test_results_of_the_official_tsv_land_whole(sources, tmp_path):
+def test_results_of_the_official_tsv_are_read_completely(sources, tmp_path):
     files = sorted((sources / "later_answers").rglob("*_openai_result.xlsx"))
     if not files:
         pytest.skip("the recorded answers are not here")
@@ -162,7 +167,7 @@ def test_results_of_the_official_tsv_land_whole(sources, tmp_path):
         (["[" * 100_000], "nested too deeply"),
     ],
 )
-def test_bad_files_are_refused_alike(phantoms, tmp_path, lines, message):
+def test_eval_and_submit_refuse_bad_files_alike(phantoms, tmp_path, lines, message):
     data = phantoms / "mediconfusion"
     file = tmp_path / "answers.jsonl"
     file.write_text("\n".join(lines) + "\n")

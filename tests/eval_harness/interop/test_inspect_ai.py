@@ -1,5 +1,6 @@
-"""The real inspect-ai, in an environment of its own: its task of ours gives our numbers, its log lands, eval.yaml runs from the loopback
-Hub."""
+"""The real inspect-ai in its own environment: our tasks, submission of its logs, eval.yaml from a
+local Hub.
+"""
 
 import hashlib
 import json
@@ -22,11 +23,11 @@ from tests.chaos.server import ChaosServer
 from tests.environments import environment
 from tests.localhub.accounts import CURATOR
 
-INSPECT = ("inspect-ai==0.3.285",)
-SAYS = ("{0}", "The answer is {0}.", "ANSWER: {0}", "I cannot tell.", "{0} or {1}", "")
+INSPECT_REQUIREMENTS = ("inspect-ai==0.3.285",)
+ANSWER_TEMPLATES = ("{0}", "The answer is {0}.", "ANSWER: {0}", "I cannot tell.", "{0} or {1}", "")
 
-ROOT = Path(__file__).resolve().parents[3]
-READ = """
+CHECKOUT = Path(__file__).resolve().parents[3]
+READ_LOG_SCRIPT = """
 import json, sys
 from inspect_ai.log import read_eval_log
 from pathlib import Path
@@ -41,24 +42,24 @@ if sys.argv[2:]:
     said |= {"problems": found.problems, "scores": scores, "statuses": found.result.statuses, "samples": found.result.method.samples}
 print(json.dumps(said))
 """
-"""What inspect-ai's own reader says of a log and, given a store, what our `submit` makes of it."""
+"""Print inspect-ai's own reading of a log and, given a store, the outcome of our submission."""
 
 pytestmark = [pytest.mark.harness, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="session")
 def inspect_python(request):
-    return environment(request.config.cache, "inspect-ai", INSPECT)
+    return environment(request.config.cache, "inspect-ai", INSPECT_REQUIREMENTS)
 
 
 def by_text(body):
-    """An answer that depends on the text of the prompt alone: the same words get the same answer."""
+    """Answer by the text of the prompt alone: equal prompts get equal answers."""
     content = body["messages"][-1]["content"]
     text = content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
     draw = hashlib.sha256(text.encode()).digest()
     if not re.search(r"\bA\b\W", text):  # no lettered options: a question of yes or no
         return ("Yes.", "No.", "The answer is yes", "No", "I cannot tell.")[draw[0] % 9 // 2]
-    return SAYS[draw[0] % len(SAYS)].format("AB"[draw[1] % 2], "BA"[draw[1] % 2])
+    return ANSWER_TEMPLATES[draw[0] % len(ANSWER_TEMPLATES)].format("AB"[draw[1] % 2], "BA"[draw[1] % 2])
 
 
 def inspect_eval(python, folder, task, url, *options, **environment_variables):
@@ -79,12 +80,14 @@ def inspect_eval(python, folder, task, url, *options, **environment_variables):
 
 
 def read_log_report(python, log, *store):
-    done = subprocess.run([python, "-c", READ, log, *store], capture_output=True, text=True, timeout=400, check=False)
+    done = subprocess.run(
+        [python, "-c", READ_LOG_SCRIPT, log, *store], capture_output=True, text=True, timeout=400, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_its_logs_go_to_submit_as_they_come(inspect_python):
+def test_inspect_logs_are_submitted_unchanged(inspect_python):
     tests = [
         inspect_python,
         "-m",
@@ -92,14 +95,14 @@ def test_its_logs_go_to_submit_as_they_come(inspect_python):
         "-q",
         "-p",
         "no:cacheprovider",
-        ROOT / "tests/eval_harness/interop/test_inspect_logs.py",
+        CHECKOUT / "tests/eval_harness/interop/test_inspect_logs.py",
     ]
-    done = subprocess.run(tests, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(tests, cwd=CHECKOUT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_the_same_answers_are_our_numbers(inspect_python, tmp_path, benchmark):
+def test_harness_metrics_equal_ours_for_the_same_answers(inspect_python, tmp_path, benchmark):
     data = tmp_path / benchmark
     build(benchmark, out=data)
     with ChaosServer(answer=by_text) as server:
@@ -114,10 +117,12 @@ def test_the_same_answers_are_our_numbers(inspect_python, tmp_path, benchmark):
     assert len(metrics) >= 2
     assert metrics == pytest.approx({name: result.scores[name].value for name in metrics}, abs=5e-5)
     assert log_report["problems"] == [] and log_report["statuses"] == result.statuses
-    assert log_report["scores"] == json.loads(json.dumps({name: score.model_dump() for name, score in result.scores.items()}))
+    assert log_report["scores"] == json.loads(
+        json.dumps({name: score.model_dump() for name, score in result.scores.items()})
+    )
 
 
-def test_epochs_keep_every_answer(inspect_python, tmp_path):
+def test_epochs_become_samples(inspect_python, tmp_path):
     data = tmp_path / "mediconfusion"
     build("mediconfusion", out=data)
     with ChaosServer(answer=by_text) as server:
@@ -127,10 +132,12 @@ def test_epochs_keep_every_answer(inspect_python, tmp_path):
         )
     log_report = read_log_report(inspect_python, log, tmp_path / "store")
     assert log_report["samples"] == 2
-    assert log_report["metrics"]["set_accuracy"] == pytest.approx(log_report["scores"]["set_accuracy"]["value"], abs=5e-5)
+    assert log_report["metrics"]["set_accuracy"] == pytest.approx(
+        log_report["scores"]["set_accuracy"]["value"], abs=5e-5
+    )
 
 
-def test_eval_yaml_runs_from_the_hub(inspect_python, local_hub, monkeypatch, tmp_path):
+def test_eval_yaml_tasks_run_from_the_hub(inspect_python, local_hub, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_ENDPOINT", local_hub.endpoint)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)

@@ -1,6 +1,7 @@
-"""Logs of inspect-ai go to `submit` as they come. Run where inspect-ai is installed: `test_inspect_ai.py` does so in its environment.
+"""Submitting logs of inspect-ai, written by inspect-ai itself in both of its formats.
 
-Written by inspect-ai itself in both its formats. See also: that the numbers are ours (`test_inspect_ai.py`).
+Runs where inspect-ai is installed; `test_inspect_ai.py` runs it in that environment and also
+compares the metrics.
 """
 
 import random
@@ -18,17 +19,17 @@ from eval_harness.interop.convert import convert_and_submit
 from eval_harness.interop.harness_file import format_letters
 from tests.helpers import refused
 
-TEXTS = ("{letter}", "The answer is {letter}.", "I cannot tell.", "", "{letter}) {text}")
+ANSWER_TEXTS = ("{letter}", "The answer is {letter}.", "I cannot tell.", "", "{letter}) {text}")
 
 
 def drawn(data, seed):
-    """(question, response or None where nothing came) of every question of the default split."""
+    """Draw (question, response or None) for every question of the default split."""
     chance, repository = random.Random(seed), open_repository(data)
     split = "validation" if "validation" in repository.splits else repository.splits[0]
     for row in repository.questions(split).itertuples():
         index = chance.randrange(len(row.options))
         letter = row.options[index] if row.question_type == "yes_no" else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index]
-        text = chance.choice(TEXTS).format(letter=letter, text=row.options[index])
+        text = chance.choice(ANSWER_TEXTS).format(letter=letter, text=row.options[index])
         yield row, None if chance.random() < 0.1 else text
 
 
@@ -60,10 +61,10 @@ def log(path, samples, status="success", metadata=None, limit=None):
     return path
 
 
-def test_a_log_names_model_and_benchmark_itself_and_lands(phantoms, tmp_path):
+def test_log_with_metadata_is_submitted_without_options(phantoms, tmp_path):
     data = phantoms / "mediconfusion"
-    result = {"medprobe": {"benchmark": "mediconfusion", "data": str(data), "split": "test"}}
-    file = log(tmp_path / "log.eval", [sample(*record) for record in drawn(data, 3)], metadata=result)
+    metadata = {"medprobe": {"benchmark": "mediconfusion", "data": str(data), "split": "test"}}
+    file = log(tmp_path / "log.eval", [sample(*record) for record in drawn(data, 3)], metadata=metadata)
     done = convert_and_submit(file, tmp_path / "store")
     assert done.submission.result.model.name == "openai/m" and done.new
     assert set(table_to_frame(done.submission.sent.answers)["reasoning"].dropna()) == {"B? No."}
@@ -71,7 +72,7 @@ def test_a_log_names_model_and_benchmark_itself_and_lands(phantoms, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["eval", "json"])
-def test_bad_logs_are_one_line_and_nothing_lands(phantoms, tmp_path, form):
+def test_bad_logs_give_one_line_errors_and_nothing_is_stored(phantoms, tmp_path, form):
     data = phantoms / "mediconfusion"
     rows = [q for q, _ in drawn(data, 1)]
     good = [sample(q, "A") for q in rows]

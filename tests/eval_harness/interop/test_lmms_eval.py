@@ -1,4 +1,6 @@
-"""The real lmms-eval, in an environment of its own: the task folder gives our numbers, its samples land, a dead server is no answer."""
+"""The real lmms-eval in its own environment: our metrics, submission of its samples, unreachable
+servers.
+"""
 
 import json
 
@@ -25,7 +27,7 @@ def lmms_python(request):
 
 
 def lmms_eval(python, folder, benchmark, url):
-    """(results, file of samples) of one run."""
+    """Run lmms-eval; returns (results, samples file)."""
     task = f"medprobe_{benchmark.replace('-', '_')}"
     run_harness(
         [
@@ -42,7 +44,7 @@ def lmms_eval(python, folder, benchmark, url):
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
-def test_the_same_answers_are_our_numbers(lmms_python, tmp_path, benchmark):
+def test_harness_metrics_equal_ours_for_the_same_answers(lmms_python, tmp_path, benchmark):
     data = tmp_path / benchmark
     build(benchmark, out=data)
     commands.medprobe("export-lmms-eval", data, "--out", tmp_path / "tasks", cwd=tmp_path)
@@ -52,7 +54,7 @@ def test_the_same_answers_are_our_numbers(lmms_python, tmp_path, benchmark):
         check_against_ours(values, samples, data, server.url, tmp_path / "run")
 
 
-def test_a_dead_server_gives_failed_answers(lmms_python, tmp_path):
+def test_unreachable_server_gives_failed_answers(lmms_python, tmp_path):
     data = tmp_path / "mediconfusion"
     build("mediconfusion", out=data)
     commands.medprobe("export-lmms-eval", data, "--out", tmp_path / "tasks", cwd=tmp_path)

@@ -1,6 +1,7 @@
-"""What a user would write by hand for one question: processor, `generate`, decode; and one forward pass per option, without a cache.
+"""Hand-written reference for one question at a time.
 
-Shares no code with the harness but the tokens of an option, so that equal numbers mean something.
+Processor, `generate`, decode; one forward pass per option, without a cache. Shares no code with the
+harness except the tokens of an option, so that agreement is meaningful.
 """
 
 import io
@@ -31,7 +32,10 @@ def encoder_decoder(config):
 
 
 def in_dtype(model, inputs):
-    """Also as the model's own `generate` changes them: BLIP's begins with its own first token and drops the tokenizer's last."""
+    """Convert inputs to the model's dtype.
+
+    For BLIP also as its `generate` does: with its own first token and without the tokenizer's last.
+    """
     if type(model).__name__ == "BlipForConditionalGeneration":
         ids = inputs["input_ids"][:, :-1].clone()
         ids[:, 0] = model.config.text_config.bos_token_id
@@ -44,7 +48,7 @@ NO_MARKER = ("Florence2Processor", "FuyuProcessor", "GitProcessor", "Kosmos2Proc
 
 @torch.inference_mode()
 def text_of(model, processor, prompt, image, tokens, plain="{prompt}"):
-    """The greedy answer."""
+    """Return the greedy answer."""
     inputs = inputs_of(processor, prompt, image, plain)
     prompt_ids = in_dtype(model, inputs)["input_ids"][0]
     if type(model).__name__ != "BlipForConditionalGeneration":
@@ -57,7 +61,9 @@ def text_of(model, processor, prompt, image, tokens, plain="{prompt}"):
 
 @torch.inference_mode()
 def option_score(model, processor, prompt, image, option, plain="{prompt}"):
-    """Mean log-probability of the token ids `option` after the prompt, from one forward pass over both."""
+    """Return the mean log-probability of token ids after the prompt, from one forward pass over
+    both.
+    """
     inputs = in_dtype(model, inputs_of(processor, prompt, image, plain))
     option_ids = torch.tensor([option])
     if encoder_decoder(model.config):
@@ -90,7 +96,7 @@ CANDIDATES = ("left", "on the right side", "no")
 
 
 def loaded(folder, batch):
-    """The harness's model of that folder."""
+    """Load a model folder with the harness."""
     from eval_harness.models.interface import Settings
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
@@ -98,18 +104,26 @@ def loaded(folder, batch):
 
 
 def compare(folder, requests, batch=4):
-    """(texts equal, largest difference of a score by ps, ps_official, of one by gd, the harness's model) against the naive loops above."""
+    """Compare the harness with the naive loops.
+
+    Returns (number of equal texts, largest difference of a score of ps or ps_official, of gd, the
+    harness's model).
+    """
     backend = loaded(folder, batch)
     model, processor = backend.network.model, backend.processor
     texts = {r.question_id: r.text for r in backend.generate(requests)}
-    equal_texts = sum(texts[r.question_id] == text_of(model, processor, r.prompt, r.image, r.max_tokens) for r in requests)
+    equal_texts = sum(
+        texts[r.question_id] == text_of(model, processor, r.prompt, r.image, r.max_tokens) for r in requests
+    )
     differences = {"sequence": 0.0, "sequence_official": 0.0, "next_token": 0.0}
     for scoring, candidates in (
         ("sequence", CANDIDATES),
         ("sequence_official", CANDIDATES),
         ("next_token", ("A", "B", "C")),
     ):
-        scoring_requests = [replace(r, candidates=candidates, scoring=scoring, options=("x", "y", "z")) for r in requests]
+        scoring_requests = [
+            replace(r, candidates=candidates, scoring=scoring, options=("x", "y", "z")) for r in requests
+        ]
         scores = {r.question_id: r.scores for r in backend.score(scoring_requests)}
         for request in scoring_requests:
             for position, candidate in enumerate(candidates):
@@ -119,8 +133,15 @@ def compare(folder, requests, batch=4):
                 if scoring == "sequence":
                     expected = option_score(model, processor, request.prompt, request.image, tokens)
                 else:
-                    token_scores = [option_score(model, processor, request.prompt, request.image, [token]) for token in tokens]
+                    token_scores = [
+                        option_score(model, processor, request.prompt, request.image, [token]) for token in tokens
+                    ]
                     token_logprobs = torch.tensor(token_scores)
                     expected = float(token_logprobs.logsumexp(0) if scoring == "next_token" else token_logprobs.mean())
                 differences[scoring] = max(differences[scoring], abs(scores[request.question_id][position] - expected))
-    return equal_texts, max(differences["sequence"], differences["sequence_official"]), differences["next_token"], backend
+    return (
+        equal_texts,
+        max(differences["sequence"], differences["sequence_official"]),
+        differences["next_token"],
+        backend,
+    )

@@ -1,6 +1,10 @@
+<<<<<<< HEAD
 """The same model asked in this process and through a real server (`transformers serve`): the same
 conversation, hence the same texts.
 """
+=======
+"""One model in this process and behind a real server (`transformers serve`): equal texts."""
+>>>>>>> 2d4218b7 (Tests of models, interop, sweep and chaos: plain test names and docstrings)
 
 import time
 import urllib.request
@@ -56,7 +60,7 @@ def texts(folder):
     ("benchmark", "form"),
     few([("mediconfusion", "authors"), ("halt-medvqa", "text-first")], 0),
 )
-def test_http_gives_the_texts_of_this_process(tiny, server, tmp_path, benchmark, form):
+def test_http_answers_equal_local_answers(tiny, server, tmp_path, benchmark, form):
     build(benchmark, out=tmp_path / "data")
     sides = {
         "local": (str(tiny), Settings()),

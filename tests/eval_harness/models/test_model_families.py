@@ -1,5 +1,8 @@
-"""The same promises for every family of models: texts and option scores are those of naive loops, in batches and with shared prefixes,
-which are only used where they are equal."""
+"""Every model family: texts and option scores equal naive loops, in batches and with shared
+prefixes.
+
+Prefixes are shared only where that gives equal results.
+"""
 
 import io
 import json
@@ -23,12 +26,12 @@ def picture(seed, size=(60, 44)):
     return buffer.getvalue()
 
 
-PICTURES = [picture(0), picture(1, (44, 60)), picture(2)]
+NOISE_PICTURES = [picture(0), picture(1, (44, 60)), picture(2)]
 
 
 def request(number, **changes):
     prompt = "Which side of the chest is this " + "left or right " * (number % 4) + f"{number}?"
-    values = {"sample": 0, "image": PICTURES[number % 3], "options": ("left", "right"), "question_type": "single"}
+    values = {"sample": 0, "image": NOISE_PICTURES[number % 3], "options": ("left", "right"), "question_type": "single"}
     return Request(str(number), prompt=prompt, **(values | {"max_tokens": 5} | changes))
 
 
@@ -38,8 +41,10 @@ def model(folder, batch):
     return TransformersVLM(str(folder), Settings(batch_size=batch))
 
 
-def test_the_self_test_finds_a_wrong_path_and_the_right_one_is_used(tmp_path, monkeypatch):
-    """Positions off by one after the prompt, as they once were for PaliGemma: options are scored by `generate` instead, rightly."""
+def test_self_test_switches_a_wrong_path_off(tmp_path, monkeypatch):
+    """With positions off by one after the prompt (a former bug with PaliGemma), `generate` scores
+    the options.
+    """
     from eval_harness.models.local.network import Network
 
     requests = [
@@ -61,8 +66,10 @@ def test_the_self_test_finds_a_wrong_path_and_the_right_one_is_used(tmp_path, mo
     }
 
 
-def test_questions_on_images_of_unequal_tokens_continue_their_own_prefix(tmp_path):
-    """As many questions as images, in another order: stale `rope_deltas` would have the right shape and the wrong rows."""
+def test_questions_continue_the_prefix_of_their_own_image(tmp_path):
+    """As many questions as images, in another order: stale `rope_deltas` would have the right shape
+    but the wrong rows.
+    """
     import torch
 
     backend = model(make("qwen2_vl", tmp_path / "qwen2_vl"), 8)
@@ -73,13 +80,14 @@ def test_questions_on_images_of_unequal_tokens_continue_their_own_prefix(tmp_pat
         with torch.inference_mode():
             logits = [backend.network.next_logits(batch) for batch in (shared, full)]
             written = [
-                backend.network.generate(batch, 5, 0, [])[0] for batch in (backend._inputs.shared_prefixes(requests), full)
+                backend.network.generate(batch, 5, 0, [])[0]
+                for batch in (backend._inputs.shared_prefixes(requests), full)
             ]
         assert float((logits[0] - logits[1]).abs().max()) < 1e-4
         assert written[0].tolist() == written[1].tolist()
 
 
-FAMILIES = (
+TESTED_FAMILIES = (
     "blip2",
     "qwen2_vl",
     "instructblip_t5",
@@ -97,17 +105,22 @@ FAMILIES = (
     "paligemma",
     "qwen3_vl",
 )
-"""Families whose scores or padding have gone wrong, and a few others; `benchmarks/models/families.py` runs them all."""
-SHARING = ("idefics2", "idefics3", "internvl", "llava_next", "qwen2_vl", "qwen3_vl")
+"""Families whose scores or padding were once wrong, and a few others.
+
+`benchmarks/models/families.py` runs all families.
+"""
+PREFIX_SHARING_FAMILIES = ("idefics2", "idefics3", "internvl", "llava_next", "qwen2_vl", "qwen3_vl")
 
 
-@pytest.mark.parametrize("family", few(FAMILIES, 3))
-def test_texts_and_scores_are_those_of_naive_loops(family, tmp_path):
+@pytest.mark.parametrize("family", few(TESTED_FAMILIES, 3))
+def test_texts_and_scores_equal_naive_loops(family, tmp_path):
     requests = [request(i) for i in range(4)]
     equal_texts, sequence, next_token, backend = compare(make(family, tmp_path / family), requests)
     assert equal_texts == len(requests)
     assert max(sequence, next_token) < 1e-4
-    assert backend.describe()["shared_image_prefix"] == (family in SHARING), "said only where it is done"
+    assert backend.describe()["shared_image_prefix"] == (family in PREFIX_SHARING_FAMILIES), (
+        "said only where it is done"
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,10 +135,8 @@ def test_texts_and_scores_are_those_of_naive_loops(family, tmp_path):
         ]
     ),
 )
-def test_prefixes_are_shared_where_positions_have_several_axes_and_within_attention_windows(
-    family, window, shares, tmp_path
-):
-    """Prompts on both sides of the window: texts and scores are those of naive loops, whichever prompts share."""
+def test_prefixes_are_shared_with_several_position_axes_and_within_attention_windows(family, window, shares, tmp_path):
+    """Prompts on both sides of the window; texts and scores equal naive loops in any case."""
     folder = make(family, tmp_path / family)
     config = json.loads((folder / "config.json").read_text())
     if window:

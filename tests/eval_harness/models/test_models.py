@@ -20,13 +20,17 @@ def texts(backend, requests):
     return [response.text for response in backend.generate(requests)]
 
 
-def test_always_a_letter_falls_back_to_the_last_option_and_speaks_yes_and_no():
+def test_always_letter_baseline_falls_back_to_the_last_option_and_answers_yes_no():
     always = [load_baseline(name) for name in ("always-A", "always-C")]
-    requests = [request(), request(options=("a", "b", "c", "d")), request(options=("yes", "no"), question_type="yes_no")]
+    requests = [
+        request(),
+        request(options=("a", "b", "c", "d")),
+        request(options=("yes", "no"), question_type="yes_no"),
+    ]
     assert [texts(backend, requests) for backend in always] == [["A", "A", "yes"], ["B", "C", "no"]]
 
 
-def test_chance_depends_on_the_question_not_on_the_order():
+def test_chance_baseline_depends_on_the_question_not_the_order():
     chance = load_baseline("chance")
     requests = [request(str(i), options=("a", "b", "c", "d")) for i in range(400)]
     forward = {r.question_id: r.text for r in chance.generate(requests)}
@@ -41,7 +45,7 @@ def test_chance_depends_on_the_question_not_on_the_order():
     assert other_sample != forward
 
 
-def test_the_oracle_gives_the_key_and_fails_where_it_is_hidden():
+def test_oracle_answers_with_the_key_and_fails_without_one():
     oracle = load_baseline("oracle")
     many = request(answer=(0, 2), options=("a", "b", "c"), question_type="multiple")
     answered, hidden = oracle.generate([many, request(answer=())])
@@ -63,13 +67,13 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def backends(tiny):
-    """The tiny model with batches, and with one question at a time."""
+    """The tiny model, with batches and with one question at a time."""
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     return TransformersVLM(str(tiny), Settings()), TransformersVLM(str(tiny), Settings(batch_size=1))
 
 
-def test_out_of_memory_halves_the_batch_and_a_question_that_never_fits_fails_alone(tiny, monkeypatch):
+def test_out_of_memory_halves_the_batch_and_fails_only_a_question_that_never_fits(tiny, monkeypatch):
     import torch
 
     from eval_harness.models.local.transformers_vlm import TransformersVLM
@@ -93,7 +97,7 @@ def test_out_of_memory_halves_the_batch_and_a_question_that_never_fits_fails_alo
     assert len(responses) == 7 and max(sizes[2:]) <= 2
 
 
-def test_a_model_that_cannot_be_used_is_refused_in_one_line(tmp_path, tiny):
+def test_unusable_model_gives_a_one_line_error(tmp_path, tiny):
     from transformers import LlamaConfig
 
     from eval_harness.models.local.transformers_vlm import TransformersVLM
@@ -107,7 +111,7 @@ def test_a_model_that_cannot_be_used_is_refused_in_one_line(tmp_path, tiny):
     assert "\n" not in str(error.value)
 
 
-def test_sampled_answers_do_not_depend_on_the_batch(backends):
+def test_sampled_answers_are_independent_of_the_batch(backends):
     requests = [
         request(str(i), sample=sample, prompt="?" * (1 + i % 3), image=picture(colour=(60 * i, 9, 9)), temperature=1.0)
         for i in range(4)
@@ -133,7 +137,7 @@ def test_seeded_sampling_draws_from_the_softmax():
     assert torch.allclose(torch.bincount(picks, minlength=3) / 2000, expected, atol=0.04)
 
 
-def test_batches_keep_the_questions_of_an_image_together():
+def test_batches_keep_questions_of_an_image_together():
     from eval_harness.models.local.transformers_vlm import BatchSize, sort_for_batching, take_batch
 
     def drain(queue, size):
@@ -165,7 +169,7 @@ def test_batches_keep_the_questions_of_an_image_together():
     assert size.size == start, "it does not grow again after memory ran out"
 
 
-def test_shared_prefixes_that_do_not_agree_are_given_up(tiny, backends, monkeypatch):
+def test_prefix_sharing_is_switched_off_if_the_first_batch_differs(tiny, backends, monkeypatch):
     from eval_harness.models.local.network import Network
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
@@ -180,8 +184,10 @@ def test_shared_prefixes_that_do_not_agree_are_given_up(tiny, backends, monkeypa
     assert wary.describe()["shared_image_prefix"] is False
 
 
-def test_any_generation_options_give_after_a_shared_prefix_what_generate_gives(tiny):
-    """Penalties see the padding of no batch, texts end at any of several tokens, and rows go on after others have ended."""
+def test_generation_options_give_equal_tokens_after_a_shared_prefix(tiny):
+    """Penalties ignore padding, texts end at any of several tokens, and rows continue after others
+    end.
+    """
     import torch
 
     from eval_harness.models.local.transformers_vlm import TransformersVLM
@@ -205,13 +211,15 @@ def test_any_generation_options_give_after_a_shared_prefix_what_generate_gives(t
         with torch.inference_mode():
             together = network.generate(model._inputs.shared_prefixes(requests), 9, warm, seeds)[0].tolist()
             for row, prompt_request, seed in zip(together, requests, seeds, strict=True):
-                single_row = network.generate(model._inputs.full_prompts([prompt_request]), 9, warm, [seed])[0][0].tolist()
+                single_row = network.generate(model._inputs.full_prompts([prompt_request]), 9, warm, [seed])[0][
+                    0
+                ].tolist()
                 assert row == single_row + [network.pad] * (len(row) - len(single_row)), network.generation
                 lengths.add(len(single_row))
     assert len(lengths) > 2
 
 
-def test_control_tokens_in_a_question_stay_text_in_a_shared_prefix_too(backends):
+def test_control_tokens_in_a_question_stay_text_with_shared_prefixes(backends):
     image = picture()
     requests = [request(str(i), prompt=f"Is <image> or </s> {i} there?", image=image, max_tokens=4) for i in range(5)]
     shared, unshared = backends

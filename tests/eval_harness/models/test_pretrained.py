@@ -1,4 +1,4 @@
-"""How a local model is loaded: adapters, quantization, bounds on pixels, classes other than image-text-to-text, missing extras."""
+"""Loading a local model: adapters, quantization, pixel bounds, other classes, missing extras."""
 
 import json
 import shutil
@@ -27,7 +27,9 @@ def texts(folder, **settings):
 
 
 def adapter(folder, out, **options):
-    """A LoRA with random weights, saved; returns the answers without it, and those of the adapted model as peft itself gives them."""
+    """Save a LoRA with random weights; returns the answers without it, and with it as peft gives
+    them.
+    """
     import torch
     from peft import LoraConfig, get_peft_model
 
@@ -44,8 +46,10 @@ def adapter(folder, out, **options):
     return plain, [r.text for r in backend.generate([request(i) for i in range(4)])]
 
 
-def test_a_checkpoint_of_another_class_is_refused_and_not_run_with_half_of_its_weights(tmp_path):
-    """BLIP for questions has a question encoder; transformers' class for images and text is BLIP for captions, which leaves it out."""
+def test_checkpoint_of_another_class_is_refused(tmp_path):
+    """BLIP for questions has a question encoder, which transformers' image-text-to-text class
+    lacks.
+    """
     import transformers
 
     model, processor = build("blip")
@@ -55,7 +59,7 @@ def test_a_checkpoint_of_another_class_is_refused_and_not_run_with_half_of_its_w
         load_pretrained(str(tmp_path), Settings())
 
 
-def test_an_adapter_changes_the_answers_as_peft_itself_does_and_one_that_does_not_fit_is_refused(folder, tmp_path):
+def test_adapter_answers_equal_peft_and_a_mismatched_adapter_is_refused(folder, tmp_path):
     plain, expected = adapter(folder, tmp_path / "lora")
     assert texts(folder, adapter=str(tmp_path / "lora")) == expected != plain
     with pytest.raises(BadInput, match="--model-args adapter"):
@@ -69,7 +73,7 @@ def test_an_adapter_changes_the_answers_as_peft_itself_does_and_one_that_does_no
 
 @pytest.fixture(scope="module")
 def even(tmp_path_factory):
-    """A model whose layers have widths that bitsandbytes takes on the CPU (multiples of 64)."""
+    """A model with layer widths that bitsandbytes supports on the CPU (multiples of 64)."""
     import torch
     from transformers import LlavaConfig, LlavaForConditionalGeneration
 
@@ -84,9 +88,7 @@ def even(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["4bit", "8bit"])
-def test_quantized_models_keep_their_promises_on_the_cpu_and_a_quantized_checkpoint_is_loaded_as_it_is(
-    even, tmp_path, name
-):
+def test_quantized_models_batch_equally_and_quantized_checkpoints_load_unchanged(even, tmp_path, name):
     pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
     backend = TransformersVLM(str(even), Settings(quantization=name, batch_size=4))
     kinds = {type(module).__name__ for module in backend.network.model.modules()}
@@ -105,7 +107,7 @@ def test_quantized_models_keep_their_promises_on_the_cpu_and_a_quantized_checkpo
 @pytest.mark.parametrize(
     ("module", "settings"), [("peft", {"adapter": "x"}), ("bitsandbytes", {"quantization": "4bit"})]
 )
-def test_a_missing_extra_is_named(folder, monkeypatch, module, settings):
+def test_missing_extra_is_named_in_the_error(folder, monkeypatch, module, settings):
     from dataset_builders import extras
 
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == module else object())
@@ -113,7 +115,7 @@ def test_a_missing_extra_is_named(folder, monkeypatch, module, settings):
         load_pretrained(str(folder), Settings(**settings))
 
 
-def test_pixels_are_bounded_where_the_processor_can(folder, tmp_path):
+def test_pixel_bounds_are_applied_or_refused(folder, tmp_path):
     def length(**settings):
         backend = TransformersVLM(str(folder), Settings(**settings))
         (response,) = backend.generate([replace(request(1), max_tokens=1)])
@@ -125,8 +127,8 @@ def test_pixels_are_bounded_where_the_processor_can(folder, tmp_path):
         load_pretrained(str(tmp_path / "other"), Settings(max_pixels=900))
 
 
-def test_a_model_with_its_own_code_that_is_only_a_causal_one_is_loaded_and_must_see_images(tmp_path):
-    """As Phi-4-multimodal's repository: `auto_map` names AutoModelForCausalLM and nothing for images."""
+def test_causal_model_with_remote_code_is_loaded_and_sees_images(tmp_path):
+    """Like Phi-4-multimodal's repository, whose `auto_map` has only AutoModelForCausalLM."""
     from safetensors.torch import save_file
     from transformers import LlavaForConditionalGeneration
 
@@ -153,7 +155,7 @@ def test_a_model_with_its_own_code_that_is_only_a_causal_one_is_loaded_and_must_
     )
 
 
-def test_a_revision_is_the_commit_that_the_hubs_cache_holds(tmp_path, monkeypatch):
+def test_revision_is_the_cached_commit(tmp_path, monkeypatch):
     from eval_harness.models.local.pretrained import describe_source
 
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
@@ -167,8 +169,8 @@ def test_a_revision_is_the_commit_that_the_hubs_cache_holds(tmp_path, monkeypatc
     assert describe_source(str(folder)) == ("models--org--vlm", None)
 
 
-def test_a_template_that_only_the_tokenizer_has_is_used_and_one_that_raises_is_told_in_one_line(folder, tmp_path):
-    """One of text turns too; and a generation config that asks for several answers stops nothing."""
+def test_tokenizer_chat_template_is_used_and_a_broken_one_is_refused(folder, tmp_path):
+    """Also a template of plain-text turns, and a generation config for several answers."""
     own_template = (folder / "chat_template.jinja").read_text()
     of_text = "{% for m in messages %}{{ '<' + m['role'] + '>' + m['content'] }}{% endfor %}"
     for number, template in enumerate((own_template, of_text, "{{ messages + 1 }}")):

@@ -1,4 +1,4 @@
-"""Questions that show several images: from the source's TSV to the request, the server, the model, the other harnesses and the clusters."""
+"""Questions with several images: source TSV, requests, models, exports and clusters."""
 
 import base64
 import csv
@@ -28,7 +28,7 @@ from eval_harness.scores.grading import image_clusters
 
 
 def picture(number, size=(40, 32)):
-    """A PNG of its own for every number."""
+    """Make a distinct PNG for every number."""
     buffer = io.BytesIO()
     pixels = np.random.default_rng(number).integers(0, 255, (size[1] // 4, size[0] // 4, 3), np.uint8)
     Image.fromarray(pixels).resize(size).save(buffer, "PNG")
@@ -36,7 +36,10 @@ def picture(number, size=(40, 32)):
 
 
 def write_source(folder, several):
-    """A TSV of 12 rows; returns the pictures of each. `several`: rows show up to four, some of them in other rows, too."""
+    """Write a TSV of 12 rows; returns the pictures of each.
+
+    `several`: up to four per row, some shared with other rows.
+    """
     rng = random.Random(0)
     folder.mkdir(parents=True)
     pictures_by_row: dict[str, list[bytes]] = {}
@@ -66,8 +69,10 @@ def several_set(tmp_path_factory):
     return base, pictures_by_row
 
 
-def test_images_by_path_and_a_text_only_build_are_the_same_set(several_set, tmp_path):
-    """`image_path` may be a list too; a text-only build has the fingerprint of the whole one; a missing second image is named."""
+def test_image_paths_and_text_only_build_give_the_same_dataset(several_set, tmp_path):
+    """`image_path` may be a list; a text-only build has the same fingerprint; a missing second
+    image is reported.
+    """
     base, pictures_by_row = several_set
     folder = tmp_path / "named"
     folder.mkdir()
@@ -110,7 +115,7 @@ class Listener:
             yield Response(request.question_id, request.sample, "A")
 
 
-PLUG_IN = """
+SINGLE_IMAGE_PLUG_IN = """
 from tests.eval_harness.models.test_several_images import Listener
 
 
@@ -119,10 +124,10 @@ class One(Listener):
 """
 
 
-def test_every_image_reaches_the_model_in_its_order(several_set, tmp_path):
+def test_images_reach_the_model_in_order(several_set, tmp_path):
     base, pictures_by_row = several_set
     plug_in = tmp_path / "listener.py"
-    plug_in.write_text(PLUG_IN)
+    plug_in.write_text(SINGLE_IMAGE_PLUG_IN)
     repository = open_repository(base / "set")
     rows = repository.questions("validation").to_dict("records")
     assert [len(row_image_ids(row)) for row in rows] == [len(pictures_by_row[row["question_id"]]) for row in rows]
@@ -134,8 +139,8 @@ def test_every_image_reaches_the_model_in_its_order(several_set, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-def test_the_columns_are_there_only_where_a_question_shows_several(several_set, tmp_path):
-    """datasets reads them as images; a set of single images keeps its columns, and its fingerprint is that of a frame without them."""
+def test_more_images_columns_exist_only_in_datasets_with_several_images(several_set, tmp_path):
+    """`datasets` reads them as images; without them, columns and fingerprint are unchanged."""
     import datasets
 
     base, pictures_by_row = several_set
@@ -162,8 +167,10 @@ def test_the_columns_are_there_only_where_a_question_shows_several(several_set, 
     assert fingerprint_questions(turned) != fingerprint_questions(several)
 
 
-def test_other_harnesses_are_handed_all_images(several_set, tmp_path):
-    """VLMEvalKit's TSV, built again, is the same set; lmms-eval's conversation holds every image before the text."""
+def test_exports_contain_all_images(several_set, tmp_path):
+    """Rebuilding VLMEvalKit's TSV gives the same dataset; lmms-eval's conversation has all images
+    before the text.
+    """
     base, pictures_by_row = several_set
     path, _ = vlmevalkit.export_tsv(str(base / "set"), "validation", tmp_path)
     build("gmai-mmbench", source=path.parent, out=tmp_path / "again")
@@ -173,7 +180,9 @@ def test_other_harnesses_are_handed_all_images(several_set, tmp_path):
         for case in open_repository(tmp_path / "again").cases("validation")
         for name, data in case.images.items()
     }
-    assert [[images[name] for name in row_image_ids(row)] for row in again.to_dict("records")] == list(pictures_by_row.values())
+    assert [[images[name] for name in row_image_ids(row)] for row in again.to_dict("records")] == list(
+        pictures_by_row.values()
+    )
     doc = {"question": "Q?", "options": ["a", "b"], "question_type": "single", "answer": [0]}
     first_image, *more_images = ({"bytes": encode_png(Image.new("L", (side, side)))} for side in (4, 5, 6))
     doc |= {"image": first_image, "more_images": more_images}
@@ -182,7 +191,7 @@ def test_other_harnesses_are_handed_all_images(several_set, tmp_path):
     assert [image.size for image in lmms_eval.rgb_images(doc)] == [(4, 4), (5, 5), (6, 6)]
 
 
-def test_questions_that_share_any_image_are_one_cluster():
+def test_questions_that_share_an_image_form_one_cluster():
     for seed in range(20):
         rng = random.Random(seed)
         image_ids = [[f"i{rng.randrange(25)}" for _ in range(rng.randint(1, 3))] for _ in range(12)]
@@ -194,7 +203,7 @@ def test_questions_that_share_any_image_are_one_cluster():
 
 
 @pytest.mark.parametrize("cell", ["['abc'", "[]", '[""]', "['abc', 3]", "[" * 500])
-def test_a_list_that_is_none_is_named_with_its_row(tmp_path, cell):
+def test_invalid_image_list_is_reported_with_its_row(tmp_path, cell):
     (tmp_path / "x_VAL.tsv").write_text(f"index\timage\tquestion\tA\tB\tanswer\n7\t{cell}\tQ?\ta\tb\tA\n")
     with pytest.raises(BadInput, match=r"7 \(line 2\).*(list of images|base64)"):
         build("gmai-mmbench", source=tmp_path, out=tmp_path / "out")
@@ -202,8 +211,10 @@ def test_a_list_that_is_none_is_named_with_its_row(tmp_path, cell):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "takes"), [("qwen2_5_vl", True), ("blip2", False)])
-def test_a_model_sees_every_image_or_is_refused(family, takes, tmp_path):
-    """Batches of questions with different numbers of images say what one at a time says, and the third image counts."""
+def test_model_reads_every_image_or_is_refused(family, takes, tmp_path):
+    """Batches of questions with different numbers of images equal one at a time, and the third
+    image matters.
+    """
     import torch
 
     from eval_harness.models.local.transformers_vlm import TransformersVLM
@@ -226,5 +237,7 @@ def test_a_model_sees_every_image_or_is_refused(family, takes, tmp_path):
     assert single_responses == together
     third = replace(requests[5], more_images=(requests[5].more_images[0], picture(99)))
     with torch.inference_mode():
-        logits = [backend.network.next_logits(backend._inputs.full_prompts([request])) for request in (requests[5], third)]
+        logits = [
+            backend.network.next_logits(backend._inputs.full_prompts([request])) for request in (requests[5], third)
+        ]
     assert float((logits[0] - logits[1]).abs().max()) > 1e-4

@@ -1,4 +1,4 @@
-"""Reasoning of local models: told from the answer by its tokens, also where it was cut, switched by the template, ended by a budget."""
+"""Reasoning of local models: separated by tokens, switched by the template, limited by a budget."""
 
 import random
 
@@ -10,7 +10,7 @@ from eval_harness.models.thinking import OutputReader, opens_reasoning, reasonin
 from tests.eval_harness.models.http.asking import request
 from tests.eval_harness.models.tiny_families import tokenizer
 
-FAMILIES = {
+TRACE_FAMILIES = {
     "qwen": (("<think>", "</think>"), "<think>{}</think>{}"),
     "magistral": (("[THINK]", "[/THINK]"), "[THINK]{}[/THINK]{}"),
     "gemma4": (("<|channel>", "<channel|>"), "<|channel>thought\n{}<channel|>{}"),
@@ -27,7 +27,13 @@ FAMILIES = {
         "<|channel|>analysis<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>",
     ),
 }
-OPENED = {"qwen": "<think>", "magistral": "[THINK]", "kimi": "◁think▷", "seed": "<seed:think>", "glm": "<think>"}
+OPENED_PROMPTS = {
+    "qwen": "<think>",
+    "magistral": "[THINK]",
+    "kimi": "◁think▷",
+    "seed": "<seed:think>",
+    "glm": "<think>",
+}
 
 
 def thoughts(seed):
@@ -42,9 +48,9 @@ def thoughts(seed):
     return " ".join(chance.choice(traces) for _ in range(chance.randint(1, 5)))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_traces_are_read_by_their_special_tokens_and_cut_ones_say_nothing(family):
-    marks, form = FAMILIES[family]
+@pytest.mark.parametrize("family", TRACE_FAMILIES)
+def test_reasoning_is_separated_by_special_tokens_also_if_truncated(family):
+    marks, form = TRACE_FAMILIES[family]
     tok = tokenizer(*marks)
     end = [tok.eos_token_id, tok.pad_token_id, tok.pad_token_id]
     for seed in range(12):
@@ -59,8 +65,8 @@ def test_traces_are_read_by_their_special_tokens_and_cut_ones_say_nothing(family
         for cut in range(1, inside):
             (output,) = OutputReader(tok, opened=False).read([ids[:cut]])
             assert output.text.strip() == "", (cut, output)
-        if family in OPENED:
-            opening = len(tok(OPENED[family], add_special_tokens=False)["input_ids"])
+        if family in OPENED_PROMPTS:
+            opening = len(tok(OPENED_PROMPTS[family], add_special_tokens=False)["input_ids"])
             (output,) = OutputReader(tok, opened=True).read([ids[opening:] + end])
             assert (output.text, output.reasoning, output.unfinished) == (answer, reasoning, False)
             for cut in range(opening + 1, inside):
@@ -68,7 +74,7 @@ def test_traces_are_read_by_their_special_tokens_and_cut_ones_say_nothing(family
                 assert (output.text, output.unfinished) == ("", True)
 
 
-def test_texts_without_reasoning_are_decoded_as_ever():
+def test_texts_without_reasoning_are_decoded_unchanged():
     for marks in ((), ("<think>", "</think>"), ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")):
         tok = tokenizer(*marks)
         rows = [tok(text, add_special_tokens=False)["input_ids"] for text in ("B", " left: <b> it is", "yes, no\n")]
@@ -89,7 +95,7 @@ def test_texts_without_reasoning_are_decoded_as_ever():
         ("<|start|>assistant", False),
     ],
 )
-def test_an_opened_reasoning_is_seen_in_the_prompt(end, opened):
+def test_opened_reasoning_is_detected_in_the_prompt(end, opened):
     assert opens_reasoning(end) == opened
 
 
@@ -99,7 +105,7 @@ def render(template):
     return lambda variables: Template(template).render(**variables)
 
 
-def test_thinking_is_switched_by_what_the_template_knows():
+def test_thinking_is_switched_by_the_template_variable():
     qwen = render("A:{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}")
     assert thinking_variables(qwen, {}, None) == {}
     assert thinking_variables(qwen, {}, "on") == {"enable_thinking": True}
@@ -114,7 +120,7 @@ def test_thinking_is_switched_by_what_the_template_knows():
             thinking_variables(template, {}, thinking)
 
 
-def test_a_budget_needs_tokens_that_end_reasoning():
+def test_reasoning_budget_requires_delimiter_tokens():
     tok = tokenizer("<think>", "</think>", "<unused94>", "<unused95>")
     ids = {token: tok.convert_tokens_to_ids(token) for token in ("<think>", "</think>", "<unused94>", "<unused95>")}
     assert reasoning_delimiter_ids(tok, "<think></think>") == (ids["<think>"], ids["</think>"])
@@ -125,7 +131,7 @@ def test_a_budget_needs_tokens_that_end_reasoning():
 
 @pytest.fixture(scope="module")
 def thinker(tmp_path_factory):
-    """A tiny LLaVA whose tokenizer has reasoning tokens and whose template can open the reasoning."""
+    """A tiny LLaVA with reasoning tokens and a template that can open the reasoning."""
     import torch
     from transformers import AutoProcessor
 
@@ -145,7 +151,7 @@ def asked(count=4, **changes):
     return [request(i, prompt="left or right? " * (i + 1), **changes) for i in range(count)]
 
 
-def test_a_text_cut_inside_an_opened_reasoning_is_no_answer(thinker):
+def test_text_cut_inside_opened_reasoning_is_not_an_answer(thinker):
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     model = TransformersVLM(str(thinker), Settings(thinking="on", max_tokens=12))
@@ -172,7 +178,7 @@ def test_a_text_cut_inside_an_opened_reasoning_is_no_answer(thinker):
     assert any(response.text for response in responses)
 
 
-def test_thinking_that_a_template_cannot_do_is_refused(thinker, tmp_path):
+def test_thinking_unsupported_by_the_template_is_refused(thinker, tmp_path):
     from eval_harness.models.local.transformers_vlm import TransformersVLM
 
     template = "{% for m in messages %}{% for p in m['content'] %}{{ p['text'] or '<image>' }}{% endfor %}{% endfor %}"

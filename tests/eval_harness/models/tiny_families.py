@@ -1,4 +1,6 @@
-"""Tiny models with random weights, one per family: the real classes and processors, made from `families.yaml`, nothing downloaded."""
+"""Tiny models with random weights, one per family, built offline from `families.yaml` with the real
+classes.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,13 @@ CHAT = (
     "{% for m in messages %}<|turn|>{{ m['role'] }}\n{% for p in m['content'] %}{% if p['type'] == 'image' %}IMAGE"
     "{% else %}{{ p['text'] }}{% endif %}{% endfor %}\n{% endfor %}{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}"
 )
-WORDS = "the image shows a lesion on left right yes no A B C D which side of chest brain is this Question Answer"
+TOKENIZER_TEXT = (
+    "the image shows a lesion on left right yes no A B C D which side of chest brain is this Question Answer"
+)
 
 Options = dict[str, Any]
 Piece = list[Any]
-"""A class of transformers by name, and what it is made with (Options)."""
+"""(name of a class of transformers, its arguments)."""
 
 
 def sizes(width: int, layers: int) -> Options:
@@ -36,9 +40,13 @@ def sizes(width: int, layers: int) -> Options:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`name`: what its classes begin with. `tokens`, `named_tokens`: special tokens, the latter with their names in the tokenizer. `pieces`: of
-    the processor, beside the tokenizer. `image`: what its chat template writes for an image (None: it has no template). `text`: of its
-    text model; at the top of the config where it is `flat`."""
+    """A model family.
+
+    `name`: prefix of its class names. `tokens`, `named_tokens`: special tokens, the latter with
+    their tokenizer attributes. `pieces`: further parts of the processor. `image`: what its chat
+    template writes for an image (None: no template). `text`: config of its text model, at the top
+    level if it is `flat`.
+    """
 
     name: str
     images: Piece
@@ -55,9 +63,9 @@ class Family:
     model: str | None = None
     processor_name: str | None = None
     bert: bool = False
-    """Its tokenizer puts a text between a first and a last token, as BERT's does."""
+    """True if its tokenizer adds a first and a last token, as BERT's does."""
     image_tokens: int | None = None
-    """Tokens of an image, where they are an attribute of the image processor."""
+    """Tokens per image, if they are an attribute of the image processor."""
 
 
 _TABLE = yaml.safe_load(Path(__file__).with_name("families.yaml").read_text())
@@ -65,7 +73,7 @@ FAMILIES = {name: Family(**entry) for name, entry in _TABLE.items() if name != "
 
 
 def tokenizer(*special: str, named_tokens: dict[str, str] | None = None) -> Any:
-    """A byte-level tokenizer of 400 tokens with these special ones."""
+    """Make a byte-level tokenizer of 400 tokens, including the given special ones."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -78,7 +86,7 @@ def tokenizer(*special: str, named_tokens: dict[str, str] | None = None) -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    raw.train_from_iterator([WORDS], trainer)
+    raw.train_from_iterator([TOKENIZER_TEXT], trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=raw,
         pad_token="<pad>",
@@ -91,7 +99,11 @@ def tokenizer(*special: str, named_tokens: dict[str, str] | None = None) -> Any:
 
 
 def build(name: str, special: tuple[str, ...] = (), width: int = 32, layers: int = 2) -> tuple[Any, Any]:
-    """(model, processor) of a family. `special`: more special tokens; `width`, `layers`: of its text model, where it is a decoder."""
+    """Build (model, processor) of a family.
+
+    `special`: further special tokens; `width`, `layers`: size of its text model if that is a
+    decoder.
+    """
     import transformers
 
     family = FAMILIES[name]
@@ -152,7 +164,10 @@ def build(name: str, special: tuple[str, ...] = (), width: int = 32, layers: int
 
 
 def make(family: str, folder: Path, *special: str, width: int = 32, layers: int = 2) -> Path:
-    """A model folder of that family, in float32, with weights wide enough that answers differ. See `build` for the rest."""
+    """Write a model folder of a family, in float32, with weights large enough that answers differ.
+
+    See `build` for the other arguments.
+    """
     import torch
 
     with torch.random.fork_rng(devices=[]):

@@ -1,4 +1,4 @@
-"""A sweep on a local Ray cluster of several processes, some of which are killed: nothing is lost or there twice."""
+"""A sweep on a local Ray cluster with killed processes: no answer is lost or duplicated."""
 
 import json
 
@@ -13,7 +13,7 @@ from tests.ray_processes import RAY, kill_workers, start
 
 pytestmark = [pytest.mark.harness, pytest.mark.timeout(600)]
 
-SLOW = """
+SLOW_PLUG_IN = """
 import hashlib, os, time
 from eval_harness.records.request import Response
 
@@ -38,11 +38,11 @@ def lines(folder):
     return sum(path.read_bytes().count(b"\n") for path in folder.rglob("answers*.jsonl"))
 
 
-def test_killed_workers_lose_and_repeat_nothing(ray_python, tmp_path):
+def test_killed_workers_lose_and_repeat_no_answer(ray_python, tmp_path):
     for name in ("mediconfusion", "probmed"):
         build(name, out=tmp_path / "data" / name)
     for name in ("one.py", "two.py"):
-        (tmp_path / name).write_text(SLOW)
+        (tmp_path / name).write_text(SLOW_PLUG_IN)
     document = {"models": ["one.py:Model", "two.py:Model"], "benchmarks": ["mediconfusion", "probmed"]}
     (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
     process = start(ray_python, tmp_path, "sweep", "models.yaml", "--ray", "local", "--out", "ray")
@@ -60,12 +60,12 @@ def test_killed_workers_lose_and_repeat_nothing(ray_python, tmp_path):
         assert not list(ray_folder.glob("answers.rank*"))
 
 
-def test_a_question_that_kills_every_worker_fails_its_task_alone(ray_python, tmp_path):
+def test_question_that_kills_every_worker_fails_only_its_task(ray_python, tmp_path):
     build("mediconfusion", out=tmp_path / "data" / "mediconfusion")
     loop = "        for request in requests:"
     dies = f"{loop}\n            if request.question_id.endswith('5-1'):\n                os._exit(1)"
-    (tmp_path / "bad.py").write_text(SLOW.replace(loop, dies))
-    (tmp_path / "good.py").write_text(SLOW)
+    (tmp_path / "bad.py").write_text(SLOW_PLUG_IN.replace(loop, dies))
+    (tmp_path / "good.py").write_text(SLOW_PLUG_IN)
     document = {"models": ["bad.py:Model", "good.py:Model"], "benchmarks": ["mediconfusion"]}
     (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
     process = start(ray_python, tmp_path, "sweep", "models.yaml", "--ray", "local", "--out", "ray")
@@ -81,7 +81,7 @@ def test_a_question_that_kills_every_worker_fails_its_task_alone(ray_python, tmp
     assert 0 < len(records) == len({record["question_id"] for record in records})
 
 
-def test_no_cluster_is_one_line(ray_python, tmp_path):
+def test_unreachable_cluster_gives_a_one_line_error(ray_python, tmp_path):
     build("mediconfusion", out=tmp_path / "data" / "mediconfusion")
     document = {"models": ["baseline:chance"], "benchmarks": ["mediconfusion"]}
     (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
@@ -90,7 +90,7 @@ def test_no_cluster_is_one_line(ray_python, tmp_path):
     assert "no cluster can be reached" in (tmp_path / "said").read_text()
 
 
-def test_a_missing_ray_is_one_line(tmp_path):
+def test_missing_ray_gives_a_one_line_error(tmp_path):
     build("mediconfusion", out=tmp_path / "data" / "mediconfusion")
     document = {"models": ["baseline:chance"], "benchmarks": ["mediconfusion"]}
     (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))

@@ -1,5 +1,5 @@
-"""`medprobe sweep`: the tasks of a file, run, killed, gone on with, told; bad files are one line
-and exit code 2.
+"""`medprobe sweep`: tasks run, killed, resumed and reported; bad files give one line and exit code
+2.
 """
 
 import inspect
@@ -25,7 +25,7 @@ from medprobe.commands.evaluate import run_model
 from tests.chaos import warm
 from tests.commands import medprobe
 
-PLUG_IN = """
+DYING_PLUG_IN = """
 import os
 from eval_harness.records.request import Response
 
@@ -42,11 +42,11 @@ class Model:
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory):
-    """A folder as a user has it: two datasets and a model of their own."""
+    """A user's folder: two datasets and a plug-in model."""
     folder = tmp_path_factory.mktemp("sweep")
     for name in ("mediconfusion", "probmed"):
         build(name, out=folder / "data" / name)
-    (folder / "own.py").write_text(PLUG_IN)
+    (folder / "own.py").write_text(DYING_PLUG_IN)
     return folder
 
 
@@ -61,7 +61,7 @@ def results(workdir, out):
 
 
 @pytest.mark.exhaustive
-def test_a_sweep_survives_a_dying_model_and_goes_on_to_what_single_runs_give(workdir):
+def test_sweep_survives_a_dying_model_and_resumes_to_the_scores_of_single_runs(workdir):
     benchmarks = ["mediconfusion", {"benchmark": "probmed", "limit": 9}]
     file = write(workdir, models=["own.py:Model", "baseline:always-A"], benchmarks=benchmarks)
     (workdir / "die").touch()
@@ -88,7 +88,7 @@ def test_a_sweep_survives_a_dying_model_and_goes_on_to_what_single_runs_give(wor
         assert len(keys) == len(set(keys)) > 0
 
 
-STUCK = """
+STUCK_PLUG_IN = """
 import time
 from pathlib import Path
 from eval_harness.records.request import Response
@@ -105,9 +105,9 @@ class Model:
 
 
 @pytest.mark.exhaustive
-def test_a_killed_sweep_takes_the_process_of_its_model_along(workdir):
-    """Else the model would stay in memory, and the run folder locked."""
-    (workdir / "stuck.py").write_text(STUCK)
+def test_killing_a_sweep_ends_its_model_process(workdir):
+    """Otherwise the model would stay in memory and the run folder locked."""
+    (workdir / "stuck.py").write_text(STUCK_PLUG_IN)
     file = write(workdir, "stuck.yaml", models=["stuck.py:Model"], benchmarks=["mediconfusion"])
     process = warm.start(["sweep", file], workdir)
 
@@ -115,7 +115,7 @@ def test_a_killed_sweep_takes_the_process_of_its_model_along(workdir):
         while not reached() and timeout > 0:
             time.sleep(0.05)
             timeout -= 0.05
-        assert reached(), process.output_file.read_text()
+        assert reached(), process.said.read_text()
 
     until(lambda: [path for path in (workdir / "runs/stuck").glob("*/answers.jsonl") if path.stat().st_size])
     [lock] = (workdir / "runs/stuck").glob("*/.rank0of1.lock")
@@ -129,11 +129,11 @@ def test_a_killed_sweep_takes_the_process_of_its_model_along(workdir):
     assert [record["response"] for record in records] == ["A", "A", *["B"] * 26]
 
 
-def test_what_no_task_can_do_is_told_before_anything_is_asked(workdir):
+def test_impossible_tasks_are_reported_before_any_question(workdir):
     file = write(workdir, models=["baseline:chance"], benchmarks=["halt-medvqa", "probmed"], methods=["mc", "gd"])
     done = medprobe("sweep", file, "--dry-run", cwd=workdir)
-    assert "failed: task 1 (baseline:chance, halt-medvqa, mc): --data: there is no folder" not in done.stdout
-    assert "failed: tasks 1, 2: --data: there is no folder data/halt-medvqa" in done.stdout
+    assert "failed: task 1 (baseline:chance, halt-medvqa, mc): --data: no folder" not in done.stdout
+    assert "failed: tasks 1, 2: --data: no folder data/halt-medvqa" in done.stdout
     assert "--method gd: baseline:chance cannot score options" in done.stdout
     assert not (workdir / "runs" / "chance").exists()
     done = medprobe("sweep", file, "--slurm", cwd=workdir)
@@ -144,7 +144,7 @@ def test_what_no_task_can_do_is_told_before_anything_is_asked(workdir):
 
 
 @pytest.mark.parametrize(("methods", "sent"), [(["mc"], 1), (["gd"], 1), (["ps"], 2), (["ff"], 1)])
-def test_a_forecast_has_what_a_server_is_sent(workdir, methods, sent):
+def test_forecast_counts_requests_sent_to_a_server(workdir, methods, sent):
     model = {"model": "openai:m", "price": "2.5,10", **({"judge": "openai:j"} if methods == ["ff"] else {})}
     file = write(workdir, "server.yaml", models=[model], benchmarks=["mediconfusion"], methods=methods)
     with pytest.MonkeyPatch.context() as patched:
@@ -153,11 +153,11 @@ def test_a_forecast_has_what_a_server_is_sent(workdir, methods, sent):
     table = format_forecast([forecast])
     assert forecast.size.requests == 28 * sent
     assert f"in all: {28 * sent} requests" in table
-    assert ("may write 16,384 tokens an answer" in table) == (methods in (["mc"], ["ff"]))
-    assert ("what the judge is asked" in table) == (methods == ["ff"])
+    assert ("may use 16,384 tokens per answer" in table) == (methods in (["mc"], ["ff"]))
+    assert ("requests to the judge" in table) == (methods == ["ff"])
 
 
-BAD = {
+BAD_SWEEP_FILES = {
     "not YAML": "models: [a",
     "valid list": "models: org/model\nbenchmarks: [probmed]",
     "benchmarks: List should have": "models: [a]\nbenchmarks: []",
@@ -176,27 +176,31 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("words", BAD)
-def test_a_bad_file_is_one_line(tmp_path, words):
-    (tmp_path / "bad.yaml").write_text(BAD[words])
+@pytest.mark.parametrize("words", BAD_SWEEP_FILES)
+def test_bad_sweep_file_gives_a_one_line_error(tmp_path, words):
+    (tmp_path / "bad.yaml").write_text(BAD_SWEEP_FILES[words])
     done = medprobe("sweep", "bad.yaml", cwd=tmp_path, code=2)
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]
 
 
-def test_a_sweep_takes_every_option_of_eval_in_the_form_of_the_command_line():
+def test_sweep_accepts_every_option_of_eval_with_the_same_type():
     parameters = inspect.signature(run_model, eval_str=True).parameters.values()
-    declared = {parameter.name: getattr(parameter.annotation, "__origin__", parameter.annotation) for parameter in parameters}
+    declared = {
+        parameter.name: getattr(parameter.annotation, "__origin__", parameter.annotation) for parameter in parameters
+    }
     for name in ("dry_run", "no_resume", "arms", "all_metrics", "output", "quiet", "fail_under"):
         del declared[name]  # decide nothing about a run
     assert option_types() == declared
-    defaults = {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
+    defaults = {
+        parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty
+    }
     needed = {"benchmark": "mediconfusion", "model": "baseline:chance"}
     assert build_config({**defaults, **needed}, []) == build_config(needed, [])
 
 
-def test_options_are_those_of_eval_and_the_nearest_entry_wins(tmp_path):
+def test_more_specific_sweep_entries_take_precedence(tmp_path):
     write(
         tmp_path,
         models=[{"model": "a", "thinking": False, "generation": {"top_k": 4}, "batch-size": 8}, "b"],
@@ -210,7 +214,7 @@ def test_options_are_those_of_eval_and_the_nearest_entry_wins(tmp_path):
     assert config_b.settings == Settings(dtype="float32")
 
 
-def test_what_decides_no_answer_moves_no_folder(tmp_path):
+def test_options_that_affect_no_answer_leave_the_folder_name_unchanged(tmp_path):
     folders = set()
     args = {"model_args": {"device_map": "auto", "tensor_parallel_size": 2}}
     for extra in (
@@ -223,7 +227,7 @@ def test_what_decides_no_answer_moves_no_folder(tmp_path):
     assert len(folders) == 1
 
 
-def test_a_slurm_array_runs_the_tasks(workdir):
+def test_slurm_array_elements_run_their_tasks_after_the_file_changes(workdir):
     file = write(workdir, models=["own.py:Model", "baseline:always-B"], benchmarks=["mediconfusion"])
     script = medprobe("sweep", file, "--out", "cluster", "--slurm", cwd=workdir).stdout
     assert "#SBATCH --array=1,2\n" in script
@@ -231,7 +235,9 @@ def test_a_slurm_array_runs_the_tasks(workdir):
     folder_names = {}
     for number in (1, 2):
         echo = f"srun() {{ echo ${{@: -1}}; }}\nSLURM_ARRAY_TASK_ID={number}\n{script}"
-        folder_names[number] = subprocess.run(["bash", "-c", echo], capture_output=True, text=True, check=True).stdout.strip()
+        folder_names[number] = subprocess.run(
+            ["bash", "-c", echo], capture_output=True, text=True, check=True
+        ).stdout.strip()
     before_change = {task.number: task.folder for task in read_sweep(workdir / file, Path("cluster"))}
     write(workdir, models=["baseline:chance", "baseline:always-B", "own.py:Model"], benchmarks=["mediconfusion"])
     changed = read_sweep(workdir / file, Path("cluster"))
@@ -240,7 +246,7 @@ def test_a_slurm_array_runs_the_tasks(workdir):
         find_task(changed, "4", file)
 
 
-def test_a_model_stays_loaded_for_its_next_task_and_forgets_what_the_last_one_found():
+def test_cached_model_is_reused_with_its_deviations_reset():
     loaded = []
 
     class Fake:

@@ -1,4 +1,4 @@
-"""What the tests of chat servers ask, and of whom."""
+"""Requests and back ends shared by the tests of chat servers."""
 
 import io
 
@@ -29,6 +29,6 @@ def model(server, **changes):
 
 
 def text_of(body):
-    """The text of the last turn."""
+    """Return the text of the last turn."""
     content = body["messages"][-1]["content"]
     return content if isinstance(content, str) else next(part["text"] for part in content if part["type"] == "text")

@@ -1,4 +1,4 @@
-"""A server that scores tokens as vLLM's does, for a made-up model whose every log-probability is known, and that can lie about them."""
+"""A server that scores tokens like vLLM's, for a made-up model with known log-probabilities."""
 
 import hashlib
 import math
@@ -6,11 +6,15 @@ import re
 
 from tests.chaos.server import ChaosServer, completion
 
-PIECES = re.compile(r"<\w+>\n?|\s?\w{1,4}|.|\n", re.DOTALL)
+TOKEN_PATTERN = re.compile(r"<\w+>\n?|\s?\w{1,4}|.|\n", re.DOTALL)
 
 
 class ScoringServer:
-    """`template`: what stands before an answer. `trims`: whether it takes the space off one that is begun. `change` may change a reply."""
+    """`template`: text before an answer.
+
+    `trims`: whether the server strips a begun answer. `change`: applied to every reply, to corrupt
+    it.
+    """
 
     def __init__(self, template="<model>\n", trims=False, change=lambda document, body: document):
         self.template, self.trims, self.change = template, trims, change
@@ -29,17 +33,17 @@ class ScoringServer:
         self.server.__exit__()
 
     def ids(self, text):
-        pieces = PIECES.findall(text)
+        pieces = TOKEN_PATTERN.findall(text)
         self.vocabulary += [piece for piece in dict.fromkeys(pieces) if piece not in self.vocabulary]
         return [self.vocabulary.index(piece) for piece in pieces]
 
     def logprob(self, prompt, token):
-        """Of a token after those before it."""
+        """Return the log-probability of a token after a prompt."""
         text = " ".join(self.vocabulary[index] for index in (*prompt, token))
         return -0.01 - hashlib.sha256(text.encode()).digest()[0] / 16
 
     def prompt(self, body):
-        """The token ids of a conversation; an image is three tokens."""
+        """Return the token ids of a conversation; an image is three tokens."""
         text = ""
         for message in body["messages"]:
             if message["role"] == "assistant":
@@ -70,14 +74,19 @@ class ScoringServer:
         return 200, self.change(document, body)
 
     def expected(self, question, candidates, scoring, space=""):
-        """The scores by definition: `question` is the body that was sent for it without an answer."""
+        """Compute the scores by definition. `question`: the body sent without an answer."""
         prompt = self.prompt(question)
         if scoring == "next_token":
             forms = [{self.ids(text)[0], self.ids(f" {text}")[0]} for text in candidates]
             return [math.log(sum(math.exp(self.logprob(prompt, token)) for token in form)) for form in forms]
         tokens = [self.ids(space + text) for text in candidates]
         if scoring == "sequence_official":
-            return [sum(self.logprob(prompt, token) for token in option_tokens) / len(option_tokens) for option_tokens in tokens]
+            return [
+                sum(self.logprob(prompt, token) for token in option_tokens) / len(option_tokens)
+                for option_tokens in tokens
+            ]
         return [
-            sum(self.logprob(prompt + option_tokens[:at], token) for at, token in enumerate(option_tokens)) / len(option_tokens) for option_tokens in tokens
+            sum(self.logprob(prompt + option_tokens[:at], token) for at, token in enumerate(option_tokens))
+            / len(option_tokens)
+            for option_tokens in tokens
         ]

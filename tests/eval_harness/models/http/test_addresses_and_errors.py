@@ -1,4 +1,4 @@
-"""Where no chat server answers, one line says why, within seconds, in the words of the server that answered."""
+"""Errors of servers that do not answer: one line within seconds, quoting the server."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ from tests.eval_harness.models.http.asking import KEY, model, request
 @pytest.mark.parametrize(
     "url", ["127.0.0.1:8000/v1", "api.example.org/v1", "ftp://127.0.0.1/v1", "http://", "http://127.0.0.1:port/v1"]
 )
-def test_an_address_that_is_none_is_told_as_such(url):
+def test_invalid_address_is_reported(url):
     with pytest.raises(BadInput, match="not an address"):
         OpenAIChat("m", Settings(base_url=url))
 
@@ -29,7 +29,7 @@ def test_an_address_that_is_none_is_told_as_such(url):
         ("http://no-such-host.invalid/v1", "cannot be resolved|no server"),
     ],
 )
-def test_a_server_that_is_not_there_is_told_within_seconds(monkeypatch, url, words):
+def test_unreachable_server_is_reported_within_seconds(monkeypatch, url, words):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     start = time.monotonic()
@@ -38,13 +38,13 @@ def test_a_server_that_is_not_there_is_told_within_seconds(monkeypatch, url, wor
     assert time.monotonic() - start < 60  # 2 to 4; more on a busy machine
 
 
-PAGE = "<!DOCTYPE html><html><head><title>Sign in &amp; go on</title><style>x</style></head><body>A</body></html>"
+LOGIN_PAGE = "<!DOCTYPE html><html><head><title>Sign in &amp; go on</title><style>x</style></head><body>A</body></html>"
 
 
 @pytest.mark.parametrize(
     ("status", "body", "words"),
     [
-        (403, PAGE, "Sign in &amp; go on"),
+        (403, LOGIN_PAGE, "Sign in &amp; go on"),
         (402, '{"error": {"message": "Insufficient credits"}}', "no credit left"),
         (
             429,
@@ -59,12 +59,12 @@ PAGE = "<!DOCTYPE html><html><head><title>Sign in &amp; go on</title><style>x</s
         (400, "", "no further words"),
     ],
 )
-def test_what_an_error_says_is_shown_in_whatever_form_it_comes(status, body, words):
+def test_error_message_is_quoted_from_any_body_format(status, body, words):
     with ChaosServer(answer=lambda _: (status, Raw(body))) as server, pytest.raises(BadInput, match=words):
         list(model(server).generate([request(i) for i in range(4)]))
 
 
-def test_replies_that_never_come_do_not_hold_up_an_error(monkeypatch):
+def test_pending_replies_do_not_delay_an_error(monkeypatch):
     monkeypatch.setattr(openai_chat, "DRAIN_TIMEOUT_S", 1.0)
 
     def answer(body):
@@ -79,6 +79,6 @@ def test_replies_that_never_come_do_not_hold_up_an_error(monkeypatch):
     with ChaosServer(answer=answer) as server, pytest.raises(BadInput, match="refuses the key"):
         for response in model(server, timeout=250, in_flight=8).generate([request(i) for i in range(8)]):
             got.append(response.question_id)
-    assert time.monotonic() - start < 200  # LAST_REPLIES, and what a busy machine adds
+    assert time.monotonic() - start < 200  # DRAIN_TIMEOUT_S plus the delays of a busy machine
     over.set()
     assert "0" in got and not {"2", "3"} & set(got)

@@ -1,4 +1,4 @@
-"""The client on its way to a server: proxies, redirections, certificates, and whether what is said to stay on this machine does."""
+"""The client's connections: proxies, redirects, certificates, and requests that must stay local."""
 
 import contextlib
 import datetime
@@ -19,13 +19,16 @@ from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import KEY, request
 from tests.sampling import few
 
-REPLY = b'{"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "A"}}]}'
-OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(REPLY), REPLY)
+REPLY_BODY = b'{"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "A"}}]}'
+OK_RESPONSE = b"HTTP/1.1 200 OK_RESPONSE\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
+    len(REPLY_BODY),
+    REPLY_BODY,
+)
 
 
 @contextlib.contextmanager
-def answering(reply=OK, tls=None):
-    """(port, the heads of the requests that came) of a server that gives every connection the same reply."""
+def answering(reply=OK_RESPONSE, tls=None):
+    """Serve the same reply on every connection; yields (port, request heads received)."""
     heads = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -64,7 +67,7 @@ def ask(url, **settings):
     return response.text
 
 
-def test_a_proxy_of_the_environment_is_used_with_its_password(monkeypatch):
+def test_proxy_from_the_environment_is_used_with_its_password(monkeypatch):
     with answering() as (port, heads):
         monkeypatch.setenv("HTTP_PROXY", f"http://me:p%40ss@127.0.0.1:{port}")
         assert ask("http://models.example.org/v1") == "A"
@@ -72,7 +75,7 @@ def test_a_proxy_of_the_environment_is_used_with_its_password(monkeypatch):
     assert "proxy-authorization: basic bwu6cebzcw==" in heads[0].lower()
 
 
-def test_what_a_proxy_refuses_is_told_and_no_key_is_sent_to_it(monkeypatch):
+def test_proxy_refusal_is_reported_and_the_proxy_gets_no_key(monkeypatch):
     with answering(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n") as (port, heads):
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
         with pytest.raises(BadInput, match="the proxy refuses the connection"):
@@ -86,13 +89,13 @@ def test_what_a_proxy_refuses_is_told_and_no_key_is_sent_to_it(monkeypatch):
 
 HOSTS = ("127.0.0.1", "localhost")
 PROXIES = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", None)
-EXEMPT = ("", "*", "127.0.0.1", "localhost", "127.0.0.1,localhost", ".localhost", "127.0.0.0/8", "example.org")
-SETTINGS = Random(0).sample(list(itertools.product(HOSTS, PROXIES, EXEMPT)), 40)
+NO_PROXY_VALUES = ("", "*", "127.0.0.1", "localhost", "127.0.0.1,localhost", ".localhost", "127.0.0.0/8", "example.org")
+PROXY_CASES = Random(0).sample(list(itertools.product(HOSTS, PROXIES, NO_PROXY_VALUES)), 40)
 
 
-@pytest.mark.parametrize(("host", "variable", "spared"), few(SETTINGS, 4))
-def test_what_is_said_to_stay_on_this_machine_is_sent_to_no_proxy(monkeypatch, host, variable, spared):
-    """Combinations of address, proxy variable and exemption: `destination` says where the request arrives."""
+@pytest.mark.parametrize(("host", "variable", "spared"), few(PROXY_CASES, 4))
+def test_remote_host_agrees_with_where_requests_arrive(monkeypatch, host, variable, spared):
+    """Combinations of address, proxy variable and exemption against where requests arrive."""
     with answering() as (server, direct), answering() as (proxy, proxied):
         if variable:
             monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy}")
@@ -108,7 +111,7 @@ def test_what_is_said_to_stay_on_this_machine_is_sent_to_no_proxy(monkeypatch, h
 
 
 @pytest.mark.parametrize("status", few([307, 302, 308]))
-def test_no_redirection_is_followed(status):
+def test_redirects_are_not_followed(status):
     with answering() as (elsewhere, reached):
         location = f"Location: http://127.0.0.1:{elsewhere}/v1/chat/completions".encode()
         moved = b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n%s\r\n\r\n" % (status, location)
@@ -118,8 +121,11 @@ def test_no_redirection_is_followed(status):
     assert not reached
 
 
-def test_no_reply_changes_the_next_request():
-    with answering(OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: a=\xff\r\nSet-Cookie: b=1\r\n\r\n", 1)) as (port, heads):
+def test_cookies_are_not_sent_back():
+    with answering(OK_RESPONSE.replace(b"\r\n\r\n", b"\r\nSet-Cookie: a=\xff\r\nSet-Cookie: b=1\r\n\r\n", 1)) as (
+        port,
+        heads,
+    ):
         backend = OpenAIChat("m", Settings(base_url=f"http://127.0.0.1:{port}/v1", in_flight=1))
         assert [response.text for response in backend.generate([request(i) for i in range(3)])] == ["A"] * 3
     assert len(heads) == 3 and "cookie" not in "".join(heads).lower()
@@ -127,7 +133,7 @@ def test_no_reply_changes_the_next_request():
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """(file of a hospital's own authority, TLS context of a server it has certified)."""
+    """(certificate file of a private authority, TLS context of a server that it certified)."""
     x509 = pytest.importorskip("cryptography.x509")
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -156,7 +162,7 @@ def certificates(tmp_path_factory):
     return folder / "authority.pem", tls
 
 
-def test_a_private_authority_is_trusted_where_it_is_named_and_nowhere_else(certificates, monkeypatch):
+def test_private_certificate_authority_is_trusted_only_if_configured(certificates, monkeypatch):
     authority, tls = certificates
     with answering(tls=tls) as (port, heads):
         url = f"https://127.0.0.1:{port}/v1"
@@ -167,7 +173,7 @@ def test_a_private_authority_is_trusted_where_it_is_named_and_nowhere_else(certi
         assert ask(url) == "A"
 
 
-def test_the_environment_of_the_openai_package_is_used(monkeypatch):
+def test_openai_environment_variables_are_used(monkeypatch):
     with ChaosServer() as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         monkeypatch.setenv("OPENAI_ORG_ID", "ward")
@@ -179,7 +185,7 @@ def test_the_environment_of_the_openai_package_is_used(monkeypatch):
         assert server.headers[0]["openai-organization"] == "ward"
 
 
-def test_a_deployment_of_azure(monkeypatch):
+def test_azure_deployment_is_asked_with_its_own_variables(monkeypatch):
     with ChaosServer() as server:
         needed = {
             "AZURE_OPENAI_API_KEY": "azure-key",

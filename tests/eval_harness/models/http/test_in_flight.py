@@ -1,4 +1,4 @@
-"""`--in-flight N` means N: never more, and all of them from the second question on."""
+"""`--in-flight N`: never more than N requests, and N from the second question on."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import model, request, text_of
 
 
-def test_the_number_in_flight_is_bounded_and_a_wait_that_a_server_asks_for_is_kept():
+def test_in_flight_is_bounded_and_retry_after_is_respected():
     with ChaosServer(delay=0.02) as server:
         assert len(list(model(server, in_flight=3).generate([request(i) for i in range(20)]))) == 20
         assert server.most <= 3
@@ -17,7 +17,7 @@ def test_the_number_in_flight_is_bounded_and_a_wait_that_a_server_asks_for_is_ke
         assert time.monotonic() - start >= 0.3
 
 
-def test_leaving_early_stops_the_asking():
+def test_closing_the_iterator_stops_sending():
     closed = threading.Event()
 
     def answer(body):
@@ -33,7 +33,7 @@ def test_leaving_early_stops_the_asking():
         assert sum(server.asked.values()) <= 2 + 2
 
 
-def test_all_places_are_used_from_the_second_question_on():
+def test_all_slots_in_flight_are_used_after_the_first_answer():
     all_there = threading.Barrier(48, timeout=200)
 
     def answer(body):

@@ -1,4 +1,4 @@
-"""What is sent: images, turns and their order, and what the user adds."""
+"""Messages sent: images, turns, their order, and the user's parameters."""
 
 import base64
 import io
@@ -11,7 +11,7 @@ from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import model, picture, request
 
 
-def test_an_image_that_is_too_large_is_shrunk():
+def test_image_larger_than_the_maximum_is_shrunk():
     with ChaosServer() as server:
         list(model(server, max_image_side=50).generate([request(image=picture("RGB", "JPEG", size=(400, 100)))]))
     head, _, data = server.bodies[0]["messages"][0]["content"][0]["image_url"]["url"].partition(",")
@@ -19,7 +19,7 @@ def test_an_image_that_is_too_large_is_shrunk():
 
 
 @pytest.mark.parametrize("image_first", [True, False])
-def test_system_message_and_examples_are_turns_with_image_and_text_in_the_order_of_the_request(image_first):
+def test_system_message_and_examples_become_turns_in_the_requested_order(image_first):
     shots = (Shot("Q1?", "A", picture()),)
     question = request(image_first=image_first, shots=shots, more_images=(picture(),), system="You are a student.")
     with ChaosServer() as server:
@@ -32,7 +32,7 @@ def test_system_message_and_examples_are_turns_with_image_and_text_in_the_order_
     assert orders == [[*image_parts, "text"] if image_first else ["text", *image_parts] for image_parts in images]
 
 
-def test_what_the_user_adds_is_sent():
+def test_user_parameters_are_sent():
     extra = {"generation": {"top_p": 0.5}, "chat_template": "{{ x }}", "chat_template_kwargs": {"y": 1}}
     with ChaosServer() as server:
         list(model(server, **extra).generate([request()]))

@@ -1,4 +1,6 @@
-"""What a server does not take is settled with the first question and said; what the user asked for is never left out in silence."""
+"""Negotiating parameters: with the first question only, reported, and never dropping the user's
+own.
+"""
 
 import json
 from random import Random
@@ -28,7 +30,7 @@ FORMS_OF_ERRORS = {
 
 
 class Picky:
-    """A server that takes none of `refused`, one complaint at a time, and says so in one form."""
+    """A server that rejects the parameters `refused`, one at a time, in one error format."""
 
     def __init__(self, refused, form, status=400):
         self.refused, self.form, self.status = refused, form, status
@@ -46,8 +48,8 @@ class Picky:
 
 
 @pytest.mark.parametrize("form", FORMS_OF_ERRORS)
-def test_what_a_server_takes_is_settled_before_other_questions_are_asked(form):
-    """Seeded: which parameters are refused, with what status; 12 questions at 8 in flight."""
+def test_parameters_are_negotiated_with_the_first_question_only(form):
+    """Parameters and status are drawn from a seed; 12 questions, 8 in flight."""
     random = Random(form)
     refused = random.sample(["max_tokens", "temperature", "seed"], random.randrange(1, 4))
     picky = Picky(refused, form, random.choice([400, 422]))
@@ -62,7 +64,7 @@ def test_what_a_server_takes_is_settled_before_other_questions_are_asked(form):
     assert ("temperature" in deviations, "no seed" in deviations) == ("temperature" in refused, "seed" in refused)
 
 
-def test_what_the_user_asked_for_is_never_left_out_in_silence():
+def test_rejected_user_parameters_are_an_error():
     for settings, name in (
         ({"generation": {"top_k": 5}}, "top_k"),
         ({"chat_template_kwargs": {"x": 1}}, "chat_template_kwargs"),
@@ -77,8 +79,8 @@ def test_what_the_user_asked_for_is_never_left_out_in_silence():
         list(model(server, thinking=500).generate([request()]))
 
 
-def test_a_word_of_the_question_is_no_parameter():
-    """A complaint about something else that happens to name one."""
+def test_parameter_name_in_an_unrelated_complaint_is_not_dropped():
+    """The complaint is about something else and happens to contain the parameter's name."""
     message = "Invalid image: the body temperature chart could not be read"
     complaint = {"error": {"message": message, "param": "messages"}}
     with (
@@ -88,7 +90,7 @@ def test_a_word_of_the_question_is_no_parameter():
         list(model(server).generate([request(i) for i in range(5)]))
 
 
-def test_could_not_finish_fails_that_question_and_no_other():
+def test_question_that_exceeds_every_limit_fails_alone():
     message = "Could not finish the message because max_tokens or model output limit was reached. Please try again with higher max_tokens."
 
     def thinker(body):
@@ -111,7 +113,7 @@ def test_could_not_finish_fails_that_question_and_no_other():
         assert {body["max_tokens"] for body in server.bodies} == {8000}
 
 
-def test_an_output_limit_is_brought_into_what_the_server_takes():
+def test_output_limit_is_lowered_to_what_the_server_accepts():
     def bounded(body):
         limit = body.get("max_tokens")
         if limit > 8192:
@@ -138,11 +140,11 @@ def test_an_output_limit_is_brought_into_what_the_server_takes():
         ("https://dashscope.aliyuncs.com/v1", 300, {"enable_thinking": True, "thinking_budget": 300}),
     ],
 )
-def test_known_hosts_are_told_to_reason_in_their_own_words(host, thinking, sent):
+def test_known_hosts_get_their_own_reasoning_parameters(host, thinking, sent):
     assert thinking_parameters(host, thinking) == sent
 
 
-def test_a_least_output_limit_ends_neither_gd_nor_a_protocol_of_one_token():
+def test_server_with_a_minimum_output_limit_supports_gd_and_one_token_answers():
     def least(body):
         scored = {"A": -0.1, "B": -2.0} if body.get("logprobs") else None
         return (
@@ -161,7 +163,7 @@ def test_a_least_output_limit_ends_neither_gd_nor_a_protocol_of_one_token():
 
 
 @pytest.mark.parametrize(("drops", "counts"), [(True, True), (True, False), (False, True)])
-def test_a_server_that_drops_images_is_told_where_tokens_are_counted(drops, counts):
+def test_dropped_images_are_reported_if_tokens_are_counted(drops, counts):
     def answer(body):
         sees_image = "image_url" in json.dumps(body) and not drops
         document = completion("4817" if sees_image else "I see none.")

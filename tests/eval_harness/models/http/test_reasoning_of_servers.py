@@ -1,4 +1,4 @@
-"""Reasoning and answer of a server's replies are kept apart, however it marks them, and a reply cut inside the reasoning is no answer."""
+"""Separating a server's reasoning from its answer, in every format, also in truncated replies."""
 
 import itertools
 import random
@@ -11,7 +11,7 @@ from tests.eval_harness.models.http.asking import model, request, text_of
 from tests.sampling import few
 
 
-def test_whether_the_model_reasons_as_asked_is_said():
+def test_reasoning_contrary_to_the_option_is_recorded():
     thought = (200, completion("B", reasoning_content="hm"))
     for thinking, answer, words in (("off", thought, "asked not to"), ("on", "B", "shows no reasoning")):
         with ChaosServer(answer=lambda body, answer=answer: answer) as server:
@@ -39,7 +39,7 @@ def between(start, end):
     return lambda thought, answer: {"content": start + thought + (end + answer if answer else "")}
 
 
-MARKED = {
+REASONING_FORMATS = {
     "reasoning_content": in_a_field("reasoning_content"),
     "reasoning": in_a_field("reasoning"),
     "ollama": in_a_field("thinking"),
@@ -63,11 +63,17 @@ MARKED = {
     "end tag alone": between("", "</think>\n\n"),
     "end token alone": between("", "<unused95>"),
 }  # fmt: skip
-"""How servers mark a thought (with their parsers or without one, the template having opened the tag or not); no answer: it was cut."""
+"""Formats of reasoning, with and without a parser, with and without an opened tag.
+
+Without an answer, the reply is truncated.
+"""
 
 
 class Thinker:
-    """Reasons in words, each one token, and is cut by the limit. `length`: how it says so. Every thought states an answer."""
+    """A model that reasons in words of one token each and is cut by the limit.
+
+    `length`: its finish reason then. Every reasoning states an answer.
+    """
 
     def __init__(self, form, length, seed, thoughts=(5, 120)):
         self.form, self.length, self.random, self.thoughts = form, length, random.Random(seed), thoughts
@@ -79,14 +85,16 @@ class Thinker:
         limit = body["max_tokens"]
         cut = count + 1 > limit
         document = completion(None, finish=self.length if cut else "stop")
-        document["choices"][0]["message"] |= MARKED[self.form](" ".join(thought[:limit]), "" if cut else "B")
+        document["choices"][0]["message"] |= REASONING_FORMATS[self.form](" ".join(thought[:limit]), "" if cut else "B")
         document["usage"] |= {"completion_tokens": min(limit, count + 1)}
         return 200, document
 
 
-@pytest.mark.parametrize("form", few(MARKED, 6))
-def test_no_letter_is_ever_read_in_a_thought_that_was_cut(form):
-    """At limits that cut all, some or none, said in four ways; whichever comes first; at one in flight and at six."""
+@pytest.mark.parametrize("form", few(REASONING_FORMATS, 6))
+def test_no_choice_is_read_from_truncated_reasoning(form):
+    """Limits that cut all, some or none of the replies, with four finish reasons, at one and six in
+    flight.
+    """
     for seed, (limit, length) in enumerate([(1, "length"), (4, None), (60, "MAX_TOKENS"), (60, "length"), (200, None)]):
         with ChaosServer(answer=Thinker(form, length, seed)) as server:
             backend = model(server, max_tokens=limit, in_flight=1 + 5 * (seed % 2))
@@ -102,8 +110,8 @@ def test_no_letter_is_ever_read_in_a_thought_that_was_cut(form):
         assert {1: cut == 10, 4: cut == 10, 60: 0 < cut < 10, 200: cut == 0}[limit]
 
 
-@pytest.mark.parametrize("form", few(MARKED, 5))
-def test_a_model_that_is_seen_to_reason_gets_room(form):
+@pytest.mark.parametrize("form", few(REASONING_FORMATS, 5))
+def test_output_limit_is_raised_for_a_model_that_reasons(form):
     with ChaosServer(answer=Thinker(form, "length", form)) as server:
         backend = model(server, in_flight=4)
         responses = list(backend.generate([request(i, max_tokens=3) for i in range(8)]))
@@ -111,7 +119,7 @@ def test_a_model_that_is_seen_to_reason_gets_room(form):
     assert any("16384 output tokens were allowed instead of 3" in words for words in backend.deviations)
 
 
-def test_cut_answers_of_a_model_that_does_not_reason_stay_answers():
+def test_truncated_answers_of_a_non_reasoning_model_stay_answers():
     def plain(body):
         if "1 + 1" in text_of(body):
             return "2"
@@ -125,7 +133,7 @@ def test_cut_answers_of_a_model_that_does_not_reason_stay_answers():
     assert len(server.bodies) == 5, "one simple question tells"
 
 
-def test_options_scored_where_the_model_begins_to_reason_are_told():
+def test_scoring_options_of_a_reasoning_model_is_recorded_as_a_deviation():
     def thinker(body):
         if body.get("logprobs"):
             return 200, completion("Okay", finish="length", alternatives={"Okay": -0.1, "A": -3.0, "B": -4.0})

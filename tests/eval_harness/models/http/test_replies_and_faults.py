@@ -1,4 +1,4 @@
-"""An answer is an answer; whatever else a server does is never one, and the key stays where it was."""
+"""Replies and faults: only an answer is read as one, and the key never leaks."""
 
 import json
 import random
@@ -14,14 +14,14 @@ from tests.chaos.server import ChaosServer, completion, mutated
 from tests.eval_harness.models.http.asking import KEY, model, request, text_of
 from tests.sampling import few
 
-REPLIES = (
+VALID_REPLIES = (
     completion("A", alternatives={"A": -0.1, "B": -2.0}),
     completion([{"type": "text", "text": "A"}, {"type": "thinking", "thinking": "hm"}], reasoning_content="x"),
     completion(None, "tool_calls", tool_calls=[{"type": "function", "function": {"name": "look_up"}}]),
     completion(None, refusal="no"),
     {"error": {"message": "slow down", "code": 429}},
 )
-ERRORS = (
+ERROR_DOCUMENTS = (
     {"error": {"message": "temperature is not supported", "param": "temperature", "code": "x"}},
     {"detail": [{"loc": ["body", "max_tokens"], "msg": "at most 100"}]},
     {"errors": [{"message": "insufficient_quota"}]},
@@ -29,24 +29,24 @@ ERRORS = (
 
 
 @pytest.mark.parametrize("seed", few(range(8)))
-def test_a_reply_in_any_form_is_read_or_is_a_failure_with_words(seed):
+def test_mutated_reply_is_parsed_or_raises_with_a_message(seed):
     chance = random.Random(seed)
     for _ in range(400):
         try:
-            reply = parse_chat_reply(mutated(chance.choice(REPLIES), chance), chance.choice([None, 2]))
+            reply = parse_chat_reply(mutated(chance.choice(VALID_REPLIES), chance), chance.choice([None, 2]))
             assert isinstance(reply.text, str) and isinstance(reply.reasoning, str | None)
             assert all(isinstance(value, float) for value in reply.alternatives.values())
         except (Refusal, ServerFailure) as failure:
             assert str(failure)
         status, body = (
             chance.choice([302, 400, 401, 404, 413, 422, 429, 500, 503]),
-            json.dumps(mutated(chance.choice(ERRORS), chance)),
+            json.dumps(mutated(chance.choice(ERROR_DOCUMENTS), chance)),
         )
         assert str(classify_status(status, body, {}))
 
 
 @pytest.mark.parametrize(("status", "words"), [(401, "refuses the key"), (404, "no such model")])
-def test_a_refused_key_or_model_stops_the_run_and_never_shows_the_key(monkeypatch, status, words):
+def test_rejected_key_or_model_stops_the_run_without_quoting_the_key(monkeypatch, status, words):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     message = f"Incorrect API key provided: {KEY}. Also sk-other-9876543210."
     with ChaosServer(answer=lambda body: (status, {"error": {"message": message}})) as server:
@@ -58,7 +58,7 @@ def test_a_refused_key_or_model_stops_the_run_and_never_shows_the_key(monkeypatc
     assert sum(server.asked.values()) <= 9, "three questions, and three drawn ones twice"
 
 
-def test_a_missing_key_is_only_needed_away_from_this_machine(monkeypatch):
+def test_key_is_required_for_remote_servers_only(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     for url in (None, "https://somewhere.example/v1"):
@@ -85,7 +85,7 @@ NOT_FILTERED = (
 )
 
 
-def test_filters_and_refusals_are_kept_as_refused():
+def test_filtered_and_refused_replies_have_status_refused():
     replies = [(status, {"error": {"message": "no", **fields}}) for status in (200, 400, 403) for fields in FILTERED]
     replies += [(200, completion("", finish=reason)) for reason in ("content_filter: SAFETY", "refusal", "sensitive")]
     replies += [
@@ -108,7 +108,7 @@ def test_filters_and_refusals_are_kept_as_refused():
     assert max(count for question, count in server.asked.items() if "Question 0?" in question) == 1
 
 
-def test_gd_reads_log_probabilities_and_says_when_an_option_is_not_among_them():
+def test_gd_scores_alternatives_and_reports_a_missing_option():
     questions = [request(candidates=("A", "B"))]
     with ChaosServer(
         answer=lambda body: (200, completion(" B", alternatives={" B": -0.1, "B": -3.0, "A": -4.0}))

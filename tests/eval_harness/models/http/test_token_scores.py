@@ -1,4 +1,6 @@
-"""Options scored through a server by their own tokens: the numbers are those of the definition, and no score comes from other tokens."""
+"""Scoring options by their own tokens through a server: equal to the definition, from no other
+tokens.
+"""
 
 import json
 from random import Random
@@ -11,7 +13,7 @@ from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import model, request
 from tests.eval_harness.models.http.scoring_server import ScoringServer
 
-WORDS = ("left", "right", "pleural effusion", "no", "yes", "café", "3 mm", "lower lobe of the left lung", "x")
+OPTION_WORDS = ("left", "right", "pleural effusion", "no", "yes", "café", "3 mm", "lower lobe of the left lung", "x")
 SCORINGS = ("next_token", "sequence", "sequence_official")
 
 
@@ -26,13 +28,13 @@ def question(number, scoring, options):
 
 
 def drawn(seed, count=6):
-    chance, distinct = Random(seed), [word for word in WORDS if word != "lower lobe of the left lung"]
+    chance, distinct = Random(seed), [word for word in OPTION_WORDS if word != "lower lobe of the left lung"]
     return [tuple(chance.sample(distinct, chance.randint(2, 4))) for _ in range(count)]
 
 
 @pytest.mark.parametrize("scoring", SCORINGS)
 @pytest.mark.parametrize(("template", "trims", "space"), [("<model>\n", False, ""), ("<m>:", False, " ")])
-def test_scores_are_those_of_the_options_own_tokens(scoring, template, trims, space):
+def test_scores_equal_the_definition_for_the_options_own_tokens(scoring, template, trims, space):
     questions = drawn(hash((scoring, template)) % 97)
     with ScoringServer(template, trims) as stand_in:
         backend, responses = scored(stand_in, scoring, questions)
@@ -47,7 +49,7 @@ def test_scores_are_those_of_the_options_own_tokens(scoring, template, trims, sp
     assert not backend.deviations
 
 
-def test_a_template_that_begins_the_reasoning_is_a_deviation():
+def test_template_that_opens_reasoning_is_recorded_as_a_deviation():
     with ScoringServer("<model>\n<think>\n") as stand_in:
         backend, _ = scored(stand_in, "sequence", drawn(3))
     assert any("begun the model's reasoning" in words for words in backend.deviations)
@@ -64,7 +66,7 @@ def no_named_tokens(document, body):
 
 
 @pytest.mark.parametrize("scoring", ["sequence", "sequence_official"])
-def test_a_server_that_cannot_score_options_is_told_before_a_question_is_sent(scoring):
+def test_server_that_cannot_score_options_is_refused_before_any_question(scoring):
     lacking = {
         "return_token_ids": ScoringServer(change=without("prompt_token_ids")),
         "prompt_logprobs": ScoringServer(change=without("prompt_logprobs")),
@@ -111,11 +113,11 @@ def without_a_named_token(document):
     document["choices"][0]["logprobs"]["content"][0]["top_logprobs"].pop()
 
 
-LIES = [shifted, of_other_tokens, not_a_number, merged, another_prompt, without_a_named_token]
+REPLY_CORRUPTIONS = [shifted, of_other_tokens, not_a_number, merged, another_prompt, without_a_named_token]
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_reply_about_other_tokens_fails_its_question_and_no_other(lie):
+@pytest.mark.parametrize("lie", REPLY_CORRUPTIONS)
+def test_reply_about_other_tokens_fails_only_its_question(lie):
     questions = [("left", "right"), ("no", "pleural effusion"), ("yes", "no")]
 
     def change(document, body):
