@@ -164,7 +164,7 @@ def check_model_exists(model: str, name: str) -> None:
                 "private or gated one, run `hf auth login`."
             ) from None
         raise BadInput(
-            f"--model {model}: there is no folder of this name, and the Hub cannot be asked ({describe_error(error)})."
+            f"--model {model}: there is no folder of this name, and the Hub cannot be reached ({describe_error(error)})."
         ) from None
 
 
@@ -320,11 +320,11 @@ class _PlugIn:
                 has_responses = True
                 yield reply
             if texts and has_responses:
-                raise TypeError(f"generate gave texts among responses ({PLUG_IN_DOCS[:-1]})")
+                raise TypeError(f"generate returned a mix of texts and responses ({PLUG_IN_DOCS[:-1]})")
             if len(texts) > len(requests):  # a generator may be endless
                 break
         if texts and len(texts) != len(requests):
-            raise ValueError(f"generate gave {len(texts)} texts for {len(requests)} requests ({PLUG_IN_DOCS[:-1]})")
+            raise ValueError(f"generate returned {len(texts)} texts for {len(requests)} requests ({PLUG_IN_DOCS[:-1]})")
         for request, text in zip(requests, texts, strict=False):
             yield Response(request.question_id, request.sample, text)
 

@@ -78,6 +78,7 @@ class ChaosServer:
         for _ in self.faults:
             fault = self.faults[self._turn % len(self.faults)]
             self._turn += 1
+            # Three, because the client retries four times.
             if fault not in met and len(met) < 3:
                 met.add(fault)
                 return fault
@@ -163,6 +164,7 @@ class ChaosServer:
                     self.served[question] += 1
                 self.send(handler, json.dumps(completion(self.answer(body))).encode(), "text/plain")
             case "reset":
+                # SO_LINGER with timeout 0: closing sends RST.
                 handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
                 handler.connection.close()
                 handler.close_connection = True
@@ -214,6 +216,7 @@ def mutated(document, chance):
     """Return a copy of a JSON document with one to three parts removed or replaced."""
     document = copy.deepcopy(document)
     for _ in range(chance.randint(1, 3)):
+        # The list grows while it is traversed, so it reaches every level.
         places = [(document, key) for key in _keys(document)]
         for at, key in places:
             places += [(at[key], inner) for inner in _keys(at[key])]

@@ -57,7 +57,7 @@ PLUG_IN_FAULTS = {
     "raises": "RuntimeError: refused",
     "a number": "TypeError: returned 7 instead of a Response",
     "nothing": "ValueError: no response was returned",
-    "endless texts": "ValueError: generate gave 2 texts for 1 requests",
+    "endless texts": "ValueError: generate returned 2 texts for 1 requests",
     "a text": None,
 }
 """What a plug-in does with a question -> the recorded error; None: answered if asked alone."""
@@ -76,6 +76,7 @@ class Scenario:
     def __init__(self, kind, scope, data, out):
         self.kind, self.scope, self.data, self.out = kind, scope, data, out
         self.chance = random.Random(f"{kind} {scope}")
+        # Slow faults take about a second per question.
         self.limit = 6 if kind in SLOW_FAULTS else self.chance.choice([12, 20, 28])
         self.first, self.after = self.chance.randint(1, 2), self.chance.randint(1, 12)
         self.mended = False
@@ -109,6 +110,7 @@ class Server(Scenario, ChaosServer):
 
     def __init__(self, *scenario):
         Scenario.__init__(self, *scenario)
+        # ChaosServer.__init__ would replace the counter.
         served = self.served
         ChaosServer.__init__(self, hang=1.0)
         self.served = served
@@ -313,6 +315,7 @@ def test_every_run_ends_with_a_score_or_one_line_and_resumes(phantoms, tmp_path,
         assert all(entry["error"] for entry in records.values() if entry["status"] == "failed"), (
             "a reason is in the journal"
         )
+        # The health check may repeat one answered question.
         twice = [question for question, count in scenario.served.items() if count > 1]
         assert len(twice) <= 1, "at most one question is asked again, before a server or a model is given up"
         if len(records) > 1:  # no terminal: progress is lines
@@ -323,6 +326,7 @@ def test_every_run_ends_with_a_score_or_one_line_and_resumes(phantoms, tmp_path,
             if len(records) < scenario.limit:
                 assert "never asked" in refused(score_run, scenario.out)
                 assert "Nothing was submitted" in refused(build_submission, scenario.out, data=scenario.data)
+        # The same command again, now without the fault.
         scenario.mended = True
         scenario.served.clear()
         assert scenario.run().statuses["failed"] == 0
@@ -344,6 +348,6 @@ def test_waiting_for_a_server_is_reported(monkeypatch, capsys):
         assert {response.status for response in backend.generate([request(i) for i in range(12)])} == {"answered"}
     output = capsys.readouterr().err
     assert re.search(
-        r"--model openai:m: no answer from http://127\S+ for .*; it is given up after 60 s \(HTTP 503: .*trouble",
+        r"--model openai:m: no answer from http://127\S+ for .*; giving up after 60 s \(HTTP 503: .*trouble",
         output,
     )

@@ -65,6 +65,7 @@ class FaultyServer:
         self.kind, self.chance = kind, random.Random(f"{kind} {seed}")
         self.words, self.body = self.chance.choice(ERROR_WORDS), self.chance.choice(ERROR_BODIES)
         self.status = self.chance.choice(TRANSIENT_STATUSES if kind == "passing" else REJECTING_STATUSES)
+        # Some servers put errors into replies with status 200.
         self.inside = self.chance.random() < 0.4
         self.share, self.times = self.chance.choice([64, 128, 255]), self.chance.randint(1, 4)
         self.first = self.chance.choice([0, 10]) if kind in ("refusing", "filter") else 0
@@ -144,6 +145,7 @@ def test_all_answerable_questions_are_answered_and_every_run_ends(kind, seed):
         except BadInput as error:
             line = str(error)
     assert time.monotonic() - start < 120 and "\n" not in line
+    # Such a server must end the run, soon.
     if kind in ("dead", "withdrawn"):
         assert line and server.asked.total() < 300
         assert sum(response.status == "answered" for response in responses) >= (
@@ -152,6 +154,7 @@ def test_all_answerable_questions_are_answered_and_every_run_ends(kind, seed):
         return
     assert not line
     statuses = {response.question_id: response.status for response in responses}
+    # Refusing servers fail their questions; filters refuse them.
     spared = {"refusing": "failed", "filter": "refused"}.get(kind, "answered")
     expected = {
         question.question_id: spared if scenario.concerns(question.prompt) else "answered" for question in questions

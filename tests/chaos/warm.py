@@ -27,5 +27,6 @@ def start(arguments, cwd: Path, slow_after: int | None = None, **environment: st
     After `slow_after` journaled answers each takes a second, so that a test can kill the process
     before it ends.
     """
+    # The patched journal sleeps in the child process only.
     code = CODE if slow_after is None else SLOW_AFTER.format(answers=slow_after) + CODE
     return start_program(code, *arguments, cwd=cwd, **environment)

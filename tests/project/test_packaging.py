@@ -149,7 +149,7 @@ def test_without_extras_a_command_that_needs_one_is_one_line_and_writes_nothing(
     assert done.returncode == 0, done.stderr
     (built, _), (chance, _), (served_code, about), *refusals = json.loads(done.stdout.splitlines()[-1])
     assert (built, chance) == (0, 0)
-    assert served_code == 2 and "no server answers there" in about  # a server is asked without any extra
+    assert served_code == 2 and "no server answers at this address" in about  # a server is asked without any extra
     for (command, extra), (code, message) in zip(refused_commands, refusals, strict=True):
         assert code == 2, (command, code, message)
         assert len(message.splitlines()) == 1 and f"'medprobe[{extra}]'" in message, (command, message)

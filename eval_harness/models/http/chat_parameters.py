@@ -28,9 +28,9 @@ BUDGET_EFFORTS = ((2048, "low"), (8192, "medium"))
 """(largest reasoning budget in tokens, effort) for servers without budgets; `high` above these."""
 
 OMISSION_DEVIATIONS = {
-    "temperature": "the server does not let the temperature be set; its own was used",
-    "seed": "the server takes no seed, so the samples cannot be drawn again",
-    "max_tokens": "the server takes no output limit, so the answers had none but its own",
+    "temperature": "the server does not allow setting the temperature; its default was used",
+    "seed": "the server accepts no seed, so the samples are not reproducible",
+    "max_tokens": "the server accepts no output limit, so only its own applied",
 }
 """Omitted parameter -> deviation from the protocol that is recorded."""
 
@@ -174,7 +174,7 @@ class Parameters:
                 raise BadInput(f"{self._user_options[name]}: openai:{self.model} does not take it. Leave it out.")
             if name == "logprobs":
                 raise BadInput(
-                    f"--method gd: the server of openai:{self.model} gives no log-probabilities. Use --method mc."
+                    f"--method gd: the server of openai:{self.model} returns no log-probabilities. Use --method mc."
                 )
             if name in OMISSION_DEVIATIONS:
                 self._deviate(OMISSION_DEVIATIONS[name])

@@ -71,7 +71,7 @@ DROPS_IMAGES = (
     "the server seems to drop images: a drawn picture changed neither its answer nor the number of tokens it read"
 )
 ONLY_REASONING = (
-    "the server gives whole answers as reasoning, which is not read: its reasoning parser does not fit the model "
+    "the server returns whole answers as reasoning, which is not read: its reasoning parser does not match the model "
     "(vLLM: --reasoning-parser)"
 )
 REASONING_USES_LIMIT = "the model spends its first output tokens on reasoning"
@@ -109,7 +109,7 @@ class OpenAIChat(Backend):
         self.name = name.removeprefix(AZURE_PREFIX)
         kind = "azure" if name.startswith(AZURE_PREFIX) else "openai"
         if not self.name:
-            raise BadInput(f"--model {kind}: names no model. Give {kind}:NAME, as the server calls it.")
+            raise BadInput(f"--model {kind}: the name is missing. Give {kind}:NAME, as the server calls the model.")
         self.label = label or f"--model {kind}:{self.name}"
         self._open: Callable[[], AsyncOpenAI] = lambda: open_client(name, settings, self.label)
         client = self._open()
@@ -244,7 +244,7 @@ class OpenAIChat(Backend):
             since = max(began, self._alive_at)
             if time.monotonic() - max(since, reported_at) >= REPORT_INTERVAL_S:
                 reported_at = time.monotonic()
-                line = f"no answer from {self.base_url} for {reported_at - since:.0f} s; it is given up after {self._patience:.0f} s"
+                line = f"no answer from {self.base_url} for {reported_at - since:.0f} s; giving up after {self._patience:.0f} s"
                 tqdm.write(f"{self.label}: {line} ({self._trouble})", file=sys.stderr)
 
     def _next(self, waiting: Iterator[Request]) -> QueuedRequest | None:
@@ -507,7 +507,7 @@ class OpenAIChat(Backend):
         if self.answered_request is not None:
             return BadInput(f"{self.label}: the server does not answer ({self._trouble}).{hint}")
         return BadInput(
-            f"{self.label}: the server answers no question: {self._trouble}. Its address is {self.base_url} (--base-url), which mostly "
+            f"{self.label}: the server does not answer any question: {self._trouble}. Its address is {self.base_url} (--base-url), which usually "
             "ends in /v1."
         )
 
@@ -576,9 +576,9 @@ class OpenAIChat(Backend):
         reasons = bool(reply.reasoning or reply.reasoning_tokens)
         thinking = self.settings.thinking
         if thinking == "off" and reasons:
-            self.deviate("the model reasoned before its first answer although it was asked not to")
+            self.deviate("the model reasoned before its first answer although reasoning was switched off")
         elif thinking not in (None, "off") and not reasons:
-            self.deviate("the first answer shows no reasoning although it was asked for")
+            self.deviate("the first answer shows no reasoning although it was requested")
 
     def _response(self, request: Request, reply: Reply) -> Response:
         response = Response(
@@ -594,7 +594,7 @@ class OpenAIChat(Backend):
         if not request.candidates:
             return response
         if not reply.alternatives:
-            why = f"the server of openai:{self.name} gives no log-probabilities"
+            why = f"the server of openai:{self.name} returns no log-probabilities"
             if self._settled:
                 return replace(response, text="", status="failed", error=why)
             raise BadInput(f"--method gd: {why}. Use --method mc.")
@@ -604,8 +604,8 @@ class OpenAIChat(Backend):
             return response
         if any(logprob is None for logprob in logprobs):
             self.deviate(
-                f"the server gives only {len(reply.alternatives)} alternatives of a token; an option that is not among them "
-                "counts as less likely than all of them"
+                f"the server returns only {len(reply.alternatives)} alternatives of a token; an option that is not among "
+                "them counts as less likely than all of them"
             )
         lowest = min(reply.alternatives.values())
         best = response_from_scores(request, [lowest - 1 if logprob is None else logprob for logprob in logprobs])

@@ -38,7 +38,7 @@ _STATUS_MESSAGES = {
     403: "the server refuses the key or the request ({}). Check OPENAI_API_KEY, and what the key may use.",
     **dict.fromkeys(
         (404, 405),
-        "the server knows no such model or address ({}). Check the name and --base-url, which mostly ends in /v1.",
+        "the server has no such model or address ({}). Check the name and --base-url, which usually ends in /v1.",
     ),
 }
 
@@ -95,13 +95,13 @@ def classify_exception(error: BaseException) -> ServerFailure:
             f"the proxy refuses the connection ({root_cause}); check HTTPS_PROXY and NO_PROXY", "unreachable"
         )
     if caused_by(socket.gaierror, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
-        return ServerFailure(f"no server answers there ({root_cause})", "unreachable")
+        return ServerFailure(f"no server answers at this address ({root_cause})", "unreachable")
     if caused_by(TimeoutError):
         return ServerFailure("no answer in time", "wait")
     if caused_by(httpx2.DecodingError):
         return ServerFailure(root_cause, "unreadable")
     if caused_by(ValueError):
-        meaning = f"it cannot be asked: {root_cause}; check OPENAI_API_KEY and HTTPS_PROXY"
+        meaning = f"the request cannot be sent: {root_cause}; check OPENAI_API_KEY and HTTPS_PROXY"
         return ServerFailure(meaning, meaning=meaning)
     return ServerFailure(f"the connection broke ({root_cause})")
 
@@ -127,14 +127,14 @@ def classify_status(status: int, body: str, headers: Any) -> Refusal | ServerFai
     words = f"HTTP {status}: {strip_tags(body)}"
     if 300 <= status < 400:
         address = shorten(headers.get("location", "an unnamed address"))
-        meaning = f"it sends on to {address} (HTTP {status}): give the server's own address with --base-url"
+        meaning = f"it redirects to {address} (HTTP {status}): give the server's own address with --base-url"
         return ServerFailure(meaning, "question", status, meaning)
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
         document = None
     if status < 500 and status != 429 and _is_filtered(document):
-        return Refusal(f"a filter or the model held the answer back: {strip_tags(body)}")
+        return Refusal(f"a filter or the model withheld the answer: {strip_tags(body)}")
     # A used-up quota comes as 429, but waiting does not help.
     if status == 429 and "insufficient_quota" in _error_names(document):
         return ServerFailure(words, "question", status, _STATUS_MESSAGES[402].format(words))

@@ -109,7 +109,7 @@ class TokenScores:
             # Otherwise the likelihoods would be conditioned on different prompts.
             if any(answer.prompt != answers[0].prompt for answer in answers):
                 raise ServerFailure(
-                    "the server reads other tokens before one option than before another",
+                    "the server reads different tokens before the options",
                     "question",
                 )
             scores = [math.fsum(answer.logprobs) / len(answer.logprobs) for answer in answers]
@@ -132,12 +132,12 @@ class TokenScores:
         positions = document.get("prompt_logprobs")
         if ids is None or not isinstance(positions, list):
             raise ServerFailure(
-                "the server gives no log-probabilities of a prompt's tokens (prompt_logprobs)",
+                "the server returns no log-probabilities of a prompt's tokens (prompt_logprobs)",
                 "question",
             )
         if len(positions) != len(ids):
             raise ServerFailure(
-                f"log-probabilities came for {len(positions)} of {len(ids)} tokens of a prompt",
+                f"the server returned log-probabilities for {len(positions)} of {len(ids)} tokens of a prompt",
                 "question",
             )
         tokens = await self._continuation(option)
@@ -145,7 +145,7 @@ class TokenScores:
         # A template may append tokens after the option, or a token may straddle its beginning.
         if start < 1 or ids[start:] != tokens:
             raise ServerFailure(
-                f"the server reads the option {shorten(option)!r} as other tokens than it has after the prompt",
+                f"the server reads the option {shorten(option)!r} as different tokens after the prompt",
                 "question",
             )
         logprobs = [_prompt_logprob(position, token) for position, token in zip(positions[start:], tokens, strict=True)]
@@ -167,7 +167,7 @@ class TokenScores:
         logprobs = _first_token_logprobs(document)
         if missing := [token for token in requested_ids if token not in logprobs]:
             raise ServerFailure(
-                f"the server gives no log-probability of {len(missing)} of the {len(requested_ids)} tokens asked for "
+                f"the server returns no log-probability for {len(missing)} of the {len(requested_ids)} tokens asked for "
                 "(logprob_token_ids)",
                 "question",
             )
@@ -181,10 +181,10 @@ class TokenScores:
             await self._tokenize(PROBE_OPTION)  # first: most servers lack this and are sent nothing else
             prompt = _token_ids((await self._chat(messages, {})).get("prompt_token_ids"))
             if not prompt:
-                return "it does not say which tokens it read (return_token_ids)"
+                return "it does not return the tokens it read (return_token_ids)"
             text = (await self._call_endpoint("detokenize", {"tokens": prompt})).get("prompt")
             if not isinstance(text, str) or PROBE_QUESTION not in text:
-                return "its /detokenize does not give a prompt back"
+                return "its /detokenize does not return a prompt"
             prompt_end = text.rpartition(PROBE_QUESTION)[2]
             self.begins_reasoning = opens_reasoning(prompt_end)
             self._space = "" if prompt_end[-1:].isspace() else " "
@@ -202,7 +202,7 @@ class TokenScores:
 
         Returns what is wrong if there is none.
         """
-        why = "its chat template writes an assistant's turn otherwise than it begins one"
+        why = "its chat template renders an assistant's turn differently from its generation prompt"
         for lead in dict.fromkeys((self._space, "")):  # some templates write the space themselves
             try:
                 if (await self._score_answer(messages, PROBE_OPTION, lead)).prompt == prompt:
@@ -234,7 +234,7 @@ class TokenScores:
             (await self._call_endpoint("tokenize", {"prompt": text, "add_special_tokens": False})).get("tokens")
         )
         if ids is None:
-            raise ServerFailure("its /tokenize gives no tokens", "question")
+            raise ServerFailure("its /tokenize returns no tokens", "question")
         return ids
 
     async def _call_endpoint(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def _prompt_logprob(position: Any, token: int) -> float:
     entry = position.get(str(token)) if isinstance(position, dict) else None
     logprob = entry.get("logprob") if isinstance(entry, dict) else None
     if not _is_logprob(logprob):
-        raise ServerFailure("a token of the prompt came without its log-probability", "question")
+        raise ServerFailure("the server returned a token of the prompt without its log-probability", "question")
     return float(logprob)
 
 

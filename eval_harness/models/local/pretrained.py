@@ -123,11 +123,13 @@ def load_processor(model: str, model_id: str, settings: Settings) -> tuple[Any, 
         }
         processor = AutoProcessor.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code, **pixels)
         if getattr(processor, "image_processor", None) is None:
-            raise BadInput(f"--model {model}: its processor takes no images, so it cannot answer questions about them.")
+            raise BadInput(
+                f"--model {model}: its processor accepts no images, so it cannot answer questions about them."
+            )
         supported = getattr(getattr(type(processor.image_processor), "valid_kwargs", None), "__annotations__", {})
         if pixels and "max_pixels" not in supported:  # supported by Qwen-VL and related models
             raise BadInput(
-                f"--model-args {', '.join(pixels)}: --model {model} has no such bounds. Use --max-image-side."
+                f"--model-args {', '.join(pixels)}: --model {model} does not support these bounds. Use --max-image-side."
             )
         return processor, AutoConfig.from_pretrained(model_id, trust_remote_code=settings.trust_remote_code)
     except LOADING_ERRORS as error:
@@ -210,12 +212,10 @@ def _with_adapter(model: Any, adapter: str) -> Any:
             raise BadInput(f"--model-args adapter {adapter}: cannot be loaded ({first_line(error)}).") from None
     # peft only warns about layers for which the adapter has no weights.
     if any("missing adapter keys" in str(warning.message) for warning in caught_warnings):
-        raise BadInput(
-            f"--model-args adapter {adapter}: its weights do not fit this model: some of its layers found none."
-        )
+        raise BadInput(f"--model-args adapter {adapter}: its weights do not fit this model: some layers got none.")
     if adapted.active_peft_config.is_prompt_learning:
         raise BadInput(
-            f"--model-args adapter {adapter}: works by added prompt tokens, which questions on images are not put after."
+            f"--model-args adapter {adapter}: uses added prompt tokens, which questions on images do not support."
         )
     return adapted.base_model.model if getattr(model, "is_quantized", False) else adapted.merge_and_unload()
 

@@ -120,7 +120,7 @@ class TransformersVLM(Backend):
         self.batch_size = BatchSize(settings.batch_size if self.findings.batches else 1, self.on_cpu)
         self.deviations: list[str] = [*loading_deviations]
         if self.processing.plain and loaded.config.model_type not in PLAIN_BY_DEFAULT:
-            self.deviate("the processor has no chat template, so prompts were sent as they stand")
+            self.deviate("the processor has no chat template, so prompts were sent as plain text")
             print(
                 f"--model {model_id}: {self.deviations[-1]}; --chat-template FILE gives it one",
                 file=sys.stderr,

@@ -54,6 +54,7 @@ def records(data, seed, samples):
             index = rng.randrange(len(row.options))
             letter = row.options[index] if row.question_type == "yes_no" else "ABCDEFGHIJ"[index]
             text = {True: f"The answer is {letter}.", False: 'The image shows, "to\tbegin" with,', None: None}[states]
+            # Leave one question in ten without a record.
             if rng.random() < 0.9 or sample:
                 yield {"question_id": row.question_id, "sample": sample, "response": text} | fields
 
@@ -107,7 +108,9 @@ def test_eval_and_submit_give_equal_answers_and_scores(phantoms, tmp_path, bench
     assert by_eval == by_submit
     write_lines(tmp_path / "plain.jsonl", lines)
     expected, _ = by_both(tmp_path / "plain.jsonl", data, tmp_path / "plain")
+    # Statuses and scores only: a table stores a missing answer as an empty text.
     assert by_eval[1:] == expected[1:]
+    # Every status occurs, or the comparison would be weak.
     assert all(expected[1][status] for status in ("answered", "truncated", "refused", "failed", "missing"))
 
 

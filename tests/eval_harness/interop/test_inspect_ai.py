@@ -56,6 +56,7 @@ def by_text(body):
     """Answer by the text of the prompt alone: equal prompts get equal answers."""
     content = body["messages"][-1]["content"]
     text = content if isinstance(content, str) else "".join(part.get("text") or "" for part in content)
+    # A hash, so that the harness and our run get equal answers.
     draw = hashlib.sha256(text.encode()).digest()
     if not re.search(r"\bA\b\W", text):  # no lettered options: a question of yes or no
         return ("Yes.", "No.", "The answer is yes", "No", "I cannot tell.")[draw[0] % 9 // 2]
@@ -114,6 +115,7 @@ def test_harness_metrics_equal_ours_for_the_same_answers(inspect_python, tmp_pat
         )
     log_report = read_log_report(inspect_python, log, tmp_path / "store")
     metrics = {name: value for name, value in log_report["metrics"].items() if name in result.scores}
+    # Metrics without a value are omitted.
     assert len(metrics) >= 2
     assert metrics == pytest.approx({name: result.scores[name].value for name in metrics}, abs=5e-5)
     assert log_report["problems"] == [] and log_report["statuses"] == result.statuses

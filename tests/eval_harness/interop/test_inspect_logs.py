@@ -92,6 +92,7 @@ def test_bad_logs_give_one_line_errors_and_nothing_is_stored(phantoms, tmp_path,
     ):
         file = log(tmp_path / f"log{number}.{form}", samples, **changes)
         assert words in refused(convert_and_submit, file, tmp_path / "store", "mediconfusion", "M", str(data))
+    # A log that was cut while it was written.
     for cut in (10, 200):
         complete = log(tmp_path / f"log.{form}", good).read_bytes()
         (tmp_path / f"cut.{form}").write_bytes(complete[:-cut])

@@ -58,6 +58,7 @@ def test_unreachable_server_gives_failed_answers(lmms_python, tmp_path):
     data = tmp_path / "mediconfusion"
     build("mediconfusion", out=data)
     commands.medprobe("export-lmms-eval", data, "--out", tmp_path / "tasks", cwd=tmp_path)
+    # lmms-eval exits with 0 and stores a placeholder as the answer.
     _, samples = lmms_eval(lmms_python, tmp_path, "mediconfusion", "http://127.0.0.1:9/v1")
     submission = prepare_submission(samples, "mediconfusion", "M", str(data))
     assert submission.result.statuses["failed"] == 28

@@ -20,9 +20,11 @@ def inputs_of(processor, prompt, image, plain="{prompt}"):
         )
     marker = getattr(processor, "image_token", "")
     marker = getattr(marker, "content", marker)
+    # These processors insert their image tokens themselves.
     if getattr(processor, "num_query_tokens", None) or type(processor).__name__ in NO_MARKER:
         marker = ""
     inputs = processor(text=marker + plain.replace("{prompt}", prompt), images=picture, return_tensors="pt")
+    # Some processors return labels, which would change the model's output.
     inputs.pop("labels", None)
     return inputs
 
@@ -54,6 +56,7 @@ def text_of(model, processor, prompt, image, tokens, plain="{prompt}"):
     if type(model).__name__ != "BlipForConditionalGeneration":
         inputs = in_dtype(model, inputs)
     output = model.generate(**inputs, max_new_tokens=tokens, do_sample=False, num_beams=1)[0]
+    # Some classes return the prompt with the answer, others the answer alone.
     if not encoder_decoder(model.config) and output[: len(prompt_ids)].tolist() == prompt_ids.tolist():
         output = output[len(prompt_ids) :]
     return processor.tokenizer.decode(output, skip_special_tokens=True)

@@ -1,10 +1,4 @@
-<<<<<<< HEAD
-"""The same model asked in this process and through a real server (`transformers serve`): the same
-conversation, hence the same texts.
-"""
-=======
 """One model in this process and behind a real server (`transformers serve`): equal texts."""
->>>>>>> 2d4218b7 (Tests of models, interop, sweep and chaos: plain test names and docstrings)
 
 import time
 import urllib.request
@@ -37,6 +31,7 @@ def server(tiny, tmp_path_factory):
     port = free_port()
     command = ["serve", "--host", "127.0.0.1", "--port", port, "--device", "cpu", "--dtype", "float32", tiny]
     run = "import sys; sys.argv[0] = 'transformers'; from transformers.cli.transformers import main; main()"
+    # Wait until the server has loaded the model.
     process = start(run, *command, cwd=tmp_path_factory.mktemp("serve"), HF_HUB_OFFLINE="1")
     try:
         for _ in range(600):

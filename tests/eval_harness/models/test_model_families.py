@@ -57,6 +57,7 @@ def test_self_test_switches_a_wrong_path_off(tmp_path, monkeypatch):
     def late(self, ids, cache, mask, positions, last_only=False):
         return plain(self, ids, cache, mask, positions if positions is None else positions + 1, last_only)
 
+    # The self-test runs when the model is loaded, so patch before.
     monkeypatch.setattr(Network, "_continue", late)
     backend = model(folder, 2)
     assert not backend.network.reads
@@ -72,6 +73,7 @@ def test_questions_continue_the_prefix_of_their_own_image(tmp_path):
     """
     import torch
 
+    # Images of different sizes have different numbers of tokens.
     backend = model(make("qwen2_vl", tmp_path / "qwen2_vl"), 8)
     pictures = [picture(0, (28, 56)), picture(1, (56, 56)), picture(2, (84, 28))]
     for order in ([0, 0, 1, 1, 2, 2], [2, 1, 0, 2, 1, 0], [1, 1, 2], [2, 0, 2]):

@@ -36,6 +36,7 @@ def test_chance_baseline_depends_on_the_question_not_the_order():
     forward = {r.question_id: r.text for r in chance.generate(requests)}
     backward = {r.question_id: r.text for r in chance.generate(requests[::-1])}
     assert forward == backward
+    # Expected 100 each; below 60 is beyond four standard deviations.
     counts = [list(forward.values()).count(letter) for letter in "ABCD"]
     assert min(counts) > 60, counts
     other_sample = {
@@ -80,6 +81,7 @@ def test_out_of_memory_halves_the_batch_and_fails_only_a_question_that_never_fit
     from eval_harness.runs.ask import Sender
 
     model = TransformersVLM(str(tiny), Settings(batch_size=8))
+    # Two requests fit into the simulated memory, question 3 never does.
     real = model.network.generate
     sizes = []
 
@@ -146,6 +148,7 @@ def test_batches_keep_questions_of_an_image_together():
             batches.append(take_batch(queue, size))
         return batches
 
+    # Prompts of one image have equal lengths, so its questions stay adjacent.
     images = [bytes([i]) for i in range(6)]
     requests = [request(f"{i}-{j}", image=images[i], prompt="x" * (i + 1)) for j in range(9) for i in range(6)]
     batches = drain(sort_for_batching(requests), 32)

@@ -37,6 +37,7 @@ def adapter(folder, out, **options):
     plain = [r.text for r in backend.generate([request(i) for i in range(4)])]
     config = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], lora_alpha=64, **options)
     adapted = get_peft_model(backend.network.model, config)
+    # A new LoRA changes nothing: its second matrix is zero.
     torch.manual_seed(3)
     with torch.no_grad():
         for name, parameter in adapted.named_parameters():
@@ -121,6 +122,7 @@ def test_pixel_bounds_are_applied_or_refused(folder, tmp_path):
         (response,) = backend.generate([replace(request(1), max_tokens=1)])
         return response.usage[0]
 
+    # The prompt's length shows the number of image tokens.
     assert length(max_pixels=28 * 28) < length() < length(min_pixels=84 * 84, max_pixels=112 * 112)
     make("llava_onevision", tmp_path / "other")
     with pytest.raises(BadInput, match="--max-image-side"):

@@ -56,6 +56,8 @@ def write_source(folder, several):
                 count = rng.choice([1, 2, 3, 4]) if several else 1
                 pictures_by_row[index] = [picture(rng.randrange(36)) for _ in range(count)]
                 texts = [base64.b64encode(data).decode() for data in pictures_by_row[index]]
+                # Lists are written as JSON or as Python prints them; both occur in the official
+                # files.
                 cell = texts[0] if count == 1 else (json.dumps(texts) if number % 2 else str(texts))
             table.writerow([index, cell, f"Question {number}?", "one", "two", "three", "ABC"[number % 3], "CC BY"])
     return pictures_by_row
@@ -163,6 +165,7 @@ def test_more_images_columns_exist_only_in_datasets_with_several_images(several_
     assert (
         fingerprint_questions(several) == open_repository(base / "set").manifest["splits"]["validation"]["fingerprint"]
     )
+    # The order of the images is part of a question.
     turned = several.assign(more_image_ids=[list(reversed(names)) for names in several["more_image_ids"]])
     assert fingerprint_questions(turned) != fingerprint_questions(several)
 

@@ -56,6 +56,7 @@ def test_reasoning_is_separated_by_special_tokens_also_if_truncated(family):
     for seed in range(12):
         reasoning, answer = thoughts(seed), "ABCD"[seed % 4]
         ids = tok(form.format(reasoning, answer), add_special_tokens=False)["input_ids"]
+        # Otherwise the test would pass without any handling of special tokens.
         assert form not in tok.decode(ids, skip_special_tokens=True), "the marks are special tokens"
         (output,) = OutputReader(tok, opened=False).read([ids + end])
         assert (output.text, output.reasoning, output.unfinished) == (answer, reasoning, False) or (
@@ -171,6 +172,7 @@ def test_text_cut_inside_opened_reasoning_is_not_an_answer(thinker):
     bounded = TransformersVLM(str(thinker), Settings(thinking=5, max_tokens=12))
     tokens = {}
     real = bounded.network.generate
+    # Keep the generated tokens of the first batch.
     bounded.network.generate = lambda *a, **k: tokens.setdefault("rows", real(*a, **k))
     responses = list(bounded.generate(asked(max_tokens=12)))
     assert [row.index(end) for row in tokens["rows"][0].tolist()] == [5] * 4, "ended after five tokens"

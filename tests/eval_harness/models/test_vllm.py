@@ -140,6 +140,7 @@ def test_vllm_in_process_and_served_equal_transformers(workdir):
     in_process = answers(
         workdir, VLLM_PYTHON, "vllm", COMPARED_METHODS, model="vllm:tiny", dtype="float32", engine=ENGINE_OPTIONS
     )
+    # The server runs in vLLM's environment, the harness in ours.
     with serving(workdir) as url:
         served = answers(workdir, sys.executable, "served", COMPARED_METHODS, model="openai:tiny", base_url=url)
     for name, records in (("vLLM in process", in_process), ("vllm serve", served)):
@@ -162,6 +163,7 @@ def test_vllm_adapter_equals_merged_adapter_in_transformers(workdir):
     merged = answers(workdir, sys.executable, "merged", ("mc", "ps"), model="tiny", adapter="adapter")
     options = {"dtype": "float32", "engine": ENGINE_OPTIONS, "adapter": "adapter"}
     separate = answers(workdir, VLLM_PYTHON, "beside", ("mc", "ps"), model="vllm:tiny", **options)
+    # The adapter must matter for the comparison to mean anything.
     assert compared("without the adapter", merged["ps"], plain["ps"])[1] > 0.05
     for method in ("mc", "ps"):
         all_equal, difference = compared(f"adapter, {method}", merged[method], separate[method])

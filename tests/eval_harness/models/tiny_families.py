@@ -121,6 +121,7 @@ def build(name: str, special: tuple[str, ...] = (), width: int = 32, layers: int
             return {key: resolved(inner, key) for key, inner in value.items()}
         if key == "layer_types":
             return list(islice(cycle(value), layers))
+        # Sections are given for a head size of 8.
         if key == "mrope_section":
             return [part * values["=head"] // 8 for part in value]
         if key.endswith(("token_id", "token_index", "token_ids")) and isinstance(value, str | list):
@@ -170,6 +171,7 @@ def make(family: str, folder: Path, *special: str, width: int = 32, layers: int 
     """
     import torch
 
+    # Leave the caller's random state unchanged.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         model, processor = build(family, special, width, layers)

@@ -62,6 +62,7 @@ def test_killed_workers_lose_and_repeat_no_answer(ray_python, tmp_path):
 
 def test_question_that_kills_every_worker_fails_only_its_task(ray_python, tmp_path):
     build("mediconfusion", out=tmp_path / "data" / "mediconfusion")
+    # Ray restarts the worker, which meets the same question again.
     loop = "        for request in requests:"
     dies = f"{loop}\n            if request.question_id.endswith('5-1'):\n                os._exit(1)"
     (tmp_path / "bad.py").write_text(SLOW_PLUG_IN.replace(loop, dies))

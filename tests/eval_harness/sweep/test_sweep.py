@@ -64,6 +64,7 @@ def results(workdir, out):
 def test_sweep_survives_a_dying_model_and_resumes_to_the_scores_of_single_runs(workdir):
     benchmarks = ["mediconfusion", {"benchmark": "probmed", "limit": 9}]
     file = write(workdir, models=["own.py:Model", "baseline:always-A"], benchmarks=benchmarks)
+    # While this file exists, the model's process ends at the first question.
     (workdir / "die").touch()
     done = medprobe("sweep", file, cwd=workdir, code=2)
     assert f"failed: tasks 1, 2: {local.PROCESS_DIED}" in done.stdout
@@ -117,11 +118,13 @@ def test_killing_a_sweep_ends_its_model_process(workdir):
             timeout -= 0.05
         assert reached(), process.said.read_text()
 
+    # Wait until the model has answered once and is stuck.
     until(lambda: [path for path in (workdir / "runs/stuck").glob("*/answers.jsonl") if path.stat().st_size])
     [lock] = (workdir / "runs/stuck").glob("*/.rank0of1.lock")
     assert not lock_is_free(lock)
     process.kill()
     process.wait()
+    # The lock belongs to the model's process, not to the killed parent.
     until(lambda: lock_is_free(lock))
     (workdir / "go").touch()
     medprobe("sweep", file, cwd=workdir)
@@ -224,6 +227,7 @@ def test_options_that_affect_no_answer_leave_the_folder_name_unchanged(tmp_path)
     ):
         write(tmp_path, models=[{"model": "openai:a", **extra}], benchmarks=["probmed"])
         folders |= {task.folder for task in read_sweep(tmp_path / "models.yaml", tmp_path)}
+    # One folder for all, so a change mid-sweep repeats nothing.
     assert len(folders) == 1
 
 

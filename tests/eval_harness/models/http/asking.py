@@ -18,12 +18,14 @@ def picture(mode="RGB", encoding="PNG", size=(20, 12), colour=9):
 
 
 def request(number=0, **changes):
+    # The prompt identifies the question to the test servers.
     values = {"sample": 0, "prompt": f"Question {number}?", "image": picture(), "options": ("left", "right")}
     return Request(str(number), **(values | {"question_type": "single"} | changes))
 
 
 def model(server, **changes):
     backend = OpenAIChat("m", Settings(base_url=server.url, **({"timeout": 60.0} | changes)))
+    # Seconds; the default would slow the tests down.
     backend.first_wait = 0.02
     return backend
 

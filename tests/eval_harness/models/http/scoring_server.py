@@ -19,6 +19,7 @@ class ScoringServer:
     def __init__(self, template="<model>\n", trims=False, change=lambda document, body: document):
         self.template, self.trims, self.change = template, trims, change
         self.vocabulary: list[str] = []
+        # Endpoints next to /v1, as vLLM's server has them.
         self.server = ChaosServer(answer=self.answer)
         self.server.further = {
             "tokenize": lambda body: {"tokens": self.ids(body["prompt"])},
@@ -33,6 +34,7 @@ class ScoringServer:
         self.server.__exit__()
 
     def ids(self, text):
+        # A token is up to four letters with their space, so that options have several tokens.
         pieces = TOKEN_PATTERN.findall(text)
         self.vocabulary += [piece for piece in dict.fromkeys(pieces) if piece not in self.vocabulary]
         return [self.vocabulary.index(piece) for piece in pieces]
@@ -40,6 +42,7 @@ class ScoringServer:
     def logprob(self, prompt, token):
         """Return the log-probability of a token after a prompt."""
         text = " ".join(self.vocabulary[index] for index in (*prompt, token))
+        # Derived from a hash: reproducible, and different for every prompt.
         return -0.01 - hashlib.sha256(text.encode()).digest()[0] / 16
 
     def prompt(self, body):

@@ -25,13 +25,14 @@ def test_invalid_address_is_reported(url):
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("http://127.0.0.1:9/v1", "no server answers there"),
+        ("http://127.0.0.1:9/v1", "no server answers at this address"),
         ("http://no-such-host.invalid/v1", "cannot be resolved|no server"),
     ],
 )
 def test_unreachable_server_is_reported_within_seconds(monkeypatch, url, words):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    # Connection errors are retried by the client.
     start = time.monotonic()
     with pytest.raises(BadInput, match=f"no server can be reached: .*({words})"):
         list(OpenAIChat("m", Settings(base_url=url)).generate([request(i) for i in range(20)]))
@@ -71,6 +72,7 @@ def test_pending_replies_do_not_delay_an_error(monkeypatch):
         if "Question 3?" in json.dumps(body) or withdrawn.is_set():
             withdrawn.set()
             return 401, {"error": {"message": "withdrawn"}}
+        # This reply is still pending when the key is withdrawn.
         if "Question 2?" in json.dumps(body):
             over.wait(250)
         return "A"
@@ -80,5 +82,6 @@ def test_pending_replies_do_not_delay_an_error(monkeypatch):
         for response in model(server, timeout=250, in_flight=8).generate([request(i) for i in range(8)]):
             got.append(response.question_id)
     assert time.monotonic() - start < 200  # DRAIN_TIMEOUT_S plus the delays of a busy machine
+    # Release the server's thread.
     over.set()
     assert "0" in got and not {"2", "3"} & set(got)

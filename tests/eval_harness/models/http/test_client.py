@@ -53,6 +53,7 @@ def answering(reply=OK_RESPONSE, tls=None):
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch):
+    # The machine that runs the tests may be behind a proxy.
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -72,6 +73,7 @@ def test_proxy_from_the_environment_is_used_with_its_password(monkeypatch):
         monkeypatch.setenv("HTTP_PROXY", f"http://me:p%40ss@127.0.0.1:{port}")
         assert ask("http://models.example.org/v1") == "A"
     assert heads[0].startswith("POST http://models.example.org/v1/chat/completions HTTP/1.1\r\n")
+    # Base64 of me:p@ss, in lower case.
     assert "proxy-authorization: basic bwu6cebzcw==" in heads[0].lower()
 
 
@@ -81,6 +83,7 @@ def test_proxy_refusal_is_reported_and_the_proxy_gets_no_key(monkeypatch):
         with pytest.raises(BadInput, match="the proxy refuses the connection"):
             ask("https://models.example.org/v1")
     assert heads[0].startswith("CONNECT models.example.org:443 ")
+    # CONNECT is in plain text: the key must not be in it.
     assert "authorization" not in heads[0].lower()
     monkeypatch.setenv("HTTPS_PROXY", "ftp://127.0.0.1:1")
     with pytest.raises(BadInput, match="proxy"):
@@ -115,7 +118,7 @@ def test_redirects_are_not_followed(status):
     with answering() as (elsewhere, reached):
         location = f"Location: http://127.0.0.1:{elsewhere}/v1/chat/completions".encode()
         moved = b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n%s\r\n\r\n" % (status, location)
-        with answering(moved) as (port, heads), pytest.raises(BadInput, match=f"sends on to .*HTTP {status}"):
+        with answering(moved) as (port, heads), pytest.raises(BadInput, match=f"redirects to .*HTTP {status}"):
             ask(f"http://127.0.0.1:{port}/v1")
     assert heads
     assert not reached
@@ -192,6 +195,7 @@ def test_azure_deployment_is_asked_with_its_own_variables(monkeypatch):
             "OPENAI_API_VERSION": "2025-01-01-preview",
             "AZURE_OPENAI_ENDPOINT": server.url.removesuffix("/v1"),
         }
+        # Each missing variable is named by an error of its own.
         for variable, value in needed.items():
             with pytest.raises(BadInput, match=variable):
                 OpenAIChat("azure:ours", Settings())

@@ -37,6 +37,7 @@ class Picky:
         self.complaints, self.taken = [], []
 
     def __call__(self, body):
+        # One complaint at a time, as real servers do.
         wrong = next((name for name in self.refused if name in body), None)
         if wrong is None:
             self.taken.append({name: value for name, value in body.items() if name != "messages"})
@@ -57,6 +58,7 @@ def test_parameters_are_negotiated_with_the_first_question_only(form):
         backend = model(server, in_flight=8, thinking="off")
         responses = list(backend.generate([request(i, temperature=0.7, sample=1) for i in range(12)]))
     assert {r.status for r in responses} == {"answered"}, responses
+    # The other 11 questions are sent in the negotiated form.
     assert len(set(picky.complaints)) == 1, "one question alone met the refusals"
     assert len({json.dumps(parameters) for parameters in picky.taken}) == 1, "all were asked with the same settings"
     assert len(server.asked) == sum(server.served.values()) == 12
@@ -107,6 +109,7 @@ def test_question_that_exceeds_every_limit_fails_alone():
         assert (responses["3"].status, responses["3"].text) == ("failed", "")
         assert "Could not finish" in responses["3"].error
         assert any("16384 output tokens were allowed instead of 1" in words for words in backend.deviations)
+    # The user's limit is never raised.
     with ChaosServer(answer=thinker) as server:
         responses = list(model(server, max_tokens=8000).generate([request(i, max_tokens=8000) for i in range(8)]))
         assert sum(r.status == "answered" for r in responses) == 7
@@ -175,5 +178,6 @@ def test_dropped_images_are_reported_if_tokens_are_counted(drops, counts):
         backend.probe_images = True
         responses = list(backend.generate([request(i) for i in range(4)]))
     assert any("drop images" in words for words in backend.deviations) == (drops and counts)
+    # Four questions, and the picture with and without its image.
     assert len(server.bodies) == 6
     assert not counts or sum(reply.usage[1] for reply in responses) == 2 * 6, "it is in the cost"

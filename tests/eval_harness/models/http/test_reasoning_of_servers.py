@@ -13,7 +13,7 @@ from tests.sampling import few
 
 def test_reasoning_contrary_to_the_option_is_recorded():
     thought = (200, completion("B", reasoning_content="hm"))
-    for thinking, answer, words in (("off", thought, "asked not to"), ("on", "B", "shows no reasoning")):
+    for thinking, answer, words in (("off", thought, "switched off"), ("on", "B", "shows no reasoning")):
         with ChaosServer(answer=lambda body, answer=answer: answer) as server:
             backend = model(server, thinking=thinking)
             list(backend.generate([request(max_tokens=20000)]))
@@ -80,9 +80,11 @@ class Thinker:
 
     def __call__(self, body):
         words = "It may be A. So the answer is A. Or no, look at the left again; the correct option is A? Hm."
+        # The harness's own test question gets a short reasoning.
         count = 8 if "1 + 1" in text_of(body) else self.random.randint(*self.thoughts)
         thought = list(itertools.islice(itertools.cycle(words.split()), count))
         limit = body["max_tokens"]
+        # The answer takes one more token.
         cut = count + 1 > limit
         document = completion(None, finish=self.length if cut else "stop")
         document["choices"][0]["message"] |= REASONING_FORMATS[self.form](" ".join(thought[:limit]), "" if cut else "B")
@@ -99,6 +101,7 @@ def test_no_choice_is_read_from_truncated_reasoning(form):
         with ChaosServer(answer=Thinker(form, length, seed)) as server:
             backend = model(server, max_tokens=limit, in_flight=1 + 5 * (seed % 2))
             responses = list(backend.generate([request(i, max_tokens=limit) for i in range(10)]))
+        # 1024: the limit of the harness's own test question.
         assert {body["max_tokens"] for body in server.bodies} <= {limit, 1024}, "the user's limit is kept"
         for reply in responses:
             reading = read_choice(reply.text, ["left", "right"], finish_reason=reply.finish_reason)

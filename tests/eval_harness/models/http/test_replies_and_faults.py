@@ -30,6 +30,7 @@ ERROR_DOCUMENTS = (
 
 @pytest.mark.parametrize("seed", few(range(8)))
 def test_mutated_reply_is_parsed_or_raises_with_a_message(seed):
+    # Any exception other than the two expected ones fails the test.
     chance = random.Random(seed)
     for _ in range(400):
         try:
@@ -105,6 +106,7 @@ def test_filtered_and_refused_replies_have_status_refused():
         assert (responses[number].status, responses[number].text) == ("refused", ""), replies[number]
         assert responses[number].error
     assert {responses[number].status for number in range(len(replies), len(responses))} == {"failed"}
+    # A refusal is not retried.
     assert max(count for question, count in server.asked.items() if "Question 0?" in question) == 1
 
 

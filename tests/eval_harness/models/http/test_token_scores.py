@@ -35,6 +35,7 @@ def drawn(seed, count=6):
 @pytest.mark.parametrize("scoring", SCORINGS)
 @pytest.mark.parametrize(("template", "trims", "space"), [("<model>\n", False, ""), ("<m>:", False, " ")])
 def test_scores_equal_the_definition_for_the_options_own_tokens(scoring, template, trims, space):
+    # Without a fixed hash seed, every test run draws other options.
     questions = drawn(hash((scoring, template)) % 97)
     with ScoringServer(template, trims) as stand_in:
         backend, responses = scored(stand_in, scoring, questions)
@@ -71,14 +72,15 @@ def test_server_that_cannot_score_options_is_refused_before_any_question(scoring
         "return_token_ids": ScoringServer(change=without("prompt_token_ids")),
         "prompt_logprobs": ScoringServer(change=without("prompt_logprobs")),
         "logprob_token_ids": ScoringServer(change=no_named_tokens),
-        "as other tokens": ScoringServer("<m>:", trims=True),
+        "as different tokens": ScoringServer("<m>:", trims=True),
     }
-    by_sequence = ("prompt_logprobs", "as other tokens")
+    by_sequence = ("prompt_logprobs", "as different tokens")
     for words, stand_in in lacking.items():
         if words != "return_token_ids" and (words in by_sequence) != (scoring == "sequence"):
             continue
         with stand_in, pytest.raises(BadInput, match=words):
             scored(stand_in, scoring, drawn(5))
+        # Only the probe was sent.
         assert not any("Question" in json.dumps(body) for body in stand_in.server.bodies)
     for endpoints in ({}, {"tokenize": lambda body: ["no object, as a gateway's page is none"]}):
         with ChaosServer() as server, pytest.raises(BadInput, match="no /tokenize"):
@@ -122,6 +124,7 @@ def test_reply_about_other_tokens_fails_only_its_question(lie):
 
     def change(document, body):
         text = json.dumps(body["messages"])
+        # Corrupt the replies to one question only.
         if "Question 1" in text and ("pleural" in text or lie is without_a_named_token):
             lie(document)
         return document
