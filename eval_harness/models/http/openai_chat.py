@@ -507,8 +507,8 @@ class OpenAIChat(Backend):
         if self.answered_request is not None:
             return BadInput(f"{self.label}: the server does not answer ({self._trouble}).{hint}")
         return BadInput(
-            f"{self.label}: the server does not answer any question: {self._trouble}. Its address is {self.base_url} (--base-url), which usually "
-            "ends in /v1."
+            f"{self.label}: the server does not answer any question: {self._trouble}. Its address is {self.base_url} "
+            "(--base-url), which usually ends in /v1."
         )
 
     async def _test_images(self, request: Request) -> None:
