@@ -1,7 +1,7 @@
 """Answer questions by a rule instead of a model: at random, with a constant letter, or with the
 key.
 
-See also: running a baseline (`models/baselines.py`), reproducing a submitted one
+See also: running a baseline (`models/baseline_backend.py`), reproducing a submitted one
 (`store/checks.py`).
 """
 

@@ -2,8 +2,8 @@
 sent.
 
 Sends nothing, and writes nothing but the first image. Custom sets hold a hospital's own images: the
-user has to agree before any of them is sent to another machine (`models/http/client.py` decides
-which addresses are local).
+user has to agree before any of them is sent to another machine (`models/http/chat_client.py`
+decides which addresses are local).
 """
 
 from __future__ import annotations
