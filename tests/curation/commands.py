@@ -1,4 +1,4 @@
-"""`medprobe curate` in this process. See also: all of `medprobe` (`tests/commands.py`)."""
+"""Run `medprobe curate` in this process. See also: all of `medprobe` (`tests/commands.py`)."""
 
 import shlex
 
@@ -8,10 +8,12 @@ from curation.command_line import app
 
 
 def curate(line: object, *words: object) -> str:
-    """Run `medprobe curate LINE WORDS`; returns what it printed. Raises what it raises (BadInput), fails where it ends with another code
-    than 0."""
-    done = CliRunner().invoke(app, [*shlex.split(str(line)), *map(str, words)])
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    assert done.exit_code == 0, done.output
-    return done.output
+    """Run `medprobe curate LINE WORDS` and return its output.
+
+    Exceptions of the command (BadInput) are raised; any exit code but 0 fails the test.
+    """
+    result = CliRunner().invoke(app, [*shlex.split(str(line)), *map(str, words)])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output

@@ -1,4 +1,4 @@
-"""Small models with random weights, for all tests of curation."""
+"""Small models with random weights for the tests of curation."""
 
 import json
 
@@ -7,7 +7,8 @@ import pytest
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
-    """Folders with a DINOv2, a CLIP and a BiomedCLIP-like open_clip model: their real code, few and random weights."""
+    """Save a DINOv2, a CLIP and a BiomedCLIP-like open_clip model: real code, few random
+    weights."""
     import torch
     from transformers import (
         BitImageProcessor,
@@ -39,7 +40,7 @@ def models(tmp_path_factory):
 
 
 def _open_clip_model(folder):
-    """As BiomedCLIP is built: a timm vision transformer as image tower, with a linear projection."""
+    """Save a model built like BiomedCLIP: a timm vision transformer with a linear projection."""
     import open_clip
     import torch
 

@@ -1,4 +1,4 @@
-"""A deterministic stand-in for a chat server on the loopback, which answers from rules given by the test."""
+"""A deterministic stand-in for a chat server on the loopback that answers by the test's rules."""
 
 import json
 import threading
@@ -8,19 +8,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Log:
-    """What the server was asked: (system, prompt) in order of arrival."""
+    """Requests to the server: (system, prompt) in order of arrival."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         self.lock = threading.Lock()
 
-    def times(self, prompt: str) -> int:
-        return sum(prompt == seen for _, seen in self.asked)
+    def count(self, prompt: str) -> int:
+        """Count the requests with this prompt."""
+        return sum(prompt == request for _, request in self.requests)
 
 
 @contextmanager
 def model_server(answer: Callable[[str, int], str | int]) -> Iterator[tuple[str, Log]]:
-    """Serve `answer(prompt, how often it was asked before)`: a reply's text, or an HTTP status to fail with."""
+    """Serve `answer(prompt, times_asked)`, which returns a reply's text or an HTTP status to fail
+    with."""
     log = Log()
 
     class Handler(BaseHTTPRequestHandler):
@@ -28,13 +30,13 @@ def model_server(answer: Callable[[str, int], str | int]) -> Iterator[tuple[str,
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             *system, prompt = (message["content"] for message in body["messages"])
             with log.lock:
-                before = log.times(prompt)
-                log.asked.append(("".join(system), prompt))
-                said = answer(prompt, before)
-            if isinstance(said, int):
-                status, payload = said, {"error": {"message": "as the test asked", "code": str(said)}}
+                times_asked = log.count(prompt)
+                log.requests.append(("".join(system), prompt))
+                reply = answer(prompt, times_asked)
+            if isinstance(reply, int):
+                status, payload = reply, {"error": {"message": "as the test asked", "code": str(reply)}}
             else:
-                message = {"role": "assistant", "content": said}
+                message = {"role": "assistant", "content": reply}
                 status = 200
                 payload = {
                     "id": "x",
@@ -44,12 +46,12 @@ def model_server(answer: Callable[[str, int], str | int]) -> Iterator[tuple[str,
                     "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
                     "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
                 }
-            data = json.dumps(payload).encode()
+            body_bytes = json.dumps(payload).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(data)))
+            self.send_header("content-length", str(len(body_bytes)))
             self.end_headers()
-            self.wfile.write(data)
+            self.wfile.write(body_bytes)
 
         def log_message(self, *_: object) -> None:
             pass

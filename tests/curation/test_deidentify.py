@@ -1,5 +1,7 @@
-"""DICOM data sets, tables and pictures lose what names their patient. See also: everything that `deidentify` writes and says
-(`test_no_patient_leaves.py`)."""
+"""DICOM data sets, tables and pictures lose what identifies their patient.
+
+See also: everything that `deidentify` writes and prints (`test_no_patient_leaves.py`).
+"""
 
 import io
 import random
@@ -30,11 +32,12 @@ from curation.images.burned_in_text import read_boxes
 from curation.review.page_markup import KEY_HELP
 from tests.planting import FAMILY, GIVEN, Planted, dicom_file, exif, found_below, found_in, planted
 
-PRIVATE = (r"\.key$", r"\.names\.csv$")
+PRIVATE_FILES = (r"\.key$", r"\.names\.csv$")
 
 
-def with_names(kind, person, rng):
-    """A DICOM file whose pixels carry its patient, and the picture that has to be left of them."""
+def dicom_with_hidden_name(kind, person, rng):
+    """Build a DICOM file with its patient hidden in the pixel data; returns it and the expected
+    pixels."""
     data = dicom_file(person, rng)
     values = np.random.default_rng(rng.randrange(2**32)).integers(0, 4096, (40, 48), dtype=np.uint16)
     name = person.everything.encode()
@@ -61,21 +64,24 @@ def with_names(kind, person, rng):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_name_in_the_bytes_of_a_dicom_files_pixels_is_in_no_byte_of_what_is_written(tmp_path, seed):
+def test_names_hidden_in_dicom_pixel_data_are_not_written(tmp_path, seed):
     rng = random.Random(seed)
     person = planted(rng)
     (tmp_path / "raw").mkdir()
-    data, values = with_names(("unused bits", "after the pixels", "JPEG", "JPEG 2000")[seed % 4], person, rng)
+    data, values = dicom_with_hidden_name(
+        ("unused bits", "after the pixels", "JPEG", "JPEG 2000")[seed % 4], person, rng
+    )
     data.save_as(tmp_path / "raw" / f"{person.name}.dcm", enforce_file_format=True)
     assert found_below(tmp_path / "raw", [person])
     report = deidentify_folder(tmp_path / "raw", tmp_path / "clean", search_text=False)
-    assert report["files"] == {"dicom": 1} and found_below(tmp_path, [person], (r"^raw(/|$)", *PRIVATE)) == []
+    assert report["files"] == {"dicom": 1} and found_below(tmp_path, [person], (r"^raw(/|$)", *PRIVATE_FILES)) == []
     (picture,) = (tmp_path / "clean" / "images").iterdir()
     assert np.abs(np.asarray(Image.open(picture)) - values / 4095 * 255).max() <= 1.5
 
 
-def test_an_interrupted_call_goes_on_where_it_was(tmp_path, monkeypatch):
-    """Stopped at every file: no file is searched twice, one that was changed is, and nothing is left of one that is gone."""
+def test_an_interrupted_call_resumes(tmp_path, monkeypatch):
+    """Interrupted at every file: none is searched twice unless it changed; deleted files leave
+    nothing."""
     (tmp_path / "raw").mkdir()
     for at in range(6):
         Image.new("L", (80, 80), 40 * at).save(tmp_path / "raw" / f"{at}.png")
@@ -105,24 +111,25 @@ def test_an_interrupted_call_goes_on_where_it_was(tmp_path, monkeypatch):
     )
 
 
-def test_no_decision_about_text_has_a_key_that_the_page_needs():
-    """`d` shows details, as the page's help says; it would drop the image."""
-    of_page = set(re.findall(r"(?:^|[;,.] )(\w) ", KEY_HELP))
-    assert {"n", "p", "o", "d", "r"} <= of_page
-    assert len(TEXT_DECISION.keys) == len(TEXT_DECISION.choices) and of_page.isdisjoint(TEXT_DECISION.keys)
+def test_decisions_about_text_use_no_key_of_the_page():
+    """`d` shows details, according to the page's help: it must not drop the image."""
+    page_keys = set(re.findall(r"(?:^|[;,.] )(\w) ", KEY_HELP))
+    assert {"n", "p", "o", "d", "r"} <= page_keys
+    assert len(TEXT_DECISION.keys) == len(TEXT_DECISION.choices) and page_keys.isdisjoint(TEXT_DECISION.keys)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_table_keeps_its_rows_and_loses_what_names_their_patients(tmp_path, seed):
-    """Two patients in a study, several rows of an image, an unrequested column; whatever the accents and the case, and no word more."""
+def test_a_table_keeps_its_rows_without_identifying_words(tmp_path, seed):
+    """Two patients in a study, several rows per image, an unrequested column, any accents and
+    case."""
     rng = random.Random(seed)
     people = [
-        Planted(f"{family}^{given}", f"PAT{rng.randrange(10**8):08d}", "")
-        for family, given in zip(FAMILY, GIVEN, strict=False)
+        Planted(f"{family}^{given_name}", f"PAT{rng.randrange(10**8):08d}", "")
+        for family, given_name in zip(FAMILY, GIVEN, strict=False)
     ]
     files = [f"study {k // 2}/{rng.choice('ab')}{k}.dcm" for k in range(len(people))]
     rows, headers = [], {}
-    called = rng.choice([str, lambda file: Path(file).stem])
+    file_name = rng.choice([str, lambda file: Path(file).stem])
     for file, person in zip(files, people, strict=True):
         header = Dataset()
         header.PatientName, header.PatientID = person.name, person.number
@@ -132,11 +139,11 @@ def test_a_table_keeps_its_rows_and_loses_what_names_their_patients(tmp_path, se
         )
         for question in range(rng.randrange(1, 3)):
             caption = f"{family}, {person.number}: effusion of study {question}; white matter of patient {question}"
-            rows.append({"image": called(file), "caption": caption, "mrn": person.number, "organ": "brain"})
+            rows.append({"image": file_name(file), "caption": caption, "mrn": person.number, "organ": "brain"})
     table = PatientTable(pd.DataFrame([*rows, {"image": "gone", "caption": "x"}]), files, tmp_path / "t.csv")
-    made = [row for file in files for row in table.redacted_rows(file, headers[file])]
-    assert found_in(repr(made).encode(), people) == [] and len(made) == len(rows)
-    for row in made:
+    redacted = [row for file in files for row in table.redacted_rows(file, headers[file])]
+    assert found_in(repr(redacted).encode(), people) == [] and len(redacted) == len(rows)
+    for row in redacted:
         assert set(row) == {"caption", "organ"}
         assert re.fullmatch(
             r"(\[removed\]-?)+, \[removed\]: effusion of study \d; white matter of patient \d", row["caption"]
@@ -148,16 +155,16 @@ def test_a_table_keeps_its_rows_and_loses_what_names_their_patients(tmp_path, se
     )
 
 
-def written(name, rng):
-    """A way in which people write a name's parts, or one of them."""
+def spell_name(name, rng):
+    """Spell a name, or one of its parts, in a random transform."""
     parts = re.split(r"[\^ -]", name)
     rng.shuffle(parts)
     joined = rng.choice(["", " ", "-", "_", ", ", "\u00ad", "."]).join(parts if rng.random() < 0.7 else parts[:1])
-    way = rng.choice(
-        [str.upper, str.lower, str.title, without_accents, in_two_letters, lambda text: unicodedata.normalize("NFD", text),
+    transform = rng.choice(
+        [str.upper, str.lower, str.title, without_accents, with_digraphs, lambda text: unicodedata.normalize("NFD", text),
          lambda text: f"{text}s", lambda text: f"{text}'s", lambda text: f"{text}_ct_2"]
     )  # fmt: skip
-    return way(joined)
+    return transform(joined)
 
 
 def without_accents(text):
@@ -165,35 +172,35 @@ def without_accents(text):
     return plain.translate(str.maketrans("łŁøØđ", "lLoOd"))
 
 
-def in_two_letters(text):
+def with_digraphs(text):
     return text.translate(str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ö": "Oe", "ø": "oe", "å": "aa"}))
 
 
-PEOPLE = (
+PATIENT_NAMES = (
     "Vögtlander^Anna Maria Luise", "Żółkiewski^Stanisław", "Sørensen^Åse", "Ñandúes-Ibáñez^José", "Zwettlinger^Ermentraud^Theresia",
     "O’Quigley^Máire", "Ćurčić^Đorđe", "Ιωάννου^Γιώργος",
 )  # fmt: skip
-WHITE = "The white matter of both lobes is of normal signal; 2 cysts of 12 mm at 10.5 cm, MR and CT of 2024"
+UNREMARKABLE_TEXT = "The white matter of both lobes is of normal signal; 2 cysts of 12 mm at 10.5 cm, MR and CT of 2024"
 
 
-@pytest.mark.parametrize("name", PEOPLE)
-def test_a_name_is_taken_out_however_it_is_written(name):
+@pytest.mark.parametrize("name", PATIENT_NAMES)
+def test_a_name_is_removed_in_any_spelling(name):
     rng = random.Random(name)
     words = name_words(name)
-    assert redact_words(WHITE, words) == (WHITE, 0)
+    assert redact_words(UNREMARKABLE_TEXT, words) == (UNREMARKABLE_TEXT, 0)
     for _ in range(60):
-        said = written(name, rng)
-        text, count = redact_words(f"Image of {said}: effusion. {WHITE}", words)
+        spelling = spell_name(name, rng)
+        text, count = redact_words(f"Image of {spelling}: effusion. {UNREMARKABLE_TEXT}", words)
         assert count and re.sub(
             r"\[removed\]|_ct_2|'s|[-_, .\u00ad]", "", text
-        ) == f"Imageof:effusion{WHITE}".translate(str.maketrans("", "", " ,.")), (said, text)
+        ) == f"Imageof:effusion{UNREMARKABLE_TEXT}".translate(str.maketrans("", "", " ,.")), (spelling, text)
 
 
 @pytest.mark.parametrize(
-    "said", ["19610312", "1961-03-12", "12.03.1961", "12.3.1961", "03/12/61", "12-03-1961", "610312"]
+    "spelling", ["19610312", "1961-03-12", "12.03.1961", "12.3.1961", "03/12/61", "12-03-1961", "610312"]
 )
-def test_a_day_of_birth_is_taken_out_however_it_is_written(said):
-    text, _ = redact_words(f"Born {said}; 12 cysts of 3 mm on 12.03.2024", date_words("19610312"))
+def test_a_day_of_birth_is_removed_in_any_spelling(spelling):
+    text, _ = redact_words(f"Born {spelling}; 12 cysts of 3 mm on 12.03.2024", date_words("19610312"))
     assert text == "Born [removed]; 12 cysts of 3 mm on 12.03.2024"
 
 
@@ -202,31 +209,31 @@ DATES = (
     "3rd of May 1958", "12-MAR-1961", "12Mar1961", "12 / 03 / 1961", "12_03_1961",
     "03 12 1961", "1961年3月12日", "March 1961", "Mar 12 '61",
 )  # fmt: skip
-CALLED = (
+BIRTH_PHRASES = (
     "DOB", "DOB:", "D.O.B.", "d. o. b. :", "date of birth is", "Birth date=", "Birthday -", "born", "born on the", "geb.", "geb.dat.",
     "geboren am", "geboren op", "Geburtsdatum:", "née à Paris le", "nato il", "F. nac.", "Datum narození:", "ur.",
     "Дата рождения:", "生年月日",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("called", CALLED)
-def test_what_a_text_calls_a_day_of_birth_is_taken_out_of_everybodys_row(called):
-    """No header has to know it; other dates, and what is no date, stay."""
-    for said in (*DATES, "1961") if called[-1] in "B:.=" else DATES:
-        text = f"Woman, {called} {said}; CT of 12.03.2024: 3 newborn-sized cysts, 12/3 mm"
-        assert redact_birth_dates(text) == (text.replace(said, "[removed]"), 1)
-        kept = (
-            f"Seen on {said}; a stubborn cyst of 12 mm, born at 38 weeks, birth weight 3.5 kg, Apgar at birth: 9 10 10"
+@pytest.mark.parametrize("phrase", BIRTH_PHRASES)
+def test_dates_that_a_text_calls_birth_dates_are_removed_from_any_row(phrase):
+    """Without any header; other dates, and numbers that are not dates, stay."""
+    for date in (*DATES, "1961") if phrase[-1] in "B:.=" else DATES:
+        text = f"Woman, {phrase} {date}; CT of 12.03.2024: 3 newborn-sized cysts, 12/3 mm"
+        assert redact_birth_dates(text) == (text.replace(date, "[removed]"), 1)
+        unchanged = (
+            f"Seen on {date}; a stubborn cyst of 12 mm, born at 38 weeks, birth weight 3.5 kg, Apgar at birth: 9 10 10"
         )
-        assert redact_birth_dates(kept) == (kept, 0)
+        assert redact_birth_dates(unchanged) == (unchanged, 0)
     assert redact_birth_dates("*12.03.1961, b. 3/5/58: * 3 nodules") == ("*[removed], b. [removed]: * 3 nodules", 2)
 
 
-def test_names_in_writing_without_spaces_are_taken_out():
+def test_names_in_scripts_without_spaces_are_removed():
     assert redact_words("患者王小东，男", name_words("Wang^XiaoDong=王^小东")) == ("[removed]，男", 1)
     assert redact_words("김민수는 환자", name_words("김^민수"))[0] == "[removed] 환자"
-    for said in ("やまだ たろう", "たろう", unicodedata.normalize("NFD", "やまだたろう")):
-        assert redact_words(f"画像 {said} 2", name_words("やまだ^たろう")) == ("画像 [removed] 2", 1)
+    for spelling in ("やまだ たろう", "たろう", unicodedata.normalize("NFD", "やまだたろう")):
+        assert redact_words(f"画像 {spelling} 2", name_words("やまだ^たろう")) == ("画像 [removed] 2", 1)
     assert redact_words("मोहन कुमार का चित्र", name_words("कुमार^मोहन")) == ("[removed] का चित्र", 1)
     assert redact_words("Li Wu, LI; he is ill", name_words("Wu^Li")) == ("[removed], [removed]; he is ill", 2)
     assert redact_words("He Yu; he is ill", name_words("He^Yu")) == ("[removed]; he is ill", 1)
@@ -235,10 +242,10 @@ def test_names_in_writing_without_spaces_are_taken_out():
 @pytest.mark.parametrize(
     "number", ["12-34-5678", "123 45 6789", "PAT-0012345", "0012345", "A.12.34.56/7", "19610312-4711"]
 )
-def test_an_id_is_taken_out_however_it_is_parted(number):
+def test_an_id_is_removed_with_any_separators(number):
     parts = re.split(r"\W", number)
-    for between in ("", "-", ".", "/", " ", "_"):
-        said = between.join(parts)
-        for text in (said, f"x{said}y" if between == "" else said, said.lower()):
+    for separator in ("", "-", ".", "/", " ", "_"):
+        spelling = separator.join(parts)
+        for text in (spelling, f"x{spelling}y" if separator == "" else spelling, spelling.lower()):
             clean, _ = redact_words(f"No. {text}: 3 nodules", number_words(number))
             assert clean == "No. [removed]: 3 nodules", (text, clean)

@@ -1,8 +1,10 @@
-"""Made-up patients, planted wherever a hospital's files carry one, are in no byte of what any command writes, says, serves or sends.
+"""No command writes, prints, serves or sends a byte of the patients planted in a hospital's files.
 
-The ward's files go through every command that the command line lists, one after the other: a new command has to be run here too, or say
-why it cannot meet a patient. Searched at the end: every file below the folder, names and Parquet cells included (but for what the user
-gave, and the keys and lists that are there to be private), both output streams, the pages, and every request to a model's server.
+The ward's files go through every command that the command line lists: a new command must be run
+here, or be listed with the reason why it cannot meet a patient. At the end every output is
+searched: all files below the folder, file names and Parquet cells included (except the user's own
+files, and keys and lists that are private by design), both output streams, the pages, and every
+request to a model's server.
 """
 
 import base64
@@ -31,66 +33,75 @@ from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR
 from tests.planting import KINDS, dicom_file, found_below, found_in, image_file, planted
 
-GIVEN = (r"^raw(/|$)", r"^given(/|$)")
-"""What the user had before, and commands only read."""
-PRIVATE = (r"\.key$", r"\.names\.csv$")
-"""What is there to say who is who; its owner alone can read it."""
-CANNOT = {
+USER_FILES = (r"^raw(/|$)", r"^given(/|$)")
+"""The user's own files, which commands only read."""
+PRIVATE_FILES = (r"\.key$", r"\.names\.csv$")
+"""Files that identify patients by design; only their owner can read them."""
+COMMANDS_WITHOUT_PATIENTS = {
     "demo": "draws sets of its own",
     "board": "shows a store and built sets, which are searched, and reads nothing else",
 }
-"""Commands that meet no patient -> why."""
-FORMATS = {"pairs-set": "mediconfusion", "probe-set": "probmed", "halt-set": "halt-medvqa"}
+"""Commands that cannot meet a patient -> reason."""
+SET_FORMATS = {"pairs-set": "mediconfusion", "probe-set": "probmed", "halt-set": "halt-medvqa"}
 
 
 @dataclass
 class Ward:
-    """A hospital's files, and what was typed, said, served and sent."""
+    """A hospital's files, and all commands, outputs and pages."""
 
     folder: Path
     people: list
     address: str = ""
-    typed: list[str] = field(default_factory=list)
-    said: list[bytes] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
+    outputs: list[bytes] = field(default_factory=list)
 
-    def run(self, line, *more, code=0):
-        """Type `medprobe LINE MORE` in the ward's folder; returns what it printed."""
-        done = medprobe(*shlex.split(line), *more, cwd=self.folder, code=code, HF_TOKEN=CURATOR)
-        self.typed.append(line)
-        self.said.append(f"{done.stdout}{done.stderr}".encode())
-        return done.stdout
+    def run(self, line, *arguments, code=0):
+        """Run `medprobe LINE ARGUMENTS` in the ward's folder and return its output."""
+        process = medprobe(*shlex.split(line), *arguments, cwd=self.folder, code=code, HF_TOKEN=CURATOR)
+        self.commands.append(line)
+        self.outputs.append(f"{process.stdout}{process.stderr}".encode())
+        return process.stdout
 
     def ask(self, line):
         return self.run(f"{line} --model stand-in --base-url {self.address}")
 
 
-def listed(group, words=()):
-    """Every command below one of the command line."""
+def list_commands(group, words=()):
+    """List all commands below a group of the command line."""
     if hasattr(group, "commands"):
-        return {each for name, command in group.commands.items() for each in listed(command, (*words, name))}
+        return {
+            command_name
+            for name, command in group.commands.items()
+            for command_name in list_commands(command, (*words, name))
+        }
     return {" ".join(words)}
 
 
-def filled(folder, people, rng):
-    """The ward's files: images of every kind and DICOM files that carry their patients in every way, some of them broken, in folders called
-    like them; a table of facts (`words.csv`), and one whose captions name the patients (`notes.csv`)."""
-    raw, given = folder / "raw", folder / "given"
-    given.mkdir()
+def write_ward_files(folder, people, rng):
+    """Write the ward's files.
+
+    Images of every kind and DICOM files that identify their patients in every way, some of them
+    broken, in folders named after patients; a table of facts (`words.csv`), and one whose captions
+    name the patients (`notes.csv`).
+    """
+    raw_folder, given_folder = folder / "raw", folder / "given"
+    given_folder.mkdir()
     rows = []
     for number in range(26):
         person = people[number % len(people)]
-        below = raw / person.name.replace("^", " ") / person.position
-        below.mkdir(parents=True, exist_ok=True)
+        person_folder = raw_folder / person.name.replace("^", " ") / person.position
+        person_folder.mkdir(parents=True, exist_ok=True)
         if number < 22:
             data, suffix = image_file(KINDS[number % len(KINDS)], person, rng)
-            path = below / f"{person.name} {number}{suffix}"
+            path = person_folder / f"{person.name} {number}{suffix}"
             path.write_bytes(data)
         else:
-            path = below / f"{person.number}.{number}.dcm"
+            path = person_folder / f"{person.number}.{number}.dcm"
             dicom_file(person, rng).save_as(path, enforce_file_format=True)
         rows.append(
             {
-                "image": path.relative_to(raw).as_posix(), "group": person.number, "patient_name": person.name, "seen_at": person.position,
+                "image": path.relative_to(raw_folder).as_posix(), "group": person.number, "patient_name": person.name,
+                "seen_at": person.position,
                 "caption": f"Picture {number}. " + "A bright spot on a grey ground, with some noise all over it. " * 3,
                 "organ": ("chest", "brain", "knee")[number % 3], "modality": rng.choice(["CT", "MRI"]),
                 "findings": rng.choice(["hernia", "aneurysm", "normal"]), "label": ("Effusion", "Mass")[number % 2],
@@ -102,24 +113,24 @@ def filled(folder, people, rng):
     text = Image.fromarray(np.random.default_rng(3).integers(0, 50, (320, 320), dtype=np.uint8))
     ImageDraw.Draw(text).text((20, 30), "MUSTERFRAU^ERIKA", font=ImageFont.load_default(22), fill=235)
     for number in range(3):
-        text.save(raw / f"{people[0].name} {number}.png")
+        text.save(raw_folder / f"{people[0].name} {number}.png")
     for name in (
         f"{people[1].name}.png",
         f"{people[1].name}.dcm",
         f"broken.{people[1].number}",
         f"{people[1].name}.nii.gz",
     ):
-        (raw / name).write_bytes(b"\x89PNG nothing")
+        (raw_folder / name).write_bytes(b"\x89PNG nothing")
     words = pd.DataFrame(rows)
-    words.to_csv(given / "words.csv", index=False)
+    words.to_csv(given_folder / "words.csv", index=False)
     images = words[~words["image"].str.endswith(".dcm")]
-    images.to_csv(given / "images.csv", index=False)
-    named = words["patient_name"].str.replace("^", ", ") + " " + words["group"] + ": " + words["caption"]
-    words.assign(caption=named).to_csv(given / "notes.csv", index=False)
+    images.to_csv(given_folder / "images.csv", index=False)
+    named_captions = words["patient_name"].str.replace("^", ", ") + " " + words["group"] + ": " + words["caption"]
+    words.assign(caption=named_captions).to_csv(given_folder / "notes.csv", index=False)
     fakes = [{"question": f"Which moon is number {n}?", "options": ["Io", "Europa"]} for n in range(22)]
-    write_lines(given / "fakes.jsonl", fakes)
-    (given / "nifti").mkdir()
-    (given / "nifti" / f"{people[1].name}.nii.gz").write_bytes(b"nothing")
+    write_lines(given_folder / "fakes.jsonl", fakes)
+    (given_folder / "nifti").mkdir()
+    (given_folder / "nifti" / f"{people[1].name}.nii.gz").write_bytes(b"nothing")
     columns = {"image": "image", "label": "label", "patient": "group"}
     labelled = {"path": "../raw", "annotations": "words.csv", "columns": columns, "region": "chest", "patients": "ward"}
     sets = [
@@ -127,11 +138,13 @@ def filled(folder, people, rng):
         {"name": "slices", "reader": "dicom"} | labelled,
         {"name": "volumes", "reader": "nifti", "path": "../raw", "annotations": "nifti", "classes": {1: "liver"}, "modality": "CT"},
     ]  # fmt: skip
-    (given / "about.yaml").write_text("deidentification: all metadata removed by the tool\n")
-    (given / "sources.yaml").write_text(yaml.safe_dump({"datasets": sets, "near_duplicate": -1, "per_patient": None}))
+    (given_folder / "about.yaml").write_text("deidentification: all metadata removed by the tool\n")
+    (given_folder / "sources.yaml").write_text(
+        yaml.safe_dump({"datasets": sets, "near_duplicate": -1, "per_patient": None})
+    )
 
 
-def answer(prompt, before):
+def answer(prompt, times_asked):
     if isinstance(prompt, list):  # a question with its image
         return "A"
     if "JSON object" in prompt:
@@ -156,18 +169,18 @@ def deidentify(ward, served):
         for decision in ("mask", "keep", "drop"):
             page = client.get("/item")
             image = page.json()["item"]
-            given = {"item": image, "field": "decision", "value": decision}
-            unsigned = client.post("/save", json=given | {"reviewer": " "})
+            decision_fields = {"item": image, "field": "decision", "value": decision}
+            unsigned = client.post("/save", json=decision_fields | {"reviewer": " "})
             assert "error" in unsigned.json() and (clean / "pending" / image).is_file()
             yield from (page.content, client.get(f"/picture/0?item={image}").content)
-            yield client.post("/save", json=given | {"reviewer": "Ada"}).content
+            yield client.post("/save", json=decision_fields | {"reviewer": "Ada"}).content
             assert (clean / "images" / image).is_file() == (decision != "drop")
             assert not (clean / "pending" / image).exists()
             if decision == "mask":
-                shown = np.asarray(Image.open(clean / "images" / image).convert("L"))
-                assert all((shown[top:bottom, left:right] == 0).all() for left, top, right, bottom in boxes[image])
-                assert shown.max() < 50  # the ground: no letter stands beside the boxes
-        again = client.post("/save", json=given | {"reviewer": "Ada"})
+                pixels = np.asarray(Image.open(clean / "images" / image).convert("L"))
+                assert all((pixels[top:bottom, left:right] == 0).all() for left, top, right, bottom in boxes[image])
+                assert pixels.max() < 50  # the ground: no letter stands beside the boxes
+        again = client.post("/save", json=decision_fields | {"reviewer": "Ada"})
         assert "cannot be decided here" in again.json()["error"]
 
     served(decide)
@@ -207,38 +220,40 @@ def mine(ward, served, models):
 
 
 def make_sets(ward, served):
-    """A set of every other kind."""
+    """Make a set of every other kind."""
     ward.run("curate probe given/images.csv --images raw --out probe-set --no-text-search")
-    given = "given/images.csv --images raw --table given/images.csv --fake-questions given/fakes.jsonl"
-    ward.run(f"curate hallucinate {given} --out halt-set --no-text-search --accept-text-alone")
+    options = "given/images.csv --images raw --table given/images.csv --fake-questions given/fakes.jsonl"
+    ward.run(f"curate hallucinate {options} --out halt-set --no-text-search --accept-text-alone")
     assert " x not a complete NIfTI file" in ward.run(
         "curate gmai given/sources.yaml --out gmai-set"
     )  # what is skipped is counted
     served(lambda client: [client.get(path).content for path in ("/", "/item")])
     ward.run("curate gmai-tag gmai-set --taggers Ada,Bo,Cy --port 0")
     ward.run("curate gmai-validate gmai-set --port 0")
-    for name in FORMATS:
+    for name in SET_FORMATS:
         (ward.folder / name / "about.yaml").write_text("deidentification: all metadata removed by the tool\n")
 
 
 def build_and_publish(ward):
-    """Every set, and once more without a patient."""
-    for name, family in FORMATS.items():
+    """Build every set, and again without one patient."""
+    for name, family in SET_FORMATS.items():
         ward.run(f"build {family} --as {name} --source {name} --out data/{name}")
         ward.ask(f"curate quality data/{name} --out quality-{name}.html")
     ward.ask("curate quality gmai-set/dataset --out quality-gmai.html")
     for data in ("data/probe-set", "gmai-set/dataset"):
         ward.run(f"publish {data} ORG/set --private")
     withdrawn = ward.people[0].number
-    for name, family in FORMATS.items():
+    for name, family in SET_FORMATS.items():
         ward.run(f"curate withdraw {name} --group {withdrawn}")
         ward.run(f"build {family} --as {name} --source {name} --out after/{name}")
     assert ward.run(f"curate id {withdrawn} clean clean-set").count("g-") == 2
     ward.run(f"curate withdraw clean --group {withdrawn}")
     table = pd.read_csv(ward.folder / "clean" / "table.csv")
     assert table["group"].nunique() == len(ward.people) - 1
-    theirs = set((ward.folder / "clean.withdrawn").read_text().split())
-    assert len(theirs) > 1 and not theirs & {path.stem for path in (ward.folder / "clean" / "images").iterdir()}
+    withdrawn_ids = set((ward.folder / "clean.withdrawn").read_text().split())
+    assert len(withdrawn_ids) > 1 and not withdrawn_ids & {
+        path.stem for path in (ward.folder / "clean" / "images").iterdir()
+    }
     ward.run("diff data/probe-set after/probe-set")
     ward.run(f"curate withdraw gmai-set --group {withdrawn}")
     ward.run("curate gmai given/sources.yaml --out gmai-set")
@@ -247,7 +262,7 @@ def build_and_publish(ward):
 
 
 def evaluate(ward, hub):
-    for name in FORMATS:
+    for name in SET_FORMATS:
         server = f"--model openai:stand-in --base-url {ward.address} --cache replies"
         ward.run(f"eval {name} --data data/{name} {server} --out runs/{name}{' --arms' if name == 'probe-set' else ''}")
     tasks = {"models": ["baseline:chance"], "benchmarks": [{"benchmark": "halt-set", "data": "data/halt-set"}]}
@@ -277,9 +292,9 @@ def evaluate(ward, hub):
     ward.run("withdraw store --reason 'asked to' --account ada", result)
 
 
-def sent(log):
-    """Every request's texts, and its images as bytes."""
-    texts = repr(log.asked)
+def request_contents(log):
+    """List the texts and images (bytes) of every request."""
+    texts = repr(log.requests)
     return [texts.encode(), *(base64.b64decode(data) for data in re.findall(r"base64,([A-Za-z0-9+/=]+)", texts))]
 
 
@@ -290,13 +305,13 @@ def test_no_patient_leaves_by_any_command(models, tmp_path, local_hub, monkeypat
     HfApi(endpoint=local_hub.endpoint, token=CURATOR).create_repo("ORG/results", repo_type="dataset")
     people = [planted(random.Random(seed)) for seed in (0, 1, 2, 7)]
     ward = Ward(tmp_path, people)
-    filled(tmp_path, people, random.Random(1))
+    write_ward_files(tmp_path, people, random.Random(1))
     hits = found_below(tmp_path, people)
     assert {hit.split(": ")[0] for hit in hits} >= {f"given/{name}.csv" for name in ("words", "images", "notes")}
     assert len(hits) > 500  # the search finds what was planted
 
     def served(visit):
-        monkeypatch.setattr("uvicorn.run", lambda app, **_: ward.said.extend(visit(TestClient(app))))
+        monkeypatch.setattr("uvicorn.run", lambda app, **_: ward.outputs.extend(visit(TestClient(app))))
 
     with model_server(answer) as (ward.address, log):
         deidentify(ward, served)
@@ -304,12 +319,12 @@ def test_no_patient_leaves_by_any_command(models, tmp_path, local_hub, monkeypat
         make_sets(ward, served)
         build_and_publish(ward)
         evaluate(ward, local_hub.endpoint)
-    commands = listed(typer.main.get_command(command_line.app))
-    ran = {command for command in commands for line in ward.typed if line.startswith(f"{command} ")}
-    assert commands - ran == CANNOT.keys()
-    assert found_below(tmp_path, people, (*GIVEN, *PRIVATE)) == []
-    everything = (*ward.said, *sent(log), caplog.text.encode())
+    commands = list_commands(typer.main.get_command(command_line.app))
+    ran = {command for command in commands for line in ward.commands if line.startswith(f"{command} ")}
+    assert commands - ran == COMMANDS_WITHOUT_PATIENTS.keys()
+    assert found_below(tmp_path, people, (*USER_FILES, *PRIVATE_FILES)) == []
+    everything = (*ward.outputs, *request_contents(log), caplog.text.encode())
     assert [hit for text in everything for hit in found_in(text, people)] == []
-    private = [path for path in tmp_path.rglob("*") if any(re.search(pattern, path.name) for pattern in PRIVATE)]
+    private = [path for path in tmp_path.rglob("*") if any(re.search(pattern, path.name) for pattern in PRIVATE_FILES)]
     assert len(private) >= 6
     assert [path.name for path in private if path.stat().st_mode & 0o077] == []

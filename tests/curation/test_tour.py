@@ -1,4 +1,4 @@
-"""docs/tour.md, command by command, as it describes: drawn images, random encoders and a stand-in for the language model."""
+"""Run docs/tour.md command by command: drawn images, random encoders, a stand-in language model."""
 
 import csv
 import json
@@ -19,19 +19,19 @@ from tests.commands import medprobe
 from tests.curation.model_server import model_server
 
 TOUR = (Path(__file__).resolve().parents[2] / "docs" / "tour.md").read_text(encoding="utf-8")
-LINES = [line for block in re.findall(r"(?ms)^```bash\n(.*?)^```", TOUR) for line in block.splitlines()]
+TOUR_COMMANDS = [line for block in re.findall(r"(?ms)^```bash\n(.*?)^```", TOUR) for line in block.splitlines()]
+
+IMAGE_COUNT = 30
 
 
-COUNT = 30
-
-
-def drawn_images(folder):
-    """Spots on grey grounds, with captions; every second image is of the patient before it."""
+def draw_images(folder):
+    """Draw spots on a grey ground, with captions; every second image is of the same patient as the
+    first."""
     (folder / "images").mkdir()
     rng = np.random.default_rng(0)
     y, x = np.mgrid[:64, :64]
     rows = [("image", "caption", "group", "license", "source")]
-    for k in range(COUNT):
+    for k in range(IMAGE_COUNT):
         spot = 150 * np.exp(-((x - rng.integers(10, 54)) ** 2 + (y - rng.integers(10, 54)) ** 2) / 60)
         picture = np.clip(30 + 2 * k + spot + rng.normal(0, 8, (64, 64)), 0, 255).astype(np.uint8)
         Image.fromarray(picture).save(folder / "images" / f"{k}.png")
@@ -42,7 +42,7 @@ def drawn_images(folder):
         csv.writer(file).writerows(rows)
 
 
-def answer(prompt, before):
+def answer(prompt, times_asked):
     if not isinstance(prompt, str):  # a question with its image
         return "A"
     if "Categories:" in prompt:
@@ -52,55 +52,63 @@ def answer(prompt, before):
 
 @pytest.mark.slow
 @pytest.mark.exhaustive
-def test_the_tour_ends_with_an_own_benchmark_on_the_board(models, tmp_path, monkeypatch):
-    drawn_images(tmp_path)
+def test_the_tour_puts_a_custom_benchmark_on_the_board(models, tmp_path, monkeypatch):
+    draw_images(tmp_path)
     served = []
 
     def review(app, **_):
-        """All pairs but the first are good."""
+        """Review through the page: all pairs but the first are good."""
         client = TestClient(app)
-        for at, pair in enumerate(ReviewLog(tmp_path / "questions").pairs):
+        for index, pair in enumerate(ReviewLog(tmp_path / "questions").pairs):
             assert client.get("/picture/0", params={"item": pair}).status_code == 200
             for field, value in (
                 (SCORE_FIELDS[0], "9"),
-                (SCORE_FIELDS[1], "8" if at else "3"),
+                (SCORE_FIELDS[1], "8" if index else "3"),
                 *((check, "yes") for check in CHECK_FIELDS),
             ):
-                given = {"reviewer": "Ada", "item": pair, "field": field, "value": value, "seen": None}
-                assert client.post("/save", json=given).json()["said"].startswith("saved")
+                decision = {"reviewer": "Ada", "item": pair, "field": field, "value": value, "seen": None}
+                assert client.post("/save", json=decision).json()["said"].startswith("saved")
 
     monkeypatch.setattr("uvicorn.run", review)
     monkeypatch.setattr("leaderboard_space.app.serve", lambda store, **options: served.append((store, options["data"])))
     with model_server(answer) as (address, _):
-        stands_in = {
+        stand_ins = {
             "--encoder biomedclip": f"--encoder open_clip:local-dir:{models / 'biomedclip'}",
             "--encoder dinov2": f"--encoder transformers:{models / 'dinov2'}",
             "--top 30": "--top 30 --med-at-least=-1 --gen-at-most=1",  # random weights see hardly any difference
             "http://127.0.0.1:8000/v1": address,
         }
-        said = {}
-        for line in LINES:
-            typed = line
-            for text, other in stands_in.items():
-                typed = typed.replace(text, other)
-            said[line] = medprobe(*shlex.split(typed)[1:], cwd=tmp_path, OPENAI_API_KEY="none").stdout
-    assert len(said) == len(LINES) > 12
+        outputs = {}
+        for line in TOUR_COMMANDS:
+            command = line
+            for text, replacement in stand_ins.items():
+                command = command.replace(text, replacement)
+            outputs[line] = medprobe(*shlex.split(command)[1:], cwd=tmp_path, OPENAI_API_KEY="none").stdout
+    assert len(outputs) == len(TOUR_COMMANDS) > 12
     pairs = pd.read_parquet(tmp_path / "pairs" / "pairs.parquet")
     counts = json.loads((tmp_path / "pairs" / "report.json").read_text())["counts"]
-    assert (len(pairs), counts["found"], counts["same_group"]) == (COUNT // 2, COUNT * (COUNT - 1) // 2, COUNT // 2)
+    assert (len(pairs), counts["found"], counts["same_group"]) == (
+        IMAGE_COUNT // 2,
+        IMAGE_COUNT * (IMAGE_COUNT - 1) // 2,
+        IMAGE_COUNT // 2,
+    )
     assert pd.concat([pairs["image_1"], pairs["image_2"]]).value_counts().max() == 1
     funnel = json.loads((tmp_path / "our-hospital" / "funnel.json").read_text())
     assert funnel["exported"] == funnel["review"]["kept"] == len(pairs) - 1
     rows = open_repository(tmp_path / "data" / "our-hospital").questions("test")
     assert all(list(value) == ["Pulmonary"] for value in rows["categories"])
-    numbers = json.loads((tmp_path / "quality.json").read_text())
-    assert numbers["of_pairs"]["pairs"] == len(pairs) - 1 and numbers["images_seen"] == numbers["images"]
-    results = said["medprobe results"].splitlines()
+    quality = json.loads((tmp_path / "quality.json").read_text())
+    assert quality["of_pairs"]["pairs"] == len(pairs) - 1 and quality["images_seen"] == quality["images"]
+    results = outputs["medprobe results"].splitlines()
     assert results[0].split()[2] == "our-hospital" and {line.split()[0] for line in results[2:5]} == {
         "Chance",
         "NAME",
         "guessing",
     }
     assert served == [("store", ["data/our-hospital"])]
-    [section] = [each for each in Board(tmp_path / "store").snapshot.sections["mediconfusion"] if each.kind == "custom"]
+    [section] = [
+        candidate
+        for candidate in Board(tmp_path / "store").snapshot.sections["mediconfusion"]
+        if candidate.kind == "custom"
+    ]
     assert (section.title(), section.questions, len(section.entries)) == ("our-hospital", 2 * (len(pairs) - 1), 2)

@@ -1,4 +1,4 @@
-"""Sets of one's own in the formats of HALT-MedVQA and ProbMed: made by the commands, read by the builders, loaded."""
+"""Custom sets in the formats of HALT-MedVQA and ProbMed: written by commands, built and loaded."""
 
 import csv
 import json
@@ -26,8 +26,8 @@ from tests.sampling import few
 ORGANS = ("brain", "chest", "knee")
 
 
-def raw_names(out, images):
-    """The names that a set's images had, by the names they have in it."""
+def original_image_names(out, images):
+    """Map the names of images in a set to their original names."""
     names = [path.relative_to(images).as_posix() for path in images.rglob("*.png")]
     return {f"{load_pseudonyms(out).id_for('i', name)}.png": name for name in names}
 
@@ -45,7 +45,7 @@ def images(tmp_path):
 
 @pytest.fixture
 def questions(tmp_path, images):
-    """Three questions on each of nine images, the right one always under A."""
+    """Three questions on each of nine images; option A is always correct."""
     rows = [
         {
             "image": f"{ORGANS[k % 3]}/{k}.png", "organ": ORGANS[k % 3],
@@ -62,117 +62,138 @@ def questions(tmp_path, images):
     return tmp_path / "questions.csv"
 
 
-def invent(prompt, before):
+def reply_with_fake(prompt, times_asked):
     number = int(re.search(r"Variation (\d+)", prompt)[1])
-    if number == 4 and before < 2:  # two options read the same; one gives up
-        return f"Question: Again?\nA: one\nB: {('one', 'It cannot be known')[before]}\nC: two\nD: three"
+    if number == 4 and times_asked < 2:  # two options read the same; one gives up
+        return f"Question: Again?\nA: one\nB: {('one', 'It cannot be known')[times_asked]}\nC: two\nD: three"
     return f"**Question:** Which spell number {number} heals a dragon?\nA) fire\nB) water\nC) earth\nD) air"
 
 
-def test_ones_own_questions_become_fake_none_and_swap(images, questions, tmp_path):
+def test_custom_questions_become_fake_none_and_swap(images, questions, tmp_path):
     out = tmp_path / "own-halt"
-    with model_server(invent) as (url, log):
-        words = ("hallucinate", questions, "--images", images, "--model", "stand-in", "--base-url", url, "--fakes", 12)
-        more = ("--unrelated-by", "organ", "--table", tmp_path / "table.csv")
+    with model_server(reply_with_fake) as (url, log):
+        command = (
+            "hallucinate",
+            questions,
+            "--images",
+            images,
+            "--model",
+            "stand-in",
+            "--base-url",
+            url,
+            "--fakes",
+            12,
+        )
+        options = ("--unrelated-by", "organ", "--table", tmp_path / "table.csv")
         with pytest.raises(
             BadInput, match=r"text alone gives answers away \(27 of 27 right without the image, where 7 are by"
         ):
-            curate(*words, "--out", out, *more)
-        more = (*more, "--accept-text-alone")
-        said = curate(*words, "--out", out, *more)
-        assert "fake: 24" in said
-        assert len(log.asked) == 14  # two replies were no good and were asked for again
+            curate(*command, "--out", out, *options)
+        options = (*options, "--accept-text-alone")
+        output = curate(*command, "--out", out, *options)
+        assert "fake: 24" in output
+        assert len(log.requests) == 14  # two replies were invalid and requested again
         with pytest.raises(BadInput, match="already exists"):
-            curate(*words, "--out", out, *more)
-        curate(*words, "--out", tmp_path / "another", *more)
-        assert len(log.asked) == 14  # replies are paid for once, whatever --out
-    kinds = {re.search(r"\. (It .*)$", prompt, re.MULTILINE)[1] for _, prompt in log.asked}
+            curate(*command, "--out", out, *options)
+        curate(*command, "--out", tmp_path / "another", *options)
+        assert len(log.requests) == 14  # replies are paid for once, even for another --out
+    kinds = {re.search(r"\. (It .*)$", prompt, re.MULTILINE)[1] for _, prompt in log.requests}
     assert len(kinds) == 3
     report = build("halt-medvqa", name="own-halt", source=out, out=tmp_path / "data")
     assert not any("paper" in line or "not balanced" in line for line in report.lines)
     rows = open_repository(tmp_path / "data").questions("test")
     assert rows["scenario"].value_counts().to_dict() == {"none": 54, "swap": 54, "fake": 24}
-    own = {q.question: q for q in read_custom_questions(questions)}
-    rows["image_id"] = rows["image_id"].map(raw_names(out, images))
+    questions_by_text = {q.question: q for q in read_custom_questions(questions)}
+    rows["image_id"] = rows["image_id"].map(original_image_names(out, images))
     assert rows["group"].str.fullmatch("g-[0-9a-f]{16}").all()
     assert rows["group"].nunique() == 5
     controls = Counter()
     for row in rows.to_dict("records"):
-        right = row["options"][row["answer"][0]]
+        correct = row["options"][row["answer"][0]]
         way_out = NONE_OPTION if row["scenario"] == "none" else UNKNOWN_OPTION
-        control = right != way_out
+        control = correct != way_out
         assert way_out in row["options"]
         controls[row["scenario"]] += control
         assert (row["image_license"], row["image_source"]) == ("CC BY 4.0", "Ward 7")
         if control:
-            assert right == "right" and row["image_id"] == own[row["question"]].image
+            assert correct == "right" and row["image_id"] == questions_by_text[row["question"]].image
         elif row["scenario"] == "none":
             assert "right" not in row["options"]
-            assert row["image_id"] == own[row["question"]].image
+            assert row["image_id"] == questions_by_text[row["question"]].image
         elif row["scenario"] == "swap":
-            assert set(row["options"]) == {UNKNOWN_OPTION, *own[row["question"]].options}
-            assert row["image_id"].split("/")[0] != own[row["question"]].image.split("/")[0]
-            assert int(Path(row["image_id"]).stem) // 2 != int(Path(own[row["question"]].image).stem) // 2
-    assert controls == {"none": 27, "swap": 27, "fake": 12}  # always giving up scores half
+            assert set(row["options"]) == {UNKNOWN_OPTION, *questions_by_text[row["question"]].options}
+            assert row["image_id"].split("/")[0] != questions_by_text[row["question"]].image.split("/")[0]
+            assert int(Path(row["image_id"]).stem) // 2 != int(Path(questions_by_text[row["question"]].image).stem) // 2
+    assert controls == {"none": 27, "swap": 27, "fake": 12}  # always giving up scores 50 %
     assert (
-        rows[rows["scenario"] == "swap"].groupby("question")["options"].agg(lambda both: both.map(tuple).nunique()) == 1
+        rows[rows["scenario"] == "swap"]
+        .groupby("question")["options"]
+        .agg(lambda options: options.map(tuple).nunique())
+        == 1
     ).all()
     for _, part in rows.groupby("scenario"):
         letters = Counter(answer[0] for answer in part["answer"])
-        assert max(letters.values()) - min(letters.values()) <= 2  # no letter pays
+        assert max(letters.values()) - min(letters.values()) <= 2  # letters are balanced
     images_of_swaps = rows[rows["scenario"] == "swap"]["image_id"].value_counts()
     assert images_of_swaps.max() <= 9
 
 
 @pytest.mark.parametrize("seed", few(range(40), 10))
-def test_every_way_to_write_options_gives_the_same_question(seed, tmp_path):
+def test_all_spellings_of_options_give_the_same_question(seed, tmp_path):
     rng = random.Random(seed)
     texts = rng.sample(
         ["glioma", "A. fumigatus", "cyst", "2 cm", "(C) fold", "None of these", "Bone: left"], rng.randrange(2, 6)
     )
-    right = rng.randrange(len(texts))
-    mark = rng.choice(["", " {}:", "{}: ", "({}) ", "{}. ", "[{}] ", "{} - "])
-    marked = [f"{mark.format(letter)}{text}" for letter, text in zip("ABCDE", texts, strict=False)]
-    answer = rng.choice(["ABCDE"[right], "abcde"[right], texts[right], f"{'ABCDE'[right]}: {texts[right]}"])
+    correct = rng.randrange(len(texts))
+    marker = rng.choice(["", " {}:", "{}: ", "({}) ", "{}. ", "[{}] ", "{} - "])
+    marked_texts = [f"{marker.format(letter)}{text}" for letter, text in zip("ABCDE", texts, strict=False)]
+    answer = rng.choice(["ABCDE"[correct], "abcde"[correct], texts[correct], f"{'ABCDE'[correct]}: {texts[correct]}"])
     if answer in "ABCDEabcde" and answer.casefold() in (text.casefold() for text in texts):
         return
     row = {"image": "x.png", "question": "Which?", "answer": answer}
-    letters = dict(zip(rng.choice(["ABCDE", "abcde"]), marked, strict=False))
+    letters = dict(zip(rng.choice(["ABCDE", "abcde"]), marked_texts, strict=False))
     shuffled = dict(rng.sample(list(letters.items()), len(letters)))
-    ways = [{"options": marked}, {"options": letters}, {"options": shuffled}, {"options": letters | {"F": None}}]
-    ways += [{f"{name}{letter}": text for letter, text in shuffled.items()} for name in ("option_", "Choice ")]
-    ways += [{"choices": letters}]
-    for way in ways:
-        write_lines(tmp_path / "q.jsonl", [row | way])
-        given = {k: v if isinstance(v, str) else json.dumps(v) for k, v in way.items()}
-        pd.DataFrame([row | given]).to_csv(tmp_path / "q.csv", index=False)
+    spellings = [
+        {"options": marked_texts},
+        {"options": letters},
+        {"options": shuffled},
+        {"options": letters | {"F": None}},
+    ]
+    spellings += [{f"{name}{letter}": text for letter, text in shuffled.items()} for name in ("option_", "Choice ")]
+    spellings += [{"choices": letters}]
+    for spelling in spellings:
+        write_lines(tmp_path / "q.jsonl", [row | spelling])
+        csv_cells = {k: v if isinstance(v, str) else json.dumps(v) for k, v in spelling.items()}
+        pd.DataFrame([row | csv_cells]).to_csv(tmp_path / "q.csv", index=False)
         for file in ("q.jsonl", "q.csv"):
             (question,) = read_custom_questions(tmp_path / file)
-            assert (question.options, question.answer) == (tuple(texts), right), (way, file)
+            assert (question.options, question.answer) == (tuple(texts), correct), (spelling, file)
     del letters[next(iter(letters))]
-    for wrong in ({"options": letters}, {"options": [{"text": text} for text in texts]}):
-        write_lines(tmp_path / "q.jsonl", [row | wrong])
+    for bad_options in ({"options": letters}, {"options": [{"text": text} for text in texts]}):
+        write_lines(tmp_path / "q.jsonl", [row | bad_options])
         with pytest.raises(BadInput, match=r"consecutive letters|not strings"):
             read_custom_questions(tmp_path / "q.jsonl")
 
 
-def test_fake_questions_of_ones_own_need_no_model(images, questions, tmp_path):
+def test_custom_fake_questions_need_no_model(images, questions, tmp_path):
     fakes = tmp_path / "fakes.jsonl"
     fakes.write_text(json.dumps({"question": "Which moon is this?", "options": ["Io", "Europa"]}) + "\n")
     rows = pd.read_csv(questions, dtype=str)
     rows.assign(group=[f"p{'  ' * (n % 2)} {n // 6}" for n in range(len(rows))]).to_csv(questions, index=False)
-    made = f"hallucinate {questions} --images {images} --out {tmp_path / 'o'} --fake-questions {fakes}"
-    curate(f"{made} --accept-text-alone")
-    document = json.loads((tmp_path / "o" / "fake_qa_shuffle.json").read_text())
-    assert sorted(document["0"]["option"].values()) == sorted(["Io", "Europa", UNKNOWN_OPTION])
-    about = json.loads((tmp_path / "o" / "image_dict.json").read_text())  # two images of a patient, one for the last
-    assert sorted(Counter(image["group"] for image in about.values()).values()) == [1, 2, 2, 2, 2]
+    command = f"hallucinate {questions} --images {images} --out {tmp_path / 'o'} --fake-questions {fakes}"
+    curate(f"{command} --accept-text-alone")
+    fake_entries = json.loads((tmp_path / "o" / "fake_qa_shuffle.json").read_text())
+    assert sorted(fake_entries["0"]["option"].values()) == sorted(["Io", "Europa", UNKNOWN_OPTION])
+    image_dict = json.loads(
+        (tmp_path / "o" / "image_dict.json").read_text()
+    )  # two images per patient, one for the last
+    assert sorted(Counter(image["group"] for image in image_dict.values()).values()) == [1, 2, 2, 2, 2]
     with pytest.raises(BadInput, match="Give one of the two"):
         curate("hallucinate", questions, "--images", images, "--out", tmp_path / "p")
 
 
 @pytest.mark.parametrize(
-    ("row", "says"),
+    ("row", "message"),
     [
         ({"answer": "E"}, "neither the letter nor the text"),
         ({"option_B": "A", "answer": "A"}, "or matches two"),
@@ -182,13 +203,13 @@ def test_fake_questions_of_ones_own_need_no_model(images, questions, tmp_path):
         ({"option_B": "", "option_C": "", "option_D": ""}, "1 options"),
     ],
 )
-def test_rows_that_are_no_questions_are_all_listed(questions, row, says):
+def test_all_invalid_rows_are_listed(questions, row, message):
     table = pd.read_csv(questions, dtype=str)
     for number in (3, 5):
         for name, value in row.items():
             table.loc[number, name] = value
     table.to_csv(questions, index=False)
-    with pytest.raises(BadInput, match=says) as refused:
+    with pytest.raises(BadInput, match=message) as refused:
         read_custom_questions(questions)
     assert "row 4" in str(refused.value)
     assert "row 6" in str(refused.value)
@@ -210,28 +231,35 @@ def probe_table(tmp_path, images):
     return tmp_path / "probe.csv"
 
 
-def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images, probe_table, tmp_path):
-    said = curate("probe", probe_table, "--images", images, "--out", tmp_path / "own-probmed", "--unbalanced")
-    assert "1 labels were skipped" in said and "'no glioma': is negated ('no')" in said
-    assert "not asked: position" in said  # no other image says where such a finding lies
+def test_a_table_of_images_becomes_probes_with_adversarial_counterparts(images, probe_table, tmp_path):
+    output = curate("probe", probe_table, "--images", images, "--out", tmp_path / "own-probmed", "--unbalanced")
+    assert "1 labels were skipped" in output and "'no glioma': is negated ('no')" in output
+    assert "not asked: position" in output  # no other image has a position of such a finding
     report = build("probmed", name="own-probmed", source=tmp_path / "own-probmed", out=tmp_path / "data")
     assert not any("paper" in line or "Table" in line for line in report.lines)
     rows = open_repository(tmp_path / "data").questions("test")
-    raw = {Path(name).stem: name for name in raw_names(tmp_path / "own-probmed", images)}
-    raw = {keyed: raw_names(tmp_path / "own-probmed", images)[name] for keyed, name in raw.items()}
-    rows["question_id"] = [f"{raw[case]}-{kind}" for case, kind in zip(rows["case_id"], rows["qa_type"], strict=True)]
-    rows["case_id"] = rows["case_id"].map(raw)
+    original_names = {Path(name).stem: name for name in original_image_names(tmp_path / "own-probmed", images)}
+    original_names = {
+        keyed: original_image_names(tmp_path / "own-probmed", images)[name] for keyed, name in original_names.items()
+    }
+    rows["question_id"] = [
+        f"{original_names[case]}-{kind}" for case, kind in zip(rows["case_id"], rows["qa_type"], strict=True)
+    ]
+    rows["case_id"] = rows["case_id"].map(original_names)
     rows = rows.set_index("question_id")
-    of = dict(list(rows.groupby("case_id")))
-    assert set(of["brain/0.png"]["qa_type"]) == {
+    rows_by_case = dict(list(rows.groupby("case_id")))
+    assert set(rows_by_case["brain/0.png"]["qa_type"]) == {
         "modality_gt", "modality_hallu", "body_part_gt", "body_part_hallu", "abnormality",
         "entity_gt_0", "entity_hallu_0", "entity_gt_1", "entity_hallu_1",
     }  # fmt: skip
-    assert set(of["brain/6.png"]["qa_type"]) == {
+    assert set(rows_by_case["brain/6.png"]["qa_type"]) == {
         "modality_gt", "modality_hallu", "body_part_gt", "body_part_hallu", "abnormality", "entity_hallu"
     }  # fmt: skip
-    assert not set(of["chest/1.png"]["qa_type"]) & {"entity_gt_0", "entity_gt_1"}  # nothing is known to be absent there
-    assert len(of["chest/4.png"]) == 4  # nothing is known of its findings, so nothing is asked
+    assert not set(rows_by_case["chest/1.png"]["qa_type"]) & {
+        "entity_gt_0",
+        "entity_gt_1",
+    }  # nothing is known to be absent
+    assert len(rows_by_case["chest/4.png"]) == 4  # its findings are unknown, so nothing is asked
     assert set(rows["image_type"]) == {"brain_mri", "chest_xray"}
     assert rows.loc["brain/0.png-entity_gt_1", "question"] == "Does this image show glioma?"
     assert rows.loc["brain/0.png-entity_hallu_0", "question"] == "Does this image show aneurysm?"
@@ -243,7 +271,7 @@ def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images,
 
 
 @pytest.mark.parametrize(
-    ("row", "says"),
+    ("row", "message"),
     [
         (("5.png", "spine", "CT", "mass", "upper;lower", "", ""), "1 findings and 2 positions"),
         (("5.png", "spine", "", "mass", "", "", ""), "no image, organ or modality"),
@@ -253,16 +281,16 @@ def test_a_table_of_images_becomes_procedural_questions_with_adversaries(images,
         (("12.png", "spine", "CT", "mass", "", "", ""), "are not files"),
     ],
 )
-def test_rows_that_cannot_be_asked_about_are_named(images, probe_table, tmp_path, row, says):
+def test_invalid_rows_of_a_probe_table_are_named(images, probe_table, tmp_path, row, message):
     with probe_table.open("a", newline="") as file:
         csv.writer(file).writerow(row)
-    with pytest.raises(BadInput, match=says):
+    with pytest.raises(BadInput, match=message):
         curate("probe", probe_table, "--images", images, "--out", tmp_path / "o")
     assert not (tmp_path / "o").exists()
 
 
 @pytest.mark.sources
-def test_chestxray14s_own_tables_are_read_as_they_come(sources, tmp_path):
+def test_chestxray14_tables_are_read_as_published(sources, tmp_path):
     nih = sources / "chestxray14"
     words = (
         "probe", nih / "Data_Entry_sample.csv", "--images", nih / "images", "--out", tmp_path / "o", "--organ", "chest",
@@ -272,6 +300,7 @@ def test_chestxray14s_own_tables_are_read_as_they_come(sources, tmp_path):
     assert "boxes: 0 give a position" in curate(*words)
     build("probmed", name="o", source=tmp_path / "o", out=tmp_path / "data")
     rows = open_repository(tmp_path / "data").questions("test").set_index("question_id")
-    # No finding is known to be absent beside another, and an aspect whose only answer is no is not asked.
+    # No finding is known to be absent beside another, and an aspect whose only answer is no is not
+    # asked.
     assert set(rows["qa_type"]) == {"abnormality"}
     assert set(rows["answer"].map(lambda answer: answer[0])) == {0, 1}

@@ -1,4 +1,5 @@
-"""Probes whose truths hold, over generated hospitals: what is asked as absent is known to be, and no text pays."""
+"""Probes from generated tables: absent facts are known to be absent, and the text alone does not
+help."""
 
 import csv
 import json
@@ -29,7 +30,7 @@ from dataset_builders.terms import (
 from tests.curation.commands import curate
 from tests.sampling import few
 
-SITES = {
+SITE_FINDINGS = {
     ("chest", "X-ray"): ("pneumonia", "lung opacity", "pulmonary consolidation", "ground-glass opacity", "crazy paving pattern",
                          "pneumothorax", "deep sulcus sign", "pleural effusion", "hydrothorax", "cardiomegaly", "pulmonary nodule"),
     ("chest", "CT"): ("pulmonary nodule", "crazy paving pattern", "ground-glass opacity", "bronchiectasis", "pulmonary embolism"),
@@ -38,7 +39,7 @@ SITES = {
     ("knee", "MRI"): ("joint effusion", "meniscal tear", "knee osteoarthritis", "Baker cyst"),
     ("retina", "fundus photography"): ("diabetic retinopathy", "drusen", "glaucoma"),
 }  # fmt: skip
-NO_PLAIN = (
+DOUBTFUL_LABELS = (
     "no {}", "possible {}", "{}?", "{} (-)", "- {}", "{} -", "rule out {}", "resolved {}", "history of {}", "cannot exclude {}", "{}/{}",
     "without {}", "{} vs artifact", "probable {}", "clear lungs", "normal study", "unremarkable", "s/p {}", "negative for {}", "{}: 0",
     "no evidence of {}", "{} unlikely", "{} not seen", "?{}", "{} +", "known {}", "old {}", "{} 40%",
@@ -46,30 +47,35 @@ NO_PLAIN = (
 )  # fmt: skip
 
 
-def kinds_of(name):
+def concept_lineage(name):
     return {name, *ancestors("finding", name)}
 
 
-def ward(rng, count):
-    """Rows of a table with negation, doubt, laterality and nesting, and per image the truth: every finding that is there, named or not."""
+def generate_table(rng, count):
+    """Generate a table with negation, doubt, laterality and nesting.
+
+    Returns the rows, and per image the concepts of all its findings, named in the table or not.
+    """
     rows, truth = [], {}
     for number in range(count):
-        organ, modality = rng.choice(list(SITES))
-        own = SITES[organ, modality]
-        there = set() if rng.random() < 0.25 else set(rng.sample(own, rng.choice([1, 1, 2, 3])))
-        truth[f"{number}.png"] = {up for name in there for up in kinds_of(name)}
-        named = [name for name in sorted(there) if rng.random() < 0.8]
+        organ, modality = rng.choice(list(SITE_FINDINGS))
+        site_findings = SITE_FINDINGS[organ, modality]
+        present = set() if rng.random() < 0.25 else set(rng.sample(site_findings, rng.choice([1, 1, 2, 3])))
+        truth[f"{number}.png"] = {concept for name in present for concept in concept_lineage(name)}
+        labelled = [name for name in sorted(present) if rng.random() < 0.8]
         labels = []
-        for name in named:
+        for name in labelled:
             term = terms_by_name("finding")[normalize_term(name)]
             bare = term.bare if applies_in_context(term, parse_image_context([organ], modality)) else ()
             label = rng.choice([name, *term.synonyms, *bare, *bare])
             labels.append(rng.choice(["", "", "left ", "right "]) + rng.choice([label, label.upper(), label.title()]))
-        if not there and rng.random() < 0.7:
+        if not present and rng.random() < 0.7:
             labels = [rng.choice(["No Finding", "normal"])]
         elif rng.random() < 0.5:
-            labels.insert(rng.randrange(len(labels) + 1), rng.choice(NO_PLAIN).format(*[rng.choice(own)] * 2))
-        absent = [name for name in own if name not in truth[f"{number}.png"] and rng.random() < 0.5]
+            labels.insert(
+                rng.randrange(len(labels) + 1), rng.choice(DOUBTFUL_LABELS).format(*[rng.choice(site_findings)] * 2)
+            )
+        absent = [name for name in site_findings if name not in truth[f"{number}.png"] and rng.random() < 0.5]
         if rng.random() < 0.2:
             absent.append(rng.choice(["no pneumonia", "possible glioma", "clear", "drusen?"]))
         rows.append(
@@ -84,7 +90,7 @@ def ward(rng, count):
     return rows, truth
 
 
-def table_of(path, rows):
+def write_table(path, rows):
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
@@ -94,49 +100,53 @@ def table_of(path, rows):
 
 @pytest.mark.parametrize("balanced", [True, False])
 @pytest.mark.parametrize("seed", few(range(2)))
-def test_no_question_is_keyed_against_the_truth(seed, balanced, tmp_path):
-    table, truth = ward(random.Random(seed), 120)
-    read = read_probe_table(table_of(tmp_path / "t.csv", table))
-    rows, _ = build_probes(read.images, seed, balanced)
+def test_answers_agree_with_the_findings(seed, balanced, tmp_path):
+    table, truth = generate_table(random.Random(seed), 120)
+    probe_table = read_probe_table(write_table(tmp_path / "t.csv", table))
+    rows, _ = build_probes(probe_table.images, seed, balanced)
     by_image = {row["image"]: row for row in table}
-    kinds = Counter()
+    answer_counts = Counter()
     for row in rows:
-        given, shown, kind = by_image[row["image"]], truth[row["image"]], row["qa_type"].split("_")[0]
-        asked = re.fullmatch(r".*(?:show|modality of this image)(?: the)? (.*)\?", row["question"])
-        kinds[kind, row["answer"]] += 1
-        if kind == "abnormality":
-            assert row["answer"] == ("yes" if shown else "no")
-        elif kind == "entity":
-            term = parse_finding(asked[1], parse_image_context([given["organ"]], given["modality"])).term
-            if term is None:  # only its own table knows it ("left heart enlargement")
-                assert row["answer"] == "yes" and asked[1].casefold() in given["findings"].casefold()
+        table_row, present_concepts, aspect = by_image[row["image"]], truth[row["image"]], row["qa_type"].split("_")[0]
+        match = re.fullmatch(r".*(?:show|modality of this image)(?: the)? (.*)\?", row["question"])
+        answer_counts[aspect, row["answer"]] += 1
+        if aspect == "abnormality":
+            assert row["answer"] == ("yes" if present_concepts else "no")
+        elif aspect == "entity":
+            term = parse_finding(match[1], parse_image_context([table_row["organ"]], table_row["modality"])).term
+            if term is None:  # not in the vocabulary, only in its table ("left heart enlargement")
+                assert row["answer"] == "yes" and match[1].casefold() in table_row["findings"].casefold()
             else:
-                assert (row["answer"] == "yes") == (term.concept in shown), (row, shown)
-        elif kind == "body":
-            assert (row["answer"] == "yes") == (asked[1] == given["organ"])
-            assert row["answer"] == "yes" or regions_disjoint(find_regions(given["organ"]), find_regions(asked[1]))
+                assert (row["answer"] == "yes") == (term.concept in present_concepts), (row, present_concepts)
+        elif aspect == "body":
+            assert (row["answer"] == "yes") == (match[1] == table_row["organ"])
+            assert row["answer"] == "yes" or regions_disjoint(find_regions(table_row["organ"]), find_regions(match[1]))
         else:
-            assert kind == "modality"
-            assert (row["answer"] == "yes") == (asked[1] == given["modality"])
+            assert aspect == "modality"
+            assert (row["answer"] == "yes") == (match[1] == table_row["modality"])
             assert row["answer"] == "yes" or modalities_disjoint(
-                find_modalities(given["modality"]), find_modalities(asked[1])
+                find_modalities(table_row["modality"]), find_modalities(match[1])
             )
     assert all(
-        kinds[kind, answer] for kind in ("entity", "abnormality", "body", "modality") for answer in ("yes", "no")
+        answer_counts[aspect, answer]
+        for aspect in ("entity", "abnormality", "body", "modality")
+        for answer in ("yes", "no")
     )
-    said = Counter(label.strip() for row in table for label in (row["findings"] + ";" + row["absent"]).split(";"))
-    assert read.skipped.total() >= sum(
+    label_counts = Counter(
+        label.strip() for row in table for label in (row["findings"] + ";" + row["absent"]).split(";")
+    )
+    assert probe_table.skipped.total() >= sum(
         n
-        for label, n in said.items()
+        for label, n in label_counts.items()
         if re.search(r"\?|\(-\)|^- |^no |possible|clear", label) and label != "No Finding"
     )
-    assert build_probes(read.images, seed, balanced)[0] == rows
+    assert build_probes(probe_table.images, seed, balanced)[0] == rows
 
 
 @pytest.mark.parametrize("seed", few(range(2)))
-def test_a_reader_of_the_text_alone_gets_no_more_than_chance_and_five_points(seed, tmp_path):
-    table, _ = ward(random.Random(f"text {seed}"), 200)
-    images = read_probe_table(table_of(tmp_path / "t.csv", table)).images
+def test_a_text_only_reader_gets_at_most_five_points_over_chance(seed, tmp_path):
+    table, _ = generate_table(random.Random(f"text {seed}"), 200)
+    images = read_probe_table(write_table(tmp_path / "t.csv", table)).images
     rows, _ = build_probes(images, seed)
     assert len(rows) > 100
     assert max(text_only_accuracy(rows).values()) <= 55
@@ -144,7 +154,7 @@ def test_a_reader_of_the_text_alone_gets_no_more_than_chance_and_five_points(see
     assert max(text_only_accuracy(free).values()) > 55
 
 
-ONE_PICTURE = """
+ORGAN_LINES = """
 wrist; hand; finger; thumb
 elbow; forearm
 ankle; foot; toe
@@ -153,8 +163,8 @@ brain; head; skull; face; orbit; macula; retina; optic disc
 chest; lung; heart; liver; kidney; abdomen; breast
 nail; skin
 """
-"""Organs: those of a line may be on one image."""
-KINDS = """
+"""Organs; those of one line may be on one image."""
+MODALITY_LINES = """
 X-ray; CR; KUB; CXR; fluoroscopy; radiograph; chest x-ray
 CT; CTA; CBCT
 MRI; T1; T2; FLAIR; MRA
@@ -163,43 +173,52 @@ ultrasound; Doppler; echocardiography
 photography; clinical photograph; dermoscopy; endoscopy; colonoscopy; bronchoscopy; histopathology; cytology; smear
 OCT; OCTA
 """
-"""Modalities: those of a line may be kinds of one another, or be of one kind."""
-SAME = [{"X-ray", "radiograph"}]
+"""Modalities; one of a line may be a kind of another, or both of a third."""
+SYNONYM_MODALITIES = [{"X-ray", "radiograph"}]
 
 
 @pytest.mark.parametrize("seed", few(range(3)))
-def test_kinds_and_parts_never_stand_for_one_another(seed, tmp_path):
-    """A T1 image is none of T2, a finger no wrist; neither is asked about as absent on the other."""
+def test_kinds_and_parts_are_never_asked_as_absent(seed, tmp_path):
+    """A kind or part is never asked about as absent on an image of the whole, nor on its
+    siblings."""
     rng = random.Random(seed)
-    organs, kinds = ([line.split("; ") for line in text.strip().splitlines()] for text in (ONE_PICTURE, KINDS))
+    organs, modalities = (
+        [line.split("; ") for line in text.strip().splitlines()] for text in (ORGAN_LINES, MODALITY_LINES)
+    )
     rows = [
-        {"image": f"{n}.png", "organ": rng.choice(rng.choice(organs)), "modality": rng.choice(rng.choice(kinds)), "findings": ""}
+        {"image": f"{n}.png", "organ": rng.choice(rng.choice(organs)), "modality": rng.choice(rng.choice(modalities)), "findings": ""}
         for n in range(150)
     ]  # fmt: skip
-    given = {row["image"]: row for row in rows}
-    made, _ = build_probes(read_probe_table(table_of(tmp_path / "t.csv", rows)).images, seed, balanced=False)
-    assert len(made) > 200
-    for row in made:
+    table_rows = {row["image"]: row for row in rows}
+    probes, _ = build_probes(read_probe_table(write_table(tmp_path / "t.csv", rows)).images, seed, balanced=False)
+    assert len(probes) > 200
+    for row in probes:
         column = "modality" if row["qa_type"].startswith("modality") else "organ"
-        asked = re.fullmatch(r"(?:Is the modality of this image|Does this image show the) (.*)\?", row["question"])[1]
-        own = given[row["image"]][column]
+        asked_term = re.fullmatch(
+            r"(?:Is the modality of this image|Does this image show the) (.*)\?", row["question"]
+        )[1]
+        image_term = table_rows[row["image"]][column]
         if row["answer"] == "yes":
-            assert own == asked or {own, asked} in SAME
+            assert image_term == asked_term or {image_term, asked_term} in SYNONYM_MODALITIES
         else:
-            assert not any({own, asked} <= set(line) for line in (kinds if column == "modality" else organs))
+            assert not any(
+                {image_term, asked_term} <= set(line) for line in (modalities if column == "modality" else organs)
+            )
 
 
-def asked_of(tmp_path, rows, **options):
+def probe_answers(tmp_path, rows, **options):
     rows = [
         {"image": f"{n}.png", "organ": "chest", "modality": "X-ray", "findings": "", "absent": "", "positions": ""}
         | row
         for n, row in enumerate(rows)
     ]
-    made, _ = build_probes(read_probe_table(table_of(tmp_path / "t.csv", rows)).images, 0, balanced=False, **options)
-    return {(row["image"], row["question"]): row["answer"] for row in made}
+    probes, _ = build_probes(
+        read_probe_table(write_table(tmp_path / "t.csv", rows)).images, 0, balanced=False, **options
+    )
+    return {(row["image"], row["question"]): row["answer"] for row in probes}
 
 
-HARD = """
+UNRELATED_FINDINGS = """
 crazy paving|ground glass
 deep sulcus sign|pneumothorax
 staghorn calculus|kidney stone
@@ -225,16 +244,17 @@ our sign|another sign
 """.strip().splitlines()  # fmt: skip
 
 
-def test_findings_that_the_table_does_not_exclude_are_not_asked_of_one_another(tmp_path):
-    """On one organ and modality nothing is known to be absent, whatever the words: one answer only, so the build is refused."""
-    for pair in HARD:
-        one, other = pair.split("|")
+def test_findings_without_a_known_exclusion_are_not_asked(tmp_path):
+    """On one organ and modality nothing is known to be absent: with one kind of answer, it is
+    refused."""
+    for pair in UNRELATED_FINDINGS:
+        finding, other_finding = pair.split("|")
         with pytest.raises(BadInput, match=r"no question can be asked|has the answer"):
-            asked_of(tmp_path, [{"findings": one}, {"findings": other}] * 3)
+            probe_answers(tmp_path, [{"findings": finding}, {"findings": other_finding}] * 3)
 
 
-def test_what_is_absent_comes_from_the_column_a_stated_exclusion_or_another_organ(tmp_path):
-    asked = asked_of(tmp_path, [
+def test_absent_findings_come_from_the_column_an_exclusion_or_another_organ(tmp_path):
+    answers = probe_answers(tmp_path, [
         {"findings": "cardiomegaly", "absent": "pneumonia; our sign"},
         {"findings": "small heart"},
         {"findings": "pneumonia; our sign"},
@@ -243,7 +263,7 @@ def test_what_is_absent_comes_from_the_column_a_stated_exclusion_or_another_orga
         {"findings": "right pleural effusion; atelectasis; opacity; pleural effusion"},
     ])  # fmt: skip
     denied = defaultdict(set)
-    for (image, question), answer in asked.items():
+    for (image, question), answer in answers.items():
         if answer == "no" and "Does this image show" in question and "the" not in question.split():
             denied[image].add(question[len("Does this image show ") : -1])
     assert denied["0.png"] <= {"pneumonia", "our sign", "small heart", "meniscal tear"} and denied["0.png"]
@@ -262,70 +282,82 @@ def test_what_is_absent_comes_from_the_column_a_stated_exclusion_or_another_orga
 
 
 @pytest.mark.parametrize("balanced", [True, False])
-def test_what_is_absent_on_such_images_is_asked_rather_than_what_no_such_image_shows(balanced, tmp_path):
+def test_absent_findings_of_the_same_organ_are_preferred(balanced, tmp_path):
     rows = [
-        {"image": f"{n}.png", "organ": organ, "modality": "X-ray", "findings": own[n % 2], "absent": own[1 - n % 2]}
-        for organ, own in (("chest", ("pneumonia", "pneumothorax")), ("knee", ("joint effusion", "Baker cyst")))
+        {
+            "image": f"{n}.png",
+            "organ": organ,
+            "modality": "X-ray",
+            "findings": organ_findings[n % 2],
+            "absent": organ_findings[1 - n % 2],
+        }
+        for organ, organ_findings in (
+            ("chest", ("pneumonia", "pneumothorax")),
+            ("knee", ("joint effusion", "Baker cyst")),
+        )
         for n in (range(8) if organ == "chest" else range(8, 16))
     ]
-    made, _ = build_probes(read_probe_table(table_of(tmp_path / "t.csv", rows)).images, 0, balanced)
-    chest = {"Does this image show pneumonia?", "Does this image show pneumothorax?"}
-    asked = [row for row in made if row["qa_type"].startswith("entity_hallu")]
-    assert len(asked) == 16
-    assert all((row["question"] in chest) == (row["image_type"] == "chest_xray") for row in asked)
+    probes, _ = build_probes(read_probe_table(write_table(tmp_path / "t.csv", rows)).images, 0, balanced)
+    chest_questions = {"Does this image show pneumonia?", "Does this image show pneumothorax?"}
+    adversarial_probes = [row for row in probes if row["qa_type"].startswith("entity_hallu")]
+    assert len(adversarial_probes) == 16
+    assert all(
+        (row["question"] in chest_questions) == (row["image_type"] == "chest_xray") for row in adversarial_probes
+    )
 
 
-def test_columns_that_are_missing_are_refused_and_unused_ones_named(tmp_path):
+def test_missing_columns_are_refused_and_unused_ones_named(tmp_path):
     row = {"image": "a.png", "organ": "chest", "modality": "X-ray"}
     for name in ("finding", "Findings ", "find"):
         with pytest.raises(BadInput, match="no column 'findings'"):
-            read_probe_table(table_of(tmp_path / "t.csv", [row | {name: "mass"}]))
-    read = read_probe_table(
-        table_of(tmp_path / "t.csv", [row | {"findings": "mass", "absents": "3", "Patient ID": "7"}])
+            read_probe_table(write_table(tmp_path / "t.csv", [row | {name: "mass"}]))
+    probe_table = read_probe_table(
+        write_table(tmp_path / "t.csv", [row | {"findings": "mass", "absents": "3", "Patient ID": "7"}])
     )
-    assert read.unused == ["absents", "Patient ID"]
+    assert probe_table.unused == ["absents", "Patient ID"]
 
 
-def test_a_finding_that_its_organ_cannot_show_is_skipped_and_rules_nothing_out(tmp_path):
-    path = table_of(
+def test_a_finding_that_its_organ_cannot_show_is_skipped_and_excludes_nothing(tmp_path):
+    path = write_table(
         tmp_path / "t.csv",
         [{"image": "a.png", "organ": "knee", "modality": "X-ray", "findings": "pneumonia; fracture"}],
     )
-    read = read_probe_table(path)
-    assert [each.text for each in read.images[0].findings] == ["fracture"]
-    assert read.images[0].place == parse_image_context([], "") and list(read.skipped) == [
+    probe_table = read_probe_table(path)
+    assert [finding.text for finding in probe_table.images[0].findings] == ["fracture"]
+    assert probe_table.images[0].place == parse_image_context([], "") and list(probe_table.skipped) == [
         ("pneumonia", "cannot be on an image of the knee")
     ]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_pairs_are_balanced_and_as_many_as_there_can_be(seed):
-    """Against brute force on small cases: every text as often present as absent, and no larger such choice exists."""
+def test_pairs_are_balanced_and_maximal(seed):
+    """Brute force on small cases: each text is as often present as absent, and no larger pairing
+    exists."""
     from itertools import product
 
     rng = random.Random(seed)
     texts = "abcd"[: rng.randrange(2, 5)]
     facts = []
     for number in range(rng.randrange(1, 6)):
-        there = rng.choice(texts)
-        absent = tuple(text for text in texts if text != there and rng.random() < 0.7)
-        facts.append(Fact(f"i{number}", "", there, absent))
+        present = rng.choice(texts)
+        absent = tuple(text for text in texts if text != present and rng.random() < 0.7)
+        facts.append(Fact(f"i{number}", "", present, absent))
 
     def balanced(choice):
-        count = Counter(fact.text for fact, other in zip(facts, choice, strict=True) if other)
-        count.subtract(other for other in choice if other)
+        count = Counter(fact.text for fact, text in zip(facts, choice, strict=True) if text)
+        count.subtract(text for text in choice if text)
         return not any(count.values())
 
-    most = max(
+    largest = max(
         sum(map(bool, choice)) for choice in product(*((None, *fact.absent) for fact in facts)) if balanced(choice)
     )
     pairs = balance_pairs(facts, seed)
-    assert len(pairs) == most
+    assert len(pairs) == largest
     assert balanced([pairs.get((fact.image, fact.key)) for fact in facts])
     assert all(pairs[fact.image, ""] in fact.absent for fact in facts if (fact.image, "") in pairs)
 
 
-ELSEWHERE = """
+EXCLUSIVE_POSITIONS = """
 upper left | lower left
 left lung | right lung
 left lower lobe | right upper lobe
@@ -337,7 +369,7 @@ apex of the lung | base of the lung
 upper left part of the image | lower left part of the image
 anterior mediastinum | posterior mediastinum
 """
-MAY_BE_THERE = """
+COMPATIBLE_POSITIONS = """
 left lung | upper lobe
 bilateral | left
 bilaterally | right
@@ -363,11 +395,11 @@ right of the midline | left
 """
 
 
-def test_which_positions_rule_each_other_out():
-    for text, expected in ((ELSEWHERE, True), (MAY_BE_THERE, False)):
+def test_which_positions_exclude_one_another():
+    for text, expected in ((EXCLUSIVE_POSITIONS, True), (COMPATIBLE_POSITIONS, False)):
         for line in text.strip().splitlines():
-            there, asked = line.split(" | ")
-            assert excludes_position(there, asked) is excludes_position(asked, there) is expected, line
+            position, candidate = line.split(" | ")
+            assert excludes_position(position, candidate) is excludes_position(candidate, position) is expected, line
 
 
 def test_boxes_that_match_nothing_are_counted(tmp_path):
@@ -394,20 +426,20 @@ def test_boxes_that_match_nothing_are_counted(tmp_path):
         f"probe {tmp_path / 'table.csv'} --images {tmp_path / 'images'} --organ chest --modality X-ray --no-text-search"
     )
     line += f" --boxes {tmp_path / 'boxes.csv'}"
-    said = curate(line, "--out", tmp_path / "o")
+    output = curate(line, "--out", tmp_path / "o")
     assert (
-        "boxes: 6 give a position, 0 lie across" in said
-        and "1 are of images that are not in the table, 2 match no finding" in said
+        "boxes: 6 give a position, 0 lie across" in output
+        and "1 are of images that are not in the table, 2 match no finding" in output
     )
-    asked = json.loads((tmp_path / "o" / "probmed.json").read_text())
-    assert sum(row["qa_type"].startswith("grounding_gt") for row in asked) == 6
+    probes = json.loads((tmp_path / "o" / "probmed.json").read_text())
+    assert sum(row["qa_type"].startswith("grounding_gt") for row in probes) == 6
     manifest = json.loads((tmp_path / "o" / "manifest.json").read_text())
     assert manifest["text_only_majority"]["overall"] <= 55
     report = build("probmed", name="o", source=tmp_path / "o", out=tmp_path / "data")
     assert "Without the image" in (tmp_path / "data" / "README.md").read_text() and any(
         "chance: 50" in line for line in report.lines
     )
-    for rows, says in (("3.png,Infiltrate,0,80,40,40", "leaves its image"), ("3.png,Infiltrate,0,x,4,4", "row 1")):
+    for rows, message in (("3.png,Infiltrate,0,80,40,40", "leaves its image"), ("3.png,Infiltrate,0,x,4,4", "row 1")):
         (tmp_path / "boxes.csv").write_text(f"image,finding,x,y,width,height\n{rows}\n")
-        with pytest.raises(BadInput, match=says):
+        with pytest.raises(BadInput, match=message):
             curate(line, "--out", tmp_path / "q")

@@ -1,4 +1,4 @@
-"""A patient who withdraws is in no byte of the set any more; everybody else keeps ids, images and answers."""
+"""No byte of a withdrawn patient stays in a set; all others keep ids, images and answers."""
 
 import json
 import random
@@ -30,8 +30,9 @@ from tests.curation.gmai.phantoms import write_all
 from tests.helpers import write_lines
 
 
-def reviewed_pairs(names, questions):
-    """A questions folder of pairs of images, every third rejected, all with captions that name the patient."""
+def write_reviewed_pairs(names, questions):
+    """Write a questions folder of pairs, every third rejected, with captions that name the
+    patient."""
     questions.mkdir()
     drafts = [
         {
@@ -53,7 +54,7 @@ def reviewed_pairs(names, questions):
 
 
 @pytest.fixture(params=["probmed", "halt-medvqa", "mediconfusion"])
-def a_set(request, tmp_path):
+def custom_set(request, tmp_path):
     rng = random.Random(7)
     (tmp_path / "images").mkdir()
     rows = []
@@ -72,61 +73,61 @@ def a_set(request, tmp_path):
         row["absent"] = {"spur": "aneurysm", "aneurysm": "spur"}.get(str(row["findings"]), "")
     pd.DataFrame(rows).to_csv(tmp_path / "table.csv", index=False)
     table, out = tmp_path / "table.csv", tmp_path / "my-set"
-    where = f"--images {tmp_path / 'images'} --out {out} --table {table}"
+    options = f"--images {tmp_path / 'images'} --out {out} --table {table}"
     if request.param == "mediconfusion":
-        reviewed_pairs([row["image"] for row in rows], tmp_path / "questions")
-        command = f"export my-set --questions {tmp_path / 'questions'} {where}"
+        write_reviewed_pairs([row["image"] for row in rows], tmp_path / "questions")
+        command = f"export my-set --questions {tmp_path / 'questions'} {options}"
     elif request.param == "probmed":
         command = f"probe {table} --images {tmp_path / 'images'} --out {out}"
     else:
         fakes = [{"question": f"Which moon is number {n}?", "options": ["Io", "Europa"]} for n in range(24)]
         write_lines(tmp_path / "fakes.jsonl", fakes)
-        command = f"hallucinate {table} {where} --fake-questions {tmp_path / 'fakes.jsonl'} --accept-text-alone"
+        command = f"hallucinate {table} {options} --fake-questions {tmp_path / 'fakes.jsonl'} --accept-text-alone"
     curate(command)
     return request.param, out, command
 
 
 @pytest.mark.parametrize("by", ["name", "id"])
-def test_one_patient_less_and_no_other_changed(a_set, by, tmp_path):
-    family, out, _ = a_set
+def test_withdrawing_removes_one_patient_and_changes_no_other(custom_set, by, tmp_path):
+    family, out, _ = custom_set
     build(family, name="my-set", source=out, out=tmp_path / "before")
-    before = open_repository(tmp_path / "before").questions("test").set_index("question_id")
+    original_rows = open_repository(tmp_path / "before").questions("test").set_index("question_id")
     notes = json.loads((out / "manifest.json").read_text()).get("notes")
     patient = load_pseudonyms(out).group("Patient 3")
-    said = curate("withdraw", out, "--group", "Patient 3" if by == "name" else patient)
-    assert "taken out: 2 images" in said and f"medprobe build {family} --as my-set" in said
+    output = curate("withdraw", out, "--group", "Patient 3" if by == "name" else patient)
+    assert "taken out: 2 images" in output and f"medprobe build {family} --as my-set" in output
     build(family, name="my-set", source=out, out=tmp_path / "after")
-    after = open_repository(tmp_path / "after").questions("test").set_index("question_id")
-    assert patient in set(before["group"]) and patient not in set(after["group"])
+    reduced_rows = open_repository(tmp_path / "after").questions("test").set_index("question_id")
+    assert patient in set(original_rows["group"]) and patient not in set(reduced_rows["group"])
     images = {path.name for path in (out / "images").iterdir()}
     assert len(images) == len(json.loads((out / "image_dict.json").read_text()))
-    gone = set(before[before["group"] == patient]["image_id"])
-    everything = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
+    withdrawn_images = set(original_rows[original_rows["group"] == patient]["image_id"])
+    all_bytes = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
     assert (
-        not any(image.removesuffix(".png").encode() in everything for image in gone)
-        and patient.encode() not in everything
+        not any(image.removesuffix(".png").encode() in all_bytes for image in withdrawn_images)
+        and patient.encode() not in all_bytes
     )
-    assert family != "mediconfusion" or all(f"seen in Patient 3 {n}".encode() not in everything for n in (6, 7))
-    left = before[before["group"] != patient]
-    assert set(after.index) <= set(left.index) and len(after) >= 0.8 * len(
-        left
-    )  # a question swapped to another's image goes with its own
-    assert after["answer"].map(tuple).equals(left.loc[after.index, "answer"].map(tuple))
-    assert after["image_id"].equals(left.loc[after.index, "image_id"])
-    assert family != "probmed" or set(after.index) == set(left.index)
+    assert family != "mediconfusion" or all(f"seen in Patient 3 {n}".encode() not in all_bytes for n in (6, 7))
+    remaining_rows = original_rows[original_rows["group"] != patient]
+    assert set(reduced_rows.index) <= set(remaining_rows.index) and len(reduced_rows) >= 0.8 * len(
+        remaining_rows
+    )  # a question is removed with its own image, too, if swapped
+    assert reduced_rows["answer"].map(tuple).equals(remaining_rows.loc[reduced_rows.index, "answer"].map(tuple))
+    assert reduced_rows["image_id"].equals(remaining_rows.loc[reduced_rows.index, "image_id"])
+    assert family != "probmed" or set(reduced_rows.index) == set(remaining_rows.index)
     manifest = json.loads((out / "manifest.json").read_text())
     if family == "mediconfusion":
         assert manifest["pairs"] == len(json.loads((out / "dataset.json").read_text()))
-    else:  # what is measured on the set is measured anew
+    else:  # notes with measurements are updated
         assert len(manifest["notes"]) == len(notes) and all(
             note in (tmp_path / "after" / "README.md").read_text() for note in manifest["notes"]
         )
         assert np.sum(
             list(manifest["questions"].values()) if family == "halt-medvqa" else manifest["questions"]
-        ) == len(after)
+        ) == len(reduced_rows)
     if family == "halt-medvqa":
         gives_up = [
-            row["options"][row["answer"][0]] in (NONE_OPTION, UNKNOWN_OPTION) for row in after.to_dict("records")
+            row["options"][row["answer"][0]] in (NONE_OPTION, UNKNOWN_OPTION) for row in reduced_rows.to_dict("records")
         ]
         assert f"Always giving up scores {100 * np.mean(gives_up):.1f} %" in manifest["notes"][0]
     if family == "probmed":
@@ -136,95 +137,101 @@ def test_one_patient_less_and_no_other_changed(a_set, by, tmp_path):
         withdraw_group(out, "Patient 3")
 
 
-def loaded_groups(place):
-    """Groups as `load_dataset` gives them, with the cache that it had before."""
-    return set(load_dataset(str(place), split="test", cache_dir=str(place.with_name("cache")))["group"])
+def loaded_groups(dataset):
+    """Load the groups with `load_dataset`, with the cache of earlier calls."""
+    return set(load_dataset(str(dataset), split="test", cache_dir=str(dataset.with_name("cache")))["group"])
 
 
-def test_nobody_who_withdrew_comes_back_and_runs_lose_them(a_set, tmp_path):
-    """By the same command, from a copy of the set as it was, or in a run: the list beside the key is obeyed everywhere."""
-    family, out, command = a_set
+def test_withdrawn_patients_do_not_return_and_leave_runs(custom_set, tmp_path):
+    """The list of withdrawals is obeyed by the same command, by a copy of the old set, and in
+    runs."""
+    family, out, command = custom_set
     shutil.copytree(out, tmp_path / "copy")
-    place = tmp_path / "data" / "my-set"
-    build(family, name="my-set", source=out, out=place)
-    assert load_pseudonyms(out).group("Patient 3") in loaded_groups(place)
+    dataset = tmp_path / "data" / "my-set"
+    build(family, name="my-set", source=out, out=dataset)
+    assert load_pseudonyms(out).group("Patient 3") in loaded_groups(dataset)
     run = evaluate("my-set", "baseline:chance", data=tmp_path / "data", out=tmp_path / "runs" / "chance")
-    store, whole = tmp_path / "store", tmp_path / "whole"
-    shutil.copytree(run.folder, whole)
-    stored = add_to_store(build_submission(whole, data=str(place)), store).location
-    said = curate("withdraw", out, "--group", "Patient 3", "--runs", tmp_path / "runs", "--stores", store)
-    assert "not reached" in said and Path(stored).name in said
+    store, full_run = tmp_path / "store", tmp_path / "whole"
+    shutil.copytree(run.folder, full_run)
+    stored = add_to_store(build_submission(full_run, data=str(dataset)), store).location
+    output = curate("withdraw", out, "--group", "Patient 3", "--runs", tmp_path / "runs", "--stores", store)
+    assert "not reached" in output and Path(stored).name in output
     assert not scan_store(store)[0] and not [path for path in store.rglob("*") if path.is_file()]
     with pytest.raises(BadInput, match="has withdrawn"):
-        add_to_store(build_submission(whole, data=str(place)), store)
+        add_to_store(build_submission(full_run, data=str(dataset)), store)
     patient = curate("id", "Patient 3", out).split()[-1]
     assert patient == load_pseudonyms(out).group("Patient 3")
-    held = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
-    frame = pd.read_parquet(run.folder / "questions.parquet")
+    run_files = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()}
+    run_questions = pd.read_parquet(run.folder / "questions.parquet")
     assert (
-        len(frame) and not {"caption", "ai_question", "ai_options"} & set(frame) and patient not in set(frame["group"])
+        len(run_questions)
+        and not {"caption", "ai_question", "ai_options"} & set(run_questions)
+        and patient not in set(run_questions["group"])
     )
-    assert not any(patient.encode() in data or b"seen in" in data for data in held.values())
-    after = load_run(run.folder)
+    assert not any(patient.encode() in data or b"seen in" in data for data in run_files.values())
+    reduced_run = load_run(run.folder)
     assert (
-        set(after.answers["question_id"]) == set(frame["question_id"])
-        and "not withdrawn" in after.result.benchmark.selection
+        set(reduced_run.answers["question_id"]) == set(run_questions["question_id"])
+        and "not withdrawn" in reduced_run.result.benchmark.selection
     )
     images = {path.stem for path in (tmp_path / "copy" / "images").iterdir()}
-    theirs = images - {path.stem for path in (out / "images").iterdir()}
+    withdrawn_ids = images - {path.stem for path in (out / "images").iterdir()}
     shutil.rmtree(out)
     shutil.copytree(tmp_path / "copy", out)
-    assert any("have withdrawn" in line for line in build(family, name="my-set", source=out, out=place).lines)
-    assert patient not in loaded_groups(place)
-    add_to_store(build_submission(run.folder, data=str(place)), store)
-    assert [r.result.scores for r in scan_store(store)[0]] == [after.result.scores]
+    assert any("have withdrawn" in line for line in build(family, name="my-set", source=out, out=dataset).lines)
+    assert patient not in loaded_groups(dataset)
+    add_to_store(build_submission(run.folder, data=str(dataset)), store)
+    assert [r.result.scores for r in scan_store(store)[0]] == [reduced_run.result.scores]
     assert patient.encode() not in b"".join(path.read_bytes() for path in store.rglob("*.parquet"))
     shutil.rmtree(out)
     curate(command)
-    assert not theirs & {path.stem for path in (out / "images").iterdir()}
+    assert not withdrawn_ids & {path.stem for path in (out / "images").iterdir()}
     build(family, name="my-set", source=out, out=tmp_path / "e")
-    for folder in (place, tmp_path / "e"):
+    for folder in (dataset, tmp_path / "e"):
         rows = open_repository(folder).questions("test")
         assert (
             len(rows)
             and patient not in set(rows["group"])
-            and not any(name in str(set(rows["image_id"])) for name in theirs)
+            and not any(name in str(set(rows["image_id"])) for name in withdrawn_ids)
         )
 
 
-def test_what_is_no_set_of_ours_is_refused(tmp_path):
+def test_other_folders_are_refused(tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(BadInput, match="is not a set"):
         withdraw_group(tmp_path, "x")
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
-def test_a_patient_leaves_a_gmai_set_and_every_other_question_stays(tmp_path):
-    """Their pictures are gone at once, also from the work folder; the next run reads the source again and stores nothing of theirs."""
+def test_a_patient_leaves_a_gmai_set_and_other_questions_stay(tmp_path):
+    """Pictures are deleted at once, also from the work folder; the next run stores nothing of the
+    patient."""
     path = write_all(tmp_path, only={"nifti", "coco"})
     out = tmp_path / "ward"
-    first = pipeline.run_pipeline(path, out, search_text=False)
-    group = first.written[0].case.item.patient
-    theirs = {w.case.item.picture for w in first.written if w.case.item.patient == group}
-    calls = [
+    first_run = pipeline.run_pipeline(path, out, search_text=False)
+    group = first_run.written[0].case.item.patient
+    withdrawn_pictures = {w.case.item.picture for w in first_run.written if w.case.item.patient == group}
+    patient_names = [
         p for p in (f"c{k}" for k in range(8)) if keyed_patient_id("", p, load_pseudonyms(out / "dataset")) == group
     ]
-    assert "taken out" in curate("withdraw", out, "--group", *(calls or [group]))
-    assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
+    assert "taken out" in curate("withdraw", out, "--group", *(patient_names or [group]))
+    assert not withdrawn_pictures & {p.stem for p in (out / "private" / "pictures").iterdir()}
     assert group not in (out / "private" / "journal.jsonl").read_text()
-    second = pipeline.run_pipeline(path, out, search_text=False)
-    assert not theirs & {p.stem for p in (out / "private" / "pictures").iterdir()}
-    assert {w.case.item.patient for w in second.written} == {w.case.item.patient for w in first.written} - {group}
-    before = {w.case.case: (w.question, w.choice, w.split, w.index) for w in first.written}
-    kept = [w for w in second.written if w.case.case in before]
-    assert len(kept) >= sum(w.case.item.patient != group for w in first.written) - 2
-    assert all((w.question, w.choice, w.split, w.index) == before[w.case.case] for w in kept)
-    assert {w.index for w in second.written}.isdisjoint(
-        w.index for w in first.written if w not in kept and w.case.item.patient == group
+    second_run = pipeline.run_pipeline(path, out, search_text=False)
+    assert not withdrawn_pictures & {p.stem for p in (out / "private" / "pictures").iterdir()}
+    assert {w.case.item.patient for w in second_run.written} == {w.case.item.patient for w in first_run.written} - {
+        group
+    }
+    original_questions = {w.case.case: (w.question, w.choice, w.split, w.index) for w in first_run.written}
+    kept_questions = [w for w in second_run.written if w.case.case in original_questions]
+    assert len(kept_questions) >= sum(w.case.item.patient != group for w in first_run.written) - 2
+    assert all((w.question, w.choice, w.split, w.index) == original_questions[w.case.case] for w in kept_questions)
+    assert {w.index for w in second_run.written}.isdisjoint(
+        w.index for w in first_run.written if w not in kept_questions and w.case.item.patient == group
     )
-    drawn = {each["case"] for each in json.loads((out / "private" / "questions.json").read_text())["cases"]}
-    assert not any(w.case.case in drawn for w in first.written if w.case.item.patient == group)
-    assert any(each["reason"] == "its patient has withdrawn" for each in second.funnel["skipped"])
+    drawn_cases = {case["case"] for case in json.loads((out / "private" / "questions.json").read_text())["cases"]}
+    assert not any(w.case.case in drawn_cases for w in first_run.written if w.case.item.patient == group)
+    assert any(skip["reason"] == "its patient has withdrawn" for skip in second_run.funnel["skipped"])
     assert group not in "".join(f.read_text() for f in (out / "tsv").iterdir())
     with pytest.raises(BadInput, match="0 patients match 'nobody'"):
         curate("withdraw", out, "--group", "nobody")

@@ -75,7 +75,7 @@ def test_a_model_proposes_questions_the_rules_filter_them_and_a_person_decides(t
     with model_server(lambda prompt, before: "\n".join(said)) as (address, log):
         for _ in range(2):
             made = pipeline.run_pipeline(path, out, open_language_model("m", address), AskSettings())
-        asked = len(log.asked)
+        asked = len(log.requests)
     assert asked == made.funnel["model_questions"]["asked"]  # the second run pays nothing
     assert made.funnel["model_questions"]["against the rules"] > made.funnel["model_questions"]["to review"] == 1
     assert not any(good == w.question for w in made.written)

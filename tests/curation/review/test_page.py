@@ -1,6 +1,5 @@
-"""The page of decisions: what it calls saved is in the journal, its question is in view, and a link
-lets in whom it was made for.
-"""
+"""The review page: saved means journaled, the question is in view, and links admit their reviewer
+only."""
 
 import io
 import json
@@ -35,13 +34,13 @@ from tests import processes
 from tests.browser import eventually, fits
 from tests.sampling import few
 
-SERVE = (
+SERVER_SCRIPT = (
     "import sys; from pathlib import Path; from curation.review.review import build_review; "
     "from curation.review.review_server import serve_page; q, i = map(Path, sys.argv[1:3]); "
     "serve_page(lambda access: build_review(q, i, access), q, 'review', 'reviewing', "
     "int(sys.argv[3]))"
 )
-HOSTILE = '</script><img src=x onerror="window.hacked=1">${window.hacked=1}'
+HOSTILE_TEXT = '</script><img src=x onerror="window.hacked=1">${window.hacked=1}'
 
 
 @pytest.fixture
@@ -55,25 +54,25 @@ def folders(tmp_path):
     Image.fromarray(rng.integers(0, 60000, (90, 70), dtype=np.uint16)).save(images / "d.tif")
     rows = [
         {
-            "pair_id": f"{k}-{k + 1}", "i": k, "j": k + 1, "sim_med": 0.95, "sim_gen": 0.4, "image_1": first, "image_2": second,
-            "caption_1": f"caption one of {k} {HOSTILE}", "caption_2": f"caption two of {k}", "question": f"Which side, {k}?",
+            "pair_id": f"{k}-{k + 1}", "i": k, "j": k + 1, "sim_med": 0.95, "sim_gen": 0.4, "image_1": image_1, "image_2": image_2,
+            "caption_1": f"caption one of {k} {HOSTILE_TEXT}", "caption_2": f"caption two of {k}", "question": f"Which side, {k}?",
             "option_A": "left", "option_B": "right", "correct_1": "A", "correct_2": "B",
         }
-        for k, (first, second) in enumerate([("a.png", "b.png"), ("b.png", "c.png"), ("c.png", "d.tif")])
+        for k, (image_1, image_2) in enumerate([("a.png", "b.png"), ("b.png", "c.png"), ("c.png", "d.tif")])
     ]  # fmt: skip
     pd.DataFrame(rows).to_parquet(questions / DRAFTS_FILE)
     return questions, images
 
 
 @pytest.mark.parametrize("seed", few(range(2)))
-def test_what_is_said_to_be_saved_is_in_the_journal_and_no_text_is_overwritten_unread(seed, folders):
+def test_saved_changes_are_journaled_and_no_text_is_overwritten_unread(seed, folders):
     questions, images = folders
     rng = random.Random(seed)
     client = TestClient(build_review(questions, images))
-    shown, saved, refused, log = {}, {}, 0, questions / REVIEWS_FILE
+    shown_values, saved_values, refused, journal = {}, {}, 0, questions / REVIEWS_FILE
 
     def on_disk():
-        return log.read_bytes() if log.exists() else b""
+        return journal.read_bytes() if journal.exists() else b""
 
     def drawn(field):
         if field in SCORE_FIELDS:
@@ -87,38 +86,46 @@ def test_what_is_said_to_be_saved_is_in_the_journal_and_no_text_is_overwritten_u
         )
 
     for _ in range(150):
-        who, item, field = (
+        reviewer, item, field = (
             rng.choice(["Ada", "Bo", " "]),
             rng.choice(["0-1", "1-2"]),
             rng.choice([*SCORE_FIELDS, *CHECK_FIELDS, *TEXT_FIELDS, *CATEGORY_FIELDS, "note", "sim_med"]),
         )
-        page = (who, item)
-        if page not in shown or rng.random() < 0.3:  # else the page is as old as it is
-            shown[page] = client.get("/item", params={"reviewer": who, "item": item}).json()["values"]
-        given = {"reviewer": who, "item": item, "field": field, "value": drawn(field), "seen": shown[page].get(field)}
-        before, written = saved.get((item, field), shown[page].get(field)), on_disk()
-        said = client.post("/save", content=json.dumps(given), headers={"content-type": "application/json"}).json()
-        if "error" in said:
+        page = (reviewer, item)
+        if page not in shown_values or rng.random() < 0.3:  # otherwise the page may be outdated
+            shown_values[page] = client.get("/item", params={"reviewer": reviewer, "item": item}).json()["values"]
+        request = {
+            "reviewer": reviewer,
+            "item": item,
+            "field": field,
+            "value": drawn(field),
+            "seen": shown_values[page].get(field),
+        }
+        last_saved, journal_bytes = saved_values.get((item, field), shown_values[page].get(field)), on_disk()
+        response = client.post(
+            "/save", content=json.dumps(request), headers={"content-type": "application/json"}
+        ).json()
+        if "error" in response:
             refused += 1
-            assert written == on_disk()
+            assert journal_bytes == on_disk()
             continue
-        assert field != "sim_med" and on_disk().startswith(written)
-        assert who != " " or said["said"].startswith("nothing changed")
-        if said["said"].startswith("saved"):
+        assert field != "sim_med" and on_disk().startswith(journal_bytes)
+        assert reviewer != " " or response["said"].startswith("nothing changed")
+        if response["said"].startswith("saved"):
             if field in (*TEXT_FIELDS, *CATEGORY_FIELDS):
-                assert shown[page][field] == before, "a text that changed meanwhile was set back unread"
-                saved[item, field] = said["values"][field]
-            shown[page][field] = said["values"][field]
+                assert shown_values[page][field] == last_saved, "a text that changed meanwhile was set back unread"
+                saved_values[item, field] = response["values"][field]
+            shown_values[page][field] = response["values"][field]
     assert refused
-    again = ReviewLog(questions)  # as a restarted server reads it
-    for who in ("Ada", "Bo"):
+    restarted_log = ReviewLog(questions)  # as a restarted server reads it
+    for reviewer in ("Ada", "Bo"):
         for item in ("0-1", "1-2"):
-            now = client.get("/item", params={"reviewer": who, "item": item}).json()["values"]
-            assert now == {field: again.value(who, item, field) for field in now}
-            assert len({now["option_A"].casefold(), now["option_B"].casefold(), ""}) == 3
+            current = client.get("/item", params={"reviewer": reviewer, "item": item}).json()["values"]
+            assert current == {field: restarted_log.value(reviewer, item, field) for field in current}
+            assert len({current["option_A"].casefold(), current["option_B"].casefold(), ""}) == 3
 
 
-FIELDS = [
+PAGE_FIELDS = [
     Field("pick", "Pick one", "choice", [(str(k), f"a rather long choice number {k}") for k in range(12)], "1234"),
     Field("faults", "What is wrong?", "checks", [("x", "wrong"), ("y", "poor")], "xy", commit="save and go on"),
     Field("fine", "fine", "choice", [("yes", "yes"), ("no", "no")], "fF"),
@@ -127,12 +134,12 @@ FIELDS = [
 ]
 
 
-def some_task(log, pictures, names=()):
-    said = read_decisions(log) if log.is_file() else {}
+def make_task(log, pictures, names=()):
+    decisions = read_decisions(log) if log.is_file() else {}
 
     def save(reviewer, item, field, value, seen):
         record_decision(log, reviewer, item, field, value)
-        said[item, field, reviewer] = value
+        decisions[item, field, reviewer] = value
         return "saved"
 
     def picture(item, number):
@@ -141,23 +148,29 @@ def some_task(log, pictures, names=()):
         return encode_for_browser(buffer.getvalue())
 
     def show(reviewer, item):
-        values = {each.name: said.get((item, each.name, reviewer)) for each in FIELDS}
-        question = f"What does {item} show, where the lung's upper lobe and its fissure are marked? {HOSTILE}"
+        values = {field.name: decisions.get((item, field.name, reviewer)) for field in PAGE_FIELDS}
+        question = f"What does {item} show, where the lung's upper lobe and its fissure are marked? {HOSTILE_TEXT}"
         return ItemView(
             question, values, "chest › CT", [("a nodule", True), ("a mass", False)], [""] * pictures, "more"
         )
 
     return ReviewTask(
-        "Some "
-        "task", FIELDS, lambda _: ["one", "two"], show, save, lambda who, item: (item, "faults", who) in said, picture, names
-    )  # fmt: skip
+        "Some task",
+        PAGE_FIELDS,
+        lambda _: ["one", "two"],
+        show,
+        save,
+        lambda reviewer, item: (item, "faults", reviewer) in decisions,
+        picture,
+        names,
+    )
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("pictures", few([2, 0, 1]))
-def test_the_question_is_in_view_on_every_screen_and_each_key_decides(pictures, tmp_path, chromium):
+def test_the_question_is_in_view_and_every_key_works(pictures, tmp_path, chromium):
     log = tmp_path / "log.jsonl"
-    with processes.served(build_page(some_task(log, pictures, ("Ada", "Bo") if pictures else ()))) as address:
+    with processes.served(build_page(make_task(log, pictures, ("Ada", "Bo") if pictures else ()))) as address:
         for width, height, scheme in ((1400, 1000, "light"), (1440, 900, "dark"), (390, 844, "light")):
             page = chromium.new_page(width, height, scheme)
             page.goto(address)
@@ -187,9 +200,9 @@ def test_the_question_is_in_view_on_every_screen_and_each_key_decides(pictures, 
     }  # fmt: skip
 
 
-def start(folders):
+def start_server(folders):
     port = processes.free_port()
-    process = processes.start(SERVE, *folders, port, cwd=folders[0].parent)
+    process = processes.start(SERVER_SCRIPT, *folders, port, cwd=folders[0].parent)
     for _ in range(1500):
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
@@ -201,9 +214,9 @@ def start(folders):
 
 
 @pytest.mark.browser
-def test_a_review_survives_a_killed_server_and_what_no_server_took_does_not_look_saved(chromium, folders):
+def test_a_review_survives_a_killed_server_and_unsent_changes_are_marked(chromium, folders):
     questions, _ = folders
-    process, address = start(folders)
+    process, address = start_server(folders)
     try:
         page = chromium.new_page()
         page.goto(address)
@@ -216,27 +229,35 @@ def test_a_review_survives_a_killed_server_and_what_no_server_took_does_not_look
         for key in ("8", "Shift+Digit0", "x", "l", "v", "d"):
             page.keyboard.press(key)
         page.wait_for_selector("#progress:has-text('Ada decided 1 of 3')")
-        assert HOSTILE in page.locator("#told").inner_text()
+        assert HOSTILE_TEXT in page.locator("#told").inner_text()
         page.keyboard.press("a")
         page.keyboard.type("upwards")
         page.keyboard.press("Escape")
         expect(page.locator(".side .note").first).to_have_text("Right here: A: upwards")
         image = page.locator(".picture img").first
-        before = image.bounding_box()["width"]
+        initial_width = image.bounding_box()["width"]
         page.locator(".picture").first.hover()
         page.mouse.wheel(0, -400)
-        page.wait_for_function(f"document.querySelector('.picture img').getBoundingClientRect().width > 2 * {before}")
+        page.wait_for_function(
+            f"document.querySelector('.picture img').getBoundingClientRect().width > 2 * {initial_width}"
+        )
         page.keyboard.press("]")
         assert "contrast(110%)" in image.evaluate("(node) => node.style.filter")
         page.keyboard.press("r")
-        assert image.bounding_box()["width"] == pytest.approx(before, rel=0.01)
+        assert image.bounding_box()["width"] == pytest.approx(initial_width, rel=0.01)
         page.keyboard.press("e")
         page.keyboard.type("typed over what Bo changes meanwhile")
-        given = {"reviewer": "Bo", "item": "0-1", "field": "question", "value": "Which lung?", "seen": "Which side, 0?"}
-        assert "saved" in httpx.post(address + "save", json=given).json()["said"]
+        decision = {
+            "reviewer": "Bo",
+            "item": "0-1",
+            "field": "question",
+            "value": "Which lung?",
+            "seen": "Which side, 0?",
+        }
+        assert "saved" in httpx.post(address + "save", json=decision).json()["said"]
         page.click(
             "#field-categories_1 button >> nth=0", delay=500
-        )  # what is refused meanwhile moves no button under the pointer
+        )  # a refusal meanwhile must not move the button under the pointer
         page.wait_for_selector("#said:has-text('saved 0-1 categories')")
         expect(page.locator("#field-question .bad")).to_contain_text("NOT saved: Bo changed question")
         expect(page.locator("#field-question textarea")).to_have_value("typed over what Bo changes meanwhile")
@@ -255,14 +276,14 @@ def test_a_review_survives_a_killed_server_and_what_no_server_took_does_not_look
     page.keyboard.press("8")
     page.wait_for_selector("#lost:has-text('NOT saved')")
     assert ReviewLog(questions).pairs["2-3"].reviews == {}
-    again = ReviewLog(questions)  # as a restarted server reads it
-    assert again.pairs["0-1"].option_A == "upwards" and again.pairs["0-1"].reviews["Ada"].score_2 == 10
-    assert again.is_done("Ada", "0-1") and "No problem" in format_agreement(again)
+    restarted_log = ReviewLog(questions)  # as a restarted server reads it
+    assert restarted_log.pairs["0-1"].option_A == "upwards" and restarted_log.pairs["0-1"].reviews["Ada"].score_2 == 10
+    assert restarted_log.is_done("Ada", "0-1") and "No problem" in format_agreement(restarted_log)
 
 
 @pytest.mark.browser
-def test_each_reviewer_has_a_link_and_no_one_else_gets_in(chromium, folders):
-    """The name is the link's: what is typed, sent or guessed changes nothing."""
+def test_each_reviewer_has_a_link_and_there_is_no_other_access(chromium, folders):
+    """The link determines the name: typed, sent or guessed names change nothing."""
     questions, images = folders
     access = ReviewAccess(questions, ["Dr Ada", "Bo"])
     keys = json.loads((questions / REVIEWERS_FILE).read_text())
@@ -281,40 +302,40 @@ def test_each_reviewer_has_a_link_and_no_one_else_gets_in(chromium, folders):
         page.wait_for_selector("#said:has-text('saved 0-1 score 1')")
         with httpx.Client(follow_redirects=True) as client:
             client.get(f"{address}?key={keys['Bo']}")
-            given = {"reviewer": "Dr Ada", "item": "0-1", "field": "score_2", "value": 4}
-            assert "saved" in client.post(address + "save", json=given).json()["said"]
+            decision = {"reviewer": "Dr Ada", "item": "0-1", "field": "score_2", "value": 4}
+            assert "saved" in client.post(address + "save", json=decision).json()["said"]
     assert {json.loads(line)["reviewer"] for line in (questions / REVIEWS_FILE).read_text().splitlines()} == {"Bo"}
     ReviewAccess(questions, ["Dr Ada"])
     assert (
         json.loads((questions / REVIEWERS_FILE).read_text()) == keys
-    )  # links stay good, also of those who are away today
+    )  # links stay valid, also of reviewers who are not named this time
 
 
-def test_other_machines_need_reviewers_and_a_server_its_own_folder_and_port(folders):
+def test_other_machines_need_reviewers_and_each_server_a_folder_and_port(folders):
     questions, images = folders
 
-    def serve(port=0, **given):
+    def serve(port=0, **options):
         serve_page(
-            lambda access: build_review(questions, images, access), questions, "review", "reviewing", port, **given
+            lambda access: build_review(questions, images, access), questions, "review", "reviewing", port, **options
         )
 
-    for given, what in (({"host": "0.0.0.0"}, "--reviewers"), ({"reviewers": [" "]}, "names no reviewer"),
+    for options, message in (({"host": "0.0.0.0"}, "--reviewers"), ({"reviewers": [" "]}, "names no reviewer"),
                         ({"certificate": images / "a.png"}, "not a PEM file")):  # fmt: skip
-        with pytest.raises(BadInput, match=what):
-            serve(**given)
+        with pytest.raises(BadInput, match=message):
+            serve(**options)
     with lock_folder(questions, "review"), pytest.raises(BadInput, match="another process"):
         serve()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with socket.socket() as used_port:
+        used_port.bind(("127.0.0.1", 0))
+        used_port.listen()
         with pytest.raises(BadInput, match="--port"):
-            serve(taken.getsockname()[1])
+            serve(used_port.getsockname()[1])
 
 
-def test_a_film_is_shown_as_the_picture_that_models_see():
+def test_an_animation_is_shown_as_the_picture_that_models_see():
     frames = [Image.new("L", (8, 8), 10 * k) for k in range(3)]
     for kind in ("GIF", "WEBP", "PNG"):
         buffer = io.BytesIO()
         frames[0].save(buffer, kind, save_all=True, append_images=frames[1:])
-        mime, shown = encode_for_browser(buffer.getvalue())
-        assert mime == "image/png" and not getattr(Image.open(io.BytesIO(shown)), "is_animated", False)
+        media_type, encoded = encode_for_browser(buffer.getvalue())
+        assert media_type == "image/png" and not getattr(Image.open(io.BytesIO(encoded)), "is_animated", False)

@@ -1,4 +1,5 @@
-"""Reviews kept append-only, agreement, export in the official layout, the loop through the builder, quality."""
+"""Append-only reviews, agreement, export in the official layout, building it, the quality
+report."""
 
 import json
 import random
@@ -25,8 +26,8 @@ from tests.sampling import few
 
 
 @pytest.fixture
-def made(tmp_path):
-    """A questions folder of six drafts over eight images, and the images."""
+def review_folders(tmp_path):
+    """Write a questions folder of six drafts over eight images, and the images."""
     questions, images = tmp_path / "questions", tmp_path / "images"
     questions.mkdir()
     (images / "deep").mkdir(parents=True)
@@ -36,12 +37,12 @@ def made(tmp_path):
         Image.fromarray(rng.integers(0, 256, (24, 24), dtype=np.uint8)).save(images / name)
     rows = []
     for k in range(6):
-        first, second = names[k], names[k + 1 if k < 5 else 7]
+        image_1, image_2 = names[k], names[k + 1 if k < 5 else 7]
         rows.append(
             {
-                "i": k, "j": k + 1, "sim_med": 0.91 + k / 100, "sim_gen": 0.5, "image_1": first, "image_2": second,
+                "i": k, "j": k + 1, "sim_med": 0.91 + k / 100, "sim_gen": 0.5, "image_1": image_1, "image_2": image_2,
                 "pair_id": f"{k}-{k + 1}",
-                "caption_1": f"caption of {first}", "caption_2": f"caption of {second}", "question": f"Which side is number {k}?",
+                "caption_1": f"caption of {image_1}", "caption_2": f"caption of {image_2}", "question": f"Which side is number {k}?",
                 "option_A": "left", "option_B": "right", "correct_1": "AB"[k % 2], "correct_2": "BA"[k % 2],
             }
         )  # fmt: skip
@@ -53,7 +54,7 @@ def made(tmp_path):
 
 
 def keyed_pairs(log, out):
-    """Pair id of the drafts -> its id in the exported folder `out`."""
+    """Map the pair ids of the drafts to those in the exported folder `out`."""
     drafts = {pair_id: pair.draft for pair_id, pair in log.pairs.items()}
     return {
         key: load_pseudonyms(out).id_for("p", f"{draft['image_1']}\0{draft['image_2']}")
@@ -61,15 +62,15 @@ def keyed_pairs(log, out):
     }
 
 
-def score(log, reviewer, pair, first, second):
-    log.change(reviewer, pair, "score_1", first)
-    log.change(reviewer, pair, "score_2", second)
-    for name_of_check in CHECK_FIELDS:
-        log.change(reviewer, pair, name_of_check, "yes")
+def score_pair(log, reviewer, pair, score_1, score_2):
+    log.change(reviewer, pair, "score_1", score_1)
+    log.change(reviewer, pair, "score_2", score_2)
+    for check in CHECK_FIELDS:
+        log.change(reviewer, pair, check, "yes")
 
 
-def decided(reviews):
-    """A low score or a no of anybody excludes the pair; one whole review without either keeps it."""
+def expected_decision(reviews):
+    """A low score_pair or a no excludes the pair; otherwise one complete review keeps it."""
     values = [[review[name] for name in (*SCORE_FIELDS, *CHECK_FIELDS) if name in review] for review in reviews]
     if any(value == "no" or (value != "yes" and value < 5) for answers in values for value in answers):
         return "rejected"
@@ -77,35 +78,37 @@ def decided(reviews):
 
 
 @pytest.mark.parametrize("seed", few(range(4), 2))
-def test_what_reviewers_say_decides_and_outlives_torn_lines_and_restarts(made, seed):
+def test_decisions_follow_reviews_and_survive_torn_lines_and_restarts(review_folders, seed):
     """Any order of scores and checks by three reviewers."""
-    rng, log, said, entries = random.Random(seed), ReviewLog(made[0]), {name: {} for name in "ABC"}, 0
+    rng, log, answers, entry_count = random.Random(seed), ReviewLog(review_folders[0]), {name: {} for name in "ABC"}, 0
     for _ in range(150):
-        who, field = rng.choice("ABC"), rng.choice([*SCORE_FIELDS, *CHECK_FIELDS])
+        reviewer, field = rng.choice("ABC"), rng.choice([*SCORE_FIELDS, *CHECK_FIELDS])
         value = rng.choice([*[5, 9, 10] * 9, 4] if field in SCORE_FIELDS else [*["yes"] * 20, "no"])
-        entries += log.change(who, "0-1", field, value) is not None
-        said[who] |= {field: value}
-        assert log.pairs["0-1"].decision == decided(said.values())
-        if rng.random() < 0.05 and entries:
-            with (made[0] / REVIEWS_FILE).open("a") as file:
+        entry_count += log.change(reviewer, "0-1", field, value) is not None
+        answers[reviewer] |= {field: value}
+        assert log.pairs["0-1"].decision == expected_decision(answers.values())
+        if rng.random() < 0.05 and entry_count:
+            with (review_folders[0] / REVIEWS_FILE).open("a") as file:
                 file.write('{"when": "2026-')
-            torn, log = (made[0] / REVIEWS_FILE).read_bytes(), ReviewLog(made[0])
-            assert (made[0] / REVIEWS_FILE).read_bytes() == torn  # reading is allowed while another process writes
-            log.change(who, "0-1", "note", f"{rng.random()}")
-            entries += 1
-    assert len(read_journal(made[0] / REVIEWS_FILE)) == entries
+            torn_bytes, log = (review_folders[0] / REVIEWS_FILE).read_bytes(), ReviewLog(review_folders[0])
+            assert (
+                review_folders[0] / REVIEWS_FILE
+            ).read_bytes() == torn_bytes  # reading is allowed while another process writes
+            log.change(reviewer, "0-1", "note", f"{rng.random()}")
+            entry_count += 1
+    assert len(read_journal(review_folders[0] / REVIEWS_FILE)) == entry_count
 
 
-def test_agreement_on_cases_done_by_hand(made):
-    log = ReviewLog(made[0])
+def test_agreement_matches_manual_calculations(review_folders):
+    log = ReviewLog(review_folders[0])
     assert compute_agreement(log.scores()).alpha is None
     for k in range(6):
-        score(log, "Ada", f"{k}-{k + 1}", 1 + k, 10 - k)
-        score(log, "Bo", f"{k}-{k + 1}", 1 + k, 10 - k)
-    same = compute_agreement(log.scores())
-    assert (same.reviewers, same.problems_shared) == (2, 12)
-    assert same.alpha == pytest.approx(1)
-    assert same.ac1 == pytest.approx(1)
+        score_pair(log, "Ada", f"{k}-{k + 1}", 1 + k, 10 - k)
+        score_pair(log, "Bo", f"{k}-{k + 1}", 1 + k, 10 - k)
+    agreement = compute_agreement(log.scores())
+    assert (agreement.reviewers, agreement.problems_shared) == (2, 12)
+    assert agreement.alpha == pytest.approx(1)
+    assert agreement.ac1 == pytest.approx(1)
     log.change("Cy", "0-1", "score_1", 9)  # has not scored the other problem yet: neither keeps nor rejects
     assert compute_agreement(log.scores()).ac1 == pytest.approx(1)
     # Gwet: 9 of 10 items agree on True, one differs; p = .95, pe = .095, AC1 = (.9 - .095) / .905.
@@ -113,22 +116,22 @@ def test_agreement_on_cases_done_by_hand(made):
     assert gwet_ac1(np.array([[True, None]], object)) is None
 
 
-def test_the_exported_folder_is_what_the_builder_reads(made, tmp_path):
-    questions, images = made
+def test_the_builder_reads_the_exported_folder(review_folders, tmp_path):
+    questions, images = review_folders
     log = ReviewLog(questions)
     with pytest.raises(BadInput, match="no pair is kept"):
         export_pairs("mine", questions, images, tmp_path / "mine")
-    score(log, "Ada", "0-1", 8, 9)
-    score(log, "Ada", "1-2", 5, 5)
-    score(log, "Ada", "2-3", 9, 4)
-    score(log, "Ada", "5-6", 6, 6)
+    score_pair(log, "Ada", "0-1", 8, 9)
+    score_pair(log, "Ada", "1-2", 5, 5)
+    score_pair(log, "Ada", "2-3", 9, 4)
+    score_pair(log, "Ada", "5-6", 6, 6)
     log.change("Ada", "1-2", "option_A", "to the left")
     funnel = export_pairs("mine", questions, images, tmp_path / "mine")
     assert funnel["review"] == {"drafts": 6, "kept": 3, "rejected": 1, "unreviewed": 2, "edited": 1}
     assert funnel["exported"] == 3
-    keyed = keyed_pairs(log, tmp_path / "mine")
-    said = read_journal(tmp_path / "mine" / REVIEWS_FILE)
-    assert {entry["item"] for entry in said} == {keyed[pair] for pair in ("0-1", "1-2", "5-6")}
+    keyed_ids = keyed_pairs(log, tmp_path / "mine")
+    exported_reviews = read_journal(tmp_path / "mine" / REVIEWS_FILE)
+    assert {entry["item"] for entry in exported_reviews} == {keyed_ids[pair] for pair in ("0-1", "1-2", "5-6")}
     assert json.loads((tmp_path / "mine" / "statistics.json").read_text()) == {
         "Other": 3,
         "Spinal": 2,
@@ -147,35 +150,35 @@ def test_the_exported_folder_is_what_the_builder_reads(made, tmp_path):
     repository = open_repository(tmp_path / "data")
     assert (repository.name, repository.origin) == ("mine", "custom")
     rows = repository.questions("test").set_index("question_id")
-    assert set(rows.index) == {f"{keyed[pair]}-{k}" for pair in ("0-1", "1-2", "5-6") for k in (1, 2)}
-    assert list(rows.loc[f"{keyed['1-2']}-1", "options"]) == ["to the left", "right"]
-    assert list(rows.loc[f"{keyed['1-2']}-1", "answer"]) == [1]
-    assert list(rows.loc[f"{keyed['1-2']}-2", "answer"]) == [0]
-    assert list(rows.loc[f"{keyed['1-2']}-1", "ai_options"]) == ["left", "right"]
+    assert set(rows.index) == {f"{keyed_ids[pair]}-{k}" for pair in ("0-1", "1-2", "5-6") for k in (1, 2)}
+    assert list(rows.loc[f"{keyed_ids['1-2']}-1", "options"]) == ["to the left", "right"]
+    assert list(rows.loc[f"{keyed_ids['1-2']}-1", "answer"]) == [1]
+    assert list(rows.loc[f"{keyed_ids['1-2']}-2", "answer"]) == [0]
+    assert list(rows.loc[f"{keyed_ids['1-2']}-1", "ai_options"]) == ["left", "right"]
     stored = {case.case_id: case for case in repository.cases("test")}
-    assert set(stored[keyed["5-6"]].images.values()) == {
+    assert set(stored[keyed_ids["5-6"]].images.values()) == {
         strip_metadata((images / name).read_bytes()) for name in ("5.png", "deep/7.jpg")
     }
     with pytest.raises(BadInput, match="already exists"):
         export_pairs("mine", questions, images, tmp_path / "mine")
     next((tmp_path / "mine" / "images").iterdir()).write_bytes((images / "6.png").read_bytes())
-    with pytest.raises(BadInput, match="is another image"):
+    with pytest.raises(BadInput, match="is a different image"):
         build("mediconfusion", name="mine", source=tmp_path / "mine", out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
 
-def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path):
-    """From the user's table, or from ROCO's own files, into image_license and image_source, and so to what may be published."""
+def test_licence_and_source_of_each_image_reach_the_built_dataset(review_folders, tmp_path):
+    """They come from the user's table or ROCO's own files, and decide what may be published."""
     from datasets import load_dataset
 
     from curation.images.image_index import list_images
     from curation.images.image_table import align_to_images, read_image_table
     from dataset_builders.hub.dataset_files import select_dataset_files
 
-    questions, images = made
+    questions, images = review_folders
     log = ReviewLog(questions)
-    for pair in log.pairs:
-        score(log, "Ada", pair, 9, 9)
+    for keyed_ids in log.pairs:
+        score_pair(log, "Ada", keyed_ids, 9, 9)
     (tmp_path / "captions.txt").write_text("".join(f"{Path(name).stem}\tsays\n" for name in list_images(images)))
     (tmp_path / "licences.txt").write_text(
         "ROCO_ID,PMC_ID,CC\n0,PMC11_fig-1.jpg,CC BY-NC\n1,PMC11_fig-2.jpg,NO-CC CODE\n2,PMC12_g.jpg,CC BY\n"
@@ -183,17 +186,17 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
     roco = read_image_table(tmp_path / "captions.txt").set_index("image")
     assert roco.loc["1"].tolist() == ["says", "PMC11", "unknown", "PMC11_fig-2.jpg"]
     assert roco.loc["7"].tolist() == ["says", "", "", ""]
-    own = tmp_path / "own.csv"
-    own.write_text(
+    own_table = tmp_path / "own.csv"
+    own_table.write_text(
         "image,license,source\n" + "".join(f"{name},CC BY 4.0,Ward {k}\n" for k, name in enumerate(list_images(images)))
     )
-    for table, closed, license, source in (
+    for table, restricted, license, source in (
         (tmp_path / "captions.txt", 5, "CC BY-NC", "PMC11_fig-1.jpg"),
-        (own, 0, "CC BY 4.0", "Ward 0"),
+        (own_table, 0, "CC BY 4.0", "Ward 0"),
     ):
         out, data = tmp_path / f"export-{table.stem}", tmp_path / f"data-{table.stem}"
         export_pairs("mine", questions, images, out, metadata=align_to_images(list_images(images), table))
-        assert len(images_without_licence(out)) == closed
+        assert len(images_without_licence(out)) == restricted
         build("mediconfusion", name="mine", source=out, out=data)
         with pytest.raises(BadInput, match=r"de-identified.*about\.yaml"):
             select_dataset_files(data, "ORG/mine", private=True)
@@ -205,56 +208,58 @@ def test_licence_and_source_of_each_image_reach_the_built_dataset(made, tmp_path
             .to_pandas()
             .set_index("question_id")
         )
-        pair = keyed_pairs(log, out)
-        row = rows.loc[f"{pair['0-1']}-1"]
+        keyed_ids = keyed_pairs(log, out)
+        row = rows.loc[f"{keyed_ids['0-1']}-1"]
         assert (row["image_license"], row["image_source"]) == (license, source)
         assert row["image"]["bytes"] == strip_metadata((images / "0.png").read_bytes())
-        if closed:
-            assert rows.loc[f"{pair['1-2']}-1", "image_license"] == "unknown"
+        if restricted:
+            assert rows.loc[f"{keyed_ids['1-2']}-1", "image_license"] == "unknown"
             with pytest.raises(BadInput, match="private"):
                 select_dataset_files(data, "ORG/mine", private=False)
-        assert select_dataset_files(data, "ORG/mine", private=bool(closed))[0]
+        assert select_dataset_files(data, "ORG/mine", private=bool(restricted))[0]
 
 
-def test_quality_finds_what_was_put_there(made, tmp_path):
-    questions, images = made
+def test_the_quality_report_finds_planted_faults(review_folders, tmp_path):
+    questions, images = review_folders
     (images / "3.png").write_bytes((images / "0.png").read_bytes())
     export_pairs("mine", questions, images, tmp_path / "mine", unreviewed=True)
-    found = measure_quality(build("mediconfusion", name="mine", source=tmp_path / "mine", out=tmp_path / "data").folder)
-    pairs = found.of_pairs
-    assert (pairs.pairs, found.images, pairs.components, pairs.largest_component) == (6, 7, 1, 6)
+    report = measure_quality(
+        build("mediconfusion", name="mine", source=tmp_path / "mine", out=tmp_path / "data").folder
+    )
+    pairs = report.of_pairs
+    assert (pairs.pairs, report.images, pairs.components, pairs.largest_component) == (6, 7, 1, 6)
     values = [
-        [scores[name]["value"] for name in ("set_accuracy", "individual_accuracy")] for scores in found.rules.values()
+        [scores[name]["value"] for name in ("set_accuracy", "individual_accuracy")] for scores in report.rules.values()
     ]
     assert values[:4] == [[0, 50]] * 4
-    assert pairs.effective_pairs == 1 and any("perfect model cannot be told" in text for text in found.warnings())
+    assert pairs.effective_pairs == 1 and any("perfect model cannot be told" in text for text in report.warnings())
     assert pairs.image_1_is_a == 3
-    assert len(found.same_images) == 1
-    assert found.images_seen == 7
-    write_quality_report(replace(found, name="mine <script>"), tmp_path / "q.html")
+    assert len(report.same_images) == 1
+    assert report.images_seen == 7
+    write_quality_report(replace(report, name="mine <script>"), tmp_path / "q.html")
     page = (tmp_path / "q.html").read_text()
     assert "mine &lt;script&gt;" in page
-    assert json.loads((tmp_path / "q.json").read_text())["warnings"] == found.warnings()
+    assert json.loads((tmp_path / "q.json").read_text())["warnings"] == report.warnings()
 
 
 @pytest.mark.sources
 def test_quality_of_the_real_mediconfusion(sources, tmp_path):
     built = build("mediconfusion", source=sources / "mediconfusion", out=tmp_path / "data", text_only=True)
-    found = measure_quality(built.folder)
-    pairs = found.of_pairs
-    assert (pairs.pairs, found.images, pairs.components, pairs.largest_component) == (176, 228, 60, 25)
+    report = measure_quality(built.folder)
+    pairs = report.of_pairs
+    assert (pairs.pairs, report.images, pairs.components, pairs.largest_component) == (176, 228, 60, 25)
     assert min(pairs.sim_med) == pytest.approx(0.9, abs=1e-3)
 
 
-def test_the_smallest_difference_has_the_power_it_promises():
-    """By simulation: two models that differ by the stated points are told apart in about 80% of draws."""
+def test_the_smallest_difference_has_a_power_of_80_percent():
+    """Simulation: two models that differ by this much are distinguished in about 80% of draws."""
     rng = np.random.default_rng(0)
     n, discordant = 176, 0.3
     d = smallest_difference(n, discordant) / 100
     draws = rng.multinomial(n, [(discordant + d) / 2, (discordant - d) / 2, 1 - discordant], 20_000)
     better, worse = draws[:, 0], draws[:, 1]
-    told = np.abs(better - worse) / np.sqrt(np.maximum(1, better + worse)) > 1.959964
-    assert told.mean() == pytest.approx(0.8, abs=0.03)
-    assert [smallest_difference(few, 0.15) for few in (1, 2, 10, 40)] == [None] * 4
+    is_significant = np.abs(better - worse) / np.sqrt(np.maximum(1, better + worse)) > 1.959964
+    assert is_significant.mean() == pytest.approx(0.8, abs=0.03)
+    assert [smallest_difference(pair_count, 0.15) for pair_count in (1, 2, 10, 40)] == [None] * 4
     assert 8 <= smallest_difference(176, 0.15) <= 12
     assert 3 <= smallest_difference(1000, 0.3) <= 5

@@ -1,4 +1,5 @@
-"""A language model asked without images: scored as the harness scores, never paid twice, with the numbers a blind model must get."""
+"""A language model asked without images: the harness's scores, no reply paid twice, expected
+numbers."""
 
 import hashlib
 import json
@@ -16,55 +17,55 @@ def source(phantoms):
     return phantoms / "mediconfusion"
 
 
-def quality(source, out, url, *more):
-    done = CliRunner().invoke(
-        app, ["quality", str(source), "--out", str(out), "--model", "stand-in", "--base-url", url, *more]
+def quality(source, out, url, *options):
+    result = CliRunner().invoke(
+        app, ["quality", str(source), "--out", str(out), "--model", "stand-in", "--base-url", url, *options]
     )
-    assert done.exit_code == 0, done.output
-    return done.output, json.loads(out.with_suffix(".json").read_text())
+    assert result.exit_code == 0, result.output
+    return result.output, json.loads(out.with_suffix(".json").read_text())
 
 
-def letter(prompt):
+def hash_letter(prompt):
     return "AB"[hashlib.sha256(prompt.encode()).digest()[0] % 2]
 
 
-def value(numbers, metric):
+def blind_score(numbers, metric):
     return numbers["blind_model"]["scores"][metric]["value"]
 
 
-def test_a_model_that_answers_the_same_text_alike_gets_no_pair(source, tmp_path):
+def test_a_model_with_one_answer_per_text_gets_no_pair(source, tmp_path):
     out = tmp_path / "q.html"
-    with model_server(lambda prompt, before: f"The answer is {letter(prompt)}.") as (url, log):
-        said, numbers = quality(source, out, url)
-        asked = len(log.asked)
-        again, same = quality(source, out, url)
-        assert len(log.asked) == asked == 2 * numbers["of_pairs"]["pairs"]
-    assert all("image_url" not in prompt for _, prompt in log.asked)
-    assert same == numbers
-    assert again == said
-    assert [value(numbers, name) for name in ("set_accuracy", "individual_accuracy", "confusion")] == [0, 50, 100]
+    with model_server(lambda prompt, times_asked: f"The answer is {hash_letter(prompt)}.") as (url, log):
+        output, numbers = quality(source, out, url)
+        request_count = len(log.requests)
+        repeated_output, repeated_numbers = quality(source, out, url)
+        assert len(log.requests) == request_count == 2 * numbers["of_pairs"]["pairs"]
+    assert all("image_url" not in prompt for _, prompt in log.requests)
+    assert repeated_numbers == numbers
+    assert repeated_output == output
+    assert [blind_score(numbers, name) for name in ("set_accuracy", "individual_accuracy", "confusion")] == [0, 50, 100]
     scores = numbers["blind_model"]["scores"]
     assert scores["set_accuracy"]["chance"] == 25
     assert scores["individual_accuracy"]["low"] <= 50 <= scores["individual_accuracy"]["high"]
-    assert "stand-in without images: 50.0 % (chance 50.0)" in said
+    assert "stand-in without images: 50.0 % (chance 50.0)" in output
     assert "stand-in, shown no image" in out.read_text()
     assert not any("gives answers away" in line for line in numbers["warnings"])
 
 
 @pytest.mark.parametrize(
-    ("reply", "accuracy", "said"),
+    ("reply", "accuracy", "warning"),
     [("I cannot answer this without the image.", 0, "count as wrong"), ("What a picture.", None, "it has no score")],
 )
-def test_a_model_that_declines_is_counted_not_guessed(source, tmp_path, reply, accuracy, said):
-    with model_server(lambda prompt, before: reply) as (url, _):
+def test_refusals_are_counted_not_guessed(source, tmp_path, reply, accuracy, warning):
+    with model_server(lambda prompt, times_asked: reply) as (url, _):
         _, numbers = quality(source, tmp_path / "q.html", url)
-    assert value(numbers, "invalid") == 100
-    assert value(numbers, "individual_accuracy") == accuracy
+    assert blind_score(numbers, "invalid") == 100
+    assert blind_score(numbers, "individual_accuracy") == accuracy
     assert numbers["blind_model"]["scores"]["confusion"]["value"] is None
-    assert any("gave no answer" in line and said in line for line in numbers["warnings"])
+    assert any("gave no answer" in line and warning in line for line in numbers["warnings"])
 
 
-def test_a_model_that_has_the_key_by_heart_is_named(source, tmp_path):
+def test_a_model_that_memorized_the_answers_is_reported(source, tmp_path):
     from curation.report.quality import BlindAsking, measure_quality
     from curation.writing.asking import AskSettings
     from eval_harness.records.request import Response
@@ -78,6 +79,6 @@ def test_a_model_that_has_the_key_by_heart_is_named(source, tmp_path):
             for request in requests:
                 yield Response(request.question_id, 0, "AB"[questions[json.loads(request.question_id)[2]][0]])
 
-    found = measure_quality(source, blind=BlindAsking(ByHeart(), tmp_path / "blind.jsonl", AskSettings(temperature=0)))
-    assert found.blind_model.scores["set_accuracy"]["value"] == 100
-    assert any("by heart gets 100.0 % (individual accuracy)" in line for line in found.warnings())
+    report = measure_quality(source, blind=BlindAsking(ByHeart(), tmp_path / "blind.jsonl", AskSettings(temperature=0)))
+    assert report.blind_model.scores["set_accuracy"]["value"] == 100
+    assert any("by heart gets 100.0 % (individual accuracy)" in line for line in report.warnings())

@@ -1,4 +1,4 @@
-"""What a model reads out of captions: only what the caption says, nothing lost, nothing asked twice, nothing asked about unreviewed."""
+"""Facts from captions: nothing beyond the caption, nothing asked twice, no unreviewed row used."""
 
 import json
 
@@ -16,7 +16,7 @@ from dataset_builders.terms import normalize_term
 from tests.curation.model_server import model_server
 
 CAPTION = "Frontal chest X-ray with a nodule in the left upper lobe and small effusions. No pneumothorax; the heart is not enlarged."
-GOOD = {
+VALID_REPLY = {
     "organ": "chest", "modality": "X-ray", "normal": False, "absent": ["pneumothorax"],
     "findings": [{"finding": "nodule", "position": "left upper lobe"}, {"finding": "small effusion", "position": ""}],
 }  # fmt: skip
@@ -30,7 +30,10 @@ def test_a_good_reply_is_a_row_of_the_table():
         "positions": "left upper lobe; ",
         "absent": "pneumothorax",
     }
-    for reply in (json.dumps(GOOD), f"<think>hm</think> Here:\n```json\n{json.dumps(GOOD, indent=1)}\n```"):
+    for reply in (
+        json.dumps(VALID_REPLY),
+        f"<think>hm</think> Here:\n```json\n{json.dumps(VALID_REPLY, indent=1)}\n```",
+    ):
         assert parse_facts(reply, CAPTION) == expected
 
 
@@ -50,19 +53,19 @@ def test_a_good_reply_is_a_row_of_the_table():
         {"modality": "CT"},
     ],
 )
-def test_what_the_caption_does_not_say_is_refused(change):
-    assert parse_facts(json.dumps(GOOD | change), CAPTION) is None
+def test_facts_beyond_the_caption_are_refused(change):
+    assert parse_facts(json.dumps(VALID_REPLY | change), CAPTION) is None
 
 
 @pytest.mark.parametrize(("caption", "is_read"), [("Normal chest film.", True), ("Chest film. Lungs clear.", True), ("Chest film.", False),
                                                   ("Abnormal chest film.", False), ("Chest film, a mass.", False)])  # fmt: skip
-def test_an_image_is_normal_only_where_the_caption_says_so(caption, is_read):
+def test_an_image_is_normal_only_if_the_caption_says_so(caption, is_read):
     reply = json.dumps({"organ": "chest", "modality": "X-ray", "normal": True, "findings": [], "absent": []})
     assert (parse_facts(reply, caption) is not None) is is_read
 
 
 @pytest.mark.parametrize(
-    ("caption", "said"),
+    ("caption", "stance"),
     [
         ("Chest film with edema.", "stated"), ("No edema.", "denied"), ("Without pleural fluid or edema", "denied"),
         ("Cannot exclude edema.", "doubted"), ("Possible edema.", "doubted"), ("Edema is suspected.", "doubted"),
@@ -74,39 +77,39 @@ def test_an_image_is_normal_only_where_the_caption_says_so(caption, is_read):
         ("The edema is not displaced", "doubted"), ("Edema has improved", "doubted"), ("Edema: absent", "denied"),
     ],
 )  # fmt: skip
-def test_what_a_caption_says_of_a_finding(caption, said):
-    assert caption_stance("edema", caption) == said
+def test_the_stance_of_a_caption_on_a_finding(caption, stance):
+    assert caption_stance("edema", caption) == stance
 
 
-NAMES = st.sampled_from(["organ", "modality", "normal", "findings", "absent", "finding", "position"])
-DOCUMENTS = st.recursive(
+KEY_NAMES = st.sampled_from(["organ", "modality", "normal", "findings", "absent", "finding", "position"])
+JSON_DOCUMENTS = st.recursive(
     st.none() | st.booleans() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEY_NAMES, inner, max_size=5),
     max_leaves=12,
 )
 
 
 @settings(max_examples=40, deadline=None)
-@given(DOCUMENTS)
-def test_any_reply_is_read_or_refused_and_never_says_more_than_the_caption(document):
+@given(JSON_DOCUMENTS)
+def test_no_reply_adds_facts_to_the_caption(document):
     facts = parse_facts(json.dumps(document), CAPTION)
     if facts and facts["findings"] != "No Finding":
         assert set(normalize_term(facts["findings"]).split()) <= {*normalize_term(CAPTION).split(), "effusion"}
 
 
 def test_from_captions_to_probes(tmp_path):
-    """A killed or repeated run asks nothing twice, keeps what a person wrote, and no unreviewed row becomes a question."""
+    """A repeated run asks nothing twice and keeps a person's edits; unreviewed rows are refused."""
     captions = {f"{k}.png": CAPTION.replace("left", side) for k, side in enumerate(["left", "right", "left"])}
     pd.DataFrame({"image": [*captions, "3.png"], "caption": [*captions.values(), ""]}).to_csv(
         tmp_path / "table.csv", index=False
     )
     out = tmp_path / "findings.csv"
 
-    def answer(prompt, before):
-        if before == 0 and "right" in prompt.split("Caption:")[-1]:
-            return json.dumps(GOOD)  # of the other side: refused, asked again
+    def answer(prompt, times_asked):
+        if times_asked == 0 and "right" in prompt.split("Caption:")[-1]:
+            return json.dumps(VALID_REPLY)  # the other side: refused, asked again
         side = "right" if "right" in prompt.split("Caption:")[-1] else "left"
-        return json.dumps(GOOD).replace("left", side)
+        return json.dumps(VALID_REPLY).replace("left", side)
 
     def run(address):
         words = ["captions", str(tmp_path / "table.csv"), "--model", "m", "--out", str(out), "--base-url", address]
@@ -114,7 +117,7 @@ def test_from_captions_to_probes(tmp_path):
 
     with model_server(answer) as (address, log):
         assert "read 3 captions (0 more from earlier calls); 0 replies" in run(address)
-        asked = len(log.asked)
+        request_count = len(log.requests)
         table = pd.read_csv(out, dtype=str, keep_default_na=False)
         assert tuple(table.columns) == CAPTION_COLUMNS and table["positions"].str.split(";").str[0].tolist() == [
             "left upper lobe", "right upper lobe", "left upper lobe",
@@ -123,14 +126,14 @@ def test_from_captions_to_probes(tmp_path):
             read_probe_table(out)
         table.loc[0, ["findings", "positions", "reviewed"]] = ["small nodule", "left upper lobe", "Dr A"]
         table.to_csv(out, index=False)
-        assert "(3 more from earlier calls)" in run(address) and len(log.asked) == asked
+        assert "(3 more from earlier calls)" in run(address) and len(log.requests) == request_count
     table = pd.read_csv(out, dtype=str, keep_default_na=False)
     assert table.loc[0, "findings"] == "small nodule"
     table["reviewed"] = "Dr A"
     table.to_csv(out, index=False)
     probed = read_probe_table(out).images
     assert [[label.text for label in image.absent] for image in probed] == [["pneumothorax"]] * 3
-    assert [(each.text, each.position) for each in probed[1].findings] == [
+    assert [(finding.text, finding.position) for finding in probed[1].findings] == [
         ("nodule", "right upper lobe"),
         ("small effusion", ""),
     ]

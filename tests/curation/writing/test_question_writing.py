@@ -1,4 +1,4 @@
-"""Writing questions: tolerant reading, the rules of prompt A.1, retries, a journal that is never paid twice."""
+"""Writing questions: tolerant parsing, the rules of prompt A.1, retries, no reply paid twice."""
 
 import json
 import random
@@ -33,12 +33,12 @@ from tests.curation.commands import curate
 from tests.curation.model_server import model_server
 from tests.sampling import few
 
-PLAIN = (
+PLAIN_REPLY = (
     "Question: Which lung shows the opacity?\nOption1: The left lung\nOption2: The right lung\nImage1: {}\nImage2: {}"
 )
 
 
-SIDES = [
+OPTION_TEXTS = [
     ("The left lung", "The right lung"),
     ("≥5 cm", "≤5 cm"),
     ("↑", "↓"),
@@ -48,60 +48,60 @@ SIDES = [
     ("左肺", "右肺"),
     ("की", "का"),
 ]
-OPTIONS = ["Option{n}: {text}", "option {n}: {text}", "- **OPTION {n}:** {text}"]
-ANSWERS = ["{text}", "Option{n}", "Option {n}", "{n}", "Option {n}: {text}", "Option{n} - {text}.", "{n}) {text}"]
-ASKED = ["Question: {}", "**Question:** {}", "### 1. Question:\n{}", "question: {}"]
-AROUND = ["{}", "Sure! Here it is.\n\n{}\n\nI hope this helps.", "```\n{}\n```", "Options and answers, e.g. as asked:\n{}",
-          "<think>\n" + PLAIN.format("The right lung", "The left lung") + "\nNo, swap.\n</think>\n{}",
+OPTION_FORMS = ["Option{n}: {text}", "option {n}: {text}", "- **OPTION {n}:** {text}"]
+ANSWER_FORMS = ["{text}", "Option{n}", "Option {n}", "{n}", "Option {n}: {text}", "Option{n} - {text}.", "{n}) {text}"]
+QUESTION_FORMS = ["Question: {}", "**Question:** {}", "### 1. Question:\n{}", "question: {}"]
+REPLY_FRAMES = ["{}", "Sure! Here it is.\n\n{}\n\nI hope this helps.", "```\n{}\n```", "Options and answers, e.g. as asked:\n{}",
+          "<think>\n" + PLAIN_REPLY.format("The right lung", "The left lung") + "\nNo, swap.\n</think>\n{}",
           "{}\n\nQuestion: Another one?\nOption1: x\nOption2: y\nImage1: x\nImage2: y"]  # fmt: skip
 
 
 @given(st.randoms(use_true_random=False))
-def test_replies_are_read_as_they_are_meant_however_they_are_written(rng):
-    """Lines in any order, with Markdown, numbers or texts, and something around them."""
-    sides, first = rng.choice(SIDES), rng.randrange(2)
-    asked = "Which lung shows the opacity?"
+def test_replies_are_parsed_in_any_spelling(rng):
+    """Lines in any order, with Markdown, numbers or texts, and text around them."""
+    sides, answer_1 = rng.choice(OPTION_TEXTS), rng.randrange(2)
+    question = "Which lung shows the opacity?"
 
-    def filled(form, at):
+    def fill_form(form, at):
         return form.format(n=at + 1, text=sides[at])
 
-    style = rng.choice(OPTIONS)
-    lines = [rng.choice(ASKED).format(asked), *(filled(style, at) for at in (0, 1))]
-    answers = [filled(rng.choice(ANSWERS), at) for at in (first, 1 - first)]
+    option_form = rng.choice(OPTION_FORMS)
+    lines = [rng.choice(QUESTION_FORMS).format(question), *(fill_form(option_form, at) for at in (0, 1))]
+    answers = [fill_form(rng.choice(ANSWER_FORMS), at) for at in (answer_1, 1 - answer_1)]
     lines += [f"{rng.choice(['', '**'])}Image{n + 1}: {answer}" for n, answer in enumerate(answers)]
-    around = rng.choice(AROUND)
-    if around.startswith("{}\n\nQuestion") or "Question" not in around:
-        lines = lines if around.startswith("{}\n\nQ") else rng.sample(lines, 5)
-    reply = around.replace("{}", rng.choice(["\n", "\n\n"]).join(lines))
-    assert parse_draft(reply) == (Draft(asked, sides, (first, 1 - first)), []), reply
+    frame = rng.choice(REPLY_FRAMES)
+    if frame.startswith("{}\n\nQuestion") or "Question" not in frame:
+        lines = lines if frame.startswith("{}\n\nQ") else rng.sample(lines, 5)
+    reply = frame.replace("{}", rng.choice(["\n", "\n\n"]).join(lines))
+    assert parse_draft(reply) == (Draft(question, sides, (answer_1, 1 - answer_1)), []), reply
 
 
-def test_replies_that_say_no_question_are_refused():
-    left, right = "The left lung", "The right lung"
-    for reply, says in (
+def test_replies_without_a_question_are_refused():
+    left_lung, right_lung = "The left lung", "The right lung"
+    for reply, reason in (
         ("I cannot help with that.", "no question"),
         ("Question: Which side?\nOption1: left\nImage1: left\nImage2: right", "no option2"),
         ("Question: Which?\nOption1: Left.\nOption2: left\nImage1: left\nImage2: left", "both options read the same"),
         ("Question: Which?\nOption1: l\nOption2: r\nOption3: both\nImage1: l\nImage2: r", "more than two"),
-        (PLAIN.format(left, right) + "\nImage3: The left lung", "a third image"),
-        (PLAIN.format("both lungs", right), "neither option"),
-        (PLAIN.format("The left lung or the right lung", right), "neither option"),
-        (PLAIN.format("Option1: The right lung", "Option2"), "neither option"),
+        (PLAIN_REPLY.format(left_lung, right_lung) + "\nImage3: The left lung", "a third image"),
+        (PLAIN_REPLY.format("both lungs", right_lung), "neither option"),
+        (PLAIN_REPLY.format("The left lung or the right lung", right_lung), "neither option"),
+        (PLAIN_REPLY.format("Option1: The right lung", "Option2"), "neither option"),
     ):
-        draft, wrong = parse_draft(reply)
-        assert draft is None and says in wrong[0], reply
+        draft, reasons = parse_draft(reply)
+        assert draft is None and reason in reasons[0], reply
 
 
-CAPTIONS = (
+PAIR_CAPTIONS = (
     "A chest radiograph that shows a dense opacity in the left lower lobe of the lung",
     "A normal chest radiograph of an adult",
 )
 
 
-def test_bad_questions_are_named_and_good_ones_pass():
+def test_problems_of_questions_are_found():
     long = "A very large mass with spiculated borders that reaches the wall"
     copied = "Which chest radiograph shows a dense opacity in the left lower lobe of the lung?"
-    for question, options, answers, says in (
+    for question, options, answers, message in (
         ("Which lung?", ("left", "right"), (0, 0), "same for both"),
         ("Which lung is opaque in Image1?", ("left", "right"), (0, 1), "refers to images"),
         ("What differs between the two images?", ("left", "right"), (0, 1), "refers to images"),
@@ -116,14 +116,13 @@ def test_bad_questions_are_named_and_good_ones_pass():
         ("Which kidney is larger than the other kidney?", ("left", "right"), (0, 1), ""),
         ("Which imaging modality was used?", ("CT", "MRI"), (0, 1), ""),
     ):
-        found = find_problems(Draft(question, options, answers), CAPTIONS)
-        assert any(says in problem for problem in found) if says else found == [], question
+        problems = find_problems(Draft(question, options, answers), PAIR_CAPTIONS)
+        assert any(message in problem for problem in problems) if message else problems == [], question
 
 
 @pytest.mark.sources
-def test_the_authors_published_drafts_are_hardly_ever_refused(sources):
-    """The AI questions that radiologists worked from were written by the same prompt: the rules must let nearly all
-    through."""
+def test_nearly_all_published_drafts_pass(sources):
+    """Radiologists worked from drafts of the same prompt: nearly all must pass the rules."""
     refused = []
     for name, pair in json.loads((sources / "mediconfusion" / "dataset.json").read_text()).items():
         draft = Draft(
@@ -136,7 +135,7 @@ def test_the_authors_published_drafts_are_hardly_ever_refused(sources):
     assert len(refused) <= 4, refused
 
 
-def test_prompts_are_the_papers(papers):
+def test_prompts_match_the_paper(papers):
     text = (papers / "mediconfusion_iclr2025.txt").read_text()
     squeezed = re.sub(r"[\s\\]+", "", text)
     for prompt in (
@@ -152,14 +151,14 @@ def test_prompts_are_the_papers(papers):
     assert re.sub(r"\s+", "", ", ".join(PROMPT_CATEGORIES)) in squeezed
 
 
-def test_a_caption_that_looks_like_a_placeholder_is_just_text():
-    filled = fill_template(
+def test_placeholders_in_a_caption_are_not_replaced():
+    fill_form = fill_template(
         QUESTION_PROMPT, caption_of_image_1="see **CAPTION OF IMAGE 2** {x}", caption_of_image_2="second"
     )
-    assert "Image1: see **CAPTION OF IMAGE 2** {x}\nImage2: second\n" in filled
+    assert "Image1: see **CAPTION OF IMAGE 2** {x}\nImage2: second\n" in fill_form
 
 
-def made_pairs(n=12):
+def make_pairs(n=12):
     pairs = pd.DataFrame({"i": range(n), "j": range(100, 100 + n), "sim_med": 0.95, "sim_gen": 0.5})
     pairs["image_1"], pairs["image_2"] = [f"a{k}.png" for k in range(n)], [f"b{k}.png" for k in range(n)]
     captions = {f"{side}{k}.png": f"{side}{k} " + "lung seen from the front " * 5 for k in range(n) for side in "ab"}
@@ -167,15 +166,15 @@ def made_pairs(n=12):
     return pairs, captions
 
 
-def template(prompt, before):
-    """Bad replies first for some pairs, so that every branch is taken."""
+def reply_to_template(prompt, times_asked):
+    """Reply badly first for some pairs, so that every branch is covered."""
     number = int(re.search(r"Image1: a(\d+) ", prompt).group(1))
-    good = PLAIN.format("The left lung", "The right lung")
+    good = PLAIN_REPLY.format("The left lung", "The right lung")
     if number == 5:
         return "no question here"
-    if number == 6 and before == 0:
-        return PLAIN.format("The left lung", "The left lung")
-    if number == 7 and before < 2:
+    if number == 6 and times_asked == 0:
+        return PLAIN_REPLY.format("The left lung", "The left lung")
+    if number == 7 and times_asked < 2:
         return "Question: What do the images show?\nOption1: a\nOption2: b\nImage1: a\nImage2: b"
     return good
 
@@ -186,20 +185,22 @@ def chat(url, **settings):
     return model
 
 
-def test_questions_are_written_checked_and_asked_again(tmp_path):
-    pairs, captions = made_pairs()
-    with model_server(template) as (url, log):
+def test_questions_are_checked_and_requested_again(tmp_path):
+    pairs, captions = make_pairs()
+    with model_server(reply_to_template) as (url, log):
         funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", AskSettings(price=(10, 100)))
-        asked = len(log.asked)
-        again = write_questions(pairs, captions, chat(url), tmp_path / "q", AskSettings(price=(10, 100)))
-        assert len(log.asked) == asked  # nothing is paid twice
-    assert again == json.loads((tmp_path / "q" / "funnel.json").read_text()) == funnel | {"had_a_question": 10}
-    assert all(system == SYSTEM_PROMPT for system, _ in log.asked)
+        request_count = len(log.requests)
+        repeated_funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", AskSettings(price=(10, 100)))
+        assert len(log.requests) == request_count  # no reply is paid twice
+    assert (
+        repeated_funnel == json.loads((tmp_path / "q" / "funnel.json").read_text()) == funnel | {"had_a_question": 10}
+    )
+    assert all(system == SYSTEM_PROMPT for system, _ in log.requests)
     assert funnel["pairs"], funnel["short_caption"] == (12, 1)
     assert funnel["written"] == 10
     assert funnel["not_written"] == {"no question, option1, option2, image1, image2": 1}
-    assert funnel["replies"] == asked == 9 + 2 + 3 + 3 - 1 * 0 - 1
-    assert funnel["cost"] == pytest.approx(asked * (100 * 10 + 20 * 100) / 1e6)
+    assert funnel["replies"] == request_count == 9 + 2 + 3 + 3 - 1 * 0 - 1
+    assert funnel["cost"] == pytest.approx(request_count * (100 * 10 + 20 * 100) / 1e6)
     drafts = read_drafts(tmp_path / "q")
     assert set(drafts["pair_id"]) == {f"{k}-{100 + k}" for k in range(12) if k not in (3, 5)}
     assert sorted(drafts["correct_1"]) == ["A"] * 5 + ["B"] * 5
@@ -212,44 +213,51 @@ def test_questions_are_written_checked_and_asked_again(tmp_path):
         write_questions(pairs, changed, chat(url), tmp_path / "q", AskSettings())
 
 
-def test_another_model_is_asked_anew_until_there_are_reviews_and_no_question_is_an_error(tmp_path):
-    pairs, captions = made_pairs()
-    with model_server(template) as (url, log):
+def test_another_model_replaces_drafts_before_reviews_and_no_question_is_an_error(tmp_path):
+    pairs, captions = make_pairs()
+    with model_server(reply_to_template) as (url, log):
         write_questions(pairs, captions, chat(url), tmp_path / "q", AskSettings())
-        asked = len(log.asked)
-        other = OpenAIChat("another", Settings(base_url=url))
-        funnel = write_questions(pairs, captions, other, tmp_path / "q", AskSettings())
-        assert funnel["written"] and len(log.asked) == funnel["replies"] > asked
+        request_count = len(log.requests)
+        other_model = OpenAIChat("another", Settings(base_url=url))
+        funnel = write_questions(pairs, captions, other_model, tmp_path / "q", AskSettings())
+        assert funnel["written"] and len(log.requests) == funnel["replies"] > request_count
         drafts = read_drafts(tmp_path / "q")
         (tmp_path / "q" / "reviews.jsonl").touch()
         funnel = write_questions(pairs, captions, chat(url), tmp_path / "q", AskSettings())
         assert funnel["had_a_question"] == 10 and read_drafts(tmp_path / "q").equals(drafts)
         with pytest.raises(BadInput, match="no pairs"):
-            write_questions(pairs.iloc[:0], captions, other, tmp_path / "q", AskSettings())
+            write_questions(pairs.iloc[:0], captions, other_model, tmp_path / "q", AskSettings())
     names = sorted({*pairs["image_1"], *pairs["image_2"]})
     (tmp_path / "pairs").mkdir()
     pairs.to_parquet(tmp_path / "pairs" / "pairs.parquet")
     pd.DataFrame({"image": names, "caption": [captions[name] for name in names]}).to_csv(
         tmp_path / "table.csv", index=False
     )
-    words = ("write", tmp_path / "pairs", "--table", tmp_path / "table.csv", "--model", "m", "--tries", 1)
+    command = ("write", tmp_path / "pairs", "--table", tmp_path / "table.csv", "--model", "m", "--tries", 1)
     with (
-        model_server(lambda prompt, before: "I cannot.") as (url, _),
+        model_server(lambda prompt, times_asked: "I cannot.") as (url, _),
         pytest.raises(BadInput, match="none of 12 questions could be written"),
     ):
-        curate(*words, "--base-url", url, "--out", tmp_path / "none")
-    with model_server(template) as (url, log), pytest.raises(BadInput, match="no two captions have 99999 characters"):
-        curate(*words, "--base-url", url, "--out", tmp_path / "short", "--min-caption", 99999)
-    assert not log.asked
+        curate(*command, "--base-url", url, "--out", tmp_path / "none")
+    with (
+        model_server(reply_to_template) as (url, log),
+        pytest.raises(BadInput, match="no two captions have 99999 characters"),
+    ):
+        curate(*command, "--base-url", url, "--out", tmp_path / "short", "--min-caption", 99999)
+    assert not log.requests
 
 
 @pytest.mark.parametrize("seed", few(range(4), 2))
-def test_runs_that_die_and_servers_that_fail_lose_nothing_and_pay_nothing_twice(tmp_path, seed):
-    """Runs over more or fewer pairs, killed anywhere, over replies that are good, bad, refused or fail, with torn lines in the journal:
-    a failure is no try, no pair has more than three, a good question is final, and so is its letter, by which reviewers fix options."""
+def test_killed_runs_and_failing_servers_lose_nothing_and_pay_once(tmp_path, seed):
+    """Runs over varying pairs, killed anywhere, with good, bad, refused and failed replies and
+    torn lines.
+
+    A failure is not a try, no pair has more than three, and a good question and its letter are
+    final.
+    """
     rng = random.Random(seed)
-    pairs, captions = made_pairs(9)
-    out, tries, good, letters = tmp_path / "q", Counter(), set(), {}
+    pairs, captions = make_pairs(9)
+    out, tries, good_pairs, letters = tmp_path / "q", Counter(), set(), {}
 
     class Drawn:
         name = "stand-in"
@@ -260,14 +268,12 @@ def test_runs_that_die_and_servers_that_fail_lose_nothing_and_pay_nothing_twice(
                 if rng.random() < 0.1 and len(self.kinds) > 1:
                     raise KeyboardInterrupt
                 kind, pair = rng.choice(self.kinds), request.question_id.split()[0]
-                assert pair not in good and tries[pair] < 3
+                assert pair not in good_pairs and tries[pair] < 3
                 tries[pair] += kind != "failed"
-                good.update({pair} if kind == "good" else ())
-                around = (
-                    "\u2028Well\x85now\u2029\n{}\nbye \ud83d"  # signs that end a line elsewhere, and half a character
-                )
-                text = around.format(
-                    PLAIN.format("The left lung", "The right lung") if kind == "good" else "I see a lung."
+                good_pairs.update({pair} if kind == "good" else ())
+                frame = "\u2028Well\x85now\u2029\n{}\nbye \ud83d"  # other line separators, and a lone surrogate
+                text = frame.format(
+                    PLAIN_REPLY.format("The left lung", "The right lung") if kind == "good" else "I see a lung."
                 )
                 status = kind if kind in ("refused", "failed") else "answered"
                 yield Response(
@@ -288,78 +294,83 @@ def test_runs_that_die_and_servers_that_fail_lose_nothing_and_pay_nothing_twice(
                 file.write('{"id": "8-108", "status": "ans')
             continue
         drafts = read_drafts(out).set_index("pair_id")["correct_1"].to_dict()
-        now = set(pairs.head(count).apply(lambda row: f"{row['i']}-{row['j']}", axis=1))
-        assert drafts.keys() >= good & now and drafts.keys() <= good
-        assert funnel["written"] == len(good & now)
+        current_pairs = set(pairs.head(count).apply(lambda row: f"{row['i']}-{row['j']}", axis=1))
+        assert drafts.keys() >= good_pairs & current_pairs and drafts.keys() <= good_pairs
+        assert funnel["written"] == len(good_pairs & current_pairs)
         assert drafts == {pair: letters.setdefault(pair, letter) for pair, letter in drafts.items()}
-    assert set(letters) >= good and all(pair in good or tries[pair] == 3 for pair in map("{0}-10{0}".format, range(9)))
+    assert set(letters) >= good_pairs and all(
+        pair in good_pairs or tries[pair] == 3 for pair in map("{0}-10{0}".format, range(9))
+    )
     assert abs(list(letters.values()).count("A") - list(letters.values()).count("B")) <= 1
 
 
 @pytest.fixture
-def written(tmp_path):
-    pairs, captions = made_pairs()
-    with model_server(template) as (url, _):
+def questions_folder(tmp_path):
+    pairs, captions = make_pairs()
+    with model_server(reply_to_template) as (url, _):
         write_questions(pairs, captions, chat(url), tmp_path / "q", AskSettings())
     return tmp_path / "q"
 
 
-def test_unknown_categories_are_refused_never_guessed(written):
-    def answer(prompt, before):
+def test_unknown_categories_are_refused_never_guessed(questions_folder):
+    def answer(prompt, times_asked):
         image = re.search(r"Caption: (\w+) ", prompt).group(1)
         if image == "a1":
             return "Hepatic"
-        if image == "a2" and before == 0:
+        if image == "a2" and times_asked == 0:
             return "This image belongs to: Pulmonary or maybe something else"
         return "Pulmonary, Head and Neck" if image.startswith("b") else "**pulmonary**."
 
     with model_server(answer) as (url, log):
-        result = categorize_images(read_drafts(written), chat(url), written, AskSettings())
-        asked = len(log.asked)
-        categorize_images(read_drafts(written), chat(url), written, AskSettings())
-        assert len(log.asked) == asked
-    assert result["refused"] == {"a1.png": "Hepatic"}
-    given = load_categories(written)
-    assert given["a2.png"] == ["Pulmonary"]
-    assert given["b4.png"] == ["Pulmonary", "Head and Neck"]
-    assert "a1.png" not in given
-    assert log.asked[0][1].endswith("Categories: " + ", ".join(PROMPT_CATEGORIES))
+        document = categorize_images(read_drafts(questions_folder), chat(url), questions_folder, AskSettings())
+        request_count = len(log.requests)
+        categorize_images(read_drafts(questions_folder), chat(url), questions_folder, AskSettings())
+        assert len(log.requests) == request_count
+    assert document["refused"] == {"a1.png": "Hepatic"}
+    categories = load_categories(questions_folder)
+    assert categories["a2.png"] == ["Pulmonary"]
+    assert categories["b4.png"] == ["Pulmonary", "Head and Neck"]
+    assert "a1.png" not in categories
+    assert log.requests[0][1].endswith("Categories: " + ", ".join(PROMPT_CATEGORIES))
 
 
-def test_categories_are_discovered_from_a_list(written):
+def test_categories_are_parsed_from_a_list(questions_folder):
     reply = (
         "Here are general categories:\n\n1. **Thoracic** - Captions 0, 3\n2. **Head and Neck**: Caption 1\n"
         "- Vascular (2, 4)\n\nCaption 5 fits none."
     )
-    with model_server(lambda prompt, before: reply) as (url, log):
-        names = discover_categories(read_drafts(written), chat(url), written, AskSettings())
+    with model_server(lambda prompt, times_asked: reply) as (url, log):
+        names = discover_categories(read_drafts(questions_folder), chat(url), questions_folder, AskSettings())
     assert names == ["Thoracic", "Head and Neck", "Vascular"]
-    assert log.asked[0][1].count("\nCaption ") == 20
+    assert log.requests[0][1].count("\nCaption ") == 20
     with (
-        model_server(lambda prompt, before: "I cannot.") as (url, log),
+        model_server(lambda prompt, times_asked: "I cannot.") as (url, log),
         pytest.raises(BadInput, match="no usable reply"),
     ):
-        discover_categories(read_drafts(written), chat(url), written, AskSettings(seed=1))
-    assert len(log.asked) == 3
+        discover_categories(read_drafts(questions_folder), chat(url), questions_folder, AskSettings(seed=1))
+    assert len(log.requests) == 3
 
 
-def test_patterns_are_asked_with_every_pair(written):
-    with model_server(lambda prompt, before: "1. Side of the opacity") as (url, log):
+def test_the_pattern_prompt_has_every_pair(questions_folder):
+    with model_server(lambda prompt, times_asked: "1. Side of the opacity") as (url, log):
         for _ in range(2):
-            assert find_patterns(read_drafts(written), chat(url), written, AskSettings()) == "1. Side of the opacity"
-    assert len(log.asked) == 1
-    prompt = log.asked[0][1]
+            assert (
+                find_patterns(read_drafts(questions_folder), chat(url), questions_folder, AskSettings())
+                == "1. Side of the opacity"
+            )
+    assert len(log.requests) == 1
+    prompt = log.requests[0][1]
     assert "\nPair 9\nFirst image description: " in prompt
     assert "Confusing multiple choice question: Which lung shows the opacity? A: The " in prompt
-    assert (written / "patterns.md").read_text() == "1. Side of the opacity\n"
+    assert (questions_folder / "patterns.md").read_text() == "1. Side of the opacity\n"
 
 
 def test_a_journal_has_one_writer(tmp_path):
-    """Whatever is asked (writing, fake questions, a blind baseline): replies of two processes would be paid twice and mixed."""
+    """Replies of two processes in one journal would be paid twice and mixed."""
 
     def generate(requests):
-        for each in requests:
-            yield Response(each.question_id, each.sample, "yes")
+        for request in requests:
+            yield Response(request.question_id, request.sample, "yes")
             with pytest.raises(BadInput, match="another process is working on it"):
                 put("cd")
 
