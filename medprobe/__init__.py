@@ -58,6 +58,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, attribute = _HOMES[name].partition(":")
     value = getattr(import_module(module), attribute)
+    # Classes are returned as they are, so that isinstance works.
     globals()[name] = value if isinstance(value, type) else _in_python(value)
     return globals()[name]
 

@@ -40,6 +40,7 @@ def main() -> NoReturn:
         from dataset_builders.extras import missing_extra
         from dataset_builders.files import DISK_ERRNOS
 
+        # First: an interrupted library may have raised anything.
         if _was_interrupted(error):
             _stop(STOPPED_MESSAGE, EXIT_INTERRUPTED)
         if isinstance(error, BadInput):

@@ -271,7 +271,9 @@ def answer_table(side: Side) -> pd.DataFrame:
     readings, questions = side.answers, side.questions
     assert readings is not None and questions is not None
     family = side.result.benchmark.family
+    # Graded here rather than stored: correctness follows from the key, which may be corrected.
     graded = grade(family, questions, readings)
+    # Recorded answers may lack questions: align by id.
     row_of = {name: row for row, name in enumerate(graded.columns["question_id"].tolist())}
     correct = [
         bool(graded.right[row_of[name], sample]) if name in row_of else None

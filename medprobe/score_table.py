@@ -43,6 +43,7 @@ def score_table(rows: pd.DataFrame) -> pd.DataFrame:
     order = sorted(rows["column"].unique(), key=_benchmark_sort_key)  # stable: within a benchmark, as in `rows`
     rows["cell"] = [_cell(row) for row in rows.to_dict("records")]
     index = ["standing", "model", "asked", "number"]
+    # Sort by the values, then print the cells.
     table = rows.pivot(index=index, columns="column", values="cell")[order]
     values = rows.pivot(index=index, columns="column", values="value")[order].astype(float)
     sort_metric = METRICS.get(rows.loc[rows["column"] == order[0], "metric"].iloc[0])
@@ -162,6 +163,7 @@ def _columns(rows: pd.DataFrame) -> list[str]:
     """Return the column heading of each row: benchmark; split if there are several; metric;
     phantoms; label.
     """
+    # Name the split only where a benchmark appears with several.
     splits = rows.groupby("benchmark")["split"].nunique()
     is_phantom = rows["variant"].str.contains(PHANTOMS, na=False)
     is_mixed = bool(is_phantom.any()) and not bool(is_phantom.all())

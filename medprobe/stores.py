@@ -141,6 +141,7 @@ def _results_of(source: str) -> tuple[list[StoredResult], list[str]]:
         if (path / "results").is_dir()
         else sorted({*path.glob(f"*/{RESULT_FILE}"), *path.glob(f"*/*/{RESULT_FILE}")})
     )
+    # Not run folders: a store, or something that is interrupted.
     if not runs:
         if path.joinpath(RUN_FILE).is_file() or any(path.glob(f"*/{RUN_FILE}")):
             raise BadInput(

@@ -53,6 +53,7 @@ def build(
         raise BadInput(
             f"build {benchmark}: cannot be combined with --as, --source or --images. Build the benchmarks one by one."
         )
+    # With `all`, `--out` is the parent of the datasets' folders.
     for benchmark_name in benchmarks:
         folder = out / benchmark_name if out and len(benchmarks) > 1 else out
         report = build_dataset(

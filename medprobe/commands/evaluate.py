@@ -205,6 +205,7 @@ def run_model(
     folders = {
         benchmark_name: out / Path(benchmark_name).name if out and is_several else out for benchmark_name in benchmarks
     }
+    # A single run finds its dataset itself.
     if dry_run or is_several:
         from eval_harness.records.selection import select_questions
         from eval_harness.runs.config import build_config
@@ -300,6 +301,7 @@ def score(
     limits = parse_score_limits(fail_under or ())
     if judge and (no_judge or extraction):
         raise BadInput("--judge: cannot be combined with --no-judge or --extraction.")
+    # Before scoring, which refuses an incomplete run.
     if asked_only:
         keep_answered_cases(run)
     if judge:

@@ -45,8 +45,13 @@ def print_json(results: Sequence[Result]) -> None:
         results: one is printed as its `result.json`, several as a list.
     """
     documents = [result.to_json() for result in results]
-    as_list = json.dumps([json.loads(document) for document in documents], indent=1) + "\n"
-    typer.echo(documents[0] if len(documents) == 1 else as_list, nl=False)
+    # One result keeps the bytes of its file.
+    typer.echo(
+        documents[0]
+        if len(documents) == 1
+        else json.dumps([json.loads(document) for document in documents], indent=1) + "\n",
+        nl=False,
+    )
 
 
 def quiet_line(result: Result) -> str:

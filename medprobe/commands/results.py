@@ -73,6 +73,7 @@ def results(
         if names:
             table = _rows_with_names(table, column, names)
     table = filter_by_facets(table, facet or ())
+    # csv and json contain every number; the tables only one metric per benchmark, unless asked.
     if form == "csv":
         typer.echo(escape_formulas(table).to_csv(index=False), nl=False)
     elif form == "json":
