@@ -57,7 +57,9 @@ _METRICS = {
     "mcq_accuracy": MetricInfo("Multiple choice: accuracy", "Correct picks among all picks."),
     "mcq_recall": MetricInfo("Multiple choice: recall", "Correct picks among all correct options."),
 }
+# VLMEvalKit replaces these characters by blanks before it looks for letters.
 _BLANKED = str.maketrans(".()[],:;!*#{}", " " * 13)
+# VLMEvalKit's list of refusals, verbatim.
 _REJECTS = (
     "Sorry, I can't help with images of people yet.",
     "I can't process this file.",

@@ -161,6 +161,7 @@ _METRICS = {
     ),
     "invalid": MetricInfo("Invalid", "Questions without a valid answer.", False, of_ends=True),
 }
+# The nine forms of `clean_up_manual`, verbatim.
 _FORMS = ("{0}", "{0}:", ".{0}", ".{0}:", "{0}.", '{0}")', '("{0}":', '("{0}")', '("{0}").')
 
 

@@ -223,6 +223,7 @@ def _official_weight(type_codes: Ints, first_rows: Ints, images_of_type: Floats)
     """Return the authors' weight per image: images of its type / images of its type with such
     questions.
     """
+    # Code -1 (no image type) becomes bin 0.
     with_questions = np.bincount(type_codes[first_rows] + 1, minlength=type_codes.max(initial=-1) + 2)
     return images_of_type[first_rows] / with_questions[type_codes[first_rows] + 1]
 

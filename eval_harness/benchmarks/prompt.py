@@ -82,6 +82,7 @@ class Prompt:
     @property
     def text_hash(self) -> str:
         """Hash of the prompt without the question: runs with equal hashes used the same wording."""
+        # Two placeholder options reveal the layout without any question's text.
         layout_sample = self.layout(["{option 1}", "{option 2}"])
         return hashlib.sha256(
             "\0".join([self.template, layout_sample, self.intro or "", self.shot_answer]).encode()

@@ -143,7 +143,7 @@ def test_letter_shares_as_shown_are_not_tested_in_the_original_order(workdir):
     assert has_interval["set_accuracy"] and not has_interval["share_A"]
 
 
-def test_other_questions_are_not_tested_as_pairs(workdir):
+def test_different_questions_are_not_tested_as_pairs(workdir):
     words = compare_runs(workdir, "oracle", "limited")
     assert "no paired test: they answered different questions" in words
     assert "benchmark.selection" in words
