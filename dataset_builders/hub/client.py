@@ -62,7 +62,7 @@ def connect(token: str | None = None) -> HfApi:
     return HfApi(endpoint=endpoint(), token=sent_token, library_name="medprobe")
 
 
-_ANONYMOUS: ContextVar[bool] = ContextVar("as_anyone", default=False)
+_ANONYMOUS: ContextVar[bool] = ContextVar("anonymous_access", default=False)
 
 
 @contextmanager

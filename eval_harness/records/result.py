@@ -165,9 +165,9 @@ class Benchmark(_Strict):
     questions: int
     fingerprint: str | None = None
     facets: str | None = None
-    """Digest of the labels that scores are broken down by (`fingerprints.facets_digest`)."""
+    """Digest of the labels that scores are broken down by (`fingerprints.digest_facets`)."""
     asked: str | None = None
-    """Digest of the prompts' content (`fingerprints.asked_digest`); unaffected by later corrections
+    """Digest of the prompts' content (`fingerprints.digest_prompts`); unaffected by later corrections
     to the answer key.
     """
     origin: Literal["official", "phantom", "custom"] | None = None

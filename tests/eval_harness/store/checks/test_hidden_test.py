@@ -262,7 +262,7 @@ from dataset_builders.errors import BadInput
 from eval_harness.store import hidden_test
 from eval_harness.store.hidden_test import HiddenTest
 
-hub.FIRST_WAIT = 0.02
+hub.FIRST_BACKOFF_S = 0.02
 test = HiddenTest("ORG/gmai", "ORG/gmai-answers", "ORG/ledger", token="hf_curator")
 
 def one(path):
