@@ -33,12 +33,12 @@ def resolve_name(text: str, names: Iterable[str], label: str) -> str:
     """
     name_by_form: dict[str, str] = {}
     for name in (candidates := list(dict.fromkeys(names))):
-        name_by_form.setdefault(normalize_name(name), name)
+        name_by_form.setdefault(fold_name(name), name)
 
     # An exact match wins, since two candidates may differ only in case or separators.
     if text in candidates:
         return text
-    if (form := normalize_name(text)) in name_by_form:
+    if (form := fold_name(text)) in name_by_form:
         return name_by_form[form]
     suggestions = get_close_matches(form, name_by_form, n=3, cutoff=0.6)
 
@@ -51,7 +51,7 @@ def resolve_name(text: str, names: Iterable[str], label: str) -> str:
     )
 
 
-def normalize_name(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return the form in which names are compared: lower case, words joined by hyphens."""
     return "-".join(name.casefold().replace("_", " ").replace("-", " ").split())
 
@@ -68,8 +68,8 @@ def parse_benchmarks(text: str) -> tuple[str, ...]:
     Raises:
         BadInput: the list is empty.
     """
-    official = {normalize_name(name): name for name in BENCHMARKS}
-    selected = [official.get(normalize_name(name), name) for part in text.split(",") if (name := part.strip())]
+    official = {fold_name(name): name for name in BENCHMARKS}
+    selected = [official.get(fold_name(name), name) for part in text.split(",") if (name := part.strip())]
     if not selected:
         raise BadInput(f"benchmark {text!r}: name one, several with commas, or all. Official: {', '.join(BENCHMARKS)}.")
-    return BENCHMARKS if [normalize_name(name) for name in selected] == ["all"] else tuple(dict.fromkeys(selected))
+    return BENCHMARKS if [fold_name(name) for name in selected] == ["all"] else tuple(dict.fromkeys(selected))

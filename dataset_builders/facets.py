@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dataset_builders.benchmark_names import normalize_name, resolve_name
+from dataset_builders.benchmark_names import fold_name, resolve_name
 from dataset_builders.benchmarks import BENCHMARKS, spec
 from dataset_builders.errors import BadInput
 
@@ -84,11 +84,11 @@ def select_by_facets(questions: pd.DataFrame, facets: Sequence[str]) -> np.ndarr
     labels_by_facet = question_labels(questions)
     chosen_labels: dict[str, set[str]] = {}
     for facet, label in parse_question_facets(questions, facets):
-        chosen_labels.setdefault(facet, set()).add(normalize_name(label))
+        chosen_labels.setdefault(facet, set()).add(fold_name(label))
 
     for facet, forms in chosen_labels.items():
         mask &= np.array(
-            [not forms.isdisjoint(map(normalize_name, labels)) for labels in labels_by_facet[facet]],
+            [not forms.isdisjoint(map(fold_name, labels)) for labels in labels_by_facet[facet]],
             dtype=bool,
         )
 

@@ -22,7 +22,7 @@ from dataset_builders.benchmarks import BENCHMARKS, FACETS_BY_BENCHMARK, RELEASE
 from dataset_builders.schema import Case, Question
 
 FINGERPRINT_PREFIX = "v1-"
-QUESTION_COLUMNS = ("question_id", "question", "options", "question_type", "answer")
+REQUIRED_COLUMNS = ("question_id", "question", "options", "question_type", "answer")
 """Columns that every set of questions must have."""
 SCORED_COLUMNS = tuple(
     dict.fromkeys(
@@ -45,7 +45,7 @@ PROMPT_COLUMNS = (
     "more_image_ids",
 )
 """Columns that determine what a model is asked."""
-FINGERPRINT_COLUMNS = (*QUESTION_COLUMNS, *SCORED_COLUMNS)
+FINGERPRINT_COLUMNS = (*REQUIRED_COLUMNS, *SCORED_COLUMNS)
 FACET_COLUMNS = tuple(
     dict.fromkeys(
         (
@@ -62,7 +62,7 @@ def fingerprint_questions(questions: pd.DataFrame) -> str:
     columns.
 
     Args:
-        questions: a row per question, with at least `QUESTION_COLUMNS`.
+        questions: a row per question, with at least `REQUIRED_COLUMNS`.
 
     Raises:
         KeyError: a column that every benchmark has is missing.
@@ -116,7 +116,7 @@ def _question_record(case: Case, question: Question) -> Mapping[str, Any]:
 
 def _canonical_rows(questions: pd.DataFrame, names: Sequence[str]) -> Iterator[str]:
     # Missing optional columns are skipped, so they equal empty ones; a missing required one raises.
-    present = [name for name in names if name in questions.columns or name in QUESTION_COLUMNS]
+    present = [name for name in names if name in questions.columns or name in REQUIRED_COLUMNS]
     columns = (questions[name].tolist() for name in present)
     for values in zip(*columns, strict=True):
         yield _canonical(dict(zip(present, values, strict=True)), present)

@@ -29,7 +29,7 @@ from dataset_builders.terms import (
     terms_by_name,
 )
 
-SIDE_WORDS = frozenset({"left", "right", "bilateral", "l", "r", "lt", "rt", "sided"})
+LATERALITY_WORDS = frozenset({"left", "right", "bilateral", "l", "r", "lt", "rt", "sided"})
 SIDED_STRUCTURES = frozenset(
     {
         "ventricle",
@@ -120,7 +120,7 @@ def parse_finding(text: str, context: ImageContext = UNKNOWN_CONTEXT) -> ParsedL
     # Longest phrases first: "pleural effusion" must win over "effusion".
     spans = [(at, at + size) for size in range(len(words) - 1, 0, -1) for at in range(len(words) - size + 1)]
     for start, stop in spans:
-        extra_words = set(words[:start] + words[stop:]) - _cue_words(DESCRIBES_FINDING) - SIDE_WORDS
+        extra_words = set(words[:start] + words[stop:]) - _cue_words(DESCRIBES_FINDING) - LATERALITY_WORDS
 
         # Beside an organ, a bare word ("mass") belongs to that organ, so the data set's context
         # must not decide.
@@ -174,9 +174,12 @@ def split_side(text: str) -> tuple[str, str]:
     # "Left ventricle" and "left lobe" name structures; their side must stay in the name.
     if SIDED_STRUCTURES & set(words):
         return " ".join(words), ""
-    sides = [word for word in words if word in SIDE_WORDS - {"sided"}]
+    sides = [word for word in words if word in LATERALITY_WORDS - {"sided"}]
     side = {"l": "left", "lt": "left", "r": "right", "rt": "right"}.get(sides[0], sides[0]) if sides else ""
-    return " ".join(word for word in words if word not in SIDE_WORDS), side if len(set(sides)) < 2 else "bilateral"
+    return (
+        " ".join(word for word in words if word not in LATERALITY_WORDS),
+        side if len(set(sides)) < 2 else "bilateral",
+    )
 
 
 def _find_concept(text: str, context: ImageContext) -> tuple[Term | None, str]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dataset_builders.benchmark_names import normalize_name, resolve_name
+from dataset_builders.benchmark_names import fold_name, resolve_name
 from dataset_builders.errors import BadInput
 from dataset_builders.source_files import read_text
 
@@ -262,11 +262,7 @@ def _match_step(
         for facet, facet_labels in labels.items()
         for label in sorted(facet_labels)
     }
-    matches = {
-        facet_label
-        for facet_label, written in spellings.items()
-        if normalize_name(step) in map(normalize_name, written)
-    }
+    matches = {facet_label for facet_label, written in spellings.items() if fold_name(step) in map(fold_name, written)}
     if not matches:
         # No exact match: this call raises the error with near misses.
         resolve_name(step, [label for _, label in spellings], f"{option}: the {' or '.join(labels)}")

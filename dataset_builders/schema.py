@@ -122,7 +122,7 @@ EXTRA_IMAGE_COLUMNS: dict[str, ColumnType] = {
 }
 """The columns for images after the first."""
 TREE_COLUMNS: dict[str, ColumnType] = dict.fromkeys(("subject", "category", "modality", "keyword"), TEXT)
-ANSWER_COLUMNS: dict[str, ColumnType] = {"question_id": TEXT, "answer": INTS}
+HIDDEN_ANSWER_COLUMNS: dict[str, ColumnType] = {"question_id": TEXT, "answer": INTS}
 
 
 def text_columns(columns: Mapping[str, ColumnType]) -> dict[str, ColumnType]:

@@ -275,7 +275,7 @@ def check_text(text: str, entry: SourceEntry, field: str) -> str:
     return text
 
 
-OPTION_MARK = r"\s*[(\[]?{}\s*(?:[).:\]]|[-–](?=\s))\s*"
+OPTION_LETTER_MARK = r"\s*[(\[]?{}\s*(?:[).:\]]|[-–](?=\s))\s*"
 """The mark before an option's text: `A:`, `(A)`, `a.`, `A - `."""
 
 
@@ -297,7 +297,7 @@ def strip_option_letters(options: Sequence[str]) -> tuple[str, ...]:
     ('A. fumigatus', 'C. albicans')
     """
     lettered = list(zip(LETTERS, options, strict=False))
-    marks = [re.match(OPTION_MARK.format(letter), option, re.IGNORECASE) for letter, option in lettered]
+    marks = [re.match(OPTION_LETTER_MARK.format(letter), option, re.IGNORECASE) for letter, option in lettered]
 
     # Every option has its own letter, so any style of mark can be removed.
     if all(marks):

@@ -42,8 +42,8 @@ from dataset_builders.parquet import (
     write_split_table,
 )
 from dataset_builders.schema import (
-    ANSWER_COLUMNS,
     DATASET_SCHEMA_VERSION,
+    HIDDEN_ANSWER_COLUMNS,
     TREE_COLUMNS,
     Case,
     ColumnType,
@@ -166,7 +166,7 @@ def write_hidden_answers(folder: Path, name: str, content: SourceContent) -> Non
         "question_id": [q.question_id for q in questions],
         "answer": [list(content.hidden_answers[q.question_id]) for q in questions],
     }
-    _write_rows(folder, "answers", "test", rows, ANSWER_COLUMNS, ConfigSizes())
+    _write_rows(folder, "answers", "test", rows, HIDDEN_ANSWER_COLUMNS, ConfigSizes())
     write_json(
         folder / "manifest.json",
         {"schema_version": DATASET_SCHEMA_VERSION, "answers_of": name, "questions": len(questions)},

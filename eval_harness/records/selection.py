@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from dataset_builders.benchmark_names import BENCHMARKS, normalize_name, resolve_name
+from dataset_builders.benchmark_names import BENCHMARKS, fold_name, resolve_name
 from dataset_builders.benchmarks import DEFAULT_SPLITS
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import parse_question_facets, select_by_facets
@@ -124,9 +124,7 @@ def select_questions(
             "(ORG/NAME) with --data."
         )
     repository = open_repository(location, revision)
-    if location != benchmark and normalize_name(benchmark) not in map(
-        normalize_name, (repository.name, repository.family)
-    ):
+    if location != benchmark and fold_name(benchmark) not in map(fold_name, (repository.name, repository.family)):
         raise BadInput(
             f"{location} contains the benchmark {repository.name!r} ({repository.family}), not {benchmark!r}."
         )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dataset_builders.benchmark_names import normalize_name
+from dataset_builders.benchmark_names import fold_name
 from dataset_builders.benchmarks import FACETS_BY_BENCHMARK
 from dataset_builders.errors import BadInput
 from dataset_builders.facets import parse_facets
@@ -90,12 +90,7 @@ def filter_by_facets(table: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
             for half, label in zip(("organ", "modality"), organ_and_modality(value), strict=True):
                 labels.setdefault(half, {})[label] = None
     named = parse_facets(said, labels)  # benchmarks spell a label in their own ways: CT, ct
-    choices = [
-        (facet, each)
-        for facet, label in named
-        for each in labels[facet]
-        if normalize_name(each) == normalize_name(label)
-    ]
+    choices = [(facet, each) for facet, label in named for each in labels[facet] if fold_name(each) == fold_name(label)]
     wanted = {
         (facet, value)
         for facet, held in breakdown.items()
