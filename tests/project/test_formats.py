@@ -15,9 +15,9 @@ from dataset_builders.contents.eval_yaml import TASK_COLUMNS
 from dataset_builders.errors import BadInput
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import (
-    ANSWER_COLUMNS,
     COMMON_COLUMNS,
     EXTRA_IMAGE_COLUMNS,
+    HIDDEN_ANSWER_COLUMNS,
     TREE_COLUMNS,
     case_columns,
 )
@@ -138,7 +138,7 @@ def test_the_units_have_the_columns_of_the_page():
         ("questions", COMMON_COLUMNS | EXTRA_IMAGE_COLUMNS),
         ("cases", case_columns(COMMON_COLUMNS)),
         ("lexical_tree", TREE_COLUMNS),
-        ("answers", ANSWER_COLUMNS),
+        ("answers", HIDDEN_ANSWER_COLUMNS),
         ("inspect, inspect_METRIC", TASK_COLUMNS),
         (
             "Columns of single benchmarks",
