@@ -187,18 +187,35 @@ class ChaosServer:
 
 def completion(text, finish="stop", alternatives=None, **message):
     """Make a chat completion. `alternatives`: token -> log-probability of the first token."""
-    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, **message}}
+    choice = {
+        "index": 0,
+        "finish_reason": finish,
+        "message": {"role": "assistant", "content": text, **message},
+    }
     if alternatives is not None:
         top = [{"token": token, "logprob": value, "bytes": None} for token, value in alternatives.items()]
         choice["logprobs"] = {"content": [{**top[0], "top_logprobs": top}]}
     usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
-    return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
 _CALL = {"type": "function", "function": {"name": "look_up", "arguments": "{}"}}
 INVALID_REPLIES = {
-    "tools": ("application/json", json.dumps(completion(None, "tool_calls", tool_calls=[_CALL])).encode()),
-    "stream": ("text/event-stream", b'data: {"choices": [{"delta": {"content": "A"}}]}\n\ndata: [DONE]\n\n'),
+    "tools": (
+        "application/json",
+        json.dumps(completion(None, "tool_calls", tool_calls=[_CALL])).encode(),
+    ),
+    "stream": (
+        "text/event-stream",
+        b'data: {"choices": [{"delta": {"content": "A"}}]}\n\ndata: [DONE]\n\n',
+    ),
     "half": ("application/json", json.dumps(completion("A")).encode()[:90]),
     "type": ("text/html", b"<html>A: please log in</html>"),
     "empty": ("application/json", b'{"object": "chat.completion", "choices": []}'),
@@ -207,7 +224,22 @@ INVALID_REPLIES = {
 """Fault -> (content type, body) of replies with status 200 that are not answers."""
 
 ODD_VALUES = (
-    *(None, 0, -1, 1.5, True, "", "A", [], [None], [[]], {}, {"a": 1}, [{"text": None}], [{"type": "text", "text": 5}]),
+    *(
+        None,
+        0,
+        -1,
+        1.5,
+        True,
+        "",
+        "A",
+        [],
+        [None],
+        [[]],
+        {},
+        {"a": 1},
+        [{"text": None}],
+        [{"type": "text", "text": 5}],
+    ),
     *(float("nan"), float("inf"), 10**400, {"text": {}}, "\ud800"),
 )
 

@@ -37,7 +37,17 @@ from tests.helpers import refused
 from tests.sampling import few
 
 TRANSIENT_FAULTS = (
-    *("500", "502", "429", "429 without Retry-After", "503", "hang", "hang in the body", "slow bytes", "reset"),
+    *(
+        "500",
+        "502",
+        "429",
+        "429 without Retry-After",
+        "503",
+        "hang",
+        "hang in the body",
+        "slow bytes",
+        "reset",
+    ),
     *("half", "type", "empty", "nonsense", "stream"),
 )
 FATAL_FAULTS = ("401", "404", "redirect")
@@ -65,7 +75,13 @@ CUDA_ERROR = "RuntimeError: CUDA error: device-side assert triggered"
 RUN_METHODS = ("mc", "gd", "ps")
 MODEL_FAULTS = ("dies", "mixed", "lacks weights", "lacks weights, allowed", "not a number")
 FAULT_KINDS = (*SERVER_FAULTS, *PLUG_IN_FAULTS, *MODEL_FAULTS)
-FAULT_SCOPES = ("always", "some questions", "the first requests", "after some answers", "now and then")
+FAULT_SCOPES = (
+    "always",
+    "some questions",
+    "the first requests",
+    "after some answers",
+    "now and then",
+)
 MAX_RUN_S = 100.0
 """Maximum seconds of a run; the longest takes about 20 on an idle machine."""
 
@@ -101,7 +117,13 @@ class Scenario:
 
     def config(self, model, settings, **changes):
         return EvalConfig(
-            "mediconfusion", model, self.data, settings=settings, limit=self.limit, out=self.out, **changes
+            "mediconfusion",
+            model,
+            self.data,
+            settings=settings,
+            limit=self.limit,
+            out=self.out,
+            **changes,
         )
 
 
@@ -202,7 +224,8 @@ class PlugIn(Scenario):
     def run(self):
         settings = Settings()
         return run_evaluation(
-            self.config("mine.py:M", settings), lambda *_: wrap_plug_in(self, "M", "--model mine.py:M", settings)
+            self.config("mine.py:M", settings),
+            lambda *_: wrap_plug_in(self, "M", "--model mine.py:M", settings),
         )[0]
 
     def check(self, line, statuses, records, output):

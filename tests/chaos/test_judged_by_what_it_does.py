@@ -138,7 +138,13 @@ def test_all_answerable_questions_are_answered_and_every_run_ends(kind, seed):
     start, line, responses = time.monotonic(), "", []
     with ChaosServer(answer=scenario) as server:
         backend = OpenAIChat(
-            "m", Settings(base_url=server.url, in_flight=scenario.chance.choice([1, 4]), timeout=20.0, wait_server=1.0)
+            "m",
+            Settings(
+                base_url=server.url,
+                in_flight=scenario.chance.choice([1, 4]),
+                timeout=20.0,
+                wait_server=1.0,
+            ),
         )
         try:
             responses.extend(backend.generate(questions))

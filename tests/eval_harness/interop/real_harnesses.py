@@ -23,7 +23,13 @@ def run_harness(command: Sequence[str | Path], folder: Path, **variables: str) -
     """Run a harness in a folder; its output is the message if it fails."""
     inherited = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
     done = subprocess.run(
-        command, cwd=folder, env=inherited | variables, capture_output=True, text=True, timeout=600, check=False
+        command,
+        cwd=folder,
+        env=inherited | variables,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

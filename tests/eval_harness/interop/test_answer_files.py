@@ -22,7 +22,11 @@ from eval_harness.derive.run_files import ANSWERS_FILE
 from eval_harness.interop.convert import prepare_submission
 from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
-from tests.eval_harness.store.untrusted.test_other_harnesses import default_questions, lmms, vlmevalkit_table
+from tests.eval_harness.store.untrusted.test_other_harnesses import (
+    default_questions,
+    lmms,
+    vlmevalkit_table,
+)
 from tests.helpers import write_lines
 from tests.sampling import few
 
@@ -53,7 +57,11 @@ def records(data, seed, samples):
             fields, states = ANSWER_OUTCOMES[rng.choice(list(ANSWER_OUTCOMES))]
             index = rng.randrange(len(row.options))
             letter = row.options[index] if row.question_type == "yes_no" else "ABCDEFGHIJ"[index]
-            text = {True: f"The answer is {letter}.", False: 'The image shows, "to\tbegin" with,', None: None}[states]
+            text = {
+                True: f"The answer is {letter}.",
+                False: 'The image shows, "to\tbegin" with,',
+                None: None,
+            }[states]
             # Leave one question in ten without a record.
             if rng.random() < 0.9 or sample:
                 yield {"question_id": row.question_id, "sample": sample, "response": text} | fields
@@ -86,9 +94,20 @@ def by_both(file, data, folder):
     submitted = prepare_submission(file, data.name, "M", str(data))
     assert submitted.problems == []
     result, run = run_evaluation(EvalConfig(data.name, f"recorded:{file}", data=str(data), out=folder))
-    columns = ["question_id", "sample", "response", "delivery", "finish_reason", "reasoning", "seconds"]
+    columns = [
+        "question_id",
+        "sample",
+        "response",
+        "delivery",
+        "finish_reason",
+        "reasoning",
+        "seconds",
+    ]
     outcomes = []
-    for content, derived in (((run / ANSWERS_FILE).read_bytes(), result), (submitted.sent.answers, submitted.result)):
+    for content, derived in (
+        ((run / ANSWERS_FILE).read_bytes(), result),
+        (submitted.sent.answers, submitted.result),
+    ):
         answers = table_to_frame(content)[columns]
         answers = answers[answers["delivery"] != "missing"]
         scores = {name: score.model_dump() for name, score in derived.scores.items()}
@@ -161,7 +180,10 @@ def test_results_of_the_official_tsv_are_read_completely(sources, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (['{"index": 1, "response": "A"}', '{"question_id": "1", "response": "B"}'], "line 1: question '1' is not"),
+        (
+            ['{"index": 1, "response": "A"}', '{"question_id": "1", "response": "B"}'],
+            "line 1: question '1' is not",
+        ),
         (["not json"], "question_id"),
         (['{"response": "A"}'], "no `question_id`"),
         (['{"question_id": "1"}'], "no `response`"),

@@ -65,8 +65,23 @@ def by_text(body):
 
 def inspect_eval(python, folder, task, url, *options, **environment_variables):
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    variables = inherited | {"LOOP_BASE_URL": url, "LOOP_API_KEY": "x", "INSPECT_LOG_DIR": str(folder / "logs")}
-    command = [python, "-m", "inspect_ai", "eval", task, "--model", "openai-api/loop/m", "--display", "plain", *options]
+    variables = inherited | {
+        "LOOP_BASE_URL": url,
+        "LOOP_API_KEY": "x",
+        "INSPECT_LOG_DIR": str(folder / "logs"),
+    }
+    command = [
+        python,
+        "-m",
+        "inspect_ai",
+        "eval",
+        task,
+        "--model",
+        "openai-api/loop/m",
+        "--display",
+        "plain",
+        *options,
+    ]
     done = subprocess.run(
         command,
         cwd=folder,
@@ -82,7 +97,11 @@ def inspect_eval(python, folder, task, url, *options, **environment_variables):
 
 def read_log_report(python, log, *store):
     done = subprocess.run(
-        [python, "-c", READ_LOG_SCRIPT, log, *store], capture_output=True, text=True, timeout=400, check=False
+        [python, "-c", READ_LOG_SCRIPT, log, *store],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -110,7 +129,11 @@ def test_harness_metrics_equal_ours_for_the_same_answers(inspect_python, tmp_pat
         [log] = inspect_eval(inspect_python, tmp_path, f"medprobe/{benchmark}", server.url, "-T", f"data={data}")
         result, _ = run_evaluation(
             EvalConfig(
-                benchmark, "openai:m", data=str(data), out=tmp_path / "run", settings=Settings(base_url=server.url)
+                benchmark,
+                "openai:m",
+                data=str(data),
+                out=tmp_path / "run",
+                settings=Settings(base_url=server.url),
             )
         )
     log_report = read_log_report(inspect_python, log, tmp_path / "store")

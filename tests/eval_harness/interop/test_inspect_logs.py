@@ -11,7 +11,13 @@ import pytest
 pytest.importorskip("inspect_ai")
 
 from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalSample, EvalSpec, write_eval_log
-from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, ContentReasoning, ContentText, ModelOutput
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessageAssistant,
+    ContentReasoning,
+    ContentText,
+    ModelOutput,
+)
 
 from dataset_builders.hub.repository import open_repository
 from eval_harness.derive.answer_table import table_to_frame
@@ -68,6 +74,7 @@ def test_log_with_metadata_is_submitted_without_options(phantoms, tmp_path):
     done = convert_and_submit(file, tmp_path / "store")
     assert done.submission.result.model.name == "openai/m" and done.new
     assert set(table_to_frame(done.submission.sent.answers)["reasoning"].dropna()) == {"B? No."}
+    # Submitting the same log again changes nothing.
     assert not convert_and_submit(file, tmp_path / "store").new
 
 
@@ -87,7 +94,11 @@ def test_bad_logs_give_one_line_errors_and_nothing_is_stored(phantoms, tmp_path,
             ("", of_another, {}),
             ("did not finish", good, {"status": "error"}),
             ("covers only a part", good, {"limit": 5}),
-            ("another version of this dataset", good, {"metadata": {"medprobe": {"fingerprint": "v1-0"}}}),
+            (
+                "another version of this dataset",
+                good,
+                {"metadata": {"medprobe": {"fingerprint": "v1-0"}}},
+            ),
         )
     ):
         file = log(tmp_path / f"log{number}.{form}", samples, **changes)
@@ -97,7 +108,12 @@ def test_bad_logs_give_one_line_errors_and_nothing_is_stored(phantoms, tmp_path,
         complete = log(tmp_path / f"log.{form}", good).read_bytes()
         (tmp_path / f"cut.{form}").write_bytes(complete[:-cut])
         assert "inspect-ai" in refused(
-            convert_and_submit, tmp_path / f"cut.{form}", tmp_path / "store", "mediconfusion", "M", str(data)
+            convert_and_submit,
+            tmp_path / f"cut.{form}",
+            tmp_path / "store",
+            "mediconfusion",
+            "M",
+            str(data),
         )
     assert "--benchmark" in refused(convert_and_submit, log(tmp_path / f"log.{form}", good), tmp_path / "store")
     assert not (tmp_path / "store").exists()

@@ -33,7 +33,17 @@ def lmms_eval(python, folder, benchmark, url):
         [
             *(python, "-m", "lmms_eval", "--model", "openai"),
             *("--model_args", f"model=m,base_url={url},api_key=x,max_retries=2,timeout=5"),
-            *("--include_path", "tasks", "--tasks", task, "--log_samples", "--output_path", "out", "--batch_size", "1"),
+            *(
+                "--include_path",
+                "tasks",
+                "--tasks",
+                task,
+                "--log_samples",
+                "--output_path",
+                "out",
+                "--batch_size",
+                "1",
+            ),
         ],
         folder,
         **{"PYTHONPATH": str(ROOT), "OPENAI_API_KEY": "x", "HF_HUB_OFFLINE": "1"},
@@ -61,5 +71,6 @@ def test_unreachable_server_gives_failed_answers(lmms_python, tmp_path):
     # lmms-eval exits with 0 and stores a placeholder as the answer.
     _, samples = lmms_eval(lmms_python, tmp_path, "mediconfusion", "http://127.0.0.1:9/v1")
     submission = prepare_submission(samples, "mediconfusion", "M", str(data))
+    # The placeholder must not be read as an answer.
     assert submission.result.statuses["failed"] == 28
     assert set(table_to_frame(submission.sent.answers)["response"]) == {""}

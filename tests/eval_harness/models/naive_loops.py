@@ -14,7 +14,12 @@ from PIL import Image
 def inputs_of(processor, prompt, image, plain="{prompt}"):
     picture = Image.open(io.BytesIO(image)).convert("RGB")
     if getattr(processor, "chat_template", None):
-        turn = [{"role": "user", "content": [{"type": "image", "image": picture}, {"type": "text", "text": prompt}]}]
+        turn = [
+            {
+                "role": "user",
+                "content": [{"type": "image", "image": picture}, {"type": "text", "text": prompt}],
+            }
+        ]
         return processor.apply_chat_template(
             turn, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
         )
@@ -45,7 +50,13 @@ def in_dtype(model, inputs):
     return {name: value.to(model.dtype) if value.is_floating_point() else value for name, value in inputs.items()}
 
 
-NO_MARKER = ("Florence2Processor", "FuyuProcessor", "GitProcessor", "Kosmos2Processor", "BlipProcessor")
+NO_MARKER = (
+    "Florence2Processor",
+    "FuyuProcessor",
+    "GitProcessor",
+    "Kosmos2Processor",
+    "BlipProcessor",
+)
 
 
 @torch.inference_mode()
@@ -87,7 +98,11 @@ def option_score(model, processor, prompt, image, option, plain="{prompt}"):
         if "cross_attention_mask" in inputs:
             last_mask = inputs["cross_attention_mask"][:, -1:]
             inputs["cross_attention_mask"] = torch.cat(
-                [inputs["cross_attention_mask"], last_mask.expand(-1, len(option), *last_mask.shape[2:])], 1
+                [
+                    inputs["cross_attention_mask"],
+                    last_mask.expand(-1, len(option), *last_mask.shape[2:]),
+                ],
+                1,
             )
         logits = model(**inputs).logits[0][-len(option) - 1 : -1]
         assert width > 0

@@ -29,7 +29,18 @@ def server(tiny, tmp_path_factory):
     pytest.importorskip("fastapi")
     pytest.importorskip("uvicorn")
     port = free_port()
-    command = ["serve", "--host", "127.0.0.1", "--port", port, "--device", "cpu", "--dtype", "float32", tiny]
+    command = [
+        "serve",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        port,
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+        tiny,
+    ]
     run = "import sys; sys.argv[0] = 'transformers'; from transformers.cli.transformers import main; main()"
     # Wait until the server has loaded the model.
     process = start(run, *command, cwd=tmp_path_factory.mktemp("serve"), HF_HUB_OFFLINE="1")

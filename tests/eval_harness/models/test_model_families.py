@@ -31,7 +31,12 @@ NOISE_PICTURES = [picture(0), picture(1, (44, 60)), picture(2)]
 
 def request(number, **changes):
     prompt = "Which side of the chest is this " + "left or right " * (number % 4) + f"{number}?"
-    values = {"sample": 0, "image": NOISE_PICTURES[number % 3], "options": ("left", "right"), "question_type": "single"}
+    values = {
+        "sample": 0,
+        "image": NOISE_PICTURES[number % 3],
+        "options": ("left", "right"),
+        "question_type": "single",
+    }
     return Request(str(number), prompt=prompt, **(values | {"max_tokens": 5} | changes))
 
 
@@ -78,7 +83,10 @@ def test_questions_continue_the_prefix_of_their_own_image(tmp_path):
     pictures = [picture(0, (28, 56)), picture(1, (56, 56)), picture(2, (84, 28))]
     for order in ([0, 0, 1, 1, 2, 2], [2, 1, 0, 2, 1, 0], [1, 1, 2], [2, 0, 2]):
         requests = [request(i, image=pictures[number]) for i, number in enumerate(order)]
-        shared, full = backend._inputs.shared_prefixes(requests), backend._inputs.full_prompts(requests)
+        shared, full = (
+            backend._inputs.shared_prefixes(requests),
+            backend._inputs.full_prompts(requests),
+        )
         with torch.inference_mode():
             logits = [backend.network.next_logits(batch) for batch in (shared, full)]
             written = [

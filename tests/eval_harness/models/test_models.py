@@ -115,7 +115,13 @@ def test_unusable_model_gives_a_one_line_error(tmp_path, tiny):
 
 def test_sampled_answers_are_independent_of_the_batch(backends):
     requests = [
-        request(str(i), sample=sample, prompt="?" * (1 + i % 3), image=picture(colour=(60 * i, 9, 9)), temperature=1.0)
+        request(
+            str(i),
+            sample=sample,
+            prompt="?" * (1 + i % 3),
+            image=picture(colour=(60 * i, 9, 9)),
+            temperature=1.0,
+        )
         for i in range(4)
         for sample in range(3)
     ]
@@ -207,7 +213,10 @@ def test_generation_options_give_equal_tokens_after_a_shared_prefix(tiny):
             "top_k": 4,
         }
         network.generation = {name: value for name, value in every.items() if chance.random() < 0.5}
-        network.model.generation_config.eos_token_id = [network.pad, *chance.sample(vocabulary, len(vocabulary) // 8)]
+        network.model.generation_config.eos_token_id = [
+            network.pad,
+            *chance.sample(vocabulary, len(vocabulary) // 8),
+        ]
         warm = chance.choice([0.0, 0.9])
         requests = [request(str(i), prompt=f"Side {'? ' * chance.randint(1, 9)}{i}", image=picture()) for i in range(6)]
         seeds = [chance.randrange(1000) for _ in requests]

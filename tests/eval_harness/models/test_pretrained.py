@@ -143,7 +143,10 @@ def test_causal_model_with_remote_code_is_loaded_and_sees_images(tmp_path):
         "class OwnForCausalLM(LlavaForConditionalGeneration):\n    config_class = OwnConfig\n"
     )
     config = json.loads((folder / "config.json").read_text())
-    names = {"AutoConfig": "own_model.OwnConfig", "AutoModelForCausalLM": "own_model.OwnForCausalLM"}
+    names = {
+        "AutoConfig": "own_model.OwnConfig",
+        "AutoModelForCausalLM": "own_model.OwnForCausalLM",
+    }
     config |= {"model_type": "own_llava", "architectures": ["OwnForCausalLM"], "auto_map": names}
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(BadInput, match="--trust-remote-code"):
@@ -181,7 +184,10 @@ def test_tokenizer_chat_template_is_used_and_a_broken_one_is_refused(folder, tmp
         (copied / "chat_template.jinja").unlink()
         for name, changes in (
             ("tokenizer_config.json", {"chat_template": template}),
-            ("generation_config.json", {"num_return_sequences": 4, "return_dict_in_generate": True}),
+            (
+                "generation_config.json",
+                {"num_return_sequences": 4, "return_dict_in_generate": True},
+            ),
         ):
             path = copied / name
             path.write_text(json.dumps(json.loads(path.read_text()) | changes))

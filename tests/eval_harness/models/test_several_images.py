@@ -59,7 +59,18 @@ def write_source(folder, several):
                 # Lists are written as JSON or as Python prints them; both occur in the official
                 # files.
                 cell = texts[0] if count == 1 else (json.dumps(texts) if number % 2 else str(texts))
-            table.writerow([index, cell, f"Question {number}?", "one", "two", "three", "ABC"[number % 3], "CC BY"])
+            table.writerow(
+                [
+                    index,
+                    cell,
+                    f"Question {number}?",
+                    "one",
+                    "two",
+                    "three",
+                    "ABC"[number % 3],
+                    "CC BY",
+                ]
+            )
     return pictures_by_row
 
 
@@ -88,7 +99,13 @@ def test_image_paths_and_text_only_build_give_the_same_dataset(several_set, tmp_
             for name, data in zip(names, pictures_by_row[row["index"]], strict=True):
                 (folder / name).write_bytes(data)
             cell = names[0] if len(names) == 1 else json.dumps(names)
-            table.writerow([row["index"], cell, *(row[column] for column in ("question", "A", "B", "C", "answer"))])
+            table.writerow(
+                [
+                    row["index"],
+                    cell,
+                    *(row[column] for column in ("question", "A", "B", "C", "answer")),
+                ]
+            )
     build("gmai-mmbench", source=folder, out=tmp_path / "set")
     build("gmai-mmbench", source=folder, out=tmp_path / "text", text_only=True)
     full_build, text = (open_repository(tmp_path / name) for name in ("set", "text"))

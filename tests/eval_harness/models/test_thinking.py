@@ -6,7 +6,12 @@ import pytest
 
 from dataset_builders.errors import BadInput
 from eval_harness.models.interface import Settings
-from eval_harness.models.thinking import OutputReader, opens_reasoning, reasoning_delimiter_ids, thinking_variables
+from eval_harness.models.thinking import (
+    OutputReader,
+    opens_reasoning,
+    reasoning_delimiter_ids,
+    thinking_variables,
+)
 from tests.eval_harness.models.http.asking import request
 from tests.eval_harness.models.tiny_families import tokenizer
 
@@ -17,7 +22,10 @@ TRACE_FAMILIES = {
     "medgemma": (("<unused94>", "<unused95>"), "<unused94>thought\n{}<unused95>{}"),
     "kimi": (("◁think▷", "◁/think▷"), "◁think▷{}◁/think▷{}"),
     "seed": (("<seed:think>", "</seed:think>"), "<seed:think>{}</seed:think>{}"),
-    "command": (("<|START_THINKING|>", "<|END_THINKING|>"), "<|START_THINKING|>{}<|END_THINKING|>{}"),
+    "command": (
+        ("<|START_THINKING|>", "<|END_THINKING|>"),
+        "<|START_THINKING|>{}<|END_THINKING|>{}",
+    ),
     "glm": (
         ("<think>", "</think>", "<|begin_of_box|>", "<|end_of_box|>"),
         "<think>{}</think><|begin_of_box|>{}<|end_of_box|>",
@@ -76,7 +84,11 @@ def test_reasoning_is_separated_by_special_tokens_also_if_truncated(family):
 
 
 def test_texts_without_reasoning_are_decoded_unchanged():
-    for marks in ((), ("<think>", "</think>"), ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")):
+    for marks in (
+        (),
+        ("<think>", "</think>"),
+        ("<|start|>", "<|channel|>", "<|message|>", "<|end|>"),
+    ):
         tok = tokenizer(*marks)
         rows = [tok(text, add_special_tokens=False)["input_ids"] for text in ("B", " left: <b> it is", "yes, no\n")]
         output = OutputReader(tok, opened=False).read([[*row, 2, 0, 0] for row in rows])
@@ -125,7 +137,10 @@ def test_reasoning_budget_requires_delimiter_tokens():
     tok = tokenizer("<think>", "</think>", "<unused94>", "<unused95>")
     ids = {token: tok.convert_tokens_to_ids(token) for token in ("<think>", "</think>", "<unused94>", "<unused95>")}
     assert reasoning_delimiter_ids(tok, "<think></think>") == (ids["<think>"], ids["</think>"])
-    assert reasoning_delimiter_ids(tok, "<unused94>..<unused95>") == (ids["<unused94>"], ids["<unused95>"])
+    assert reasoning_delimiter_ids(tok, "<unused94>..<unused95>") == (
+        ids["<unused94>"],
+        ids["<unused95>"],
+    )
     with pytest.raises(BadInput, match="number of tokens"):
         reasoning_delimiter_ids(tokenizer(), "")
 

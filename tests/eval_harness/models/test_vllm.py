@@ -24,7 +24,12 @@ from tests.processes import free_port
 
 VLLM_PYTHON = os.environ.get("MEDPROBE_VLLM", "")
 CHECKOUT = Path(__file__).resolve().parents[3]
-ENGINE_OPTIONS = {"enforce_eager": True, "max_model_len": 2048, "max_num_seqs": 16, "block_size": 32}
+ENGINE_OPTIONS = {
+    "enforce_eager": True,
+    "max_model_len": 2048,
+    "max_num_seqs": 16,
+    "block_size": 32,
+}
 
 pytestmark = [
     pytest.mark.harness,
@@ -67,7 +72,13 @@ def environment():
 def command(workdir, python, *arguments):
     words = [python, "-m", "medprobe", *arguments]
     return subprocess.run(
-        words, cwd=workdir, env=environment(), capture_output=True, text=True, timeout=600, check=False
+        words,
+        cwd=workdir,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
 
 
@@ -75,7 +86,11 @@ def answers(workdir, python, name, methods, benchmark="mediconfusion", **model):
     """Run a sweep over methods, which loads the model once; returns method -> question id ->
     record.
     """
-    document = {"models": [{"max_tokens": 5, **model}], "benchmarks": [benchmark], "methods": list(methods)}
+    document = {
+        "models": [{"max_tokens": 5, **model}],
+        "benchmarks": [benchmark],
+        "methods": list(methods),
+    }
     (workdir / f"{name}.yaml").write_text(yaml.safe_dump(document))
     done = command(workdir, python, "sweep", f"{name}.yaml")
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
@@ -95,7 +110,15 @@ def serving(workdir):
     port = free_port()
     # The module behind `vllm serve`, which does not start with the CPU build's distribution name.
     options = "--dtype float32 --enforce-eager --max-model-len 2048 --max-num-seqs 16 --block-size 32 --served-model-name tiny"
-    words = [VLLM_PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", workdir / "tiny", "--port", port]
+    words = [
+        VLLM_PYTHON,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        workdir / "tiny",
+        "--port",
+        port,
+    ]
     with (workdir / "serve.log").open("wb") as log:
         process = subprocess.Popen([*words, *options.split()], env=environment(), stdout=log, stderr=log, cwd=workdir)
         try:
@@ -138,7 +161,13 @@ def test_vllm_in_process_and_served_equal_transformers(workdir):
     expected = answers(workdir, sys.executable, "transformers", COMPARED_METHODS, model="tiny")
     assert len({line["response"] for line in expected["mc"].values()}) > 3
     in_process = answers(
-        workdir, VLLM_PYTHON, "vllm", COMPARED_METHODS, model="vllm:tiny", dtype="float32", engine=ENGINE_OPTIONS
+        workdir,
+        VLLM_PYTHON,
+        "vllm",
+        COMPARED_METHODS,
+        model="vllm:tiny",
+        dtype="float32",
+        engine=ENGINE_OPTIONS,
     )
     # The server runs in vLLM's environment, the harness in ours.
     with serving(workdir) as url:
@@ -156,7 +185,10 @@ def test_vllm_adapter_equals_merged_adapter_in_transformers(workdir):
 
     model = AutoModelForImageTextToText.from_pretrained(workdir / "tiny")
     wide = LoraConfig(
-        r=4, lora_alpha=64, target_modules=r".*language_model.*\.(q_proj|v_proj)", init_lora_weights=False
+        r=4,
+        lora_alpha=64,
+        target_modules=r".*language_model.*\.(q_proj|v_proj)",
+        init_lora_weights=False,
     )
     get_peft_model(model, wide).save_pretrained(workdir / "adapter")
     plain = answers(workdir, sys.executable, "plain", ("ps",), model="tiny")

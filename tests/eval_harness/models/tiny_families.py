@@ -82,7 +82,15 @@ def tokenizer(*special: str, named_tokens: dict[str, str] | None = None) -> Any:
     raw.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=400,
-        special_tokens=["<pad>", "<s>", "</s>", "<unk>", *special, *(named_tokens or {}).values(), "<|turn|>"],
+        special_tokens=[
+            "<pad>",
+            "<s>",
+            "</s>",
+            "<unk>",
+            *special,
+            *(named_tokens or {}).values(),
+            "<|turn|>",
+        ],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -131,7 +139,10 @@ def build(name: str, special: tuple[str, ...] = (), width: int = 32, layers: int
     def made(piece: Piece) -> Any:
         return getattr(transformers, piece[0])(**piece[1])
 
-    pieces = {"image_processor": made(family.images), **{key: made(piece) for key, piece in family.pieces.items()}}
+    pieces = {
+        "image_processor": made(family.images),
+        **{key: made(piece) for key, piece in family.pieces.items()},
+    }
     if family.image_tokens is not None:
         pieces["image_processor"].image_seq_length = family.image_tokens
     if family.name == "InstructBlip":

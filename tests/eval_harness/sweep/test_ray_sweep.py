@@ -43,7 +43,10 @@ def test_killed_workers_lose_and_repeat_no_answer(ray_python, tmp_path):
         build(name, out=tmp_path / "data" / name)
     for name in ("one.py", "two.py"):
         (tmp_path / name).write_text(SLOW_PLUG_IN)
-    document = {"models": ["one.py:Model", "two.py:Model"], "benchmarks": ["mediconfusion", "probmed"]}
+    document = {
+        "models": ["one.py:Model", "two.py:Model"],
+        "benchmarks": ["mediconfusion", "probmed"],
+    }
     (tmp_path / "models.yaml").write_text(yaml.safe_dump(document))
     process = start(ray_python, tmp_path, "sweep", "models.yaml", "--ray", "local", "--out", "ray")
     killed = kill_workers(process, "Worker", 4, 0, lambda: lines(tmp_path / "ray"), timeout=120)

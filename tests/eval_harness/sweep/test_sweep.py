@@ -76,7 +76,12 @@ def test_sweep_survives_a_dying_model_and_resumes_to_the_scores_of_single_runs(w
         patched.chdir(workdir)
         expected = forecast_tasks(read_sweep(Path(file), Path("runs/models")))
     question_counts = [len(forecast.plan.instances) for forecast in expected[:2]]
-    assert [len(forecast.waiting) for forecast in expected] == [question_counts[0] - 5, question_counts[1] - 5, 0, 0]
+    assert [len(forecast.waiting) for forecast in expected] == [
+        question_counts[0] - 5,
+        question_counts[1] - 5,
+        0,
+        0,
+    ]
     assert remaining_hours(expected[0], expected) == pytest.approx(1.8 * (question_counts[0] - 5) / 3600)
     done = medprobe("sweep", file, cwd=workdir)
     assert "of 4 tasks are done" not in done.stdout
@@ -133,7 +138,12 @@ def test_killing_a_sweep_ends_its_model_process(workdir):
 
 
 def test_impossible_tasks_are_reported_before_any_question(workdir):
-    file = write(workdir, models=["baseline:chance"], benchmarks=["halt-medvqa", "probmed"], methods=["mc", "gd"])
+    file = write(
+        workdir,
+        models=["baseline:chance"],
+        benchmarks=["halt-medvqa", "probmed"],
+        methods=["mc", "gd"],
+    )
     done = medprobe("sweep", file, "--dry-run", cwd=workdir)
     assert "failed: task 1 (baseline:chance, halt-medvqa, mc): --data: no folder" not in done.stdout
     assert "failed: tasks 1, 2: --data: no folder data/halt-medvqa" in done.stdout
@@ -148,7 +158,11 @@ def test_impossible_tasks_are_reported_before_any_question(workdir):
 
 @pytest.mark.parametrize(("methods", "sent"), [(["mc"], 1), (["gd"], 1), (["ps"], 2), (["ff"], 1)])
 def test_forecast_counts_requests_sent_to_a_server(workdir, methods, sent):
-    model = {"model": "openai:m", "price": "2.5,10", **({"judge": "openai:j"} if methods == ["ff"] else {})}
+    model = {
+        "model": "openai:m",
+        "price": "2.5,10",
+        **({"judge": "openai:j"} if methods == ["ff"] else {}),
+    }
     file = write(workdir, "server.yaml", models=[model], benchmarks=["mediconfusion"], methods=methods)
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(workdir)
@@ -206,13 +220,20 @@ def test_sweep_accepts_every_option_of_eval_with_the_same_type():
 def test_more_specific_sweep_entries_take_precedence(tmp_path):
     write(
         tmp_path,
-        models=[{"model": "a", "thinking": False, "generation": {"top_k": 4}, "batch-size": 8}, "b"],
+        models=[
+            {"model": "a", "thinking": False, "generation": {"top_k": 4}, "batch-size": 8},
+            "b",
+        ],
         benchmarks=[{"benchmark": "probmed", "limit": 5, "facet": ["modality=CT", "modality=MRI"]}],
         methods=[{"method": "mc", "permute": True}],
         options={"limit": 7, "model_args": {"dtype": "float32"}},
     )
     config_a, config_b = (task.config for task in read_sweep(tmp_path / "models.yaml", tmp_path / "out"))
-    assert (config_a.limit, config_a.permute, config_a.facets) == (5, True, ("modality=CT", "modality=MRI"))
+    assert (config_a.limit, config_a.permute, config_a.facets) == (
+        5,
+        True,
+        ("modality=CT", "modality=MRI"),
+    )
     assert config_a.settings == Settings(thinking="off", generation={"top_k": 4}, batch_size=8, dtype="float32")
     assert config_b.settings == Settings(dtype="float32")
 
@@ -243,7 +264,11 @@ def test_slurm_array_elements_run_their_tasks_after_the_file_changes(workdir):
             ["bash", "-c", echo], capture_output=True, text=True, check=True
         ).stdout.strip()
     before_change = {task.number: task.folder for task in read_sweep(workdir / file, Path("cluster"))}
-    write(workdir, models=["baseline:chance", "baseline:always-B", "own.py:Model"], benchmarks=["mediconfusion"])
+    write(
+        workdir,
+        models=["baseline:chance", "baseline:always-B", "own.py:Model"],
+        benchmarks=["mediconfusion"],
+    )
     changed = read_sweep(workdir / file, Path("cluster"))
     assert {number: find_task(changed, name, file).folder for number, name in folder_names.items()} == before_change
     with pytest.raises(BadInput, match=r"--task 4: .* 1 to 3\. The file may have changed"):
@@ -268,4 +293,5 @@ def test_cached_model_is_reused_with_its_deviations_reset():
     assert load("a", Settings(dtype="float16")) is not backend
     load("b", Settings())
     load("a", Settings(dtype="float16"))
+    # Only the most recent model is kept.
     assert loaded == ["a", "a", "b", "a"]

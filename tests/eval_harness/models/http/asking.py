@@ -19,7 +19,12 @@ def picture(mode="RGB", encoding="PNG", size=(20, 12), colour=9):
 
 def request(number=0, **changes):
     # The prompt identifies the question to the test servers.
-    values = {"sample": 0, "prompt": f"Question {number}?", "image": picture(), "options": ("left", "right")}
+    values = {
+        "sample": 0,
+        "prompt": f"Question {number}?",
+        "image": picture(),
+        "options": ("left", "right"),
+    }
     return Request(str(number), **(values | {"question_type": "single"} | changes))
 
 

@@ -15,7 +15,14 @@ from tests.eval_harness.models.http.asking import KEY, model, request
 
 
 @pytest.mark.parametrize(
-    "url", ["127.0.0.1:8000/v1", "api.example.org/v1", "ftp://127.0.0.1/v1", "http://", "http://127.0.0.1:port/v1"]
+    "url",
+    [
+        "127.0.0.1:8000/v1",
+        "api.example.org/v1",
+        "ftp://127.0.0.1/v1",
+        "http://",
+        "http://127.0.0.1:port/v1",
+    ],
 )
 def test_invalid_address_is_reported(url):
     with pytest.raises(BadInput, match="not an address"):
@@ -61,7 +68,10 @@ LOGIN_PAGE = "<!DOCTYPE html><html><head><title>Sign in &amp; go on</title><styl
     ],
 )
 def test_error_message_is_quoted_from_any_body_format(status, body, words):
-    with ChaosServer(answer=lambda _: (status, Raw(body))) as server, pytest.raises(BadInput, match=words):
+    with (
+        ChaosServer(answer=lambda _: (status, Raw(body))) as server,
+        pytest.raises(BadInput, match=words),
+    ):
         list(model(server).generate([request(i) for i in range(4)]))
 
 

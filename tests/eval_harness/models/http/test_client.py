@@ -78,7 +78,10 @@ def test_proxy_from_the_environment_is_used_with_its_password(monkeypatch):
 
 
 def test_proxy_refusal_is_reported_and_the_proxy_gets_no_key(monkeypatch):
-    with answering(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n") as (port, heads):
+    with answering(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n") as (
+        port,
+        heads,
+    ):
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
         with pytest.raises(BadInput, match="the proxy refuses the connection"):
             ask("https://models.example.org/v1")
@@ -92,7 +95,16 @@ def test_proxy_refusal_is_reported_and_the_proxy_gets_no_key(monkeypatch):
 
 HOSTS = ("127.0.0.1", "localhost")
 PROXIES = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", None)
-NO_PROXY_VALUES = ("", "*", "127.0.0.1", "localhost", "127.0.0.1,localhost", ".localhost", "127.0.0.0/8", "example.org")
+NO_PROXY_VALUES = (
+    "",
+    "*",
+    "127.0.0.1",
+    "localhost",
+    "127.0.0.1,localhost",
+    ".localhost",
+    "127.0.0.0/8",
+    "example.org",
+)
 PROXY_CASES = Random(0).sample(list(itertools.product(HOSTS, PROXIES, NO_PROXY_VALUES)), 40)
 
 
@@ -118,7 +130,10 @@ def test_redirects_are_not_followed(status):
     with answering() as (elsewhere, reached):
         location = f"Location: http://127.0.0.1:{elsewhere}/v1/chat/completions".encode()
         moved = b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n%s\r\n\r\n" % (status, location)
-        with answering(moved) as (port, heads), pytest.raises(BadInput, match=f"redirects to .*HTTP {status}"):
+        with (
+            answering(moved) as (port, heads),
+            pytest.raises(BadInput, match=f"redirects to .*HTTP {status}"),
+        ):
             ask(f"http://127.0.0.1:{port}/v1")
     assert heads
     assert not reached

@@ -33,8 +33,16 @@ def test_system_message_and_examples_become_turns_in_the_requested_order(image_f
 
 
 def test_user_parameters_are_sent():
-    extra = {"generation": {"top_p": 0.5}, "chat_template": "{{ x }}", "chat_template_kwargs": {"y": 1}}
+    extra = {
+        "generation": {"top_p": 0.5},
+        "chat_template": "{{ x }}",
+        "chat_template_kwargs": {"y": 1},
+    }
     with ChaosServer() as server:
         list(model(server, **extra).generate([request()]))
     (body,) = server.bodies
-    assert (body["top_p"], body["chat_template"], body["chat_template_kwargs"]) == (0.5, "{{ x }}", {"y": 1})
+    assert (body["top_p"], body["chat_template"], body["chat_template_kwargs"]) == (
+        0.5,
+        "{{ x }}",
+        {"y": 1},
+    )

@@ -18,12 +18,26 @@ FORMS_OF_ERRORS = {
     "error as text": lambda name, words: {"error": words},
     "detail as text": lambda name, words: {"detail": words},
     "detail as list": lambda name, words: {
-        "detail": [{"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}]
+        "detail": [
+            {
+                "type": "extra_forbidden",
+                "loc": ["body", name],
+                "msg": "Extra inputs are not permitted",
+            }
+        ]
     },
-    "vllm": lambda name, words: {"object": "error", "message": words, "type": "BadRequestError", "code": 400},
+    "vllm": lambda name, words: {
+        "object": "error",
+        "message": words,
+        "type": "BadRequestError",
+        "code": 400,
+    },
     "list": lambda name, words: [{"error": {"code": 400, "message": words, "status": "INVALID_ARGUMENT"}}],
     "nested": lambda name, words: {
-        "error": {"message": "Provider returned error", "metadata": {"raw": json.dumps({"error": {"message": words}})}}
+        "error": {
+            "message": "Provider returned error",
+            "metadata": {"raw": json.dumps({"error": {"message": words}})},
+        }
     },
     "plain text": lambda name, words: words,
 }
@@ -63,7 +77,10 @@ def test_parameters_are_negotiated_with_the_first_question_only(form):
     assert len({json.dumps(parameters) for parameters in picky.taken}) == 1, "all were asked with the same settings"
     assert len(server.asked) == sum(server.served.values()) == 12
     deviations = " ".join(backend.deviations)
-    assert ("temperature" in deviations, "no seed" in deviations) == ("temperature" in refused, "seed" in refused)
+    assert ("temperature" in deviations, "no seed" in deviations) == (
+        "temperature" in refused,
+        "seed" in refused,
+    )
 
 
 def test_rejected_user_parameters_are_an_error():
@@ -72,7 +89,10 @@ def test_rejected_user_parameters_are_an_error():
         ({"chat_template_kwargs": {"x": 1}}, "chat_template_kwargs"),
         ({"generation": {"temperature": 0.3}}, "temperature"),
     ):
-        with ChaosServer(answer=Picky([name], "openai")) as server, pytest.raises(BadInput, match=name.split("_")[0]):
+        with (
+            ChaosServer(answer=Picky([name], "openai")) as server,
+            pytest.raises(BadInput, match=name.split("_")[0]),
+        ):
             list(model(server, **settings).generate([request(i) for i in range(3)]))
     with (
         ChaosServer(answer=Picky(["chat_template_kwargs"], "vllm")) as server,
@@ -138,9 +158,17 @@ def test_output_limit_is_lowered_to_what_the_server_accepts():
         (None, "off", {"reasoning_effort": "none"}),
         ("https://openrouter.ai/api/v1", 9000, {"reasoning": {"max_tokens": 9000}}),
         ("https://openrouter.ai/api/v1", "off", {"reasoning": {"enabled": False}}),
-        ("https://api.anthropic.com/v1/", 2000, {"thinking": {"type": "enabled", "budget_tokens": 2000}}),
+        (
+            "https://api.anthropic.com/v1/",
+            2000,
+            {"thinking": {"type": "enabled", "budget_tokens": 2000}},
+        ),
         ("https://api.deepseek.com", "off", {"thinking": {"type": "disabled"}}),
-        ("https://dashscope.aliyuncs.com/v1", 300, {"enable_thinking": True, "thinking_budget": 300}),
+        (
+            "https://dashscope.aliyuncs.com/v1",
+            300,
+            {"enable_thinking": True, "thinking_budget": 300},
+        ),
     ],
 )
 def test_known_hosts_get_their_own_reasoning_parameters(host, thinking, sent):

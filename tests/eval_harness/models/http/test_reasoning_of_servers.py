@@ -13,7 +13,10 @@ from tests.sampling import few
 
 def test_reasoning_contrary_to_the_option_is_recorded():
     thought = (200, completion("B", reasoning_content="hm"))
-    for thinking, answer, words in (("off", thought, "switched off"), ("on", "B", "shows no reasoning")):
+    for thinking, answer, words in (
+        ("off", thought, "switched off"),
+        ("on", "B", "shows no reasoning"),
+    ):
         with ChaosServer(answer=lambda body, answer=answer: answer) as server:
             backend = model(server, thinking=thinking)
             list(backend.generate([request(max_tokens=20000)]))
@@ -76,7 +79,12 @@ class Thinker:
     """
 
     def __init__(self, form, length, seed, thoughts=(5, 120)):
-        self.form, self.length, self.random, self.thoughts = form, length, random.Random(seed), thoughts
+        self.form, self.length, self.random, self.thoughts = (
+            form,
+            length,
+            random.Random(seed),
+            thoughts,
+        )
 
     def __call__(self, body):
         words = "It may be A. So the answer is A. Or no, look at the left again; the correct option is A? Hm."

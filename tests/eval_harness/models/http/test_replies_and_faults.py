@@ -16,7 +16,10 @@ from tests.sampling import few
 
 VALID_REPLIES = (
     completion("A", alternatives={"A": -0.1, "B": -2.0}),
-    completion([{"type": "text", "text": "A"}, {"type": "thinking", "thinking": "hm"}], reasoning_content="x"),
+    completion(
+        [{"type": "text", "text": "A"}, {"type": "thinking", "thinking": "hm"}],
+        reasoning_content="x",
+    ),
     completion(None, "tool_calls", tool_calls=[{"type": "function", "function": {"name": "look_up"}}]),
     completion(None, refusal="no"),
     {"error": {"message": "slow down", "code": 429}},

@@ -13,7 +13,17 @@ from tests.chaos.server import ChaosServer
 from tests.eval_harness.models.http.asking import model, request
 from tests.eval_harness.models.http.scoring_server import ScoringServer
 
-OPTION_WORDS = ("left", "right", "pleural effusion", "no", "yes", "café", "3 mm", "lower lobe of the left lung", "x")
+OPTION_WORDS = (
+    "left",
+    "right",
+    "pleural effusion",
+    "no",
+    "yes",
+    "café",
+    "3 mm",
+    "lower lobe of the left lung",
+    "x",
+)
 SCORINGS = ("next_token", "sequence", "sequence_official")
 
 
@@ -28,7 +38,10 @@ def question(number, scoring, options):
 
 
 def drawn(seed, count=6):
-    chance, distinct = Random(seed), [word for word in OPTION_WORDS if word != "lower lobe of the left lung"]
+    chance, distinct = (
+        Random(seed),
+        [word for word in OPTION_WORDS if word != "lower lobe of the left lung"],
+    )
     return [tuple(chance.sample(distinct, chance.randint(2, 4))) for _ in range(count)]
 
 
@@ -115,7 +128,14 @@ def without_a_named_token(document):
     document["choices"][0]["logprobs"]["content"][0]["top_logprobs"].pop()
 
 
-REPLY_CORRUPTIONS = [shifted, of_other_tokens, not_a_number, merged, another_prompt, without_a_named_token]
+REPLY_CORRUPTIONS = [
+    shifted,
+    of_other_tokens,
+    not_a_number,
+    merged,
+    another_prompt,
+    without_a_named_token,
+]
 
 
 @pytest.mark.parametrize("lie", REPLY_CORRUPTIONS)
@@ -131,6 +151,10 @@ def test_reply_about_other_tokens_fails_only_its_question(lie):
 
     with ScoringServer(change=change) as stand_in:
         _, responses = scored(stand_in, "next_token" if lie is without_a_named_token else "sequence", questions)
-    assert {key: reply.status for key, reply in responses.items()} == {"0": "answered", "1": "failed", "2": "answered"}
+    assert {key: reply.status for key, reply in responses.items()} == {
+        "0": "answered",
+        "1": "failed",
+        "2": "answered",
+    }
     assert responses["1"].scores is None
     assert "token" in responses["1"].error
