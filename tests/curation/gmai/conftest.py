@@ -1,4 +1,4 @@
-"""The search for burned-in text takes about a second a picture: only its own tests run it."""
+"""Disable the search for burned-in text (about a second per picture) except in its own tests."""
 
 import pytest
 

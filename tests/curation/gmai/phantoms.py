@@ -1,4 +1,7 @@
-"""Made sources of every format the GMAI pipeline reads, with known truth: ellipses of known place on noisy grey pictures."""
+"""Generated sources in every format that the GMAI pipeline reads, with known truth.
+
+Ellipses at known positions on noisy grey pictures.
+"""
 
 import json
 from dataclasses import dataclass
@@ -8,58 +11,63 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-SIDE = 64
-ORGANS = {"liver": (20, 40, 11, 9), "spleen": (48, 22, 7, 8), "kidney_left": (46, 44, 6, 7), "pancreas": (30, 20, 7, 5)}
-"""label -> x, y, half width, half height"""
+SIDE_PX = 64
+ORGAN_ELLIPSES = {
+    "liver": (20, 40, 11, 9),
+    "spleen": (48, 22, 7, 8),
+    "kidney_left": (46, 44, 6, 7),
+    "pancreas": (30, 20, 7, 5),
+}
+"""Label -> x, y, half width, half height."""
 FINDINGS = ("Atelectasis", "Effusion", "Mass", "Pneumothorax")
 
 
 TRUTH: dict[tuple[str, str, str], np.ndarray] = {}
-"""(dataset, picture, label) -> mask, of everything that was drawn with a place."""
+"""(dataset, picture, label) -> mask, of everything that was drawn with a position."""
 
 
-def remember(dataset, picture, masks):
+def record_truth(dataset, picture, masks):
     TRUTH.update({(dataset, picture, label): mask for label, mask in masks.items()})
 
 
 @dataclass
-class Drawn:
+class Phantom:
     pixels: np.ndarray
     masks: dict[str, np.ndarray]
 
 
-def ellipse(x, y, rx, ry, shape=(SIDE, SIDE)):
+def ellipse(x, y, rx, ry, shape=(SIDE_PX, SIDE_PX)):
     rows, columns = np.mgrid[: shape[0], : shape[1]]
     return ((columns - x) / rx) ** 2 + ((rows - y) / ry) ** 2 <= 1
 
 
 def draw(rng, labels):
-    """A picture with the ellipses of these labels, each moved a little; every picture has a pattern of its own."""
+    """Draw a picture with jittered ellipses of these labels on a unique background."""
     coarse = rng.integers(20, 200, (8, 8)).astype(np.uint8)
-    pixels = np.asarray(Image.fromarray(coarse).resize((SIDE, SIDE), Image.Resampling.BICUBIC)).astype(float)
+    pixels = np.asarray(Image.fromarray(coarse).resize((SIDE_PX, SIDE_PX), Image.Resampling.BICUBIC)).astype(float)
     masks = {}
     for label in labels:
-        x, y, rx, ry = ORGANS[label]
+        x, y, rx, ry = ORGAN_ELLIPSES[label]
         masks[label] = ellipse(x + rng.integers(-2, 3), y + rng.integers(-2, 3), rx, ry)
         pixels[masks[label]] += 40
-    return Drawn(np.clip(pixels, 0, 255).astype(np.uint8), masks)
+    return Phantom(np.clip(pixels, 0, 255).astype(np.uint8), masks)
 
 
-def box_of(mask):
-    """x, y, width, height"""
+def bounding_box(mask):
+    """Return (x, y, width, height) of a mask."""
     rows, columns = np.nonzero(mask)
     return (int(columns.min()), int(rows.min()), int(np.ptp(columns)) + 1, int(np.ptp(rows)) + 1)
 
 
-def save(path, pixels):
+def save_png(path, pixels):
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(path)
 
 
 def folders(folder, rng, count=6):
     for label in ("Melanoma", "nevus", "BCC"):
-        for k in range(count):
-            save(folder / label / f"P{label[0]}{k}_a.png", draw(rng, []).pixels)
+        for number in range(count):
+            save_png(folder / label / f"P{label[0]}{number}_a.png", draw(rng, []).pixels)
     return {
         "name": "skin",
         "reader": "folders",
@@ -71,14 +79,24 @@ def folders(folder, rng, count=6):
 
 def csv_many(folder, rng, count=12):
     rows = []
-    for k in range(count):
-        save(folder / "images" / f"{k:03}.png", draw(rng, []).pixels)
-        some = list(rng.choice(FINDINGS, size=1 + k % 3, replace=False))
-        row = {"file": f"{k:03}.png", "finding": "|".join(some), "person": f"p{k // 2}"}
-        rows.append(row | {"sex": "FM"[k % 2], "years": 30 + k})
+    for number in range(count):
+        save_png(folder / "images" / f"{number:03}.png", draw(rng, []).pixels)
+        findings = list(rng.choice(FINDINGS, size=1 + number % 3, replace=False))
+        row = {
+            "file": f"{number:03}.png",
+            "finding": "|".join(findings),
+            "person": f"p{number // 2}",
+        }
+        rows.append(row | {"sex": "FM"[number % 2], "years": 30 + number})
     rows.append({"file": "900.png", "finding": "Mass", "person": "p99", "sex": "F", "years": 1})
     pd.DataFrame(rows).to_csv(folder / "list.csv", index=False)
-    columns = {"image": "file", "label": "finding", "patient": "person", "sex": "sex", "age": "years"}
+    columns = {
+        "image": "file",
+        "label": "finding",
+        "patient": "person",
+        "sex": "sex",
+        "age": "years",
+    }
     return {
         "name": "chest", "reader": "csv", "path": f"{folder.name}/images", "annotations": f"{folder.name}/list.csv", "modality": "X-ray",
         "columns": columns, "exhaustive": True, "region": "chest",
@@ -86,12 +104,12 @@ def csv_many(folder, rng, count=12):
 
 
 def wide(folder, rng, count=12):
-    """A column per finding: 1, 0, -1 (uncertain) or blank (not stated)."""
+    """Write a table with one column per finding: 1, 0, -1 (uncertain) or blank (not stated)."""
     rows = []
-    for k in range(count):
-        save(folder / "images" / f"P{k // 2}" / f"view{k % 2}.png", draw(rng, []).pixels)
+    for number in range(count):
+        save_png(folder / "images" / f"P{number // 2}" / f"view{number % 2}.png", draw(rng, []).pixels)
         cells = dict(zip(FINDINGS, rng.choice(["1", "0", "0", "-1", ""], len(FINDINGS)), strict=True))
-        rows.append({"Path": f"wide/images/P{k // 2}/view{k % 2}.png", "Sex": "FM"[k % 2]} | cells)
+        rows.append({"Path": f"wide/images/P{number // 2}/view{number % 2}.png", "Sex": "FM"[number % 2]} | cells)
     pd.DataFrame(rows).to_csv(folder / "list.csv", index=False)
     return {
         "name": "wide", "reader": "wide", "path": f"{folder.name}/images", "annotations": f"{folder.name}/list.csv", "modality": "X-ray",
@@ -99,31 +117,45 @@ def wide(folder, rng, count=12):
     }  # fmt: skip
 
 
-def drawings(folder, dataset, rng, count, labels_of):
-    """(number, masks by label) of drawn pictures, saved as <number>.png."""
-    for k in range(count):
-        drawn = draw(rng, labels_of(k))
-        save(folder / f"{k}.png", drawn.pixels)
-        remember(dataset, f"{k}.png", drawn.masks)
-        yield k, drawn.masks
+def draw_pictures(folder, dataset, rng, count, labels_of):
+    """Draw and save pictures as <number>.png; yield (number, masks by label)."""
+    for number in range(count):
+        phantom = draw(rng, labels_of(number))
+        save_png(folder / f"{number}.png", phantom.pixels)
+        record_truth(dataset, f"{number}.png", phantom.masks)
+        yield number, phantom.masks
 
 
 def coco(folder, rng, count=8):
     from pycocotools import mask as encoder
 
-    images, annotations, names = [], [], list(ORGANS)
-    for k, drawn in drawings(folder / "images", "coco-ct", rng, count, lambda k: names[: 2 + k % 3]):
-        images.append({"id": k, "file_name": f"{k}.png", "width": SIDE, "height": SIDE, "patient_id": f"c{k}"})
-        for label, mask in drawn.items():
-            x, y, w, h = box_of(mask)
-            common = {"image_id": k, "category_id": names.index(label) + 1, "bbox": [x, y, w, h]}
-            if k % 3 == 0:
+    images, annotations, names = [], [], list(ORGAN_ELLIPSES)
+    for number, masks in draw_pictures(
+        folder / "images", "coco-ct", rng, count, lambda number: names[: 2 + number % 3]
+    ):
+        images.append(
+            {
+                "id": number,
+                "file_name": f"{number}.png",
+                "width": SIDE_PX,
+                "height": SIDE_PX,
+                "patient_id": f"c{number}",
+            }
+        )
+        for label, mask in masks.items():
+            x, y, w, h = bounding_box(mask)
+            annotation = {
+                "image_id": number,
+                "category_id": names.index(label) + 1,
+                "bbox": [x, y, w, h],
+            }
+            if number % 3 == 0:
                 rle = encoder.encode(np.asfortranarray(mask.astype(np.uint8)))
-                common["segmentation"] = {"size": rle["size"], "counts": rle["counts"].decode()}
-            elif k % 3 == 1:
-                common["segmentation"] = [[x, y, x + w, y, x + w, y + h, x, y + h]]
-            annotations.append(common)
-    images.append({"id": 99, "file_name": "gone.png", "width": SIDE, "height": SIDE})
+                annotation["segmentation"] = {"size": rle["size"], "counts": rle["counts"].decode()}
+            elif number % 3 == 1:
+                annotation["segmentation"] = [[x, y, x + w, y, x + w, y + h, x, y + h]]
+            annotations.append(annotation)
+    images.append({"id": 99, "file_name": "gone.png", "width": SIDE_PX, "height": SIDE_PX})
     categories = [{"id": i + 1, "name": n} for i, n in enumerate(names)]
     document = {"images": images, "annotations": annotations, "categories": categories}
     (folder / "instances.json").write_text(json.dumps(document))
@@ -134,27 +166,29 @@ def coco(folder, rng, count=8):
 
 
 def voc(folder, rng, count=6):
-    for k, drawn in drawings(folder, "voc-us", rng, count, lambda k: list(ORGANS)[:3]):
+    for number, masks in draw_pictures(folder, "voc-us", rng, count, lambda number: list(ORGAN_ELLIPSES)[:3]):
         objects = ""
-        for label, mask in drawn.items():
-            x, y, w, h = box_of(mask)
+        for label, mask in masks.items():
+            x, y, w, h = bounding_box(mask)
             box = f"<xmin>{x + 1}</xmin><ymin>{y + 1}</ymin><xmax>{x + w}</xmax><ymax>{y + h}</ymax>"
             objects += f"<object><name>{label}</name><bndbox>{box}</bndbox></object>"
-        size = f"<size><width>{SIDE}</width><height>{SIDE}</height><depth>3</depth></size>"
-        (folder / f"{k}.xml").write_text(f"<annotation><filename>{k}.png</filename>{size}{objects}</annotation>")
+        size = f"<size><width>{SIDE_PX}</width><height>{SIDE_PX}</height><depth>3</depth></size>"
+        (folder / f"{number}.xml").write_text(
+            f"<annotation><filename>{number}.png</filename>{size}{objects}</annotation>"
+        )
     return {"name": "voc-us", "reader": "voc", "path": folder.name, "modality": "UltraSound"}
 
 
 def yolo(folder, rng, count=6):
-    names = list(ORGANS)
+    names = list(ORGAN_ELLIPSES)
     (folder / "labels").mkdir()
-    for k, drawn in drawings(folder / "images", "yolo-us", rng, count, lambda k: names[1:]):
+    for number, masks in draw_pictures(folder / "images", "yolo-us", rng, count, lambda number: names[1:]):
         lines = []
-        for label, mask in drawn.items():
-            x, y, w, h = box_of(mask)
-            shares = ((x + w / 2) / SIDE, (y + h / 2) / SIDE, w / SIDE, h / SIDE)
+        for label, mask in masks.items():
+            x, y, w, h = bounding_box(mask)
+            shares = ((x + w / 2) / SIDE_PX, (y + h / 2) / SIDE_PX, w / SIDE_PX, h / SIDE_PX)
             lines.append(" ".join(map(str, (names.index(label), *shares))))
-        (folder / "labels" / f"{k}.txt").write_text("\n".join(lines))
+        (folder / "labels" / f"{number}.txt").write_text("\n".join(lines))
     (folder / "labels" / "classes.txt").write_text("\n".join(names))
     return {
         "name": "yolo-us", "reader": "yolo", "path": f"{folder.name}/images", "modality": "UltraSound",
@@ -163,63 +197,82 @@ def yolo(folder, rng, count=6):
 
 
 def masks(folder, rng, count=6):
-    names = list(ORGANS)
-    for k, drawn in drawings(folder / "images", "masks-mr", rng, count, lambda k: names[: 2 + k % 3]):
-        indexed = np.zeros((SIDE, SIDE), np.uint8)
-        for number, label in enumerate(names, 1):
-            indexed[drawn.get(label, indexed > 255)] = number
-        remember("masks-mr", f"{k}.png", {label: indexed == names.index(label) + 1 for label in drawn})
-        save(folder / "masks" / f"{k}.png", indexed)
-    save(folder / "images" / "odd.png", draw(rng, names).pixels)
-    save(folder / "masks" / "odd.png", np.ones((SIDE // 2, SIDE), np.uint8))
+    names = list(ORGAN_ELLIPSES)
+    for picture_number, masks_by_label in draw_pictures(
+        folder / "images",
+        "masks-mr",
+        rng,
+        count,
+        lambda picture_number: names[: 2 + picture_number % 3],
+    ):
+        indexed = np.zeros((SIDE_PX, SIDE_PX), np.uint8)
+        for class_number, label in enumerate(names, 1):
+            indexed[masks_by_label.get(label, indexed > 255)] = class_number
+        record_truth(
+            "masks-mr",
+            f"{picture_number}.png",
+            {label: indexed == names.index(label) + 1 for label in masks_by_label},
+        )
+        save_png(folder / "masks" / f"{picture_number}.png", indexed)
+    save_png(folder / "images" / "odd.png", draw(rng, names).pixels)
+    save_png(folder / "masks" / "odd.png", np.ones((SIDE_PX // 2, SIDE_PX), np.uint8))
     return {
         "name": "masks-mr", "reader": "masks", "path": f"{folder.name}/images", "annotations": f"{folder.name}/masks", "modality": "MRI",
         "classes": dict(enumerate(names, 1)),
     }  # fmt: skip
 
 
-def volume(rng, names, slices=7):
-    """(values in HU (slices, rows, columns), label values): axial, first row is the front, first column the patient's right."""
-    values = np.full((slices, SIDE, SIDE), -100.0, np.float32) + rng.normal(0, 5, (slices, SIDE, SIDE)).astype(
-        np.float32
-    )
+def draw_volume(rng, names, slices=7):
+    """Return values in HU and class numbers, both (slices, rows, columns).
+
+    Axial; the first row is anterior, the first column the patient's right.
+    """
+    values = np.full((slices, SIDE_PX, SIDE_PX), -100.0, np.float32) + rng.normal(
+        0, 5, (slices, SIDE_PX, SIDE_PX)
+    ).astype(np.float32)
     coarse = rng.integers(-60, 60, (8, 8)).astype(np.float32)
-    values += np.asarray(Image.fromarray(coarse).resize((SIDE, SIDE), Image.Resampling.BICUBIC))
+    values += np.asarray(Image.fromarray(coarse).resize((SIDE_PX, SIDE_PX), Image.Resampling.BICUBIC))
     label = np.zeros(values.shape, np.uint8)
     for number, name in enumerate(names, 1):
-        x, y, rx, ry = ORGANS[name]
-        for at in range(number, min(number + 3, slices)):  # a slice shows two or three of the four
-            shrink = 1 - 0.1 * abs(at - number - 1)
-            label[at][ellipse(x, y, rx * shrink, ry * shrink)] = number
-            values[at][ellipse(x, y, rx * shrink, ry * shrink)] += 120
+        x, y, rx, ry = ORGAN_ELLIPSES[name]
+        for index in range(number, min(number + 3, slices)):  # two or three organs per slice
+            shrink = 1 - 0.1 * abs(index - number - 1)
+            label[index][ellipse(x, y, rx * shrink, ry * shrink)] = number
+            values[index][ellipse(x, y, rx * shrink, ry * shrink)] += 120
     return values, label
 
 
-def regions(plane, names):
+def masks_of_plane(plane, names):
     return {name: plane == number for number, name in enumerate(names, 1) if (plane == number).any()}
 
 
 def nifti(folder, rng, count=4):
     import nibabel
 
-    names = list(ORGANS)
-    for k in range(count):
-        values, label = volume(rng, names)
-        for at, plane in enumerate(label):
-            key = f"n{k}_0000.nii.gz slice {at}"
-            remember("nifti-ct", key, regions(plane, names))
-        # LPS slices -> an RAS+ array (x to the patient's left is column up, so x is turned), and once stored in another order.
+    names = list(ORGAN_ELLIPSES)
+    for number in range(count):
+        values, label = draw_volume(rng, names)
+        for index, plane in enumerate(label):
+            key = f"n{number}_0000.nii.gz slice {index}"
+            record_truth("nifti-ct", key, masks_of_plane(plane, names))
+        # LPS slices as an RAS+ array, so x is flipped; every second volume in another axis order.
         affine = np.diag([-1.5, -1.5, 3.0, 1.0])
-        for sub, array in (("images", values), ("labels", label)):
+        for subfolder, array in (("images", values), ("labels", label)):
             stored = array.transpose(2, 1, 0)
             image = nibabel.Nifti1Image(stored, affine)
-            if k % 2:
+            if number % 2:
                 image = nibabel.as_closest_canonical(image)
-            (folder / sub).mkdir(parents=True, exist_ok=True)
-            nibabel.save(image, folder / sub / (f"n{k}_0000.nii.gz" if sub == "images" else f"n{k}.nii.gz"))
-    four = nibabel.Nifti1Image(np.zeros((8, 8, 4, 3), np.float32), np.eye(4))
-    nibabel.save(four, folder / "images" / "four.nii.gz")
-    nibabel.save(nibabel.Nifti1Image(np.zeros((8, 8, 4), np.uint8), np.eye(4)), folder / "labels" / "four.nii.gz")
+            (folder / subfolder).mkdir(parents=True, exist_ok=True)
+            nibabel.save(
+                image,
+                folder / subfolder / (f"n{number}_0000.nii.gz" if subfolder == "images" else f"n{number}.nii.gz"),
+            )
+    volume_4d = nibabel.Nifti1Image(np.zeros((8, 8, 4, 3), np.float32), np.eye(4))
+    nibabel.save(volume_4d, folder / "images" / "four.nii.gz")
+    nibabel.save(
+        nibabel.Nifti1Image(np.zeros((8, 8, 4), np.uint8), np.eye(4)),
+        folder / "labels" / "four.nii.gz",
+    )
     (folder / "dataset.json").write_text(
         json.dumps({"labels": {"background": 0, **{n: i for i, n in enumerate(names, 1)}}})
     )
@@ -230,35 +283,44 @@ def nifti(folder, rng, count=4):
 
 
 def ct_slices(folder, values, patient, prefix):
-    """The slices of a CT series as files; returns their data sets."""
+    """Write a CT series as files; return its datasets."""
     import pydicom
     from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
 
     study, series, frame = (generate_uid(entropy_srcs=[prefix, word]) for word in ("study", "series", "frame"))
-    made = []
+    datasets = []
     folder.mkdir(parents=True, exist_ok=True)
-    for at, plane in enumerate(values):
+    for index, plane in enumerate(values):
         data = pydicom.Dataset()
         data.file_meta = pydicom.dataset.FileMetaDataset()
         data.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
         data.SOPClassUID = data.file_meta.MediaStorageSOPClassUID = CTImageStorage
-        data.SOPInstanceUID = data.file_meta.MediaStorageSOPInstanceUID = generate_uid(entropy_srcs=[prefix, str(at)])
-        data.StudyInstanceUID, data.SeriesInstanceUID, data.FrameOfReferenceUID = study, series, frame
+        data.SOPInstanceUID = data.file_meta.MediaStorageSOPInstanceUID = generate_uid(
+            entropy_srcs=[prefix, str(index)]
+        )
+        data.StudyInstanceUID, data.SeriesInstanceUID, data.FrameOfReferenceUID = (
+            study,
+            series,
+            frame,
+        )
         data.Modality, data.PatientID, data.PatientName = "CT", patient, "Doe^Jane"
         data.PatientSex, data.PatientAge = "F", "061Y"
         data.PatientBirthDate = data.StudyDate = data.StudyTime = data.AccessionNumber = data.StudyID = ""
-        data.SeriesNumber, data.InstanceNumber, data.Manufacturer = 1, at + 1, "made"
+        data.SeriesNumber, data.InstanceNumber, data.Manufacturer = 1, index + 1, "made"
         data.PositionReferenceIndicator = data.ReferringPhysicianName = ""
-        data.ImagePositionPatient, data.ImageOrientationPatient = [-40.0, -40.0, 3.0 * at], [1, 0, 0, 0, 1, 0]
+        data.ImagePositionPatient, data.ImageOrientationPatient = (
+            [-40.0, -40.0, 3.0 * index],
+            [1, 0, 0, 0, 1, 0],
+        )
         data.PixelSpacing, data.SliceThickness = [1.5, 1.5], 3.0
         data.Rows, data.Columns = plane.shape
         data.SamplesPerPixel, data.PhotometricInterpretation = 1, "MONOCHROME2"
         data.BitsAllocated, data.BitsStored, data.HighBit, data.PixelRepresentation = 16, 12, 11, 0
         data.RescaleSlope, data.RescaleIntercept = 1, -1024
         data.PixelData = (plane + 1024).clip(0, 4095).astype(np.uint16).tobytes()
-        data.save_as(folder / f"{prefix}{at}.dcm", enforce_file_format=True)
-        made.append(data)
-    return made
+        data.save_as(folder / f"{prefix}{index}.dcm", enforce_file_format=True)
+        datasets.append(data)
+    return datasets
 
 
 def dicom(folder, rng, count=3):
@@ -266,17 +328,17 @@ def dicom(folder, rng, count=3):
     from highdicom.sr import CodedConcept
     from pydicom.uid import generate_uid
 
-    names = list(ORGANS)
-    for k in range(count):
-        values, label = volume(rng, names)
-        slices = ct_slices(folder / f"case{k}", values, f"MRN{k}", f"s{k}-")
-        for at, plane in enumerate(label):
-            key = f"case{k}/{'rt' if k == 2 else 'seg'}.dcm slice {at + 1}"
-            remember("dicom-ct", key, regions(plane, names))
-        if k == 2:
-            structures(folder / f"case{k}" / "rt.dcm", slices, label, names)
+    names = list(ORGAN_ELLIPSES)
+    for case_number in range(count):
+        values, label = draw_volume(rng, names)
+        slices = ct_slices(folder / f"case{case_number}", values, f"MRN{case_number}", f"s{case_number}-")
+        for index, plane in enumerate(label):
+            key = f"case{case_number}/{'rt' if case_number == 2 else 'seg'}.dcm slice {index + 1}"
+            record_truth("dicom-ct", key, masks_of_plane(plane, names))
+        if case_number == 2:
+            write_rtstruct(folder / f"case{case_number}" / "rt.dcm", slices, label, names)
             continue
-        described = [
+        descriptions = [
             highdicom.seg.SegmentDescription(
                 number, name, CodedConcept("123037004", "SCT", "Anatomical Structure"), CodedConcept("10200004", "SCT", "Liver structure"),
                 highdicom.seg.SegmentAlgorithmTypeValues.MANUAL,
@@ -285,14 +347,14 @@ def dicom(folder, rng, count=3):
         ]  # fmt: skip
         highdicom.seg.Segmentation(
             source_images=slices, pixel_array=label, segmentation_type=highdicom.seg.SegmentationTypeValues.BINARY,
-            segment_descriptions=described, series_instance_uid=generate_uid(), series_number=2, sop_instance_uid=generate_uid(),
+            segment_descriptions=descriptions, series_instance_uid=generate_uid(), series_number=2, sop_instance_uid=generate_uid(),
             instance_number=1, manufacturer="made", manufacturer_model_name="made", software_versions="1", device_serial_number="1",
-        ).save_as(folder / f"case{k}" / "seg.dcm")  # fmt: skip
+        ).save_as(folder / f"case{case_number}" / "seg.dcm")  # fmt: skip
     return {"name": "dicom-ct", "reader": "dicom", "path": folder.name, "slices": 2}
 
 
-def structures(path, slices, label, names):
-    """An RTSTRUCT whose contours run around the ellipses, along the edges of their outermost pixels."""
+def write_rtstruct(path, slices, label, names):
+    """Write an RTSTRUCT whose contours follow the outer pixel edges of the ellipses."""
     import pydicom
     from pydicom.uid import ExplicitVRLittleEndian, RTStructureSetStorage, generate_uid
 
@@ -304,38 +366,43 @@ def structures(path, slices, label, names):
     data.Modality, data.PatientID = "RTSTRUCT", slices[0].PatientID
     data.StructureSetROISequence, data.ROIContourSequence = [], []
     for number, name in enumerate(names, 1):
-        region, drawn = pydicom.Dataset(), pydicom.Dataset()
-        region.ROINumber, region.ROIName = number, name
-        drawn.ReferencedROINumber, drawn.ContourSequence = number, []
-        for at, plane in enumerate(label):
+        roi, roi_contour = pydicom.Dataset(), pydicom.Dataset()
+        roi.ROINumber, roi.ROIName = number, name
+        roi_contour.ReferencedROINumber, roi_contour.ContourSequence = number, []
+        for index, plane in enumerate(label):
             if (plane == number).any():
-                spans = [(row, found) for row, line in enumerate(plane == number) if len(found := np.flatnonzero(line))]
-                corners = [(found[-1] + 0.5, row + side) for row, found in spans for side in (-0.5, 0.5)]
-                corners += [(found[0] - 0.5, row + side) for row, found in reversed(spans) for side in (0.5, -0.5)]
+                spans = [
+                    (row, columns) for row, line in enumerate(plane == number) if len(columns := np.flatnonzero(line))
+                ]
+                corners = [(columns[-1] + 0.5, row + side) for row, columns in spans for side in (-0.5, 0.5)]
+                corners += [(columns[0] - 0.5, row + side) for row, columns in reversed(spans) for side in (0.5, -0.5)]
                 contour, image = pydicom.Dataset(), pydicom.Dataset()
-                image.ReferencedSOPClassUID = slices[at].SOPClassUID
-                image.ReferencedSOPInstanceUID = slices[at].SOPInstanceUID
-                contour.ContourImageSequence, contour.ContourGeometricType = [image], "CLOSED_PLANAR"
+                image.ReferencedSOPClassUID = slices[index].SOPClassUID
+                image.ReferencedSOPInstanceUID = slices[index].SOPInstanceUID
+                contour.ContourImageSequence, contour.ContourGeometricType = (
+                    [image],
+                    "CLOSED_PLANAR",
+                )
                 contour.NumberOfContourPoints = len(corners)
-                contour.ContourData = [v for cx, cy in corners for v in (-40 + 1.5 * cx, -40 + 1.5 * cy, 3.0 * at)]
-                drawn.ContourSequence.append(contour)
-        data.StructureSetROISequence.append(region)
-        data.ROIContourSequence.append(drawn)
+                contour.ContourData = [v for cx, cy in corners for v in (-40 + 1.5 * cx, -40 + 1.5 * cy, 3.0 * index)]
+                roi_contour.ContourSequence.append(contour)
+        data.StructureSetROISequence.append(roi)
+        data.ROIContourSequence.append(roi_contour)
     data.save_as(path, enforce_file_format=True)
 
 
-MAKERS = {f.__name__: f for f in (folders, csv_many, wide, coco, voc, yolo, masks, nifti, dicom)}
+SOURCE_WRITERS = {f.__name__: f for f in (folders, csv_many, wide, coco, voc, yolo, masks, nifti, dicom)}
 
 
 def write_all(base: Path, only=None, **settings):
-    """Every source below `base`, and sources.yaml; returns its path."""
+    """Write all sources below `base`; return the path of sources.yaml."""
     import yaml
 
     datasets = []
-    for at, (name, make) in enumerate(MAKERS.items()):
+    for seed, (name, write_source) in enumerate(SOURCE_WRITERS.items()):
         if only is None or name in only:
             (base / name).mkdir(parents=True, exist_ok=True)
-            datasets.append(make(base / name, np.random.default_rng([0, at])))
+            datasets.append(write_source(base / name, np.random.default_rng([0, seed])))
     path = base / "sources.yaml"
     path.write_text(yaml.safe_dump({"datasets": datasets, **settings}, sort_keys=False))
     return path

@@ -1,5 +1,7 @@
-"""One contradiction in a good data set refuses all of it, for every reader, and the entry is named; headers and masks that can be read in
-two ways are read as viewers show them, by every route."""
+"""One contradiction refuses a whole dataset, for every reader, and the entry is named.
+
+Headers and masks that are ambiguous are read as viewers show them, by every route.
+"""
 
 import copy
 import io
@@ -25,12 +27,12 @@ from curation.readers.dicom import _fill_nested
 from curation.readers.pixels import IGNORED_ELEMENT, Skipped
 from curation.readers.registry import list_units
 from curation.readers.shapes import fill_polygons
-from tests.curation.gmai.phantoms import ORGANS, SIDE, ellipse, save, write_all
+from tests.curation.gmai.phantoms import ORGAN_ELLIPSES, SIDE_PX, ellipse, save_png, write_all
 from tests.curation.gmai.test_gmai_readers import write_dicom
 from tests.helpers import edit_json, refused
 from tests.sampling import few
 
-NAMES = list(ORGANS)
+ORGAN_NAMES = list(ORGAN_ELLIPSES)
 
 
 def change_lines(base, change):
@@ -40,33 +42,54 @@ def change_lines(base, change):
 
 
 def yolo(base, rng):
-    listed = "\n".join(NAMES)
+    class_list = "\n".join(ORGAN_NAMES)
 
     def corners(number, row):
         x, y, w, h = row
         return number, x + w / 2, y + h / 2, x + w, y + h
 
-    other = rng.sample(NAMES, 4)
-    while other == NAMES:
-        other = rng.sample(NAMES, 4)
-    categories = [{"id": number, "name": name} for number, name in enumerate(other)]
+    shuffled = rng.sample(ORGAN_NAMES, 4)
+    while shuffled == ORGAN_NAMES:
+        shuffled = rng.sample(ORGAN_NAMES, 4)
+    categories = [{"id": number, "name": name} for number, name in enumerate(shuffled)]
     return {
-        "counts from 1": (lambda: change_lines(base, lambda number, row: (int(number) + 1, *row)), "class has no name"),
-        "blank line": (lambda: (base / "labels/classes.txt").write_text("\n" + listed), "blank line"),
-        "yaml above": (lambda: (base / "data.yaml").write_text(f"nc: 4\nnames: {other}"), "differently"),
-        "yaml beside": (lambda: (base / "images/x.yaml").write_text(f"names: {other}"), "differently"),
-        "too few": (lambda: (base / "data.yaml").write_text(f"nc: 5\nnames: {NAMES}"), "not a list of classes"),
-        "notes": (lambda: (base / "notes.json").write_text(json.dumps({"categories": categories})), "differently"),
+        "counts from 1": (
+            lambda: change_lines(base, lambda number, row: (int(number) + 1, *row)),
+            "class has no name",
+        ),
+        "blank line": (
+            lambda: (base / "labels/classes.txt").write_text("\n" + class_list),
+            "blank line",
+        ),
+        "yaml above": (
+            lambda: (base / "data.yaml").write_text(f"nc: 4\nnames: {shuffled}"),
+            "differently",
+        ),
+        "yaml beside": (
+            lambda: (base / "images/x.yaml").write_text(f"names: {shuffled}"),
+            "differently",
+        ),
+        "too few": (
+            lambda: (base / "data.yaml").write_text(f"nc: 5\nnames: {ORGAN_NAMES}"),
+            "not a list of classes",
+        ),
+        "notes": (
+            lambda: (base / "notes.json").write_text(json.dumps({"categories": categories})),
+            "differently",
+        ),
         "keypoints": (
-            lambda: (base / "pose.yaml").write_text(f"names: {NAMES}\nkpt_shape: [17, 2]"),
+            lambda: (base / "pose.yaml").write_text(f"names: {ORGAN_NAMES}\nkpt_shape: [17, 2]"),
             "not a list of classes",
         ),
         "a key twice": (
-            lambda: (base / "data.yaml").write_text(f"{{names: {{0: {NAMES[0]}, 0: {NAMES[1]}}}}}"),
+            lambda: (base / "data.yaml").write_text(f"{{names: {{0: {ORGAN_NAMES[0]}, 0: {ORGAN_NAMES[1]}}}}}"),
             "not a list of classes",
         ),
         "corners": (lambda: change_lines(base, corners), "outside"),
-        "pixels": (lambda: change_lines(base, lambda number, row: (number, *(64 * n for n in row))), "outside 0 to 1"),
+        "pixels": (
+            lambda: change_lines(base, lambda number, row: (number, *(64 * n for n in row))),
+            "outside 0 to 1",
+        ),
     }
 
 
@@ -76,13 +99,13 @@ def coco(base, rng):
     file = base / "instances.json"
     document = json.loads(file.read_text())
     marks = document["annotations"]
-    own = [mark for mark in marks if isinstance(mark.get("segmentation"), dict)]
+    rle_marks = [mark for mark in marks if isinstance(mark.get("segmentation"), dict)]
 
-    def write(marks=marks, **more):
-        file.write_text(json.dumps(document | {"annotations": marks} | more))
+    def write(marks=marks, **replaced):
+        file.write_text(json.dumps(document | {"annotations": marks} | replaced))
 
     def redrawn(change):
-        for mark in rng.sample(own, 1):
+        for mark in rng.sample(rle_marks, 1):
             mask = change(encoder.decode(mark["segmentation"]).astype(np.uint8))
             mark["segmentation"]["counts"] = encoder.encode(np.asfortranarray(mask))["counts"].decode()
         write()
@@ -95,12 +118,12 @@ def coco(base, rng):
 
     def smaller(**sizes):
         for path in (base / "images").glob("*.png"):
-            save(path, np.asarray(Image.open(path).resize((SIDE // 2, SIDE // 2))))
+            save_png(path, np.asarray(Image.open(path).resize((SIDE_PX // 2, SIDE_PX // 2))))
         write(images=[{k: v for k, v in image.items() if k not in sizes} for image in document["images"]])
 
-    twice = [*document["categories"], {"id": 1, "name": "spleen"}]
-    again = [*document["images"], document["images"][0] | {"file_name": "x.png"}]
-    one = rng.choice(marks)
+    duplicate_categories = [*document["categories"], {"id": 1, "name": "spleen"}]
+    duplicate_images = [*document["images"], document["images"][0] | {"file_name": "x.png"}]
+    random_mark = rng.choice(marks)
     return {
         "counts from 0": (lambda: write([m | {"category_id": m["category_id"] - 1} for m in marks]), "not listed"),
         "image ids": (lambda: write([m | {"image_id": m["image_id"] - 1} for m in marks]), "not listed"),
@@ -110,9 +133,15 @@ def coco(base, rng):
         "by rows": (lambda: redrawn(lambda mask: mask.ravel(order="C").reshape(mask.shape, order="F")), "own bbox|own area"),
         "inverted": (lambda: redrawn(lambda mask: 1 - mask), "own bbox|own area"),
         "x and y": (lambda: redrawn(lambda mask: np.ascontiguousarray(mask.T)), "own bbox"),
-        "two names": (lambda: write(categories=twice), "two names"),
-        "one id": (lambda: write(images=again), "share its id"),
-        "one box": (lambda: write([m if m is not one else {**m, "segmentation": [], "bbox": [60, 1, 9, 9]} for m in marks]), "outside"),
+        "two names": (lambda: write(categories=duplicate_categories), "two names"),
+        "one id": (lambda: write(images=duplicate_images), "share its id"),
+        "one box": (
+            lambda: write([
+                mark if mark is not random_mark else {**mark, "segmentation": [], "bbox": [60, 1, 9, 9]}
+                for mark in marks
+            ]),
+            "outside",
+        ),
     }  # fmt: skip
 
 
@@ -127,12 +156,15 @@ def voc(base, rng):
 
     def as_sizes(root, page):
         for box in root.iter("bndbox"):
-            left, top, right, bottom = (int(side.text) for side in box)
-            box[2].text, box[3].text = str(right - left + 1), str(bottom - top + 1)
+            left_px, top_px, right_px, bottom_px = (int(side.text) for side in box)
+            box[2].text, box[3].text = str(right_px - left_px + 1), str(bottom_px - top_px + 1)
 
     def smaller(root, page):
         root.remove(root.find("size"))
-        save(page.with_suffix(".png"), np.asarray(Image.open(page.with_suffix(".png")).resize((32, 32))))
+        save_png(
+            page.with_suffix(".png"),
+            np.asarray(Image.open(page.with_suffix(".png")).resize((32, 32))),
+        )
 
     def renamed(root, page):
         root.find("filename").text = f"{(int(page.stem) + 1) % len(pages)}.png"
@@ -169,7 +201,10 @@ def masks(base, rng):
     return {
         "quantized": (lambda: coloured(".png"), "arbitrary palette indices"),
         "coloured GIF": (lambda: coloured(".gif"), "arbitrary palette indices"),
-        "no name": (lambda: save(path, np.where(values == 1, 9, values).astype(np.uint8)), "no name"),
+        "no name": (
+            lambda: save_png(path, np.where(values == 1, 9, values).astype(np.uint8)),
+            "no name",
+        ),
         "jpeg": (blurred, "lossy compression"),
         "palette": (lambda: by_palette([3, 0, 1, 2, 4]), "no name"),
     }
@@ -178,7 +213,7 @@ def masks(base, rng):
 def nifti(base, rng):
     path = base / rng.choice(("images", "labels")) / "n1_0000.nii.gz"
     path = path if path.is_file() else base / "labels" / "n1.nii.gz"
-    lists = {"labels": {"background": 0, **{name: 4 - at for at, name in enumerate(NAMES)}}}
+    lists = {"labels": {"background": 0, **{name: 4 - at for at, name in enumerate(ORGAN_NAMES)}}}
 
     def forms(change, code):
         image = nibabel.load(path)
@@ -191,7 +226,7 @@ def nifti(base, rng):
         affine[:3, 3] += 5
         return affine
 
-    value = rng.choice(NAMES)
+    value = rng.choice(ORGAN_NAMES)
     return {
         "flipped": (lambda: forms(lambda affine: affine @ np.diag([-1, 1, 1, 1.0]), rng.randint(1, 4)), "qform disagree"),
         "moved": (lambda: forms(moved, 1), "qform disagree"),
@@ -213,11 +248,11 @@ def dicom(base, rng):
     def unlisted(data):
         data.ROIContourSequence[1].ReferencedROINumber = 9
 
-    def shifted(data, by):
-        drawn = data.ROIContourSequence[rng.randrange(4)].ContourSequence
-        drawn.append(copy.deepcopy(drawn[0]))
-        points = np.reshape(np.asarray(drawn[-1].ContourData, float), (-1, 3))
-        drawn[-1].ContourData = (points + np.array([by, 0, 0])).ravel().tolist()
+    def shifted(data, offset_mm):
+        contours = data.ROIContourSequence[rng.randrange(4)].ContourSequence
+        contours.append(copy.deepcopy(contours[0]))
+        points = np.reshape(np.asarray(contours[-1].ContourData, float), (-1, 3))
+        contours[-1].ContourData = (points + np.array([offset_mm, 0, 0])).ravel().tolist()
 
     def lifted(data):
         contour = data.ROIContourSequence[rng.randrange(4)].ContourSequence[0]
@@ -235,10 +270,12 @@ def dicom(base, rng):
         position.ImagePositionPatient = [value + 3 for value in position.ImagePositionPatient]
 
     def swapped(data, frames):
-        one, other = (frames[at].DerivationImageSequence[0].SourceImageSequence[0] for at in (0, 1))
-        one.ReferencedSOPInstanceUID, other.ReferencedSOPInstanceUID = (
-            other.ReferencedSOPInstanceUID,
-            one.ReferencedSOPInstanceUID,
+        first_source, second_source = (
+            frames[index].DerivationImageSequence[0].SourceImageSequence[0] for index in (0, 1)
+        )
+        first_source.ReferencedSOPInstanceUID, second_source.ReferencedSOPInstanceUID = (
+            second_source.ReferencedSOPInstanceUID,
+            first_source.ReferencedSOPInstanceUID,
         )
 
     def numbered(data, frames, number=1):
@@ -262,43 +299,49 @@ def dicom(base, rng):
     }  # fmt: skip
 
 
-PLANTS = (yolo, coco, voc, masks, nifti, dicom)
-CASES = [
+# Functions that return the contradictions that can be planted into a reader's sources.
+CONTRADICTIONS_OF_READER = (yolo, coco, voc, masks, nifti, dicom)
+CONTRADICTION_CASES = [
     (plants, name, seed)
     for seed in range(3)
-    for plants, names in zip(PLANTS, (10, 11, 4, 5, 5, 10), strict=True)
+    for plants, names in zip(CONTRADICTIONS_OF_READER, (10, 11, 4, 5, 5, 10), strict=True)
     for name in range(names)
 ]
 
 
-def check(base):
-    """What `gmai` does before any question."""
+def check_contradictions(base):
+    """Run the checks that `gmai` makes before any question."""
     _, skips, _ = read_items(read_sources(base / "sources.yaml"), base / "out" / "private")
     refuse_contradictions(skips)
 
 
-@pytest.mark.parametrize(("plants", "at", "seed"), few(CASES, 45))
-def test_one_contradiction_refuses_the_data_set(tmp_path, plants, at, seed):
+@pytest.mark.parametrize(("plants", "at", "seed"), few(CONTRADICTION_CASES, 45))
+def test_one_contradiction_refuses_the_dataset(tmp_path, plants, at, seed):
     write_all(tmp_path, only={plants.__name__})
-    check(tmp_path)
+    check_contradictions(tmp_path)
     plant, reason = list(plants(tmp_path / plants.__name__, random.Random(f"{at} {seed}")).values())[at]
     plant()
-    message = refused(check, tmp_path)
+    message = refused(check_contradictions, tmp_path)
     assert re.search(reason, message) and len(message) < 6000, message
 
 
-SKEW = np.array([[-1.5, 0, 0, 5], [0, -1.4, 0.8, 9], [0, 0.2, 3, -7], [0, 0, 0, 1]])
-PLACES = (  # sform, its code, what the qform is given, its code
-    (SKEW, 2, None, 0), (None, 0, SKEW, 1), (SKEW, 1, SKEW, 1), (np.diag([1.2, 1.15, 1.1, 1]) @ SKEW, 4, SKEW, 1),
-)  # fmt: skip
+SHEARED_AFFINE = np.array([[-1.5, 0, 0, 5], [0, -1.4, 0.8, 9], [0, 0.2, 3, -7], [0, 0, 0, 1]])
+AFFINE_PAIRS = (  # sform, its code, affine for the qform, its code
+    (SHEARED_AFFINE, 2, None, 0),
+    (None, 0, SHEARED_AFFINE, 1),
+    (SHEARED_AFFINE, 1, SHEARED_AFFINE, 1),
+    (np.diag([1.2, 1.15, 1.1, 1]) @ SHEARED_AFFINE, 4, SHEARED_AFFINE, 1),
+)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_volume_whose_place_is_stated_as_programs_do_is_read(tmp_path, place):
-    """One statement alone, a tilted gantry that no qform can state, a template's space beside the scanner's."""
+@pytest.mark.parametrize("place", AFFINE_PAIRS)
+def test_volumes_with_common_sform_and_qform_are_read(tmp_path, place):
+    """Only one of both, gantry tilt that no qform can express, a template space beside the
+    scanner's.
+    """
     write_all(tmp_path, only={"nifti"})
     for path in (tmp_path / "nifti").rglob("n*.nii.gz"):
-        image = nibabel.Nifti1Image(np.asanyarray(nibabel.load(path).dataobj), SKEW)
+        image = nibabel.Nifti1Image(np.asanyarray(nibabel.load(path).dataobj), SHEARED_AFFINE)
         image.set_qform(*place[2:], strip_shears=True)
         image.set_sform(*place[:2])
         nibabel.save(image, path)
@@ -311,30 +354,37 @@ def circle(radius, x=32, y=32):
     return np.stack([x + radius * np.cos(turns), y + radius * np.sin(turns)], 1)
 
 
-CONTOURS = (  # of one region on one slice, and how they lie
+NESTED_CONTOURS = (  # contours of one ROI on one slice, and how their areas combine
     ([circle(14, 16), circle(14, 48)], np.logical_or), ([circle(30), circle(12)], np.logical_xor),
     ([circle(30), circle(28.8)], np.logical_xor), ([circle(30), circle(10, 50)], np.logical_xor),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("contours", "join"), CONTOURS)
-def test_contours_beside_and_inside_one_another_are_read(contours, join):
-    """Two apart, a hole, a skin a pixel thick, a hole that touches the edge."""
-    areas = [fill_polygons([corners.ravel() * 6], (6 * SIDE, 6 * SIDE)) for corners in contours]
+@pytest.mark.parametrize(("contours", "join"), NESTED_CONTOURS)
+def test_adjacent_and_nested_contours_are_combined(contours, join):
+    """Two apart, a hole, a one-pixel rim, a hole that touches the edge."""
+    areas = [fill_polygons([corners.ravel() * 6], (6 * SIDE_PX, 6 * SIDE_PX)) for corners in contours]
     assert (_fill_nested(areas) == join(*areas)).all()
 
 
-def test_a_table_of_corners_is_refused_and_skip_contradictions_uses_the_rest(tmp_path):
-    """Also: the page of marked pictures, and the list of what was left out."""
+def test_table_of_box_corners_is_refused_and_skip_contradictions_uses_the_rest(tmp_path):
+    """Also checks the contact sheet and the list of skipped files."""
     rows = []
     for number in range(20):
-        save(
+        save_png(
             tmp_path / "i" / f"{number}.png",
             np.random.default_rng(number).integers(0, 255, (8, 8), dtype=np.uint8).repeat(8, 0).repeat(8, 1),
         )
         rows += [
-            {"image": f"{number}.png", "label": name, "x": 2 + 20 * at, "y": 2, "w": 12 + number, "h": 20}
-            for at, name in enumerate(NAMES[:2])
+            {
+                "image": f"{number}.png",
+                "label": name,
+                "x": 2 + 20 * index,
+                "y": 2,
+                "w": 12 + number,
+                "h": 20,
+            }
+            for index, name in enumerate(ORGAN_NAMES[:2])
         ]
     columns = {"box": list("xywh")}
     entry = {
@@ -354,10 +404,14 @@ def test_a_table_of_corners_is_refused_and_skip_contradictions_uses_the_rest(tmp
     table.to_csv(tmp_path / "t.csv", index=False)
     message = refused(run_pipeline, tmp_path / "s.yaml", tmp_path / "set", search_text=False)
     assert "1.png" in message and "--skip-contradictions" in message and not (tmp_path / "set" / "dataset").exists()
-    made = run_pipeline(
-        tmp_path / "s.yaml", tmp_path / "set", search_text=False, accept_text_alone=True, skip_contradictions=True
+    result = run_pipeline(
+        tmp_path / "s.yaml",
+        tmp_path / "set",
+        search_text=False,
+        accept_text_alone=True,
+        skip_contradictions=True,
     )
-    assert len(made.written) > 10
+    assert len(result.written) > 10
     page = (tmp_path / "set" / "private" / "sheets" / "t.html").read_text()
     assert page.count("data:image/png") == 9 and {"liver", "spleen"} <= set(re.findall(r"<figcaption>(\w+)", page))
 
@@ -366,34 +420,55 @@ def test_a_table_of_corners_is_refused_and_skip_contradictions_uses_the_rest(tmp
 
 
 def planted_header(rng, values):
-    """(element -> value, the picture that viewers show, whether something is ignored), stored values up to 12 bits."""
-    windows = {"0/0": (0, 0), "negative": (40, -400), "blank": ("", ""), "beside": (90000, 2), "words": (40, "")}
+    """Return (attribute -> value, picture as viewers show it, whether something is ignored).
+
+    Stored values have up to 12 bits.
+    """
+    windows = {
+        "0/0": (0, 0),
+        "negative": (40, -400),
+        "blank": ("", ""),
+        "beside": (90000, 2),
+        "words": (40, ""),
+    }
     plants = {
         "slope 0": {"RescaleSlope": 0},
         "blank slope": {"RescaleSlope": ""},
-        "bits": {"HighBit": 15, "PixelData": (values << 4 | rng.randrange(16)).astype(np.uint16).tobytes()},
+        "bits": {
+            "HighBit": 15,
+            "PixelData": (values << 4 | rng.randrange(16)).astype(np.uint16).tobytes(),
+        },
         "overlay": {"PixelData": (values | 0xA000).astype(np.uint16).tobytes()},
         "orientation": {"ImageOrientationPatient": [0] * 6},
     }
     ct = {"Modality": "CT", "RescaleIntercept": -1024}
     plants |= {kind: ct | {"WindowCenter": at, "WindowWidth": width} for kind, (at, width) in windows.items()}
     kind = rng.choice(list(plants))
-    fields = {"RescaleSlope": 1, "RescaleIntercept": 0, "Modality": "MR", "WindowCenter": 2048, "WindowWidth": 4095}
+    fields = {
+        "RescaleSlope": 1,
+        "RescaleIntercept": 0,
+        "Modality": "MR",
+        "WindowCenter": 2048,
+        "WindowWidth": 4095,
+    }
     fields |= plants[kind]
-    # By the soft tissue window for CT whose own window cannot be meant, else by the file's.
+    # Soft tissue window for CT with an invalid window of its own, else the file's window.
     seen = (values - 1024 + 160) / 400 if kind in windows else (values - 2047.5) / 4094 + 0.5
     seen = np.clip(seen, 0, 1) * 255
     if rng.random() < 0.5:
         fields |= rng.choice([{"PhotometricInterpretation": "MONOCHROME1"}, {"PresentationLUTShape": "INVERSE"}])
         if rng.random() < 0.3:
-            fields |= {"PhotometricInterpretation": "MONOCHROME1", "PresentationLUTShape": "INVERSE"}
+            fields |= {
+                "PhotometricInterpretation": "MONOCHROME1",
+                "PresentationLUTShape": "INVERSE",
+            }
         seen = 255 - seen
     return fields, seen, kind not in ("bits", "overlay")
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", few(range(60), 20))
-def test_what_a_header_cannot_mean_is_ignored_and_listed_by_every_route(tmp_path, seed):
+def test_invalid_header_values_are_ignored_and_listed_by_every_route(tmp_path, seed):
     rng = random.Random(seed)
     values = np.random.default_rng(seed).integers(0, 4096, (16, 16))
     fields, seen, is_listed = planted_header(rng, values)
@@ -416,51 +491,61 @@ def test_what_a_header_cannot_mean_is_ignored_and_listed_by_every_route(tmp_path
 # Masks
 
 
-def drawn_mask(kind, mask, path):
-    """Save a mask of one class so that a picture of it is white (or a colour) on black."""
-    grey = Image.fromarray(mask.astype(np.uint8) * 255)
+def save_mask(kind, mask, path):
+    """Save a single-class mask so that its picture is white (or a colour) on black."""
+    grey_image = Image.fromarray(mask.astype(np.uint8) * 255)
     by_palette, alpha, blurred = (
         Image.fromarray((~mask).astype(np.uint8), "P"),
-        Image.new("LA", grey.size),
+        Image.new("LA", grey_image.size),
         io.BytesIO(),
     )
     by_palette.putpalette([255] * 3 + [0] * 3)
-    alpha.putalpha(grey)
-    grey.save(blurred, "JPEG", quality=60)
+    alpha.putalpha(grey_image)
+    grey_image.save(blurred, "JPEG", quality=60)
     image = {
-        "sorted palette": by_palette, "quantized": grey.convert("RGB").quantize(2), "alpha": alpha, "1 bit": grey.convert("1"),
+        "sorted palette": by_palette, "quantized": grey_image.convert("RGB").quantize(2), "alpha": alpha, "1 bit": grey_image.convert("1"),
         "coloured": Image.fromarray(np.where(mask[..., None], [128, 0, 0], 0).astype(np.uint8)), "once jpeg": Image.open(blurred),
         "numbers": Image.fromarray(mask.astype(np.uint8)), "16 bits": Image.fromarray(mask.astype(np.uint16) * 65535),
-    }.get(kind, grey)  # fmt: skip
-    more = {"save_all": True, "append_images": [grey.point(lambda value: 255 - value)]} if kind == "tif" else {}
-    image.save(path.with_suffix(f".{kind}" if kind in ("gif", "jpeg", "tif") else ".png"), **more)
+    }.get(kind, grey_image)  # fmt: skip
+    save_options = (
+        {"save_all": True, "append_images": [grey_image.point(lambda value: 255 - value)]} if kind == "tif" else {}
+    )
+    image.save(path.with_suffix(f".{kind}" if kind in ("gif", "jpeg", "tif") else ".png"), **save_options)
 
 
-KINDS = (
+MASK_KINDS = (
     "gif", "sorted palette", "quantized", "coloured", "numbers", "16 bits", "1 bit", "jpeg", "once jpeg", "alpha", "tif",
 )  # fmt: skip
-REFUSED = {"alpha": "transparent", "tif": "several pages"}
+REFUSED_KINDS = {"alpha": "transparent", "tif": "several pages"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_mask_of_one_class_is_what_its_picture_shows(tmp_path, kind):
-    """By `gmai` and by `deidentify --labels`; a mask in the alpha channel, or one of several pages, is refused."""
+@pytest.mark.parametrize("kind", MASK_KINDS)
+def test_single_class_mask_equals_its_visible_foreground(tmp_path, kind):
+    """By `gmai` and `deidentify --labels`; masks with alpha or several pages are refused."""
     rng = np.random.default_rng(1)
     truth = {}
     for number in range(6):
-        x, y, rx, ry = rng.integers(20, 44), rng.integers(20, 44), rng.integers(6, 19), rng.integers(6, 19)
+        x, y, rx, ry = (
+            rng.integers(20, 44),
+            rng.integers(20, 44),
+            rng.integers(6, 19),
+            rng.integers(6, 19),
+        )
         truth[f"{number}.png"] = ellipse(x, y, rx, ry) ^ (number % 2 == 0 and kind in ("gif", "quantized"))
-        save(tmp_path / "i" / f"{number}.png", rng.integers(0, 255, (SIDE, SIDE), dtype=np.uint8))
+        save_png(
+            tmp_path / "i" / f"{number}.png",
+            rng.integers(0, 255, (SIDE_PX, SIDE_PX), dtype=np.uint8),
+        )
         (tmp_path / "m" / "lesion").mkdir(parents=True, exist_ok=True)
-        drawn_mask(kind, truth[f"{number}.png"], tmp_path / "m" / "lesion" / f"{number}.png")
+        save_mask(kind, truth[f"{number}.png"], tmp_path / "m" / "lesion" / f"{number}.png")
     entry = {"name": "m", "reader": "masks", "path": "i", "annotations": "m", "modality": "CT"}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
     units, skips = list_units(read_sources(tmp_path / "s.yaml").datasets[0])
     labels = load_image_labels(tmp_path / "m", tmp_path / "i")
     deidentify_folder(tmp_path / "i", tmp_path / "clean", search_text=False, labels=[labels])
     assert not skips and len(units) == 6
-    if kind in REFUSED:
-        assert all(REFUSED[kind] in refused_unit(unit) for unit in units)
+    if kind in REFUSED_KINDS:
+        assert all(REFUSED_KINDS[kind] in skip_reason(unit) for unit in units)
         assert len(labels.skips) == 6
         return
     written = json.loads((tmp_path / "clean" / "labels" / "1.json").read_text())
@@ -473,7 +558,7 @@ def test_a_mask_of_one_class_is_what_its_picture_shows(tmp_path, kind):
     assert np.allclose(areas, sorted(mask.sum() for mask in truth.values()), rtol=0.05)
 
 
-def refused_unit(unit):
+def skip_reason(unit):
     with pytest.raises(Skipped) as reason:
         unit.load(unit)
     return str(reason.value)
@@ -481,7 +566,7 @@ def refused_unit(unit):
 
 # Layouts
 
-LAYOUTS = (
+PUBLIC_LAYOUTS = (
     ("{case}/{case}_flair.nii.gz", "{case}/{case}_seg.nii.gz", "BraTS20_{}/BraTS20_{}_flair.nii.gz", "BraTS20_{}/BraTS20_{}_seg.nii.gz"),
     ("{case}/imaging.nii.gz", "{case}/segmentation.nii.gz", "case_{}/imaging.nii.gz", "case_{}/segmentation.nii.gz"),
     ("*/volume-{case}.nii", "*/segmentation-{case}.nii", "batch 1/volume-{}.nii", "batch 1/segmentation-{}.nii"),
@@ -489,12 +574,12 @@ LAYOUTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts_of_public_sets_are_read_by_patterns(tmp_path, layout):
+@pytest.mark.parametrize("layout", PUBLIC_LAYOUTS)
+def test_layouts_of_public_datasets_are_read_by_patterns(tmp_path, layout):
     image, label, image_path, label_path = layout
-    number_of = {name: number for number, name in enumerate(NAMES[:2], 1)}
+    number_of = {name: number for number, name in enumerate(ORGAN_NAMES[:2], 1)}
     for case in ("001", "01", "1"):
-        label_values = np.zeros((SIDE, SIDE, 3), np.uint8)
+        label_values = np.zeros((SIDE_PX, SIDE_PX, 3), np.uint8)
         label_values[10:20, 10 : 20 + len(case), 1], label_values[30:40, 30:40, 1] = 1, 2
         volumes = {image_path: np.random.default_rng(len(case)).normal(size=label_values.shape).astype(np.float32)}
         if "{class}" in label:
@@ -502,7 +587,10 @@ def test_layouts_of_public_sets_are_read_by_patterns(tmp_path, layout):
                 label_path.replace("CLASS", name): (label_values == n).astype(np.uint8) for name, n in number_of.items()
             }
         else:
-            volumes |= {label_path: label_values, label_path.replace("seg", "t1"): np.zeros_like(label_values)}
+            volumes |= {
+                label_path: label_values,
+                label_path.replace("seg", "t1"): np.zeros_like(label_values),
+            }
         for path, values in volumes.items():
             path = tmp_path / "v" / path.replace("{}", case)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -521,7 +609,8 @@ def test_layouts_of_public_sets_are_read_by_patterns(tmp_path, layout):
     units, _ = list_units(read_sources(tmp_path / "s.yaml").datasets[0])
     pictures = {unit.key: unit.load(unit) for unit in units}
     areas = {
-        key: [{target.label: target.area for target in each.targets} for each in of] for key, of in pictures.items()
+        key: [{target.label: target.area for target in picture.targets} for picture in unit_pictures]
+        for key, unit_pictures in pictures.items()
     }
     assert areas == {
         image_path.replace("{}", case): [{"liver": 10 * (10 + len(case)), "spleen": 100}] for case in ("001", "01", "1")

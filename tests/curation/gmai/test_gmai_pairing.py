@@ -1,5 +1,9 @@
-"""No annotation comes to another image than its own, whatever the folders look like, and what has none is listed: for every reader, over
-generated trees with names that recur, differ in case or Unicode form, hold blanks and dots, and are missing on either side."""
+"""No annotation pairs with another image than its own, and unpaired ones are listed, for every
+reader.
+
+Generated folder trees have repeated names, names that differ in case or Unicode form, blanks and
+dots, and files that are missing on either side.
+"""
 
 import json
 import random
@@ -15,78 +19,136 @@ import pytest
 from PIL import Image
 
 from curation.gmai.sources import read_sources
-from curation.images.pairing import AMBIGUOUS_NAME, IMAGE_MISSING, pair_names, split_path, strip_suffix
+from curation.images.pairing import (
+    AMBIGUOUS_NAME,
+    IMAGE_MISSING,
+    pair_names,
+    split_path,
+    strip_suffix,
+)
 from curation.readers.pixels import Skipped
 from curation.readers.registry import list_units
 from tests.curation.gmai.phantoms import ct_slices
 from tests.helpers import refused
 from tests.sampling import few
 
-FOLDERS = ["", "P1", "P5", "train", "val", "images", "P1/day 1", "Größe/Fälle", "scan", "x/images"]
-NAMES = ["f5", "10", "1", "1_2", "Scan", "scan", "IMG 1", "müller", "0000", "case.1.2", "a-b", "liver", "f5 ", " 10"]
-READERS = ["csv", "wide", "boxes", "coco", "voc", "yolo", "indexed", "class folders", "class names", "nifti", "dicom"]
-WRITTEN = ["path", "backslash", "other form", "no suffix", "another suffix", "absolute", "bare"]
-SIDE = 8
-TABLES = ("csv", "wide", "boxes", "coco", "dicom")
-"""Readers whose annotations name images with their suffix."""
+FOLDER_PATHS = [
+    "",
+    "P1",
+    "P5",
+    "train",
+    "val",
+    "images",
+    "P1/day 1",
+    "Größe/Fälle",
+    "scan",
+    "x/images",
+]
+STEMS = [
+    "f5",
+    "10",
+    "1",
+    "1_2",
+    "Scan",
+    "scan",
+    "IMG 1",
+    "müller",
+    "0000",
+    "case.1.2",
+    "a-b",
+    "liver",
+    "f5 ",
+    " 10",
+]
+READERS = [
+    "csv",
+    "wide",
+    "boxes",
+    "coco",
+    "voc",
+    "yolo",
+    "indexed",
+    "class folders",
+    "class names",
+    "nifti",
+    "dicom",
+]
+NAME_SPELLINGS = [
+    "path",
+    "backslash",
+    "other form",
+    "no suffix",
+    "another suffix",
+    "absolute",
+    "bare",
+]
+IMAGE_SIDE_PX = 8
+TABLE_READERS = ("csv", "wide", "boxes", "coco", "dicom")
+"""Readers whose annotations state image names with suffix."""
 
 
 @dataclass
 class Tree:
-    """Images by their path; `labels`: what each shows, an own label. `images`, `annotated`: what is there."""
+    """A generated tree: `labels` maps every path to a unique label.
+
+    `images` and `annotated` list the paths that exist on each side.
+    """
 
     labels: dict[str, str]
     images: list[str]
     annotated: list[str]
 
 
-def tree(rng, suffix, short):
-    """A folder tree of 6 to 24 images; each image and each annotation may be missing. `short`: a path -> what annotations say of it; of
-    images that they call alike none is missing, since nothing could tell that it is."""
+def make_tree(rng, suffix, short):
+    """Generate a tree of 6 to 24 images, of which some images and annotations are missing.
+
+    `short` maps a path to what annotations state about it. Images that share a stated name are
+    never missing, since nothing could reveal it.
+    """
     paths = []
     while len(paths) < rng.randint(6, 24):
-        path = (
-            f"{rng.choice(FOLDERS)}/{rng.choice(NAMES)}{suffix or rng.choice(['.png', '.PNG', '.jpg', '.tif'])}".lstrip(
-                "/"
-            )
+        path = f"{rng.choice(FOLDER_PATHS)}/{rng.choice(STEMS)}{suffix or rng.choice(['.png', '.PNG', '.jpg', '.tif'])}".lstrip(
+            "/"
         )
         if path not in paths:
             paths.append(path)
+
+    # Some trees are complete, some have gaps on either side.
     missing = rng.choice([0, 0.1, 0.3])
-    times = Counter(map(short, paths))
-    images = [path for path in paths if rng.random() >= missing or times[short(path)] > 1]
+    name_counts = Counter(map(short, paths))
+    images = [path for path in paths if rng.random() >= missing or name_counts[short(path)] > 1]
     annotated = [path for path in paths if rng.random() >= missing]
-    labels = {path: f"label{letters(at)}" for at, path in enumerate(paths)}
+    labels = {path: f"label{letter(index)}" for index, path in enumerate(paths)}
     return Tree(labels, images or paths[:1], annotated or paths[:1])
 
 
-def shortened(reader, written):
-    """How the annotations of a reader call images, written so: a path -> what is left of it."""
+def name_shortener(reader, written):
+    """Return the function path -> what remains of it in a reader's annotations."""
 
     def short(path):
-        if reader not in TABLES or written in ("no suffix", "another suffix"):
+        if reader not in TABLE_READERS or written in ("no suffix", "another suffix"):
             path = strip_suffix(path)
-        path = path.replace(".PNG", ".png")  # the case of a suffix is no difference
+        path = path.replace(".PNG", ".png")  # the case of suffixes never matters
         return path.rpartition("/")[2] if written == "bare" else path
 
     return short
 
 
-def letters(number):
+def letter(number):
     return "abcdefghijklmnopqrstuvwxyz"[number]
 
 
-def other_form(name):
+def other_unicode_form(name):
     form = "NFD" if unicodedata.is_normalized("NFC", name) else "NFC"
     return unicodedata.normalize(form, name)
 
 
-def name_of(path, written, root):
-    """How an annotation calls its image."""
+def stated_image_name(path, written, root):
+    """Return the image name that an annotation states, in this spelling."""
     return {
         "path": path,
         "backslash": "./" + path.replace("/", "\\"),
-        "other form": other_form(path),
+        "other form": other_unicode_form(path),
         "no suffix": strip_suffix(path),
         "another suffix": f"{strip_suffix(path)}.webp",
         "absolute": f"{root}/{path}",
@@ -99,188 +161,262 @@ def save(path, pixels):
     Image.fromarray(pixels).save(path)
 
 
-def write(base, reader, made, rng, written):
-    """The tree on the disk, and its entry of sources.yaml. Every image of a class holds it everywhere."""
+def write_dataset(base, reader, image_tree, rng, written):
+    """Write a tree to disk; return its sources.
+
+    All pixels of a picture belong to its class.
+    """
     root = base / "pictures"
     root.mkdir(parents=True)
-    noise = np.random.default_rng(rng.randrange(2**32))
-    for path in made.images:
+    rng_pixels = np.random.default_rng(rng.randrange(2**32))
+    for path in image_tree.images:
         if reader == "nifti":
             (root / path).parent.mkdir(parents=True, exist_ok=True)
-            volume = noise.normal(size=(SIDE, SIDE, 3)).astype(np.float32)
+            volume = rng_pixels.normal(size=(IMAGE_SIDE_PX, IMAGE_SIDE_PX, 3)).astype(np.float32)
             nibabel.save(nibabel.Nifti1Image(volume, np.eye(4)), root / path)
         elif reader == "dicom":
-            made_at = root / path
-            ct_slices(made_at.parent, np.zeros((1, SIDE, SIDE)), "P", f"{made_at.stem}\0"[:-1] + "-tmp")
-            (made_at.parent / f"{made_at.stem}-tmp0.dcm").rename(made_at)
+            dicom_path = root / path
+            ct_slices(
+                dicom_path.parent,
+                np.zeros((1, IMAGE_SIDE_PX, IMAGE_SIDE_PX)),
+                "P",
+                f"{dicom_path.stem}\0"[:-1] + "-tmp",
+            )
+            (dicom_path.parent / f"{dicom_path.stem}-tmp0.dcm").rename(dicom_path)
         else:
-            save(root / path, noise.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8))
-    names = {path: name_of(path, written, root) for path in made.annotated}
-    entry = {"name": "x", "reader": reader, "path": "pictures", "modality": "CT", "annotations": "marks"}
-    labels, number = list(made.labels.values()), {label: at for at, label in enumerate(made.labels.values(), 1)}
-    order = rng.sample(made.annotated, len(made.annotated))
+            save(
+                root / path,
+                rng_pixels.integers(0, 256, (IMAGE_SIDE_PX, IMAGE_SIDE_PX, 3), dtype=np.uint8),
+            )
+    names = {path: stated_image_name(path, written, root) for path in image_tree.annotated}
+    entry = {
+        "name": "x",
+        "reader": reader,
+        "path": "pictures",
+        "modality": "CT",
+        "annotations": "marks",
+    }
+    labels, number = (
+        list(image_tree.labels.values()),
+        {label: index for index, label in enumerate(image_tree.labels.values(), 1)},
+    )
+    order = rng.sample(image_tree.annotated, len(image_tree.annotated))
     if reader == "coco":
         document = {
             "images": [{"id": path, "file_name": names[path]} for path in order],
-            "categories": [{"id": at, "name": label} for label, at in number.items()],
+            "categories": [{"id": index, "name": label} for label, index in number.items()],
             "annotations": [
-                {"image_id": path, "category_id": number[made.labels[path]], "bbox": [1, 1, 4, 4]}
-                for path in made.annotated
+                {
+                    "image_id": path,
+                    "category_id": number[image_tree.labels[path]],
+                    "bbox": [1, 1, 4, 4],
+                }
+                for path in image_tree.annotated
             ],
         }
         (base / "marks.json").write_text(json.dumps(document))
         entry["annotations"] = "marks.json"
-    elif reader in TABLES:
-        rows = [{"image": names[path], "label": made.labels[path], "x": 1, "y": 1, "w": 4, "h": 4} for path in order]
+    elif reader in TABLE_READERS:
+        rows = [
+            {"image": names[path], "label": image_tree.labels[path], "x": 1, "y": 1, "w": 4, "h": 4} for path in order
+        ]
         if reader == "wide":
-            rows = [{"image": row["image"]} | {each: int(each == row["label"]) for each in labels} for row in rows]
+            rows = [
+                {"image": row["image"]} | {column: int(column == row["label"]) for column in labels} for row in rows
+            ]
         pd.DataFrame(rows).to_csv(base / "marks.csv", index=False)
         columns = {"boxes": {"box": list("xywh")}, "wide": {"labels": labels}}
         entry |= {"annotations": "marks.csv", "columns": columns.get(reader, {})}
     elif reader in ("yolo", "indexed", "nifti", "class names"):
-        entry["classes"] = labels if reader == "class names" else {at: label for label, at in number.items()}
-    word = rng.choice(["", "_mask", "-seg"])
-    for path in () if reader in TABLES else made.annotated:
-        stem, label = strip_suffix(other_form(path) if written == "other form" else path), made.labels[path]
+        entry["classes"] = labels if reader == "class names" else {index: label for label, index in number.items()}
+    mask_suffix = rng.choice(["", "_mask", "-seg"])
+    for path in () if reader in TABLE_READERS else image_tree.annotated:
+        stem, label = (
+            strip_suffix(other_unicode_form(path) if written == "other form" else path),
+            image_tree.labels[path],
+        )
         stem = stem.rpartition("/")[2] if written == "bare" else stem
         file = base / "marks" / {
-            "voc": f"{stem}.xml", "yolo": f"{stem}.txt", "indexed": f"{stem}{word}.png", "class folders": f"{label}/{stem}.png",
+            "voc": f"{stem}.xml", "yolo": f"{stem}.txt", "indexed": f"{stem}{mask_suffix}.png", "class folders": f"{label}/{stem}.png",
             "class names": f"{stem}_{label}.png", "nifti": f"{stem}{rng.choice(['.nii', '.nii.gz'])}",
         }[reader]  # fmt: skip
         file.parent.mkdir(parents=True, exist_ok=True)
         if reader == "voc":
             box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>4</xmax><ymax>4</ymax></bndbox>"
             object_ = f"<object><name>{label}</name>{box}</object>"
-            # Images that were renamed without their XMLs: a name that no image has contradicts none.
-            named = rng.choice([names[path], "before.png"])
-            file.write_text(f"<annotation><filename>{named}</filename>{object_}</annotation>")
+            # Images may be renamed without their XMLs: a name that no image has is ignored.
+            stated_name = rng.choice([names[path], "before.png"])
+            file.write_text(f"<annotation><filename>{stated_name}</filename>{object_}</annotation>")
         elif reader == "yolo":
             file.write_text(f"{number[label]} 0.5 0.5 0.5 0.5")
         elif reader == "nifti":
-            nibabel.save(nibabel.Nifti1Image(np.full((SIDE, SIDE, 3), number[label], np.uint8), np.eye(4)), file)
+            nibabel.save(
+                nibabel.Nifti1Image(np.full((IMAGE_SIDE_PX, IMAGE_SIDE_PX, 3), number[label], np.uint8), np.eye(4)),
+                file,
+            )
         else:
-            save(file, np.full((SIDE, SIDE), number[label] if reader == "indexed" else 1, np.uint8))
+            save(
+                file,
+                np.full(
+                    (IMAGE_SIDE_PX, IMAGE_SIDE_PX),
+                    number[label] if reader == "indexed" else 1,
+                    np.uint8,
+                ),
+            )
     if reader in ("indexed", "class folders", "class names"):
         entry["reader"] = "masks"
     (base / "sources.yaml").write_text(json.dumps({"datasets": [entry | {"min_area": 0}]}))
     return read_sources(base / "sources.yaml")
 
 
-def read(sources):
-    """(picture's path -> labels, what was skipped)"""
+def read_labels_by_picture(sources):
+    """Return (picture's path -> labels, what was skipped)."""
     units, skips = list_units(sources.datasets[0])
-    found, left_out = {}, [skip.subject for skip in skips]
+    labels_by_picture, skipped = {}, [skip.subject for skip in skips]
     for unit in units:
         try:
             for picture in unit.load(unit):
                 path = picture.key.rpartition(" slice ")[0] or picture.key
-                found.setdefault(path, set()).update(target.label for target in picture.targets)
+                labels_by_picture.setdefault(path, set()).update(target.label for target in picture.targets)
         except Skipped:
-            left_out.append(unit.key)
-    return found, left_out
+            skipped.append(unit.key)
+    return labels_by_picture, skipped
 
 
-def applies(reader, written):
-    return written in ("path", "other form", "bare") or reader in TABLES
+def is_applicable(reader, written):
+    return written in ("path", "other form", "bare") or reader in TABLE_READERS
 
 
-CASES = [
+PAIRING_CASES = [
     (reader, written, seed)
     for seed in range(3)
     for reader in READERS
-    for written in WRITTEN
-    if applies(reader, written)
+    for written in NAME_SPELLINGS
+    if is_applicable(reader, written)
 ]
 
 
-@pytest.mark.parametrize(("reader", "written", "seed"), few(CASES, len(CASES) // 2))
-def test_no_image_gets_the_labels_of_another(tmp_path, reader, written, seed):
+@pytest.mark.parametrize(("reader", "written", "seed"), few(PAIRING_CASES, len(PAIRING_CASES) // 2))
+def test_no_image_gets_the_labels_of_another_image(tmp_path, reader, written, seed):
     rng = random.Random(f"{reader} {written} {seed}")
-    short = shortened(reader, written)
-    made = tree(rng, {"nifti": ".nii.gz", "dicom": ".dcm"}.get(reader), short)
-    if reader not in TABLES:  # one file of each name
-        seen = Counter(map(short, made.annotated))
-        made.annotated = [path for path in made.annotated if seen[short(path)] == 1]
-    found, left_out = read(write(tmp_path, reader, made, rng, written))
-    found = {"/".join(split_path(path)): labels for path, labels in found.items()}
-    there = {"/".join(split_path(path)): path for path in made.images}
-    wrong = {path: labels for path, labels in found.items() if labels != {made.labels[there[path]]}}
-    assert not wrong, (wrong, made)
-    times = Counter(map(short, made.labels))
-    sure = {path for path in set(made.images) & set(made.annotated) if times[short(path)] == 1}
+    short = name_shortener(reader, written)
+    image_tree = make_tree(rng, {"nifti": ".nii.gz", "dicom": ".dcm"}.get(reader), short)
+    if reader not in TABLE_READERS:  # such readers need one file per name
+        name_counts = Counter(map(short, image_tree.annotated))
+        image_tree.annotated = [path for path in image_tree.annotated if name_counts[short(path)] == 1]
+    labels_by_picture, left_out = read_labels_by_picture(write_dataset(tmp_path, reader, image_tree, rng, written))
+    labels_by_picture = {"/".join(split_path(path)): labels for path, labels in labels_by_picture.items()}
+    images_by_name = {"/".join(split_path(path)): path for path in image_tree.images}
+    wrong = {
+        path: labels
+        for path, labels in labels_by_picture.items()
+        if labels != {image_tree.labels[images_by_name[path]]}
+    }
+    assert not wrong, (wrong, image_tree)
+    name_counts_of_all = Counter(map(short, image_tree.labels))
+    unambiguous = {
+        path for path in set(image_tree.images) & set(image_tree.annotated) if name_counts_of_all[short(path)] == 1
+    }
     if written not in ("bare", "absolute"):
-        assert sure <= {there[path] for path in found}
+        assert unambiguous <= {images_by_name[path] for path in labels_by_picture}
     listed = {strip_suffix("/".join(split_path(name))) for name in left_out}
-    unlisted = {path for path in there if path not in found and strip_suffix(path) not in listed}
-    assert len(unlisted) <= sum(each not in there for each in listed), (unlisted, listed)
+    unlisted = {path for path in images_by_name if path not in labels_by_picture and strip_suffix(path) not in listed}
+    assert len(unlisted) <= sum(name not in images_by_name for name in listed), (unlisted, listed)
 
 
-def test_what_pairs_and_what_does_not():
-    """Names, images, what each name gets: an image, or why none. The images lie in /data/train."""
-    missing, several = IMAGE_MISSING, AMBIGUOUS_NAME
+def test_names_pair_only_with_unambiguous_images():
+    """Names, images, and the image or reason expected for each name; the root is /data/train."""
+    missing, ambiguous = IMAGE_MISSING, AMBIGUOUS_NAME
     for names, images, expected in (
         (["P1/f5.png", "P5/f5.png"], ["P5/f5.png"], [missing, "P5/f5.png"]),
         (["P1/f5.png"], ["P5/f5.png"], [missing]),
         (["P1/f5.png"], ["f5.png", "P2/x.png"], [missing]),
-        (["f5.png", "g.png"], ["P5/f5.png", "P1/f5.png", "P2/g.png"], [several, "P2/g.png"]),
-        (["f5.png"], ["f5.png", "P5/f5.png"], [several]),
+        (["f5.png", "g.png"], ["P5/f5.png", "P1/f5.png", "P2/g.png"], [ambiguous, "P2/g.png"]),
+        (["f5.png"], ["f5.png", "P5/f5.png"], [ambiguous]),
         (["10", "1"], ["1.png", "100.png"], [missing, "1.png"]),
         (["A.PNG", "b.png"], ["a.png", "b.PNG"], [missing, "b.PNG"]),
         (["train/P1/0.png", "train/P2/0.png"], ["P1/0.png"], ["P1/0.png", missing]),
         (["train/0.png", "val/0.png"], ["0.png"], ["0.png", missing]),
         (["/data/train/P1/0.png", "/data/val/P1/0.png"], ["P1/0.png"], ["P1/0.png", missing]),
         (["set-1.0/P1/a.png", "set-1.0/P2/a.png"], ["P1/a.png", "P3/a.png"], ["P1/a.png", missing]),
-        (["P1/a.png", "P2/a.png"], ["export/P1/a.jpg", "export/P3/a.jpg"], ["export/P1/a.jpg", missing]),
-        (["labels/train/7.txt", "labels/val/7.txt"], ["images/train/7.png"], ["images/train/7.png", missing]),
+        (
+            ["P1/a.png", "P2/a.png"],
+            ["export/P1/a.jpg", "export/P3/a.jpg"],
+            ["export/P1/a.jpg", missing],
+        ),
+        (
+            ["labels/train/7.txt", "labels/val/7.txt"],
+            ["images/train/7.png"],
+            ["images/train/7.png", missing],
+        ),
         (["", "."], ["a.png"], [missing, missing]),
     ):
-        found = pair_names(names, images, Path("/data/train"))
-        said = [why if at is None else images[at] for at, why in zip(found.image_indices, found.reasons, strict=True)]
-        assert said == expected, (names, images)
+        pairing = pair_names(names, images, Path("/data/train"))
+        results = [
+            reason if index is None else images[index]
+            for index, reason in zip(pairing.image_indices, pairing.reasons, strict=True)
+        ]
+        assert results == expected, (names, images)
 
 
-def test_a_prefix_is_no_name(tmp_path):
-    """Masks of 1 and 10: neither is a part of the other, and what no class ends is no mask of a shorter name."""
+def test_name_prefixes_do_not_match(tmp_path):
+    """Masks of 1 and 10 do not match each other, nor masks that no listed class ends."""
     for name in ("1", "10", "scan"):
-        save(tmp_path / "i" / f"{name}.png", np.full((SIDE, SIDE), len(name), np.uint8))
+        save(
+            tmp_path / "i" / f"{name}.png",
+            np.full((IMAGE_SIDE_PX, IMAGE_SIDE_PX), len(name), np.uint8),
+        )
     for name in ("1_mask", "10_mask", "scan_2_mask"):
-        save(tmp_path / "m" / f"{name}.png", np.full((SIDE, SIDE), 1 + (name == "10_mask"), np.uint8))
+        save(
+            tmp_path / "m" / f"{name}.png",
+            np.full((IMAGE_SIDE_PX, IMAGE_SIDE_PX), 1 + (name == "10_mask"), np.uint8),
+        )
     entry = {"name": "x", "reader": "masks", "path": "i", "annotations": "m", "modality": "CT"}
     indexed = entry | {"classes": {1: "liver", 2: "spleen"}}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [indexed]}))
-    assert read(read_sources(tmp_path / "s.yaml"))[0] == {"1.png": {"liver"}, "10.png": {"spleen"}}
+    assert read_labels_by_picture(read_sources(tmp_path / "s.yaml"))[0] == {
+        "1.png": {"liver"},
+        "10.png": {"spleen"},
+    }
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
     assert "Give `classes" in refused(list_units, read_sources(tmp_path / "s.yaml").datasets[0])
     for file in (tmp_path / "m").iterdir():
         file.unlink()
     for name in ("1_left lung", "10_left_lung", "scan_2_liver", "scan_liver", "1_spleen"):
-        save(tmp_path / "m" / f"{name}.png", np.ones((SIDE, SIDE), np.uint8))
+        save(tmp_path / "m" / f"{name}.png", np.ones((IMAGE_SIDE_PX, IMAGE_SIDE_PX), np.uint8))
     listed = entry | {"classes": ["lung", "liver", "left lung", "left_lung"]}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [listed]}))
-    assert read(read_sources(tmp_path / "s.yaml"))[0] == {
+    assert read_labels_by_picture(read_sources(tmp_path / "s.yaml"))[0] == {
         "1.png": {"left lung"}, "10.png": {"left_lung"}, "scan.png": {"liver"},
     }  # fmt: skip
 
 
-def test_a_channel_of_nnunet_is_no_part_of_a_name(tmp_path):
-    """Also where only some images have one."""
+def test_nnunet_channel_suffix_is_ignored_in_names(tmp_path):
+    """Also if only some images have the suffix."""
     for number, (image, label) in enumerate((("a/scan", "a/scan"), ("b/scan_0000", "b/scan"), ("c_0000", "c_0000"))):
         for folder, name, value in (("i", image, 0), ("m", label, number + 1)):
             path = tmp_path / folder / f"{name}.nii.gz"
             path.parent.mkdir(parents=True, exist_ok=True)
-            nibabel.save(nibabel.Nifti1Image(np.full((SIDE, SIDE, 3), value, np.uint8), np.eye(4)), path)
+            nibabel.save(
+                nibabel.Nifti1Image(np.full((IMAGE_SIDE_PX, IMAGE_SIDE_PX, 3), value, np.uint8), np.eye(4)),
+                path,
+            )
     entry = {"name": "x", "reader": "nifti", "path": "i", "annotations": "m", "modality": "CT"}
     (tmp_path / "s.yaml").write_text(
         json.dumps({"datasets": [entry | {"classes": {1: "liver", 2: "spleen", 3: "lung"}}]})
     )
-    found = {"a/scan.nii.gz": {"liver"}, "b/scan_0000.nii.gz": {"spleen"}, "c_0000.nii.gz": {"lung"}}
-    assert read(read_sources(tmp_path / "s.yaml")) == (found, [])
+    expected = {
+        "a/scan.nii.gz": {"liver"},
+        "b/scan_0000.nii.gz": {"spleen"},
+        "c_0000.nii.gz": {"lung"},
+    }
+    assert read_labels_by_picture(read_sources(tmp_path / "s.yaml")) == (expected, [])
 
 
-def test_what_one_id_or_name_means_twice_is_not_used(tmp_path):
-    """Two files of one SOP instance, rows of two patients for one image."""
+def test_ambiguous_ids_and_names_are_not_used(tmp_path):
+    """Two files with one SOP instance UID; one image with rows of two patients."""
     for name in ("a", "b", "c"):
-        save(tmp_path / "i" / f"{name}.png", np.zeros((SIDE, SIDE), np.uint8))
+        save(tmp_path / "i" / f"{name}.png", np.zeros((IMAGE_SIDE_PX, IMAGE_SIDE_PX), np.uint8))
 
     def sources(**fields):
         entry = {"name": "x", "path": "i", "modality": "CT"} | fields
@@ -289,10 +425,12 @@ def test_what_one_id_or_name_means_twice_is_not_used(tmp_path):
 
     rows = {"image": ["a.png", "./a.png", "b.png"], "label": "lung", "mrn": [1, 2, 3]}
     pd.DataFrame(rows).to_csv(tmp_path / "t.csv", index=False)
-    found, left_out = read(sources(reader="csv", annotations="t.csv", columns={"patient": "mrn"}))
-    assert found == {"b.png": {"lung"}} and "a.png" in left_out
-    (data,) = ct_slices(tmp_path / "i" / "lung", np.zeros((1, SIDE, SIDE)), "P1", "one")
+    labels_by_picture, skipped = read_labels_by_picture(
+        sources(reader="csv", annotations="t.csv", columns={"patient": "mrn"})
+    )
+    assert labels_by_picture == {"b.png": {"lung"}} and "a.png" in skipped
+    (data,) = ct_slices(tmp_path / "i" / "lung", np.zeros((1, IMAGE_SIDE_PX, IMAGE_SIDE_PX)), "P1", "one")
     data.save_as(tmp_path / "i" / "lung" / "copy.dcm", enforce_file_format=True)
     pd.DataFrame({"image": [data.SOPInstanceUID], "label": "lung"}).to_csv(tmp_path / "t.csv", index=False)
-    found, left_out = read(sources(reader="dicom", annotations="t.csv"))
-    assert found == {} and {"lung/copy.dcm", "lung/one0.dcm"} <= set(left_out)
+    labels_by_picture, skipped = read_labels_by_picture(sources(reader="dicom", annotations="t.csv"))
+    assert labels_by_picture == {} and {"lung/copy.dcm", "lung/one0.dcm"} <= set(skipped)

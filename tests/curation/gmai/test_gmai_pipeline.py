@@ -1,4 +1,4 @@
-"""From made sources of every format to a benchmark that is built and on the board; the promises about options, letters, patients."""
+"""From generated sources of every format to a built benchmark on the board."""
 
 import base64
 import csv
@@ -22,53 +22,53 @@ from dataset_builders.hub.dataset_files import select_dataset_files
 from dataset_builders.hub.repository import open_repository
 from dataset_builders.schema import row_image_ids
 from tests.commands import medprobe
-from tests.curation.gmai.phantoms import save, write_all
+from tests.curation.gmai.phantoms import save_png, write_all
 from tests.helpers import refused
 
 csv.field_size_limit(1 << 30)
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def built_set(tmp_path_factory):
     base = tmp_path_factory.mktemp("gmai")
-    said = medprobe("curate", "gmai", write_all(base), "--out", base / "our-hospital", cwd=base)
-    return base / "our-hospital", said.stdout
+    process = medprobe("curate", "gmai", write_all(base), "--out", base / "our-hospital", cwd=base)
+    return base / "our-hospital", process.stdout
 
 
-def rows_of(folder, pattern):
-    found = []
+def read_rows(folder, pattern):
+    rows = []
     for file in sorted((folder / "tsv").glob(pattern)):
         with file.open(newline="") as stream:
-            found += list(csv.DictReader(stream, delimiter="\t"))
-    return found
+            rows += list(csv.DictReader(stream, delimiter="\t"))
+    return rows
 
 
-def test_every_format_gives_questions_and_every_skip_is_named(made):
-    folder, said = made
-    assert {row["source"] for row in rows_of(folder, "*.tsv")} == {
+def test_every_format_gives_questions_and_every_skip_is_listed(built_set):
+    folder, stdout = built_set
+    assert {row["source"] for row in read_rows(folder, "*.tsv")} == {
         "skin", "chest", "wide", "coco-ct", "voc-us", "yolo-us", "masks-mr", "nifti-ct", "dicom-ct",
     }  # fmt: skip
-    assert "chest: 1 x its image is missing\n" in said
-    assert "nifti-ct: 1 x not a 3D volume\n" in said and "four.nii.gz" not in said  # what is printed may be logged
+    assert "chest: 1 x its image is missing\n" in stdout
+    assert "nifti-ct: 1 x not a 3D volume\n" in stdout and "four.nii.gz" not in stdout  # output may be logged
     assert (folder / "private").stat().st_mode & 0o077 == 0
     names = folder / "dataset.names.csv"
     assert {"900.png", "gone.png", "odd.png", "four.nii.gz"} <= set(pd.read_csv(names)["file"])
     assert names.stat().st_mode & 0o077 == 0
 
 
-def test_the_key_of_the_test_is_apart(made):
-    folder, _ = made
-    validation_rows, test_rows = rows_of(folder, "*_VAL*.tsv"), rows_of(folder, "*_TEST*.tsv")
+def test_test_answers_are_stored_separately(built_set):
+    folder, _ = built_set
+    validation_rows, test_rows = read_rows(folder, "*_VAL*.tsv"), read_rows(folder, "*_TEST*.tsv")
     assert validation_rows and all(row["answer"] and row["category"] for row in validation_rows)
     assert test_rows and not any(row["answer"] or row["category"] for row in test_rows)
-    key = pd.read_csv(folder / "private" / "our-hospital_TEST_answers.tsv", sep="\t")
-    assert set(key["index"]) == {int(row["index"]) for row in test_rows}
+    answer_key = pd.read_csv(folder / "private" / "our-hospital_TEST_answers.tsv", sep="\t")
+    assert set(answer_key["index"]) == {int(row["index"]) for row in test_rows}
     assert (folder / "dataset-answers").is_dir() and not list((folder / "dataset").rglob("*answers*"))
 
 
-def test_what_the_tsv_says_is_what_vlmevalkit_reads(made):
-    """Its loader is pandas: whole numbers as index, options that are not taken for empty cells, single letters in the single files."""
-    folder, _ = made
+def test_vlmevalkit_can_read_the_tsvs(built_set):
+    """It reads with pandas: integer index, no option read as NaN, single letters outside _MULTI."""
+    folder, _ = built_set
     for file in (folder / "tsv").glob("*.tsv"):
         table = pd.read_csv(file, sep="\t")
         assert pd.api.types.is_integer_dtype(table["index"])
@@ -77,11 +77,11 @@ def test_what_the_tsv_says_is_what_vlmevalkit_reads(made):
             assert table["answer"].str.fullmatch("[A-E]").all()
 
 
-def test_a_benchmark_of_this_form_is_a_source_again(made):
-    folder, _ = made
+def test_the_built_benchmark_can_be_read_as_a_source(built_set):
+    folder, _ = built_set
     (file,) = (folder / "tsv").glob("*_VAL.tsv")
     units, skips = list_units(SourceDataset(name="x", reader="tsv", path=file))
-    rows = {row["index"]: row for row in rows_of(folder, "*_VAL.tsv")}
+    rows = {row["index"]: row for row in read_rows(folder, "*_VAL.tsv")}
     assert {unit.key for unit in units} == rows.keys() and not skips
     for unit in units:
         (picture,), row = unit.load(unit), rows[unit.key]
@@ -92,21 +92,23 @@ def test_a_benchmark_of_this_form_is_a_source_again(made):
         assert picture.modality == row["modality"]
 
 
-def test_a_run_that_was_killed_while_reading_goes_on(tmp_path, monkeypatch):
-    """Killed after every number of units, and with a torn last line: each unit is read once, and the set is the same, as the same seed
-    gives it; another seed gives another."""
+def test_a_run_killed_while_reading_resumes(tmp_path, monkeypatch):
+    """Killed after each number of units, with a torn last line: every unit is read once.
+
+    The result equals an uninterrupted run with the same seed; another seed gives another result.
+    """
     from curation.gmai import items
 
     path = write_all(tmp_path, only={"coco", "nifti"})
-    whole = [(w.question, w.choice) for w in pipeline.run_pipeline(path, tmp_path / "whole").written]
-    read = Counter()
-    real = items._read_unit
+    uninterrupted = [(w.question, w.choice) for w in pipeline.run_pipeline(path, tmp_path / "whole").written]
+    read_counts = Counter()
+    read_unit = items._read_unit
 
-    def dying(unit, *given):
-        if sum(read.values()) == dying.after:
+    def dying(unit, *args):
+        if sum(read_counts.values()) == dying.after:
             raise KeyboardInterrupt
-        read[unit.key] += 1
-        return real(unit, *given)
+        read_counts[unit.key] += 1
+        return read_unit(unit, *args)
 
     monkeypatch.setattr(items, "_read_unit", dying)
     out = tmp_path / "killed"
@@ -117,27 +119,29 @@ def test_a_run_that_was_killed_while_reading_goes_on(tmp_path, monkeypatch):
         with (out / "private" / "journal.jsonl").open("a") as journal:
             journal.write('{"dataset": "coco-ct", "un')
     dying.after = -1
-    assert [(w.question, w.choice) for w in pipeline.run_pipeline(path, out).written] == whole
-    assert set(read.values()) == {1}
+    assert [(w.question, w.choice) for w in pipeline.run_pipeline(path, out).written] == uninterrupted
+    assert set(read_counts.values()) == {1}
     path.write_text(path.read_text() + "seed: 7\n")
-    assert {choice for _, choice in whole} != {
+    assert {choice for _, choice in uninterrupted} != {
         w.choice for w in pipeline.run_pipeline(path, tmp_path / "other").written
     }
 
 
-def test_a_changed_file_is_read_again_and_a_lost_picture_made_again(tmp_path):
+def test_changed_files_are_read_again_and_lost_pictures_restored(tmp_path):
     path = write_all(tmp_path, only={"folders"})
-    first = pipeline.run_pipeline(path, tmp_path / "set")
+    first_run = pipeline.run_pipeline(path, tmp_path / "set")
     pictures = sorted((tmp_path / "set" / "private" / "pictures").iterdir())
     pictures[0].unlink()
-    save(tmp_path / "folders" / "nevus" / "Pn0_a.png", np.full((64, 64), 9, np.uint8))
-    second = pipeline.run_pipeline(path, tmp_path / "set")
-    assert len({w.case.item.picture for w in second.written} - {w.case.item.picture for w in first.written}) == 1
-    assert len(second.written) == len(first.written)
+    save_png(tmp_path / "folders" / "nevus" / "Pn0_a.png", np.full((64, 64), 9, np.uint8))
+    second_run = pipeline.run_pipeline(path, tmp_path / "set")
+    assert (
+        len({w.case.item.picture for w in second_run.written} - {w.case.item.picture for w in first_run.written}) == 1
+    )
+    assert len(second_run.written) == len(first_run.written)
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "expected"),
     [
         ("unmapped", "no label is mapped"),
         ("alone", "can be a wrong option"),
@@ -146,40 +150,40 @@ def test_a_changed_file_is_read_again_and_a_lost_picture_made_again(tmp_path):
         ("taken", "is reserved"),
     ],
 )
-def test_where_nothing_can_be_made_one_line_says_why_and_nothing_is_written(tmp_path, name, said):
+def test_a_run_without_questions_fails_in_one_line_and_writes_nothing(tmp_path, name, expected):
     out = tmp_path / ("gmai-mmbench" if name == "taken" else "set")
     for label in {"unmapped": ["zyx", "wvu"], "alone": ["melanoma"]}.get(name, ["melanoma", "nevus"]):
         rng = np.random.default_rng(len(label))
         for k in range(2):
-            save(tmp_path / "d" / label / f"{k}.png", rng.integers(0, 255, (32, 32), dtype=np.uint8))
+            save_png(tmp_path / "d" / label / f"{k}.png", rng.integers(0, 255, (32, 32), dtype=np.uint8))
             if name == "empty":
                 (tmp_path / "d" / label / f"{k}.png").write_bytes(b"no picture")
     folder = "gone" if name == "missing" else "d"
     (tmp_path / "s.yaml").write_text(
         json.dumps({"datasets": [{"name": "a", "reader": "folders", "path": folder, "modality": "Dermoscopy"}]})
     )
-    with pytest.raises(BadInput, match=said) as told:
+    with pytest.raises(BadInput, match=expected) as error:
         pipeline.run_pipeline(tmp_path / "s.yaml", out)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
     assert not (out / "dataset").exists()
     assert not (out / "tsv").exists()
 
 
-def test_a_good_set_stays_when_a_later_run_can_make_nothing(tmp_path):
+def test_a_failed_run_keeps_the_previous_output(tmp_path):
     path = write_all(tmp_path, only={"folders"})
     pipeline.run_pipeline(path, tmp_path / "set")
-    before = {file: file.read_bytes() for file in (tmp_path / "set" / "tsv").iterdir()}
+    files_before = {file: file.read_bytes() for file in (tmp_path / "set" / "tsv").iterdir()}
     (tmp_path / "labels.csv").write_text("name,task\nmelanoma,Bakery\n")
     path.write_text(path.read_text() + "labels: labels.csv\n")
     with pytest.raises(BadInput, match="Bakery"):
         pipeline.run_pipeline(path, tmp_path / "set")
-    assert {file: file.read_bytes() for file in (tmp_path / "set" / "tsv").iterdir()} == before
+    assert {file: file.read_bytes() for file in (tmp_path / "set" / "tsv").iterdir()} == files_before
 
 
-def test_tables_and_funnel_count_what_is_there(made):
-    folder, _ = made
-    rows = rows_of(folder, "*_VAL.tsv") + rows_of(folder, "*_TEST.tsv")
-    multi = rows_of(folder, "*_MULTI.tsv")
+def test_tables_and_funnel_match_the_questions(built_set):
+    folder, _ = built_set
+    rows = read_rows(folder, "*_VAL.tsv") + read_rows(folder, "*_TEST.tsv")
+    multi = read_rows(folder, "*_MULTI.tsv")
     tasks = pd.read_csv(folder / "report" / "tasks.csv").groupby("kind")["questions"].sum().to_dict()
     assert tasks["single"] == len(rows) and tasks.get("multiple", 0) == len(multi)
     granularities = pd.read_csv(folder / "report" / "granularities.csv").set_index("granularity")["cases"]
@@ -189,28 +193,37 @@ def test_tables_and_funnel_count_what_is_there(made):
     assert funnel["possible_questions"] - sum(funnel["not_asked"].values()) == funnel["questions"]
 
 
-def test_the_board_shows_departments_modalities_and_the_tree(made, tmp_path):
+def test_the_board_shows_departments_modalities_and_the_tree(built_set, tmp_path):
     from leaderboard_space.api import tools
     from leaderboard_space.data.board import Board
     from leaderboard_space.data.published_results import board_results
     from leaderboard_space.service import Service
 
-    folder, _ = made
-    line = ("eval", "gmai-mmbench", "--data", folder / "dataset", "--model", "baseline:chance", "--out", "run")
+    folder, _ = built_set
+    line = (
+        "eval",
+        "gmai-mmbench",
+        "--data",
+        folder / "dataset",
+        "--model",
+        "baseline:chance",
+        "--out",
+        "run",
+    )
     medprobe(*line, cwd=tmp_path)
     medprobe("submit", "run", "--to", "store", cwd=tmp_path)
     board = Board(tmp_path / "store", board_results())
-    (section,) = [each for each in board.snapshot.sections["gmai-mmbench"] if each.benchmark == "our-hospital"]
+    (section,) = [section for section in board.snapshot.sections["gmai-mmbench"] if section.benchmark == "our-hospital"]
     page = Service(board).view({"format": "gmai-mmbench", "section": section.key})["html"]
     assert "No person has checked the questions of this set." in page
-    offered = {tool.__name__: tool for tool in tools(board, Service(board))}
-    ours = next(each for each in offered["question_sets"]() if "our-hospital" in str(each))
-    branches = str(offered["branches_of"](benchmark="gmai-mmbench", question_set=ours["question_set"]))
-    for row in rows_of(folder, "*_VAL*.tsv"):
+    tools_by_name = {tool.__name__: tool for tool in tools(board, Service(board))}
+    question_set = next(section for section in tools_by_name["question_sets"]() if "our-hospital" in str(section))
+    branches = str(tools_by_name["branches_of"](benchmark="gmai-mmbench", question_set=question_set["question_set"]))
+    for row in read_rows(folder, "*_VAL*.tsv"):
         assert all(row[name] in branches for name in ("department", "modality", "clinical vqa task"))
 
 
-def test_what_is_said_of_the_patients_is_in_the_card_and_lets_it_be_published(tmp_path):
+def test_card_states_approval_and_deidentification_needed_to_publish(tmp_path):
     path = write_all(tmp_path, only={"nifti"})
     path.write_text(path.read_text().replace("slices: 2", "slices: 2\n  ethics: IRB 2026-17"))
     pipeline.run_pipeline(path, tmp_path / "set")
@@ -224,37 +237,37 @@ def test_what_is_said_of_the_patients_is_in_the_card_and_lets_it_be_published(tm
     assert select_dataset_files(card.parent, "ORG/set", private=True)[0]
 
 
-def test_the_slices_of_a_volume_can_be_one_question(tmp_path):
-    """Every question shows slices of one label in order, none beside another, with the target marked on each."""
+def test_slices_of_a_volume_can_be_one_question(tmp_path):
+    """Questions show non-adjacent slices of one label in order, each with the target marked."""
     path = write_all(tmp_path, only={"nifti"})
     path.write_text(path.read_text().replace("slices: 2", "slices: 2\n  together: true"))
-    made = pipeline.run_pipeline(path, tmp_path / "set")
-    assert made.funnel["read"]["nifti-ct"]["patients"] == 4, (
+    result = pipeline.run_pipeline(path, tmp_path / "set")
+    assert result.funnel["read"]["nifti-ct"]["patients"] == 4, (
         "slices of a volume without a patient id are of one patient"
     )
-    assert {len(w.case.item.pictures) for w in made.written} == {2}
+    assert {len(w.case.item.pictures) for w in result.written} == {2}
     repository = open_repository(tmp_path / "set" / "dataset")
     for split_name in repository.splits:
         rows = repository.questions(split_name)
         assert set(rows["more_image_ids"].map(len)) == {1}
         assert rows["question"].str.startswith("These 2 images are slices of one volume, in their order").all()
         images = {name: data for case in repository.cases(split_name) for name, data in case.images.items()}
-        for shown in rows.to_dict("records"):
-            for name in row_image_ids(shown):
+        for question_row in rows.to_dict("records"):
+            for name in row_image_ids(question_row):
                 pixels = np.asarray(Image.open(io.BytesIO(images[name]))).astype(int)
                 assert (pixels[..., 0] > pixels[..., 1] + 20).any(), "the target is tinted or outlined in red"
 
 
-def noise(rng):
+def draw_noise(rng):
     coarse = np.random.default_rng(rng.randrange(2**32)).integers(0, 255, (6, 6), dtype=np.uint8)
     return np.asarray(Image.fromarray(coarse).resize((40, 40), Image.Resampling.BICUBIC))
 
 
-def test_a_set_whose_text_gives_answers_away_is_not_built_unless_that_is_accepted(tmp_path):
+def test_a_set_solvable_from_text_alone_is_refused_unless_accepted(tmp_path):
     rng = random.Random(0)
     for label, count in (("Melanoma", 30), ("nevus", 5), ("BCC", 5)):
         for at in range(count):
-            save(tmp_path / "skin" / label / f"{at}.png", noise(rng))
+            save_png(tmp_path / "skin" / label / f"{at}.png", draw_noise(rng))
     entry = {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy"}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
     assert "most frequent answer: 'melanoma', 30 times" in refused(
@@ -269,44 +282,50 @@ def test_a_set_whose_text_gives_answers_away_is_not_built_unless_that_is_accepte
     assert "nonetheless" not in (tmp_path / "set" / "dataset" / "README.md").read_text()
 
 
-def test_pictures_with_burned_in_text_wait_for_a_person(tmp_path, monkeypatch):
-    """What seems to hold text (how it is found: `test_no_patient_leaves.py`) is in nothing that is written; what is decided holds in the
-    next run, and black is black in what goes out."""
+def test_pictures_with_burned_in_text_await_a_decision(tmp_path, monkeypatch):
+    """Pictures with text are not used until decided; masked regions are black in the output.
+
+    How text is detected: `test_no_patient_leaves.py`.
+    """
     monkeypatch.setattr(
-        overlay, "find_text", lambda image: [(4, 6, 20, 16)] * (max(image.convert("L").tobytes()) == 235)
+        overlay,
+        "find_text",
+        lambda image: [(4, 6, 20, 16)] * (max(image.convert("L").tobytes()) == 235),
     )
     rng = random.Random(1)
     for label in ("Melanoma", "nevus"):
-        for at in range(3):
-            pixels = noise(rng) // 6
-            pixels[6:16, 4:20] = 235 if at else 0
-            save(tmp_path / "skin" / label / f"{at}.png", pixels)
+        for number in range(3):
+            pixels = draw_noise(rng) // 6
+            pixels[6:16, 4:20] = 235 if number else 0
+            save_png(tmp_path / "skin" / label / f"{number}.png", pixels)
     entry = {"name": "skin", "reader": "folders", "path": "skin", "modality": "Dermoscopy"}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry], "near_duplicate": -1}))
     out = tmp_path / "set"
-    made = pipeline.run_pipeline(tmp_path / "s.yaml", out)
+    first_run = pipeline.run_pipeline(tmp_path / "s.yaml", out)
     waiting = pending_images(out)
-    assert (len(made.written), len(waiting)) == (2, 4)
-    assert made.funnel["burned_in_text"] | {"decisions": {}} == {
+    assert (len(first_run.written), len(waiting)) == (2, 4)
+    assert first_run.funnel["burned_in_text"] | {"decisions": {}} == {
         "searched": 6, "with_text": 4, "undecided": 4, "decisions": {}, "searched_by_deidentify": [],
     }  # fmt: skip
-    assert f"medprobe curate texts {out}" in "".join(made.notes)
+    assert f"medprobe curate texts {out}" in "".join(first_run.notes)
     assert waiting[0] in TestClient(build_text_review(out)).get("/item").text
     for picture, decision in zip(waiting, ["mask", "keep", "drop"], strict=False):
         decide_on_image(out, picture, decision, "Ada")
-    again = pipeline.run_pipeline(tmp_path / "s.yaml", out)
-    assert {w.case.item.picture for w in again.written} - {w.case.item.picture for w in made.written} == set(
+    second_run = pipeline.run_pipeline(tmp_path / "s.yaml", out)
+    assert {w.case.item.picture for w in second_run.written} - {w.case.item.picture for w in first_run.written} == set(
         waiting[:2]
     )
-    shown = {}
-    for row in rows_of(out, "*.tsv"):
-        shown[row["index"]] = Image.open(io.BytesIO(base64.b64decode(row["image"])))
-    for w in again.written:
+    images = {}
+    for row in read_rows(out, "*.tsv"):
+        images[row["index"]] = Image.open(io.BytesIO(base64.b64decode(row["image"])))
+    for w in second_run.written:
         if w.case.item.picture == waiting[0]:
-            left, top, right, bottom = overlay.read_boxes(out / "private")[waiting[0]][0]
-            assert np.asarray(shown[str(w.index)])[top:bottom, left:right].max() == 0
-    (tmp_path / "deidentification.json").write_text('{"text": {"searched": true}}')  # by deidentify: not again
+            left_px, top_px, right_px, bottom_px = overlay.read_boxes(out / "private")[waiting[0]][0]
+            assert np.asarray(images[str(w.index)])[top_px:bottom_px, left_px:right_px].max() == 0
+    (tmp_path / "deidentification.json").write_text(
+        '{"text": {"searched": true}}'
+    )  # searched by deidentify: not searched again
     assert pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "searched").funnel["burned_in_text"]["searched"] == 0
-    without = pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "other", search_text=False)
-    assert len(without.written) == 6
+    unsearched = pipeline.run_pipeline(tmp_path / "s.yaml", tmp_path / "other", search_text=False)
+    assert len(unsearched.written) == 6
     assert "Burned-in text: not searched." in (tmp_path / "other" / "dataset" / "README.md").read_text()

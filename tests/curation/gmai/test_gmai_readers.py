@@ -1,4 +1,4 @@
-"""The readers of the GMAI pipeline: truth that was drawn comes back, and everything that cannot be used is named and counted."""
+"""Readers of the GMAI pipeline: known truth is recovered, and everything unusable is listed."""
 
 import json
 from pathlib import Path
@@ -12,19 +12,27 @@ from curation.gmai.sources import read_sources
 from curation.readers.dataset import SourceDataset
 from curation.readers.pixels import Skipped, to_grey
 from curation.readers.registry import list_units
-from tests.curation.gmai.phantoms import MAKERS, SIDE, TRUTH, box_of, ct_slices, ellipse, write_all
+from tests.curation.gmai.phantoms import (
+    SIDE_PX,
+    SOURCE_WRITERS,
+    TRUTH,
+    bounding_box,
+    ct_slices,
+    ellipse,
+    write_all,
+)
 from tests.helpers import refused
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory):
+def all_sources(tmp_path_factory):
     base = tmp_path_factory.mktemp("sources")
     return read_sources(write_all(base))
 
 
-def read(sources, name):
-    """(pictures, skips) of one dataset."""
-    dataset = next(each for each in sources.datasets if each.name == name)
+def read_dataset(sources, name):
+    """Return (pictures, skips) of one dataset."""
+    dataset = next(candidate for candidate in sources.datasets if candidate.name == name)
     units, skips = list_units(dataset)
     pictures = []
     for unit in units:
@@ -32,65 +40,67 @@ def read(sources, name):
             pictures += unit.load(unit)
         except Skipped as reason:
             skips.append((unit.key, str(reason)))
-        skips += [(unit.key, why) for why in unit.skips]
+        skips += [(unit.key, reason) for reason in unit.skips]
     return pictures, [(s.subject, s.reason) if hasattr(s, "subject") else s for s in skips]
 
 
 @pytest.mark.parametrize("name", ["coco-ct", "voc-us", "yolo-us", "masks-mr", "nifti-ct", "dicom-ct"])
-def test_targets_lie_where_they_were_drawn(everything, name):
-    pictures, _ = read(everything, name)
+def test_targets_are_where_they_were_drawn(all_sources, name):
+    pictures, _ = read_dataset(all_sources, name)
     truth = {key[1:]: mask for key, mask in TRUTH.items() if key[0] == name}
-    found = 0
+    target_count = 0
     for picture in pictures:
-        assert picture.pixels.shape == (SIDE, SIDE, 3)
+        assert picture.pixels.shape == (SIDE_PX, SIDE_PX, 3)
         assert picture.pixels.dtype == np.uint8
         assert picture.present == {label for key, label in truth if key == picture.key}
         for target in picture.targets:
             mask = truth[picture.key, target.label]
-            found += 1
+            target_count += 1
             if target.mask is None:
-                assert target.box == pytest.approx(box_of(mask), abs=1e-6)
-            elif name == "coco-ct" and target.mask.sum() == np.prod(box_of(target.mask)[2:]):  # the polygon is the box
-                assert box_of(target.mask) == box_of(mask)
+                assert target.box == pytest.approx(bounding_box(mask), abs=1e-6)
+            elif name == "coco-ct" and target.mask.sum() == np.prod(
+                bounding_box(target.mask)[2:]
+            ):  # the polygon is a box
+                assert bounding_box(target.mask) == bounding_box(mask)
             else:
                 assert (target.mask == mask).all()
-    assert found >= 12
+    assert target_count >= 12
 
 
-def test_patients_come_from_patterns_tables_and_headers(everything):
-    skin, _ = read(everything, "skin")
+def test_patients_come_from_patterns_tables_and_headers(all_sources):
+    skin, _ = read_dataset(all_sources, "skin")
     assert {p.patient for p in skin} == {f"P{sign}{k}" for sign in "MnB" for k in range(6)}
-    chest, _ = read(everything, "chest")
+    chest, _ = read_dataset(all_sources, "chest")
     assert chest[3].patient == "p1"
     assert chest[3].attributes == {"age": "33", "sex": "M"}
-    ct, _ = read(everything, "dicom-ct")
+    ct, _ = read_dataset(all_sources, "dicom-ct")
     assert {p.patient for p in ct} == {"MRN0", "MRN1", "MRN2"}
     assert {p.modality for p in ct} == {"CT"}
     assert ct[0].attributes == {"age": "061Y", "sex": "F"}
 
 
-def test_a_volume_gives_at_most_k_slices_per_label_the_largest(tmp_path):
+def test_a_volume_gives_the_k_largest_slices_per_label(tmp_path):
     sources = read_sources(write_all(tmp_path, only={"nifti"}))
-    pictures, _ = read(sources, "nifti-ct")
+    pictures, _ = read_dataset(sources, "nifti-ct")
     areas = {}
     for (name, key, label), mask in TRUTH.items():
         if name == "nifti-ct":
             areas.setdefault((key.split()[0], label), []).append(mask.sum())
-    taken = {}
+    chosen_areas = {}
     for picture in pictures:
         for target in picture.targets:
-            taken.setdefault((picture.key.split()[0], target.label), []).append(target.mask.sum())
-    assert taken.keys() == areas.keys()
-    for key, some in taken.items():
-        assert sorted(some, reverse=True) == sorted(areas[key], reverse=True)[:2]
+            chosen_areas.setdefault((picture.key.split()[0], target.label), []).append(target.mask.sum())
+    assert chosen_areas.keys() == areas.keys()
+    for key, chosen in chosen_areas.items():
+        assert sorted(chosen, reverse=True) == sorted(areas[key], reverse=True)[:2]
 
 
-def dataset(**given):
-    return SourceDataset(name="x", modality="X-ray", **given)
+def make_dataset(**settings):
+    return SourceDataset(name="x", modality="X-ray", **settings)
 
 
 def write_dicom(path, values, **fields):
-    """One made CT slice with other fields."""
+    """Write one generated CT slice with other attributes."""
     data = ct_slices(path.parent, values[None].astype(float), "P1", path.stem)[0]
     (path.parent / f"{path.stem}0.dcm").unlink()
     for name, value in fields.items():
@@ -102,8 +112,8 @@ def write_dicom(path, values, **fields):
     return data
 
 
-def test_windows_are_pydicoms_own(tmp_path):
-    """Over generated rescales, windows and VOI functions: pydicom's VOI over its own range, to a grey level, inverted for MONOCHROME1."""
+def test_windows_match_pydicom(tmp_path):
+    """Generated rescales, windows and VOI functions equal pydicom's VOI LUT to one grey level."""
     from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
     from curation.readers.pixels import read_dicom_header, render_frame
@@ -129,13 +139,13 @@ def test_windows_are_pydicoms_own(tmp_path):
 
 
 @pytest.mark.parametrize("flips", range(8))
-def test_a_slice_is_shown_upright_however_it_was_stored(tmp_path, flips):
-    """The same head, stored in all eight in-plane orientations, gives one picture."""
+def test_slices_are_upright_in_all_stored_orientations(tmp_path, flips):
+    """The same head stored in all eight in-plane orientations gives the same picture."""
     from curation.readers.pixels import read_frame
 
     rng = np.random.default_rng(2)
-    wanted = rng.integers(0, 1000, (12, 20))
-    row, column, stored = np.array([1, 0, 0]), np.array([0, 1, 0]), wanted
+    upright = rng.integers(0, 1000, (12, 20))
+    row, column, stored = np.array([1, 0, 0]), np.array([0, 1, 0]), upright
     if flips & 1:
         stored, row = stored[:, ::-1], -row
     if flips & 2:
@@ -150,10 +160,10 @@ def test_a_slice_is_shown_upright_however_it_was_stored(tmp_path, flips):
         PixelSpacing=[1, 1],
     )
     pixels, _ = read_frame(path, SourceDataset(name="x", reader="dicom", path=tmp_path, window=(500.0, 1000.0)), [])
-    assert (pixels[..., 0] == to_grey(wanted.astype(float), (500.0, 1000.0))).all()
+    assert (pixels[..., 0] == to_grey(upright.astype(float), (500.0, 1000.0))).all()
 
 
-def test_nifti_planes_are_shown_as_radiologists_see_them(tmp_path):
+def test_nifti_planes_are_in_radiological_view(tmp_path):
     import nibabel
 
     array = np.zeros((10, 12, 14), np.float32)  # RAS+
@@ -168,7 +178,7 @@ def test_nifti_planes_are_shown_as_radiologists_see_them(tmp_path):
             "name": "v", "reader": "nifti", "path": "i", "annotations": "l", "modality": "MRI", "plane": plane, "classes": {1: "liver"},
             "window": [50, 100], "slices": 20,
         }]}))  # fmt: skip
-        pictures, _ = read(read_sources(tmp_path / "s.yaml"), "v")
+        pictures, _ = read_dataset(read_sources(tmp_path / "s.yaml"), "v")
         bright = [p.pixels[..., 0] for p in pictures if p.pixels.max() == 255]
         assert len(bright) == 1
         assert bright[0].shape == shape
@@ -176,7 +186,7 @@ def test_nifti_planes_are_shown_as_radiologists_see_them(tmp_path):
     assert corners == {"axial": (0, 0), "coronal": (0, 0), "sagittal": (0, 0)}
 
 
-def test_voxels_that_are_not_square_become_square_with_their_mask(tmp_path):
+def test_anisotropic_pixels_and_masks_become_square(tmp_path):
     import nibabel
 
     label = np.zeros((20, 20, 3), np.uint8)
@@ -187,13 +197,13 @@ def test_voxels_that_are_not_square_become_square_with_their_mask(tmp_path):
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [
         {"name": "v", "reader": "nifti", "path": "i", "annotations": "l", "modality": "MRI", "classes": {1: "liver"}}
     ]}))  # fmt: skip
-    (picture,), _ = read(read_sources(tmp_path / "s.yaml"), "v")
+    (picture,), _ = read_dataset(read_sources(tmp_path / "s.yaml"), "v")
     assert picture.pixels.shape == (40, 20, 3)
-    assert box_of(picture.targets[0].mask)[2:] == (10, 20)
+    assert bounding_box(picture.targets[0].mask)[2:] == (10, 20)
 
 
-def test_bundled_dicom_files_of_pydicom_are_read_or_named(tmp_path):
-    """Every file that comes with pydicom and needs no download ends as a picture or as a reason, never as a crash or in silence."""
+def test_bundled_pydicom_files_are_read_or_skipped_with_a_reason(tmp_path):
+    """Every local file of pydicom becomes a picture or a skip with a reason; none crashes."""
     import shutil
 
     import pydicom.data
@@ -206,17 +216,20 @@ def test_bundled_dicom_files_of_pydicom_are_read_or_named(tmp_path):
     (tmp_path.parent / "s.yaml").write_text(json.dumps({"datasets": [
         {"name": "b", "reader": "dicom", "path": str(tmp_path), "annotations": "labels.csv"}
     ]}))  # fmt: skip
-    pictures, skips = read(read_sources(tmp_path.parent / "s.yaml"), "b")
-    assert {p.key for p in pictures} | {what for what, _ in skips} == {path.name for path in files}
+    pictures, skips = read_dataset(read_sources(tmp_path.parent / "s.yaml"), "b")
+    assert {p.key for p in pictures} | {subject for subject, _ in skips} == {path.name for path in files}
     assert len(pictures) >= 13
     reasons = dict(skips)
     assert reasons["reportsi.dcm"] == "DICOM of SR is not a picture to ask about"
     assert reasons["rtdose.dcm"] == "DICOM of RTDOSE is not a picture to ask about"
     assert "none of its referenced images" in reasons["liver_1frame.dcm"]
     assert "cannot be decoded" in reasons["MR_truncated.dcm"]
-    assert {"CT_small.dcm", "MR_small.dcm", "MR_small_RLE.dcm", "MR_small_jpeg_ls_lossless.dcm"} <= {
-        p.key for p in pictures
-    }
+    assert {
+        "CT_small.dcm",
+        "MR_small.dcm",
+        "MR_small_RLE.dcm",
+        "MR_small_jpeg_ls_lossless.dcm",
+    } <= {p.key for p in pictures}
 
 
 BAD_COCO = (
@@ -229,11 +242,11 @@ BAD_COCO = (
     ({"bbox": [1, 1, 5, 5], "category_id": 7}, {}, "category 7"),
     ({"bbox": [1, 1, 5, 5]}, {"turned": True}, "EXIF rotation"),
 )
-"""annotation, image, why it is left out"""
+"""Annotation, image, and the reason why it is skipped."""
 
 
 @pytest.mark.parametrize(("annotation", "image", "reason"), BAD_COCO)
-def test_what_does_not_fit_its_image_is_left_out_with_the_reason(tmp_path, annotation, image, reason):
+def test_coco_annotations_that_contradict_their_image_are_skipped(tmp_path, annotation, image, reason):
     exif = Image.Exif()
     if "turned" in image:
         exif[0x0112] = 6
@@ -246,22 +259,22 @@ def test_what_does_not_fit_its_image_is_left_out_with_the_reason(tmp_path, annot
     (tmp_path / "c.json").write_text(json.dumps(document))
     entry = {"name": "b", "modality": "CT", "reader": "coco", "path": ".", "annotations": "c.json"}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    _, [(what, why)] = read(read_sources(tmp_path / "s.yaml"), "b")
-    assert what == "a.png" and reason in why
+    _, [(subject, skip_reason)] = read_dataset(read_sources(tmp_path / "s.yaml"), "b")
+    assert subject == "a.png" and reason in skip_reason
 
 
-def test_dicom_without_pixels_or_with_a_name_in_them_is_left_out(tmp_path):
+def test_dicom_without_pixels_or_with_burned_in_text_is_skipped(tmp_path):
     (tmp_path / "liver").mkdir()
     write_dicom(tmp_path / "liver" / "none.dcm", np.zeros((4, 4)), PixelData=None)
     write_dicom(tmp_path / "liver" / "named.dcm", np.zeros((4, 4)), BurnedInAnnotation="YES")
     entry = {"name": "b", "modality": "CT", "reader": "folders", "path": "."}
     (tmp_path / "s.yaml").write_text(json.dumps({"datasets": [entry]}))
-    reasons = dict(read(read_sources(tmp_path / "s.yaml"), "b")[1])
+    reasons = dict(read_dataset(read_sources(tmp_path / "s.yaml"), "b")[1])
     assert "no pixel data" in reasons["liver/none.dcm"] and "burned into" in reasons["liver/named.dcm"]
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "expected"),
     [
         ("datasets: [{name: a, reader: coco, path: ., modality: CT}]", "dataset a: reader coco needs `annotations`"),
         ("datasets: [{name: a, reader: folders, path: .}]", "needs `modality`"),
@@ -275,13 +288,13 @@ def test_dicom_without_pixels_or_with_a_name_in_them_is_left_out(tmp_path):
         ("datasets: [\n", "not valid YAML"),
     ],
 )  # fmt: skip
-def test_a_wrong_sources_file_is_one_line(tmp_path, document, said):
+def test_an_invalid_sources_file_fails_in_one_line(tmp_path, document, expected):
     (tmp_path / "sources.yaml").write_text(document)
-    assert said in refused(read_sources, tmp_path / "sources.yaml")
+    assert expected in refused(read_sources, tmp_path / "sources.yaml")
 
 
-def test_polygons_rle_and_masks_are_one_shape():
-    """COCO -> mask -> contour: run-length encoding of every kind gives the same mask, and the contour encloses it."""
+def test_rle_and_contours_match_the_mask():
+    """Every kind of RLE decodes to the same mask, and the mask's contour encloses it."""
     from pycocotools import mask as encoder
     from scipy.ndimage import binary_fill_holes
 
@@ -306,4 +319,7 @@ def test_polygons_rle_and_masks_are_one_shape():
 
 def test_all_formats_have_a_phantom():
     readers = get_args(SourceDataset.model_fields["reader"].annotation)
-    assert {"csv" if name == "csv_many" else name for name in MAKERS} == set(readers) - {"boxes", "tsv"}
+    assert {"csv" if name == "csv_many" else name for name in SOURCE_WRITERS} == set(readers) - {
+        "boxes",
+        "tsv",
+    }

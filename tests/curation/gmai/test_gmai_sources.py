@@ -1,4 +1,4 @@
-"""The GMAI pipeline on real files: ChestX-ray14's boxes and labels, 55 radiographs, the official sample taken apart."""
+"""The GMAI pipeline on real files: ChestX-ray14, 55 radiographs, GMAI-MMBench's sample."""
 
 import csv
 import json
@@ -17,21 +17,20 @@ SOURCES = Path(__file__).resolve().parents[4] / "shared" / "sources"
 pytestmark = [
     pytest.mark.sources,
     pytest.mark.skipif(
-        not (SOURCES / "chestxray14").is_dir(), reason="the authors' files (../shared/sources) are not here"
+        not (SOURCES / "chestxray14").is_dir(),
+        reason="the authors' files (../shared/sources) are not here",
     ),
 ]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def real_set(tmp_path_factory):
     base = tmp_path_factory.mktemp("real")
-    theirs = SOURCES / "chestxray14"
-    boxes = pd.read_csv(theirs / "BBox_List_2017.csv")
+    chestxray_folder = SOURCES / "chestxray14"
+    boxes = pd.read_csv(chestxray_folder / "BBox_List_2017.csv")
     rng = np.random.default_rng(0)
     (base / "boxed").mkdir()
-    for name in boxes["Image Index"].unique()[
-        ::20
-    ]:  # the boxes' own radiographs are not here: noise of their size stands for them
+    for name in boxes["Image Index"].unique()[::20]:  # noise of the same size replaces the original radiographs
         coarse = rng.integers(0, 256, (16, 16), dtype=np.uint8)
         Image.fromarray(coarse).resize((1024, 1024), Image.Resampling.NEAREST).save(
             base / "boxed" / name, compress_level=1
@@ -44,19 +43,32 @@ def made(tmp_path_factory):
     with sample.open(newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     for row in rows:
-        labels.append({"name": row["category"], "task": row["clinical vqa task"], "department": row["department"]})
+        labels.append(
+            {
+                "name": row["category"],
+                "task": row["clinical vqa task"],
+                "department": row["department"],
+            }
+        )
     pd.DataFrame(labels).drop_duplicates("name").to_csv(base / "labels.csv", index=False)
-    columns = {"image": "Image Index", "patient": "Patient ID", "age": "Patient Age", "sex": "Patient Gender"}
+    columns = {
+        "image": "Image Index",
+        "patient": "Patient ID",
+        "age": "Patient Age",
+        "sex": "Patient Gender",
+    }
     document = {
         "labels": "labels.csv",
         "longest_side": 256,
         "separate_registries": True,
         "datasets": [
-            {"name": "boxes", "reader": "boxes", "path": "boxed", "annotations": str(theirs / "BBox_List_2017.csv"), "modality": "X-ray",
+            {"name": "boxes", "reader": "boxes", "path": "boxed",
+             "annotations": str(chestxray_folder / "BBox_List_2017.csv"), "modality": "X-ray",
              "region": "chest", "patient": r"(\d{8})_", "patients": "nih",
              "columns": {"image": "Image Index", "label": "Finding Label", "box": list(boxes.columns[2:6])}},
-            {"name": "findings", "reader": "csv", "path": str(theirs / "images"), "annotations": str(theirs / "Data_Entry_sample.csv"),
-             "modality": "X-ray", "region": "chest", "exhaustive": True, "nothing": "No Finding", "patients": "nih",
+            {"name": "findings", "reader": "csv", "path": str(chestxray_folder / "images"),
+             "annotations": str(chestxray_folder / "Data_Entry_sample.csv"), "modality": "X-ray",
+             "region": "chest", "exhaustive": True, "nothing": "No Finding", "patients": "nih",
              "columns": columns | {"label": "Finding Labels"}},
             {"name": "figure1", "reader": "csv", "path": str(SOURCES / "figure1_cxr" / "images"), "annotations": "figure1.csv",
              "modality": "X-ray", "region": "chest", "patient": r"(COVID-\d+)", "nothing": ["No finding"],
@@ -68,43 +80,43 @@ def made(tmp_path_factory):
     return pipeline.run_pipeline(base / "sources.yaml", base / "real-set"), rows
 
 
-def test_real_boxes_become_box_questions_about_the_chest(made):
-    run, _ = made
+def test_real_boxes_become_box_questions_about_the_chest(real_set):
+    run, _ = real_set
     boxes = [w for w in run.written if w.case.item.dataset == "boxes"]
     assert len(boxes) >= 25
     assert {w.case.granularity for w in boxes} == {"Box Level"}
     assert len({w.case.answer for w in boxes}) >= 5
-    missing = [each for each in run.funnel["skipped"] if each["dataset"] == "boxes"]
+    missing = [skip for skip in run.funnel["skipped"] if skip["dataset"] == "boxes"]
     assert missing == [{"dataset": "boxes", "reason": "its image is missing", "count": 880 - 44}]
 
 
-def test_real_radiographs_are_read_and_what_is_not_used_is_counted(made):
-    run, _ = made
+def test_real_radiographs_are_read_and_skips_are_counted(real_set):
+    run, _ = real_set
     assert run.funnel["read"]["findings"]["pictures"] == 9
     assert run.funnel["read"]["findings"]["patients"] == 2
     assert run.funnel["read"]["figure1"]["pictures"] > 30
     assert any(w.case.item.dataset == "findings" for w in run.written)
 
 
-def test_the_official_sample_taken_apart_keeps_its_tags_and_offers_nothing_impossible(made):
-    run, rows = made
+def test_official_sample_keeps_its_tags_and_has_possible_options(real_set):
+    run, rows = real_set
     assert run.funnel["read"]["official"]["targets"] == 22
-    own = {row["category"]: row for row in rows}
+    row_of_category = {row["category"]: row for row in rows}
     tree, _ = read_tree(SOURCES / "gmai_mmbench" / "LexicalTree.html")
     official = {(modality.casefold(), normalize_term(keyword)) for _, _, modality, keyword in tree}
-    ours = [w for w in run.written if w.case.item.dataset == "official"]
-    assert ours
-    for each in ours:
-        row = own[each.case.answer]
-        assert each.case.task == row["clinical vqa task"]
-        assert each.case.granularity == row["perceptual granularity"]
-        for at, option in enumerate(each.choice.options):
-            if at not in each.choice.right:
+    official_questions = [w for w in run.written if w.case.item.dataset == "official"]
+    assert official_questions
+    for question in official_questions:
+        row = row_of_category[question.case.answer]
+        assert question.case.task == row["clinical vqa task"]
+        assert question.case.granularity == row["perceptual granularity"]
+        for position, option in enumerate(question.choice.options):
+            if position not in question.choice.right:
                 seen = {
                     normalize_term(option),
                     *(normalize_term(w.case.item.label) for w in run.written if option in w.case.answers),
                 }
-                assert any((each.case.modality.casefold(), name) in official for name in seen), (
-                    each.case.answer,
+                assert any((question.case.modality.casefold(), name) in official for name in seen), (
+                    question.case.answer,
                     option,
                 )

@@ -1,4 +1,4 @@
-"""The pairs that a search must find, by the plainest code there is."""
+"""Reference pair search, by brute force in float64."""
 
 from dataclasses import astuple
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def brute(med, gen, thresholds):
-    """All pairs that meet the thresholds, by the plainest code there is."""
+def brute_force_search(med, gen, thresholds):
+    """Return all pairs that meet the thresholds, with their cosines."""
 
     def cosines(x):
         x = np.asarray(x, np.float32).astype(np.float64)  # as embeddings are stored
@@ -16,24 +16,31 @@ def brute(med, gen, thresholds):
         return (x @ x.T)[np.triu_indices(len(x), 1)]
 
     i, j = np.triu_indices(len(med), 1)
-    first, second = cosines(med), cosines(gen)
+    med_cosines, gen_cosines = cosines(med), cosines(gen)
     low, high, gen_low, gen_high = astuple(thresholds)
+
+    # Same tolerance as `pair_search.TIE_TOLERANCE`.
     tie = 1e-12
-    met = (first >= low - tie) & (first <= high + tie) & (second >= gen_low - tie) & (second <= gen_high + tie)
-    return i[met], j[met], first[met], second[met]
+    is_match = (
+        (med_cosines >= low - tie)
+        & (med_cosines <= high + tie)
+        & (gen_cosines >= gen_low - tie)
+        & (gen_cosines <= gen_high + tie)
+    )
+    return i[is_match], j[is_match], med_cosines[is_match], gen_cosines[is_match]
 
 
-def same(pairs, expected):
-    """Assert that found pairs are those of `brute`."""
-    i, j, first, second = expected
+def assert_same_pairs(pairs, expected):
+    """Assert that pairs equal those of `brute_force_search`."""
+    i, j, sim_med, sim_gen = expected
     assert pairs.i.tolist() == i.tolist()
     assert pairs.j.tolist() == j.tolist()
-    np.testing.assert_allclose(pairs.sim_med, first, rtol=0, atol=1e-5)  # float32, of at most 90 numbers
-    np.testing.assert_allclose(pairs.sim_gen, second, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(pairs.sim_med, sim_med, rtol=0, atol=1e-5)  # float32, of at most 90 numbers
+    np.testing.assert_allclose(pairs.sim_gen, sim_gen, rtol=0, atol=1e-5)
 
 
-def clustered(rng, n, d, spread, dtype):
-    """Embeddings (n, d) around few centres: many pairs are alike, as with real images."""
+def clustered_embeddings(rng, n, d, spread, dtype):
+    """Draw embeddings (n, d) around few centres: many pairs are similar, as with real images."""
     centres = rng.standard_normal((max(1, n // 20), d)) + 1.0
     return (centres[rng.integers(0, len(centres), n)] + spread * rng.standard_normal((n, d))).astype(dtype)
 
@@ -47,4 +54,4 @@ any_search = given(
     dtype=st.sampled_from(["float16", "float32", "float64"]),
     limits=st.tuples(_cosine, _cosine, _cosine, _cosine),
 )
-"""The arguments of a test of any search: seed, n, dims, spread, dtype and limits."""
+"""Strategy for an arbitrary search: seed, n, dims, spread, dtype and limits."""

@@ -1,6 +1,4 @@
-"""Embedding: real architectures with small random weights; a batch equals one by one; cached,
-resumable, unreadable files listed.
-"""
+"""Embedding with real architectures and small random weights: batches, cache, bad files."""
 
 import io
 import json
@@ -34,6 +32,7 @@ def images(tmp_path):
     for k in range(9):
         side = 30 + 7 * k
         Image.fromarray(rng.integers(0, 256, (side, side + 5, 3), dtype=np.uint8)).save(folder / f"{k}.png")
+
     Image.fromarray(rng.integers(0, 4000, (40, 40), dtype=np.uint16)).save(folder / "deep" / "grey16.png")
     (folder / "broken.jpg").write_bytes(b"\xff\xd8\xff\xe0 no picture")
     (folder / "notes.txt").write_text("not an image")
@@ -52,33 +51,33 @@ def images(tmp_path):
         ("open_clip:local-dir:biomedclip", "cls", 64),
     ],
 )
-def test_a_batch_equals_one_by_one(models, images, tmp_path, encoder, pooling, dimensions):
+def test_batches_equal_single_images(models, images, tmp_path, encoder, pooling, dimensions):
     library, *local, name = encoder.split(":")
     spec = parse_encoder(":".join([library, *local, str(models / name)]), pooling)
     loaded = load_encoder(spec)
-    together = np.load(embed(images, tmp_path / "a", loaded, batch_size=4))
-    assert together.shape == (10, dimensions)
+    array = np.load(embed(images, tmp_path / "a", loaded, batch_size=4))
+    assert array.shape == (10, dimensions)
     index = pd.read_parquet(tmp_path / "a" / "images.parquet")
     files = load_file_names(tmp_path / "a")
-    named = index["image"].map(files).tolist()
-    assert named == [*(f"{k}.png" for k in range(9)), "deep/grey16.png"]
-    for row, image in enumerate(named):
-        alone = loaded.encode(loaded.prepare(decode_rgb((images / image).read_bytes()))[None]).numpy()[0]
-        np.testing.assert_allclose(together[row], alone, rtol=1e-4, atol=1e-5)
-    assert len(np.unique(together.round(4), axis=0)) == 10
+    file_names = index["image"].map(files).tolist()
+    assert file_names == [*(f"{k}.png" for k in range(9)), "deep/grey16.png"]
+    for row, image in enumerate(file_names):
+        vector = loaded.encode(loaded.prepare(decode_rgb((images / image).read_bytes()))[None]).numpy()[0]
+        np.testing.assert_allclose(array[row], vector, rtol=1e-4, atol=1e-5)
+    assert len(np.unique(array.round(4), axis=0)) == 10
     unreadable = pd.read_csv(tmp_path / "a" / "unreadable.csv")
     assert unreadable["image"].map(files).tolist() == ["broken.jpg"]
     assert unreadable["reason"].str.len().min() > 5
 
 
 @pytest.mark.parametrize("encoder", ["transformers:dinov2", "transformers:clip", "open_clip:local-dir:biomedclip"])
-def test_a_folder_asks_no_network(models, tmp_path, monkeypatch, encoder):
-    """Nor where the folder's own description says that its image half is a pretrained one of the
-    Hub, and names a text model there, as BiomedCLIP's does.
+def test_local_model_folders_need_no_network(models, tmp_path, monkeypatch, encoder):
+    """Also if the folder describes its towers as pretrained models on the Hub, as BiomedCLIP's
+    does.
     """
-    asked = []
+    connections = []
     for name in ("socket.socket.connect", "socket.getaddrinfo", "socket.create_connection"):
-        monkeypatch.setattr(name, lambda *given, **_: asked.append(given) or pytest.fail("asked the network"))
+        monkeypatch.setattr(name, lambda *args, **_: connections.append(args) or pytest.fail("asked the network"))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     library, name = encoder.rsplit(":", 1)
     folder = tmp_path / name
@@ -86,15 +85,18 @@ def test_a_folder_asks_no_network(models, tmp_path, monkeypatch, encoder):
     if library != "transformers":
         described = json.loads((folder / "open_clip_config.json").read_text())
         described["model_cfg"]["vision_cfg"]["timm_model_pretrained"] = True
-        described["model_cfg"]["text_cfg"] = {"hf_model_name": "nobody/nothing", "hf_proj_type": "mlp"}
+        described["model_cfg"]["text_cfg"] = {
+            "hf_model_name": "nobody/nothing",
+            "hf_proj_type": "mlp",
+        }
         (folder / "open_clip_config.json").write_text(json.dumps(described))
     loaded = load_encoder(parse_encoder(f"{library}:{folder}"))
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (90, 70, 3), dtype=np.uint8))
-    assert loaded.encode(loaded.prepare(picture)[None]).isfinite().all() and asked == []
+    assert loaded.encode(loaded.prepare(picture)[None]).isfinite().all() and connections == []
     assert loaded.fingerprint == load_encoder(parse_encoder(f"{library}:{models / name}")).fingerprint
 
 
-def counting(loaded):
+def counting_encoder_of(loaded):
     seen = []
 
     def encode(batch):
@@ -104,7 +106,7 @@ def counting(loaded):
     return Encoder(loaded.spec, loaded.prepare, encode, loaded.fingerprint), seen
 
 
-EMBEDS_SLOWLY = """
+SLOW_EMBEDDING_SCRIPT = """
 import sys, time
 from pathlib import Path
 from curation.mining.embedding import embed
@@ -117,12 +119,10 @@ embed(Path(sys.argv[2]), Path(sys.argv[3]), Encoder(loaded.spec, loaded.prepare,
 """
 
 
-def test_a_process_killed_outright_loses_no_embedded_image(models, images, tmp_path):
-    """kill -9 in the middle: the next run embeds exactly the images that the first had not
-    finished, with the same result.
-    """
+def test_a_killed_process_loses_no_embedded_image(models, images, tmp_path):
+    """After kill -9 the next run embeds exactly the unfinished images, with the same result."""
     name = f"transformers:{models / 'dinov2'}"
-    process = start(EMBEDS_SLOWLY, name, images, tmp_path / "a", cwd=tmp_path)
+    process = start(SLOW_EMBEDDING_SCRIPT, name, images, tmp_path / "a", cwd=tmp_path)
     for _ in range(6000):
         if len(list((tmp_path / "a").glob("cache/*/*.npz"))) >= 3:
             break
@@ -131,34 +131,38 @@ def test_a_process_killed_outright_loses_no_embedded_image(models, images, tmp_p
     process.kill()
     process.wait(30)
     files = list((tmp_path / "a").glob("cache/*/*.npz"))
-    done = len(files)
+    finished_count = len(files)
+
+    # A torn temporary file, as a killed write leaves it.
     (files[0].parent / f".{files[0].name}.1.part").write_bytes(b"torn")
-    resumed, after = counting(load_encoder(parse_encoder(name)))
-    found = np.load(embed(images, tmp_path / "a", resumed, batch_size=1))
-    assert 3 <= done < 10
-    assert len(after) == 10 - done
-    whole = embed(images, tmp_path / "b", load_encoder(parse_encoder(name)), batch_size=1)
-    np.testing.assert_array_equal(found, np.load(whole))
-    (images / "copy.png").write_bytes((images / "0.png").read_bytes())  # the same bytes under another name cost nothing
-    again, more = counting(load_encoder(parse_encoder(name)))
-    assert len(np.load(embed(images, tmp_path / "a", again, batch_size=2))) == 11 and more == []
+    resumed, encoded_after_kill = counting_encoder_of(load_encoder(parse_encoder(name)))
+    resumed_array = np.load(embed(images, tmp_path / "a", resumed, batch_size=1))
+    assert 3 <= finished_count < 10
+    assert len(encoded_after_kill) == 10 - finished_count
+    reference = embed(images, tmp_path / "b", load_encoder(parse_encoder(name)), batch_size=1)
+    np.testing.assert_array_equal(resumed_array, np.load(reference))
+    (images / "copy.png").write_bytes((images / "0.png").read_bytes())  # a copy costs nothing
+    counting_encoder, encoded_again = counting_encoder_of(load_encoder(parse_encoder(name)))
+    assert len(np.load(embed(images, tmp_path / "a", counting_encoder, batch_size=2))) == 11 and encoded_again == []
 
 
-def test_other_weights_under_the_same_name_are_another_encoder(models, images, tmp_path):
+def test_changed_weights_or_preprocessing_change_the_encoder_key(models, images, tmp_path):
     from transformers import Dinov2Model
 
     shutil.copytree(models / "dinov2", tmp_path / "model")
     name = f"transformers:{tmp_path / 'model'}"
-    first = embed(images, tmp_path / "a", load_encoder(parse_encoder(name)))
-    assert embed(images, tmp_path / "a", load_encoder(parse_encoder(name))) == first
+    first_path = embed(images, tmp_path / "a", load_encoder(parse_encoder(name)))
+    assert embed(images, tmp_path / "a", load_encoder(parse_encoder(name))) == first_path
+
+    # New random weights under the same name.
     torch.manual_seed(9)
     Dinov2Model(Dinov2Model.from_pretrained(tmp_path / "model").config).save_pretrained(tmp_path / "model")
-    second = embed(images, tmp_path / "a", load_encoder(parse_encoder(name)))
+    second_path = embed(images, tmp_path / "a", load_encoder(parse_encoder(name)))
     settings = tmp_path / "model" / "preprocessor_config.json"
     settings.write_text(settings.read_text().replace('"shortest_edge": 32', '"shortest_edge": 40'))
-    third = embed(images, tmp_path / "a", load_encoder(parse_encoder(name)))
-    assert len({first, second, third}) == 3
-    assert len(np.unique([np.load(path)[0, 0] for path in (first, second, third)])) == 3
+    third_path = embed(images, tmp_path / "a", load_encoder(parse_encoder(name)))
+    assert len({first_path, second_path, third_path}) == 3
+    assert len(np.unique([np.load(path)[0, 0] for path in (first_path, second_path, third_path)])) == 3
 
 
 def test_embeddings_are_opened_by_name_and_never_stale(models, images, tmp_path):
@@ -185,7 +189,7 @@ def test_embeddings_are_opened_by_name_and_never_stale(models, images, tmp_path)
         open_embeddings(tmp_path / "a", sorted((tmp_path / "a").glob("clip-*.npy"))[0].stem)
 
 
-def test_bad_encoders_are_one_clear_line(models, tmp_path):
+def test_invalid_encoders_fail_in_one_line(models, tmp_path):
     for encoder, options, says in (
         ("resnet", {}, "--encoder resnet"),
         ("biomedclip", {"revision": "abc"}, "--revision"),
@@ -197,10 +201,14 @@ def test_bad_encoders_are_one_clear_line(models, tmp_path):
     with pytest.raises(BadInput, match="cannot be loaded"):
         load_encoder(parse_encoder(f"transformers:{tmp_path / 'nothing'}"))
     with pytest.raises(BadInput, match="folder not found"):
-        embed(tmp_path / "nothing", tmp_path / "a", load_encoder(parse_encoder(f"transformers:{models / 'dinov2'}")))
+        embed(
+            tmp_path / "nothing",
+            tmp_path / "a",
+            load_encoder(parse_encoder(f"transformers:{models / 'dinov2'}")),
+        )
 
 
-def test_tables_join_by_path_or_unique_name(tmp_path):
+def test_tables_are_joined_by_path_or_unique_name(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("file,notes,patient\nx.png,  first ,p1\ny.jpg,second,\n", encoding="utf-8-sig")
     columns = {"image": "file", "caption": "notes", "group": "patient"}
@@ -232,13 +240,13 @@ def test_tables_that_would_lose_text_are_refused(tmp_path, text, says):
         read_image_table(tmp_path / "t.csv")
 
 
-def test_another_encoding_is_named_not_guessed(tmp_path):
+def test_non_utf8_tables_are_refused_with_a_remedy(tmp_path):
     (tmp_path / "t.csv").write_bytes("image,caption\na.png,38°\n".encode("cp1252"))
     with pytest.raises(BadInput, match=r"line 2.*iconv -f WINDOWS-1252"):
         read_image_table(tmp_path / "t.csv")
 
 
-def test_captions_are_read_whole(tmp_path):
+def test_captions_are_read_completely(tmp_path):
     long = "x" * 200_000
     (tmp_path / "t.csv").write_text(
         '\ufeffimage, caption,\r\na.png,one\u2028two\x0bthree\x85four,,\r\nb.png,"line\nbreak, '
@@ -248,22 +256,25 @@ def test_captions_are_read_whole(tmp_path):
         "one\u2028two\x0bthree\x85four", "line\nbreak, comma", "", long
     ]  # fmt: skip
     (tmp_path / "captions.txt").write_text("a\tone\u2028two\x85three\r\nb\tfour\r\n")
-    assert read_image_table(tmp_path / "captions.txt")["caption"].tolist() == ["one\u2028two\x85three", "four"]
+    assert read_image_table(tmp_path / "captions.txt")["caption"].tolist() == [
+        "one\u2028two\x85three",
+        "four",
+    ]
 
 
-def test_numbers_stay_as_they_stand_beside_blanks(tmp_path):
-    big = 12345678901234567
+def test_numbers_beside_blanks_keep_their_text(tmp_path):
+    large_number = 12345678901234567
     lines = [
-        {"image": 1, "group": big},
+        {"image": 1, "group": large_number},
         {"image": "02", "caption": ["a", "b"]},
         {"image": 3, "caption": "x\u2028y", "group": None},
     ]
     text = "\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
     (tmp_path / "t.jsonl").write_text(text, encoding="utf-8-sig")
-    found = read_image_table(tmp_path / "t.jsonl")
-    assert found["image"].tolist() == ["1", "02", "3"]
-    assert found["group"].tolist() == [str(big), "", ""]
-    assert found["caption"].tolist() == ["", "['a', 'b']", "x\u2028y"]
+    table = read_image_table(tmp_path / "t.jsonl")
+    assert table["image"].tolist() == ["1", "02", "3"]
+    assert table["group"].tolist() == [str(large_number), "", ""]
+    assert table["caption"].tolist() == ["", "['a', 'b']", "x\u2028y"]
     (tmp_path / "t.jsonl").write_text('{"image": "1"}\n[1]\n')
     with pytest.raises(BadInput, match="not a JSON object"):
         read_image_table(tmp_path / "t.jsonl")
@@ -274,7 +285,7 @@ def test_numbers_stay_as_they_stand_beside_blanks(tmp_path):
         read_image_table(tmp_path / "t.parquet")
 
 
-def test_odd_files_are_listed_and_links_end(tmp_path):
+def test_unreadable_files_are_listed_and_link_cycles_end(tmp_path):
     folder = tmp_path / "images"
     (folder / "deep").mkdir(parents=True)
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8))
@@ -301,18 +312,17 @@ def test_odd_files_are_listed_and_links_end(tmp_path):
 
 
 @pytest.mark.parametrize("is_screen", [True, False])
-def test_a_lost_file_is_named_on_a_screen_and_goes_by_its_id_into_a_pipe(
-    models, images, tmp_path, monkeypatch, is_screen
-):
+def test_unreadable_files_are_named_on_a_terminal_and_by_id_in_a_pipe(models, images, tmp_path, monkeypatch, is_screen):
     monkeypatch.setattr(
-        "curation.commands.mining.sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: is_screen))
+        "curation.commands.mining.sys",
+        SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: is_screen)),
     )
-    said = curate(f"embed {images} --out {tmp_path / 'a'} --encoder transformers:{models / 'dinov2'} --device cpu")
-    assert "1 images could not be read" in said and ("broken.jpg: " in said) == is_screen
+    output = curate(f"embed {images} --out {tmp_path / 'a'} --encoder transformers:{models / 'dinov2'} --device cpu")
+    assert "1 images could not be read" in output and ("broken.jpg: " in output) == is_screen
 
 
 @pytest.mark.parametrize(("highest", "white"), [(1, 1), (200, 255), (2000, 4095), (5000, 65535)])
-def test_deep_greys_are_scaled_by_a_fixed_rule_and_never_by_their_own_range(highest, white):
+def test_deep_greys_are_scaled_by_bit_depth_not_by_their_range(highest, white):
     values = np.linspace(0, highest, 64).reshape(8, 8)
     deep = [values.astype(np.float32)] + ([values.astype(np.uint16)] if highest > 255 else [])
     for levels in deep:
@@ -321,7 +331,7 @@ def test_deep_greys_are_scaled_by_a_fixed_rule_and_never_by_their_own_range(high
         assert np.asarray(decode_rgb(buffer.getvalue())).max() == round(highest * 255 / white)
 
 
-def test_greys_of_no_fixed_rule_are_refused():
+def test_greys_outside_16_bits_are_refused():
     for value in (-1, 65536, np.nan):
         buffer = io.BytesIO()
         Image.fromarray(np.array([[0, value]], np.float32)).save(buffer, "TIFF")
@@ -330,7 +340,7 @@ def test_greys_of_no_fixed_rule_are_refused():
 
 
 @pytest.mark.sources
-def test_rocos_captions_are_read_as_they_come(sources):
+def test_original_roco_captions_are_read(sources):
     table = read_image_table(sources / "roco" / "validation" / "radiology" / "captions.txt")
     assert len(table) == 8180
     assert table["image"].iloc[0] == "ROCO_00020"

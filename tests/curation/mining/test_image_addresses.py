@@ -1,4 +1,4 @@
-"""Images are embedded from a folder, an object store and a dataset of the Hub, as files and as Parquet: the same vectors each way."""
+"""Images in folders, object stores and Hub datasets, as files or Parquet, give equal vectors."""
 
 import io
 import pickle
@@ -27,26 +27,32 @@ ENCODER = Encoder(
     lambda batch: batch.flatten(1),
     "fixed",
 )
-"""Sixteen pixels as they are."""
+"""Returns sixteen pixels as they are."""
 
 
-def drawn(count, seed=0):
-    """Name -> bytes of images, the last of which is none."""
-    chance, found = np.random.default_rng(seed), {}
+def draw_images(count, seed=0):
+    """Return name -> bytes of images, of which the last is invalid."""
+    chance, images = np.random.default_rng(seed), {}
     for number in range(count):
         buffer = io.BytesIO()
         Image.fromarray(chance.integers(0, 256, (9, 12, 3), dtype=np.uint8)).save(buffer, "PNG")
-        found[f"{'deep/' * (number % 2)}{number}.png"] = buffer.getvalue()
-    return found | {"broken.jpg": b"\xff\xd8\xff\xe0 no picture"}
+        images[f"{'deep/' * (number % 2)}{number}.png"] = buffer.getvalue()
+    return images | {"broken.jpg": b"\xff\xd8\xff\xe0 no picture"}
 
 
 def as_parquet(images):
-    """Two columns of images as `datasets` stores them, in row groups of 3."""
+    """Return Parquet files with two image columns as `datasets` stores them, in row groups of 3."""
     rows = [{"bytes": data, "path": name} for name, data in images.items()]
     file = io.BytesIO()
+
+    # A second struct column: the one called `image` must be preferred.
     table = pa.table({"id": range(len(rows)), "other": [{"bytes": b"", "path": ""}] * len(rows), "image": rows})
     pq.write_table(table, file, row_group_size=3)
-    return {"data/test-0.parquet": file.getvalue(), "README.md": b"# Images", "data/plain.parquet": _plain()}
+    return {
+        "data/test-0.parquet": file.getvalue(),
+        "README.md": b"# Images",
+        "data/plain.parquet": _plain(),
+    }
 
 
 def _plain():
@@ -80,29 +86,32 @@ def on_the_hub(files, request):
     return f"hf://datasets/{repository}"
 
 
-def vectors(out):
-    """Of each image's bytes."""
+def vectors_by_sha256(out):
+    """Return sha256 -> vector of each image."""
     index, array = pd.read_parquet(out / "images.parquet"), np.load(next(out.glob("*.npy")))
     return dict(zip(index["sha256"], array, strict=True))
 
 
 @pytest.mark.parametrize("form", [dict, as_parquet])
 @pytest.mark.parametrize("store", [in_memory, in_folder, on_the_hub])
-def test_an_address_gives_the_vectors_of_a_folder(store, form, request, tmp_path):
-    images = drawn(7)
+def test_addresses_give_the_same_vectors_as_a_folder(store, form, request, tmp_path):
+    images = draw_images(7)
     embed(_folder(images, tmp_path), tmp_path / "a", ENCODER)
     address = store(form(images), request)
     embed(address, tmp_path / "b", ENCODER, batch_size=3)
-    ours, theirs = vectors(tmp_path / "b"), vectors(tmp_path / "a")
-    assert ours.keys() == theirs.keys()
-    assert len(ours) == 7
-    for sha, vector in theirs.items():
-        np.testing.assert_array_equal(ours[sha], vector)
+    address_array, folder_array = (
+        vectors_by_sha256(tmp_path / "b"),
+        vectors_by_sha256(tmp_path / "a"),
+    )
+    assert address_array.keys() == folder_array.keys()
+    assert len(address_array) == 7
+    for sha, vector in folder_array.items():
+        np.testing.assert_array_equal(address_array[sha], vector)
     [broken] = pd.read_csv(tmp_path / "b" / "unreadable.csv")["image"]
     assert load_file_names(tmp_path / "b")[broken] == (
         "data/test-0.parquet#0000007" if form is as_parquet else "broken.jpg"
     )
-    again = pickle.loads(pickle.dumps(open_image_source(address)))  # as a worker on another machine gets it
+    again = pickle.loads(pickle.dumps(open_image_source(address)))  # as sent to a remote worker
     assert again.names() == open_image_source(address).names()
 
 
@@ -114,19 +123,19 @@ def _folder(images, tmp_path):
     return folder
 
 
-def test_what_was_embedded_is_not_read_again_and_what_changed_is(tmp_path, monkeypatch):
-    images, read = drawn(5), []
+def test_only_changed_images_are_read_again(tmp_path, monkeypatch):
+    images, names_read = draw_images(5), []
     address = in_memory(images, None)
-    whole = RemoteImages.read
-    monkeypatch.setattr(RemoteImages, "read", lambda self, name: read.append(name) or whole(self, name))
+    read_image = RemoteImages.read
+    monkeypatch.setattr(RemoteImages, "read", lambda self, name: names_read.append(name) or read_image(self, name))
     embed(address, tmp_path / "out", ENCODER)
-    read.clear()
+    names_read.clear()
     embed(address, tmp_path / "out", ENCODER)
-    assert read == ["broken.jpg"]
-    read.clear()
-    fsspec.filesystem("memory").pipe("/bucket/0.png", drawn(1, seed=9)["0.png"])
+    assert names_read == ["broken.jpg"]
+    names_read.clear()
+    fsspec.filesystem("memory").pipe("/bucket/0.png", draw_images(1, seed=9)["0.png"])
     embed(address, tmp_path / "out", ENCODER)
-    assert set(read) == {"broken.jpg", "0.png"}
+    assert set(names_read) == {"broken.jpg", "0.png"}
 
 
 @pytest.mark.parametrize(
@@ -143,7 +152,7 @@ def test_an_address_without_images_is_one_line_and_nothing_is_written(address, w
 
 
 def test_an_address_that_fails_while_it_is_read_lists_no_image_as_broken(tmp_path, monkeypatch):
-    address = in_memory(drawn(5), None)
+    address = in_memory(draw_images(5), None)
 
     def gone(self, path, **_):
         raise OSError("connection reset")
