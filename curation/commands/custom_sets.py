@@ -60,7 +60,7 @@ def probe(
         read_probe_table,
         resolve_image_files,
     )
-    from curation.custom_sets.probing import ABSENT_NOTE, ASPECTS, build_probes, measure_text_only
+    from curation.custom_sets.probing import ABSENT_NOTE, QA_TYPE_ASPECTS, build_probes, measure_text_only
     from curation.images.image_index import list_images
     from curation.images.image_table import align_to_images
     from curation.images.set_images import withdrawn_images, write_custom_set
@@ -126,7 +126,7 @@ def probe(
     )
     typer.echo(f"{len(rows)} questions on {len(probed)} images")
     for key, count in left_out.items():
-        aspect = ASPECTS[key.removeprefix("without_")]
+        aspect = QA_TYPE_ASPECTS[key.removeprefix("without_")]
         typer.echo(
             f"not asked: {aspect} {count} times (no counterpart is known to be absent, or the text would give the answer away)"
         )

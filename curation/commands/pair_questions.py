@@ -15,7 +15,7 @@ from curation.commands import shared_options
 if TYPE_CHECKING:
     from curation.writing.asking import Writer
 
-MAX_PAIRS = 20_000
+MAX_PAIRS_WITHOUT_LIMIT = 20_000
 """More pairs need an explicit --limit: each costs a reply."""
 
 
@@ -52,7 +52,7 @@ def write_drafts(
         raise BadInput(f"{pairs}: contains no pairs.parquet. Make it with `medprobe curate pairs`.")
     pair_table = pd.read_parquet(pairs / "pairs.parquet")
     # Guard against an accidental bill.
-    if limit is None and len(pair_table) > MAX_PAIRS:
+    if limit is None and len(pair_table) > MAX_PAIRS_WITHOUT_LIMIT:
         raise BadInput(
             f"{pairs}: contains {len(pair_table)} pairs, each of which costs a reply. Choose some with "
             "`medprobe curate pairs --top`, or give --limit."

@@ -15,7 +15,7 @@ def deidentify(
     out: Annotated[
         Path,
         typer.Option(
-            help="folder to write; its key and list of names are written beside it and stay private",
+            help="folder to write; its key and list of names are written next to it and stay private",
         ),
     ],
     table: shared_options.Table = None,
@@ -161,14 +161,14 @@ def withdraw(
     # `g-...` is a keyed id already; a name needs the key.
     ids = {group} if group.startswith("g-") else keyed_group_ids(folder, group)
     for kind, count in (withdraw_patient(private, group) if is_gmai else withdraw_group(folder, group)).items():
-        typer.echo(f"taken out: {count} {kind}")
+        typer.echo(f"removed: {count} {kind}")
     for root in runs or ():
-        typer.echo(f"taken out of the runs in {root}: {withdraw_from_runs(root, ids)} questions")
+        typer.echo(f"removed from the runs in {root}: {withdraw_from_runs(root, ids)} questions")
     for store in stores or ():
         for result in withdraw_from_store(store, ids):
-            typer.echo(f"taken out of {store}: {result}. Submit its run again, reduced by --runs.")
+            typer.echo(f"removed from {store}: {result}. Submit its run again, reduced by --runs.")
 
-    # The built dataset does not change by itself: say how to rebuild it.
+    # Datasets built before still contain the patient: say how to rebuild them.
     if is_gmai:
         next_step = (
             f"medprobe curate gmai SOURCES --out {folder}, which rebuilds {folder / 'dataset'} and {folder / 'tsv'}"

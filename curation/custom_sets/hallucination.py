@@ -127,7 +127,7 @@ def build_none_entries(
             NONE_OPTION,
             *(option for index, option in enumerate(wrong) if index != dropped),
         ]
-        # Shuffled, so that "None of the above" stands at every position among the wrong options.
+        # Shuffled, so that "None of the above" appears at every position among the wrong options.
         control_wrong.sort(key=lambda option: seeded_hash(f"{question.question} {option}", seed))
         for key, correct, other_options in (
             (f"{number}", NONE_OPTION, wrong),
@@ -188,13 +188,7 @@ def build_swap_entries(
         image_regions = [find_regions(kind) for kind in kinds[image]]
         return (
             all(regions_disjoint(find_regions(question.kind), regions) for regions in image_regions)
-            and all(
-                regions_disjoint(
-                    find_regions(question.question),
-                    regions,
-                )
-                for regions in image_regions
-            )
+            and all(regions_disjoint(find_regions(question.question), regions) for regions in image_regions)
             and not any(_may_show(kind, option) for kind in kinds[image] for option in question.options)
             and question.question.casefold() not in image_questions[image]
             and not relations.are_related(question.image, image)
@@ -209,14 +203,7 @@ def build_swap_entries(
         key=lambda q: seeded_hash(f"swap {q.image} {q.question}", seed),
     ):
         reason = _swap_exclusion_reason(question)
-        image = (
-            ""
-            if reason
-            else next(
-                (image for image in image_queue if can_replace(question, image)),
-                "",
-            )
-        )
+        image = "" if reason else next((image for image in image_queue if can_replace(question, image)), "")
         if not image:
             left_out[reason or "no unrelated image"] += 1
             continue
@@ -268,13 +255,7 @@ def _swap_exclusion_reason(question: CustomQuestion) -> str:
         return "an option is correct for any image"
     if asks_for_absence(question.question):
         return "it asks for what is absent or normal"
-    return (
-        "any image answers it"
-        if GENERIC_TOPIC.search(
-            " ".join((question.question, *question.options)),
-        )
-        else ""
-    )
+    return "any image answers it" if GENERIC_TOPIC.search(" ".join((question.question, *question.options))) else ""
 
 
 def _may_show(kind: str, option: str) -> bool:
@@ -431,14 +412,7 @@ def parse_fake_question(reply: str) -> FakeQuestion | None:
             fields.setdefault(match[1].casefold(), match[2])
     options = tuple(fields.get(letter, "") for letter in "abcd")
     is_valid = "question" in fields and all(options) and len(set(map(str.casefold, options))) == 4
-    return (
-        FakeQuestion(
-            fields["question"],
-            options,
-        )
-        if is_valid and not has_abstention(options)
-        else None
-    )
+    return FakeQuestion(fields["question"], options) if is_valid and not has_abstention(options) else None
 
 
 def generate_fake_questions(
@@ -462,9 +436,7 @@ def generate_fake_questions(
     kinds = list(FAKE_KINDS.values())
     prompts = {
         # The number makes servers that cache replies write another question.
-        json.dumps(
-            [number, model.name, modality],
-        ): FAKE_PROMPT.format(
+        json.dumps([number, model.name, modality]): FAKE_PROMPT.format(
             modality=modality,
             kind=kinds[number % 3],
         )

@@ -30,13 +30,13 @@ FILLER_WORDS = (
     "here|it|that|this|no|see|to|through|with|along|except|also|findings?|conditions?|diagnos[ei]s|entit(?:y|ies)|structures?|features?|"
     "lesions?|abnormalit(?:y|ies)|regions?|signs?"
 )
-OPTION_MARK = "[a-h1-8]|i{1,3}|iv|vi?"
+OPTION_LABEL = "[a-h1-8]|i{1,3}|iv|vi?"
 OPTION_REFERENCE = re.compile(
     r"\b(?:all|any|none|both|either|neither|each|some|most|two|three|one|combination|which) of "
     r"(?:these|those|them|the (?:above|listed|following|foregoing|options|choices|others?))\b|"
     r"\b(?:the|all|both|as) (?:above|foregoing|preceding)\b|\b(?:above|other) (?:options?|choices?|answers?)\b|"
-    rf"\b(?:options?|choices?|answers?) (?:{OPTION_MARK})\b|"
-    rf"^(?:both |either |neither )?(?:{OPTION_MARK}) (?:and|or|nor|plus) (?:{OPTION_MARK})\b"
+    rf"\b(?:options?|choices?|answers?) (?:{OPTION_LABEL})\b|"
+    rf"^(?:both |either |neither )?(?:{OPTION_LABEL}) (?:and|or|nor|plus) (?:{OPTION_LABEL})\b"
 )
 RANGE_WORDS = re.compile(
     r"[<>≤≥]|\d\s*\+|\b(?:more|less|greater|fewer|larger|smaller|longer|shorter|older|younger|over|under|above|below|least|most|up to|"
@@ -62,7 +62,7 @@ GENERIC_TOPIC = re.compile(
     re.IGNORECASE,
 )
 """Topics that apply to any image: a swapped image would answer the question."""
-SIDE_WORDS = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
+LATERALITY_WORDS = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
 
 
 @cache
@@ -84,15 +84,9 @@ def refers_to_options(option: str) -> bool:
         return True  # AB, ACD
 
     # One content word gives an option a meaning of its own: "both kidneys" is an answer.
-    if not all(
-        re.fullmatch(
-            rf"{REFERENCE_WORDS}|{FILLER_WORDS}|{OPTION_MARK}",
-            word,
-        )
-        for word in words
-    ):
+    if not all(re.fullmatch(rf"{REFERENCE_WORDS}|{FILLER_WORDS}|{OPTION_LABEL}", word) for word in words):
         return False
-    marks = sum(bool(re.fullmatch(OPTION_MARK, word)) for word in words)
+    marks = sum(bool(re.fullmatch(OPTION_LABEL, word)) for word in words)
     has_reference = any(
         re.fullmatch(
             rf"{REFERENCE_WORDS}|other|first|second|third|[1-8](?:st|nd|rd|th)|last|more",
@@ -133,13 +127,7 @@ def has_single_answer(question: CustomQuestion) -> bool:
 
     Only then is "None of the above" correct once the correct option is removed.
     """
-    return not any(
-        _may_coincide(
-            question.correct_option,
-            option,
-        )
-        for option in question.wrong_options
-    )
+    return not any(_may_coincide(question.correct_option, option) for option in question.wrong_options)
 
 
 def _may_coincide(correct: str, option: str) -> bool:
@@ -163,7 +151,7 @@ def _may_coincide(correct: str, option: str) -> bool:
         or labels_may_coincide(ParsedLabel(correct_label.text), ParsedLabel(other_label.text))
         or bool(
             correct_words & {"bilateral", "bilaterally", "both", "all", "diffuse"}
-            and set(normalize_term(option).split()) & SIDE_WORDS
+            and set(normalize_term(option).split()) & LATERALITY_WORDS
         )
         or (
             _sides_overlap(correct, option)

@@ -503,7 +503,7 @@ def _place_findings(
     finding_boxes: dict[int, list[Box]] = {}
     for row in rows:
         x, y, width, height = (float(str(table.at[row, name])) for name in ("x", "y", "width", "height"))
-        # Published boxes are rounded: one pixel outside is no contradiction.
+        # Published boxes are rounded: one pixel outside is tolerated.
         if x < -1 or y < -1 or x + width > size[0] + 1 or y + height > size[1] + 1:
             raise BadInput(
                 f"{boxes}: row {row + 1} has a box that leaves its image of {size[0]} x {size[1]} pixels. "
@@ -511,15 +511,7 @@ def _place_findings(
             )
         key = label_key(str(table.at[row, "finding"]), image.place)
         index = next(
-            (
-                k
-                for k, finding in enumerate(image.findings)
-                if label_key(
-                    finding.text,
-                    image.place,
-                )
-                == key
-            ),
+            (k for k, finding in enumerate(image.findings) if label_key(finding.text, image.place) == key),
             None,
         )
         if index is None:

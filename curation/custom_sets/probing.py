@@ -208,7 +208,7 @@ ABNORMALITY_QUESTION, POSITION_QUESTION = (
     "Is anything in this image abnormal?",
     "Is the FINDING located here: {}?",
 )
-ASPECTS = {
+QA_TYPE_ASPECTS = {
     "modality": "modality", "body_part": "organ", "abnormality": "abnormality", "entity": "condition", "grounding": "position",
 }  # fmt: skip
 """Prefix of a `qa_type` -> the aspect that it asks about."""
@@ -304,8 +304,8 @@ def build_probes(
 
 
 def _qa_type_prefix(row: Mapping[str, Any]) -> str:
-    """Return the prefix of a row's `qa_type`, a key of `ASPECTS`."""
-    return next(prefix for prefix in ASPECTS if row["qa_type"].startswith(prefix))
+    """Return the prefix of a row's `qa_type`, a key of `QA_TYPE_ASPECTS`."""
+    return next(prefix for prefix in QA_TYPE_ASPECTS if row["qa_type"].startswith(prefix))
 
 
 def text_only_accuracy(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
@@ -319,7 +319,7 @@ def text_only_accuracy(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """
     answers: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for row in rows:
-        for aspect in (ASPECTS[_qa_type_prefix(row)], "overall"):
+        for aspect in (QA_TYPE_ASPECTS[_qa_type_prefix(row)], "overall"):
             answers[aspect][row["question"]][row["answer"]] += 1
     return {
         aspect: round(
@@ -387,11 +387,7 @@ def standardize_terms(images: Sequence[ProbedImage]) -> list[ProbedImage]:
             organ=organs[image.organ],
             modality=modalities[image.modality],
             findings=tuple(
-                replace(
-                    finding,
-                    label=standardize(finding.label, image.place),
-                )
-                for finding in image.findings
+                replace(finding, label=standardize(finding.label, image.place)) for finding in image.findings
             ),
             absent=tuple(standardize(label, image.place) for label in image.absent),
         )
@@ -440,24 +436,12 @@ def _collect_facts(images: Sequence[ProbedImage]) -> dict[tuple[str, str], list[
     for image in images:
         image_modalities, image_regions = find_modalities(image.modality), find_regions(image.organ)
         other_modalities = tuple(
-            modality
-            for modality in modalities
-            if modalities_disjoint(
-                image_modalities,
-                find_modalities(modality),
-            )
+            modality for modality in modalities if modalities_disjoint(image_modalities, find_modalities(modality))
         )
         facts["modality", ""].append(
             Fact(image.image, "", image.modality, other_modalities, question=MODALITY_QUESTION)
         )
-        other_organs = tuple(
-            organ
-            for organ in organs
-            if regions_disjoint(
-                image_regions,
-                find_regions(organ),
-            )
-        )
+        other_organs = tuple(organ for organ in organs if regions_disjoint(image_regions, find_regions(organ)))
         facts["body_part", ""].append(
             Fact(image.image, "", image.organ, other_organs, question=ORGAN_QUESTION),
         )
@@ -560,16 +544,7 @@ def _normal_image_findings(
         if balanced:
             chosen |= assign_spare_facts(normal_images, times_asked[image_type], seed)
         elif texts:
-            chosen |= {
-                image: texts[
-                    seeded_hash(
-                        f"normal {image}",
-                        seed,
-                    )
-                    % len(texts)
-                ]
-                for image in normal_images
-            }
+            chosen |= {image: texts[seeded_hash(f"normal {image}", seed) % len(texts)] for image in normal_images}
     return chosen
 
 

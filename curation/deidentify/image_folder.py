@@ -172,13 +172,7 @@ def deidentify_folder(
                 if entry["boxes"]:
                     text_boxes[entry["image"]] = entry["boxes"]
         pending = len(text_boxes)
-        lines = [
-            json.dumps(
-                {"image": image, "boxes": boxes},
-            )
-            + "\n"
-            for image, boxes in text_boxes.items()
-        ]
+        lines = [json.dumps({"image": image, "boxes": boxes}) + "\n" for image, boxes in text_boxes.items()]
         replace_file(work / TEXT_BOXES_FILE, "".join(lines).encode())
 
         # Volumes that labels belong to.
@@ -214,14 +208,7 @@ def deidentify_folder(
         rows = [
             {"image": new_names[path], "group": groups[path], **row}
             for path, name in names.items()
-            for row in (
-                patient_table.redacted_rows(
-                    name,
-                    identifiers[groups[path] or name],
-                )
-                if patient_table
-                else [{}]
-            )
+            for row in (patient_table.redacted_rows(name, identifiers[groups[path] or name]) if patient_table else [{}])
         ]
         pd.DataFrame(
             rows,
@@ -278,7 +265,7 @@ def find_images(folder: Path, labels: Sequence[ImageLabels] = ()) -> list[Path]:
     """
     folder = folder.absolute()
     if not folder.is_dir():
-        raise BadInput(f"{folder}: there is no such folder. Give the folder that holds the images.")
+        raise BadInput(f"{folder}: there is no such folder. Give the folder with the images.")
     label_files = {path for label_set in labels for path in label_set.files}
     paths = [
         path

@@ -115,14 +115,7 @@ def load_image_labels(path: Path, folder: Path) -> ImageLabels:
         dataset = dataset.model_copy(update={"classes": DEFAULT_CLASS_NAMES})
         pairs, skips, unpaired_images, label_files = pair_dataset(dataset, files)
     if kind == "nifti":
-        skips += [
-            Skip(
-                dataset.name,
-                str(image),
-                "has no label volume",
-            )
-            for image in unpaired_images
-        ]
+        skips += [Skip(dataset.name, str(image), "has no label volume") for image in unpaired_images]
     return ImageLabels(kind, label_files, pairs, skips, values)
 
 
@@ -232,14 +225,7 @@ def write_volume(path: Path, out: Path) -> None:
     # Copy field by field: a header's free texts and extensions may name the patient.
     with skip_on_error("not a complete NIfTI file"):
         header = loaded.header
-        slope, intercept = (
-            header.get_slope_inter()
-            if hasattr(
-                header,
-                "get_slope_inter",
-            )
-            else (None, None)
-        )
+        slope, intercept = header.get_slope_inter() if hasattr(header, "get_slope_inter") else (None, None)
         stored = np.asanyarray(loaded.dataobj.get_unscaled())
         clean = nibabel.Nifti1Image(stored, loaded.affine, dtype=header.get_data_dtype())
         clean.header.set_zooms(header.get_zooms())

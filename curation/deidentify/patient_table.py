@@ -81,14 +81,7 @@ def name_words(text: str) -> set[str]:
             for start in range(len(parts))
             for count in range(3, len(parts) + 1)
         ]
-    unspaced = {
-        form
-        for form in folded_words(
-            " ".join((text, *joined)),
-            2,
-        )
-        if UNSPACED_SCRIPT.fullmatch(form)
-    }
+    unspaced = {form for form in folded_words(" ".join((text, *joined)), 2) if UNSPACED_SCRIPT.fullmatch(form)}
     two_letters = {form for form in folded_words(text, 2) if len(form) == 2 and form.isalpha()} - COMMON_SHORT_WORDS
     return folded_words(text) | folded_words(" ".join(joined), 4) | unspaced | two_letters
 
@@ -202,11 +195,7 @@ def _word_spans(text: str, words: set[str]) -> Iterator[tuple[int, int]]:
     while index < len(matches):
         run = matches[index : index + MAX_NAME_PARTS]
         breaks = (
-            n
-            for n in range(1, len(run))
-            if not NAME_SEPARATOR.fullmatch(
-                text[run[n - 1].end() : run[n].start()],
-            )
+            n for n in range(1, len(run)) if not NAME_SEPARATOR.fullmatch(text[run[n - 1].end() : run[n].start()])
         )
         # Longest run first: a joined name is removed as one.
         for count in range(next(breaks, len(run)), 0, -1):
@@ -275,12 +264,7 @@ class PatientTable:
                 different groups.
         """
         texts = pd.DataFrame(
-            {
-                str(name): table[name].map(
-                    image_text if name == "image" else cell_text,
-                )
-                for name in table.columns
-            }
+            {str(name): table[name].map(image_text if name == "image" else cell_text) for name in table.columns}
         )
         texts = texts[texts["image"] != ""]
         table_names = list(dict.fromkeys(texts["image"]))

@@ -68,15 +68,7 @@ def score_blind(family: str, questions: pd.DataFrame, blind: BlindAsking) -> Bli
         The scores and the statuses of the responses.
     """
     model, asking = blind.model, blind.asking
-    templates = {
-        kind: get_prompt(
-            family,
-            None,
-            str(kind),
-            "mc",
-        )
-        for kind in questions["question_type"].unique()
-    }
+    templates = {kind: get_prompt(family, None, str(kind), "mc") for kind in questions["question_type"].unique()}
     question_ids: dict[str, str] = {}
     prompts: dict[str, str] = {}
     for row in questions.to_dict("records"):
@@ -162,27 +154,14 @@ def measure_text_alone(
         The number of correct answers, compared with chance.
     """
     option_names = [
-        [
-            " ".join(
-                option.casefold().split(),
-            )
-            for option in question_options
-        ]
-        for question_options in options
+        [" ".join(option.casefold().split()) for option in question_options] for question_options in options
     ]
     components = connected_components(range(len(option_names)), lambda index: fold_keys[index])
     components.sort(
         key=lambda component: hashlib.sha256(f"fold {min(component)}".encode()).digest(),
     )
     chance = sum(1 / len(names) for names in option_names)
-    correct_counts = Counter(
-        names[index]
-        for names, index in zip(
-            option_names,
-            correct_indices,
-            strict=True,
-        )
-    )
+    correct_counts = Counter(names[index] for names, index in zip(option_names, correct_indices, strict=True))
     offered_counts = Counter(name for names in option_names for name in names)
     correct = 0.0
     for number in range(FOLD_COUNT):

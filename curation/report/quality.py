@@ -186,13 +186,7 @@ def measure_quality(data: str | Path, blind: BlindAsking | None = None) -> Quali
     options = questions["options"].map(
         lambda row_options: tuple(sorted(map(str.casefold, row_options))),
     )
-    repeated = (
-        questions["question_id"]
-        .groupby(
-            [questions["case_id"], questions["image_id"], text, options],
-        )
-        .agg(list)
-    )
+    repeated = questions["question_id"].groupby([questions["case_id"], questions["image_id"], text, options]).agg(list)
     return QualityReport(
         name=repository.name,
         family=family,
@@ -200,12 +194,7 @@ def measure_quality(data: str | Path, blind: BlindAsking | None = None) -> Quali
         questions=len(questions),
         images=question_image_ids(questions).nunique(),
         images_seen=len(digests),
-        rules={
-            rule: score_choices(
-                [(index,) for index in answer(questions)],
-            )
-            for rule, answer in BLIND_RULES.items()
-        },
+        rules={rule: score_choices([(index,) for index in answer(questions)]) for rule, answer in BLIND_RULES.items()},
         perfect=score_choices([tuple(answer) for answer in questions["answer"]])[OVERALL_METRICS[family]],
         repeated_questions=[ids for ids in repeated if len(ids) > 1],
         same_images=[names for names in same_images.values() if len(names) > 1],

@@ -47,7 +47,7 @@ def render_report(quality: QualityReport) -> str:
         blind = (
             f"<h3>{escape(model.model)}, shown no image (prompt {escape(model.prompt)}, "
             f"temperature {model.temperature:g}: {statuses})</h3>"
-            + render_table(("asked without images", *SCORE_COLUMNS), score_rows(model.scores))
+            + render_table(("asked without images", *SCORE_TABLE_HEADINGS), score_rows(model.scores))
         )
     return _render_document(
         f"{quality.name}: quality",
@@ -55,7 +55,7 @@ def render_report(quality: QualityReport) -> str:
 <p>{quality.questions} questions ({escape(quality.split)}) on {quality.images} images, scored as {escape(quality.family)}.</p>
 <h2>Worth a look</h2><ul>{warnings}</ul>
 <h2>Without looking at the image</h2>
-{render_table(("answerer", "metric", *SCORE_COLUMNS), rows)}{blind}
+{render_table(("answerer", "metric", *SCORE_TABLE_HEADINGS), rows)}{blind}
 {_render_pairs(quality.of_pairs) if quality.of_pairs else ""}
 <h2>Questions</h2><p>Asked more than once of one image: {format_groups(quality.repeated_questions)}.</p>
 <h2>Images</h2><p>{image_note}</p>""",
@@ -86,7 +86,7 @@ def write_histograms(cosines: Mapping[str, np.ndarray], out: Path) -> None:
     replace_file(out, _render_document("Similarity of the pairs", heading + plots).encode())
 
 
-SCORE_COLUMNS = ("%", "95% interval", "chance", "than chance")
+SCORE_TABLE_HEADINGS = ("%", "95% interval", "chance", "than chance")
 
 
 def _render_pairs(quality: PairQuality) -> str:

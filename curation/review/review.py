@@ -130,15 +130,7 @@ def _review_fields(log: ReviewLog) -> list[Field]:
             )
             for name, key in zip(CHECK_FIELDS, "xvl", strict=True)
         ),
-        *(
-            Field(
-                name,
-                name.replace("_", " "),
-                "text",
-                keys=key,
-            )
-            for name, key in zip(TEXT_FIELDS, "eab", strict=True)
-        ),
+        *(Field(name, name.replace("_", " "), "text", keys=key) for name, key in zip(TEXT_FIELDS, "eab", strict=True)),
         *(
             Field(name, f"categories, {side}", "list", suggestions)
             for name, side in zip(CATEGORY_FIELDS, PAIR_SIDES, strict=True)

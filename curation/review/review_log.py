@@ -275,15 +275,7 @@ def compute_agreement(scores: pd.DataFrame) -> Agreement:
     """
     import krippendorff
 
-    table = (
-        scores.pivot(
-            index="problem",
-            columns="reviewer",
-            values="score",
-        )
-        if len(scores)
-        else pd.DataFrame()
-    )
+    table = scores.pivot(index="problem", columns="reviewer", values="score") if len(scores) else pd.DataFrame()
     # Two raters of one problem are enough for agreement.
     shared = int((table.notna().sum(axis=1) > 1).sum()) if len(table) else 0
     if not shared:

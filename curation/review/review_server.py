@@ -51,13 +51,7 @@ class ReviewAccess:
                 "personal link."
             )
         path = folder / REVIEWERS_FILE
-        stored_keys: Mapping[str, str] = (
-            json.loads(
-                path.read_text(encoding="utf-8"),
-            )
-            if path.is_file()
-            else {}
-        )
+        stored_keys: Mapping[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         self._names = {stored_keys.get(name) or secrets.token_urlsafe(24): name for name in reviewers}
         # Reviewers who are not named this time keep their links for the next.
         all_keys = dict(stored_keys) | {name: key for key, name in self._names.items()}
@@ -79,14 +73,7 @@ class ReviewAccess:
 
     def _reviewer_of_key(self, candidate: str) -> str | None:
         # Compare with every key in constant time: the duration must not reveal a matching prefix.
-        matches = [
-            name
-            for key, name in self._names.items()
-            if hmac.compare_digest(
-                key.encode(),
-                candidate.encode(),
-            )
-        ]
+        matches = [name for key, name in self._names.items() if hmac.compare_digest(key.encode(), candidate.encode())]
         return matches[0] if matches else None
 
     def guard(self, app: FastAPI, encrypted: bool) -> None:

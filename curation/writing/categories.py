@@ -83,14 +83,7 @@ def discover_categories(
 def _parse_heading(line: str) -> str | None:
     """Return the category in a list item or heading: words before a colon, bracket or dash."""
     match = re.match(r"\s*(?:(?:[#*\-•]+|\d+[.)])\s+(.*)|(\*\*.+\*\*.*))$", line)
-    text = (
-        re.split(
-            r"[:(]| [-–—] ",
-            (match[1] or match[2]).replace("*", ""),
-        )[0].strip(" .")
-        if match
-        else ""
-    )
+    text = re.split(r"[:(]| [-–—] ", (match[1] or match[2]).replace("*", ""))[0].strip(" .") if match else ""
     # No digits, at most five words, and not "Caption ...": a model may repeat the captions.
     return text if re.fullmatch(r"(?!(?i:caption))[^\d\s]+(?: [^\d\s]+){0,4}", text) else None
 
@@ -142,13 +135,7 @@ def categorize_images(
     journal = out / "categories.jsonl"
     captions = image_captions(drafts)
     # The id is the content of the question, so another list or caption is asked again.
-    ids = {
-        image: json.dumps(
-            [choices, caption],
-            ensure_ascii=False,
-        )
-        for image, caption in captions.items()
-    }
+    ids = {image: json.dumps([choices, caption], ensure_ascii=False) for image, caption in captions.items()}
     prompts = {
         ids[image]: fill_template(
             CATEGORY_PROMPT,
@@ -205,11 +192,7 @@ def find_patterns(drafts: pd.DataFrame, model: Writer, out: Path, asking: AskSet
     Raises:
         BadInput: the model gave no reply.
     """
-    rows = drafts.iloc[
-        np.sort(
-            np.random.default_rng(asking.seed).permutation(len(drafts))[:MAX_PROMPT_TEXTS],
-        )
-    ]
+    rows = drafts.iloc[np.sort(np.random.default_rng(asking.seed).permutation(len(drafts))[:MAX_PROMPT_TEXTS])]
     blocks = [
         fill_template(
             PATTERN_PAIR,

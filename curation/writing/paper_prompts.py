@@ -31,8 +31,7 @@ Aim for simple, efficient and concise questions to best test someone's knowledge
 
 DISCOVER_PROMPT = """I have several medical images related to radiology that each one has a corresponding caption. I have listed the captions below. Can you go through the captions and categorize them? Please focus on the general categories.
 **CAPTIONS**"""  # noqa: E501
-"""Appendix A.2, first prompt; **CAPTIONS** stands for its lines `Caption 0: ...` to `Caption 99:
-...`."""
+"""Appendix A.2, first prompt; **CAPTIONS** becomes lines `Caption 0: ...` to `Caption 99: ...`."""
 
 CATEGORY_PROMPT = """Caption: **IMAGE CAPTION**
 The above caption describes a radiology image. To which of the following categories does this image belong? You should only name the category, and you do not need to specify your reasoning.

@@ -172,12 +172,7 @@ def _copies_caption(texts: tuple[str, ...], captions: tuple[str, str], length: i
     """Whether a text repeats `length` consecutive words of a caption."""
     for text in texts:
         words = _folded_text(text).split()
-        runs = [
-            f" {' '.join(words[start : start + length])} "
-            for start in range(
-                len(words) - length + 1,
-            )
-        ]
+        runs = [f" {' '.join(words[start : start + length])} " for start in range(len(words) - length + 1)]
         if any(run in f" {_folded_text(caption)} " for caption in captions for run in runs):
             return True
     return False
@@ -198,7 +193,7 @@ def write_questions(
 
     A pair is asked about up to `asking.tries` times until its question is good. Refusals of the
     model count as tries; failures of the server do not, and the next run asks again. A pair that
-    has a question keeps it, and its letters; another model is asked anew until there are reviews.
+    has a question keeps it, and its letters; another model is asked again until there are reviews.
 
     Args:
         pairs: columns i, j, sim_med, sim_gen, image_1, image_2.

@@ -156,7 +156,7 @@ def test_a_table_keeps_its_rows_without_identifying_words(tmp_path, seed):
 
 
 def spell_name(name, rng):
-    """Spell a name, or one of its parts, in a random transform."""
+    """Spell a name, or one of its parts, in a random way."""
     parts = re.split(r"[\^ -]", name)
     rng.shuffle(parts)
     joined = rng.choice(["", " ", "-", "_", ", ", "\u00ad", "."]).join(parts if rng.random() < 0.7 else parts[:1])

@@ -95,7 +95,7 @@ def test_withdrawing_removes_one_patient_and_changes_no_other(custom_set, by, tm
     notes = json.loads((out / "manifest.json").read_text()).get("notes")
     patient = load_pseudonyms(out).group("Patient 3")
     output = curate("withdraw", out, "--group", "Patient 3" if by == "name" else patient)
-    assert "taken out: 2 images" in output and f"medprobe build {family} --as my-set" in output
+    assert "removed: 2 images" in output and f"medprobe build {family} --as my-set" in output
     build(family, name="my-set", source=out, out=tmp_path / "after")
     reduced_rows = open_repository(tmp_path / "after").questions("test").set_index("question_id")
     assert patient in set(original_rows["group"]) and patient not in set(reduced_rows["group"])
@@ -214,7 +214,7 @@ def test_a_patient_leaves_a_gmai_set_and_other_questions_stay(tmp_path):
     patient_names = [
         p for p in (f"c{k}" for k in range(8)) if keyed_patient_id("", p, load_pseudonyms(out / "dataset")) == group
     ]
-    assert "taken out" in curate("withdraw", out, "--group", *(patient_names or [group]))
+    assert "removed" in curate("withdraw", out, "--group", *(patient_names or [group]))
     assert not withdrawn_pictures & {p.stem for p in (out / "private" / "pictures").iterdir()}
     assert group not in (out / "private" / "journal.jsonl").read_text()
     second_run = pipeline.run_pipeline(path, out, search_text=False)

@@ -70,7 +70,7 @@ def score_pair(log, reviewer, pair, score_1, score_2):
 
 
 def expected_decision(reviews):
-    """A low score_pair or a no excludes the pair; otherwise one complete review keeps it."""
+    """A low score or a no excludes the pair; otherwise one complete review keeps it."""
     values = [[review[name] for name in (*SCORE_FIELDS, *CHECK_FIELDS) if name in review] for review in reviews]
     if any(value == "no" or (value != "yes" and value < 5) for answers in values for value in answers):
         return "rejected"
