@@ -1,4 +1,4 @@
-"""The board's API for programs and agents, with the names and terms of the board. Independent of Gradio."""
+"""The board's API for programs and agents. Independent of Gradio."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from leaderboard_space.service import Service
 
 
 def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
-    """The functions of the API; callers see their names, types and docstrings."""
+    """Create the functions of the API; callers see their names, types and docstrings."""
 
     def question_sets() -> list[dict[str, Any]]:
-        """The sets of questions on this board: benchmark, key, split, kind (complete, unconfirmed, sample, partial, custom,
-        phantom, retired), how many questions and results, and the scores they can be ranked by."""
+        """List the question sets on this board: benchmark, key, split, kind (complete, unconfirmed,
+        sample, partial, custom, phantom, retired), numbers of questions and results, and the
+        metrics they can be ranked by.
+        """
         return [
             {
                 "benchmark": section.family,
@@ -51,23 +53,27 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         every_run: bool = False,
         facets: list[str] | None = None,
     ) -> list[dict[str, Any]]:
-        """Results of a benchmark (`question_sets` lists them) for a selection of questions, best first: score
-        with 95 % interval, n, chance, verdict, the ranks the model may hold, how often it abstained and its accuracy where it answered,
-        who submitted it and when it landed, how many runs were tried, and where the number comes from. `group`: "ranked", or why a
-        result stands apart ("official reader" and "judge model" are ranked by themselves; "no score", "outdated" and "withdrawn" are
-        not ranked); `judge`: the judge model and its prompt; `no_score`: why it has no verdict and no rank.
+        """List the results of a benchmark for a selection of questions, best first: score with 95 %
+        interval, n, chance, verdict, possible ranks, abstention rate and accuracy of answered
+        questions, submitter and date, number of runs tried, and source. `group`: "ranked", or why a
+        result is listed separately ("official reader" and "judge model" are ranked among
+        themselves; "no score", "outdated" and "withdrawn" are not ranked); `judge`: the judge model
+        and its prompt; `no_score`: why it has neither verdict nor rank.
 
         Args:
             benchmark: name of a benchmark, like mediconfusion
-            branches: like "Ophthalmology > Fundus Photography" or "task: Counting": those of one subject (department, task, granularity,
-                organ, ...) are united, those of different subjects intersected; none means everything
-            metric: name of a score; the benchmark's headline if empty
+            branches: like "Ophthalmology > Fundus Photography" or "task: Counting": those of one
+                subject (department, task, granularity, organ, ...) are united, those of different
+                subjects intersected; none means everything
+            metric: name of a metric; the benchmark's headline metric if empty
             question_set: key from question_sets; the complete official set if empty
             every_run: every result instead of one per model and account
-            facets: labels that narrow it, like "modality=CT": any of those of one facet, and all facets that are named
+            facets: labels that narrow the selection, like "modality=CT": any of those of one facet,
+                and all facets named
         """
         query = _tool_query(board, service, benchmark, branches, metric, question_set, every_run, facets)
         table = leaderboard_table(query.section, query.standings, query.branches)
+        # An empty list would read as "no results"; say where the numbers are.
         if not table:
             raise BadInput(
                 f"metric {query.metric!r}: papers print it at most for parts of this selection, and no answers are known. "
@@ -76,7 +82,8 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         return table
 
     def branches_of(benchmark: str, question_set: str = "", contains: str = "") -> list[str]:
-        """The branches of a set of questions whose name contains a text, as `leaderboard` takes them (at most 200).
+        """List the branches of a question set whose name contains a text, as `leaderboard` takes
+        them (at most 200).
 
         Args:
             benchmark: name of a benchmark, like mediconfusion
@@ -85,11 +92,11 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         """
         section = _find_section(board, benchmark, question_set)
         _, tree = board.outcomes(section)
-        wanted, subjects = contains.strip().lower(), {chain[0] for chain in branch_chains(section.family)}
+        lowered, subjects = contains.strip().lower(), {chain[0] for chain in branch_chains(section.family)}
         matches = [
             f"{path[0]}: {PATH_SEPARATOR.join(path[1:])}"
             for path in tree.rows
-            if path[0] in subjects and (wanted in path[-1].lower() or wanted in branch_name(path).lower())
+            if path[0] in subjects and (lowered in path[-1].lower() or lowered in branch_name(path).lower())
         ]
         return matches[:200]
 
@@ -101,32 +108,34 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
         question_set: str = "",
         facets: list[str] | None = None,
     ) -> list[dict[str, Any]]:
-        """Scores of every result per value of a facet (category, department, modality, task, image_type, organ, scenario, ...): one row
-        per result and value, with 95 % interval, n, chance and the table or run the number comes from.
+        """List scores per value of a facet (category, department, modality, task, image_type,
+        organ, scenario, ...): one row per result and value, with 95 % interval, n, chance and the
+        table or run that the number comes from.
 
         Args:
             benchmark: name of a benchmark, like mediconfusion
-            facet: what to break down by; a wrong one is answered with those there are
-            metric: name of a score; the benchmark's headline if empty
-            branches: break only this selection down; none means everything
+            facet: what to break down by; an unknown one is answered with the list of facets
+            metric: name of a metric; the benchmark's headline metric if empty
+            branches: break down only this selection; none means everything
             question_set: key from question_sets; the complete official set if empty
-            facets: labels that narrow it, like "modality=CT": any of those of one facet, and all facets that are named
+            facets: labels that narrow the selection, like "modality=CT": any of those of one facet,
+                and all facets named
         """
         query = _tool_query(board, service, benchmark, branches, metric, question_set, True, facets)
-        there = [name for name in breakdown_facets(query.section, query.outcomes) if name != METRICS_FACET]
-        if facet not in there:
+        facets_with_scores = [name for name in breakdown_facets(query.section, query.outcomes) if name != METRICS_FACET]
+        if facet not in facets_with_scores:
             raise BadInput(
-                f"facet {facet[:80]!r}: not known for these questions. Available: {', '.join(there) or 'none'}."
+                f"facet {facet[:80]!r}: not known for these questions. Available: {', '.join(facets_with_scores) or 'none'}."
             )
 
         def cells(name: str) -> Cells:
             return breakdown_cells(query.section, query.outcomes, query.tree, name, facet, query.branches)
 
-        known = [name for name in query.metrics if cells(name)]
-        chosen = query.metric if metric or query.metric in known or not known else known[0]
-        if chosen not in known:
+        scored_metrics = [name for name in query.metrics if cells(name)]
+        chosen = query.metric if metric or query.metric in scored_metrics or not scored_metrics else scored_metrics[0]
+        if chosen not in scored_metrics:
             raise BadInput(
-                f"metric {chosen!r}: not known by {facet} for this selection. Available: {', '.join(known) or 'none'}."
+                f"metric {chosen!r}: not known by {facet} for this selection. Available: {', '.join(scored_metrics) or 'none'}."
             )
         return breakdown_table(query.section, query.section.entries, facet, cells(chosen), chosen, query.branches)
 
@@ -143,15 +152,19 @@ def _tool_query(
     every_run: bool,
     facets: list[str] | None,
 ) -> BoardQuery:
-    """Check a call. Raises BadInput for names that are not on the board. Without a score, one that is known for the selection is used."""
+    """Validate a call. Without a metric, one with known scores is used.
+
+    Raises:
+        BadInput: If a name is not on the board.
+    """
     section = _find_section(board, benchmark, question_set)
     _, tree = board.outcomes(section)
     chains = branch_chains(section.family)
     paths = [
         path for branch in branches or () for path in resolve_branch(tree.rows, chains, branch, display=display_label)
     ]
-    known = {facet: [node.label for node in nodes] for facet, nodes in tree.facets}
-    labels = parse_facets(facets or [], known)
+    labels_by_facet = {facet: [node.label for node in nodes] for facet, nodes in tree.facets}
+    labels = parse_facets(facets or [], labels_by_facet)
     check_facet_conflicts(paths, [facet for facet, _ in labels])
     query = parse_query(
         board,
@@ -163,6 +176,7 @@ def _tool_query(
             "shown": ALL_RESULTS if every_run else ONE_PER_MODEL,
         },
     )
+    # A program must not get another metric than it asked for, as a page may.
     if metric and query.metric != metric:
         raise BadInput(
             f"metric {metric[:80]!r}: not known here, or given away by the selection. Available: {', '.join(query.metrics)}."
@@ -171,7 +185,7 @@ def _tool_query(
 
 
 def _find_section(board: Board, benchmark: str, question_set: str) -> Section:
-    """Look up a set of questions."""
+    """Find a question set. Raises BadInput if it is not on the board."""
     family = resolve_name(benchmark, BENCHMARKS, "benchmark")
     section = board.snapshot.section(family, question_set or None)
     if section is None and not question_set:
@@ -182,15 +196,16 @@ def _find_section(board: Board, benchmark: str, question_set: str) -> Section:
 
 
 def _validate_arguments(tool: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its arguments checked against their types. Raises BadInput for one that has another."""
+    """Validate a function's argument types; raises BadInput for an invalid one."""
+    # pydantic reports types; callers get one line instead of its report.
     validated = validate_call(tool)
 
     @wraps(tool)
-    def call(*given: Any, **named: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            return validated(*given, **named)
+            return validated(*args, **kwargs)
         except ValidationError as error:
-            first = error.errors()[0]
-            raise BadInput(f"{first['loc'][0]}: {first['msg']}.") from None
+            first_error = error.errors()[0]
+            raise BadInput(f"{first_error['loc'][0]}: {first_error['msg']}.") from None
 
     return call

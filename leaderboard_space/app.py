@@ -1,8 +1,9 @@
-"""The board as a Gradio app: the overview, one tab per benchmark, topics, and Compare, Cases, Submit, About.
+"""The board as a Gradio app: overview, one tab per benchmark, topics, Compare, Cases, Submit,
+About.
 
-Wiring only; what is shown comes from `service.py` and `views/`.
-
-`serve(store)` runs it on this machine, `build_app(store)` gives the Gradio Blocks and what answers its pages (`serving.py`).
+Wiring only; content comes from `service.py` and `views/`. `serve(store)` runs the board on this
+machine; `build_app(store)` returns the Gradio Blocks and the middleware that serves its pages
+(`serving.py`).
 """
 
 from __future__ import annotations
@@ -41,23 +42,33 @@ from leaderboard_space.views import case, cases, compare, frame, model
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_SESSIONS = 500
-"""Maximum number of sessions kept; only Submit starts one. Each costs about 80 kB (a copy of every component), and Gradio would keep
-10,000; a reader who returns after 500 others finds an empty form."""
+"""Maximum number of sessions; only Submit starts one. Each costs about 80 kB (a copy of every
+component), and Gradio would keep 10,000. A visitor who returns after 500 others finds an empty
+form."""
 UPLOAD_LIFETIME_S = 3600
-"""Seconds for which uploaded files and submission bundles are kept."""
+"""Seconds before uploaded files and submission bundles are deleted."""
 FONTS = ["system-ui", "sans-serif"]
 
 
 def build_app(
     store: str | Path | None, data: Sequence[str] = (), may_write: bool = False, hidden: HiddenTest | None = None
 ) -> tuple[gr.Blocks, Middleware, Callable[[], None]]:
-    """The board over a results store (a folder that contains `results/`, or a dataset repository ORG/NAME on the Hub; None shows published
-    results alone), what answers its pages, and what is to be called once it is served: then answers are read, and the store is watched.
+    """Build the board over a results store. New results appear without a restart.
 
-    `data`: datasets (folders or Hub repositories) that answers can be handed in for, besides the questions that the store keeps;
-    results on an earlier version of them are retired. `may_write`: readers may add to the store as this machine (they sit at it).
-    `hidden`: a test with hidden answers that files can be scored against.
-    Raises BadInput if `store` is not a results store. New results in it appear without a restart.
+    Args:
+        store: A folder that contains `results/`, or a dataset repository ORG/NAME on the Hub; None
+            for published results only.
+        data: Trusted datasets (folders or Hub repositories) that accept answers, besides the
+            question sets in the store. Results on earlier versions of them are retired.
+        may_write: True if visitors act as the local user and may add to the store.
+        hidden: A test with hidden answers.
+
+    Returns:
+        The app; the middleware that serves its pages; and a function to call once the app is
+        served, which reads the answers and watches the store.
+
+    Raises:
+        BadInput: If `store` is not a results store.
     """
     trusted = TrustedData(data)
     trusted.refresh()
@@ -69,7 +80,7 @@ def build_app(
     for family in BENCHMARKS:
         for ask in (service.view, service.tree, service.breakdown, service.detail, service.export, service.cite):
             functions[f"{family}/{ask.__name__}"] = ask
-    drawn: dict[str, tuple[JsonHandler, JsonHandler]] = {
+    pages: dict[str, tuple[JsonHandler, JsonHandler]] = {
         "overview": (front.page, front.file),
         "topic": (front.topic, front.topic_file),
         "model": (partial(model.page, service.board), partial(model.file, service.board)),
@@ -77,7 +88,7 @@ def build_app(
         "cases": (partial(cases.page, board), partial(cases.file, board)),
         "submit": (submitting.page, submitting.file),
     }
-    for name, (draw, save) in drawn.items():
+    for name, (draw, save) in pages.items():
         functions |= {f"{name}/page": draw, f"{name}/file": save}
     with gr.Blocks(
         title=frame.TITLE,
@@ -114,13 +125,14 @@ def build_app(
 
 
 def _json_tool(tool: Callable[..., Any]) -> Callable[..., str]:
-    """Wrap a function to return JSON text, which programs and agents both read, and to report bad input to the caller instead of an
-    internal error."""
+    """Wrap an API function: return JSON text, for programs and agents, and report bad input as such
+    to the caller.
+    """
 
     @wraps(tool)
-    def call(*given: Any, **named: Any) -> str:
+    def call(*args: Any, **kwargs: Any) -> str:
         try:
-            return json.dumps(tool(*given, **named), ensure_ascii=False)
+            return json.dumps(tool(*args, **kwargs), ensure_ascii=False)
         except BadInput as error:
             raise gr.Error(str(error), print_exception=False) from None
 
@@ -138,15 +150,24 @@ def serve(
     hidden: HiddenTest | None = None,
     names: Sequence[str] = (),
 ) -> None:
-    """Serve the board and print its address; returns when interrupted. `data`, `hidden`: as for `build_app`.
+    """Serve the board and print its address; returns when interrupted.
 
-    On a loopback address readers of the page are users of this machine, and may submit as its user; then only that address is served, and
-    `names` (of a tunnel).
+    On a loopback address visitors act as the local user; then only that address and `names` are
+    served.
 
-    Raises BadInput if `store` is no results store, or the port is taken.
+    Args:
+        store: The results store, as for `build_app`.
+        port: TCP port.
+        host: Address to listen on.
+        data: Trusted datasets, as for `build_app`.
+        hidden: A test with hidden answers.
+        names: Further host names, such as that of a tunnel.
+
+    Raises:
+        BadInput: If `store` is not a results store, or the port is taken.
     """
-    # The server handles many readers concurrently on few cores: threads inside matrix products would only contend for them (measured:
-    # 1 ms becomes 85 ms).
+    # The server handles many readers concurrently on few cores: threads inside matrix products
+    # would only contend for them (measured: 1 ms becomes 85 ms).
     threadpool_limits(1, user_api="blas")
     may_write = host in LOOPBACK and not on_space()
     app, endpoint, begin = build_app(store, data, may_write=may_write, hidden=hidden)
@@ -167,7 +188,10 @@ def serve(
 
 
 def launch_options(*middleware: Middleware) -> dict[str, Any]:
-    """Arguments of `launch` for the board's look, and for making no outside connections. `middleware`: serves the pages."""
+    """Return the arguments of `launch`: the board's look, and no connections to other hosts.
+
+    `middleware`: serves the pages.
+    """
     theme = gr.themes.Base(font=FONTS, font_mono=["ui-monospace", "monospace"], primary_hue="blue", neutral_hue="slate")
     return {
         "theme": theme,
@@ -191,24 +215,31 @@ def launch_options(*middleware: Middleware) -> dict[str, Any]:
     }
 
 
-def _html(drawn: str, elem_id: str | None = None, script: str | None = None) -> gr.HTML:
-    return gr.HTML(drawn, elem_id=elem_id, apply_default_css=False, js_on_load=script)
+def _html(content: str, elem_id: str | None = None, script: str | None = None) -> gr.HTML:
+    return gr.HTML(content, elem_id=elem_id, apply_default_css=False, js_on_load=script)
 
 
 def main() -> None:
-    """Run as a Space: MEDPROBE_RESULTS names the store, MEDPROBE_DATA the datasets (divided by spaces), MEDPROBE_HIDDEN three repositories
-    (questions, answers, ledger) and MEDPROBE_SCORINGS_PER_DAY the limit of the hidden test; the address is Gradio's affair.
+    """Run as a Space, configured by environment variables; host and port are handled by Gradio.
+
+    MEDPROBE_RESULTS: the store. MEDPROBE_DATA: datasets, separated by spaces. MEDPROBE_HIDDEN:
+    three repositories (questions, answers, ledger). MEDPROBE_SCORINGS_PER_DAY: daily limit of the
+    hidden test.
     """
     host = os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
     data = os.environ.get("MEDPROBE_DATA", "").split()
-    named = os.environ.get("MEDPROBE_HIDDEN", "").split()
-    if len(named) not in (0, 3):
+    hidden_repositories = os.environ.get("MEDPROBE_HIDDEN", "").split()
+    if len(hidden_repositories) not in (0, 3):
         raise SystemExit("MEDPROBE_HIDDEN: give three repositories: the questions, the answers, the ledger.")
     per_day, port = (
         _positive_int_setting("MEDPROBE_SCORINGS_PER_DAY", 2),
         _positive_int_setting("GRADIO_SERVER_PORT", 7860),
     )
-    hidden = HiddenTest(named[0], named[1], named[2], per_day) if named else None
+    hidden = (
+        HiddenTest(hidden_repositories[0], hidden_repositories[1], hidden_repositories[2], per_day)
+        if hidden_repositories
+        else None
+    )
     try:
         serve(os.environ.get("MEDPROBE_RESULTS") or None, port, host, data, hidden)
     except BadInput as error:
@@ -216,11 +247,11 @@ def main() -> None:
 
 
 def _positive_int_setting(variable: str, otherwise: int) -> int:
-    """A positive integer from the environment; exits with one line if it is not one."""
-    said = os.environ.get(variable, "").strip()
-    if said and not (said.isascii() and said.isdigit() and int(said) > 0):
-        raise SystemExit(f"{variable}: {said[:40]!r} is no positive whole number.")
-    return int(said) if said else otherwise
+    """Read a positive integer from an environment variable; exits if it is invalid."""
+    setting = os.environ.get(variable, "").strip()
+    if setting and not (setting.isascii() and setting.isdigit() and int(setting) > 0):
+        raise SystemExit(f"{variable}: {setting[:40]!r} is not a positive integer.")
+    return int(setting) if setting else otherwise
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ class Comparison:
         corrected for the pairs compared here (Holm 1979)."""
         keys = list(dict.fromkeys(entry.key for pair in pairs for entry in (pair.one, pair.other)))
         for shown in (ONE_PER_MODEL, ALL_RESULTS) if pairs else ():
-            ranking = replace(self.query, shown=shown).standings.corrected(keys)
+            ranking = replace(self.query, result_filter=shown).standings.corrected(keys)
             if ranking is not None:
                 p_values, models = ranking
                 at = {key: position for position, key in enumerate(keys)}

@@ -1,4 +1,4 @@
-"""Tables as files: CSV that no spreadsheet executes, JSON, and the words to cite them with."""
+"""Export tables as CSV that no spreadsheet executes and as JSON, with citations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ Table = list[dict[str, Any]]
 
 
 def format_selection(branches: Sequence[TreePath]) -> str:
-    """The selection by the source's own labels ("modality=CT; department=Ophthalmology > MRI"); empty for everything."""
+    """Format a selection with the source's own labels: "modality=CT; department=Ophthalmology >
+    MRI".
+
+    Returns:
+        The text; empty if everything is selected.
+    """
     return "; ".join(f"{facet}={PATH_SEPARATOR.join(labels)}" for facet, *labels in branches)
 
 
@@ -40,15 +45,24 @@ def breakdown_table(
     metric: str | None,
     branches: Sequence[TreePath] = (),
 ) -> Table:
-    """A breakdown as plain rows, one per result and cell. `cells`: column -> entry key -> score; `metric` None: the columns are metrics."""
-    where = format_selection(branches)
+    """Convert a breakdown to plain rows, one per result and cell.
+
+    Args:
+        section: The question set.
+        entries: The results, in order.
+        facet: The facet of the columns.
+        cells: Column -> entry key -> score.
+        metric: The metric; None if the columns are metrics.
+        branches: The selection.
+    """
+    selection = format_selection(branches)
     rows: Table = []
     for entry in entries:
         for column, scores in cells.items():
             if entry.key in scores:
                 cell = (facet, column) if metric else None
                 about = {
-                    "selection": where,
+                    "selection": selection,
                     "facet": facet if metric else None,
                     "facet_value": column if metric else None,
                 }
@@ -59,7 +73,15 @@ def breakdown_table(
 def number_columns(
     section: Section, entry: Entry, metric: str, score: Score, cell: tuple[str, str] | None = None
 ) -> dict[str, Any]:
-    """A number as columns of a table: of which questions, of which result, and its source. `cell`: (facet, value) that it is of."""
+    """Describe a number as table columns: its questions, result and source.
+
+    Args:
+        section: The question set.
+        entry: The result.
+        metric: The metric.
+        score: The number.
+        cell: (facet, value) of a breakdown number.
+    """
     result = entry.result
     return {
         "benchmark": section.benchmark,
@@ -79,7 +101,7 @@ def number_columns(
 
 
 def score_columns(score: Score, result: Result) -> dict[str, Any]:
-    """A score as columns of a table; `no_score`: why it has no verdict and no rank."""
+    """Describe a score as table columns; `no_score` states why it has neither verdict nor rank."""
     names = ("value", "low", "high", "n", "n_cases", "n_effective", "chance", "verdict")
     low, high = score.chance_interval or (None, None)
     return {
@@ -91,10 +113,23 @@ def score_columns(score: Score, result: Result) -> dict[str, Any]:
 
 
 def table_file(table: Table, name: str, form: str) -> dict[str, str]:
-    """A table as what the browser saves: `name`, `text`, `type`. `form`: csv or json. Raises BadInput for a table without rows."""
+    """Format a table as a download.
+
+    Args:
+        table: The rows.
+        name: File name, without extension; unsafe characters are replaced.
+        form: csv or json.
+
+    Returns:
+        `name`, `text` and `type` of the file.
+
+    Raises:
+        BadInput: If the table has no rows.
+    """
     if not table:
         raise BadInput("this table is empty, so there is nothing to save. Choose another selection or another score.")
     form = "json" if form == "json" else "csv"
+    # Names of models and labels come from submissions.
     safe = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:100]
     return {
         "name": f"medprobe-{safe}.{form}",
@@ -103,28 +138,28 @@ def table_file(table: Table, name: str, form: str) -> dict[str, str]:
     }
 
 
-def leaderboard_table(section: Section, found: Standings, branches: Sequence[TreePath]) -> Table:
-    """The standings as plain rows, everything that a number rests on beside it."""
-    where = format_selection(branches)
-    seen = {} if branches else metric_sights(section, found.metric)
+def leaderboard_table(section: Section, standings: Standings, branches: Sequence[TreePath]) -> Table:
+    """Convert standings to plain rows, with everything that the numbers depend on."""
+    selection = format_selection(branches)
+    seen = {} if branches else metric_sights(section, standings.metric)
     rows = []
-    for row in found.rows:
+    for row in standings.rows:
         sight, method = seen.get(row.entry.key), row.entry.result.method
         rows.append(
             {
-                **number_columns(section, row.entry, found.metric, row.score),
+                **number_columns(section, row.entry, standings.metric, row.score),
                 "fingerprint": section.fingerprint,
-                "selection": where,
+                "selection": selection,
                 "prompt": method.prompt,
                 "extraction": method.extraction,
                 "judge": judge_label(row.entry.result),
-                "place_first": row.first,
-                "place_last": row.last,
+                "place_first": row.best_rank,
+                "place_last": row.worst_rank,
                 "from_image": sight and sight.value,
                 "from_image_low": sight and sight.low,
                 "from_image_high": sight and sight.high,
                 **_store_columns(row),
-                "table": _printed_table(row, found.metric, branches),
+                "table": _printed_table(row, standings.metric, branches),
                 "interval_method": row.score.interval_method,
             }
         )
@@ -132,7 +167,7 @@ def leaderboard_table(section: Section, found: Standings, branches: Sequence[Tre
 
 
 def _store_columns(row: Row) -> dict[str, Any]:
-    """Where a result stands, whose it is, and what the store says of it."""
+    """Group, account, acceptance, withdrawal and notes of a result."""
     provenance, result = row.entry.provenance, row.entry.result
     acceptance, withdrawal = provenance.acceptance, provenance.withdrawal
     return {
@@ -150,10 +185,14 @@ def _store_columns(row: Row) -> dict[str, Any]:
 
 
 def format_csv(table: Table) -> str:
-    """Comma-separated, one header line. A text that a spreadsheet would run as a formula gets a leading apostrophe."""
+    """Format rows as CSV with a header line.
+
+    Texts that a spreadsheet would run as formulas get a leading apostrophe.
+    """
     if not table:
         return ""
     out = io.StringIO()
+    # Rows of different kinds may have different columns: take all, in order of appearance.
     writer = csv.DictWriter(
         out, fieldnames=list(dict.fromkeys(name for row in table for name in row)), lineterminator="\r\n"
     )
@@ -163,18 +202,18 @@ def format_csv(table: Table) -> str:
 
 
 def format_json(table: Table) -> str:
-    """A list of objects; nothing is rounded."""
+    """Format rows as a JSON list of objects, unrounded."""
     plain = [{name: _json_value(value) for name, value in row.items()} for row in table]
     return json.dumps(plain, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
 def _json_value(value: Any) -> Any:
-    """NaN and infinities are no JSON."""
+    """Replace NaN and infinities, which JSON cannot represent, by None."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _printed_table(row: Row, metric: str, branches: Sequence[TreePath]) -> str | None:
-    """The table a published number is printed in: its own where the board knows it, else those its result names."""
+    """Name the table that prints a published number, else the tables of its result."""
     result = row.entry.result
     if result.kind != "published" or result.source is None:
         return None
@@ -183,19 +222,36 @@ def _printed_table(row: Row, metric: str, branches: Sequence[TreePath]) -> str |
 
 
 def table_citation(
-    section: Section, found: Standings, branches: Sequence[TreePath], request: Mapping[str, Any]
+    section: Section, standings: Standings, branches: Sequence[TreePath], request: Mapping[str, Any]
 ) -> dict[str, str]:
-    """How to cite a table (`citation_file`): the selection and the questions, then the papers of its numbers."""
-    title = f"{section.benchmark} ({section.split}), {section.title().lower()}: {found.metric}"
+    """Cite a table of the board (`citation_file`).
+
+    Args:
+        section: The question set.
+        standings: The standings shown.
+        branches: The selection.
+        request: The browser's request; `link` is the page's address.
+    """
+    title = f"{section.benchmark} ({section.split}), {section.title().lower()}: {standings.metric}"
     note = f"Selection: {format_selection(branches) or 'everything'}."
     if section.fingerprint:
         note += f" Questions: fingerprint {section.fingerprint}."
-    return citation_file(title, note, [row.entry for row in found.rows], request)
+    return citation_file(title, note, [row.entry for row in standings.rows], request)
 
 
 def citation_file(title: str, note: str, entries: Sequence[Entry], request: Mapping[str, Any]) -> dict[str, str]:
-    """How to cite a page as what the browser shows (`name`, `text`, `type`): BibTeX with what is selected (`note`), the day and the
-    address (`link` of the request), then the papers of its numbers."""
+    """Cite a page in BibTeX: the board itself, then the papers of its numbers.
+
+    Args:
+        title: The page's title.
+        note: The selection shown.
+        entries: The results shown.
+        request: The browser's request; `link` is the page's address.
+
+    Returns:
+        `name` (empty), `text` and `type`.
+    """
+    # A citation needs the day: results are added to the board at any time.
     day, link = datetime.now(UTC).date().isoformat(), str(request.get("link") or "")[:4000]
     cited_papers = {
         entry.result.source.citation: entry.result.benchmark.family for entry in entries if entry.result.source
@@ -207,25 +263,25 @@ def citation_file(title: str, note: str, entries: Sequence[Entry], request: Mapp
         f"  title = {{{{medprobe board}}: {_escape_bibtex(title)}}},\n  note = {{{_escape_bibtex(note)}}},\n{address}"
         f"  year = {{{day[:4]}}},\n  urldate = {{{day}}}\n}}"
     ]
-    said = "\n\n".join([*lines, *dict.fromkeys(papers)])
-    return {"name": "", "text": said, "type": "text/plain"}
+    bibtex = "\n\n".join([*lines, *dict.fromkeys(papers)])
+    return {"name": "", "text": bibtex, "type": "text/plain"}
 
 
-def plot_note(section: Section, found: Standings, branches: Sequence[TreePath]) -> str:
-    """What a saved plot says of itself: the set of questions, the selection, and the papers of its numbers."""
-    papers = sorted({row.entry.result.source.citation for row in found.rows if row.entry.result.source})
-    where = f" Selection: {format_selection(branches)}." if branches else ""
+def plot_note(section: Section, standings: Standings, branches: Sequence[TreePath]) -> str:
+    """Describe a plot for its saved file: question set, selection, and papers of its numbers."""
+    papers = sorted({row.entry.result.source.citation for row in standings.rows if row.entry.result.source})
+    selection = f" Selection: {format_selection(branches)}." if branches else ""
     numbers = f" Numbers of: {' '.join(papers)}" if papers else ""
-    return f"{section.benchmark} ({section.split}), {section.title().lower()}.{where}{numbers}"
+    return f"{section.benchmark} ({section.split}), {section.title().lower()}.{selection}{numbers}"
 
 
 def bibtex_entry(family: str, citation: str) -> str:
-    """The BibTeX entry of a benchmark's paper, with its authors; else its citation as a note."""
+    """Return a benchmark paper's BibTeX entry; for other results, their citation as a note."""
     if family in BENCHMARKS:
         return dataset_spec(family).card.citation
     return f"@misc{{source,\n  note = {{{_escape_bibtex(citation)}}}\n}}"
 
 
-def _escape_bibtex(said: str) -> str:
-    """Text that ends no BibTeX field early."""
-    return re.sub(r"[{}\\]", "", said)
+def _escape_bibtex(text: str) -> str:
+    """Remove characters that would end a BibTeX field."""
+    return re.sub(r"[{}\\]", "", text)

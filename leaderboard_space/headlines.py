@@ -300,7 +300,7 @@ def ranked(standings: Standings) -> tuple[Ranked, ...]:
     """The models that can be compared, best first."""
     names = display_names([row.entry for row in standings.models])
     return tuple(
-        Ranked(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.first or 0)
+        Ranked(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.best_rank or 0)
         for row in standings.models
         if not row.score.is_small
     )

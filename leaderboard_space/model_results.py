@@ -131,7 +131,7 @@ def lines_of(board: Board, name: str) -> list[Line]:
         query = parse_query(board, {"format": section.family, "section": section.key, "shown": ONE_PER_MODEL})
         standings = query.standings
         rows = [row for row in standings.rows if canonical_name(row.entry.result.model.name) == identity]
-        ranked = Counter(row.group for row in standings.rows if row.first is not None)
+        ranked = Counter(row.group for row in standings.rows if row.best_rank is not None)
         lines += [
             Line(section, query.metric, row, ranked[row.group], query.outcomes, query.tree)
             for row in sorted(rows, key=lambda row: (list(GROUP_HEADINGS).index(row.group), preference_key(row.entry)))

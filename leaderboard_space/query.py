@@ -1,6 +1,6 @@
-"""Validate the browser's requests: a benchmark's section, a metric of it, branches of its tree.
+"""Validate the browser's requests: question set, metric, and branches of its tree.
 
-See also: how it is answered (`service.py`).
+See also: answering them (`service.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ MAX_BRANCHES = 2000
 
 @dataclass(frozen=True)
 class BoardQuery:
-    """A request of the browser, checked: the section it names exists, the metric and branches are there."""
+    """A validated request.
+
+    Queries with the same selection are equal, so that they share cached results.
+    """
 
     snapshot: Snapshot
     section: Section
@@ -40,27 +43,32 @@ class BoardQuery:
     metric: str
     metrics: list[str] = field(compare=False)
     branches: tuple[TreePath, ...]
-    shown: str
+    result_filter: str
     notes: tuple[str, ...] = field(default=(), compare=False)
-    """What could not be read of the section, one line each."""
+    """Files of the section that could not be read, one line each."""
     dropped: tuple[str, ...] = field(default=(), compare=False)
     unknown: tuple[str, ...] = field(default=(), compare=False)
-    """What the request names and the board does not know, one line each."""
+    """Values in the request that the board does not know, one line each."""
 
     @property
     @cached(COMPUTING)
     def standings(self) -> Standings:
-        """The ranked rows."""
-        return compute_standings(self.section, self.outcomes, self.tree, self.metric, self.branches, self.shown)
+        """The standings of the selection, cached."""
+        return compute_standings(self.section, self.outcomes, self.tree, self.metric, self.branches, self.result_filter)
 
     @property
     def entries(self) -> list[Entry]:
-        """The results shown, in the order of the table, then those of which this selection says nothing as a whole."""
+        """The results in the order of the table, then those without a score on the selection."""
         return [*(row.entry for row in self.standings.standing), *self.standings.hidden]
 
     def fitting(self) -> BoardQuery:
-        """The same with the first score of which something is known for the selection, where nothing is known of the wanted one: no
-        choice of branches empties the board as long as anything is known of them."""
+        """Fall back to the first metric with a known score, so that no selection with known scores
+        shows an empty board.
+
+        Returns:
+            A query with a known metric; this query if no metric is known, or no question is
+            selected.
+        """
         are_measured = all(entry.result.kind == "measured" for entry in self.section.entries)
         if are_measured and self.tree.size and not self.standings.selected:
             return self  # no question, no score
@@ -69,7 +77,7 @@ class BoardQuery:
 
     @property
     def has_scores(self) -> bool:
-        """True if a score of the selection is known, or a printed cell within it (of everything: any cell)."""
+        """True if any result has a score on the selection, or a printed cell within it."""
         scores = [row.score for row in self.standings.rows]
         if any(score.value is not None or score.nonresponse is not None for score in scores):
             return True
@@ -77,63 +85,82 @@ class BoardQuery:
 
 
 def parse_query(board: Board, request: Mapping[str, Any]) -> BoardQuery:
-    """A request, checked against what is there; what it does not say is chosen. Raises BadInput for a benchmark without results."""
+    """Validate a request and fill in defaults.
+
+    Args:
+        board: The board.
+        request: `format` (the benchmark), `section`, `metric`, `branches`, `shown`.
+
+    Returns:
+        The query. Unknown values are replaced by defaults and reported in `unknown` and `dropped`.
+
+    Raises:
+        BadInput: If the board has no results for the benchmark.
+    """
     snapshot = board.snapshot
     section = snapshot.section(str(request.get("format")), request.get("section"))
     if section is None:
         raise BadInput(f"benchmark {request.get('format')!r}: this board has no results for it.")
-    wanted = _parse_branches(request.get("branches"))
+    requested_branches = _parse_branches(request.get("branches"))
     outcomes, tree = board.outcomes(section)
-    branches = tuple(path for path in wanted if path in tree.rows or tree.is_unprinted(path))
-    dropped = tuple(branch_name(branch) for branch in wanted if branch not in branches)
+    # A facet without printed scores can be selected too: the page then says what is missing.
+    branches = tuple(path for path in requested_branches if path in tree.rows or tree.is_unprinted(path))
+    dropped = tuple(branch_name(branch) for branch in requested_branches if branch not in branches)
     metrics = rankable_metrics(section, outcomes, branches)
-    wanted_shown = str(request.get("shown"))
-    shown = wanted_shown if wanted_shown == ALL_RESULTS or wanted_shown in section_methods(section) else ONE_PER_MODEL
+    requested_filter = str(request.get("shown"))
+    result_filter = (
+        requested_filter
+        if requested_filter == ALL_RESULTS or requested_filter in section_methods(section)
+        else ONE_PER_MODEL
+    )
     metric = str(request.get("metric"))
+    # Old links must keep working: values that are gone are replaced and reported, never an error.
     unknown = [
-        f"{what} {request[key]}: not on this board. Another one is shown."
-        for what, key, known in (
+        f"{noun} {request[key]}: not on this board. Another one is shown."
+        for noun, key, is_valid in (
             ("Set of questions", "section", str(request.get("section")) == section.key),
             ("Score", "metric", metric in metrics),
-            ("Results", "shown", wanted_shown == shown),
+            ("Results", "shown", requested_filter == result_filter),
         )
-        if request.get(key) and not known
+        if request.get(key) and not is_valid
     ]
     if metric not in metrics:
         metric = metrics[0] if metrics else metric
     notes = board.notes(section)
     return BoardQuery(
-        snapshot, section, outcomes, tree, metric, metrics, branches, shown, notes, dropped, tuple(unknown)
+        snapshot, section, outcomes, tree, metric, metrics, branches, result_filter, notes, dropped, tuple(unknown)
     )
 
 
 def rankable_metrics(section: Section, outcomes: Outcomes | None, branches: Sequence[TreePath]) -> list[str]:
-    """The scores that a selection can be ranked by: those that its labels do not give away."""
+    """List the metrics that a selection can be ranked by: those whose answer its labels do not give
+    away.
+    """
     facets = [facet for branch in branches for facet in path_facets(section.family, branch)]
-    found = [name for name in section_metrics(section, outcomes) if not gives_away(section.family, name, facets)]
-    return found or [name for name in METRICS if not gives_away(section.family, name, facets)][:1]
+    metrics = [name for name in section_metrics(section, outcomes) if not gives_away(section.family, name, facets)]
+    return metrics or [name for name in METRICS if not gives_away(section.family, name, facets)][:1]
 
 
 def parse_selection(request: Mapping[str, Any]) -> list[TreePath]:
-    """The selection that an address names (`views.parts.selection_address`)."""
-    named = [str(one) for key in ("branch", "facet") for one in as_list(request.get(key))]
+    """Parse the selection in an address (`views.parts.selection_address`)."""
+    paths = [str(path) for key in ("branch", "facet") for path in as_list(request.get(key))]
     return [
-        (facet, *labels.split(PATH_SEPARATOR)) for facet, _, labels in (one.partition(":") for one in named) if labels
+        (facet, *labels.split(PATH_SEPARATOR)) for facet, _, labels in (path.partition(":") for path in paths) if labels
     ]
 
 
 def as_list(value: Any) -> list[Any]:
-    """What an address says once or several times under a key."""
+    """Return the values of an address parameter that may occur once or several times."""
     return value if isinstance(value, list) else [value] if value else []
 
 
 def _parse_branches(value: Any) -> list[TreePath]:
-    """Paths (facet, label, ...) from whatever the browser sent; anything else is dropped."""
+    """Parse paths (facet, label, ...) from untrusted JSON; anything else is dropped."""
     if not isinstance(value, list):
         return []
-    found = [
+    branches = [
         tuple(str(part) for part in branch)
         for branch in value[:MAX_BRANCHES]
         if isinstance(branch, list | tuple) and 2 <= len(branch) <= 6
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(branches))

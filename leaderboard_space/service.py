@@ -1,7 +1,9 @@
-"""Answer the browser's requests from the current snapshot: views, trees, details, downloads. Independent of Gradio.
+"""Answer the browser's requests from the current snapshot: views, trees, details, downloads.
 
-Every answer is computed from one immutable snapshot and remembered by (snapshot, question), so that many readers of the same
-selection cost one computation.
+Independent of Gradio.
+
+Results are computed from an immutable snapshot and cached, so visitors with the same selection
+share one computation.
 """
 
 from __future__ import annotations
@@ -45,80 +47,103 @@ from leaderboard_space.views.tables import breakdown, leaderboard, provenance
 
 
 def breakdown_html(query: BoardQuery, request: Mapping[str, Any]) -> str:
-    """The plots and the breakdown table of a selection, as HTML."""
-    one = str(request.get("one") or "")[:1000]  # the cache keeps it
-    return _render_breakdown(query, _choose_facet(query, request), one, request.get("all") == "yes")
+    """Render the plots and the breakdown table of a selection.
+
+    Args:
+        query: The selection.
+        request: `facet`, `one` (the result of the single-result table), `all` (yes: all rows).
+    """
+    result_name = str(request.get("one") or "")[:1000]  # the cache keeps it
+    return _render_breakdown(query, _choose_facet(query, request), result_name, request.get("all") == "yes")
 
 
 @cached(COMPUTING)
-def _render_breakdown(query: BoardQuery, facet: str, one: str, every: bool) -> str:
+def _render_breakdown(query: BoardQuery, facet: str, result_name: str, every: bool) -> str:
+    # A long table is drawn in part; the charts show the same rows.
     entries = _breakdown_entries(query, facet)
-    chosen = entries if every else entries[:FIRST]
-    keys = frozenset(entry.key for entry in chosen)
-    found, family = query.standings, query.section.family
-    about = plot_note(query.section, found, query.branches)
-    rows = [row for row in found.standing if row.entry.key in keys]
-    stated = _chart_caption(query, rows)
-    drawn = _benchmark_plot(query, keys, about) + plots.by_size(rows, query.metric, family, stated, about)
-    drawn += plots.by_date(rows, query.metric, family, stated, about)
-    if board_spec(query.section.family).by_image_type and (entry := _image_type_entry(query, one)) is not None:
+    shown_entries = entries if every else entries[:FIRST]
+    keys = frozenset(entry.key for entry in shown_entries)
+    standings, family = query.standings, query.section.family
+    note = plot_note(query.section, standings, query.branches)
+    rows = [row for row in standings.standing if row.entry.key in keys]
+    caption = _chart_caption(query, rows)
+    charts = _benchmark_plot(query, keys, note) + plots.by_size(rows, query.metric, family, caption, note)
+    charts += plots.by_date(rows, query.metric, family, caption, note)
+    if board_spec(query.section.family).by_image_type and (entry := _image_type_entry(query, result_name)) is not None:
         by_image_type = _image_type_cells(query, frozenset({entry.key}))
-        drawn += breakdown.aspects(entry, by_image_type, entry_labels(query.entries))
+        charts += breakdown.aspects(entry, by_image_type, entry_labels(query.entries))
     cells = _cells(query, facet, keys=keys)
-    under = all_rows(len(chosen), len(entries))
+    footer = all_rows(len(shown_entries), len(entries))
     return (
         breakdown.view(
-            query.section, cells, found, facet, breakdown_facets(query.section, query.outcomes), chosen, under
+            query.section,
+            cells,
+            standings,
+            facet,
+            breakdown_facets(query.section, query.outcomes),
+            shown_entries,
+            footer,
         )
-        + drawn
+        + charts
     )
 
 
 def _breakdown_entries(query: BoardQuery, facet: str) -> list[Entry]:
-    """The results that the breakdown shows."""
+    """Select the results that have cells in the breakdown, in the order of the table."""
     entries = [entry for entry in query.entries if has_cells(entry, query.outcomes, facet, query.metric)]
     if not query.standings.rows:  # nothing is ranked above: the best in the first column stands first
-        known = _cells(query, facet)
-        leading = known.get(next(iter(breakdown.columns_of(known, facet)), ""), {})
+        cells = _cells(query, facet)
+        first_column = cells.get(next(iter(breakdown.columns_of(cells, facet)), ""), {})
         sign = -1 if metric_info(query.metric).higher_is_better is not False else 1
-        entries.sort(key=lambda entry: sign * (leading[entry.key].value or 0.0) if entry.key in leading else math.inf)
+        entries.sort(
+            key=lambda entry: sign * (first_column[entry.key].value or 0.0) if entry.key in first_column else math.inf
+        )
     return entries
 
 
-def _benchmark_plot(query: BoardQuery, keys: frozenset[str], about: str) -> str:
-    """The benchmark's plot of the results `keys`, of the table's own rows; where a selection as a whole has none, that of the largest image
-    type in it (papers print by these)."""
-    drawn = _plot_entries(query, keys, query.metric, "", about)
-    if drawn or not board_spec(query.section.family).by_image_type:
-        return drawn
+def _benchmark_plot(query: BoardQuery, keys: frozenset[str], note: str) -> str:
+    """Render the benchmark's plot of the table's own rows.
+
+    If the selection as a whole has none, plot the largest image type in it: papers print by these.
+    """
+    chart = _plot_entries(query, keys, query.metric, "", note)
+    if chart or not board_spec(query.section.family).by_image_type:
+        return chart
+    # The largest image type first.
     for branch in plots.image_types(query.tree, query.branches):
         name = branch_name(branch)
         part = replace(query, branches=(branch,)).fitting()
-        drawn = _plot_entries(part, keys, query.metric, f"Known by image type only: {name}, the largest.", about)
-        if drawn:
-            return drawn
+        chart = _plot_entries(part, keys, query.metric, f"Known by image type only: {name}, the largest.", note)
+        if chart:
+            return chart
     return ""
 
 
-def _plot_entries(query: BoardQuery, keys: frozenset[str], wanted: str, where: str, about: str) -> str:
+def _plot_entries(query: BoardQuery, keys: frozenset[str], plot_metric: str, prefix: str, note: str) -> str:
     rows = [row for row in query.standings.standing if row.entry.key in keys]
 
     def known(metric: str) -> dict[str, Score]:
-        """A score of every row: the table's where it is the table's score, else that of the same result or of the same model's result
-        with the same score, since a paper prints the best over methods without its other scores."""
+        """Scores of every row by entry key.
+
+        A row without the metric uses another result of the same model with the same score: a paper
+        prints the best over methods without its other metrics.
+        """
         if metric == query.metric:
             return {row.entry.key: row.score for row in rows}
-        every = scores_by_entry(query.section, query.outcomes, query.tree, metric, query.branches)
-        found = {}
+        scores_by_key = scores_by_entry(query.section, query.outcomes, query.tree, metric, query.branches)
+        scores = {}
         for row in rows:
-            same = [row.entry, *(entry for entry in query.section.entries if _has_same_score(entry, row, query.metric))]
-            score = next((every[entry.key] for entry in same if entry.key in every), None)
+            candidates = [
+                row.entry,
+                *(entry for entry in query.section.entries if _has_same_score(entry, row, query.metric)),
+            ]
+            score = next((scores_by_key[entry.key] for entry in candidates if entry.key in scores_by_key), None)
             if score is not None:
-                found[row.entry.key] = score
-        return found
+                scores[row.entry.key] = score
+        return scores
 
-    stated = f"{where} {_chart_caption(query, rows)}".strip()
-    return plots.plot(query.section.family, rows, known, wanted, stated, about)
+    caption = f"{prefix} {_chart_caption(query, rows)}".strip()
+    return plots.plot(query.section.family, rows, known, plot_metric, caption, note)
 
 
 def _has_same_score(entry: Entry, row: Row, metric: str) -> bool:
@@ -132,18 +157,18 @@ def _has_same_score(entry: Entry, row: Row, metric: str) -> bool:
 
 
 def _chart_caption(query: BoardQuery, rows: Sequence[Row]) -> str:
-    """What a chart is of: the set of questions, the selection and the method."""
+    """Describe a chart: question set, selection and method."""
     only = f", only {' and '.join(selection_group_names(query.branches))}" if query.branches else ""
     methods = {method_name(row.entry.result.method.name) for row in rows if not row.is_baseline}
     return f"{query.section.title()}{only}, {methods.pop() if len(methods) == 1 else 'each row by its method in the table'}."
 
 
-def _image_type_entry(query: BoardQuery, wanted: str) -> Entry | None:
-    """The result that the table of a single one shows, the first of which anything is known by image type."""
+def _image_type_entry(query: BoardQuery, result_name: str) -> Entry | None:
+    """Choose the result of the single-result table: the first with scores by image type."""
     entries = query.entries
-    for entry in breakdown.preferred(entries, wanted, entry_labels(entries)):
+    for entry in breakdown.preferred(entries, result_name, entry_labels(entries)):
         cells = _image_type_cells(query, frozenset({entry.key}))("organ")
-        if any(entry.key in held for held in cells.values()):
+        if any(entry.key in scores for scores in cells.values()):
             return entry
     return None
 
@@ -178,23 +203,31 @@ def _image_type_cells(query: BoardQuery, keys: frozenset[str] | None = None) -> 
 
 
 def export_table(query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    """A table and the name of its file. `of`: leaderboard, breakdown or aspects."""
-    section, found, of = query.section, query.standings, str(request.get("of") or "leaderboard")
+    """Build a table for download.
+
+    Args:
+        query: The selection.
+        request: `of`: leaderboard, breakdown or aspects; `facet`, `one`.
+
+    Returns:
+        The rows and the file name without extension.
+    """
+    section, standings, table = query.section, query.standings, str(request.get("of") or "leaderboard")
     name, rows = f"{section.benchmark}-{section.key}-{query.metric}", list[dict[str, Any]]()
-    if of == "breakdown":
+    if table == "breakdown":
         facet = _choose_facet(query, request)
         metric = None if facet == METRICS_FACET else query.metric
         cells = _cells(query, facet)
         rows = breakdown_table(section, query.entries, facet, cells, metric, query.branches)
         name += f"-by-{facet}"
-    elif of == "aspects":
-        one = _image_type_entry(query, str(request.get("one") or ""))
+    elif table == "aspects":
+        entry = _image_type_entry(query, str(request.get("one") or ""))
         for metric in breakdown.ASPECTS:
             cells = _image_type_cells(query)(metric)
-            rows += breakdown_table(section, [one] if one else [], "image_type", cells, metric, query.branches)
-        name = f"{section.benchmark}-{section.key}-{one.result.model.name if one else ''}-aspects"
+            rows += breakdown_table(section, [entry] if entry else [], "image_type", cells, metric, query.branches)
+        name = f"{section.benchmark}-{section.key}-{entry.result.model.name if entry else ''}-aspects"
     else:
-        rows = leaderboard_table(section, found, query.branches)
+        rows = leaderboard_table(section, standings, query.branches)
     if query.branches:
         name += f"-{format_selection(query.branches)}"
     return rows, name
@@ -211,13 +244,21 @@ def _counts(query: BoardQuery) -> dict[str, list[int]]:
 
 
 class Service:
-    """Answers the board's requests. Thread-safe: many readers, one store."""
+    """Answers the requests of benchmark pages. Thread-safe."""
 
     def __init__(self, board: Board) -> None:
         self.board = board
 
     def view(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The panel of a benchmark: `html`, the `state` as understood, `stamp` of the data, `tree` (key to ask the tree for)."""
+        """Render a benchmark's panel.
+
+        Args:
+            request: As for `parse_query`; `stamp` of the data shown, `all` (yes: all rows).
+
+        Returns:
+            `html`, the `state` as understood, `stamp` of the data, `tree` (cache key of the tree),
+            `counts` and others; only `unchanged` if the request's stamp is current.
+        """
         family = str(request.get("format"))
         if self.board.snapshot.section(family, None) is None:
             return {
@@ -226,23 +267,24 @@ class Service:
                 "state": {},
                 "tree": None,
             }
+        # The browser polls with the stamp of what it shows.
         if request.get("stamp") is not None and request["stamp"] == self.board.snapshot.stamp:
             return {"unchanged": True}
-        wanted = parse_query(self.board, request)
-        query = wanted.fitting()
+        requested = parse_query(self.board, request)
+        query = requested.fitting()
         html = _panel(query, request.get("all") == "yes")
-        if query.metric != wanted.metric:
-            said = sentences.shown_instead(query.section, wanted.metric, query.metric)
-            html = f'<p class="note">{text(said, 300)}</p>' + html
+        if query.metric != requested.metric:
+            notice = sentences.shown_instead(query.section, requested.metric, query.metric)
+            html = f'<p class="note">{text(notice, 300)}</p>' + html
         if query.dropped:
-            gone = ", ".join(query.dropped[:5])
-            html = f'<p class="note">Not in this question set, therefore ignored: {text(gone, 400)}.</p>' + html
+            ignored = ", ".join(query.dropped[:5])
+            html = f'<p class="note">Not in this question set, therefore ignored: {text(ignored, 400)}.</p>' + html
         html = "".join(f'<p class="note">{text(line, 400)}</p>' for line in query.unknown) + html
         state = {
             "section": query.section.key,
             "metric": query.metric,
             "branches": [list(branch) for branch in query.branches],
-            "shown": query.shown,
+            "shown": query.result_filter,
         }
         return {
             "html": html,
@@ -255,32 +297,35 @@ class Service:
         }
 
     def tree(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The facets and branches of a section, for the browser to draw."""
+        """Return the facets and branches of a section for the browser."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return []
         return parse_query(self.board, request).tree.as_json
 
     def breakdown(self, request: Mapping[str, Any]) -> str:
-        """The plots and the breakdown table of a selection, as HTML."""
+        """Render the plots and the breakdown table of a selection (`breakdown_html`)."""
         if self.board.snapshot.section(str(request.get("format")), None) is None:
             return ""
         return breakdown_html(parse_query(self.board, request), request)
 
     def detail(self, request: Mapping[str, Any]) -> str:
-        """The provenance of one result, as HTML."""
+        """Render the provenance of one result. Raises BadInput if it is no longer on the board."""
         query = parse_query(self.board, request)
-        wanted = str(request.get("key"))
-        entry = next((entry for entry in query.section.entries if entry.key == wanted), None)
+        key = str(request.get("key"))
+        entry = next((entry for entry in query.section.entries if entry.key == key), None)
         if entry is None:
             raise BadInput("this result is no longer on the board. Reload the page.")
         return provenance.detail(entry, query.section, query.metric, query.branches)
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
-        """A table as a file (`name`, `text`, `type`). `of`: leaderboard, breakdown or aspects; `as`: csv or json."""
+        """Export a table (`name`, `text`, `type`).
+
+        `of`: leaderboard, breakdown or aspects; `as`: csv or json.
+        """
         table, name = export_table(parse_query(self.board, request), request)
         return table_file(table, name, str(request.get("as")))
 
     def cite(self, request: Mapping[str, Any]) -> str:
-        """How to cite what is shown."""
+        """Return the citation of the table shown."""
         query = parse_query(self.board, request)
         return table_citation(query.section, query.standings, query.branches, request)["text"]

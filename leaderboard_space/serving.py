@@ -1,12 +1,12 @@
-"""Restrict the requests that a board answers, their size, and the pages that may show it in a frame; answer its pages over plain HTTP.
+"""Serve the board's pages over plain HTTP, and restrict requests by host, origin and size.
 
-A board that may write to a store as this machine serves its own address only: a page on the internet could else reach it through the
-reader's browser, by a name that it lets point to 127.0.0.1 (DNS rebinding).
+A board that may write to a store serves its own address only: a page on the internet could
+otherwise reach it through a hostname resolving to 127.0.0.1 (DNS rebinding).
 
-Pages ask by POST /board/PAGE/FUNCTION with the request as JSON. Gradio's own way for a page's script (`server_functions`) begins a
-session for every reader first, a copy of every component: 12 ms of the processor and 80 kB each, for pages that keep all they know in
-their address.
-See also: the browser's side (`server` in `assets/router.js`), which functions there are (`app.py`).
+Pages send POST /board/PAGE/FUNCTION with the request as JSON. Gradio's own mechanism
+(`server_functions`) would start a session for every visitor, with a copy of every component: 12 ms
+of CPU and 80 kB each, for pages whose whole state is in their address. See also: the browser's side
+(`server` in `assets/router.js`), the list of functions (`app.py`).
 """
 
 from __future__ import annotations
@@ -28,28 +28,35 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from dataset_builders.errors import BadInput
 
 SPACE_FRAME_ANCESTORS = "'self' https://huggingface.co https://*.hf.space"
-"""Pages that show a Space in a frame."""
+"""Origins that may show a Space in a frame."""
 
 
 CONTENT_POLICY = "default-src 'self' data: blob: 'unsafe-inline' 'unsafe-eval'"
-"""What a page may load: nothing from another machine, such as the badge that Gradio would fetch on a Space. Its components run scripts that
-the page itself holds."""
+"""Content Security Policy: nothing from other hosts, such as the badge that Gradio fetches on a
+Space. Gradio's components run inline scripts."""
 
 
 HOST_PATTERN = re.compile(r"([^:@\[\]]+|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?")
-"""A host name or address, and perhaps a port."""
+"""A host name or address, optionally with a port."""
 
 
 def on_space() -> bool:
-    """True if the board runs as a Space."""
+    """Return True if the board runs as a Hugging Face Space."""
     return os.environ.get("SYSTEM") == "spaces"
 
 
 def access_lifespan(
     names: Collection[str] | None, framed_by: str
 ) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
-    """A lifespan that puts `Access` before all else. Gradio's own middleware stands before any that it is given, and answers preflight
-    requests for any host."""
+    """Create a lifespan that installs `Access` before all other middleware.
+
+    Gradio's own middleware precedes any that it is given, and answers preflight requests for any
+    host.
+
+    Args:
+        names: Host names that are served; None for all.
+        framed_by: Sources of `frame-ancestors`.
+    """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -61,9 +68,10 @@ def access_lifespan(
 
 
 class Access:
-    """ASGI middleware. `names`: the host names that are served, compared without the port, which a tunnel changes; None: all.
+    """ASGI middleware that refuses other hosts and origins, and sets the Content Security Policy.
 
-    `framed_by`: sources of the header `Content-Security-Policy: frame-ancestors`.
+    `names`: host names that are served, compared without the port, which a tunnel changes; None for
+    all. `framed_by`: sources of `frame-ancestors`.
     """
 
     def __init__(self, app: Any, names: Collection[str] | None, framed_by: str) -> None:
@@ -91,22 +99,25 @@ class Access:
         await self.app(scope, receive, framed)
 
     def _is_ours(self, scope: Any) -> bool:
-        """True if a request names one of our hosts, and comes from a page of ours where it says from which."""
+        """Return True if the host, and the origin if present, are served by this board."""
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), [urlsplit(value).netloc for value in headers.getlist("origin")]
         return len(hosts) == 1 and all(map(self._is_named, (*hosts, *origins)))
 
     def _is_named(self, host: str) -> bool:
-        found = HOST_PATTERN.fullmatch(host)
-        return self.names is not None and found is not None and found[1].strip("[]").casefold() in self.names
+        match = HOST_PATTERN.fullmatch(host)
+        return self.names is not None and match is not None and match[1].strip("[]").casefold() in self.names
 
 
 MAX_BODY_BYTES = 4 << 20
-"""Bytes of a request that is no upload; the pages send choices and the names of uploaded files."""
+"""Maximum bytes of a request that is not an upload; pages send choices and names of uploaded
+files."""
 
 
 class BodyLimit:
-    """ASGI middleware: says 413 where the header announces too much, and hangs up where more comes than was announced."""
+    """ASGI middleware: 413 if the header announces too much; disconnects if more arrives than
+    announced.
+    """
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -115,10 +126,12 @@ class BodyLimit:
         if scope["type"] != "http" or scope["path"].rstrip("/").endswith("/upload"):
             await self.app(scope, receive, send)
             return
+        # Refuse by the announced length before reading anything.
         announced = dict(scope["headers"]).get(b"content-length", b"0")
         if not announced.isdigit() or int(announced) > MAX_BODY_BYTES:
             await PlainTextResponse("The request is too large.", 413)(scope, receive, send)
             return
+        # Clients may send more than they announced, or announce nothing.
         received = 0
 
         async def bounded() -> Any:
@@ -131,18 +144,20 @@ class BodyLimit:
 
 
 JsonHandler = Callable[[dict[str, Any]], Any]
-"""Answers a request with what JSON can hold; raises BadInput where something is wrong with it."""
+"""Answers a request with JSON-serialisable content; raises BadInput for an invalid request."""
 
 FileHandler = Callable[[Mapping[str, str]], tuple[bytes, str]]
-"""The bytes and the media type that a GET request with this query is answered by; raises BadInput where there are none."""
+"""Answers a GET request with (content, media type); raises BadInput if there is none."""
 
 ENDPOINT_PREFIX = "/board/"
 
 
 class Endpoint:
-    """ASGI middleware: answers a request for PREFIX and a function's path by that function; everything else passes.
+    """ASGI middleware: answers requests for ENDPOINT_PREFIX plus a function's path; passes on all
+    others.
 
-    `functions`, `files`: path ("PAGE/FUNCTION") -> function."""
+    `functions`, `files`: path ("PAGE/FUNCTION") -> function.
+    """
 
     def __init__(self, app: Any, functions: Mapping[str, JsonHandler], files: Mapping[str, FileHandler]) -> None:
         self.app, self.functions, self.files = app, functions, files
@@ -166,7 +181,9 @@ class Endpoint:
 
 
 def _without_page_query(scope: Any) -> Any:
-    """A request for the board's document without the query `page`, which names a page of a multipage app to Gradio and fails for any."""
+    """Remove the query `page`, which names a page of a multipage app to Gradio and fails for any
+    value.
+    """
     if scope["type"] != "http" or not scope["path"].endswith("/") or not scope["query_string"]:
         return scope
     query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -174,7 +191,10 @@ def _without_page_query(scope: Any) -> Any:
 
 
 async def _file_response(file: FileHandler, request: Request) -> Response:
-    """The answer to a GET request for a file. What lies at an address never changes; the reader's browser alone may keep it."""
+    """Answer a GET request for a file.
+
+    Content at an address never changes; only the visitor's browser may cache it.
+    """
     try:
         body, kind = await asyncio.to_thread(file, dict(request.query_params))
     except BadInput as error:
@@ -184,15 +204,18 @@ async def _file_response(file: FileHandler, request: Request) -> Response:
 
 
 async def _json_response(function: JsonHandler, request: Request) -> JSONResponse:
-    """The answer to a request (`ok`), or one line about what is wrong with it (`error`); nothing a browser sends takes the board down."""
+    """Answer a request with `ok`, or with one line about its `error`; no request takes the board
+    down.
+    """
     if request.method != "POST":
         return JSONResponse({"error": "The board has no such page."}, 404)
     try:
-        # "?" for halves of a character: JSON can write them, but no address, file or answer can hold one.
-        asked = json.loads(json.dumps(await request.json(), ensure_ascii=False).encode("utf-8", "replace"))
+        # "?" for halves of a character: JSON can write them, but no address, file or answer can
+        # hold one.
+        body = json.loads(json.dumps(await request.json(), ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return JSONResponse({"error": "The request is not JSON."}, 400)
     try:
-        return JSONResponse({"ok": await asyncio.to_thread(function, asked if isinstance(asked, dict) else {})})
+        return JSONResponse({"ok": await asyncio.to_thread(function, body if isinstance(body, dict) else {})})
     except BadInput as error:
         return JSONResponse({"error": str(error)})

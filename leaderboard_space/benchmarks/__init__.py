@@ -1,4 +1,4 @@
-"""The board's words for each benchmark, one module each, found by the names in `dataset_builders.benchmarks`."""
+"""Board-specific declarations of each benchmark, one module each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leaderboard_space.benchmarks.spec import BoardSpec
 
 
 def board_spec(name: str) -> BoardSpec:
-    """What the module of a benchmark says; for a benchmark without one, its title."""
+    """Load the board's declarations of a benchmark; without a module, only its title."""
     if name not in BENCHMARKS:
         return BoardSpec(label=name)
     try:
@@ -23,16 +23,16 @@ def board_spec(name: str) -> BoardSpec:
 
 
 BENCHMARK_LABELS: dict[str, str] = {name: board_spec(name).label for name in BENCHMARKS}
-"""Benchmark -> how it is called."""
+"""Benchmark -> display name."""
 
 
 def gives_away(family: str, metric: str, facets: Iterable[str]) -> bool:
-    """True if labels of one of these facets are the answer that a score is about."""
+    """Return True if labels of one of these facets are the answer that a metric scores."""
     return not set(board_spec(family).given_away.get(metric, ())).isdisjoint(facets)
 
 
 def branch_chains(name: str) -> tuple[tuple[str, ...], ...]:
-    """The groups of a benchmark's tree of branches, each from its trunk to its leaves."""
+    """Return the facet chains of a benchmark's tree, each from trunk to leaves."""
     chains = board_spec(name).chains
     if chains is not None:
         return chains

@@ -12,7 +12,8 @@ SPEC = BoardSpec(
     chains=(("scenario", "source_dataset"),),
     # Its scores are its scenarios, with their counts of irrelevant answers.
     first_facet="metric",
-    # The mean of 1 / options over the released files (543, 1000, 818 questions), and the mean of the three scenarios.
+    # The mean of 1 / options over the released files (543, 1000, 818 questions), and the mean of
+    # the three scenarios.
     chance={"fake": 21.617995, "none": 25.0, "swap": 21.662592, "average": 22.760196},
     facet_metrics=("scenario", "average", {name: (name, f"{name}_irrelevant") for name in SCENARIOS}),
     words=("hallucination", "hallucinate findings", "refusal", "abstention"),

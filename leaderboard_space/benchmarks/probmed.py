@@ -11,8 +11,8 @@ SPEC = BoardSpec(
     task="hold an answer when probed",
     case="image",
     chains=(("image_type",), ("organ", "modality")),
-    # Table 19: two questions on modality and organ, one on abnormality. Condition, position and overall depend on the findings per
-    # image, which the paper does not print.
+    # Table 19: two questions on modality and organ, one on abnormality. Condition, position and
+    # overall depend on the findings per image, which the paper does not print.
     chance={
         "modality": 25.0,
         "modality_without_adversarial": 50.0,

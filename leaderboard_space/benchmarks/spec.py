@@ -1,4 +1,4 @@
-"""Declare the board side of a benchmark: labels, chance, words."""
+"""Declare the board side of a benchmark: labels, chance, wording."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class BoardSpec:
-    """The board's side of a benchmark; only `label` must be given.
+    """Board-specific declarations of a benchmark; only `label` is required.
 
-    `task`: what models are asked to do, after "asked to".
-    `case`: what a case is called. `short_guess`: what chance is called in a heading, `guesses`: in a sentence about a metric (both
-    "guessing" by default). `chains`: the facets of the tree of branches from the trunk to the leaves, one tuple for each group of the
-    tree (None: each facet is a group of its own). `first_facet`: what the breakdown shows first. `hidden_splits`: splits whose answers
-    their source keeps from the public. `chance`: exact chance of printed scores in percent, by metric (where
-    it is not known, a paper's own random run stands in for it: `data/published_results.py`).
-    `cases_sharing`: by facet value ("": all), how many cases a component that shares images holds on average over the components and over
-    the cases, for the intervals of printed scores (`printed_interval`). `facet_metrics`: printed metrics that are cells of a facet:
-    (facet, metric shown in the cell, {facet value: metrics}). `per_image`: units are questions, which may share a case with another
-    image.
-    `plot`: the drawing below the breakdown. `by_image_type`: it is also broken
-    down by organ and modality of the image types. `published`: when its questions became public (YYYY-MM), for a model's exposure to them.
-    `words`: what it is searched by besides its name and task.
-    `aspects`: the scores that a topic's page shows side by side, with what a model does to earn each, after its name (the headline alone by
-    default). `given_away`: metric -> facets whose labels are its answer: naming the modality of an image that was selected as an MRI is
-    no finding, and ranks no model.
+    `task`: what models are asked to do, after "asked to". `case`: noun for a case. `short_guess`:
+    chance in a heading; `guesses`: chance in a sentence, by metric (both "guessing" by default).
+    `chains`: facets of the tree from trunk to leaves, one tuple per group (None: each facet is its
+    own group). `first_facet`: default facet of the breakdown. `hidden_splits`: splits with hidden
+    answers. `chance`: exact chance of printed scores in percent, by metric (if unknown, the paper's
+    own random run is used: `data/published_results.py`). `cases_sharing`: by facet value ("": all),
+    mean number of cases per component of shared images, over components and over cases, for the
+    intervals of printed scores (`printed_interval`). `facet_metrics`: printed metrics that are
+    cells of a facet: (facet, metric shown in the cell, {facet value: metrics}). `per_image`: units
+    are questions, which may share a case with another image. `plot`: the plot below the breakdown.
+    `by_image_type`: also broken down by organ and modality of the image types. `published`: month
+    in which its questions became public (YYYY-MM). `words`: further search words. `aspects`:
+    metrics shown side by side on a topic's page, with the behaviour that each rewards (by default
+    the headline metric). `given_away`: metric -> facets whose labels are its answer: naming the
+    modality of an image that was selected as an MRI is no finding and ranks no model.
     """
 
     label: str

@@ -1,6 +1,7 @@
 """The results store behind the board, read into sections and reloaded when it changes.
 
-See also: what a section is (`store/sections.py`), scoring selections (`unit_scores.py`), drawing (`views/`).
+See also: what a section is (`store/sections.py`), scoring selections (`unit_scores.py`), drawing
+(`views/`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ RESCAN_SECONDS = 5.0
 
 
 class Board:
-    """The store behind the board. Readers use `snapshot`, which is replaced atomically when files are added or change."""
+    """The results store behind the board.
+
+    Readers use `snapshot`, which is replaced atomically when files are added or change.
+    """
 
     def __init__(
         self, store: str | Path | None, published: Sequence[Result] = (), trusted: TrustedData | None = None
@@ -56,20 +60,26 @@ class Board:
         self.snapshot = self._scan()
 
     def refresh(self) -> Snapshot:
-        """Look at the store again, and read what is new; sections whose files are the same are kept with what was computed of them.
+        """Rescan the store and read new files. Unchanged sections keep their cached results.
 
-        Raises OSError while the store is away; what was read stays on show.
+        Returns:
+            The current snapshot; the same object if nothing changed.
+
+        Raises:
+            OSError: If the store is unavailable. The last snapshot stays in use.
         """
         with self._scanning:
-            found = self._scan()
-            self._prepare(found)
-            if found.stamp != self.snapshot.stamp:
-                self.snapshot = found
-                keep({found, *found.all_sections})
+            snapshot = self._scan()
+            self._prepare(snapshot)
+            # Publish first, then drop: no request may find neither the old results nor the new
+            # section.
+            if snapshot.stamp != self.snapshot.stamp:
+                self.snapshot = snapshot
+                keep({snapshot, *snapshot.all_sections})
         return self.snapshot
 
     def watch(self) -> None:
-        """Read all answers, then refresh every few seconds, in a thread that ends with the process."""
+        """Start a daemon thread that reads all answers, then refreshes every RESCAN_SECONDS."""
 
         def loop() -> None:
             self.prepare()
@@ -84,20 +94,26 @@ class Board:
         threading.Thread(target=loop, daemon=True, name="watch-store").start()
 
     def prepare(self) -> None:
-        """Read the answers of all sections, so that the first reader does not wait for them."""
+        """Read the answers of all sections in advance, so that no visitor waits for them."""
         self._prepare(self.snapshot)
 
     def _prepare(self, snapshot: Snapshot) -> None:
+        # Also marks the answers as recently used, so that the cache never evicts those of a current
+        # section.
         for section in snapshot.all_sections:
             self.outcomes(section)
             section_sights(section)
 
     def outcomes(self, section: Section) -> Answers:
-        """The aligned answers of a section (None where there are none), and its tree. Read once, then kept."""
+        """Return the aligned answers of a section and its tree, cached.
+
+        Returns:
+            The answers, None if there are none; and the tree of the section's labels.
+        """
         return self._answers(section)[0]
 
     def notes(self, section: Section) -> tuple[str, ...]:
-        """What could not be read of a section, one line each."""
+        """Return one line for each file of a section that could not be read."""
         return self._answers(section)[1]
 
     @cached(READING)
@@ -120,7 +136,10 @@ class Board:
         return (outcomes, build_tree(section.family, questions)), tuple(notes)
 
     def _questions(self, fingerprint: str) -> pd.DataFrame:
-        """The questions of a fingerprint, as the store keeps them, else those of a trusted dataset. Raises BadInput without either."""
+        """Read the questions of a fingerprint from the store, else from a trusted dataset.
+
+        Raises BadInput without either.
+        """
         path = self.questions_path(fingerprint)
         assert path is not None
         if not path.is_file():
@@ -130,30 +149,35 @@ class Board:
         return read_questions(path, fingerprint)
 
     def questions_path(self, fingerprint: str | None) -> Path | None:
-        """The store's file with the questions of a fingerprint; None without a store or a fingerprint."""
+        """Return the path of the store's questions file; None without a store or a fingerprint."""
         return self.store / "questions" / f"{fingerprint}.parquet" if self.store and fingerprint else None
 
     def _scan(self) -> Snapshot:
         if self._source is not None:
             self.store = self._source.folder()
+            # A store that was there before and is gone is unavailable, not empty.
             if self.snapshot.stamp and not self._source.is_on_hub and not (self.store / "results").is_dir():
                 raise FileNotFoundError("the results store is unavailable")  # as opposed to an empty store
-        read, problems = self._files.read(self.store, self.trusted.names) if self.store is not None else ([], [])
-        before = {(section.family, section.key, section.stamp): section for section in self.snapshot.all_sections}
+        stored, problems = self._files.read(self.store, self.trusted.names) if self.store is not None else ([], [])
+        known_sections = {
+            (section.family, section.key, section.stamp): section for section in self.snapshot.all_sections
+        }
         sections: dict[str, list[Section]] = {family: [] for family in BENCHMARKS}
-        for section in group_entries([*read, *self._published], self.trusted.is_replaced):
+        for section in group_entries([*stored, *self._published], self.trusted.is_replaced):
             if section.family in sections:
                 section = replace(section, stamp=self._stamp(section))
-                sections[section.family].append(before.get((section.family, section.key, section.stamp), section))
+                sections[section.family].append(
+                    known_sections.get((section.family, section.key, section.stamp), section)
+                )
             else:
                 problems.append(f"{section.benchmark}: unknown benchmark format {section.family!r}.")
-        whole = [(section.family, section.key, section.stamp) for found in sections.values() for section in found]
+        stamps = [(section.family, section.key, section.stamp) for group in sections.values() for section in group]
         return Snapshot(
-            _digest(whole, problems), {family: tuple(found) for family, found in sections.items()}, tuple(problems)
+            _digest(stamps, problems), {family: tuple(group) for family, group in sections.items()}, tuple(problems)
         )
 
     def _stamp(self, section: Section) -> str:
-        """Digest of what a section is made of, as it is now: its kind, results, answers, and where its questions come from."""
+        """Digest of a section's kind, its files' states, and the source of its questions."""
         files = [
             (
                 entry.key,

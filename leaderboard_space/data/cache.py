@@ -1,7 +1,9 @@
-"""The board's one cache: results of functions of snapshots, sections and queries, none of which ever changes.
+"""The board's only cache: results of functions of snapshots, sections and queries, all of them
+immutable.
 
-A section whose files change is replaced by a new one (`board.py`), so a cached result is never updated: `keep` drops the results of
-sections that are gone, and MAX_RESULTS bounds the others. Tables of the package itself, which nothing can change, use `functools.cache`.
+A section whose files change is replaced (`board.py`), so a cached result is never updated: `keep`
+drops the results of replaced sections, and MAX_RESULTS bounds the rest. Constant tables of the
+package use `functools.cache`.
 """
 
 from __future__ import annotations
@@ -19,16 +21,25 @@ R = TypeVar("R")
 
 MAX_RESULTS = 1024
 READING, COMPUTING = threading.RLock(), threading.RLock()
-"""Held while files are read, and while results are computed: parallel threads would only contend for the interpreter. They are two, so that
-readers of one section do not wait for the files of another. A function that reads must not call one that computes (deadlock)."""
+"""Locks held while files are read and while results are computed: parallel threads would only
+contend for the interpreter. Two locks, so that visitors of one section do not wait for another's
+files. Functions cached under READING must not call functions cached under COMPUTING (deadlock)."""
 
 _results: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
-"""(function, arguments) -> result, the least recently used first. A key keeps its arguments alive, so no `id` is reused."""
+"""(function, *arguments) -> result, least recently used first."""
 _changing = threading.Lock()
 
 
 def cached(lock: AbstractContextManager[Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a function of hashable positional arguments: each result is computed once, under `lock`, and then kept."""
+    """Decorate a function to compute each result once and keep it.
+
+    Args:
+        lock: READING or COMPUTING; held while a result is computed, not while a cached one is
+            returned.
+
+    Returns:
+        A decorator of functions with hashable positional arguments. Errors are not cached.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
@@ -52,7 +63,12 @@ def cached(lock: AbstractContextManager[Any]) -> Callable[[Callable[P, R]], Call
 
 
 def keep(owners: AbstractSet[object]) -> None:
-    """Drop every result that was computed from none of `owners` (snapshots and sections)."""
+    """Drop all results except those computed from one of `owners`.
+
+    Args:
+        owners: The current snapshot and its sections. A result is kept if one of them was an
+            argument.
+    """
     with _changing:
         for key in [key for key in _results if owners.isdisjoint(key)]:
             del _results[key]

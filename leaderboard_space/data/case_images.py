@@ -1,8 +1,10 @@
-"""The images of cases, from the dataset that a result names: a local folder, or a Hub repository of which only viewed cases are read.
+"""Load the images of cases from the dataset that a result names: a local folder or a Hub
+repository.
 
-Shown are only images that we drew (phantoms) or whose licence, as the dataset itself states it, lets anybody pass them on; and only where
-the dataset's questions are those of the section. No request waits for the Hub: an image that is not here yet is fetched in the background.
-See also: drawing the page (`views/cases.py`).
+Only phantoms, and images whose licence (as stated in the dataset) permits redistribution, are
+shown, and only if the dataset's questions are the section's. No request waits for the Hub: missing
+images are fetched in the background, and only those of viewed cases. See also: drawing the page
+(`views/cases.py`).
 """
 
 from __future__ import annotations
@@ -32,37 +34,44 @@ RETRY_SECONDS = 120.0
 CASE_MARK = "case"
 Images = Mapping[str, bytes]
 DatasetSource = tuple[str, str | None]
-"""A dataset as a result names it: folder or ORG/NAME, and the revision."""
+"""(folder or ORG/NAME, revision), as a result names a dataset."""
 
 
 @dataclass
 class _OpenDataset:
-    """An open dataset of a section: which of its cases may be shown, and (on the Hub) in which row group each of them lies."""
+    """An open dataset: the cases that may be shown and, on the Hub, their (file, row group)."""
 
     repository: Repository
     split: str
     may_show: frozenset[str]
-    where: dict[str, tuple[str, int]] = field(default_factory=dict)
+    row_groups: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 
 class CaseImages:
-    """Images by section and case. Thread-safe; `get` never waits for a network."""
+    """Images by section and case. Thread-safe; `get` never waits for the network."""
 
     def __init__(self) -> None:
         self._asked: OrderedDict[tuple[object, ...], tuple[float, Future[Any]]] = OrderedDict()
-        """Datasets and cases, those looked at last at the end: when they were asked for, and what came."""
+        """(source, *key) -> request time in seconds and pending result; most recently used last."""
         self._lock = threading.Lock()
         self._workers = ThreadPoolExecutor(2, thread_name_prefix="case-images")
 
-    def get(self, section: Section, case_id: str, more: Sequence[DatasetSource] = ()) -> Images | None:
-        """The images of a case by name; empty where none may or can be shown, None while they are being fetched.
+    def get(self, section: Section, case_id: str, extra_sources: Sequence[DatasetSource] = ()) -> Images | None:
+        """Return the images of a case.
 
-        They are looked for in the datasets that the section's results name, and in `more`.
+        Args:
+            section: The section that the case belongs to; its results name the datasets to look in.
+            case_id: The case.
+            extra_sources: Further datasets to look in.
+
+        Returns:
+            Image id -> file content; empty if no image may or can be shown; None while images are
+            being fetched.
         """
         if section.fingerprint is None:
             return {}
         waiting = False
-        for source in _sources(section, more):
+        for source in _sources(section, extra_sources):
             opened = self._future(source, (section.split, section.fingerprint), partial(_open_dataset, source, section))
             dataset: _OpenDataset | None = opened.result() if opened.done() else None
             if dataset is not None and case_id in dataset.may_show:
@@ -76,34 +85,37 @@ class CaseImages:
         return None if waiting else {}
 
     def _future(self, source: DatasetSource, key: tuple[str, ...], compute: Callable[[], Any]) -> Future[Any]:
-        """What was asked of a dataset: at once where it lies here, else in the background; again after a while where nothing came (the
-        Hub may have been away)."""
-        here, now = Path(source[0]).is_dir(), time.monotonic()
+        """Start `compute`, at once for a local dataset and otherwise in the background, or return
+        the earlier result.
+
+        An empty result is retried after RETRY_SECONDS: the Hub may have been unavailable.
+        """
+        is_local, now_s = Path(source[0]).is_dir(), time.monotonic()
         with self._lock:
-            at, found = self._asked.get((source, *key), (now, None))
-            is_new = found is None or (found.done() and not found.result() and now - at > RETRY_SECONDS)
-            if found is None or is_new:
-                found = Future() if here else self._workers.submit(compute)
-                self._asked[(source, *key)] = (now, found)
+            asked_at_s, future = self._asked.get((source, *key), (now_s, None))
+            is_new = future is None or (future.done() and not future.result() and now_s - asked_at_s > RETRY_SECONDS)
+            if future is None or is_new:
+                future = Future() if is_local else self._workers.submit(compute)
+                self._asked[(source, *key)] = (now_s, future)
             self._asked.move_to_end((source, *key))
             while len(self._asked) > MAX_RETAINED:
                 self._asked.popitem(last=False)
-        if here and is_new:
-            found.set_result(compute())
-        return found
+        if is_local and is_new:
+            future.set_result(compute())
+        return future
 
 
-def _sources(section: Section, more: Sequence[DatasetSource]) -> list[DatasetSource]:
-    found = set(more) | {
+def _sources(section: Section, extra_sources: Sequence[DatasetSource]) -> list[DatasetSource]:
+    sources = set(extra_sources) | {
         (str(entry.result.benchmark.repo), entry.result.benchmark.revision)
         for entry in section.entries
         if entry.result.benchmark.repo
     }
-    return sorted(found, key=lambda source: (not Path(source[0]).is_dir(), source[0], source[1] or ""))
+    return sorted(sources, key=lambda source: (not Path(source[0]).is_dir(), source[0], source[1] or ""))
 
 
 def _open_dataset(source: DatasetSource, section: Section) -> _OpenDataset | None:
-    """The dataset at `source` if it holds images and exactly the questions of the section; None otherwise."""
+    """Open a dataset; None unless it has images and exactly the section's questions."""
     try:
         repository = open_repository(source[0], None if Path(source[0]).is_dir() else source[1])
         questions = repository.questions(section.split)
@@ -115,7 +127,9 @@ def _open_dataset(source: DatasetSource, section: Section) -> _OpenDataset | Non
 
 
 def _redistributable_cases(questions: pd.DataFrame, section: Section, repository: Repository) -> frozenset[str]:
-    """All cases of phantoms; else the cases whose images all have a licence that permits redistribution."""
+    """Select all cases of phantoms, else the cases whose images all have a licence that permits
+    redistribution.
+    """
     cases = questions["case_id"].astype(str)
     if section.kind == "phantom" or repository.origin == "phantom":
         return frozenset(cases) if section.kind == "phantom" and repository.origin == "phantom" else frozenset()
@@ -137,22 +151,24 @@ def _read_images(dataset: _OpenDataset, case_id: str) -> Images:
 
 
 def _read_from_hub(dataset: _OpenDataset, case_id: str) -> Images:
-    """One row group of the remote file instead of all: datasets are large, and a reader views only a few cases."""
+    """Read a case from one row group of a remote file: datasets are large, and visitors view only a
+    few cases.
+    """
     import pyarrow.parquet as pq
     from huggingface_hub import HfFileSystem
 
     repository = dataset.repository
     system = HfFileSystem(endpoint=endpoint())  # the current endpoint, as everywhere in medprobe
     base = f"datasets/{repository.data}@{repository.revision}"
-    if not dataset.where:
+    if not dataset.row_groups:
         for name in repository.file_names("cases", dataset.split):
             with system.open(f"{base}/{name}", "rb", block_size=1 << 20) as remote, pq.ParquetFile(remote) as file:
                 for group in range(file.num_row_groups):
                     ids = file.read_row_group(group, columns=["case_id"])["case_id"].to_pylist()
-                    dataset.where |= {str(one): (name, group) for one in ids}
-    name, group = dataset.where[case_id]
+                    dataset.row_groups |= {str(case): (name, group) for case in ids}
+    name, group = dataset.row_groups[case_id]
     with system.open(f"{base}/{name}", "rb", block_size=1 << 20) as remote, pq.ParquetFile(remote) as file:
         table = file.read_row_group(group, columns=["case_id", "image_ids", "images"])
-    row = [str(one) for one in table["case_id"].to_pylist()].index(case_id)
+    row = [str(case) for case in table["case_id"].to_pylist()].index(case_id)
     ids, images = table["image_ids"][row].as_py(), table["images"][row].as_py()
     return {image_id: image["bytes"] for image_id, image in zip(ids, images, strict=True)}

@@ -1,4 +1,6 @@
-"""Select and sort the cases of a set by words, labels, and which models got them wrong; find cases with the same images; read answers."""
+"""Select and sort the cases of a question set by words, labels and model errors; read their
+answers.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +24,29 @@ from leaderboard_space.data.unit_scores import Bools, Floats, Ints
 SEARCHED_COLUMNS = ("question_id", "case_id", "question", "options", "categories", "department", "modality", "task", "keyword", "organ",
             "image_type", "scenario")  # fmt: skip
 MAX_LABELS = 60
-"""Maximum number of a facet's values that are offered as choices; more are found by searching."""
+"""Maximum number of values for which a facet is offered as a list of choices; otherwise it is
+searchable only."""
 
 
 def correctness_metric(outcomes: Outcomes) -> str | None:
-    """The score that defines correctness: over every question, not one aspect or scenario. None if every key is hidden."""
+    """Return the metric that defines a correct answer, over all questions; None if all answers are
+    hidden.
+    """
     name = OVERALL_METRICS.get(outcomes.family)
     return name if name in outcomes.metrics else next(iter(outcomes.metrics), None)
 
 
 def case_shares(outcomes: Outcomes, keys: Sequence[str], metric: str | None = None) -> Floats:
-    """How much of each case each of some results got right (K, C), by a score (the headline); NaN for a case that is not scored."""
+    """Compute the share of each case that each result answered correctly.
+
+    Args:
+        outcomes: The aligned answers.
+        keys: Entry keys of K results.
+        metric: The metric that defines a correct answer; by default `correctness_metric`.
+
+    Returns:
+        (K, C) shares from 0 to 1; NaN for cases that are not scored.
+    """
     name = metric if metric in outcomes.metrics else correctness_metric(outcomes)
     cases = int(outcomes.case_of_question.max(initial=-1)) + 1
     if name is None or not keys:
@@ -40,6 +54,7 @@ def case_shares(outcomes: Outcomes, keys: Sequence[str], metric: str | None = No
     units, at = outcomes.metrics[name], outcomes.unit_index[name].case
     shares = np.empty((len(keys), cases))
     for row, key in enumerate(keys):
+        # A unit with denominator 0 does not count for this run.
         top, base = units.run(outcomes.row_of[key])
         counted = base > 0
         total = np.bincount(at, counted, minlength=cases)
@@ -50,31 +65,37 @@ def case_shares(outcomes: Outcomes, keys: Sequence[str], metric: str | None = No
 
 
 def mean_case_shares(outcomes: Outcomes, keys: Sequence[str]) -> Floats:
-    """How much of each case (C,) some results got right on average; NaN for a case that none is scored on."""
+    """Compute the mean share of each case that the results `keys` answered correctly, cached.
+
+    Returns:
+        (C,) shares from 0 to 1; NaN for cases on which no result is scored.
+    """
     return _mean_case_shares(outcomes, tuple(keys))
 
 
 @cached(COMPUTING)
 def _mean_case_shares(outcomes: Outcomes, keys: tuple[str, ...]) -> Floats:
     shares = case_shares(outcomes, keys)
-    known = np.isfinite(shares).sum(axis=0)
-    return np.where(known > 0, np.nan_to_num(shares).sum(axis=0) / np.maximum(known, 1), np.nan)
+    scored_runs = np.isfinite(shares).sum(axis=0)
+    return np.where(scored_runs > 0, np.nan_to_num(shares).sum(axis=0) / np.maximum(scored_runs, 1), np.nan)
 
 
-def cases_with_words(outcomes: Outcomes, wanted: str) -> Bools:
-    """The cases (C,) of which any question has every word in its text, id, options or labels."""
+def cases_with_words(outcomes: Outcomes, query: str) -> Bools:
+    """Mask (C,) of cases with a question that has every word of `query` in its text, id, options or
+    labels.
+    """
     questions = outcomes.questions
     mask = np.ones(len(questions), dtype=bool)
-    if wanted.strip():
+    if query.strip():
         columns = [name for name in SEARCHED_COLUMNS if name in questions.columns]
         haystack = questions[columns].fillna("").map(str).agg(" ".join, axis=1).str.lower()
-        for word in wanted.lower().split():
+        for word in query.lower().split():
             mask &= haystack.str.contains(word, regex=False).to_numpy(dtype=bool)
     return cases_of_questions(outcomes, mask)
 
 
 def cases_with_label(outcomes: Outcomes, facet: str, label: str) -> Bools:
-    """The cases (C,) of which any question has a label."""
+    """Mask (C,) of cases with a question that has the label."""
     mask = np.zeros(len(outcomes.questions), dtype=bool)
     rows = outcomes.rows_by_label(facet).get(label)
     if rows is not None:
@@ -83,64 +104,105 @@ def cases_with_label(outcomes: Outcomes, facet: str, label: str) -> Bools:
 
 
 def label_choices(outcomes: Outcomes) -> list[tuple[str, str, int]]:
-    """(facet, label, how many cases) of the facets that have few enough values to choose from; the largest first within a facet."""
-    found = []
+    """List the labels of facets with at most MAX_LABELS values.
+
+    Returns:
+        (facet, label, number of cases), the largest first within a facet.
+    """
+    choices = []
     for facet in FACETS_BY_BENCHMARK.get(outcomes.family, ()):
         values = {label: rows for label, rows in outcomes.rows_by_label(facet).items() if label != UNLABELLED}
         if 1 < len(values) <= MAX_LABELS:
             sizes = {label: len(np.unique(outcomes.case_of_question[rows])) for label, rows in values.items()}
-            found += [(facet, label, size) for label, size in sorted(sizes.items(), key=lambda one: (-one[1], one[0]))]
-    return found
+            choices += [
+                (facet, label, size)
+                for label, size in sorted(
+                    sizes.items(), key=lambda label_and_size: (-label_and_size[1], label_and_size[0])
+                )
+            ]
+    return choices
 
 
 def sort_cases(cases: Ints, mean: Floats, order: str) -> Ints:
-    """Cases by number: as stored; `wrong`, where least was right on average (C,) first; `split`, where results differ most first. What is
-    not scored comes last."""
+    """Sort case numbers.
+
+    Args:
+        cases: Case numbers.
+        mean: (C,) mean share of correct answers per case, as `mean_case_shares` returns it.
+        order: `stored`; `wrong`, lowest mean first; `split`, mean nearest to one half first.
+
+    Returns:
+        The case numbers in that order; cases that are not scored come last.
+    """
     if order == "stored" or not cases.size or not mean.size:
         return cases
+    # 2.0 sorts cases without a score after all others.
     rate = np.where(np.isfinite(mean), mean if order == "wrong" else np.abs(mean - 0.5), 2.0)[cases]
     return cases[np.argsort(rate, kind="stable")]
 
 
 def cases_sharing_images(outcomes: Outcomes, case: int) -> Ints:
-    """The other cases that hold an image of this one."""
+    """Return the numbers of the other cases that share an image with a case."""
     if "image_id" not in outcomes.questions.columns:
         return np.zeros(0, np.int64)
     images = question_image_ids(outcomes.questions)
-    of_case = outcomes.case_of_question[images.index]
-    found = np.unique(of_case[images.isin(images[of_case == case].dropna()).to_numpy(dtype=bool)])
-    return found[found != case]
+    case_of_image = outcomes.case_of_question[images.index]
+    cases = np.unique(case_of_image[images.isin(images[case_of_image == case].dropna()).to_numpy(dtype=bool)])
+    return cases[cases != case]
 
 
 def cases_of_questions(outcomes: Outcomes, questions: Bools) -> Bools:
-    """The cases (C,) of some questions (Q,)."""
+    """Mask (C,) of the cases that have a question in the mask `questions` (Q,)."""
     cases = int(outcomes.case_of_question.max(initial=-1)) + 1
     return np.bincount(outcomes.case_of_question, questions, minlength=cases) > 0
 
 
 Answer = tuple[list[int], str, str]
-"""The options chosen, the status, and the response."""
+"""(chosen option indices, status, response text)."""
 NO_ANSWER: Answer = ([], "no answer", "")
 
 
 def read_shown_images(entry: Entry, question_ids: Sequence[str]) -> dict[str, list[str]]:
-    """The ids of the images of another case that each of a few questions was shown. Raises BadInput if the file cannot be read."""
+    """Read which images of another case were shown with each question (the swapped-image
+    condition).
+
+    Args:
+        entry: The result whose answers to read.
+        question_ids: The questions.
+
+    Returns:
+        Question id -> image ids.
+
+    Raises:
+        BadInput: If the answers file cannot be read.
+    """
     try:
         assert entry.answers is not None
-        wanted = pc.field("question_id").isin(list(question_ids))
-        table = pq.read_table(entry.answers, columns=["question_id", "shown"], filters=wanted)
+        is_requested = pc.field("question_id").isin(list(question_ids))
+        table = pq.read_table(entry.answers, columns=["question_id", "shown"], filters=is_requested)
         return {
-            name: shown or [] for name, shown in zip(*(column.to_pylist() for column in table.columns), strict=True)
+            name: image_ids or []
+            for name, image_ids in zip(*(column.to_pylist() for column in table.columns), strict=True)
         }
     except Exception as error:  # one damaged file is one line on the page
         raise BadInput(f"{entry.key}: its answers cannot be read ({type(error).__name__}).") from None
 
 
 def read_case_answers(entry: Entry, question_ids: Sequence[str]) -> dict[str, Answer]:
-    """The first sample's answer to each of a few questions; questions without one are missing.
+    """Read the first sample's answer to each question.
 
-    Reads just these from the files: a page shows a few questions of many runs, whose whole answers would not stay in memory together.
-    Raises BadInput if the files cannot be read.
+    Only these rows are read: a page shows a few questions of many runs, whose full answers would
+    not fit in memory.
+
+    Args:
+        entry: The result whose answers to read.
+        question_ids: The questions.
+
+    Returns:
+        Question id -> answer; questions without an answer are missing.
+
+    Raises:
+        BadInput: If the answers file cannot be read.
     """
     try:
         assert entry.derived is not None

@@ -1,4 +1,4 @@
-"""Scores per facet value, or per metric, of all results or some: for breakdowns, topics and model pages."""
+"""Compute scores per facet value or per metric: for breakdowns, topics and model pages."""
 
 from __future__ import annotations
 
@@ -23,24 +23,31 @@ Cells = dict[str, dict[str, Score]]
 
 
 def breakdown_facets(section: Section, outcomes: Outcomes | None) -> list[str]:
-    """The facets that a section can be broken down by: those of its source, others that results are broken down by (the step of
-    ProbMed's Table 6), and the metrics."""
-    there = dict.fromkeys(facet for entry in section.entries for facet in entry.result.breakdown)
+    """List the facets by which a section can be broken down, the benchmark's first facet first.
+
+    These are the source's facets, others found in results (the step of ProbMed's Table 6), and
+    METRICS_FACET.
+    """
+    result_facets = dict.fromkeys(facet for entry in section.entries for facet in entry.result.breakdown)
     facets = FACETS_BY_BENCHMARK.get(section.family, ())
-    found = [facet for facet in facets if facet in there or _label_rows(outcomes, facet)]
-    found += [facet for facet in there if facet not in facets]
-    return sorted([*found, METRICS_FACET], key=lambda facet: facet != board_spec(section.family).first_facet)
+    known_facets = [facet for facet in facets if facet in result_facets or _label_rows(outcomes, facet)]
+    known_facets += [facet for facet in result_facets if facet not in facets]
+    return sorted([*known_facets, METRICS_FACET], key=lambda facet: facet != board_spec(section.family).first_facet)
 
 
 def has_cells(entry: Entry, outcomes: Outcomes | None, facet: str, metric: str) -> bool:
-    """True if a result has a cell in the breakdown by this facet: a paper prints each of its tables as a result of its own."""
+    """Return True if a result has a score of `metric` for some value of a facet.
+
+    Papers print each table as a result of its own, so most published results have the cells of few
+    facets.
+    """
     if facet == METRICS_FACET or _is_computed(entry, outcomes, metric):
         return True
     return any(metric in scores for scores in entry.result.breakdown.get(facet, {}).values())
 
 
 def _is_computed(entry: Entry, outcomes: Outcomes | None, metric: str) -> bool:
-    """True if a result's scores are computed here from its answers."""
+    """Return True if a result's scores are computed from its answers."""
     return outcomes is not None and metric in outcomes.metrics and entry.key in outcomes.row_of
 
 
@@ -53,7 +60,20 @@ def breakdown_cells(
     branches: Sequence[TreePath],
     keys: frozenset[str] | None = None,
 ) -> Cells:
-    """The scores of the results of `keys` (None: of all) in every column. A selection can only be broken down where answers are known."""
+    """Compute the scores of a breakdown.
+
+    Args:
+        section: The question set.
+        outcomes: Its aligned answers, if any.
+        tree: Its labels.
+        metric: The metric; ignored for METRICS_FACET, whose columns are metrics.
+        facet: The facet to break down by.
+        branches: The selection; printed scores are used only for cells that lie within it.
+        keys: Entry keys of the results; None for all.
+
+    Returns:
+        Column -> entry key -> score.
+    """
     mask = tree.mask(branches)
     if facet == METRICS_FACET:
         metrics = section_metrics(section, outcomes)
@@ -68,6 +88,7 @@ def breakdown_cells(
         if part.any():
             cells[label] = _computed_scores(outcomes, metric, part, keys)
     for entry in _select_entries(section, keys):
+        # Computed scores take precedence over those in the result file.
         if labels and _is_computed(entry, outcomes, metric):
             continue
         printed = entry.result.breakdown
@@ -86,21 +107,27 @@ def scores_by_entry(
     branches: Sequence[TreePath],
     keys: frozenset[str] | None = None,
 ) -> dict[str, Score]:
-    """Entry key -> score of a metric on a selection, for every result (of `keys`) of which one is known."""
+    """Compute the scores of a metric on a selection.
+
+    Returns:
+        Entry key -> score, for every result (of `keys`, or of all) with a known score.
+    """
     scores = {entry.key: own_scores(entry, branches).get(metric) for entry in _select_entries(section, keys)}
-    own = {key: score for key, score in scores.items() if score is not None}
-    return own | _computed_scores(outcomes, metric, tree.mask(branches), keys)
+    own_scores_by_key = {key: score for key, score in scores.items() if score is not None}
+    return own_scores_by_key | _computed_scores(outcomes, metric, tree.mask(branches), keys)
 
 
 def _select_entries(section: Section, keys: frozenset[str] | None) -> list[Entry]:
-    """The results of these keys; all of them without keys."""
+    """Select the results with these keys; all of them if `keys` is None."""
     return [entry for entry in section.entries if keys is None or entry.key in keys]
 
 
 def _computed_scores(
     outcomes: Outcomes | None, metric: str, mask: Bools | None, keys: frozenset[str] | None
 ) -> dict[str, Score]:
-    """Entry key -> score on the questions of `mask`, of the results (of `keys`) whose answers are known."""
+    """Score the results (of `keys`, or all) that have answers, on the questions of `mask`; by entry
+    key.
+    """
     if outcomes is None or metric not in outcomes.metrics:
         return {}
     runs = [row for row, key in enumerate(outcomes.runs) if keys is None or key in keys]
@@ -112,7 +139,7 @@ def _computed_scores(
 
 
 def _label_rows(outcomes: Outcomes | None, facet: str) -> dict[str, np.ndarray]:
-    """Label -> question positions; unlabelled questions are left out."""
+    """Label -> question positions, without unlabelled questions."""
     if outcomes is None:
         return {}
     return {label: rows for label, rows in outcomes.rows_by_label(facet).items() if label != UNLABELLED}

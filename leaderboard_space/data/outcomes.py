@@ -1,6 +1,8 @@
-"""The answers of a section's runs as aligned units, so that any selection of questions is scored in milliseconds.
+"""Align the scored units of a section's runs, so that any selection of questions is scored in
+milliseconds.
 
-See also: which runs belong together (`store/sections.py`), scores of units (`unit_scores.py`), the tree of branches (`tree.py`).
+See also: which runs belong together (`store/sections.py`), scores of units (`unit_scores.py`), the
+tree of branches (`tree.py`).
 """
 
 from __future__ import annotations
@@ -29,17 +31,18 @@ from leaderboard_space.data.unit_scores import Bools, Ints, MetricUnits
 
 @dataclass(frozen=True)
 class UnitIndex:
-    """The question (`question` >= 0) or, if that is -1, the case `case` that each unit of a metric belongs to."""
+    """Positions of each unit's question (-1 for units of a whole case) and case."""
 
     question: Ints
     case: Ints
     per_image: bool
-    """A unit of a case counts once per selected question of the case (MediConfusion's pairs), else once."""
+    """True if a case unit counts once per selected question (MediConfusion's pairs), False if once
+    per case."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Runs x units per metric, on the same questions. `runs` are the keys of the entries, in row order."""
+    """Runs x units per metric, on the same questions. `runs`: entry keys, in row order."""
 
     family: str
     questions: pd.DataFrame
@@ -55,11 +58,19 @@ class Outcomes:
 
     @cached(COMPUTING)
     def rows_by_label(self, facet: str) -> dict[str, Ints]:
-        """Label -> positions of the questions that have it, by a facet of the source; empty where it gives none."""
+        """Map a facet's labels to question positions; empty without such a facet."""
         return {label: at for (label,), at in positions_by_labels(self.questions, (facet,)).items()}
 
     def rows(self, metric: str, selected: Bools | None) -> Ints | None:
-        """The units of `metric` that a selection of questions (Q,) counts, repeats included; None for all of them."""
+        """Select the units that a selection of questions counts.
+
+        Args:
+            metric: The metric.
+            selected: (Q,) mask of questions; None for all.
+
+        Returns:
+            Unit positions in ascending order, repeated as often as they count; None for all units.
+        """
         if selected is None:
             return None
         index = self.unit_index[metric]
@@ -67,14 +78,24 @@ class Outcomes:
         of_case = per_case[index.case].astype(np.int64)
         if not index.per_image:
             of_case = np.minimum(of_case, 1)
+        # Units of a question count as often as the question is selected, units of a case as above.
         times = np.where(index.question >= 0, selected[index.question].astype(np.int64), of_case)
         return np.repeat(np.arange(times.size), times)
 
 
 def read_questions(path: Path, expected: str) -> pd.DataFrame:
-    """The questions of a fingerprint, lists as Python lists.
+    """Read a questions file.
 
-    Raises BadInput if the file is missing, unreadable, or holds other questions than its name says.
+    Args:
+        path: The Parquet file.
+        expected: The fingerprint that its questions must have.
+
+    Returns:
+        The questions, lists as Python lists.
+
+    Raises:
+        BadInput: If the file is missing, unreadable, or contains questions with another
+            fingerprint.
     """
     try:
         table = pq.read_table(path)
@@ -97,29 +118,44 @@ NumberArray = NDArray[Any]
 def read_outcomes(
     family: str, questions: pd.DataFrame, paths: Mapping[str, Path], official: Collection[str] = ()
 ) -> tuple[Outcomes | None, dict[str, str]]:
-    """The runs of `paths` (entry key -> file of its units, see `derive/run_files.py`), None where none can be read; and what is wrong with
-    each that cannot. `official`: those that a paper's own reader read."""
-    names: pa.Table | None = None
+    """Read and align the units of runs.
+
+    Args:
+        family: The benchmark.
+        questions: The questions that all runs answered.
+        paths: Entry key -> units file (`derive/run_files.py`).
+        official: Keys of the entries that were read by the benchmark authors' own reader.
+
+    Returns:
+        The aligned units, None if no file could be read; and entry key -> problem.
+    """
+    shared_units: pa.Table | None = None
     columns: dict[str, list[NumberArray]] = {name: [] for name in UNIT_NUMBER_COLUMNS}
     runs, problems = list[str](), dict[str, str]()
     for key, path in paths.items():
         try:
-            found, numbers = _read_units(path)
-            if names is not None and not found.equals(names):
+            run_units, numbers = _read_units(path)
+            if shared_units is not None and not run_units.equals(shared_units):
                 raise BadInput("it was scored on different units than the others.")
         except BadInput as error:
             problems[key] = str(error)
             continue
-        names = found if names is None else names
+        # The first readable run defines the units; later ones must match it.
+        shared_units = run_units if shared_units is None else shared_units
         runs.append(key)
-        for name, held in columns.items():
-            same = held and np.array_equal(held[0], numbers[name], equal_nan=True)
-            held.append(held[0] if same else numbers[name])  # most runs have most columns in common
-    return (_align_runs(family, questions, runs, names, columns, official) if names is not None else None), problems
+        for name, rows in columns.items():
+            is_shared = rows and np.array_equal(rows[0], numbers[name], equal_nan=True)
+            rows.append(rows[0] if is_shared else numbers[name])  # most runs have most columns in common
+    return (
+        _align_runs(family, questions, runs, shared_units, columns, official) if shared_units is not None else None
+    ), problems
 
 
 def _read_units(path: Path) -> tuple[pa.Table, dict[str, NumberArray]]:
-    """A run's units and their numbers. Raises BadInput if they cannot be read."""
+    """Read a run's units: identifying columns and numbers.
+
+    Raises BadInput if the file cannot be read.
+    """
     try:
         table = pq.read_table(path)
         table.select(UNIT_ID_COLUMNS)
@@ -135,34 +171,34 @@ def _align_runs(
     family: str,
     questions: pd.DataFrame,
     runs: list[str],
-    names: pa.Table,
+    unit_names: pa.Table,
     columns: Mapping[str, Sequence[NumberArray]],
     official: Collection[str],
 ) -> Outcomes:
-    """Runs with the same units, ready to be scored on any selection of the questions."""
-    table = names.to_pandas()
-    codes, found = pd.factorize(table["metric"])
-    bounds = np.searchsorted(codes, np.arange(len(found) + 1)).tolist()
+    """Stack runs with the same units, per metric."""
+    table = unit_names.to_pandas()
+    codes, metric_names = pd.factorize(table["metric"])
+    bounds = np.searchsorted(codes, np.arange(len(metric_names) + 1)).tolist()
     case_codes, case_names = pd.factorize(questions["case_id"])
     question_index, case_index = pd.Index(questions["question_id"]), pd.Index(case_names)
     by_official = np.array([run in official for run in runs], dtype=bool)
     metrics: dict[str, MetricUnits] = {}
     unit_index: dict[str, UnitIndex] = {}
-    for at, name in enumerate(map(str, found)):
+    for at, name in enumerate(map(str, metric_names)):
         rows = slice(bounds[at], bounds[at + 1])
         part, facet = table.iloc[rows], BALANCED_METRICS.get(name)
         top, base, expected, count, *ends, unsettled = (
-            _stack_rows([run[rows] for run in columns[one]]) for one in UNIT_NUMBER_COLUMNS
+            _stack_rows([run[rows] for run in columns[column]]) for column in UNIT_NUMBER_COLUMNS
         )
         metrics[name] = MetricUnits(
             np.broadcast_to(top, (len(runs), top.shape[1])).astype(float),
             base.astype(float),
             expected.astype(float),
             count.astype(np.int64),
-            tuple(each.astype(np.int32) for each in ends),
+            tuple(counts.astype(np.int32) for counts in ends),
             case=pd.factorize(part["case_id"])[0].astype(np.int64),
             cluster=part["cluster"].to_numpy(np.int64),
-            shown=by_official | (name in METRICS and METRICS[name].of_ends),
+            keeps_value=by_official | (name in METRICS and METRICS[name].of_ends),
             unsettled=unsettled if unsettled.any() else None,
             balanced=pd.factorize(part[facet])[0].astype(np.int64) if facet in part.columns else None,
             is_count=name in METRICS and METRICS[name].unit == "count",
@@ -176,7 +212,8 @@ def _align_runs(
 
 
 def _stack_rows(rows: Sequence[NumberArray]) -> NumberArray:
-    """(R, U), or (1, U) where all rows are the same."""
+    """(R, U), or (1, U) if all rows are equal."""
+    # Shared columns are stored once: 60 runs of 26,000 questions fit in memory.
     if all(np.array_equal(rows[0], row, equal_nan=True) for row in rows[1:]):
         return rows[0][None, :]
     return np.stack(rows)

@@ -1,20 +1,27 @@
-"""The papers' own numbers as results. `published/` holds their printed tables as CSVs, in their shape and with their digits, and what says
-what they are:
+"""Convert the papers' printed numbers into results.
 
-`papers.csv` (citation, date), `tables.csv` (number, benchmark, a note on the table), `cells.csv` (metric, facet, method, n of the
-cells of a row, a column or both), `notes.csv` (where a paper contradicts itself) and `models.csv` (one name per model; the label
-that each paper prints for it; distinct versions stay distinct).
+`published/` contains the printed tables as CSVs, in their layout and with their digits, and the
+tables that describe them:
 
-A printed number becomes a score (`cell_score`): its n, its interval, chance, and the verdict. Where the counts come from, when a paper does
-not print them:
-- MediConfusion, Table 2: `n` counts image labels (the authors' statistics.json); `n_cases` counts the pairs that have the label
-  on either image, counted once in the authors' dataset.json: 45 Cerebral ... 7 Nuclear Medicine.
+`papers.csv` (citation, date), `tables.csv` (number, benchmark, a note on the table), `cells.csv`
+(metric, facet, method, n of the cells of a row, a column or both), `notes.csv` (where a paper
+contradicts itself) and `models.csv` (one name per model; the label that each paper prints for it;
+distinct versions stay distinct).
+
+A printed number becomes a score (`cell_score`) with its n, interval, chance and verdict. Sources of
+the counts that a paper does not print:
+- MediConfusion, Table 2: `n` counts image labels (the authors' statistics.json); `n_cases` counts
+  the pairs that have the label on either image, counted once in the authors' dataset.json: 45
+  Cerebral ... 7 Nuclear Medicine.
 - MediConfusion, confusion: `valid_pairs` below.
-- ProbMed: the printed row `num`; for position `n_cases` is the smallest count of which the open models' percentages are fractions.
-- GMAI-MMBench: the smallest count of which the percentages of all models but two are fractions; see the notes of the tables.
-- GMAI-MMBench, multiple choice: the paper counts "the frequency of choice appearances rather than the actual number of cases" (appendix
-  C.1), 15,691 in three tasks. `n` is that count; `n_cases` the fewest questions it can be: a question offers each label of its task at
-  most once, so 7,614 / 18 + 40 / 4 + 8,037 / 26 (Table 5), 743.
+- ProbMed: the printed row `num`; for position `n_cases` is the smallest count of which the open
+  models' percentages are fractions.
+- GMAI-MMBench: the smallest count of which the percentages of all models but two are fractions; see
+  the notes of the tables.
+- GMAI-MMBench, multiple choice: the paper counts "the frequency of choice appearances rather than
+  the actual number of cases" (appendix C.1), 15,691 in three tasks. `n` is that count; `n_cases`
+  the fewest questions it can be: a question offers each label of its task at most once, so 7,614 /
+  18 + 40 / 4 + 8,037 / 26 (Table 5), 743.
 - 0 where nothing is known: such a score has no interval.
 
 Imports no gradio and no torch.
@@ -43,13 +50,18 @@ from leaderboard_space.benchmarks import board_spec
 PUBLISHED_FOLDER = Path(__file__).parents[1] / "published"
 CsvRow = dict[str, str]
 NumberPlace = tuple[str, str, str]
-"""Position of a number in a result: facet, facet value (both empty for overall scores) and metric."""
+"""Position of a number in a result: facet, facet value (both empty for overall scores) and
+metric."""
 ResultKey = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class PrintedCell:
-    """A printed number. `about` says what it is (keys: the columns of `cells.csv`); `spread` is what follows a plus-minus sign."""
+    """A printed number.
+
+    `about`: its description, keyed by the columns of `cells.csv`. `spread`: the number after a
+    plus-minus sign.
+    """
 
     table: str
     row: str
@@ -65,13 +77,19 @@ class PrintedCell:
 
 
 def printed_cells(table: str) -> Iterator[PrintedCell]:
-    """The numbers of a table of `published/` (its name without `.csv`), row by row; labels, sizes and empty cells are left out."""
+    """Yield the numbers of a table of `published/`, row by row, without labels, sizes and empty
+    cells.
+
+    Args:
+        table: The table's name without `.csv`.
+    """
     labels = int(next(row for row in read_table("tables") if row["table"] == table)["labels"])
     abouts = [row for row in read_table("cells") if row["table"] == table]
     head, *body = _csv_rows(table)
     for line in body:
         row = " / ".join(part for part in line[:labels] if part)
         for column, printed in zip(head[labels:], line[labels:], strict=True):
+            # Later lines of cells.csv refine earlier ones.
             about: CsvRow = {}
             for candidate in abouts:
                 if selects_cell(candidate, row, column):
@@ -87,7 +105,7 @@ def printed_cells(table: str) -> Iterator[PrintedCell]:
 
 @cache
 def published_models() -> dict[str, Model]:
-    """The models of the papers by their names, with kind and size."""
+    """The models of the papers by canonical name, with kind and size."""
     kinds = Literal["open", "proprietary", "medical", "baseline"]
     return {
         row["name"]: Model(name=row["name"], kind=cast(kinds, row["kind"]), parameters=_parameters(row["parameters"]))
@@ -117,13 +135,20 @@ def _csv_rows(name: str) -> tuple[list[str], ...]:
 
 
 def selects_cell(selector: CsvRow, row: str, column: str) -> bool:
-    """True if a line of `cells.csv` or `notes.csv` means this cell: an empty field means all, a row may be named by one label."""
+    """Return True if a line of `cells.csv` or `notes.csv` applies to a cell.
+
+    Args:
+        selector: The line. An empty field matches everything; a row may be named by one of its
+            labels.
+        row: The cell's row labels, joined by " / ".
+        column: The cell's column; the selector may contain wildcards.
+    """
     is_row = selector["row"] in ("", row, *row.split(" / "))
     return is_row and (not selector["column"] or fnmatchcase(column, selector["column"]))
 
 
 def cell_model(cell: PrintedCell, paper: str) -> str:
-    """The canonical name of the model that a cell is of."""
+    """The canonical name of the model that a cell belongs to."""
     labels = (cell.row, *cell.row.split(" / "), cell.column)
     return next(_models_by_printed_label(paper)[label] for label in labels if label in _models_by_printed_label(paper))
 
@@ -141,19 +166,22 @@ ONLY_PRINTED: dict[str, MetricInfo] = {
         "Refused, of the errors", "Errors on this step that say neither yes nor no, of all its errors.", False
     ),
 }
-"""Metrics that papers print and we do not compute, and `refused_of_errors` (`rename_error_shares`)."""
+"""Metrics that papers print and we do not compute, and `refused_of_errors`
+(`rename_error_shares`)."""
 
 
 def rename_error_shares(breakdown: Mapping[str, Mapping[str, Scores]]) -> Breakdown:
-    """The cells of a result, with what files and Table 6 of ProbMed call `refused` within a step (its `aspect`) under a name of its own: it
-    is a share of the errors, where `refused` is one of all responses everywhere else."""
+    """Rename `refused` within ProbMed's steps (facet `aspect`, Table 6) to `refused_of_errors`.
+
+    There it is a share of the errors; everywhere else `refused` is a share of all responses.
+    """
     return {
         facet: {
             label: {
-                "refused_of_errors" if facet == "aspect" and name == "refused" else name: one
-                for name, one in held.items()
+                "refused_of_errors" if facet == "aspect" and name == "refused" else name: score
+                for name, score in scores.items()
             }
-            for label, held in values.items()
+            for label, scores in values.items()
         }
         for facet, values in breakdown.items()
     }
@@ -161,7 +189,7 @@ def rename_error_shares(breakdown: Mapping[str, Mapping[str, Scores]]) -> Breakd
 
 @dataclass
 class TableResult:
-    """The cells of one table that are one result."""
+    """The cells of one table that make up one result."""
 
     table: CsvRow
     paper: CsvRow
@@ -170,7 +198,7 @@ class TableResult:
 
     @property
     def key(self) -> ResultKey:
-        """What the tables of a paper share that become one result of the board."""
+        """Key that is equal for tables of a paper that become one result of the board."""
         names = ("benchmark", "split", "model", "method", "prompt", "variant")
         return tuple(self.about.get(name, "") for name in names)
 
@@ -193,9 +221,9 @@ class TableResult:
 
 @cache
 def table_results() -> tuple[TableResult, ...]:
-    """The results of all tables, one by one."""
+    """The results of all tables, before any are merged."""
     papers = {row["paper"]: row for row in read_table("papers")}
-    found: dict[tuple[str, ...], TableResult] = {}
+    results: dict[tuple[str, ...], TableResult] = {}
     for table in read_table("tables"):
         paper = papers[table["paper"]]
         of_paper = {name: paper[name] for name in ("split", "method", "prompt", "questions") if paper[name]}
@@ -204,54 +232,61 @@ def table_results() -> tuple[TableResult, ...]:
             about = of_paper | of_table | cell.about
             about["model"] = about.get("model") or cell_model(cell, paper["paper"])
             group = TableResult(table, paper, about)
-            found.setdefault((table["table"], *group.key, about.get("samples", "")), group).cells.append(cell)
-    return tuple(found.values())
+            results.setdefault((table["table"], *group.key, about.get("samples", "")), group).cells.append(cell)
+    return tuple(results.values())
 
 
 def published_results() -> list[Result]:
-    """Every number of the papers' tables: one Result per table, model, benchmark, split, method, prompt and variant.
+    """Convert every number of the papers' tables.
 
-    So every number has its own table in `source.table`; a number printed in two tables is there twice. `board_results` has one
-    Result per model instead.
+    Returns:
+        One Result per table, model, benchmark, split, method, prompt and variant, so that
+        `source.table` is exact. A number printed in two tables occurs twice; `board_results` merges
+        them.
     """
     return add_run_verdicts([_merge_tables([group]) for group in table_results()])
 
 
 def board_results() -> list[Result]:
-    """The same with all tables of a paper on one model, benchmark, split, method, prompt and variant in one Result.
+    """Convert the papers' numbers for the board, with a paper's tables on the same model and
+    settings merged.
 
-    Without the tables that try other prompts or aggregate many answers: a best of 100 picked by an oracle must not
-    be ranked among models, and one model must not fill the ranking with eleven prompts.
+    Ablation tables (other prompts, many aggregated answers) are left out: a best of 100 picked by
+    an oracle must not be ranked among models, nor one model fill the ranking with eleven prompts.
 
-    Where two tables print different numbers for the same thing the first table's stands, and the note says what the other prints.
+    Returns:
+        One Result per model, benchmark, split, method, prompt and variant. If two tables print
+        different numbers for the same score, the first table's is used and a note quotes the other.
     """
     merged: dict[ResultKey, list[TableResult]] = {}
     for group in table_results():
         if not group.table["ablation"]:
             merged.setdefault(group.key, []).append(group)
-    return add_run_verdicts([_board_result(_merge_tables(held)) for held in merged.values()])
+    return add_run_verdicts([_board_result(_merge_tables(tables)) for tables in merged.values()])
 
 
-def _merge_tables(held: list[TableResult]) -> Result:
-    """The result that the groups of one or several tables of a paper are."""
-    about, paper = held[0].about, held[0].paper
+def _merge_tables(tables: list[TableResult]) -> Result:
+    """Merge a paper's tables on the same model and settings into one result."""
+    about, paper = tables[0].about, tables[0].paper
     scores: Scores = {}
     breakdown: Breakdown = {}
     notes: list[str] = []
-    for group in held:
+    for group in tables:
         notes += group.notes
         for cell, score in group.scores:
             facet, value, metric = cell.place
+            # Two tables may print the same score: the first stands, and a difference becomes a
+            # note.
             part = breakdown.setdefault(facet, {}).setdefault(value, {}) if facet else scores
-            first = part.setdefault(metric, score)
-            if part is scores and first.value != score.value:
+            kept_score = part.setdefault(metric, score)
+            if part is scores and kept_score.value != score.value:
                 notes.append(
-                    f"{metric}: {first.value:.2f} in the first table, {score.value:.2f} in {group.table_name}."
+                    f"{metric}: {kept_score.value:.2f} in the first table, {score.value:.2f} in {group.table_name}."
                 )
             if cell.spread is not None:
                 part.setdefault(f"{metric}_std", Score(value=cell.spread, n=score.n, n_cases=score.n_cases))
     is_ours = about["benchmark"] in BENCHMARKS
-    numbers = ", ".join(dict.fromkeys(group.table["number"] for group in held))
+    numbers = ", ".join(dict.fromkeys(group.table["number"] for group in tables))
     return Result(
         kind="published",
         provenance="published",
@@ -274,20 +309,23 @@ def _merge_tables(held: list[TableResult]) -> Result:
         created_at=paper["date"],
         source=Source(
             citation=paper["citation"],
-            table=f"{'Tables' if len(held) > 1 else 'Table'} {numbers}",
+            table=f"{'Tables' if len(tables) > 1 else 'Table'} {numbers}",
             note=" ".join(dict.fromkeys(notes)) or None,
         ),
     )
 
 
 def _board_result(result: Result) -> Result:
-    """The result as the board shows it: HALT's scenarios, which its paper prints as columns beside their average, are cells, too, so that
-    they can be ticked and broken down by (the average over one scenario is the accuracy in it); `rename_error_shares`."""
-    facet, shown, metrics = board_spec(result.benchmark.family).facet_metrics or ("", "", {})
+    """Add HALT-MedVQA's scenarios, printed as columns beside their average, as cells of a
+    breakdown.
+
+    The average over one scenario is the accuracy in it. Also applies `rename_error_shares`.
+    """
+    facet, cell_metric, metrics = board_spec(result.benchmark.family).facet_metrics or ("", "", {})
     for value, names in metrics.items():
         if names[0] in result.scores:
-            held = {name: result.scores[name] for name in names if name in result.scores}
-            result.breakdown.setdefault(facet, {})[value] = {shown: result.scores[names[0]], **held}
+            scores = {name: result.scores[name] for name in names if name in result.scores}
+            result.breakdown.setdefault(facet, {})[value] = {cell_metric: result.scores[names[0]], **scores}
     result.breakdown = rename_error_shares(result.breakdown)
     return result
 
@@ -300,9 +338,19 @@ def result_key(result: Result) -> ResultKey:
 
 
 def printed_table(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
-    """The table that a number of `board_results` is printed in: its score, or a cell of its breakdown; None where it is no such number.
+    """Find the table that prints a number of `board_results`.
 
-    >>> table_of(next(r for r in board_results() if r.benchmark.name == "probmed"), "organ", "image_type", "brain_ct")
+    Args:
+        result: The merged result.
+        metric: The metric.
+        facet: The facet of a breakdown cell; empty for an overall score.
+        value: The facet value of a breakdown cell.
+
+    Returns:
+        The table's name; None if no table prints such a number.
+
+    >>> result = next(r for r in board_results() if r.benchmark.name == "probmed")
+    >>> printed_table(result, "organ", "image_type", "brain_ct")
     'Table 7'
     """
     return _tables_of_numbers().get((result_key(result), (facet, value, metric)))
@@ -310,38 +358,39 @@ def printed_table(result: Result, metric: str, facet: str = "", value: str = "")
 
 @cache
 def _tables_of_numbers() -> dict[tuple[ResultKey, NumberPlace], str]:
-    """Per merged result and place -> the first table that prints it."""
-    found: dict[tuple[ResultKey, NumberPlace], str] = {}
+    """(result key, place) -> the first table that prints the number."""
+    first_tables: dict[tuple[ResultKey, NumberPlace], str] = {}
     for group in table_results():
         result = _board_result(_merge_tables([group]))
         for place, scores in _scores_by_place(result):
             for metric in scores:
-                found.setdefault((group.key, (*place, metric)), group.table_name)
-    return found
+                first_tables.setdefault((group.key, (*place, metric)), group.table_name)
+    return first_tables
 
 
 def misprint(result: Result, metric: str, facet: str = "", value: str = "") -> str | None:
-    """The known misprint of a printed number, if there is a note on that very cell (or its column)."""
+    """Return the note on a known misprint of this number (or its column); None without one."""
     return _misprints().get((result_key(result), (facet, value, metric)))
 
 
 @cache
 def _misprints() -> dict[tuple[ResultKey, NumberPlace], str]:
     noted = [row for row in read_table("notes") if row["column"] and "/" in row["column"] + row["row"]]
-    found = {}
+    misprints = {}
     for group in table_results():
         rows = [row for row in noted if row["table"] == group.table["table"] and not row["column"].startswith("*")]
         for cell in group.cells if rows else ():
-            if said := " ".join(row["note"] for row in rows if selects_cell(row, cell.row, cell.column)):
-                found[group.key, cell.place] = said
-    return found
+            if note := " ".join(row["note"] for row in rows if selects_cell(row, cell.row, cell.column)):
+                misprints[group.key, cell.place] = note
+    return misprints
 
 
 def cell_score(cell: PrintedCell, group: TableResult) -> Score:
-    """The score of a cell; without an interval where no number of cases is known."""
+    """Convert a printed cell to a score; without an interval if the number of cases is unknown."""
     metric = cell.about["metric"]
     n, n_cases = _cell_counts(cell, group)
     info = METRICS.get(metric) or ONLY_PRINTED[metric]
+    # Counts, and scores without a known number of cases, have no interval.
     if info.unit == "count" or n_cases == 0:
         return Score(value=cell.value, n=n, n_cases=n_cases)
     sharing = board_spec(group.paper["paper"]).cases_sharing.get(cell.about.get("facet_value", ""), (1.0, 1.0))
@@ -363,42 +412,61 @@ def cell_score(cell: PrintedCell, group: TableResult) -> Score:
 
 
 def _cell_counts(cell: PrintedCell, group: TableResult) -> tuple[int, int]:
-    """`n`, `n_cases` of a cell; `pairs` in `cells.csv` stands for MediConfusion's pairs with two valid answers."""
+    """`n`, `n_cases` of a cell; `pairs` in `cells.csv` stands for MediConfusion's pairs with two
+    valid answers.
+    """
     if cell.about["n"] != "pairs":
         return int(cell.about["n"]), int(cell.about["n_cases"])
-    by_metric = {other.about["metric"]: other for other in group.cells}
-    whole = by_metric["set_accuracy"]
-    pairs = int(whole.about["n"])
-    valid = valid_pairs(pairs, whole.value, by_metric["individual_accuracy"].value, cell.value)
+    by_metric = {sibling.about["metric"]: sibling for sibling in group.cells}
+    set_accuracy = by_metric["set_accuracy"]
+    pairs = int(set_accuracy.about["n"])
+    valid = valid_pairs(pairs, set_accuracy.value, by_metric["individual_accuracy"].value, cell.value)
     return valid, valid
 
 
 def valid_pairs(pairs: int, set_accuracy: float, individual_accuracy: float, confusion: float) -> int:
-    """How many of MediConfusion's pairs had two valid answers, which confusion divides by and the paper does not print.
+    """Reconstruct how many MediConfusion pairs had two valid answers: the denominator of confusion,
+    which is not printed.
 
-    The largest count v that fits the three printed percentages (of `pairs`, of 2 x `pairs`, of v): with s = confused and c = right
-    pairs, c <= v - s; a confused pair holds one right answer and a right pair two, and a pair with an invalid answer at most one.
-    In most rows only one count fits. 0 where none does.
+    The largest count v consistent with the three printed percentages (of `pairs`, of 2 x `pairs`,
+    of v): with s confused and c correct pairs, c <= v - s. A confused pair has one correct answer,
+    a correct pair two, and a pair with an invalid answer at most one. In most rows only one count
+    fits.
+
+    Args:
+        pairs: Number of pairs in the benchmark.
+        set_accuracy: Percent of the pairs answered correctly.
+        individual_accuracy: Percent of the single questions answered correctly.
+        confusion: Percent of the valid pairs answered alike.
+
+    Returns:
+        The count; 0 if none fits.
     """
     right = round(set_accuracy * pairs / 100)
     answers = round(individual_accuracy * 2 * pairs / 100)
+    # From the largest count down, so the first that fits is returned.
     for valid in range(pairs, 0, -1):
-        same = round(confusion * valid / 100)
-        known = same + 2 * right
-        fits = abs(100 * same / valid - confusion) <= 0.0051 and right <= valid - same
-        if fits and known <= answers <= known + pairs - valid:
+        confused = round(confusion * valid / 100)
+        certain = confused + 2 * right
+        fits = abs(100 * confused / valid - confusion) <= 0.0051 and right <= valid - confused
+        if fits and certain <= answers <= certain + pairs - valid:
             return valid
     return 0
 
 
 def is_random_run(result: Result) -> bool:
-    """True if a result is a paper's own run of random answers."""
+    """Return True if a result is a paper's own run of random answers."""
     return result.kind == "published" and result.model.kind == "baseline"
 
 
 def add_run_verdicts(results: Sequence[Result]) -> list[Result]:
-    """The results, with the verdicts of their numbers against the paper's random run where exact chance is not known (`tested`): the run's
-    first number of the same questions, place and metric."""
+    """Test results against their paper's random run where exact chance is unknown
+    (`with_run_verdict`).
+
+    Returns:
+        The results. Each number is tested against the run's first number on the same questions,
+        place and metric.
+    """
     runs: dict[tuple[str, ...], Score] = {}
     for result in filter(is_random_run, results):
         for place, scores in _scores_by_place(result):
@@ -406,8 +474,10 @@ def add_run_verdicts(results: Sequence[Result]) -> list[Result]:
                 runs.setdefault((result.benchmark.name, result.benchmark.split, *place, metric), score)
 
     def whole(result: Result, place: tuple[str, str], scores: Scores) -> Scores:
-        where = (result.benchmark.name, result.benchmark.split, *place)
-        return {metric: with_run_verdict(score, runs.get((*where, metric)), metric) for metric, score in scores.items()}
+        place_key = (result.benchmark.name, result.benchmark.split, *place)
+        return {
+            metric: with_run_verdict(score, runs.get((*place_key, metric)), metric) for metric, score in scores.items()
+        }
 
     return [
         result
@@ -426,11 +496,20 @@ def add_run_verdicts(results: Sequence[Result]) -> list[Result]:
 
 
 def with_run_verdict(score: Score, run: Score | None, metric: str) -> Score:
-    """The score with its verdict against a random run, which is its `chance` then; as it is where exact chance is known, or there is no
-    number to test.
+    """Test a score against a random run.
 
-    Two independent samples (Agresti and Caffo 2000), by itself, at 95 %. Both keep their own intervals: where these do not overlap, the
-    two always differ significantly (where they do, they may).
+    The test treats the two as independent samples (Agresti and Caffo 2000), uncorrected, at 95 %.
+    Both keep their own intervals: without overlap the two always differ significantly; with overlap
+    they may.
+
+    Args:
+        score: The score.
+        run: The random run's score of the same metric; None without a run.
+        metric: The metric.
+
+    Returns:
+        The score with the run as its `chance` and with a verdict; unchanged if exact chance is
+        known or either has no testable number.
     """
     info = METRICS.get(metric) or ONLY_PRINTED[metric]
     if run is None or run.value is None or run.low is None or run.high is None or score.chance is not None:
@@ -444,7 +523,7 @@ def with_run_verdict(score: Score, run: Score | None, metric: str) -> Score:
 
 
 def _scores_by_place(result: Result) -> Iterator[tuple[tuple[str, str], Scores]]:
-    """The scores of a result by their place: (facet, facet value), both empty for overall scores."""
+    """Yield a result's scores with their (facet, value), both empty for overall scores."""
     yield ("", ""), result.scores
     for facet, values in result.breakdown.items():
         yield from (((facet, value), scores) for value, scores in values.items())

@@ -1,7 +1,7 @@
-"""The result files of a store, each read once for every time that it changes.
+"""Read the result files of a store, each again only after it changed.
 
-Of a result that no verifier accepted, what it is is derived here from its answers, never read from its files: once for the same files, then
-kept in the board's cache folder.
+Results that no verifier accepted are never read as submitted: the board derives them from their
+answers, once per content, and keeps them in its cache folder.
 """
 
 from __future__ import annotations
@@ -28,36 +28,55 @@ from leaderboard_space.html import visible
 
 
 def cache_folder() -> Path:
-    """Folder of the results derived here: below the user's cache folder (XDG_CACHE_HOME), or the one that MEDPROBE_BOARD_CACHE names."""
-    named = os.environ.get("MEDPROBE_BOARD_CACHE")
+    """Folder of the results derived by the board: MEDPROBE_BOARD_CACHE, else in XDG_CACHE_HOME or
+    `~/.cache`.
+    """
+    configured = os.environ.get("MEDPROBE_BOARD_CACHE")
     home = os.environ.get("XDG_CACHE_HOME")
-    board = Path(named) if named else (Path(home) if home else Path.home() / ".cache") / "medprobe" / "board"
+    board = Path(configured) if configured else (Path(home) if home else Path.home() / ".cache") / "medprobe" / "board"
     return board / "unverified"
 
 
 def derive_unverified(store: Path, folder: Path, trusted: Sequence[str]) -> Path:
-    """The folder that holds a result's answers as they were written anew, and what was derived from them, under the names that a store
-    has. `trusted`: datasets that the board's owner named. Raises BadInput if its questions cannot be had, or its files are wrong."""
+    """Derive an unverified result from its answers, unless the same files were derived before.
+
+    Args:
+        store: The store's folder.
+        folder: The result's folder.
+        trusted: Names of the datasets that the board's owner trusts.
+
+    Returns:
+        A folder with the rewritten answers and everything derived from them, under a store's file
+        names.
+
+    Raises:
+        BadInput: If the questions are unavailable or the files are invalid.
+    """
     if not (folder / RUN_FILE).is_file():
         raise BadInput(f"{folder / RESULT_FILE}: was not verified, and holds no run whose scores could be derived.")
     sent = SubmittedFiles.from_folder(folder)
-    parts = [str(DERIVE_VERSION), *(hashlib.sha256(each or b"").hexdigest() for each in sent)]
+    parts = [str(DERIVE_VERSION), *(hashlib.sha256(content or b"").hexdigest() for content in sent)]
     target = cache_folder() / hashlib.sha256("".join(parts).encode()).hexdigest()
+    # result.json is written last, so its presence means that the folder is complete.
     if not (target / RESULT_FILE).is_file():
         try:
-            found = examine_in_sandbox(sent, partial(_dataset, store, tuple(trusted)))
+            examination = examine_in_sandbox(sent, partial(_dataset, store, tuple(trusted)))
         except BadInput as error:
             raise BadInput(f"{folder / RUN_FILE}: was not verified, and cannot be: {error}") from None
-        if found.problems:
-            raise BadInput(f"{folder / RUN_FILE}: was not verified, and is refused: {found.problems[0]}")
+        if examination.problems:
+            raise BadInput(f"{folder / RUN_FILE}: was not verified, and is refused: {examination.problems[0]}")
         target.mkdir(parents=True, exist_ok=True)
-        for name, content in (found.sent.content_by_name() | dict(found.derived)).items():  # result.json last
+        for name, content in (
+            examination.sent.content_by_name() | dict(examination.derived)
+        ).items():  # result.json last
             replace_file(target / name, content)
     return target
 
 
 def _dataset(store: Path, trusted: Sequence[str], benchmark: Benchmark) -> Dataset:
-    """The questions of the store or of a trusted dataset; nothing is fetched for an untrusted one."""
+    """Load the questions from the store or a trusted dataset; nothing is downloaded for untrusted
+    ones.
+    """
     path = store / "questions" / f"{benchmark.fingerprint}.parquet"
     if path.is_file():
         questions = pd.DataFrame(list(iter_parquet_rows(path)))
@@ -71,18 +90,26 @@ def _dataset(store: Path, trusted: Sequence[str], benchmark: Benchmark) -> Datas
 
 
 FileState = tuple[int, int] | None
-"""When a file was changed last (nanoseconds), and its size; None where there is none."""
+"""(modification time in nanoseconds, size in bytes); None if the file does not exist."""
 
 
 class ResultFiles:
-    """Contents of a store's files, or the problem with each."""
+    """The entries of a store's files, or the problem with each file."""
 
     def __init__(self) -> None:
         self._seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
 
     def read(self, store: Path, trusted: Sequence[str] = ()) -> tuple[list[Entry], list[str]]:
-        """All results, and one line per file that cannot be used. An entry whose files are unchanged is the same object as before.
-        `trusted`: datasets that the board's owner named."""
+        """Read all results of a store.
+
+        Args:
+            store: The store's folder.
+            trusted: Names of the datasets that the board's owner trusts.
+
+        Returns:
+            The entries, the same objects as before if their files are unchanged; and one line per
+            unusable file.
+        """
         seen: dict[Path, tuple[tuple[object, ...], Entry | str]] = {}
         folders = {
             path.parent for name in (RESULT_FILE, RUN_FILE) for path in (store / "results").glob(f"*/*/*/{name}")
@@ -91,19 +118,22 @@ class ResultFiles:
             path = folder / RESULT_FILE if (folder / RESULT_FILE).exists() else folder / RUN_FILE
             try:
                 status = path.stat()
-                # What the store says of a result lies beside it; notes are new files, which the folder's own time tells.
-                beside = (file_state(path.parent / name) for name in (ACCEPTANCE, WITHDRAWN))
-                stamp = (status.st_mtime_ns, status.st_size, path.parent.stat().st_mtime_ns, *beside)
+                # Acceptance and withdrawal are files beside the result; new notes change the
+                # folder's own time.
+                acceptance_states = (file_state(path.parent / name) for name in (ACCEPTANCE, WITHDRAWN))
+                stamp = (status.st_mtime_ns, status.st_size, path.parent.stat().st_mtime_ns, *acceptance_states)
                 if path in self._seen and self._seen[path][0] == stamp:
                     seen[path] = self._seen[path]
                 else:
                     seen[path] = (stamp, _read_entry(store, folder, trusted))
             except (BadInput, OSError, RecursionError) as error:
-                # Readers see the path in the store, not where the store lies.
+                # Visitors see paths within the store, not the store's location.
                 seen[path] = ((0, 0), str(error).replace(f"{store}{os.sep}", ""))
         self._seen = seen
-        found = [value for _, value in self._seen.values()]
-        return [one for one in found if isinstance(one, Entry)], [one for one in found if isinstance(one, str)]
+        contents = [value for _, value in self._seen.values()]
+        return [entry for entry in contents if isinstance(entry, Entry)], [
+            problem for problem in contents if isinstance(problem, str)
+        ]
 
 
 UNVERIFIED_NOTE = "not verified by the store's owner; its numbers were derived by this board"
@@ -111,7 +141,7 @@ OUTDATED_NOTE = "its numbers were derived by another version of medprobe; `medpr
 
 
 def _read_entry(store: Path, folder: Path, trusted: Sequence[str]) -> Entry:
-    """A result as the board shows it: as its verifier derived it, or as it is derived here where there was none."""
+    """Read a result as its verifier derived it, or derive it here if it was not verified."""
     provenance = read_provenance(folder)
     is_verified = provenance.acceptance is not None or not _is_measured(folder)
     derived = folder if is_verified else derive_unverified(store, folder, trusted)
@@ -127,14 +157,14 @@ def _read_entry(store: Path, folder: Path, trusted: Sequence[str]) -> Entry:
 
 
 def _is_measured(folder: Path) -> bool:
-    """True if a folder holds answers, or says so; an aggregate has none."""
+    """Return True if a folder has answers or a measured result; aggregates have neither."""
     if (folder / RUN_FILE).exists():
         return True
     return read_result(folder / RESULT_FILE).kind == "measured"
 
 
 def file_state(path: Path | None) -> FileState:
-    """The stamp of a file as it is now."""
+    """Return the current state of a file."""
     try:
         status = path.stat() if path is not None else None
     except OSError:

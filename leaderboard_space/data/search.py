@@ -1,4 +1,6 @@
-"""Search topics, labels, benchmarks and models, tolerant of misspellings; each hit has its location."""
+"""Search topics, labels, benchmarks and models, tolerant of misspellings; each hit has its
+location.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,31 @@ MAX_HITS = 12
 
 @dataclass(frozen=True)
 class Hit:
-    """An entry of the index: name, words, location and address. `weight`: ties go to the larger."""
+    """An entry of the search index.
+
+    `location`: where it leads, in words; `weight`: ties go to the larger.
+    """
 
     name: str
-    where: str
+    location: str
     address: str
     words: tuple[str, ...]
     weight: float = 0.0
 
 
 def search(query: str, hits: Sequence[Hit]) -> list[Hit]:
-    """The hits for a query, best first: whole words before beginnings of words before parts of words.
+    """Search the index.
 
-    A query of several words asks for all of them. Where nothing has them all, not even with their spelling corrected, the hits
-    that have most of them as whole words are returned. A query without a letter or a digit has no hits.
+    A query of several words asks for all of them. If nothing has them all, even with the spelling
+    corrected, the entries with most of them as whole words match.
+
+    Args:
+        query: What a visitor typed.
+        hits: The index.
+
+    Returns:
+        At most MAX_HITS entries, best first: whole words before prefixes before substrings. Empty
+        for a query without letters or digits.
     """
     words = fold(query).split()
     vocabulary = {word for hit in hits for name in hit.words for word in name.split()}
@@ -46,7 +59,9 @@ def search(query: str, hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _matching_hits(words: Sequence[str], hits: Sequence[Hit], minimum: float = SUBSTRING_SCORE) -> list[Hit]:
-    """The hits that have all words, best first, one per address. `minimum`: the lowest score to return."""
+    """Find the entries that have all words, with a score of at least `minimum`: best first, one per
+    address.
+    """
     scored = [(score, hit) for hit in hits if (score := _score(words, hit)) >= minimum]
     if any(score >= PREFIX_SCORE for score, _ in scored):  # parts of words count only if no word begins so
         scored = [(score, hit) for score, hit in scored if score >= PREFIX_SCORE]
@@ -57,7 +72,9 @@ def _matching_hits(words: Sequence[str], hits: Sequence[Hit], minimum: float = S
 
 
 def _score(words: Sequence[str], hit: Hit) -> float:
-    """Relevance of a hit: the score of the word that matches least, more for a larger share of a name; 0 if a word does not match."""
+    """Relevance of an entry: its lowest word score, plus a bonus for covering more of a name; 0 if
+    a word is missing.
+    """
     best = 0.0
     for rank, name in enumerate(hit.words):
         if words and name.replace(" ", "") == "".join(words):  # "gpt 4 o" is GPT-4o
@@ -68,20 +85,24 @@ def _score(words: Sequence[str], hit: Hit) -> float:
     return best
 
 
-def _word_score(word: str, others: Sequence[str]) -> float:
-    if word in others:
+def _word_score(word: str, name_words: Sequence[str]) -> float:
+    if word in name_words:
         return WHOLE_WORD_SCORE
-    if any(other.startswith(word) for other in others):
+    if any(name_word.startswith(word) for name_word in name_words):
         return PREFIX_SCORE
-    return SUBSTRING_SCORE if len(word) > 2 and any(word in other for other in others) else 0.0
+    return SUBSTRING_SCORE if len(word) > 2 and any(word in name_word for name_word in name_words) else 0.0
 
 
 def _correct_spelling(word: str, vocabulary: Collection[str]) -> str:
-    """The word, or the beginning of a longer one, that is most similar to a misspelt one. Medical words share their endings: one
-    with another first letter must be more similar."""
+    """The word, or the beginning of a longer one, that is most similar to a misspelt one.
+
+    Medical words share their endings: one with another first letter must be more similar.
+    """
     if len(word) < 4:
         return word
-    candidates = {start for other in vocabulary for start in (other, other[: len(word)]) if len(other) > 2}
+    candidates = {
+        start for known_word in vocabulary for start in (known_word, known_word[: len(word)]) if len(known_word) > 2
+    }
     same_initial = [candidate for candidate in candidates if candidate[0] == word[0]]
     nearest = get_close_matches(word, same_initial, 1, MIN_SIMILARITY)
     nearest = nearest or get_close_matches(word, candidates, 1, MIN_SIMILARITY_OTHER_INITIAL)

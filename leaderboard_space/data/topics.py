@@ -1,8 +1,8 @@
-"""Topics: what a visitor cares about ("MRI", "Ophthalmology"), and the labels by which each benchmark knows of it.
+"""Map topics that visitors look for ("MRI", "Ophthalmology") to the labels of each benchmark.
 
-The modalities and departments of the vocabulary (`dataset_builders/terms.csv`) are the table of synonyms, which the board shows: `same`
-are words for the topic itself, `related` are labels that overlap with it. A label that no topic names is a topic of its own. Nothing is
-pooled: each label keeps its own score.
+The modalities and departments of the vocabulary (`dataset_builders/terms.csv`) form a table of
+synonyms, shown on the board: `same` are words for the topic itself, `related` are overlapping
+labels. A label without a topic becomes one. Scores are never pooled: each label keeps its own.
 """
 
 from __future__ import annotations
@@ -22,36 +22,42 @@ from leaderboard_space.data.tree import FACET_NAMES, Tree, TreePath, display_lab
 
 Relation = Literal["same", "related"]
 RADIOLOGY_MODALITIES = ("X-ray", "Mammography", "CT", "MRI", "Ultrasound")
-"""Modalities that a search for radiology, which no benchmark has as a department, leads to."""
+"""Modalities found by a search for radiology, which is no benchmark's department."""
 TOPIC_OF_REGION = {
     "head": "ENT", "neck": "ENT", "brain": "neurology", "eye": "Ophthalmology", "retina": "Ophthalmology", "chest": "Pulmonary medicine",
     "heart": "Cardiology", "breast": "Mammography", "abdomen": "Gastroenterology", "pelvis": "Urology", "spine": "Orthopedics",
     "shoulder": "Orthopedics", "forearm": "Orthopedics", "thigh": "Orthopedics", "leg": "Orthopedics", "hand": "Orthopedics",
     "hip": "Orthopedics", "foot": "Orthopedics", "skin": "Dermatology", "whole body": "Nuclear medicine",
 }  # fmt: skip
-"""Region of the body -> the topic that a word of it is shown under, where the vocabulary names no department."""
+"""Body region -> topic under which its terms are listed if the vocabulary names no department."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """`same`, `related`: folded words (see `fold`). `kind`: modality, department, or the facet of the one label it is."""
+    """A topic. `synonyms`, `related`: folded words (`fold`).
+
+    `kind`: modality, department, or the facet of its only label.
+    """
 
     slug: str
     name: str
     kind: str
-    same: tuple[str, ...]
+    synonyms: tuple[str, ...]
     related: tuple[str, ...] = ()
 
     @property
-    def searched(self) -> tuple[str, ...]:
-        """Words that lead to it although they name more."""
+    def search_words(self) -> tuple[str, ...]:
+        """Broader words that also lead to the topic."""
         return ("radiology", "radiological imaging") if self.name in RADIOLOGY_MODALITIES else ()
 
 
 @dataclass(frozen=True)
 class TopicLabel:
-    """A facet value of one benchmark. `n`: how many questions carry it; where only papers' numbers are known, the n of those.
-    `section`: the key of the set that these are of, empty for the one that the benchmark's page begins with."""
+    """A facet value of one benchmark.
+
+    `n`: number of questions with it; if only published numbers are known, their n. `section`: key
+    of the question set; empty for the benchmark's first.
+    """
 
     family: str
     facet: str
@@ -60,31 +66,33 @@ class TopicLabel:
     section: str = ""
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         return display_label(self.facet, self.value)
 
     @property
     def path(self) -> TreePath:
-        """What selects its questions."""
+        """The path that selects its questions."""
         return (self.facet, self.value)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The folded words it is matched by; the label of an image type is organ and modality at once."""
+        """Folded words for matching topics; an image type is matched by organ and by modality."""
         if self.facet == "image_type":
-            return (fold(self.shown), *(fold(part) for part in organ_and_modality(self.value)))
-        return (fold(self.value), fold(self.shown))
+            return (fold(self.display_name), *(fold(part) for part in organ_and_modality(self.value)))
+        return (fold(self.value), fold(self.display_name))
 
     @property
-    def searched(self) -> tuple[str, ...]:
-        """The folded words it is found by: a paper's abbreviation of a task names nothing else ("MR" is no magnetic resonance)."""
+    def search_words(self) -> tuple[str, ...]:
+        """Folded words for searching, with a paper's abbreviations of tasks ("MR" is not magnetic
+        resonance there).
+        """
         short = next((term.synonyms for term in load_terms("task") if term.concept == self.value), ())
         return (*self.words, *map(fold, short))
 
 
 @lru_cache(maxsize=10_000)
 def fold(word: str) -> str:
-    """A word as it is compared: without accents, case and punctuation.
+    """Normalise a word for comparison: without accents, case and punctuation.
 
     >>> fold("Fundus  Photography"), fold("X-Ray"), fold("Ménière")
     ('fundus photography', 'x ray', 'meniere')
@@ -94,16 +102,19 @@ def fold(word: str) -> str:
 
 
 def topic_slug(name: str) -> str:
-    """The end of a topic's address.
+    """Return the last part of a topic's address.
 
-    >>> slug_of("Oncology (Medical)")
+    >>> topic_slug("Oncology (Medical)")
     'oncology-medical'
     """
     return fold(name).replace(" ", "-") or "-"
 
 
 def topic_table() -> tuple[dict[str, str], ...]:
-    """The table of synonyms as it is shown: topic, kind, same, related. A modality is related to those that it is a kind of."""
+    """Return the table of synonyms: topic, kind, same, related.
+
+    A modality is related to its parent modalities.
+    """
     kinds: dict[str, list[str]] = defaultdict(list)
     for technique in load_terms("technique"):
         for name in technique.modalities if len(technique.modalities) == 1 else ():
@@ -120,17 +131,18 @@ def topic_table() -> tuple[dict[str, str], ...]:
 @cache
 def known_topics() -> dict[str, Topic]:
     """The topics of the table of synonyms, by slug."""
-    found = {}
+    topics = {}
     for row in topic_table():
-        same = (fold(row["topic"]), *(fold(word) for word in row["same"].split(";")))
+        synonyms = (fold(row["topic"]), *(fold(word) for word in row["same"].split(";")))
         related = tuple(fold(word) for word in row["related"].split(";") if word.strip())
-        topic = Topic(topic_slug(row["topic"]), row["topic"], row["kind"], tuple(dict.fromkeys(same)), related)
-        found[topic.slug] = topic
-    return found
+        topic = Topic(topic_slug(row["topic"]), row["topic"], row["kind"], tuple(dict.fromkeys(synonyms)), related)
+        topics[topic.slug] = topic
+    return topics
 
 
 def topic_labels(family: str, tree: Tree, section: str = "") -> list[TopicLabel]:
-    """Every label of every facet of a set of questions."""
+    """List the labels of all facets of a question set."""
+    # Image types combine organ and modality, so these facets are covered by their labels.
     halves = (
         ("organ", "modality") if board_spec(family).by_image_type else ()
     )  # the image types say them, each by its own label
@@ -143,34 +155,37 @@ def topic_labels(family: str, tree: Tree, section: str = "") -> list[TopicLabel]
 
 
 def relation(topic: Topic, label: TopicLabel) -> Relation | None:
-    """How a label stands to a topic."""
-    if any(word in topic.same for word in label.words):
+    """Return how a label relates to a topic; None if it does not."""
+    if any(word in topic.synonyms for word in label.words):
         return "same"
     return "related" if any(word in topic.related for word in label.words) else None
 
 
 def all_topics(labels: Iterable[TopicLabel]) -> dict[str, Topic]:
-    """All topics by slug: those of the table, then every label that is none of them."""
-    found = dict(known_topics())
-    same = {word for topic in found.values() for word in topic.same}
+    """Collect all topics by slug: those of the table, then one for every other label."""
+    topics = dict(known_topics())
+    known_words = {word for topic in topics.values() for word in topic.synonyms}
     for label in labels:
-        if not any(word in same for word in label.words):
+        if not any(word in known_words for word in label.words):
             kind = FACET_NAMES.get(label.facet, label.facet).lower()
-            found.setdefault(
-                topic_slug(label.value), Topic(topic_slug(label.value), label.shown, kind, label.words[:1])
+            topics.setdefault(
+                topic_slug(label.value), Topic(topic_slug(label.value), label.display_name, kind, label.words[:1])
             )
-    return found
+    return topics
 
 
 def matching_labels(topic: Topic, labels: Iterable[TopicLabel]) -> list[tuple[TopicLabel, Relation]]:
-    """The labels of a topic, those that are it first, the largest first."""
-    found = [(label, how) for label in labels if (how := relation(topic, label)) is not None]
-    return sorted(found, key=lambda item: (item[1] != "same", -item[0].n, item[0].value))
+    """List the labels of a topic with their relation: the same ones first, then by size."""
+    matches = [(label, relation_kind) for label in labels if (relation_kind := relation(topic, label)) is not None]
+    return sorted(matches, key=lambda item: (item[1] != "same", -item[0].n, item[0].value))
 
 
 def labels_by_topic(labels: Iterable[TopicLabel]) -> Mapping[str, list[TopicLabel]]:
-    """Slug -> the labels that are the topic itself, of the topics in the table; no other sets than the benchmarks' first are counted."""
-    held = [label for label in labels if not label.section]
+    """Slug -> labels of the same meaning in the benchmarks' first question sets, for the topics of
+    the table.
+    """
+    first_set_labels = [label for label in labels if not label.section]
     return {
-        slug: [label for label in held if relation(topic, label) == "same"] for slug, topic in known_topics().items()
+        slug: [label for label in first_set_labels if relation(topic, label) == "same"]
+        for slug, topic in known_topics().items()
     }

@@ -1,8 +1,9 @@
-"""The labels a reader can select, with counts and question rows.
+"""The labels that visitors can select, with counts and question positions.
 
-A selection is a list of paths: a label of a facet ("modality", "CT"), or a branch below one ("department", "Ophthalmology", "MRI").
-Paths of one facet are united, those of different facets intersected (`lexical_tree.group_by_subject`).
-See also: drawing (`assets/selection.js`), the same on the command line (`dataset_builders.lexical_tree`, `dataset_builders.facets`).
+A selection is a list of paths: a facet's label ("modality", "CT"), or a branch below one
+("department", "Ophthalmology", "MRI"). Paths of one facet are united, those of different facets
+intersected (`lexical_tree.group_by_subject`). See also: drawing (`assets/selection.js`), the same
+on the command line (`dataset_builders.lexical_tree`, `dataset_builders.facets`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from leaderboard_space.benchmarks import board_spec, branch_chains
 
 
 def organ_and_modality(image_type: str) -> tuple[str, str]:
-    """The two halves of a ProbMed image type; the source joins them by an underscore.
+    """Split a ProbMed image type into organ and modality; the source joins them by an underscore.
 
     >>> organ_and_modality("chest_xray")
     ('chest', 'xray')
@@ -46,9 +47,17 @@ def organ_and_modality(image_type: str) -> tuple[str, str]:
 
 
 def path_cells(path: TreePath, breakdown: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """The cells (facet, facet value) of a result's breakdown that a path consists of; empty where the breakdown does not say.
+    """List the breakdown cells that make up a path.
 
-    An organ or a modality of ProbMed is its image types, an organ's modality is one image type.
+    An organ or modality of ProbMed consists of its image types; an organ's modality is a single
+    image type.
+
+    Args:
+        path: The path.
+        breakdown: A result's breakdown: facet -> value -> scores.
+
+    Returns:
+        (facet, value) cells; empty if the breakdown does not have them.
     """
     facet, labels = path[0], path[1:]
     if len(labels) == 1 and labels[0] in breakdown.get(facet, {}):
@@ -64,21 +73,40 @@ def path_cells(path: TreePath, breakdown: Mapping[str, Mapping[str, Any]]) -> li
 
 
 def selection_cells(selection: Sequence[TreePath], breakdown: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """The cells of a result's breakdown that lie wholly within a selection: those of every group. Papers print by one facet at a time, so
-    that of two facets together they say nothing, but for ProbMed's image types, which are organ and modality at once."""
+    """List the breakdown cells that lie entirely within a selection.
+
+    Papers print by one facet at a time, so selections of two facets have no cells, except ProbMed's
+    image types, which combine organ and modality.
+
+    Args:
+        selection: The selected paths.
+        breakdown: A result's breakdown: facet -> value -> scores.
+
+    Returns:
+        (facet, value) cells that every group of the selection contains.
+    """
     of_groups = [
         [cell for path in group for cell in path_cells(path, breakdown)] for group in group_by_subject(selection)
     ]
-    first, *others = of_groups or [[]]
-    return [cell for cell in dict.fromkeys(first) if all(cell in other for other in others)]
+    group_cells, *other_groups = of_groups or [[]]
+    return [cell for cell in dict.fromkeys(group_cells) if all(cell in cells for cells in other_groups)]
 
 
-def filter_by_facets(table: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
-    """The rows of a table of results (columns `facet`, `facet_value`) that are numbers of the named labels, `FACET=VALUE` each.
+def filter_by_facets(table: pd.DataFrame, filters: Sequence[str]) -> pd.DataFrame:
+    """Filter a table of results by facet labels.
 
-    Raises BadInput for a facet or a label that no row has, and where no row has them all: papers print by one facet at a time.
+    Args:
+        table: Results with the columns `facet` and `facet_value`.
+        filters: Labels as FACET=VALUE.
+
+    Returns:
+        The rows with numbers for all of these labels.
+
+    Raises:
+        BadInput: If a facet or label is unknown, or no row has all labels: papers print by one
+            facet at a time.
     """
-    if not said:
+    if not filters:
         return table
     pairs = table[["facet", "facet_value"]].dropna().drop_duplicates().itertuples(index=False, name=None)
     labels: dict[str, dict[str, None]] = {}
@@ -89,19 +117,24 @@ def filter_by_facets(table: pd.DataFrame, said: Sequence[str]) -> pd.DataFrame:
         if facet == "image_type":
             for half, label in zip(("organ", "modality"), organ_and_modality(value), strict=True):
                 labels.setdefault(half, {})[label] = None
-    named = parse_facets(said, labels)  # benchmarks spell a label in their own ways: CT, ct
-    choices = [(facet, each) for facet, label in named for each in labels[facet] if fold_name(each) == fold_name(label)]
-    wanted = {
+    chosen_labels = parse_facets(filters, labels)  # benchmarks spell a label in their own ways: CT, ct
+    choices = [
+        (facet, spelling)
+        for facet, label in chosen_labels
+        for spelling in labels[facet]
+        if fold_name(spelling) == fold_name(label)
+    ]
+    kept_cells = {
         (facet, value)
-        for facet, held in breakdown.items()
-        for value in held
+        for facet, values in breakdown.items()
+        for value in values
         if selection_cells(choices, {facet: {value: None}})
     }
-    if not wanted:
+    if not kept_cells:
         raise BadInput(
-            f"--facet {' --facet '.join(said)}: no number for all of them together; results are broken down by one facet at a time."
+            f"--facet {' --facet '.join(filters)}: no number for all of them together; results are broken down by one facet at a time."
         )
-    return table[[pair in wanted for pair in zip(table["facet"], table["facet_value"], strict=True)]]
+    return table[[pair in kept_cells for pair in zip(table["facet"], table["facet_value"], strict=True)]]
 
 
 FACET_NAMES = {
@@ -118,13 +151,13 @@ FACET_NAMES = {
     "source_dataset": "Source",
 }
 SCENARIO_NAMES = {"none": "Correct option removed", "fake": "Nonsense question", "swap": "Wrong image"}
-"""How HALT-MedVQA's scenarios are shown."""
+"""HALT-MedVQA scenario -> display name."""
 PATH_SEPARATOR = " > "
 
 
 @dataclass
 class FacetNode:
-    """A label: the facet it is a value of, how many questions it holds, and the branches below it."""
+    """A label with its facet, number of questions, and the branches below it."""
 
     label: str
     facet: str
@@ -132,7 +165,9 @@ class FacetNode:
     children: list[FacetNode] = field(default_factory=list)
 
     def as_list(self) -> list[Any]:
-        """Compact form for the browser: [label, count, [children]], and how the label is shown where that differs."""
+        """Compact form for the browser: [label, count, [children]], plus the display name if it
+        differs.
+        """
         name = display_label(self.facet, self.label)
         return [
             self.label,
@@ -144,42 +179,53 @@ class FacetNode:
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """The facets with their labels, and the branches below these; `rows` gives the question positions of every label and branch by its
-    path, a label before what is below it."""
+    """The facets with their labels and branches.
+
+    `rows`: path -> question positions, parents before children.
+    """
 
     facets: list[tuple[str, list[FacetNode]]]
     rows: dict[TreePath, IntArray]
     size: int
 
     def mask(self, selection: Sequence[TreePath]) -> BoolArray | None:
-        """The selected questions (Q,); None (everything) where nothing is selected."""
+        """Mask (Q,) of the selected questions; None if nothing is selected (all questions)."""
         return selection_mask(self.rows, selection, self.size) if selection else None
 
     def counts(self, selection: Sequence[TreePath]) -> dict[str, list[int]]:
-        """Facet -> how many questions each of its labels and branches (in the order of `rows`) has within what is selected of the other
-        facets; empty where only printed tables are known, which count one facet at a time."""
-        found = {}
+        """Count the questions of every path within the selection by the other facets.
+
+        Args:
+            selection: The selected paths.
+
+        Returns:
+            Facet -> counts in the order of `rows`; empty if only printed tables are known.
+        """
+        counts = {}
         for facet, (positions, begins) in self._positions.items():
             mask = selection_mask(self.rows, [path for path in selection if path[0] != facet], self.size)
-            found[facet] = np.add.reduceat(mask[positions].astype(np.int64), begins).tolist()
-        return found
+            counts[facet] = np.add.reduceat(mask[positions].astype(np.int64), begins).tolist()
+        return counts
 
     def is_unprinted(self, path: TreePath) -> bool:
-        """True for a label of a facet that the benchmark has, and of whose labels nothing is known: no paper prints them."""
+        """Return True for a label of a facet without known scores: no paper prints them."""
         return any(facet == path[0] and not nodes for facet, nodes in self.facets)
 
     @cached_property
     def _positions(self) -> dict[str, tuple[IntArray, IntArray]]:
-        """Facet -> the questions of its paths, one path after the other, and where each begins."""
-        found = {}
+        """Facet -> concatenated question positions of its paths, and the start of each path."""
+        positions = {}
         for facet in dict(self.facets) if self.size else ():
             rows = [at for path, at in self.rows.items() if path[0] == facet]
-            found[facet] = np.concatenate(rows), np.cumsum([0, *(at.size for at in rows[:-1])])
-        return found
+            positions[facet] = np.concatenate(rows), np.cumsum([0, *(at.size for at in rows[:-1])])
+        return positions
 
     @cached_property
     def as_json(self) -> list[dict[str, Any]]:
-        """What the browser draws. `questions`: whether the counts are of questions; a paper's n may be of images."""
+        """The tree for the browser.
+
+        `questions`: False if the counts are a paper's n, possibly of images.
+        """
         return [
             {
                 "facet": facet,
@@ -197,9 +243,10 @@ class Tree:
 
 
 def display_label(facet: str, label: str) -> str:
-    """A label as it is shown: the source's own name, with ProbMed's underscores and abbreviations spelt out.
+    """Return a label's display name: the source's own, with ProbMed's underscores and abbreviations
+    spelt out.
 
-    >>> shown_label("image_type", "chest_xray"), shown_label("task", "Disease Diagnosis")
+    >>> display_label("image_type", "chest_xray"), display_label("task", "Disease Diagnosis")
     ('chest X-ray', 'Disease Diagnosis')
     """
     if facet == "scenario":
@@ -211,34 +258,34 @@ def display_label(facet: str, label: str) -> str:
 
 @cache
 def _modality_name(label: str) -> str:
-    """A part of ProbMed's labels (`chest_xray`) as the vocabulary writes the modality that it names."""
+    """Spell a part of a ProbMed label (`chest_xray`) as the vocabulary spells the modality."""
     written = (term.concept for term in load_terms("modality") if re.sub(r"\W", "", term.concept).lower() == label)
     return next(written, label)
 
 
 def branch_name(branch: TreePath) -> str:
-    """A path as it is shown: its labels without the facet."""
-    last = "modality" if len(branch) > 2 else branch[0]
-    return PATH_SEPARATOR.join([*branch[1:-1], display_label(last, branch[-1])])
+    """Return a path's display name: its labels without the facet."""
+    leaf_facet = "modality" if len(branch) > 2 else branch[0]
+    return PATH_SEPARATOR.join([*branch[1:-1], display_label(leaf_facet, branch[-1])])
 
 
 def selection_group_names(selection: Sequence[TreePath]) -> list[str]:
-    """What each group of a selection is called: "CT or MRI"."""
+    """Name each group of a selection: "CT or MRI"."""
     return [" or ".join(map(branch_name, group)) for group in group_by_subject(selection)]
 
 
 def path_facets(family: str, path: TreePath) -> tuple[str, ...]:
-    """The facets whose labels a path consists of."""
+    """Return the facets of a path's labels."""
     return _facet_chain(family, path[0])[: len(path) - 1]
 
 
 def _facet_chain(family: str, facet: str) -> tuple[str, ...]:
-    """The facets of the branches under a facet's labels, itself first."""
+    """The facet and those of the branches below its labels."""
     return next((chain for chain in branch_chains(family) if chain[0] == facet), (facet,))
 
 
 def build_tree(family: str, questions: pd.DataFrame) -> Tree:
-    """The tree over `questions` (columns of `questions_text`)."""
+    """Build the tree of a benchmark's questions (columns of `questions_text`)."""
     rows: dict[TreePath, IntArray] = {}
     facets = []
     for facet in tree_facets(family):
@@ -250,22 +297,32 @@ def build_tree(family: str, questions: pd.DataFrame) -> Tree:
 
 
 def tree_facets(family: str) -> list[str]:
-    """The facets of a benchmark, what its breakdown shows first before the others; the leaves of its tree are one, too."""
+    """List the facets of a benchmark, including those of its tree's leaves; the breakdown's default
+    first.
+    """
     leaves = [facet for chain in branch_chains(family) for facet in chain]
-    first = board_spec(family).first_facet
-    return sorted(dict.fromkeys((*FACETS_BY_BENCHMARK.get(family, ()), *leaves)), key=lambda facet: facet != first)
+    first_facet = board_spec(family).first_facet
+    return sorted(
+        dict.fromkeys((*FACETS_BY_BENCHMARK.get(family, ()), *leaves)), key=lambda facet: facet != first_facet
+    )
 
 
 def build_published_tree(family: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) -> Tree:
-    """The tree of a section of which only published tables are known: the labels of each facet, with what the tables count (n).
+    """Build the tree of a section that has published tables only.
 
-    ProbMed's image types are organ and modality at once, so that they are the labels and the branches of organs, too.
+    ProbMed's image types combine organ and modality, so they also provide the labels and branches
+    of organs.
+
+    Args:
+        family: The benchmark.
+        breakdowns: The breakdowns of its results; the largest n of a label is its count.
     """
     facets: list[tuple[str, list[FacetNode]]] = []
     rows: dict[TreePath, IntArray] = {}
     image_types = {organ_and_modality(name): n for name, n in _printed_sizes("image_type", breakdowns).items()}
     for facet in tree_facets(family):
         sizes: dict[TreePath, int] = {(facet, label): n for label, n in _printed_sizes(facet, breakdowns).items()}
+        # Organ and modality are derived from image types if the paper prints neither.
         for halves, n in image_types.items() if not sizes and facet in ("organ", "modality") else ():
             label = halves[facet == "modality"]
             sizes[facet, label] = sizes.get((facet, label), 0) + n
@@ -287,7 +344,8 @@ def _printed_sizes(facet: str, breakdowns: Sequence[dict[str, dict[str, Any]]]) 
 
 
 def _build_nodes(chain: Sequence[str], sizes: Mapping[TreePath, int]) -> list[FacetNode]:
-    """The nodes of a facet's labels and of the branches below them. `sizes`: path -> how many questions it holds."""
+    """Build the nodes of a facet's labels and branches. `sizes`: path -> number of questions."""
+    # Shorter paths first, so that a parent exists before its children.
     nodes: dict[TreePath, FacetNode] = {(chain[0],): FacetNode("", chain[0], 0)}
     for path in sorted(sizes, key=len):
         nodes[path] = FacetNode(path[-1], chain[len(path) - 2], sizes[path])

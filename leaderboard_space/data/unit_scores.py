@@ -1,7 +1,7 @@
-"""Scores of all runs of a section on a selection of units at once.
+"""Score all runs of a section on a selection of units at once.
 
-The statistics are those of `eval_harness.scores`; here only what they cost is cut, so that ticking a branch takes milliseconds (a test
-holds the two together). See also: units (`outcomes.py`), drawing (`views/`).
+A vectorised version of the statistics in `eval_harness.scores`, so that ticking a branch takes
+milliseconds; a test compares the two. See also: units (`outcomes.py`), drawing (`views/`).
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ EMPTY_SCORE = Score(value=None, n=0, n_cases=0)
 class MetricUnits:
     """One metric of R runs over the same U units, sorted by cluster.
 
-    `top` is (R, U); `base`, `expected`, `count` and the five `ends` are too, or (1, U) where all runs share them: numerator, denominator,
-    the numerator a guesser would get (NaN: no chance known), what a unit adds to n, how the responses behind it ended
-    (`nonresponse.COUNTS`). `case`, `cluster` are (U,). `shown` (R,): which runs show a score although most say nothing. `is_count`: the
-    value is a sum, not a share. `balanced` (U,): the groups that weigh the same, of a metric that is a mean over groups. `unsettled` (R, U)
-    or (1, U): `nonresponse.UNSETTLED`; None where no response is lost.
+    `top` (R, U): numerators. (R, U), or (1, U) if all runs share them: `base`, denominators;
+    `expected`, a guesser's numerators (NaN: chance unknown); `count`, what a unit adds to n; the
+    five `ends`, response outcomes (`nonresponse.COUNTS`); `unsettled`, `nonresponse.UNSETTLED`
+    (None if no response is lost). (U,): `case`, `cluster`, and `balanced`, the groups with equal
+    weight of a metric that is a mean over groups. `keeps_value` (R,): runs that keep their score
+    even if most responses are non-responses. `is_count`: the value is a sum, not a share.
     """
 
     top: Floats
@@ -47,13 +48,18 @@ class MetricUnits:
     ends: tuple[NDArray[Any], ...]
     case: Ints
     cluster: Ints
-    shown: Bools
+    keeps_value: Bools
     is_count: bool = False
     balanced: Ints | None = None
     unsettled: Floats | None = None
 
     def part(self, rows: Ints | None = None, runs: Ints | None = None) -> MetricUnits:
-        """The units at `rows` (ascending; a unit may come twice; None for all) of some runs (None for all), weights balanced anew."""
+        """Select units and runs, with the weights rebalanced.
+
+        Args:
+            rows: Unit positions in ascending order, possibly repeated; None for all.
+            runs: Run positions; None for all.
+        """
 
         def some(values: NDArray[Any]) -> NDArray[Any]:
             values = values if runs is None or len(values) == 1 else values[runs]
@@ -81,52 +87,61 @@ class MetricUnits:
             case=case,
             cluster=cluster,
             balanced=balanced,
-            shown=self.shown if runs is None else self.shown[runs],
+            keeps_value=self.keeps_value if runs is None else self.keeps_value[runs],
             unsettled=None if self.unsettled is None else some(self.unsettled),
         )
 
     def run(self, run: int) -> tuple[Floats, Floats]:
-        """Numerators and denominators (U,) of one run."""
+        """Return the (U,) numerators and denominators of one run."""
         return self.top[run], self.base[run if len(self.base) > 1 else 0]
 
     def shares(self) -> Floats:
-        """Numerators over denominators (R,), NaN where nothing is counted or most responses say nothing."""
+        """Compute the (R,) shares from 0 to 1; NaN if nothing counts or most responses are
+        non-responses.
+        """
         with np.errstate(invalid="ignore", divide="ignore"):
-            found = self.top.sum(axis=1) / np.broadcast_to(self.base.sum(axis=1), len(self.top))
-        return np.where(self.shown | ~self.are_silent, found, np.nan)
+            shares = self.top.sum(axis=1) / np.broadcast_to(self.base.sum(axis=1), len(self.top))
+        return np.where(self.keeps_value | ~self.are_silent, shares, np.nan)
 
     @cached_property
     def ended(self) -> Ints:
-        """How the responses of each run ended: sums of `nonresponse.COUNTS` (R, 5)."""
-        sums = [each.sum(axis=1, dtype=np.int64) for each in self.ends]
-        return np.stack([np.broadcast_to(each, len(self.top)) for each in sums], axis=1)
+        """(R, 5) counts of response outcomes per run (`nonresponse.COUNTS`)."""
+        sums = [counts.sum(axis=1, dtype=np.int64) for counts in self.ends]
+        return np.stack([np.broadcast_to(counts, len(self.top)) for counts in sums], axis=1)
 
     @property
     def are_silent(self) -> Bools:
-        """Mask of the runs (R,) most of whose responses say nothing."""
+        """Mask (R,) of runs whose responses are mostly non-responses."""
         return np.asarray(2 * self.ended[:, 1:].sum(axis=1) > self.ended[:, 0])
 
     @cached_property
     def starts(self) -> Ints:
-        """Index of each cluster's first unit."""
+        """Position of each cluster's first unit."""
         return np.flatnonzero(np.r_[True, np.diff(self.cluster) != 0][: self.cluster.size])
 
 
 def score_runs(units: MetricUnits, higher_is_better: bool | None = True) -> list[Score]:
-    """The score of every run on all of `units`, as `derive.summary.summarise_units` gives it.
+    """Score every run on all of `units`, as `derive.summary.summarise_units` does.
 
-    `higher_is_better` None: neither end is good, so no verdict.
+    Args:
+        units: The units.
+        higher_is_better: Direction of the metric; None for metrics without one, which get no
+            verdict.
+
+    Returns:
+        One score per run, in percent unless the metric is a count; EMPTY_SCORE if no unit counts.
     """
-    found = _score_units(units, higher_is_better)
-    best = found
+    scores = _score_units(units, higher_is_better)
+    # A verdict counts only if it holds when all lost responses are counted as correct as well.
+    best = scores
     if units.unsettled is not None:
         best = _score_units(
             replace(units, top=numerator_if_lost_right(units.top, units.base, units.unsettled)), higher_is_better
         )
-    for run, (score, other) in enumerate(zip(found, best, strict=True)):
-        silent = decisive_nonresponse(units.ended[run], score.verdict == other.verdict)
-        found[run] = apply_nonresponse(score, silent, bool(units.shown[run]))
-    return found
+    for run, (score, best_score) in enumerate(zip(scores, best, strict=True)):
+        silent = decisive_nonresponse(units.ended[run], score.verdict == best_score.verdict)
+        scores[run] = apply_nonresponse(score, silent, bool(units.keeps_value[run]))
+    return scores
 
 
 def _score_units(units: MetricUnits, higher_is_better: bool | None) -> list[Score]:
@@ -145,6 +160,7 @@ def _score_units(units: MetricUnits, higher_is_better: bool | None) -> list[Scor
             for run in range(runs)
         ]
     total = np.broadcast_to(units.base.sum(axis=1), runs)
+    # Runs without a counted unit give NaN and become EMPTY_SCORE below.
     with np.errstate(invalid="ignore", divide="ignore"):
         share = top / total
         chance = np.broadcast_to(_chance_sums(units, counted), runs) / total
@@ -158,60 +174,65 @@ def _score_units(units: MetricUnits, higher_is_better: bool | None) -> list[Scor
             high=high,
             n=size,
             n_cases=cases,
-            n_effective=worth,
+            n_effective=n_effective,
             chance=level,
-            verdict=intervals.verdict_against_chance(low, high, worth, level, higher_is_better),
+            verdict=intervals.verdict_against_chance(low, high, n_effective, level, higher_is_better),
             interval_method=INTERVAL_METHOD,
         )
-        if of > 0
+        if denominator > 0
         else EMPTY_SCORE
-        for (value, low, high, worth), level, size, cases, of in zip(
+        for (value, low, high, n_effective), level, size, cases, denominator in zip(
             _rounded(numbers).T.tolist(), levels, n.tolist(), n_cases.tolist(), total.tolist(), strict=True
         )
     ]
 
 
 def _count_distinct(counted: Bools, case: Ints) -> Ints:
-    """Number of distinct cases among the counted units, per row (1 or R rows)."""
+    """Count distinct cases among the counted units, per row (1 or R rows)."""
     return np.array([np.count_nonzero(np.bincount(case[row])) if row.any() else 0 for row in counted])
 
 
 def _chance_sums(units: MetricUnits, counted: Bools) -> Floats:
-    """Sum of a guesser's numerators, per row (1 or R rows); NaN if any is unknown."""
-    known = np.isfinite(units.expected) | ~counted
-    return np.where(known.all(axis=1), np.where(counted & known, units.expected, 0.0).sum(axis=1), np.nan)
+    """Sum the expected numerators of a guesser, per row (1 or R rows); NaN if any is unknown."""
+    has_chance = np.isfinite(units.expected) | ~counted
+    return np.where(has_chance.all(axis=1), np.where(counted & has_chance, units.expected, 0.0).sum(axis=1), np.nan)
 
 
 def even_weights(group: Ints, base: Floats) -> Floats:
-    """Factors (1, U) or (R, U) that make the denominators of every group present add up to 1."""
+    """Compute (1, U) or (R, U) factors that scale each group's denominators to a sum of 1."""
     sums = np.stack([np.bincount(group, row) for row in base])
     with np.errstate(divide="ignore"):
         return np.where(sums > 0, 1 / sums, 0.0)[:, group]
 
 
 def _intervals(units: MetricUnits, counted: Bools) -> tuple[Floats, Floats, Floats]:
-    """95 % intervals of all runs as shares, and their effective sample sizes; NaN where nothing is counted."""
+    """95 % intervals of all runs as shares, and effective sample sizes; NaN if nothing counts."""
     top, starts = units.top, units.starts
+    # Fast path: all runs share the denominators, so one pass scores them together.
     if len(units.base) == 1 and counted.all():
         base = units.base[0]
         sums, weight = np.add.reduceat(top, starts, axis=1), np.add.reduceat(base, starts)
         sizes = np.diff(np.r_[starts, base.size])
         return clustered_intervals(sums, np.square(top).sum(axis=1), top @ base, weight, float(base @ base), sizes)
-    found = np.full((3, len(top)), np.nan)
+    bounds = np.full((3, len(top)), np.nan)
     for run in range(len(top)):
-        one = intervals.clustered_interval(*units.run(run), units.cluster)
-        if one is not None:
-            found[:, run] = one.low, one.high, one.n_effective
-    return found[0], found[1], found[2]
+        interval = intervals.clustered_interval(*units.run(run), units.cluster)
+        if interval is not None:
+            bounds[:, run] = interval.low, interval.high, interval.n_effective
+    return bounds[0], bounds[1], bounds[2]
 
 
 def _rounded(values: Floats) -> Floats:
-    """Ten decimals, as the scores of a result file."""
+    """Round to ten decimals, as in result files; adding 0.0 turns -0.0 into 0.0."""
     return np.round(values, 10) + 0.0
 
 
 def pairwise_p_values(units: MetricUnits) -> Floats:
-    """Uncorrected p-values (R, R) of "these two runs do as well on these questions": the test of `comparisons.compare_pairwise`."""
+    """Test all pairs of runs for equal performance (`comparisons.compare_pairwise`).
+
+    Returns:
+        (R, R) uncorrected p-values.
+    """
     runs = units.top.shape[0]
     outcomes = OutcomeMatrix(
         models=tuple(str(run) for run in range(runs)),

@@ -1,1 +1,1 @@
-"""The Submit tab: files of answers come in, are scored in front of who brought them, and go to the store or into a submission bundle."""
+"""The Submit tab: score uploaded answers and send them to the store or into a submission bundle."""

@@ -1,8 +1,9 @@
-"""From uploaded files to a submission that was computed here, and the submission bundle that it makes.
+"""Turn uploaded files into a submission whose scores are computed here, and into a submission
+bundle.
 
-Answers are accepted for the trusted datasets, and for the sets of questions that the store itself keeps. Nothing of what is uploaded is
-believed but the answers: questions, key and fingerprint are the target's. See also: reading strangers' files within limits and delivering
-a submission (`eval_harness/store/`).
+Answers are accepted for trusted datasets and for question sets in the store. Only the answers of an
+upload are used: questions, key and fingerprint are the target's. See also: reading untrusted files
+and delivering submissions (`eval_harness/store/`).
 """
 
 from __future__ import annotations
@@ -37,87 +38,125 @@ ACCEPTED_FILES = "Give one file of answers; or run.json and answers.parquet of a
 
 @dataclass(frozen=True)
 class Target:
-    """A set of questions to hand in answers for. `dataset` reads them, and raises BadInput where it cannot."""
+    """A question set that accepts answers.
+
+    `dataset`: loads it; raises BadInput if it cannot be read.
+    """
 
     benchmark: Benchmark
     dataset: Callable[[], Dataset]
 
     @property
     def label(self) -> str:
-        """In words: `GMAI-MMBench, validation, 22 questions (custom)`."""
-        of = self.benchmark
-        name = BENCHMARK_LABELS[of.family] if of.name == of.family else of.name
-        kind = {None: "", "official": "", "phantom": " (phantoms)", "custom": " (custom)"}[of.origin]
-        part = f", {of.selection}" if of.selection else ""
-        return f"{name}, {of.split}, {plural(of.questions, 'question')}{part}{kind}"
+        """Display name: `GMAI-MMBench, validation, 22 questions (custom)`."""
+        benchmark = self.benchmark
+        name = BENCHMARK_LABELS[benchmark.family] if benchmark.name == benchmark.family else benchmark.name
+        kind = {None: "", "official": "", "phantom": " (phantoms)", "custom": " (custom)"}[benchmark.origin]
+        part = f", {benchmark.selection}" if benchmark.selection else ""
+        return f"{name}, {benchmark.split}, {plural(benchmark.questions, 'question')}{part}{kind}"
 
 
 def submission_targets(board: Board, trusted: TrustedData) -> dict[str, Target]:
-    """The targets by their keys, those of the trusted datasets first. A set that both know is the trusted one."""
-    found, seen = {}, set()
+    """List the question sets that accept answers.
+
+    Args:
+        board: The board, whose store keeps the questions of its results.
+        trusted: The trusted datasets.
+
+    Returns:
+        Key -> target, trusted datasets first; a set in both is the trusted one.
+    """
+    targets, fingerprints = {}, set()
     for split in trusted.splits:
         if split.has_answers:
-            of = split.benchmark
-            found[f"{of.repo}@{of.split}"] = Target(
-                of, partial(load_split, split.repository, of.split, is_vouched=True)
+            benchmark = split.benchmark
+            targets[f"{benchmark.repo}@{benchmark.split}"] = Target(
+                benchmark, partial(load_split, split.repository, benchmark.split, is_vouched=True)
             )
-            seen.add(of.fingerprint)
+            fingerprints.add(benchmark.fingerprint)
     for sections in board.snapshot.sections.values():
         for section in sections:
             measured = [entry.result.benchmark for entry in section.entries if entry.result.kind == "measured"]
-            mark = section.fingerprint
-            if section.kind == "retired" or mark is None or mark in seen or not measured or measured[0].selection:
+            fingerprint = section.fingerprint
+            if (
+                section.kind == "retired"
+                or fingerprint is None
+                or fingerprint in fingerprints
+                or not measured
+                or measured[0].selection
+            ):
                 continue
-            path = board.questions_path(mark)
+            path = board.questions_path(fingerprint)
             if path is not None and path.is_file():
-                seen.add(mark)
-                found[f"store:{mark}"] = Target(measured[0], partial(_store_dataset, measured[0], path, mark))
-    return found
+                fingerprints.add(fingerprint)
+                targets[f"store:{fingerprint}"] = Target(
+                    measured[0], partial(_store_dataset, measured[0], path, fingerprint)
+                )
+    return targets
 
 
-def _store_dataset(of: Benchmark, path: Path, mark: str) -> Dataset:
-    """The questions that a store keeps beside its results."""
-    questions = read_questions(path, mark)
-    about = (of.repo, of.revision, of.validated)
-    return Dataset(of.name, of.split, of.family, questions, of.origin, None, False, *about)
+def _store_dataset(benchmark: Benchmark, path: Path, fingerprint: str) -> Dataset:
+    """Load the questions that a store keeps for its results."""
+    questions = read_questions(path, fingerprint)
+    about = (benchmark.repo, benchmark.revision, benchmark.validated)
+    return Dataset(benchmark.name, benchmark.split, benchmark.family, questions, benchmark.origin, None, False, *about)
 
 
 def examine_upload(
     files: Sequence[str | Path], target: Target, model: str = "", kind: str | None = None, client: str = ""
 ) -> Submission:
-    """What uploaded files are worth on the questions of `target`; everything wrong with them is in `problems`.
+    """Score uploaded files on the questions of a target.
 
-    `files`: one file of answers (JSON Lines, CSV, Parquet; then `model` names what gave them), or the files of a run folder or of a
-    submission as a store holds it (run.json and answers.parquet, others of the folder as well). `client`: of whom one is read at a time.
-    Raises BadInput, with no path of this machine in it, where nothing can be computed.
+    Args:
+        files: One file of answers (JSON Lines, CSV, Parquet), or the files of a run folder or
+            submission (run.json and answers.parquet; further files of the folder are allowed).
+        target: The question set.
+        model: The model's name; required for a single file of answers.
+        kind: The model's kind, if stated.
+        client: Rate-limit key (one upload at a time).
+
+    Returns:
+        The submission; its `problems` list what must be fixed before it can be sent.
+
+    Raises:
+        BadInput: If nothing can be computed. The message contains no server-side path.
     """
-    given = [Path(file) for file in files]
-    named = {path.name: path for path in given}
-    if not given:
+    paths = [Path(file) for file in files]
+    paths_by_name = {path.name: path for path in paths}
+    if not paths:
         raise BadInput(f"no file was given. {ACCEPTED_FILES}")
     with temporary_folder(Path(tempfile.gettempdir()), "submission-") as folder:
         try:
-            submission = run_in_turn(client, _examine_files, named, folder, target.dataset(), model.strip(), kind)
+            submission = run_in_turn(
+                client, _examine_files, paths_by_name, folder, target.dataset(), model.strip(), kind
+            )
         except BadInput as error:
-            raise type(error)(_hide_paths(str(error), [folder, *given])) from None
-    submission.problems[:] = [_hide_paths(line, [folder, *given]) for line in submission.problems]
-    submission.notes[:] = [_hide_paths(line, [folder, *given]) for line in submission.notes]
+            raise type(error)(_hide_paths(str(error), [folder, *paths])) from None
+    submission.problems[:] = [_hide_paths(line, [folder, *paths]) for line in submission.problems]
+    submission.notes[:] = [_hide_paths(line, [folder, *paths]) for line in submission.notes]
     return submission
 
 
-def _examine_files(named: dict[str, Path], folder: Path, dataset: Dataset, model: str, kind: str | None) -> Submission:
-    """The verdict on what was given, each file under the name that it has. `folder`: where the files of a folder are put."""
-    if RUN_FILE not in named:
-        if len(named) > 1:
-            raise BadInput(f"{len(named)} files, but no run.json among them. {ACCEPTED_FILES}")
+def _examine_files(
+    paths_by_name: dict[str, Path], folder: Path, dataset: Dataset, model: str, kind: str | None
+) -> Submission:
+    """Examine uploaded files by their names.
+
+    `folder`: where the files of a run folder are copied.
+    """
+    # Without run.json it is a plain file of answers.
+    if RUN_FILE not in paths_by_name:
+        if len(paths_by_name) > 1:
+            raise BadInput(f"{len(paths_by_name)} files, but no run.json among them. {ACCEPTED_FILES}")
         if not model:
             raise BadInput("no model name was given. Say which model gave these answers.")
-        (path,) = named.values()
+        (path,) = paths_by_name.values()
         return examine_answer_file(path, dataset, model, kind)
-    unknown = sorted(set(named) - {*FOLDER_FILES, JOURNAL_NAME})
+    # Further files of a run folder are accepted; anything else is refused by name.
+    unknown = sorted(set(paths_by_name) - {*FOLDER_FILES, JOURNAL_NAME})
     if unknown:
         raise BadInput(f"{unknown[0]}: not a file of a run folder. {ACCEPTED_FILES}")
-    for name, path in named.items():
+    for name, path in paths_by_name.items():
         if name == JOURNAL_NAME:  # a run's answers are in answers.parquet as well
             continue
         check_file(path, MAX_RESULT_BYTES if name.endswith(".json") else MAX_FILE_BYTES)
@@ -126,16 +165,18 @@ def _examine_files(named: dict[str, Path], folder: Path, dataset: Dataset, model
 
 
 def _hide_paths(line: str, paths: Sequence[Path]) -> str:
-    """A message without the paths of this machine: a file goes by its name alone."""
+    """Replace server-side paths in a message by file names."""
     for path in paths:
         line = line.replace(f"{path}/", "").replace(f"{path}, ", f"{path.name}, ").replace(str(path), path.name)
     return line
 
 
 def bundle_archive(submission: Submission) -> bytes:
-    """A zip of the submission as a store holds it (`results/BENCHMARK/MODEL/RUN_ID/{run.json,answers.parquet}`).
+    """Zip a submission as a store keeps it
+    (`results/BENCHMARK/MODEL/RUN_ID/{run.json,answers.parquet}`).
 
-    The same bytes for the same submission.
+    Returns:
+        The archive; identical bytes for the same submission.
     """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,6 +1,8 @@
-"""The Submit tab as Gradio components. Wiring only: what is computed is in `intake.py`, what is said in `views/submit.py`.
+"""The Submit tab as Gradio components: wiring only (computation: `intake.py`, text:
+`views/submit.py`).
 
-Every event is a function of the API too (`check_submission`, `submit`), so a program can do what a person does here.
+Every event is an API function too (`check_submission`, `submit`), so programs can do what visitors
+do.
 """
 
 from __future__ import annotations
@@ -35,17 +37,18 @@ from leaderboard_space.views import submit as words
 from leaderboard_space.views.parts import KINDS, benchmark_address, model_address
 
 HIDDEN_TEST_KEY = "hidden test"
-"""The key of the test with hidden answers among the sets of questions."""
+"""Key of the hidden test among the question sets."""
 MAX_CHECKS, MAX_SENDS = 18, 18
-"""Submissions that are checked, and sent, at the same time, most of them waiting: for their turn to be read (`sandbox.AT_ONCE`, which
-bounds the work), or for the Hub. Gradio answers with 40 threads."""
+"""Maximum concurrent checks and submissions, most of them waiting: to be read (`sandbox.AT_ONCE`
+bounds that work), or for the Hub. Gradio has 40 threads."""
 
 
 class SubmitTab:
-    """What the tab needs to know. `may_write`: who reads this page may write to the store as this machine (it runs on their own).
+    """State of the tab.
 
-    `signs_in`: readers can sign in. `takes`: submissions can be sent from here. Signing in gives no right to a folder of the machine that
-    serves the page, so without `may_write` only a store on the Hub takes any.
+    `may_write`: visitors act as the local user (board on loopback). `signs_in`: visitors can sign
+    in. `takes`: submissions can be sent from here. Signing in grants no access to a folder on the
+    server, so without `may_write` only a store on the Hub takes submissions.
     """
 
     def __init__(
@@ -57,24 +60,31 @@ class SubmitTab:
         hidden: HiddenTest | None = None,
     ) -> None:
         self.board, self.store, self.trusted, self.may_write, self.hidden = board, store, trusted, may_write, hidden
-        self.published = {name: one.kind for name, one in published_models().items()}
+        self.published = {name: model.kind for name, model in published_models().items()}
         self.on_hub = store is not None and is_hub_store(str(store))
         can_sign_in = on_space() and bool(os.environ.get("OAUTH_CLIENT_ID"))
         self.signs_in = can_sign_in and (self.on_hub or hidden is not None)
         self.takes = store is not None and (may_write or (self.signs_in and self.on_hub))
 
     def choices(self) -> list[tuple[str, str]]:
-        """(label, key) of what answers can be submitted for."""
-        found = [(target.label, key) for key, target in submission_targets(self.board, self.trusted).items()]
-        return [*found, ("GMAI-MMBench, test (hidden answers)", HIDDEN_TEST_KEY)] if self.hidden else found
+        """List (label, key) of the question sets that accept answers."""
+        choices = [(target.label, key) for key, target in submission_targets(self.board, self.trusted).items()]
+        return [*choices, ("GMAI-MMBench, test (hidden answers)", HIDDEN_TEST_KEY)] if self.hidden else choices
 
     def page(self, request: Mapping[str, Any]) -> str:
-        """What stands above the form: how it goes, and the files that help to fill it in."""
+        """Render the text above the form: the steps, and files to start from."""
         return words.page(self.lands(), self.choices(), self.store is not None)
 
     def file(self, request: Mapping[str, Any]) -> dict[str, str]:
-        """A file to start from (`name`, `text`, `type`). `of`: template:KEY or ids:KEY. Raises BadInput for an unknown set."""
-        what, _, key = str(request.get("of")).partition(":")
+        """Return a file to start from (`name`, `text`, `type`).
+
+        Args:
+            request: `of`: template:KEY or ids:KEY.
+
+        Raises:
+            BadInput: If the question set is unknown.
+        """
+        kind, _, key = str(request.get("of")).partition(":")
         if key == HIDDEN_TEST_KEY and self.hidden:
             name, ids = "hidden-test", self.hidden.ids()
         else:
@@ -83,12 +93,12 @@ class SubmitTab:
                 raise BadInput("this set of questions is no longer on the board. Reload the page.")
             name = f"{target.benchmark.name}-{target.benchmark.split}"
             ids = target.dataset().questions["question_id"].astype(str).tolist()
-        if what == "template":
+        if kind == "template":
             return {"name": f"medprobe-{name}-template.csv", "text": words.template(ids), "type": "text/csv"}
         return {"name": f"medprobe-{name}-ids.txt", "text": "\n".join([*ids, ""]), "type": "text/plain"}
 
     def lands(self) -> str:
-        """Where a submission goes, in words."""
+        """Describe where a submission goes."""
         if self.store is None:
             return "This board has no store of its own; the submission bundle can be downloaded."
         if self.takes and self.signs_in:
@@ -102,47 +112,68 @@ class SubmitTab:
     def received(
         self, key: str | None, files: Sequence[str] | None, model: str | None, kind: str | None, client: str = ""
     ) -> Submission:
-        """The submission that the form makes; of one `client` one is read at a time. Raises BadInput."""
-        known = submission_targets(self.board, self.trusted)
-        if key not in known:
-            said = (
+        """Score the form's files.
+
+        Args:
+            key: The question set.
+            files: Paths of the uploaded files.
+            model: The model's name.
+            kind: The model's kind.
+            client: Rate-limit key (one upload at a time).
+
+        Raises:
+            BadInput: If nothing can be computed.
+        """
+        targets = submission_targets(self.board, self.trusted)
+        if key not in targets:
+            problem = (
                 "choose the question set that the answers are for"
                 if not key
                 else f"{str(key)[:80]}: not a question set of this board"
             )
-            raise BadInput(f"{said}. There are: {'; '.join(known) or 'none yet'}.")
-        found = examine_upload(files or [], known[key], str(model or ""), kind or None, self._slot(client))
+            raise BadInput(f"{problem}. There are: {'; '.join(targets) or 'none yet'}.")
+        submission = examine_upload(files or [], targets[key], str(model or ""), kind or None, self._slot(client))
         if self.board.store is not None:
-            found.flags.extend(duplicate_flags(self.board.store, found, published=self.published))
-        return found
+            submission.flags.extend(duplicate_flags(self.board.store, submission, published=self.published))
+        return submission
 
     def _slot(self, client: str) -> str:
-        """Whose turn a reading takes: the client's, and on their own machine each its own."""
+        """Rate-limit key of a reading: the client's; on a local board every reading has its own."""
         return uuid.uuid4().hex if self.may_write else client
 
     def check(
         self, key: str | None, files: list[str] | None, model: str | None, kind: str | None, client: str = ""
     ) -> tuple[Any, ...]:
-        """Score the uploaded files: (report, whether they can be submitted, the bundle, what to do with it, the outcome as data)."""
-        nothing = (gr.Button("Submit", interactive=False), gr.DownloadButton(visible=False), "")
+        """Score the uploaded files.
+
+        Returns:
+            Updates of the form: report, Submit button, bundle, instructions, and the outcome as
+            data.
+        """
+        no_submission = (gr.Button("Submit", interactive=False), gr.DownloadButton(visible=False), "")
         try:
             if key == HIDDEN_TEST_KEY and self.hidden:
                 problems = self.hidden.check(_single_file(files), self._slot(client))
-                shown = words.hidden_checked(problems, self.hidden.per_day)
+                report = words.hidden_checked(problems, self.hidden.per_day)
                 can_score = not problems and (self.signs_in or self.may_write)
-                told = {"ok": not problems, "problems": problems}
-                return shown, gr.Button("Use a scoring", interactive=can_score), *nothing[1:], told
-            found = self.received(key, files, model, kind, client)
+                outcome = {"ok": not problems, "problems": problems}
+                return (
+                    report,
+                    gr.Button("Score (uses one of today's attempts)", interactive=can_score),
+                    *no_submission[1:],
+                    outcome,
+                )
+            submission = self.received(key, files, model, kind, client)
         except BadInput as error:
-            return words.refused([str(error)]), *nothing, outcome_data(None, [str(error)])
-        path = None if found.problems else _write_bundle(found)
-        add = words.how_to_add(self.command(found.folder)) if path else ""
+            return words.refused([str(error)]), *no_submission, outcome_data(None, [str(error)])
+        path = None if submission.problems else _write_bundle(submission)
+        add = words.how_to_add(self.command(submission.folder)) if path else ""
         return (
-            words.report(found),
-            gr.Button("Submit", interactive=self.takes and not found.problems),
+            words.report(submission),
+            gr.Button("Submit", interactive=self.takes and not submission.problems),
             gr.DownloadButton(value=path, visible=path is not None),
             add,
-            outcome_data(found, found.problems),
+            outcome_data(submission, submission.problems),
         )
 
     def send(
@@ -155,17 +186,27 @@ class SubmitTab:
         user: str | None = None,
         client: str = "",
     ) -> tuple[Any, ...]:
-        """Compute it again, exactly as `check` did, and deliver it: (what became of it, the report, which goes once it is submitted,
-        the outcome as data).
+        """Score the files again, exactly as `check` does, and deliver the submission.
 
-        `token`, `user`: of who is signed in; None is this machine, where `may_write` says that this is the user.
+        Args:
+            key: The question set.
+            files: Paths of the uploaded files.
+            model: The model's name.
+            kind: The model's kind.
+            token: Hub token of the signed-in visitor; None for the local user.
+            user: Account of the signed-in visitor; None for the local user.
+            client: Rate-limit key (one upload at a time).
+
+        Returns:
+            Updates of the form: the result of submitting, the report (cleared once submitted), and
+            the outcome as data.
         """
         try:
             if key == HIDDEN_TEST_KEY and self.hidden:
-                who = user or ("this-machine" if self.may_write else "")
-                score = self.hidden.score(_single_file(files), str(model or "").strip(), who)
-                told = {"ok": True, "problems": [], **asdict(score)}
-                return words.hidden_scored(score), "", told
+                submitter = user or ("this-machine" if self.may_write else "")
+                score = self.hidden.score(_single_file(files), str(model or "").strip(), submitter)
+                outcome = {"ok": True, "problems": [], **asdict(score)}
+                return words.hidden_scored(score), "", outcome
             if not self.takes or self.store is None:
                 raise BadInput(
                     "submissions cannot be sent from here. Download the submission bundle and submit it yourself."
@@ -174,58 +215,77 @@ class SubmitTab:
                 raise BadInput(
                     "you are not signed in. Sign in above, or download the submission bundle and submit it yourself."
                 )
-            found = self.received(key, files, model, kind, client)
-            if found.problems:
-                return words.refused(found.problems, "Not submitted."), gr.skip(), outcome_data(found, found.problems)
-            done = add_to_store(found, self.store, token, published=self.published)
+            submission = self.received(key, files, model, kind, client)
+            if submission.problems:
+                return (
+                    words.refused(submission.problems, "Not submitted."),
+                    gr.skip(),
+                    outcome_data(submission, submission.problems),
+                )
+            done = add_to_store(submission, self.store, token, published=self.published)
         except BadInput as error:
             return words.refused([str(error)], "Not submitted."), gr.skip(), outcome_data(None, [str(error)])
-        where = done.location if self.on_hub else found.folder
+        location = done.location if self.on_hub else submission.folder
         if not self.on_hub:
-            with suppress(OSError, BadInput):  # its row is there when the reader follows the link
+            with suppress(OSError, BadInput):  # so that the row exists when the visitor follows the link
                 self.board.refresh()
-        shown = words.sent(
-            where, done.new, self.on_hub, self.row_of(found), model_address(canonical_name(found.result.model.name))
+        report = words.sent(
+            location,
+            done.new,
+            self.on_hub,
+            self.row_of(submission),
+            model_address(canonical_name(submission.result.model.name)),
         )
-        return shown, "", {**outcome_data(found, []), "place": where, "new": done.new}
+        return report, "", {**outcome_data(submission, []), "place": location, "new": done.new}
 
-    def row_of(self, found: Submission) -> str:
-        """The address of a submission's row on the board."""
-        (section,) = group_entries([Entry(found.run_id, found.result)], self.trusted.is_replaced)
+    def row_of(self, submission: Submission) -> str:
+        """Return the address of a submission's row on the board."""
+        (section,) = group_entries([Entry(submission.run_id, submission.result)], self.trusted.is_replaced)
         return benchmark_address(section, every=True)
 
     def command(self, folder: str) -> str:
-        """What submits a submission bundle from the command line. A path of this machine would say nothing to who reads the page."""
+        """Return the command that submits a bundle.
+
+        A server-side path would be meaningless to visitors.
+        """
         return f"medprobe submit {folder} --to {self.store if self.on_hub else 'STORE'}"
 
 
-def outcome_data(found: Submission | None, problems: Sequence[str]) -> dict[str, Any]:
-    """What a program wants to know: `ok`, `problems`, and of what has none `scores`, `statuses`, `flags`, `notes`, `folder`."""
-    said: dict[str, Any] = {"ok": found is not None and not problems, "problems": list(problems)}
-    if found is not None and not problems:
-        scores = {name: score.model_dump() for name, score in found.result.scores.items()}
-        said |= {
+def outcome_data(submission: Submission | None, problems: Sequence[str]) -> dict[str, Any]:
+    """Describe the outcome for programs.
+
+    Returns:
+        `ok`, `problems` and, without problems, `scores`, `statuses`, `flags`, `notes`, `folder`.
+    """
+    outcome: dict[str, Any] = {"ok": submission is not None and not problems, "problems": list(problems)}
+    if submission is not None and not problems:
+        scores = {name: score.model_dump() for name, score in submission.result.scores.items()}
+        outcome |= {
             "scores": scores,
-            "statuses": found.result.statuses,
-            "flags": found.flags,
-            "notes": found.notes,
-            "folder": found.folder,
+            "statuses": submission.result.statuses,
+            "flags": submission.flags,
+            "notes": submission.notes,
+            "folder": submission.folder,
         }
-    return said
+    return outcome
 
 
 def draw_form(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
-    """Draw the components in the tab that is open; returns what opening it should fill: the form (hidden where nothing can be handed in)
-    and the choices."""
+    """Create the form.
+
+    Returns:
+        The form's row (hidden if no question set accepts answers) and the question set field, both
+        updated when the tab opens.
+    """
     choices = tab.choices()
-    with gr.Row(elem_id="mp-submit", visible=bool(choices)) as whole:
+    with gr.Row(elem_id="mp-submit", visible=bool(choices)) as form_row:
         with gr.Column(scale=2, min_width=320):
             target = gr.Dropdown(
                 choices, value=choices[0][1] if choices else None, label="Questions", allow_custom_value=True,
             )  # fmt: skip
             model = gr.Textbox(label="Model", placeholder="Name to show on the board", max_lines=1, max_length=100)
             kind = gr.Dropdown(
-                [("not stated", ""), *((said, kind) for kind, said in KINDS.items() if kind != "baseline")],
+                [("not stated", ""), *((name, kind) for kind, name in KINDS.items() if kind != "baseline")],
                 value="",
                 label="Kind of model",
             )
@@ -238,21 +298,22 @@ def draw_form(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
                 gr.LoginButton(size="sm", elem_id="mp-sign-in")
             send = gr.Button("Submit", interactive=False, elem_id="mp-send")
         with gr.Column(scale=5, min_width=300):
-            # What became of submitting has a place of its own: a scoring that ends later cannot replace it.
+            # The submit outcome has its own slot, so a slower check cannot overwrite it.
             sent = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-sent")
             report = gr.HTML("", apply_default_css=False, js_on_load=None, elem_id="mp-report")
             ready = gr.DownloadButton("Download the submission bundle", visible=False, size="sm", elem_id="mp-ready")
-            how = gr.HTML("", apply_default_css=False, js_on_load=None)
-    told = gr.JSON(visible=False)
+            instructions = gr.HTML("", apply_default_css=False, js_on_load=None)
+    outcome = gr.JSON(visible=False)
     form: list[Any] = [target, files, model, kind]
     quick: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    # What was scored or submitted is no longer what stands in the form.
+    # An edited form is neither scored nor submitted any more.
     for changed in (target.input, files.change, model.change, kind.change):
         changed(lambda: (gr.Button(interactive=False), ""), None, [send, sent], **quick)
-    # The form is the same: a button that could be pressed stays so, or a click on it while this is under way would be lost.
+    # The form is unchanged: keep the Submit button enabled, or a click during this event would be
+    # lost.
     for pressed in (check.click, model.submit):
         pressed(lambda: "", None, sent, **quick)
-    checked = [report, send, ready, how, told]
+    checked = [report, send, ready, instructions, outcome]
     gr.on(
         (check.click, model.submit),
         _with_client(tab.check, "check_submission"), form, checked, api_name="check_submission", api_visibility=PROGRAMS_ONLY,
@@ -260,15 +321,15 @@ def draw_form(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
     )  # fmt: skip
     send.click(
         _with_sign_in(tab) if tab.signs_in else _with_client(tab.send, "submit"),
-        form, [sent, report, told], api_name="submit", api_visibility=PROGRAMS_ONLY,
+        form, [sent, report, outcome], api_name="submit", api_visibility=PROGRAMS_ONLY,
         concurrency_limit=MAX_SENDS, show_progress="minimal", show_progress_on=sent,
     )  # fmt: skip
-    return whole, target
+    return form_row, target
 
 
 PROGRAMS_ONLY: Literal["undocumented"] = "undocumented"
-"""Programs may press the form's two buttons, too (`gradio_client`). Agents cannot: no file can be sent over MCP, so its server, which
-offers what is documented, does not list them."""
+"""Programs may use the form's two buttons too (`gradio_client`). Agents cannot: files cannot be
+sent over MCP, so its server, which lists documented functions, does not list these."""
 
 
 def _with_client(function: Callable[..., tuple[Any, ...]], name: str) -> Any:
@@ -277,14 +338,17 @@ def _with_client(function: Callable[..., tuple[Any, ...]], name: str) -> Any:
     ) -> tuple[Any, ...]:
         return function(key, files, model, kind, client=_client_address(request))
 
-    called.__name__ = name  # as an agent's tool is called
-    called.__annotations__ |= {"request": gr.Request}  # Gradio reads it to know what to hand over
+    called.__name__ = name  # the name of the API function
+    called.__annotations__ |= {"request": gr.Request}  # tells Gradio to pass the request
     return called
 
 
 def _client_address(request: gr.Request | None) -> str:
-    """The address that a request came from. A Space stands behind the Hub's proxy, whose address all readers would share; elsewhere
-    a header can be made up and is not read."""
+    """Address of a request's client.
+
+    Behind the Hub's proxy, which all visitors of a Space share, it is in a header; elsewhere that
+    header can be forged and is ignored.
+    """
     forwarded = request.headers.get("x-forwarded-for", "") if request is not None and on_space() else ""
     client = getattr(request, "client", None)
     return forwarded.split(",")[0].strip() or str(getattr(client, "host", ""))
@@ -300,10 +364,12 @@ def _with_sign_in(tab: SubmitTab) -> Any:
         profile: gr.OAuthProfile | None,
         request: gr.Request,
     ) -> tuple[Any, ...]:
-        who = profile.username if profile else None
-        return tab.send(key, files, model, kind, token.token if token else None, who, who or _client_address(request))
+        account = profile.username if profile else None
+        return tab.send(
+            key, files, model, kind, token.token if token else None, account, account or _client_address(request)
+        )
 
-    # Gradio reads these to know what to hand over.
+    # Tell Gradio to pass these.
     submit.__annotations__ |= {
         "token": gr.OAuthToken | None, "profile": gr.OAuthProfile | None, "request": gr.Request
     }  # fmt: skip
@@ -316,10 +382,14 @@ def _single_file(files: Sequence[str] | None) -> Path:
     return Path(files[0])
 
 
-def _write_bundle(found: Submission) -> str:
-    """Write the submission bundle where Gradio serves files from, and deletes them (`delete_cache` in `app.py`)."""
-    content = bundle_archive(found)
-    target = Path(get_upload_folder()) / "bundles" / hashlib.sha256(content).hexdigest()[:32] / f"{found.run_id}.zip"
+def _write_bundle(submission: Submission) -> str:
+    """Write the bundle to Gradio's upload folder, which it serves and cleans up (`delete_cache` in
+    `app.py`).
+    """
+    content = bundle_archive(submission)
+    target = (
+        Path(get_upload_folder()) / "bundles" / hashlib.sha256(content).hexdigest()[:32] / f"{submission.run_id}.zip"
+    )
     target.parent.mkdir(parents=True, exist_ok=True)
     replace_file(target, content)
     return str(target)

@@ -220,7 +220,7 @@ def _verdicts(lines: Sequence[Line], who: ModelMetadata) -> str:
         column("Against guessing", lambda line: text(_verdict(line), 300)),
         column(
             "Rank",
-            lambda line: f"{rank_range(line.row)} of {count(line.ranked)}" if line.row.first else "–",
+            lambda line: f"{rank_range(line.row)} of {count(line.ranked)}" if line.row.best_rank else "–",
             kind="num",
         ),
         column("Source", lambda line: text(entry_source(line.row.entry, line.metric), 60)),
@@ -265,8 +265,8 @@ def _verdict_rows(lines: Sequence[Line]) -> Table:
     return [
         {
             **number_columns(line.section, line.row.entry, line.metric, line.score),
-            "place_first": line.row.first,
-            "place_last": line.row.last,
+            "place_first": line.row.best_rank,
+            "place_last": line.row.worst_rank,
             "ranked_models": line.ranked,
             "group": line.row.group,
         }

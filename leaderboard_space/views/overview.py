@@ -70,7 +70,9 @@ def _topics(labels: Sequence[TopicLabel]) -> str:
     first = [topic for kind, n in FIRST_TOPICS.items() for topic in [one for one in by_size if one.kind == kind][:n]]
 
     def link(topic: Topic) -> str:
-        parts = (f"{BENCHMARK_LABELS[label.family]} {label.shown}: {count(label.n)}" for label in by_topic[topic.slug])
+        parts = (
+            f"{BENCHMARK_LABELS[label.family]} {label.display_name}: {count(label.n)}" for label in by_topic[topic.slug]
+        )
         size = f" <em>{count(sizes[topic.slug])}</em>" if sizes[topic.slug] else ""
         title = text(", ".join(parts) or "Related labels only", 300)
         return f'<a href="{address_of("topic", topic.slug)}" title="{title}">{text(topic.name)}{size}</a>'

@@ -78,7 +78,7 @@ class LabelSummary(LabelSet):
 
 def label_name(label: TopicLabel) -> str:
     """A label as a title: `Brain MRI`."""
-    return label.shown[:1].upper() + label.shown[1:]
+    return label.display_name[:1].upper() + label.display_name[1:]
 
 
 def label_id(label: TopicLabel) -> str:
@@ -171,7 +171,7 @@ def _table(summary: LabelSummary, every: bool) -> str:
             rows.setdefault(name, {})[aspect.metric] = of_model[0]
     names = sorted(rows, key=lambda name: _order(rows[name], summary))
     drawn = names if every else names[:FIRST_MODELS]
-    others = sum(row.first is not None for row in ranking[0].standings.models) - 1 if ranking else -1
+    others = sum(row.best_rank is not None for row in ranking[0].standings.models) - 1 if ranking else -1
 
     def rank(name: str) -> str:
         row = rows[name].get(ranking[0].metric) if ranking else None
@@ -243,7 +243,7 @@ def _links(summary: LabelSummary) -> str:
 def unknown(name: str, similar: Sequence[Hit]) -> str:
     """Draw the page of an address that names no topic. `name`: what it names; `similar`: topics to suggest."""
     links = "".join(
-        f'<li><a href="{hit.address}">{text(hit.name)}</a> <small>{text(hit.where, 200)}</small></li>'
+        f'<li><a href="{hit.address}">{text(hit.name)}</a> <small>{text(hit.location, 200)}</small></li>'
         for hit in similar
     )
     suggestions = f"<p>Similar topics:</p><ul>{links}</ul>" if links else ""

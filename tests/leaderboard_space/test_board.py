@@ -77,7 +77,7 @@ def test_published_and_measured_results_of_the_complete_set_share_a_section(
     outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")
     everything = compute_standings(section, outcomes, tree, "set_accuracy")
     assert [row.entry.result.model.name for row in everything.rows] == ["Measured", "Paper Model", "Other Model"]
-    assert [row.first for row in everything.rows] == [1, 2, 3]
+    assert [row.best_rank for row in everything.rows] == [1, 2, 3]
     one = compute_standings(section, outcomes, tree, "set_accuracy", [("category", "Cerebral")])
     assert [(row.entry.result.model.name, row.score.value) for row in one.rows][1:] == [("Paper Model", 20.0)]
     assert [entry.result.model.name for entry in one.hidden] == ["Other Model"]

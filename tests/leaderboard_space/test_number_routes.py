@@ -180,7 +180,7 @@ def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, see
         one for one in all_topics(labels).values() if label in [found for found, _ in matching_labels(one, labels)]
     )
     request = {"id": topic.slug, "label": label_id(label), "all": "yes"}
-    summary, page = front.shown(topic, labels, label_id(label)), plain(front.topic(request))
+    summary, page = front.label_summary(topic, labels, label_id(label)), plain(front.topic(request))
     saved = json.loads(front.topic_file({**request, "as": "json"})["text"]) if summary else []
     for aspect in summary.aspects if summary else ():
         for rows in (row for row in aspect.standings.models if row.score.value is not None):

@@ -1,6 +1,8 @@
-"""Group results that are ranked together, and choose the result that represents each model.
+"""Assign results to the groups that are ranked together, and choose the result that represents each
+model.
 
-See also: scores and ranks (`standings.py`), what a store says of a result (`eval_harness.store.acceptance`).
+See also: scores and ranks (`standings.py`), what a store says of a result
+(`eval_harness.store.acceptance`).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ GROUP_HEADINGS: dict[RankingGroup, str] = {
     "outdated": "derived by another version of medprobe: not ranked until `medprobe rescore` derives them again",
     "withdrawn": "withdrawn: not ranked",
 }
-"""The groups in their order on the page, with what heads them there."""
+"""The groups in their order on the page, with their headings."""
 RANKED_GROUPS: tuple[RankingGroup, ...] = ("ranked", "official reader", "judge model")
 
 Owner = tuple[str, str | None, str]
@@ -30,7 +32,7 @@ Owner = tuple[str, str | None, str]
 
 
 def ranking_group(entry: Entry) -> RankingGroup:
-    """The group of a result."""
+    """Return the group in which a result is listed."""
     method = entry.result.method
     if entry.provenance.withdrawal is not None:
         return "withdrawn"
@@ -42,25 +44,32 @@ def ranking_group(entry: Entry) -> RankingGroup:
 
 
 def judge_label(result: Result) -> str | None:
-    """The judge model of a measured result with the name and hash of its prompt; None without one."""
+    """Format the judge model of a measured result with its prompt's name and hash; None without a
+    judge.
+    """
     judge = result.method.judge if result.kind == "measured" else None
     return None if judge is None else f"{judge.get('model')} (prompt {judge.get('prompt')} {judge.get('prompt_hash')})"
 
 
 def row_owner(entry: Entry) -> Owner:
-    """Account and model of a result. A result that no store accepted has no account, like a paper's."""
+    """Return the identity of a result's row.
+
+    Results without an acceptance have no account, like published ones.
+    """
     return (entry.result.model.name, entry.account, entry.result.kind)
 
 
 def preference_key(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bool, str, str]:
-    """Sort key for choosing the result that represents its model and account; the smallest is chosen.
+    """Return the sort key for choosing the result that represents its model and account; the
+    smallest is chosen.
 
-    What the store's owner reproduced comes first. A paper's best over methods, and multiple choice with the benchmark's default prompt,
-    our reader and one sample, come before other settings; what combines many samples or knows the answers (a `variant`) last. Then the one
-    that landed earliest by the store's own clock. Results whose acceptance the store does not record come after those, the earliest by
-    its own date first.
+    Reproduced results come first. A paper's best over methods, and multiple choice with the default
+    prompt, our reader and one sample, precede other settings; variants that combine many samples or
+    know the answers come last. Ties go to the result accepted first by the store's clock; results
+    without a recorded acceptance follow, by their own date.
     """
     result, method, acceptance = entry.result, entry.result.method, entry.provenance.acceptance
+    # Published results state no prompt or reader; they count as usual settings.
     usual = method.prompt in (None, DEFAULT_PROMPT.get(result.benchmark.family)) and method.extraction in (None, "ours")
     return (
         result.provenance != "reproduced",
@@ -76,13 +85,21 @@ def preference_key(entry: Entry) -> tuple[bool, bool, bool, bool, bool, bool, bo
 
 
 def count_runs(section: Section) -> Counter[Owner]:
-    """How many runs of each model its account has in the store on these questions, withdrawn ones and all methods included."""
+    """Count the runs of each model and account on these questions, over all methods, including
+    withdrawn ones.
+    """
     return Counter(row_owner(entry) for entry in section.entries if entry.result.kind == "measured")
 
 
 def display_names(entries: Sequence[Entry]) -> dict[str, str]:
-    """Entry key -> the name to call a result by. Where results of several accounts, or of papers, stand together, a submitted one is named
-    with its account: a name that looks like another's says whose it is."""
+    """Name results, with the account of submitted ones if several accounts or papers are listed
+    together.
+
+    So a name that imitates another's shows whose it is.
+
+    Returns:
+        Entry key -> name.
+    """
     sources = {entry.account or entry.result.kind for entry in entries}
     return {
         entry.key: f"{entry.result.model.name} ({entry.account})"

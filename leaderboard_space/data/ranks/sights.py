@@ -1,6 +1,7 @@
-"""The part of each result's score that comes from the images, if the store has runs of the same model without the right ones.
+"""Compute how much of each score comes from the images, from runs of the same model without the
+correct images.
 
-See also: the numbers (`eval_harness/scores/sight.py`), in words (docs/sight.md).
+See also: the statistics (`eval_harness/scores/sight.py`), their explanation (docs/sight.md).
 """
 
 from __future__ import annotations
@@ -24,12 +25,18 @@ UNIT_COLUMNS = ["metric", "unit", "cluster", "numerator", "denominator"]
 
 
 def image_arms(section: Section, entry: Entry) -> Mapping[Images, Entry]:
-    """The runs of an account that differ from its result in the images alone, by what they showed; none of a printed number."""
+    """Find the runs that differ from a result only in the images shown.
+
+    Returns:
+        Image condition -> run; empty for a published number.
+    """
     if not section.arms or entry.derived is None:
         return {}
-    wanted = _identity(entry.derived)
+    identity_of_entry = _identity(entry.derived)
     return {
-        arm.result.method.image: arm for identity, arm in _arms_with_identity(section) if wanted and identity == wanted
+        arm.result.method.image: arm
+        for identity, arm in _arms_with_identity(section)
+        if identity_of_entry and identity == identity_of_entry
     }
 
 
@@ -39,18 +46,26 @@ def _arms_with_identity(section: Section) -> list[tuple[tuple[str | None, ...] |
 
 
 def metric_sights(section: Section, metric: str) -> Mapping[str, Sight]:
-    """Entry key -> what of its score in a metric comes from the images, of all questions of the section, as far as it is read."""
+    """Return the image effect of each result in one metric, on all questions of a section, by entry
+    key.
+    """
     return section_sights(section).get(metric, {})
 
 
 @cached(READING)
 def section_sights(section: Section) -> Mapping[str, Mapping[str, Sight]]:
-    """Compare the results of a section with their arms in every metric. The board calls it in advance: no reader waits for the files."""
-    found: dict[str, dict[str, Sight]] = {}
+    """Compare the results of a section with their arms in every metric.
+
+    The board calls it in advance, so that no visitor waits for the files.
+
+    Returns:
+        Metric -> entry key -> image effect.
+    """
+    by_metric: dict[str, dict[str, Sight]] = {}
     for entry in section.entries if section.arms else ():
         for metric, sight in _entry_sights(section, entry).items():
-            found.setdefault(metric, {})[entry.key] = sight
-    return found
+            by_metric.setdefault(metric, {})[entry.key] = sight
+    return by_metric
 
 
 def _identity(folder: Path) -> tuple[str | None, ...] | None:
@@ -61,24 +76,29 @@ def _identity(folder: Path) -> tuple[str | None, ...] | None:
 
 
 def _entry_sights(section: Section, entry: Entry) -> dict[str, Sight]:
-    """Metric -> what of an entry's score comes from the images; nothing where its arms are not there or cannot be read."""
+    """Metric -> image effect of a result; empty if arms are missing or cannot be read."""
     arms = {"real": entry, **image_arms(section, entry)}
-    wanted = {
+    compared_images = {
         name: ("real", *info.compared) for name, info in eval_spec(section.family).metrics.items() if info.compared
     }
-    wanted = {name: images for name, images in wanted.items() if all(image in arms for image in images)}
+    compared_images = {
+        name: images for name, images in compared_images.items() if all(image in arms for image in images)
+    }
     try:
+        # Only the columns needed: units files have tens of thousands of rows.
         tables = {
-            image: pd.read_parquet(str(each.units), columns=UNIT_COLUMNS) for image, each in arms.items() if wanted
+            image: pd.read_parquet(str(arm.units), columns=UNIT_COLUMNS)
+            for image, arm in arms.items()
+            if compared_images
         }
     except (OSError, ValueError, TypeError):
         return {}
-    found = {}
-    for metric, images in wanted.items():
+    sights = {}
+    for metric, images in compared_images.items():
         scores = [arms[image].result.scores.get(metric) for image in images]
-        if all(each is not None and each.value is not None and not each.nonresponse for each in scores):
+        if all(arm is not None and arm.value is not None and not arm.nonresponse for arm in scores):
             with suppress(BadInput):  # an arm that did not answer the same questions
-                found[metric] = compute_sight_of_outcomes(
+                sights[metric] = compute_sight_of_outcomes(
                     pack_outcomes({image: tables[image] for image in images}, metric), with_share=False
                 )
-    return found
+    return sights

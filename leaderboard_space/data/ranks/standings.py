@@ -1,6 +1,8 @@
-"""The standings of a section on a selection: one row per result, with its score, verdict, and possible ranks.
+"""The standings of a section on a selection: one row per result, with its score, verdict, and
+possible ranks.
 
-See also: the mathematics (`unit_scores.py`, `eval_harness.scores.ranks`), sentences (`headlines.py`), HTML (`views/`).
+See also: the mathematics (`unit_scores.py`, `eval_harness.scores.ranks`), sentences
+(`headlines.py`), HTML (`views/`).
 """
 
 from __future__ import annotations
@@ -42,32 +44,38 @@ ALL_RESULTS, ONE_PER_MODEL = "all", "one"
 
 @dataclass(frozen=True)
 class Row:
-    """One result in the standings. `first`, `last`: the ranks it may hold among the models (None for a baseline, no value, too few
-    independent cases, or a metric of which neither end is the better one), as
-    `eval_harness.scores.ranks.RankRanges` defines them; `ahead`, `behind`: how many of them are significantly better and worse.
+    """One result in the standings.
 
-    `recomputed`: the score was computed here from the answers; otherwise it is the result's own or a published cell.
+    `best_rank`, `worst_rank`: the ranks it may hold among the models
+    (`eval_harness.scores.ranks.RankRanges`); None for baselines, without a value, with too few
+    independent cases, or for metrics without a better direction. `ahead`, `behind`: number of
+    significantly better and worse models. `recomputed`: the score was computed from the answers;
+    otherwise it is the result's own or a published cell.
     """
 
     entry: Entry
     score: Score
-    first: int | None = None
-    last: int | None = None
+    best_rank: int | None = None
+    worst_rank: int | None = None
     recomputed: bool = False
     ahead: int = 0
     behind: int = 0
     group: RankingGroup = "ranked"
     tried: int = 1
-    """Runs of this model that its account has in the store on these questions."""
+    """Runs of this model by its account on these questions."""
     abstained: float | None = None
     answered_accuracy: float | None = None
-    """Percent of the responses that choose no option, and of the questions right where one was chosen, on the same selection."""
+    """Percent of responses that choose no option, and percent correct of those that do, on the same
+    selection."""
     ends: tuple[int, ...] = ()
-    """How the responses to the selection ended (`nonresponse.COUNTS`), where the answers are known."""
+    """Counts of response outcomes (`nonresponse.COUNTS`) on the selection; empty without
+    answers."""
 
     @property
     def run(self) -> tuple[float, float] | None:
-        """The interval of the paper's random run, where chance and verdict are against it and not against exact chance."""
+        """The interval of the paper's random run if the verdict is against it, None if against
+        exact chance.
+        """
         return self.score.chance_interval
 
     @property
@@ -77,7 +85,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Standings:
-    """`rows`, best first. `hidden`: results of which nothing is known for this selection. `selected`: how many questions."""
+    """Ranked results. `rows`: best first; `hidden`: without a score on the selection; `selected`:
+    number of questions.
+    """
 
     metric: str
     rows: list[Row]
@@ -85,11 +95,19 @@ class Standings:
     selected: int = 0
     one_per_model: bool = False
     pairs: list[tuple[dict[str, int], Floats]] = field(default_factory=list, compare=False, repr=False)
-    """Of each group with ranks: entry key -> position, and the p-values of all pairs (M, M), corrected for the ranking."""
+    """For each ranked group: entry key -> position, and the (M, M) p-values of all pairs, corrected
+    for multiplicity."""
 
     def corrected(self, keys: Sequence[str]) -> tuple[Floats, int] | None:
-        """The p-values of some results, corrected for the ranking that they stand in, and how many models it has; None where they are not
-        ranked together."""
+        """Return the p-values of some results as corrected in their ranking.
+
+        Args:
+            keys: Entry keys of K results.
+
+        Returns:
+            The (K, K) p-values and the number of models ranked; None if the results are not ranked
+            together.
+        """
         for position, p in self.pairs:
             if all(key in position for key in keys):
                 at = [position[key] for key in keys]
@@ -98,18 +116,18 @@ class Standings:
 
     @property
     def models(self) -> list[Row]:
-        """The rows of models: no baselines, a value, read by today's reader, not withdrawn. Those with ranks have a `first`."""
+        """The rows of the main group that have a value and are not baselines."""
         return [
             row for row in self.rows if row.group == "ranked" and not row.is_baseline and row.score.value is not None
         ]
 
     @property
     def standing(self) -> list[Row]:
-        """The rows but those withdrawn."""
+        """All rows except withdrawn ones."""
         return [row for row in self.rows if row.group != "withdrawn"]
 
     def facets_of_parts(self, branches: Sequence[TreePath]) -> set[str]:
-        """The facets by which results of which nothing is known for the selection as a whole have cells with the metric within it."""
+        """Return the facets by which hidden results have scores within the selection."""
         return {
             facet
             for entry in self.hidden
@@ -125,7 +143,7 @@ METHOD_NAMES = {
     "ps": "prefix scoring",
     "ff": "free form",
 }
-"""Methods as they are shown."""
+"""Method -> display name."""
 
 
 def method_name(name: str) -> str:
@@ -134,33 +152,52 @@ def method_name(name: str) -> str:
 
 
 def metric_info(metric: str, family: str = "") -> MetricInfo:
-    """Description of a metric (of a format); a metric unknown to this board is shown by its name."""
-    own = eval_spec(family).metrics.get(metric) if family in BENCHMARKS else None
-    return own or METRICS.get(metric) or ONLY_PRINTED.get(metric) or MetricInfo(metric.replace("_", " "), "", None)
+    """Describe a metric of a benchmark; unknown metrics are described by their name alone."""
+    benchmark_metric = eval_spec(family).metrics.get(metric) if family in BENCHMARKS else None
+    return (
+        benchmark_metric
+        or METRICS.get(metric)
+        or ONLY_PRINTED.get(metric)
+        or MetricInfo(metric.replace("_", " "), "", None)
+    )
 
 
 def section_metrics(section: Section, outcomes: Outcomes | None) -> list[str]:
-    """The metrics that a section can be sorted by, the headline first, then the benchmark's aspects, the others as in `METRICS`: those that
-    papers print only by the values of a facet among them. Where no model has a score of the whole, those of its parts."""
-    there = _result_metrics(section) | (set(outcomes.metrics) if outcomes else set())
-    there = {name for name in there if not name.startswith("share_")}
+    """List the metrics that a section can be sorted by.
+
+    They include metrics that papers print only by facet value and, if no result has an overall
+    score, those of its cells.
+
+    Args:
+        section: The question set.
+        outcomes: Its aligned answers, if any.
+
+    Returns:
+        The headline metric first, then the benchmark's aspects, then the others in the order of
+        `METRICS`.
+    """
+    available = _result_metrics(section) | (set(outcomes.metrics) if outcomes else set())
+    available = {name for name in available if not name.startswith("share_")}
     headline = HEADLINE_METRICS[section.family]
+    # A fixed order, so that the default metric never depends on which result came first.
     order = dict.fromkeys((headline, *board_spec(section.family).aspects, *METRICS))
-    known = [name for name in order if name in there]
-    return known + sorted(there - set(known)) or [headline]
+    metrics = [name for name in order if name in available]
+    return metrics + sorted(available - set(metrics)) or [headline]
 
 
 @cached(COMPUTING)  # of hundreds of results, with every request
 def _result_metrics(section: Section) -> set[str]:
-    """The metrics of the results' own scores; of cells where they are published, or no result has a score of the whole."""
-    whole = {name for entry in section.entries for name in entry.result.scores}
-    parted = [entry.result for entry in section.entries if entry.result.kind == "published" or not whole]
-    cells = (cell for result in parted for held in result.breakdown.values() for cell in held.values())
-    return whole.union(*cells)
+    """Metrics of overall scores; also of cells, if results are published or none has an overall
+    score.
+    """
+    overall = {name for entry in section.entries for name in entry.result.scores}
+    parted = [entry.result for entry in section.entries if entry.result.kind == "published" or not overall]
+    cells = (cell for result in parted for values in result.breakdown.values() for cell in values.values())
+    return overall.union(*cells)
 
 
 def section_methods(section: Section) -> list[str]:
-    """The methods by which the section's results were got."""
+    """List the methods of a section's results."""
     return sorted({entry.result.method.name for entry in section.entries})
 
 
@@ -170,14 +207,23 @@ def compute_standings(
     tree: Tree,
     metric: str,
     branches: Sequence[TreePath] = (),
-    shown: str = ALL_RESULTS,
+    result_filter: str = ALL_RESULTS,
 ) -> Standings:
-    """Score and rank the results of a section on the questions that `branches` select (none: all of them).
+    """Score and rank the results of a section on a selection of questions.
 
-    `shown`: ALL results, ONE per model (see `one_per_model`), or those of the method of that name.
+    Results with answers are scored from them; for others, the result's own number is used, or the
+    published cell that is exactly the selection.
 
-    Results with answers are scored from these; of the others the result's own number is shown, or the published cell that is exactly
-    the selected branch. Raises BadInput for an unknown branch.
+    Args:
+        section: The question set.
+        outcomes: Its aligned answers, if any.
+        tree: Its labels.
+        metric: The metric to rank by.
+        branches: The selection; all questions if empty.
+        result_filter: ALL_RESULTS, ONE_PER_MODEL (`one_per_model`), or the name of a method.
+
+    Raises:
+        BadInput: If a branch is unknown.
     """
     mask = tree.mask(branches)
     info = metric_info(metric)
@@ -187,21 +233,21 @@ def compute_standings(
     if outcomes is not None and metric in outcomes.metrics:
         units = outcomes.metrics[metric].part(outcomes.rows(metric, mask))
         measured = dict(zip(outcomes.runs, score_runs(units, info.higher_is_better), strict=True))
-    beside = _extras_by_entry(outcomes, mask)
+    extras = _extras_by_entry(outcomes, mask)
     tried = count_runs(section)
     rows: list[Row] = []
     hidden: list[Entry] = []
-    everything = shown in (ALL_RESULTS, ONE_PER_MODEL)
+    everything = result_filter in (ALL_RESULTS, ONE_PER_MODEL)
     for entry in section.entries:
-        if not everything and shown != entry.result.method.name:
+        if not everything and result_filter != entry.result.method.name:
             continue
         key = entry.key
         score = measured.get(key)
-        own = {} if score is not None else own_scores(entry, branches)
-        if score is None and (score := own.get(metric)) is None:
+        entry_scores = {} if score is not None else own_scores(entry, branches)
+        if score is None and (score := entry_scores.get(metric)) is None:
             hidden.append(entry)
             continue
-        abstained, answered, ends = beside.get(key) or _printed_extras(own)
+        abstained, answered, ends = extras.get(key) or _printed_extras(entry_scores)
         rows.append(
             Row(
                 entry,
@@ -214,7 +260,8 @@ def compute_standings(
                 ends=ends,
             )
         )
-    rows = one_per_model(rows) if shown == ONE_PER_MODEL else rows
+    rows = one_per_model(rows) if result_filter == ONE_PER_MODEL else rows
+    # After choosing one row per model: a silent run must not hide a model's scored one.
     rows = [replace(row, group="no score") if _is_silent(row) else row for row in rows]
     ordered: list[Row] = []
     pairs: list[tuple[dict[str, int], Floats]] = []
@@ -225,7 +272,7 @@ def compute_standings(
             pairs.append((position, corrected))
         ordered += sorted(part, key=lambda row: _sort_key(row, higher))
     selected = int(mask.sum()) if mask is not None else section.questions
-    return Standings(metric, ordered, hidden, selected, shown == ONE_PER_MODEL, pairs)
+    return Standings(metric, ordered, hidden, selected, result_filter == ONE_PER_MODEL, pairs)
 
 
 def _is_silent(row: Row) -> bool:
@@ -233,17 +280,17 @@ def _is_silent(row: Row) -> bool:
 
 
 RowExtras = tuple[float | None, float | None, tuple[int, ...]]
-"""What stands beside a score (`Row`): in percent how often it abstained and how often it was right where it did not, and how its responses
-ended."""
+"""(abstained in percent, accuracy of answered questions in percent, response outcome counts), as in
+`Row`."""
 
 
-def _printed_extras(own: Scores) -> RowExtras:
-    abstained, answered = own.get("abstained"), own.get("answered_accuracy")
+def _printed_extras(scores: Scores) -> RowExtras:
+    abstained, answered = scores.get("abstained"), scores.get("answered_accuracy")
     return abstained.value if abstained else None, answered.value if answered else None, ()
 
 
 def _extras_by_entry(outcomes: Outcomes | None, mask: Bools | None) -> dict[str, RowExtras]:
-    """Entry key -> the values beside its score on a selection, from the answers."""
+    """Entry key -> `RowExtras` on a selection, from the answers."""
     if outcomes is None or "abstained" not in outcomes.metrics:
         return {}
     abstained, answered = (
@@ -259,7 +306,8 @@ def _extras_by_entry(outcomes: Outcomes | None, mask: Bools | None) -> dict[str,
 def one_per_model(rows: list[Row]) -> list[Row]:
     """Keep one row per model, account and group, so that models are compared rather than runs.
 
-    `groups.preference_key` decides which; a row without a score represents its model only if no row has one.
+    `groups.preference_key` decides which; a row without a score represents its model only if no row
+    has one.
     """
     chosen: dict[tuple[object, ...], Row] = {}
     for row in sorted(rows, key=lambda row: (_lacks_score(row.score), preference_key(row.entry))):
@@ -272,7 +320,9 @@ def _lacks_score(score: Score) -> bool:
 
 
 def own_scores(entry: Entry, branches: Sequence[TreePath]) -> Scores:
-    """A result's own scores for a selection: overall, or the cell of its breakdown that is exactly the selection."""
+    """Return a result's own scores for a selection: overall, or the breakdown cell that is exactly
+    the selection.
+    """
     if not branches:
         return entry.result.scores
     cell = own_cell(entry, branches)
@@ -280,15 +330,19 @@ def own_scores(entry: Entry, branches: Sequence[TreePath]) -> Scores:
 
 
 def cells_within(entry: Entry, branches: Sequence[TreePath]) -> list[tuple[str, str]]:
-    """The cells (facet, facet value) of a result's breakdown that lie within a selection; without one all."""
+    """List the (facet, value) cells of a result's breakdown within a selection; all cells without a
+    selection.
+    """
     breakdown = entry.result.breakdown
     if branches:
         return selection_cells(branches, breakdown)
-    return [(facet, label) for facet, held in breakdown.items() for label in held]
+    return [(facet, label) for facet, labels in breakdown.items() for label in labels]
 
 
 def own_cell(entry: Entry, branches: Sequence[TreePath]) -> tuple[str, str] | None:
-    """The cell (facet, facet value) of a result's breakdown that is exactly the selection."""
+    """Return the (facet, value) cell of a result's breakdown that is exactly the selection; None
+    without one.
+    """
     if not branches or not entry.result.breakdown or len(branches) != len(group_by_subject(branches)):
         return None
     cells = selection_cells(branches, entry.result.breakdown)
@@ -298,16 +352,17 @@ def own_cell(entry: Entry, branches: Sequence[TreePath]) -> tuple[str, str] | No
 def prepare_result(result: Result) -> Result:
     """Return a result as the board shows it.
 
-    Error shares get their own metric name (`rename_error_shares`), and a percentage without an interval gets one from
-    its number of cases (nothing is known of shared images). Counts have none.
+    Error shares get their own metric name (`rename_error_shares`), and a percentage without an
+    interval gets one from its number of cases (nothing is known of shared images). Counts have
+    none.
     """
 
-    def whole(scores: Scores) -> Scores:
+    def with_intervals(scores: Scores) -> Scores:
         return {metric: _with_interval(score, metric) for metric, score in scores.items()}
 
     parts = rename_error_shares(result.breakdown).items()
-    breakdown = {facet: {label: whole(scores) for label, scores in held.items()} for facet, held in parts}
-    return result.model_copy(update={"scores": whole(result.scores), "breakdown": breakdown})
+    breakdown = {facet: {label: with_intervals(scores) for label, scores in labels.items()} for facet, labels in parts}
+    return result.model_copy(update={"scores": with_intervals(result.scores), "breakdown": breakdown})
 
 
 def _with_interval(score: Score, metric: str) -> Score:
@@ -315,45 +370,59 @@ def _with_interval(score: Score, metric: str) -> Score:
         return score
     if metric_info(metric).unit != "percent":
         return score
-    found = printed_interval(score.value, score.n_cases)
-    ends = {"low": 100 * found.low, "high": 100 * found.high, "n_effective": found.n_effective}
+    interval = printed_interval(score.value, score.n_cases)
+    ends = {"low": 100 * interval.low, "high": 100 * interval.high, "n_effective": interval.n_effective}
     return score.model_copy(update=ends | {"interval_method": INTERVAL_METHOD})
 
 
 def _rank_rows(
     rows: list[Row], units: MetricUnits | None, outcomes: Outcomes | None, higher: bool, are_counts: bool
 ) -> tuple[list[Row], dict[str, int], Floats]:
-    """The rows with the ranks that the models among them may hold, and what these follow from (`Standings.pairs`). Baselines neither hold
-    ranks nor take part in the correction."""
+    """Rank the models among `rows`. Baselines have no rank and do not count in the correction.
+
+    Args:
+        rows: The rows of one group.
+        units: The selected units of the metric, if answers are known.
+        outcomes: The aligned answers, if any.
+        higher: True if higher scores are better.
+        are_counts: True if the metric is a count.
+
+    Returns:
+        The rows with ranks, entry key -> position, and the corrected (M, M) p-values
+        (`Standings.pairs`).
+    """
+    # Too few independent cases: no rank, and no share in the correction.
     models = [row for row in rows if not row.is_baseline and row.score.value is not None and not row.score.is_small]
-    here: list[int] = []
+    recomputed: list[int] = []
     if units is not None and outcomes is not None and not units.is_count:
-        here = [number for number, row in enumerate(models) if row.recomputed]
+        recomputed = [position for position, row in enumerate(models) if row.recomputed]
     p: Floats = np.ones((len(models), len(models)))
-    if len(here) < len(models):
+    if len(recomputed) < len(models):
         p = compute_unpaired_differences([row.score for row in models], are_counts)[2]
-    if here and units is not None and outcomes is not None:
-        runs = [outcomes.row_of[models[number].entry.key] for number in here]
-        block = np.ix_(here, here)
+    # Runs with answers on the same questions are tested in pairs, all others as independent
+    # samples.
+    if recomputed and units is not None and outcomes is not None:
+        runs = [outcomes.row_of[models[position].entry.key] for position in recomputed]
+        block = np.ix_(recomputed, recomputed)
         p[block] = pairwise_p_values(units.part(runs=np.array(runs)))
     values: Floats = np.array([row.score.value for row in models], dtype=float)
-    found = compute_rank_ranges(values, p, higher)
+    ranks = compute_rank_ranges(values, p, higher)
     above = values[None, :] > values[:, None] if higher else values[None, :] < values[:, None]
-    ahead = (found.differs & above).sum(axis=1)
-    behind = found.differs.sum(axis=1) - ahead
-    number = {row.entry.key: at for at, row in enumerate(models)}
+    ahead = (ranks.differs & above).sum(axis=1)
+    behind = ranks.differs.sum(axis=1) - ahead
+    position = {row.entry.key: at for at, row in enumerate(models)}
 
     def ranked(row: Row, at: int) -> Row:
         return replace(
             row,
-            first=int(found.best_rank[at]),
-            last=int(found.worst_rank[at]),
+            best_rank=int(ranks.best_rank[at]),
+            worst_rank=int(ranks.worst_rank[at]),
             ahead=int(ahead[at]),
             behind=int(behind[at]),
         )
 
-    ordered = [ranked(row, number[row.entry.key]) if row.entry.key in number else row for row in rows]
-    return ordered, number, found.corrected
+    ordered = [ranked(row, position[row.entry.key]) if row.entry.key in position else row for row in rows]
+    return ordered, position, ranks.corrected
 
 
 def _sort_key(row: Row, higher: bool) -> tuple[bool, float, str]:

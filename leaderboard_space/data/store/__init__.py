@@ -1,1 +1,3 @@
-"""The results store as the board reads it: sections, scored units kept on disk, datasets that are trusted."""
+"""The results store as the board reads it: sections, scored units kept on disk, datasets that are
+trusted.
+"""

@@ -20,18 +20,22 @@ from eval_harness.store.acceptance import Provenance
 
 @dataclass(frozen=True)
 class Entry:
-    """A result on the board. `key` is its path in the store (`benchmark/model/run`), or its number among the published ones."""
+    """A result on the board.
+
+    `key`: its path in the store (`benchmark/model/run`), or its number if published.
+    """
 
     key: str
     result: Result
     folder: Path | None = None
     notes: tuple[str, ...] = ()
-    """The board's notes on it: numbers that were left out."""
+    """Notes by the board, such as numbers that were left out."""
     provenance: Provenance = field(default_factory=Provenance)
-    """The store's record of it: who submitted it, when it was accepted, whether it was withdrawn, notes."""
+    """The store's record: submitter, acceptance, withdrawal, notes."""
 
     derived: Path | None = None
-    """Folder of its answers and what was derived from them: its own where a verifier accepted it, else one of the board's."""
+    """Folder of its answers and derived files: its own if a verifier accepted it, else in the
+    board's cache folder."""
 
     @cached_property
     def is_baseline(self) -> bool:
@@ -40,7 +44,7 @@ class Entry:
 
     @cached_property
     def account(self) -> str | None:
-        """Who submitted it; None for a paper's number and where the store does not say."""
+        """The submitter's account; None for published and unverified results."""
         return self.provenance.acceptance.account if self.provenance.acceptance else None
 
     @property
@@ -54,8 +58,11 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """Results on exactly the same questions. `kind`: complete, phantom, custom, partial, sample (of an official source), unconfirmed
-    (official by its counts, and no released fingerprint is known to compare with), or retired."""
+    """Results on exactly the same questions.
+
+    `kind`: complete, phantom, custom, partial, sample (of an official source), unconfirmed
+    (official by its counts, but no released fingerprint is known), or retired.
+    """
 
     key: str
     family: str
@@ -66,14 +73,14 @@ class Section:
     fingerprint: str | None
     entries: tuple[Entry, ...]
     arms: tuple[Entry, ...] = ()
-    """Runs of its models with other images than the right ones: neither shown as results nor ranked."""
+    """Runs of its models with withheld or wrong images: neither listed nor ranked."""
     selection: str | None = None
     stamp: str = ""
-    """Digest of the state of the files that it is computed from; where one changes, the section is replaced."""
+    """Digest of the files it is computed from; if one changes, the section is replaced."""
 
     @property
     def is_official(self) -> bool:
-        """True if its questions are the benchmark's own whole set, as far as is known."""
+        """True if its questions are the benchmark's complete set, as far as is known."""
         return self.kind in ("complete", "unconfirmed")
 
     def title(self) -> str:
@@ -91,7 +98,7 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The board at one moment: sections per format, and a line for every file set aside."""
+    """The board at one moment. `sections`: by benchmark; `problems`: one line per unusable file."""
 
     stamp: str
     sections: Mapping[str, tuple[Section, ...]]
@@ -99,24 +106,32 @@ class Snapshot:
 
     @property
     def all_sections(self) -> list[Section]:
-        """The sections of every format, in their order."""
+        """The sections of all benchmarks, in order."""
         return [section for sections in self.sections.values() for section in sections]
 
     def section(self, family: str, key: str | None) -> Section | None:
-        """The section of that key, else the first of the format; None where there is none."""
-        found = self.sections.get(family, ())
-        return next((section for section in found if section.key == key), found[0] if found else None)
+        """Return the section with a key, else the benchmark's first; None if it has none."""
+        sections = self.sections.get(family, ())
+        return next((section for section in sections if section.key == key), sections[0] if sections else None)
 
 
 def group_entries(
     entries: Iterable[Entry], is_replaced: Callable[[Result], bool] = lambda result: False
 ) -> list[Section]:
-    """Sections from entries: one per benchmark, split and set of questions; the complete official set comes first.
+    """Group results into sections: one per benchmark, split and set of questions.
 
-    `is_replaced` says of a result that it answers an earlier version of its dataset; it is retired to a section of its own. A run with
-    other images than the right ones is an arm of the section of those that have them.
+    Runs with withheld or wrong images become arms of the section with the real ones.
+
+    Args:
+        entries: The results.
+        is_replaced: Returns True for results on an earlier version of their dataset, which become a
+            retired section.
+
+    Returns:
+        The sections, complete official sets first.
     """
     groups: dict[tuple[str, str, str], tuple[str, list[Entry]]] = {}
+    # Real images first: an arm joins the section that its model's result defines.
     for entry in sorted(entries, key=lambda entry: entry.result.method.image != "real"):
         benchmark = entry.result.benchmark
         kind = "retired" if is_replaced(entry.result) else question_set_kind(entry.result)
@@ -126,7 +141,8 @@ def group_entries(
     order = {"complete": 0, "unconfirmed": 1, "sample": 2, "partial": 3, "custom": 4, "phantom": 5, "retired": 6}
     return sorted(
         (section for section in sections if section.entries),
-        # Most results that can be broken down come first, since readers come to choose: one more result moves no default.
+        # Most results that can be broken down come first, since readers come to choose: one more
+        # result moves no default.
         key=lambda s: (
             order[s.kind],
             -sum(bool(entry.result.kind == "measured" or entry.result.breakdown) for entry in s.entries),
@@ -138,7 +154,7 @@ def group_entries(
 
 
 def _section_key(entry: Entry, kind: str) -> str:
-    """The split and the set of questions of a result, unique within its benchmark's format."""
+    """Key of a result's split and questions, unique within its benchmark's format."""
     benchmark = entry.result.benchmark
     fingerprint = benchmark.fingerprint[:12] if benchmark.fingerprint else None
     default = fingerprint or ("published" if entry.result.kind == "published" else entry.key)
@@ -148,28 +164,29 @@ def _section_key(entry: Entry, kind: str) -> str:
 
 
 def _build_section(key: str, kind: str, members: Sequence[Entry]) -> Section:
-    """The section of `members`; one without `entries` if they are arms alone."""
+    """Build the section of `members`, real images first; without `entries` if all are arms."""
     entries = tuple(entry for entry in members if entry.result.method.image == "real")  # they come first
-    benchmarks_of = [entry.result.benchmark for entry in entries]
-    first = members[0].result.benchmark
+    benchmark_records = [entry.result.benchmark for entry in entries]
+    benchmark_of_first = members[0].result.benchmark
     return Section(
         key=key,
-        family=first.family,
-        benchmark=first.name,
-        split=first.split,
+        family=benchmark_of_first.family,
+        benchmark=benchmark_of_first.name,
+        split=benchmark_of_first.split,
         kind=kind,
-        questions=max((benchmark.questions for benchmark in benchmarks_of), default=0),
-        fingerprint=next((benchmark.fingerprint for benchmark in benchmarks_of if benchmark.fingerprint), None),
+        questions=max((benchmark.questions for benchmark in benchmark_records), default=0),
+        fingerprint=next((benchmark.fingerprint for benchmark in benchmark_records if benchmark.fingerprint), None),
         entries=entries,
         arms=tuple(members[len(entries) :]),
-        selection=first.selection,
+        selection=benchmark_of_first.selection,
     )
 
 
 def question_set_kind(result: Result) -> str:
-    """What a set of questions is. Only a released fingerprint, or a paper's own table, is the complete official set.
+    """Classify a result's question set (`Section.kind`).
 
-    Where no released fingerprint is known, a set whose builder found the paper's counts in it is `unconfirmed`.
+    Only a released fingerprint or a paper's own table counts as the complete official set. If no
+    fingerprint was released, a set with the paper's counts is `unconfirmed`.
     """
     benchmark = result.benchmark
     if benchmark.name != benchmark.family:
@@ -183,5 +200,5 @@ def question_set_kind(result: Result) -> str:
         return "phantom"
     if released is None and benchmark.origin == "official" and benchmark.selection is None:
         return "unconfirmed"
-    # It carries the official name but not the released questions: some of them (a part, said by its selection), or a sample.
+    # The official name, but not the released questions: a stated selection of them, or a sample.
     return "partial" if benchmark.selection else "sample"

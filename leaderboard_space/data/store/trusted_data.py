@@ -1,6 +1,7 @@
-"""The datasets that the board's owner vouches for. Answers can be handed in for them, and results on an earlier version are retired.
+"""Datasets trusted by the board's owner: they accept submissions, and results on earlier versions
+are retired.
 
-See also: which results there are (`sections.py`), what is done with answers (`submitting/`).
+See also: grouping results (`sections.py`), submissions (`submitting/`).
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from eval_harness.records.selection import Selection
 log = logging.getLogger(__name__)
 
 RECHECK_SECONDS = 60.0
-"""How often a dataset is looked at for a new version."""
+"""Seconds between checks of a dataset for a new version."""
 
 
 @dataclass(frozen=True)
 class TrustedSplit:
-    """A split of a trusted dataset as it is now. `has_answers` is False where the answers are kept apart (GMAI-MMBench's test)."""
+    """A split of a trusted dataset.
+
+    `has_answers`: False if the answers are hidden (GMAI-MMBench's test).
+    """
 
     repository: Repository
     benchmark: Benchmark
@@ -32,7 +36,10 @@ class TrustedSplit:
 
 
 class TrustedData:
-    """Datasets by their names (folders, or ORG/NAME on the Hub), looked at again now and then. Thread-safe."""
+    """Datasets by name (folder, or ORG/NAME on the Hub), checked periodically for new versions.
+
+    Thread-safe.
+    """
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self.names = tuple(dict.fromkeys(names))
@@ -42,12 +49,18 @@ class TrustedData:
         self._lock = threading.Lock()
 
     def refresh(self) -> bool:
-        """Look at the datasets again, at most every `RECHECK_SECONDS`; whether anything changed. One that is away stays as it was."""
+        """Check the datasets for new versions, at most every RECHECK_SECONDS.
+
+        Unavailable ones stay as they were.
+
+        Returns:
+            True if any split changed.
+        """
         with self._lock:
             if self._looked is not None and time.monotonic() - self._looked < RECHECK_SECONDS:
                 return False
             self._looked = time.monotonic()
-            before = self.splits
+            previous_splits = self.splits
             for name in self.names:
                 try:
                     version = _version(name)
@@ -56,29 +69,30 @@ class TrustedData:
                 except Exception:  # a dataset that cannot be read must not take the board down
                     log.exception("dataset %s cannot be read", name)
             self.splits = tuple(split for name in self.names if name in self._read for split in self._read[name][1])
-            return self.splits != before
+            return self.splits != previous_splits
 
     def is_replaced(self, result: Result) -> bool:
-        """True if a result answers other questions than a trusted dataset has now, of the same repository (or name) and split.
+        """Return True if a trusted dataset of the same repository (or name) and split now has other
+        questions.
 
-        The fingerprint is over questions, options and key: a new revision that leaves them alone retires nothing. A part of a set
-        (`selection`) has a fingerprint of its own and is left alone.
+        The fingerprint covers questions, options and key: revisions that leave them unchanged
+        retire nothing. Selections have fingerprints of their own and are never retired.
         """
-        theirs = result.benchmark
-        if result.kind != "measured" or theirs.selection is not None or theirs.fingerprint is None:
+        benchmark = result.benchmark
+        if result.kind != "measured" or benchmark.selection is not None or benchmark.fingerprint is None:
             return False
         current = [
             split.benchmark.fingerprint
             for split in self.splits
-            if split.benchmark.split == theirs.split
-            # the same repository, or asked from a folder that holds one of this name
-            and (split.benchmark.repo == theirs.repo if theirs.repo else split.benchmark.name == theirs.name)
+            if split.benchmark.split == benchmark.split
+            # the same repository or, for results from a local folder, the same name
+            and (split.benchmark.repo == benchmark.repo if benchmark.repo else split.benchmark.name == benchmark.name)
         ]
-        return bool(current) and theirs.fingerprint not in current
+        return bool(current) and benchmark.fingerprint not in current
 
 
 def _version(name: str) -> object:
-    """Something that differs when the dataset does: the commit on the Hub, or the state of a folder's manifest."""
+    """Version of a dataset: commit on the Hub, or modification time of a folder's manifest."""
     folder = Path(name)
     if folder.is_dir():
         manifest = folder / "manifest.json"
@@ -90,11 +104,11 @@ def _version(name: str) -> object:
 
 def _splits(name: str) -> tuple[TrustedSplit, ...]:
     repository = open_repository(name)
-    found = []
+    splits = []
     for split in repository.splits:
         selection = Selection(repository, split, repository.questions(split), repository.partial)
         if selection.questions.empty:
             continue
         has_answers = bool(selection.questions["answer"].map(len).gt(0).all())
-        found.append(TrustedSplit(repository, selection.benchmark(), has_answers))
-    return tuple(found)
+        splits.append(TrustedSplit(repository, selection.benchmark(), has_answers))
+    return tuple(splits)

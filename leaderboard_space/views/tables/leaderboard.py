@@ -67,7 +67,7 @@ def panel(query: BoardQuery, standings: Standings, every: bool) -> str:
     caption = f'<p class="sub">{prose(headlines.caption(family, standings, query.branches), 2000)}</p>'
     sights = {} if query.branches else metric_sights(section, standings.metric)
     parts = (
-        _toolbar(query.snapshot, section, standings.metric, query.metrics, query.shown),
+        _toolbar(query.snapshot, section, standings.metric, query.metrics, query.result_filter),
         _dead_end(query, standings) if _is_dead_end(query, standings) else finding + caption,
         _notes(query, standings),
         _table(section, standings, query.branches, every, sights) if standings.rows else "",
@@ -165,7 +165,7 @@ def _columns(
     metric, info = standings.metric, metric_info(standings.metric, family)
     entries = [row.entry for row in standings.rows]
     names, tag = display_names(entries), tags(entries)
-    ranked = Counter(row.group for row in standings.rows if row.first is not None)
+    ranked = Counter(row.group for row in standings.rows if row.best_rank is not None)
     cells = {row.entry.key: None if row.recomputed else own_cell(row.entry, branches) for row in standings.rows}
     sources = {entry.key: entry_source(entry, metric, cells[entry.key]) for entry in entries}
     beside = {row.entry.key: sentences.beside(row.abstained, row.answered_accuracy, row.ends) for row in standings.rows}
@@ -320,7 +320,7 @@ def _unread(result: Result) -> list[str]:
 
 def rank_range(row: Row) -> str:
     """The ranks that a row may hold: `3`, or `3–7`."""
-    return f"{row.first}" if row.first == row.last else f"{row.first}–{row.last}"
+    return f"{row.best_rank}" if row.best_rank == row.worst_rank else f"{row.best_rank}–{row.worst_rank}"
 
 
 def rank_cell(row: Row, others: int, where: str) -> str:
@@ -331,14 +331,16 @@ def rank_cell(row: Row, others: int, where: str) -> str:
         others: Number of other rows that are ranked with it.
         where: The table's name, which makes the control's id unique on the page.
     """
-    if row.first is None or row.last is None:
+    if row.best_rank is None or row.worst_rank is None:
         why = sentences.no_score(row.score, row.entry.result) or APART[row.group] or NO_DIRECTION
         why = "A baseline: shown for comparison, not ranked." if row.is_baseline else why
         ranks = "ref" if row.is_baseline else "–"
     else:
-        why = sentences.ranks_in_words(row.first, row.last, row.ahead, row.behind, others - row.ahead - row.behind)
+        why = sentences.ranks_in_words(
+            row.best_rank, row.worst_rank, row.ahead, row.behind, others - row.ahead - row.behind
+        )
         ranks = rank_range(row)
-    return f'<td class="place"{sorted_by(row.first)}>{explained(ranks, why, f"{where} {row.entry.key}")}</td>'
+    return f'<td class="place"{sorted_by(row.best_rank)}>{explained(ranks, why, f"{where} {row.entry.key}")}</td>'
 
 
 def _legend(standings: Standings, has_sights: bool) -> str:

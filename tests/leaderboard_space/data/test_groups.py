@@ -34,7 +34,7 @@ def shown(store: Path, which: str = ONE_PER_MODEL) -> Standings:
     board = Board(store)
     (section,) = board.snapshot.sections[FORMAT]
     outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")
-    return compute_standings(section, outcomes, tree, "average", shown=which)
+    return compute_standings(section, outcomes, tree, "average", result_filter=which)
 
 
 def names(found: Standings) -> list[tuple[str, str | None, str]]:
@@ -93,7 +93,7 @@ def test_withdrawn_results_leave_the_ranking_and_say_why(tmp_path: Path) -> None
     withdraw(folder, "bob", "wrong <b>images</b>")
     board.refresh()
     found = shown(tmp_path)
-    assert [(row.group, row.first) for row in found.rows] == [("ranked", 1), ("withdrawn", None)]
+    assert [(row.group, row.best_rank) for row in found.rows] == [("ranked", 1), ("withdrawn", None)]
     page = service.view({"format": FORMAT})["html"]
     assert page != before and "withdrawn: not ranked" in page and "withdrawn: wrong &lt;b&gt;images" in page
     key = next(row.entry.key for row in found.rows if row.group == "withdrawn")
@@ -109,7 +109,10 @@ def test_judged_results_stand_apart_with_their_judge(tmp_path: Path) -> None:
     for at, (skill, of) in enumerate([(1.0, judge), (0.0, judge), (0.9, None), (0.1, None)]):
         land(run(tmp_path, f"run-{at}", model=f"Model {at}", skill=skill, judge=of), "alice")
     board = Board(tmp_path)
-    ranks = {row.entry.result.model.name: (row.group, row.first, row.last) for row in shown(tmp_path, ALL_RESULTS).rows}
+    ranks = {
+        row.entry.result.model.name: (row.group, row.best_rank, row.worst_rank)
+        for row in shown(tmp_path, ALL_RESULTS).rows
+    }
     assert ranks["Model 0"] == ("judge model", 1, 1) and ranks["Model 1"] == ("judge model", 2, 2)
     assert ranks["Model 2"] == ("ranked", 1, 1) and ranks["Model 3"] == ("ranked", 2, 2)
     service, named = Service(board), "(prompt extract-option 0123456789abcdef)"

@@ -62,7 +62,7 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
         found = compute_rank_ranges(pairs.value, pairs.p, METRICS[metric].higher_is_better is not False)
         for row in rows:
             index = pairs.models.index(row.entry.key)
-            assert (row.first, row.last) == (found.best_rank[index], found.worst_rank[index])
+            assert (row.best_rank, row.worst_rank) == (found.best_rank[index], found.worst_rank[index])
             apart, value = np.flatnonzero(found.differs[index]), pairs.value
             up = METRICS[metric].higher_is_better is not False
             ahead = sum((value[other] > value[index]) == up and value[other] != value[index] for other in apart)

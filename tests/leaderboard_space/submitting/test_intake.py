@@ -93,7 +93,7 @@ def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, t
         (workdir / name).write_bytes(content)
     bare, notes = workdir / "run.json", workdir / "notes.txt"
     other = run_folder(phantom("halt-medvqa", tmp_path / "halt"), tmp_path / "run")
-    other_set = "these are answers to halt-medvqa, test; chosen is gmai-mmbench, validation"
+    other_set = "these answers are for halt-medvqa, test, but gmai-mmbench, validation is selected"
     for files, model, kind, expected in (
         ([], "Model", None, "no file was given"),
         ([good, notes], "Model", None, "no run.json"),

@@ -132,7 +132,7 @@ def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gi
     for topic in all_topics(labels).values():
         for label, _ in matching_labels(topic, labels):
             where = f"{label.facet}:{label.value}"
-            shown = front.shown(topic, labels, f"{label.family}:{where}")
+            shown = front.label_summary(topic, labels, f"{label.family}:{where}")
             assert shown is not None
             seen.add((label.family, where))
             if shown.label != label:

@@ -78,7 +78,7 @@ def test_no_view_merges_two_sets(tmp_path: Path, seed: int) -> None:
     for topic in [known_topics[int(at)] for at in rng.integers(0, len(known_topics), 12)]:
         for label, _ in matching_labels(topic, labels)[:2]:
             where = f"{label.family}:{label.facet}:{label.value}"
-            shown = front.shown(topic, labels, where)
+            shown = front.label_summary(topic, labels, where)
             if shown is None or shown.label != label:
                 continue
             official = [one.models for one in shown.sets if one.section.is_official]
@@ -96,7 +96,7 @@ def test_no_view_merges_two_sets(tmp_path: Path, seed: int) -> None:
     with_papers, before = (
         next(
             one
-            for one in pages.shown(eyes, pages.labels(), f"{GMAI}:department:Ophthalmology").sets
+            for one in pages.label_summary(eyes, pages.labels(), f"{GMAI}:department:Ophthalmology").sets
             if one.models >= 50
         )  # type: ignore[union-attr]
         for pages in (front, alone)
