@@ -192,6 +192,6 @@ def test_a_file_of_another_version_is_refused_in_one_line(phantoms, tmp_path):
     ]
     for reader in reads:
         with pytest.raises(
-            BadInput, match=rf"has version {version}, and this medprobe reads version 1\..*one that wrote it"
+            BadInput, match=rf"has version {version}, this medprobe reads version 1\..*one that wrote the file"
         ):
             reader()
