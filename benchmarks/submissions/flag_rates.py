@@ -28,7 +28,7 @@ def main(runs: int = 6) -> None:
             build(family, out=Path(folder) / family, text_only=True)
             worlds.append(lies.world_of(Path(folder) / family, Path(folder) / f"{family}-store"))
         for title, kinds in (
-            ("dishonest", [*lies.KINDS, *lies.UNSURE]),
+            ("dishonest", [*lies.LIE_GENERATORS, *lies.UNSURE]),
             ("honest", dict.fromkeys(lies.HONEST)),
         ):
             print(f"| {title} | wait or are refused |\n|---|---|")

@@ -31,7 +31,7 @@ from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.scan import scan_store
 from eval_harness.store.submit import build_submission
 from eval_harness.store.verification import verify
-from tests.eval_harness.store.submitting import phantom, questions_of, run_folder, said
+from tests.eval_harness.store.submitting import make_phantom, load_questions, run_folder, response_text
 from tests.eval_harness.store.untrusted.hostile import FILES, run_jsons
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER
@@ -187,11 +187,11 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder, draw = Path(temporary), random.Random(args.seed)
-        data = phantom("mediconfusion", folder / "mediconfusion")
+        data = make_phantom("mediconfusion", folder / "mediconfusion")
         for number in range(args.uploads):
             right = random.Random(number)  # no two are alike: a copy would wait for a person
-            rows = questions_of(data).itertuples()
-            answers = [{"question_id": row.question_id, "response": said(row, right.random() < 0.6)} for row in rows]
+            rows = load_questions(data).itertuples()
+            answers = [{"question_id": row.question_id, "response": response_text(row, right.random() < 0.6)} for row in rows]
             write_lines(folder / f"{number}.jsonl", answers)
         if args.only in (None, "folder"):
             print(stress_folder(folder, data, args.uploads, draw), flush=True)

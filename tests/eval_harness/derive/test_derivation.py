@@ -25,7 +25,7 @@ from eval_harness.derive.run_files import SubmittedFiles
 from eval_harness.records.result import DELIVERIES, DERIVE_VERSION, Method, Model
 from eval_harness.records.run import RunRecord, RunRequest
 from eval_harness.records.selection import Selection
-from tests.eval_harness.store.honest import TEXTS
+from tests.eval_harness.store.honest import TEXTS_BY_STYLE
 
 RECORDED = Path(__file__).with_name("recorded.json")
 
@@ -56,12 +56,12 @@ def made_answers(questions: pd.DataFrame, seed: int, samples: int = 1) -> list[d
     rows = []
     for question in questions["question_id"]:
         for sample in range(samples):
-            kind = draw.choice([*TEXTS, "gone"])
+            kind = draw.choice([*TEXTS_BY_STYLE, "gone"])
             if kind in ("gone", "very long"):
                 continue
             rows.append(
                 {
-                    "question_id": question, "sample": sample, "response": TEXTS[kind](draw.randrange(100)),
+                    "question_id": question, "sample": sample, "response": TEXTS_BY_STYLE[kind](draw.randrange(100)),
                     "delivery": draw.choice([*DELIVERIES.values(), "answered", "answered", "answered"]),
                     "finish_reason": draw.choice([None, "stop", "length"]), "tokens_out": draw.choice([None, 3, 700]),
                 }

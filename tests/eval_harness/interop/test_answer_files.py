@@ -24,7 +24,7 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 from tests.eval_harness.store.untrusted.test_other_harnesses import (
     default_questions,
-    lmms,
+    lmms_file,
     vlmevalkit_table,
 )
 from tests.helpers import write_lines
@@ -139,7 +139,7 @@ def test_eval_and_submit_read_harness_output_alike(phantoms, tmp_path, form):
     rng = random.Random(form)
     answers = [(q, rng.choice(["A", "B", "Answer: B", None])) for q in default_questions(data).itertuples()]
     if form == "lmms":
-        file = lmms(tmp_path, answers)
+        file = lmms_file(tmp_path, answers)
     else:
         file = tmp_path / f"M_medprobe-mediconfusion.{form}"
         table = vlmevalkit_table(data, tmp_path, answers)

@@ -13,7 +13,7 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.run_folder import read_answer_journal
 from eval_harness.runs.runner import run_evaluation
 from tests.chaos.server import ChaosServer
-from tests.eval_harness.store.submitting import restate
+from tests.eval_harness.store.submitting import update_card
 
 EXAMPLE_PLUG_IN = Path(__file__).resolve().parents[3] / "docs/examples/my_model.py"
 BROKEN_IMAGES = (b"", b"no image", b"\xff\xd8\xff\xe0 half a JPEG")
@@ -31,7 +31,7 @@ def damage(folder, which):
                 hit |= {q["question_id"] for q in row["questions"] if q["image_id"] == row["image_ids"][0]}
         pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
     # Otherwise the changed files would not match the dataset's card.
-    restate(folder)
+    update_card(folder)
     return hit
 
 

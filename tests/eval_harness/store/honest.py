@@ -1,4 +1,6 @@
-"""Honest runs of every kind, generated: format x method x back end x kinds of answers x options x names. What `eval` accepts has to land.
+"""Generate honest runs: format x method x back end x kinds of answers x options x names.
+
+Everything that `eval` accepts must be accepted by a store.
 
 See also: submitting and verifying them (`test_honest_runs.py`).
 """
@@ -23,13 +25,13 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 
 FORMATS = tuple(BENCHMARKS)
-NAMES = (
+MODEL_NAMES = (
     "Model A", "GPT-4o (2024-08-06)", "50 % off", "=SUM(A1)", "Who?", "O'Brien's VLM", "MedVLM\u00ae 7B", "Qwen2\u20137B",
     "Me\u0301dical", "\u533b\u5b66\u6a21\u578b", "\u533b\u7597\u6a21\u578b", "\u0645\u062f\u0644",
     'A "quoted" name', "back\\slash; DROP TABLE", "+1 -x @y",
     "org/name:tag", "\U0001f9d1\u200d\u2695\ufe0f", "a" * 200, "  spaces \t around ", "&amp; co", "--reproduced", "baseline: mine",
 )  # fmt: skip
-TEXTS = {
+TEXTS_BY_STYLE = {
     "letters": lambda k: "ABCDEFGHIJ"[k % 10],
     "prose": lambda k: f"The image most likely shows option {'ABCD'[k % 4]}, because of its margins.",
     "declining": lambda k: "I'm sorry, but I can't assist with interpreting medical images.",
@@ -47,11 +49,11 @@ TEXTS = {
 SILENT = ("held back", "failed")
 """Kinds of answers that are no text: what the server did."""
 
-PLUG_IN = """
+HONEST_PLUG_IN = """
 import math, random
 from eval_harness.records.request import Response
 from eval_harness.records.result import Model
-from tests.eval_harness.store.honest import TEXTS
+from tests.eval_harness.store.honest import TEXTS_BY_STYLE
 
 SEED, KINDS = {seed}, {kinds}
 
@@ -78,7 +80,7 @@ class Scripted:
             elif kind == "failed":
                 yield Response(request.question_id, request.sample, "", "failed", error="HTTP 500")
             else:
-                yield Response(request.question_id, request.sample, TEXTS[kind](number), **more)
+                yield Response(request.question_id, request.sample, TEXTS_BY_STYLE[kind](number), **more)
 
     def score(self, requests):
         for request in requests:
@@ -106,7 +108,7 @@ class Case:
 
 
 def cases(seed: int, count: int) -> Iterator[Case]:
-    """`count` cases; formats, methods and names are gone through in turn, the rest is drawn."""
+    """Yield `count` cases. Formats, methods and names are cycled; the rest is drawn at random."""
     draw = random.Random(seed)
     methods = ("mc", "mc", "gd", "ps", "mc", "ps_official", "ff")
     for number in range(count):
@@ -115,7 +117,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
             family = "mediconfusion"
         generates = method in ("mc", "ff")
         back_end = draw.choice(["plug-in", "plug-in", "recorded", "baseline"]) if method == "mc" else "plug-in"
-        kinds = tuple(draw.sample([*TEXTS, *SILENT], draw.choice([1, 2, 5])))
+        kinds = tuple(draw.sample([*TEXTS_BY_STYLE, *SILENT], draw.choice([1, 2, 5])))
         if kinds == ("failed",):  # a model that answers nothing is given up, which leaves nothing to submit
             kinds = ("failed", "letters")
         shows_options = back_end == "plug-in" and method == "mc" and not family.startswith("probmed")
@@ -124,7 +126,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
         if samples == 150 and "very long" in kinds:  # more than a store takes, which `eval` says at the 20th answer
             samples = 3
         yield Case(
-            number, family, method, back_end, kinds, NAMES[number % len(NAMES)], samples, permute,
+            number, family, method, back_end, kinds, MODEL_NAMES[number % len(MODEL_NAMES)], samples, permute,
             shots=draw.choice([0, 0, 1]) if back_end == "plug-in" and method == "mc" and not permute else 0,
             limit=draw.choice([None, None, 4, 10_000]),
             extraction=draw.choice(["ours", "ours", "official"]) if generates and not permute else "ours",
@@ -132,7 +134,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
 
 
 def run(case: Case, data: Path, folder: Path) -> Path:
-    """The run folder that `eval` makes of a case."""
+    """Return the run folder that `eval` makes of a case."""
     folder.mkdir(parents=True)
     repository = open_repository(data)
     config = EvalConfig(
@@ -141,7 +143,7 @@ def run(case: Case, data: Path, folder: Path) -> Path:
         argv=("eval", case.family, "--name", case.name),
     )  # fmt: skip
     if case.back_end == "plug-in":
-        (folder / f"plug_in_{case.number}.py").write_text(PLUG_IN.format(seed=case.number, kinds=case.kinds))
+        (folder / f"plug_in_{case.number}.py").write_text(HONEST_PLUG_IN.format(seed=case.number, kinds=case.kinds))
         config = replace(config, model=f"{folder}/plug_in_{case.number}.py:Scripted")
     elif case.back_end == "recorded":
         config = replace(config, model=f"recorded:{_recorded(case, data, folder / 'answers.jsonl')}")
@@ -150,49 +152,55 @@ def run(case: Case, data: Path, folder: Path) -> Path:
 
 
 def _recorded(case: Case, data: Path, path: Path) -> Path:
-    """Answers in a file: some are null, and of some questions there is none."""
+    """Write a file of answers; some are null, and some questions have none."""
     repository = open_repository(data)
     draw = random.Random(case.number)
-    texts = [kind for kind in case.kinds if kind in TEXTS] or ["letters"]
+    texts = [kind for kind in case.kinds if kind in TEXTS_BY_STYLE] or ["letters"]
     records = []
     for question in repository.questions("validation" if case.family == "gmai-mmbench" else "test")["question_id"]:
-        text = TEXTS[draw.choice(texts)](draw.randrange(100))
-        said = None if draw.random() < 0.1 else text
+        text = TEXTS_BY_STYLE[draw.choice(texts)](draw.randrange(100))
+        response = None if draw.random() < 0.1 else text
         if draw.random() < 0.95 or not records:
-            records.append(json.dumps({"question_id": question, "response": said}))
+            records.append(json.dumps({"question_id": question, "response": response}))
     path.write_text("\n".join(records) + "\n")
     return path
 
 
 def differences(run: Path, landed: Path) -> list[str]:
-    """What of a run's own result and answers is not what a store holds: nothing may be, but for names in their one form and where its
-    questions are."""
-    ours, theirs = read_result(run / "result.json"), read_result(landed / "result.json")
-    found = [
+    """Compare a run's own result and answers with what a store has.
+
+    Only normalized names and the location of the questions may differ.
+    """
+    submitted, stored = read_result(run / "result.json"), read_result(landed / "result.json")
+    differing = [
         name
         for name in ("scores", "breakdown", "statuses", "method", "deviations", "environment", "command", "created_at",
                      "derive_version", "kind", "provenance")
-        if getattr(ours, name) != getattr(theirs, name)
+        if getattr(submitted, name) != getattr(stored, name)
     ]  # fmt: skip
-    left = ours.benchmark.model_dump(exclude={"repo", "revision"})
-    found += ["benchmark"] if left != theirs.benchmark.model_dump(exclude={"repo", "revision"}) else []
-    found += (
-        [] if ours.model.model_copy(update={"name": normalize_name(ours.model.name)}) == theirs.model else ["model"]
+    benchmark = submitted.benchmark.model_dump(exclude={"repo", "revision"})
+    differing += ["benchmark"] if benchmark != stored.benchmark.model_dump(exclude={"repo", "revision"}) else []
+    differing += (
+        []
+        if submitted.model.model_copy(update={"name": normalize_name(submitted.model.name)}) == stored.model
+        else ["model"]
     )
-    mine, there = (
-        read_readings(folder, [n for n in ANSWER_TABLE_COLUMNS if n not in ("question_id", "sample")]).to_dict(
-            "records"
-        )
+    submitted_rows, stored_rows = (
+        read_readings(folder, [n for n in ANSWER_TABLE_COLUMNS if n not in ("question_id", "sample")]).to_dict("records")
         for folder in (run, landed)
     )
-    found += [] if len(mine) == len(there) else ["number of answers"]
-    for before, after in zip(mine, there, strict=False):
-        found += [f"{before['question_id']}: {name}" for name in before if not _same(before[name], after[name])]
-    return found
+    differing += [] if len(submitted_rows) == len(stored_rows) else ["number of answers"]
+    for submitted_row, stored_row in zip(submitted_rows, stored_rows, strict=False):
+        differing += [
+            f"{submitted_row['question_id']}: {name}"
+            for name in submitted_row
+            if not _same(submitted_row[name], stored_row[name])
+        ]
+    return differing
 
 
-def _same(left: Any, right: Any) -> bool:
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
-    both = isinstance(left, float) and isinstance(right, float)
-    return (both and math.isnan(left) and math.isnan(right)) or left == right
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    are_floats = isinstance(a, float) and isinstance(b, float)
+    return (are_floats and math.isnan(a) and math.isnan(b)) or a == b

@@ -1,4 +1,6 @@
-"""Datasets and run folders for the tests of submitting and verifying: phantoms without images, and runs of invented models."""
+"""Datasets and run folders for the submission tests: phantoms without images, runs of invented
+models.
+"""
 
 import os
 from collections.abc import Callable
@@ -16,47 +18,50 @@ from eval_harness.runs.runner import run_evaluation
 from tests.helpers import write_lines
 
 
-def phantom(family: str, folder: Path) -> Path:
+def make_phantom(family: str, folder: Path) -> Path:
     build(family, out=folder, text_only=True)
     return folder
 
 
-def questions_of(data: Path) -> pd.DataFrame:
+def load_questions(data: Path) -> pd.DataFrame:
     repository = open_repository(data)
     return repository.questions(repository.splits[0])
 
 
-def said(row, right: bool) -> str:
-    """A response that reads as the key, or as another option."""
+def response_text(row, right: bool) -> str:
+    """Return a response that reads as the key, or as another option."""
     index = row.answer[0] if right else (row.answer[0] + 1) % len(row.options)
     return row.options[index] if row.question_type == "yes_no" else "ABCDEFGH"[index]
 
 
 def responses(data: Path, seed: int = 0) -> list[dict]:
-    """Answers of a middling model: every third question wrong, another third for another seed."""
-    rows = questions_of(data).itertuples()
+    """Simulate a mediocre model: every third question wrong, another third for another seed."""
+    rows = load_questions(data).itertuples()
     return [
-        {"question_id": row.question_id, "response": said(row, (number * 7 + seed) % (3 + seed) != 0)}
+        {
+            "question_id": row.question_id,
+            "response": response_text(row, (number * 7 + seed) % (3 + seed) != 0),
+        }
         for number, row in enumerate(rows)
     ]
 
 
 def edit_answers(folder: Path, change: Callable[[list[dict]], object]) -> None:
-    """Write the answers.parquet of a folder anew after `change` has edited its rows."""
+    """Rewrite the answers.parquet of a folder after `change` has edited its rows."""
     schema = pq.read_schema(folder / "answers.parquet")
     change(rows := pq.read_table(folder / "answers.parquet").to_pylist())
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "answers.parquet")
 
 
-def restate(folder: Path) -> Path:
-    """Have the card of a dataset folder state what was changed in its files."""
+def update_card(folder: Path) -> Path:
+    """Update the card of a dataset folder after its files were changed."""
     card = folder / "README.md"
     card.write_text(update_card_configs(card.read_text(), folder_config_entries(folder), card))
     return folder
 
 
 def run_folder(data: Path, folder: Path, name: str = "Model A", seed: int = 0, limit: int | None = None) -> Path:
-    """A run folder of an invented model; `limit` an even number of questions."""
+    """Build a run folder of an invented model; `limit` is an even number of questions."""
     answers = write_lines(folder.with_suffix(".answers.jsonl"), responses(data, seed)[:limit])
     os.utime(answers, (1_700_000_000, 1_700_000_000))
     benchmark = open_repository(data).name

@@ -1,4 +1,4 @@
-"""The gate of a store: what is accepted are our own bytes, and no pull request keeps another from its verdict."""
+"""Only bytes that we wrote are accepted, and no pull request keeps another from its verdict."""
 
 import json
 import random
@@ -24,9 +24,24 @@ from eval_harness.store.sandbox import LimitExceeded
 from eval_harness.store.submit import build_submission
 from eval_harness.store.verification import verify
 from tests import commands
-from tests.eval_harness.store.submitting import edit_answers, phantom, questions_of, run_folder, said
+from tests.eval_harness.store.submitting import (
+    edit_answers,
+    load_questions,
+    make_phantom,
+    response_text,
+    run_folder,
+)
 from tests.eval_harness.store.untrusted import altered
-from tests.eval_harness.store.verifying import REPO, STORE, comments, files_of, head_of, main_files, propose, status
+from tests.eval_harness.store.verifying import (
+    REPO,
+    STORE,
+    comments,
+    main_files,
+    propose,
+    pull_head,
+    status,
+    submission_files,
+)
 from tests.helpers import edit_json, write_lines
 from tests.localhub.accounts import CURATOR, READER, STRANGER
 from tests.sampling import few
@@ -36,38 +51,43 @@ DEADLOCK = Path(__file__).resolve().parents[4] / "shared/sources/gate/deadlock.p
 
 
 @pytest.mark.parametrize("batch", few(range(0, 1_000, 50)))
-def test_a_file_with_an_altered_footer_is_refused_or_every_later_read_returns_the_rows_scored(run, data, batch):
+def test_altered_files_are_refused_or_read_back_as_scored(run, data, batch):
     sent, repository = build_submission(run, data=str(data)).sent, open_repository(data)
     dataset = load_split(repository, repository.splits[0], is_vouched=True)
-    assert sent.answers in survivors(sent, dataset, range(batch, batch + 50))
+    assert sent.answers in surviving_files(sent, dataset, range(batch, batch + 50))
 
 
-def survivors(sent, dataset, seeds: range) -> list[bytes]:
-    """What is kept of files altered so. A file that ends the process which reads it is refused; the others are read again without it."""
+def surviving_files(sent, dataset, seeds: range) -> list[bytes]:
+    """Return what is stored of mutated files.
+
+    A file that kills its reading process is refused; the others are read again without it.
+    """
     try:
-        return sandbox.run_sandboxed(Limits(1, 1, 1, 60), altered.accepted, sent, dataset, seeds)
+        return sandbox.run_sandboxed(Limits(1, 1, 1, 60), altered.accept_mutations, sent, dataset, seeds)
     except LimitExceeded:
         middle = len(seeds) // 2
-        return [each for half in (seeds[:middle], seeds[middle:]) if middle for each in survivors(sent, dataset, half)]
+        return [
+            seed for half in (seeds[:middle], seeds[middle:]) if middle for seed in surviving_files(sent, dataset, half)
+        ]
 
 
 @pytest.mark.sources
 @pytest.mark.skipif(not DEADLOCK.is_file(), reason="../shared/sources is not here")
-def test_the_file_on_which_every_filtered_read_hangs_is_kept_in_bytes_of_ours(tmp_path):
-    data, content = phantom("probmed", tmp_path / "data"), DEADLOCK.read_bytes()
+def test_a_file_that_hangs_readers_is_rewritten(tmp_path):
+    data, content = make_phantom("probmed", tmp_path / "data"), DEADLOCK.read_bytes()
     sent = build_submission(run_folder(data, tmp_path / "run"), data=str(data)).sent
-    found = examine_in_sandbox(sent._replace(answers=content), partial(require_dataset, data=str(data)))
-    assert found.problems == [] and found.sent.answers != content
-    (tmp_path / "kept.parquet").write_bytes(found.sent.answers)
-    for name in questions_of(data)["question_id"]:
+    submission = examine_in_sandbox(sent._replace(answers=content), partial(require_dataset, data=str(data)))
+    assert submission.problems == [] and submission.sent.answers != content
+    (tmp_path / "kept.parquet").write_bytes(submission.sent.answers)
+    for name in load_questions(data)["question_id"]:
         assert pq.read_table(tmp_path / "kept.parquet", filters=[("question_id", "=", name)]).num_rows == 1
 
 
-def test_a_run_of_which_nothing_came_and_strangers_files_in_a_store_end_no_check(run, data, tmp_path):
-    """Nothing delivered can be compared with nothing; files that nobody verified are left alone by likeness and rescore."""
+def test_empty_runs_and_unverified_files_do_not_stop_checks(run, data, tmp_path):
+    """A run without delivered answers cannot be compared; unverified files are never read."""
     store, silent = tmp_path / "store", Path(shutil.copytree(run, tmp_path / "silent"))
-    first = Path(convert_and_submit(run, store).location)
-    stranger = Path(shutil.copytree(first, first.with_name("merged-by-hand")))
+    folder = Path(convert_and_submit(run, store).location)
+    stranger = Path(shutil.copytree(folder, folder.with_name("merged-by-hand")))
     (stranger / "acceptance.json").unlink()
     pq.write_table(pa.table({"question_id": [1], "choice": [{"a": 1}]}), stranger / "readings.parquet")
     edit_json(stranger / "result.json", lambda document: document.update(key="another"))
@@ -77,13 +97,13 @@ def test_a_run_of_which_nothing_came_and_strangers_files_in_a_store_end_no_check
     assert convert_and_submit(silent, store, account="another", data=str(data)).new
     outcomes = {outcome.target: outcome.status for outcome in verify(str(store), data=[str(data)])}
     assert sorted(outcomes.values()) == ["refused", "verified", "verified"]
-    (told,) = (each for each in rescore_store(store) if each.skipped)
-    assert told.folder == stranger.relative_to(store).as_posix()
+    (skipped,) = (outcome for outcome in rescore_store(store) if outcome.skipped)
+    assert skipped.folder == stranger.relative_to(store).as_posix()
 
 
 @pytest.fixture
 def honest(owner, data, tmp_path, monkeypatch):
-    """Opens an honest pull request of the owner's published dataset; returns its number."""
+    """Open an honest pull request on the owner's published dataset; return its number."""
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     publish(data, OURS)
 
@@ -91,10 +111,14 @@ def honest(owner, data, tmp_path, monkeypatch):
         monkeypatch.setenv("HF_TOKEN", STRANGER)
         answers = [
             {"question_id": row.question_id, "response": "AB"[n % 3 > 1]}
-            for n, row in enumerate(questions_of(data).itertuples())
+            for n, row in enumerate(load_questions(data).itertuples())
         ]
         done = convert_and_submit(
-            write_lines(tmp_path / "honest.jsonl", answers), STORE, "mediconfusion", "Honest 7B", OURS
+            write_lines(tmp_path / "honest.jsonl", answers),
+            STORE,
+            "mediconfusion",
+            "Honest 7B",
+            OURS,
         )
         monkeypatch.setenv("HF_TOKEN", CURATOR)
         return int(done.location.rsplit("/", 1)[1])
@@ -103,9 +127,7 @@ def honest(owner, data, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", few(range(12)))
-def test_whatever_strangers_datasets_and_runs_hold_an_honest_pull_request_gets_its_verdict(
-    owner, run, data, honest, seed, tmp_path, capfd
-):
+def test_hostile_pull_requests_do_not_block_honest_ones(owner, run, data, honest, seed, tmp_path, capfd):
     rng, api = random.Random(seed), HfApi(endpoint=owner.endpoint, token=READER)
     for number in range(8):
         folder = Path(shutil.copytree(data, tmp_path / f"altered-{number}"))
@@ -114,11 +136,17 @@ def test_whatever_strangers_datasets_and_runs_hold_an_honest_pull_request_gets_i
         api.create_repo(repo, repo_type="dataset")
         api.upload_folder(folder_path=folder, repo_id=repo, repo_type="dataset")
         commit = api.repo_info(repo, repo_type="dataset").sha
-        propose(owner, files_of(run, lambda r: r["benchmark"].update(repo=repo, revision=commit)))  # noqa: B023
-    files = files_of(run)
+        propose(
+            owner,
+            submission_files(run, lambda r: r["benchmark"].update(repo=repo, revision=commit)),  # noqa: B023
+        )
+    files = submission_files(run)
     (path,) = (path for path in files if path.endswith("run.json"))
     document = json.loads(files[path])
-    document["benchmark"] |= {"repo": OURS, "revision": owner.repo_info(OURS, repo_type="dataset").sha}
+    document["benchmark"] |= {
+        "repo": OURS,
+        "revision": owner.repo_info(OURS, repo_type="dataset").sha,
+    }
     documents = [altered.alter_value(document, rng) for _ in range(8)]
     for repo in ("medvqa/..", "x/a--b", "x/" + "a" * 97, "x", "\x00/y"):
         documents.append(document | {"benchmark": document["benchmark"] | {"repo": repo}})
@@ -127,16 +155,20 @@ def test_whatever_strangers_datasets_and_runs_hold_an_honest_pull_request_gets_i
     number = honest()
     outcomes = {outcome.target: outcome for outcome in verify(STORE, everything=True)}
     assert outcomes.pop(f"{STORE}@{number}").status == "added"
-    assert {outcome.status for outcome in outcomes.values()} <= {"refused", "for a person", "added"}, outcomes
-    public = "".join(text for other in outcomes for text in comments(owner, int(other.rsplit("@", 1)[1])))
+    assert {outcome.status for outcome in outcomes.values()} <= {
+        "refused",
+        "for a person",
+        "added",
+    }, outcomes
+    public = "".join(text for target in outcomes for text in comments(owner, int(target.rsplit("@", 1)[1])))
     assert str(tmp_path) not in public and "/snapshots/" not in public and "Traceback" not in public
 
 
-def test_slow_ones_are_put_off_and_a_refusal_is_remembered(owner, run, data, honest, as_owner, monkeypatch):
-    """A slow reading is one that takes longer than the first round gives it."""
+def test_slow_submissions_are_postponed_and_refusals_remembered(owner, run, data, honest, as_owner, monkeypatch):
+    """Slow means longer than the first round allows."""
     for name in ("Slow 1", "Slow 2"):
-        propose(owner, files_of(run, lambda r, name=name: r["model"].update(name=name)))
-    number, told, examined_here = honest(), [], pull_requests.examine_in_sandbox
+        propose(owner, submission_files(run, lambda r, name=name: r["model"].update(name=name)))
+    number, reported, examined_here = honest(), [], pull_requests.examine_in_sandbox
 
     def slow(sent, find):
         if b"Slow" in sent.run and sandbox._TIME_LIMIT.get() < 100:
@@ -144,8 +176,8 @@ def test_slow_ones_are_put_off_and_a_refusal_is_remembered(owner, run, data, hon
         return examined_here(sent, find)
 
     monkeypatch.setattr(pull_requests, "examine_in_sandbox", slow)
-    outcomes = verify(STORE, everything=True, tell=told.append)
-    assert (told[0].target, told[0].status) == (f"{STORE}@{number}", "added")
+    outcomes = verify(STORE, everything=True, tell=reported.append)
+    assert (reported[0].target, reported[0].status) == (f"{STORE}@{number}", "added")
     assert [outcome.status for outcome in outcomes[:2]] == ["refused", "refused"]
     monkeypatch.setattr(pull_requests, "examine_in_sandbox", None)  # nothing is examined again
     assert [outcome.reasons for outcome in verify(STORE, everything=True)] == [
@@ -156,42 +188,46 @@ def test_slow_ones_are_put_off_and_a_refusal_is_remembered(owner, run, data, hon
     assert [outcome.status for outcome in again] == ["refused", "refused"]
 
 
-def test_the_printed_command_accepts_what_was_looked_at_and_nothing_later(
-    owner, run, data, as_owner, tmp_path, local_hub
-):
+def test_the_printed_command_accepts_only_the_reviewed_commit(owner, run, data, as_owner, tmp_path, local_hub):
     moved = Path(shutil.copytree(data, tmp_path / "a folder's data"))
-    rows = [{"question_id": row.question_id, "response": said(row, True)} for row in questions_of(data).itertuples()]
+    rows = [
+        {"question_id": row.question_id, "response": response_text(row, True)}
+        for row in load_questions(data).itertuples()
+    ]
     for name in ("Too good", "Too good, too"):
         convert_and_submit(write_lines(tmp_path / "p.jsonl", rows), STORE, "mediconfusion", name, str(data))
     as_owner()
-    first = commands.medprobe("verify", f"{STORE}@1", "--data", moved, cwd=tmp_path, HF_TOKEN=CURATOR).stdout
-    (printed,) = (line for line in first.splitlines() if "medprobe accept" in line)
+    output = commands.medprobe("verify", f"{STORE}@1", "--data", moved, cwd=tmp_path, HF_TOKEN=CURATOR).stdout
+    (printed,) = (line for line in output.splitlines() if "medprobe accept" in line)
     arguments = shlex.split(printed.partition("medprobe ")[2])
-    head = head_of(owner, 1)
+    head = pull_head(owner, 1)
     assert head in arguments and str(moved) in arguments
     assert not any(str(tmp_path) in text for text in comments(owner, 1))
     api = HfApi(endpoint=owner.endpoint, token=READER)
     (path,) = (path for path in api.list_repo_files(**REPO, revision="refs/pr/1") if path.endswith("answers.parquet"))
     api.upload_file(path_or_fileobj=b"evil", path_in_repo=path, revision="refs/pr/1", **REPO)
-    before = main_files(owner)
+    main_before = main_files(owner)
     refused = commands.medprobe(*arguments, cwd=tmp_path, HF_TOKEN=CURATOR, code=2).stderr
-    assert "by now" in refused and main_files(owner) == before
-    told = verify(f"{STORE}@2", data=[str(moved)])[0]
-    assert told.status == "for a person"
-    arguments = shlex.split(told.commands[0].partition("medprobe ")[2])
+    assert "by now" in refused and main_files(owner) == main_before
+    verdict = verify(f"{STORE}@2", data=[str(moved)])[0]
+    assert verdict.status == "for a person"
+    arguments = shlex.split(verdict.commands[0].partition("medprobe ")[2])
     without = commands.medprobe(*arguments[:4], cwd=tmp_path, HF_TOKEN=CURATOR, code=2).stderr
     assert "refused" in without and len(comments(owner, 2)) == 2, "a forgotten --data refuses nobody in public"
     assert "added" in commands.medprobe(*arguments, cwd=tmp_path, HF_TOKEN=CURATOR).stdout
     assert status(owner, 2) == "closed"
 
 
-def test_what_is_private_is_not_told_by_a_verdict(owner, run, data, as_owner, monkeypatch):
-    """The verifier's token reads no dataset on a stranger's word."""
+def test_verdicts_do_not_reveal_private_datasets(owner, run, data, as_owner, monkeypatch):
+    """The verifier's token never reads a dataset that a submission names."""
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     publish(data, "ORG/secret", private=True)
     commit = owner.repo_info("ORG/secret", repo_type="dataset").sha
     for repo in ("ORG/secret", "ORG/absent"):
-        propose(owner, files_of(run, lambda r, repo=repo: r["benchmark"].update(repo=repo, revision=commit)))
+        propose(
+            owner,
+            submission_files(run, lambda r, repo=repo: r["benchmark"].update(repo=repo, revision=commit)),
+        )
     verify(STORE, everything=True)
     texts = [comments(owner, number)[-1].replace("secret", "absent") for number in (1, 2)]
     strip = [text.partition("```")[2] for text in texts]

@@ -1,4 +1,6 @@
-"""Every honest run lands, byte for byte: what `eval` accepts is accepted by `submit` and by `verify`, unaltered."""
+"""Every honest run is stored byte for byte: what `eval` accepts, `submit` and `verify` accept
+unaltered.
+"""
 
 import pytest
 from huggingface_hub import HfApi
@@ -8,9 +10,9 @@ from eval_harness.runs.config import EvalConfig
 from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.submit import build_submission
 from eval_harness.store.verification import accept, verify
-from tests.eval_harness.store.honest import FORMATS, NAMES, Case, cases, differences, run
+from tests.eval_harness.store.honest import FORMATS, MODEL_NAMES, Case, cases, differences, run
 from tests.eval_harness.store.submitting import edit_answers
-from tests.eval_harness.store.verifying import head_of
+from tests.eval_harness.store.verifying import pull_head
 from tests.localhub.accounts import CURATOR
 from tests.sampling import few
 
@@ -23,9 +25,11 @@ def data(phantoms):
 
 
 @pytest.mark.parametrize(
-    "case", few(cases(12, COUNT), 3), ids=lambda case: f"{case.family}-{case.method}-{case.back_end}-{case.number}"
+    "case",
+    few(cases(12, COUNT), 3),
+    ids=lambda case: f"{case.family}-{case.method}-{case.back_end}-{case.number}",
 )
-def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
+def test_honest_runs_land_in_a_folder_and_are_verified(case, data, tmp_path):
     dataset = data[case.family]
     folder = run(case, dataset, tmp_path / "made")
     done = convert_and_submit(folder, tmp_path / "store", data=str(dataset))
@@ -37,12 +41,12 @@ def test_it_lands_in_a_folder_and_is_verified_there(case, data, tmp_path):
 
 
 @pytest.mark.parametrize("case", few(cases(13, 3)), ids=str)
-def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
+def test_honest_runs_land_on_the_hub(case, data, owner, monkeypatch, tmp_path):
     dataset = data[case.family]
     folder = run(case, dataset, tmp_path / "made")
     done = convert_and_submit(folder, "ORG/results", data=str(dataset))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    outcome = accept("ORG/results@1", head_of(owner, 1), data=[str(dataset)])
+    outcome = accept("ORG/results@1", pull_head(owner, 1), data=[str(dataset)])
     assert outcome.status == "added", outcome
     api = HfApi(endpoint=owner.endpoint, token=CURATOR)
     for path, content in done.submission.files().items():
@@ -55,25 +59,45 @@ def test_it_lands_on_the_hub(case, data, owner, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "samples", "permute"), few([("chance", 3, False), ("oracle", None, True), ("always-C", None, False)])
+    ("name", "samples", "permute"),
+    few([("chance", 3, False), ("oracle", None, True), ("always-C", None, False)]),
 )
-def test_a_baseline_is_reproduced_and_one_with_a_changed_answer_is_not(data, tmp_path, name, samples, permute):
+def test_baselines_are_reproduced_unless_an_answer_is_changed(data, tmp_path, name, samples, permute):
     dataset, folder = str(data["mediconfusion"]), tmp_path / "run"
     run_evaluation(
-        EvalConfig("mediconfusion", f"baseline:{name}", dataset, out=folder, samples=samples, permute=permute)
+        EvalConfig(
+            "mediconfusion",
+            f"baseline:{name}",
+            dataset,
+            out=folder,
+            samples=samples,
+            permute=permute,
+        )
     )
     assert build_submission(folder).problems == []
     edit_answers(folder, lambda rows: rows[-1].update(response=rows[-1]["response"] + "!"))
     assert any("1 of" in line and "are not those of" in line for line in build_submission(folder).problems)
 
 
-def test_no_result_takes_the_place_of_another(data, tmp_path):
-    """The same model with other answers, names that share a slug, and both readers: all land side by side."""
+def test_results_never_replace_each_other(data, tmp_path):
+    """The same model with other answers, names with the same slug, both readers: all are stored."""
     dataset, landed = data["mediconfusion"], []
-    runs = [(1, NAMES[9], "ours"), (2, NAMES[9], "ours"), (1, NAMES[9], "official"), (1, NAMES[10], "ours")]
+    runs = [
+        (1, MODEL_NAMES[9], "ours"),
+        (2, MODEL_NAMES[9], "ours"),
+        (1, MODEL_NAMES[9], "official"),
+        (1, MODEL_NAMES[10], "ours"),
+    ]
     for number, name, extraction in runs:
         case = Case(
-            number, "mediconfusion", "mc", "plug-in", ("letters", "prose"), name, limit=8, extraction=extraction
+            number,
+            "mediconfusion",
+            "mc",
+            "plug-in",
+            ("letters", "prose"),
+            name,
+            limit=8,
+            extraction=extraction,
         )
         folder = run(case, dataset, tmp_path / f"{number}-{len(landed)}")
         landed.append(convert_and_submit(folder, tmp_path / "store", data=str(dataset)))

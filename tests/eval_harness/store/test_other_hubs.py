@@ -1,4 +1,4 @@
-"""A Hub that fails now and then: no submission is lost or refused for it."""
+"""An unreliable Hub: no submission is lost or refused because of it."""
 
 import contextlib
 import itertools
@@ -18,9 +18,16 @@ STORE = "ORG/results"
 REPO = {"repo_id": STORE, "repo_type": "dataset"}
 
 
-def test_each_request_is_tried_again_by_itself(owner, run, data, local_hub, monkeypatch):
-    """A Hub that refuses every sixth request or so must not fail a submission for one of many."""
-    for path in ("whoami", "/api/datasets/ORG/results$", "paths-info", "discussions", "preupload", "/commit/"):
+def test_each_request_is_retried_on_its_own(owner, run, data, local_hub, monkeypatch):
+    """A Hub that fails about every sixth request must not fail a whole submission."""
+    for path in (
+        "whoami",
+        "/api/datasets/ORG/results$",
+        "paths-info",
+        "discussions",
+        "preupload",
+        "/commit/",
+    ):
         local_hub.faults.add(path, 503, headers={"Retry-After": "0"})
     assert convert_and_submit(run, STORE).new
     monkeypatch.setenv("HF_TOKEN", CURATOR)
@@ -30,8 +37,10 @@ def test_each_request_is_tried_again_by_itself(owner, run, data, local_hub, monk
     assert len(owner.list_repo_commits(**REPO)) == 2
 
 
-def test_whichever_request_fails_no_submission_is_refused(owner, data, local_hub, monkeypatch, tmp_path):
-    """From the k-th request on the Hub answers nothing but errors, for every k: the submission is left for later, until all is well."""
+def test_no_failing_request_refuses_a_submission(owner, data, local_hub, monkeypatch, tmp_path):
+    """From the k-th request on, the Hub returns only errors, for every k: verification is
+    postponed.
+    """
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     name = f"ORG/asked-{uuid.uuid4().hex}"
@@ -59,5 +68,5 @@ def test_whichever_request_fails_no_submission_is_refused(owner, data, local_hub
     assert words == {"later", "for a person"}
     details = owner.get_discussion_details(STORE, 2, repo_type="dataset")
     assert details.status == "open" and not any(
-        "Refused" in str(getattr(each, "content", "")) for each in details.events
+        "Refused" in str(getattr(event, "content", "")) for event in details.events
     )

@@ -1,4 +1,4 @@
-"""Withdrawing a result and putting notes under it: by who submitted it or the store's owner, and by no one else."""
+"""Withdrawing and annotating results: only by the submitter or the store's owner."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.localhub.accounts import CURATOR, READER
 REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 
 
-def test_in_a_folder(run, data, tmp_path):
+def test_withdraw_and_annotate_in_a_folder(run, data, tmp_path):
     store = tmp_path / "store"
     stored = Path(convert_and_submit(run, store, data=str(data), account="ann").location)
     assert read_provenance(stored).acceptance.account == "ann" and read_provenance(stored).withdrawal is None
@@ -27,12 +27,17 @@ def test_in_a_folder(run, data, tmp_path):
     provenance = read_provenance(stored)
     assert provenance.withdrawal.reason == "wrong prompt" and [note.text for note in provenance.notes]
     assert [outcome.status for outcome in verify(str(store), data=[str(data)])] == ["verified"]
-    for result, reason in (("nobody", "x"), (stored.name, ""), (stored.name, "a\x07b"), (stored.name, "x" * 3_000)):
+    for result, reason in (
+        ("nobody", "x"),
+        (stored.name, ""),
+        (stored.name, "a\x07b"),
+        (stored.name, "x" * 3_000),
+    ):
         with pytest.raises(BadInput):
             withdraw(store, result, reason)
 
 
-def test_on_the_hub_only_who_submitted_it_or_the_owner(owner, run, data, monkeypatch, tmp_path):
+def test_on_the_hub_only_submitter_or_owner_may_add_notes(owner, run, data, monkeypatch, tmp_path):
     done = convert_and_submit(run, "ORG/results", data=str(data))
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     assert verify("ORG/results@1", data=[str(data)])[0].status == "added"
@@ -42,7 +47,10 @@ def test_on_the_hub_only_who_submitted_it_or_the_owner(owner, run, data, monkeyp
     assert new and "discussions" in location
     lie = Withdrawal(account="curator", withdrawn_at=utc_now(), reason="a rival").to_bytes()
     HfApi(endpoint=owner.endpoint, token=READER).create_commit(
-        operations=[CommitOperationAdd(f"{folder}/withdrawn.json", lie)], commit_message="x", create_pr=True, **REPO
+        operations=[CommitOperationAdd(f"{folder}/withdrawn.json", lie)],
+        commit_message="x",
+        create_pr=True,
+        **REPO,
     )
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     assert {outcome.status for outcome in verify("ORG/results@3")} == {"refused"}
@@ -51,7 +59,7 @@ def test_on_the_hub_only_who_submitted_it_or_the_owner(owner, run, data, monkeyp
     assert "blob/main" in annotate("ORG/results", folder, "seen by the owner")[0]
 
 
-def test_a_text_with_lines_or_controls_is_no_note():
+def test_notes_with_line_breaks_or_controls_are_refused():
     note = json.loads(Note(account="reader", written_at=utc_now(), text="fine").to_bytes())
     for text in ("one\ntwo", "\x1b[31mred", "", "x" * 3_000):
         with pytest.raises(BadInput, match="text: "):

@@ -1,4 +1,4 @@
-"""Submitting a folder that is a submission already, and runs that a judge model has read."""
+"""Submitting a folder that already is a submission, and runs that a judge model read."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ from eval_harness.runs.runner import run_evaluation
 from eval_harness.store.submit import build_submission
 from eval_harness.store.verification import verify
 from tests.eval_harness.reader.test_judge import Server
-from tests.eval_harness.store.submitting import questions_of, run_folder
+from tests.eval_harness.store.submitting import load_questions, run_folder
 from tests.helpers import edit_json, write_lines
 
 
@@ -33,10 +33,10 @@ def ready(stored, tmp_path):
     return Path(shutil.copytree(stored, tmp_path / stored.name))
 
 
-def test_it_is_added_byte_for_byte_in_the_same_place(stored, ready, data, tmp_path):
-    first = convert_and_submit(ready, tmp_path / "store", data=str(data))
-    assert first.new and first.submission.problems == []
-    added = Path(first.location)
+def test_a_submission_folder_is_added_byte_for_byte(stored, ready, data, tmp_path):
+    submitted = convert_and_submit(ready, tmp_path / "store", data=str(data))
+    assert submitted.new and submitted.submission.problems == []
+    added = Path(submitted.location)
     assert added.relative_to(tmp_path / "store") == stored.relative_to(stored.parents[3])
     for name in (*SUBMITTED_FILES, *DERIVED_FILES):
         assert (stored / name).exists() == (added / name).exists()
@@ -45,14 +45,14 @@ def test_it_is_added_byte_for_byte_in_the_same_place(stored, ready, data, tmp_pa
     assert [result.status for result in verify(str(tmp_path / "store"))] == ["verified"]
 
 
-def test_whatever_is_derived_beside_it_is_not_read(ready, data, tmp_path):
-    """The scores of a folder that is handed in are not looked at: there is no claim to compare."""
-    before = build_submission(ready, data=str(data))
+def test_derived_files_of_a_submission_are_ignored(ready, data, tmp_path):
+    """Submitted scores are never read: there is no claim to compare with."""
+    expected = build_submission(ready, data=str(data))
     edit_json(ready / "result.json", lambda d: d["scores"]["confusion"].update(value=99.25))
     (ready / "readings.parquet").write_bytes(b"junk")
     (ready / "units.parquet").unlink()
-    found = build_submission(ready, data=str(data))
-    assert found.problems == [] and found.derived == before.derived
+    submission = build_submission(ready, data=str(data))
+    assert submission.problems == [] and submission.derived == expected.derived
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def judged(data, tmp_path):
     """A free-form run that a judge model read."""
     server = Server()
     server.replies = ["A: 9\nB: 2", "A: 2\nB: 9", "no idea", "A: 8\nB: 1"]
-    words = [{"question_id": row.question_id, "response": "Who knows?"} for row in questions_of(data).itertuples()]
+    words = [{"question_id": row.question_id, "response": "Who knows?"} for row in load_questions(data).itertuples()]
     answers = write_lines(tmp_path / "a.jsonl", words)
     config = EvalConfig(
         "mediconfusion", f"recorded:{answers}", str(data), method="ff", judge="openai:judge", name="Judged",
@@ -73,35 +73,40 @@ def judged(data, tmp_path):
     return tmp_path / "run"
 
 
-def test_a_judged_run_is_added_with_its_replies(judged, data, tmp_path):
+def test_a_judged_run_is_added_with_the_judges_replies(judged, data, tmp_path):
     done = convert_and_submit(judged, tmp_path / "store", data=str(data))
-    there = Path(done.location)
-    ours, theirs = read_result(judged / "result.json"), read_result(there / "result.json")
-    assert ours.scores == theirs.scores and (there / "judge.parquet").is_file()
-    judge = theirs.method.judge
+    stored_folder = Path(done.location)
+    submitted, stored = (
+        read_result(judged / "result.json"),
+        read_result(stored_folder / "result.json"),
+    )
+    assert submitted.scores == stored.scores and (stored_folder / "judge.parquet").is_file()
+    judge = stored.method.judge
     assert judge["model"] == "judge" and judge["prompt_hash"] and judge["asked"] == 28 and "base_url" not in judge
     assert any("judge model" in note for note in done.submission.notes) and done.submission.flags == []
     assert [result.status for result in verify(str(tmp_path / "store"))] == ["verified"]
-    edit_json(there / "run.json", lambda d: d["method"]["judge"].update(prompt_hash="0" * 16))
-    assert any("another prompt" in flag for flag in build_submission(there, data=str(data)).flags)
+    edit_json(stored_folder / "run.json", lambda d: d["method"]["judge"].update(prompt_hash="0" * 16))
+    assert any("another prompt" in flag for flag in build_submission(stored_folder, data=str(data)).flags)
 
 
-def test_without_its_judge_it_is_another_submission(judged, data, tmp_path):
-    first = convert_and_submit(judged, tmp_path / "store", data=str(data))
+def test_dropping_the_judge_makes_another_submission(judged, data, tmp_path):
+    with_judge = convert_and_submit(judged, tmp_path / "store", data=str(data))
     score_run(judged, judged=False)
     second = convert_and_submit(judged, tmp_path / "store", data=str(data))
-    assert second.new and first.location != second.location
+    assert second.new and with_judge.location != second.location
     result = read_result(Path(second.location) / "result.json")
-    assert result.method.judge is None and any("no judge" in said for said in result.deviations)
+    assert result.method.judge is None and any("no judge" in deviation for deviation in result.deviations)
     assert score_run(judged).method.judge is not None, "by the replies that the run folder keeps"
 
 
-def test_a_reply_that_is_missing_leaves_its_answer_unread(judged, data, tmp_path):
-    whole = Path(convert_and_submit(judged, tmp_path / "one", data=str(data)).location)
-    folder = Path(shutil.copytree(whole, tmp_path / "part"))
+def test_a_missing_reply_leaves_the_answer_unread(judged, data, tmp_path):
+    folder_with_replies = Path(convert_and_submit(judged, tmp_path / "one", data=str(data)).location)
+    folder = Path(shutil.copytree(folder_with_replies, tmp_path / "part"))
     replies = pd.read_parquet(folder / "judge.parquet")
     schema = pq.read_schema(folder / "judge.parquet")
     replies.iloc[4:].to_parquet(folder / "judge.parquet", index=False, schema=schema)
-    found = build_submission(folder, data=str(data))
-    assert found.problems == [] and found.result.method.judge["failed"] == 4
-    assert found.result.statuses["answered"] < read_result(whole / "result.json").statuses["answered"]
+    submission = build_submission(folder, data=str(data))
+    assert submission.problems == [] and submission.result.method.judge["failed"] == 4
+    assert (
+        submission.result.statuses["answered"] < read_result(folder_with_replies / "result.json").statuses["answered"]
+    )

@@ -1,4 +1,4 @@
-"""A results store on the loopback Hub as the tests of verifying look at it, and pull requests to it."""
+"""A results store on the loopback Hub and pull requests to it, for the verification tests."""
 
 import json
 from functools import cache
@@ -26,8 +26,8 @@ def status(api, number) -> str:
     return api.get_discussion_details(STORE, number, repo_type="dataset").status
 
 
-def head_of(api, number) -> str:
-    """The commit that a pull request holds."""
+def pull_head(api, number) -> str:
+    """Return the head commit of a pull request."""
     return api.repo_info(**REPO, revision=f"refs/pr/{number}").sha
 
 
@@ -43,8 +43,8 @@ def _submission(run):
     return build_submission(run)
 
 
-def files_of(run, change=lambda said: None) -> dict[str, bytes]:
-    """The files of a submission, its run.json changed by the submitter."""
+def submission_files(run, change=lambda run_json: None) -> dict[str, bytes]:
+    """Return the files of a submission, with its run.json changed by the submitter."""
     files = _submission(run).files()
     (name,) = (path for path in files if path.endswith("run.json"))
     document = json.loads(files[name])

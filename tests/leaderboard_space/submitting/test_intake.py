@@ -21,7 +21,7 @@ from tests.leaderboard_space.stores import add_run, answers, questions
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return phantom("gmai-mmbench", tmp_path_factory.mktemp("made") / "gmai")
+    return make_phantom("gmai-mmbench", tmp_path_factory.mktemp("made") / "gmai")
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, t
     for name, content in {"zeros.jsonl": bytes(500), "run.json": b"{}", "notes.txt": b"hello"}.items():
         (workdir / name).write_bytes(content)
     bare, notes = workdir / "run.json", workdir / "notes.txt"
-    other = run_folder(phantom("halt-medvqa", tmp_path / "halt"), tmp_path / "run")
+    other = run_folder(make_phantom("halt-medvqa", tmp_path / "halt"), tmp_path / "run")
     other_set = "these answers are for halt-medvqa, test, but gmai-mmbench, validation is selected"
     for files, model, kind, expected in (
         ([], "Model", None, "no file was given"),

@@ -21,8 +21,8 @@ from leaderboard_space.submitting import tab as tab_module
 from leaderboard_space.submitting.tab import HIDDEN_TEST_KEY, SubmitTab, draw_form
 from leaderboard_space.views import submit
 from leaderboard_space.views.submit import grouped
-from tests.eval_harness.store.checks.hidden import build_test, upload
-from tests.eval_harness.store.submitting import phantom, questions_of, responses, said
+from tests.eval_harness.store.checks.hidden import build_test, write_upload
+from tests.eval_harness.store.submitting import load_questions, make_phantom, response_text, responses
 from tests.helpers import write_lines
 
 
@@ -34,7 +34,7 @@ def tab_of(store: Path | None, *data: Path) -> SubmitTab:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    return phantom("gmai-mmbench", tmp_path / "gmai")
+    return make_phantom("gmai-mmbench", tmp_path / "gmai")
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_there_is_a_form_only_where_something_can_be_handed_in(tab: SubmitTab, t
 def test_a_template_that_is_filled_in_can_be_handed_in(tab: SubmitTab, data: Path, tmp_path: Path) -> None:
     (label, key), page = tab.choices()[0], tab.page({})
     assert label in shown(page) and f'data-of="template:{key}"' in page and f'data-of="ids:{key}"' in page
-    right = {row.question_id: said(row, True) for row in questions_of(data).itertuples()}
+    right = {row.question_id: response_text(row, True) for row in load_questions(data).itertuples()}
     rows = list(csv.DictReader(io.StringIO(tab.file({"of": f"template:{key}", "as": "csv"})["text"])))
     assert tab.file({"of": f"ids:{key}", "as": "txt"})["text"].split() == [row["question_id"] for row in rows]
     filled = tmp_path / "filled.csv"
@@ -145,7 +145,7 @@ def test_hidden_answers_give_one_number_to_who_is_signed_in(tmp_path: Path) -> N
     public, private = build_test(tmp_path)
     hidden = HiddenTest(str(public), str(private), str(tmp_path / "ledger"))
     tab = SubmitTab(Board(None), None, TrustedData(), may_write=False, hidden=hidden)
-    right = [str(upload(tmp_path / "answers.jsonl", right=45))]
+    right = [str(write_upload(tmp_path / "answers.jsonl", right=45))]
     part = tmp_path / "part.jsonl"
     part.write_text(Path(right[0]).read_text().split("\n", 1)[1])
     assert "1 of 68 questions is not answered" in shown(tab.check(HIDDEN_TEST_KEY, [str(part)], "Model A", None)[0])

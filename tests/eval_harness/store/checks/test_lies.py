@@ -1,7 +1,9 @@
-"""Every kind of lie that a submission can tell is flagged, refused, or cannot be told; the honest run beside it is neither.
+"""Every kind of false submission is flagged, refused or ineffective; honest runs are not flagged.
 
-Each kind is a generator over runs, datasets, names and transformations. See also: runs of baselines (`test_honest_runs.py`), what a pull
-request may add (`test_verification.py`).
+Each kind is a generator over runs, datasets, names and transformations.
+
+See also: runs of baselines (`test_honest_runs.py`), what a pull request may add
+(`test_verification.py`).
 """
 
 from __future__ import annotations
@@ -40,16 +42,21 @@ from eval_harness.store.dataset_lookup import Dataset, load_split
 from eval_harness.store.examine import examine
 from eval_harness.store.notes import withdraw
 from eval_harness.store.submission import Submission
-from tests.eval_harness.store.honest import NAMES
+from tests.eval_harness.store.honest import MODEL_NAMES
 
 REPO, COMMIT, RELEASED = "ORG/phantoms", "1" * 40, "2" * 40
-PUBLISHED = {"Random guessing": "baseline", "GPT-4o": "proprietary", "LLaVA-Med": "medical", "Human expert": "baseline"}
+PUBLISHED = {
+    "Random guessing": "baseline",
+    "GPT-4o": "proprietary",
+    "LLaVA-Med": "medical",
+    "Human expert": "baseline",
+}
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What is handed in: a run and rows of answers, by an account."""
+    """A submission to try: a run and rows of answers, by an account."""
 
     run: RunRecord
     rows: list[Row] = field(repr=False)
@@ -81,22 +88,26 @@ class World:
     def answers(
         self, draw: random.Random, run: RunRecord, skill: float | Callable[[int, int], float] = 0.6
     ) -> list[Row]:
-        """Answers of a model that is right in such a share of the questions, or by (number, sample) -> share, in a wording of its own.
+        """Simulate the answers of a model.
 
-        Models find the same questions hard and the same wrong options likely; who has the key does not.
+        It is right in a share of the questions, or by (number, sample) -> share, with its own
+        wording. Models find the same questions hard and prefer the same wrong options; someone who
+        has the key does not.
         """
         style = draw.choice(STYLES)
         rows = []
         for number, row in enumerate(self.dataset.questions.itertuples(index=False)):
             for sample in range(run.request.samples):
-                others = [[at] for at in range(len(row.options)) if [at] != list(row.answer)]
+                wrong_choices = [[at] for at in range(len(row.options)) if [at] != list(row.answer)]
                 if callable(skill):
                     right = draw.random() < skill(number, sample)
                 else:
-                    asked = random.Random(row.question_id)
-                    right = asked.gauss(0, 1) + draw.gauss(0, 0.9) < NormalDist().inv_cdf(skill) * math.hypot(1, 0.9)
-                    others += [asked.choice(others)] * len(others)
-                choice = list(row.answer) if right else draw.choice(others)
+                    question_random = random.Random(row.question_id)
+                    right = question_random.gauss(0, 1) + draw.gauss(0, 0.9) < NormalDist().inv_cdf(skill) * math.hypot(
+                        1, 0.9
+                    )
+                    wrong_choices += [question_random.choice(wrong_choices)] * len(wrong_choices)
+                choice = list(row.answer) if right else draw.choice(wrong_choices)
                 rows.append(self.said(run, row, sample, choice, style))
         return rows
 
@@ -106,7 +117,9 @@ class World:
         turned = rotation(sample, count) if run.request.permute else 0
         order = rotate_options(list(question.options), turned)
         at = sorted((position - turned) % count for position in choice)
-        words = ", ".join(order[each] if question.question_type == "yes_no" else "ABCDEFGH"[each] for each in at)
+        words = ", ".join(
+            order[position] if question.question_type == "yes_no" else "ABCDEFGH"[position] for position in at
+        )
         row: Row = {
             "question_id": question.question_id,
             "sample": sample,
@@ -114,35 +127,40 @@ class World:
             "delivery": "answered",
         }
         if run.method.name != "mc":
-            row |= {"response": "", "scores": [0.0 if each in at else -1.0 - each for each in range(count)]}
+            row |= {
+                "response": "",
+                "scores": [0.0 if position in at else -1.0 - position for position in range(count)],
+            }
         return row
 
     def judged(self, attempt: Attempt) -> Submission:
-        """The verdict of a store on what was handed in. Raises BadInput."""
+        """Return the store's verdict on an attempt. Raises BadInput."""
         replies = None if attempt.replies is None else encode_judge_replies(pd.DataFrame(attempt.replies))
         sent = SubmittedFiles(attempt.run.to_json().encode(), encode_answers(answer_frame(attempt.rows)), replies)
-        found = examine(sent, lambda said: self.dataset)
-        found.flags.extend(folder_store.duplicate_flags(self.store, found, attempt.account, published=PUBLISHED))
-        return found
+        submission = examine(sent, lambda claimed: self.dataset)
+        submission.flags.extend(
+            folder_store.duplicate_flags(self.store, submission, attempt.account, published=PUBLISHED)
+        )
+        return submission
 
     def add(self, attempt: Attempt) -> str:
-        """Its folder in the store, where an honest result lands unflagged."""
-        found = self.judged(attempt)
-        assert found.problems == [] and found.flags == [], found.flags
+        """Add an honest result, which must not be flagged; return its folder in the store."""
+        submission = self.judged(attempt)
+        assert submission.problems == [] and submission.flags == [], submission.flags
         folder_store.add_to_folder(
             self.store,
-            found,
+            submission,
             Acceptance(account=attempt.account, accepted_at=utc_now(), verified_by=attempt.account),
         )
-        return found.folder
+        return submission.folder
 
     def caught(self, attempt: Attempt) -> list[str]:
-        """Every reason why it does not land unseen."""
+        """Return every reason why an attempt is not added unseen."""
         try:
-            found = self.judged(attempt)
+            submission = self.judged(attempt)
         except BadInput as error:
             return [str(error)]
-        return [*found.problems, *found.flags]
+        return [*submission.problems, *submission.flags]
 
 
 STYLES = ("{}", "{}.", "The answer is {}.", "**{}**", "({})")
@@ -154,8 +172,11 @@ def worlds(phantoms, tmp_path_factory):
     return {family: world_of(phantoms / family, tmp_path_factory.mktemp("store")) for family in FAMILIES}
 
 
-def world_of(data: Path, store: Path, least: int = 150) -> World:
-    """Phantoms, repeated to at least so many questions; a store with Ann's result, four of other models, and one that Eve withdrew."""
+def world_of(data: Path, store: Path, min_questions: int = 150) -> World:
+    """Build a world from phantoms, repeated to a minimum number of questions.
+
+    Its store has Ann's result, those of four other models, and one that Eve withdrew.
+    """
     family = data.name
     repository = open_repository(data)
     dataset = load_split(repository, repository.splits[0], is_vouched=True)
@@ -163,9 +184,15 @@ def world_of(data: Path, store: Path, least: int = 150) -> World:
         dataset.questions.assign(
             **{name: dataset.questions[name].astype(str) + f"x{part}" for name in ("question_id", "case_id")}
         )
-        for part in range(-(-least // len(dataset.questions)))
+        for part in range(-(-min_questions // len(dataset.questions)))
     ]
-    dataset = replace(dataset, questions=pd.concat(parts, ignore_index=True), repo=REPO, revision=COMMIT, partial=None)
+    dataset = replace(
+        dataset,
+        questions=pd.concat(parts, ignore_index=True),
+        repo=REPO,
+        revision=COMMIT,
+        partial=None,
+    )
     world = World(dataset, store, None, None)  # type: ignore[arg-type]
     run = world.run(name="Ann's model")
     victim = Attempt(run, world.answers(random.Random(family), run), "ann")
@@ -175,7 +202,13 @@ def world_of(data: Path, store: Path, least: int = 150) -> World:
     world.add(victim)
     for number, share in enumerate((0.45, 0.55, 0.7, 0.8)):
         run = world.run(name=f"Peer {number}")
-        world.add(Attempt(run, world.answers(random.Random(f"{family} {number}"), run, share), f"account {number}"))
+        world.add(
+            Attempt(
+                run,
+                world.answers(random.Random(f"{family} {number}"), run, share),
+                f"account {number}",
+            )
+        )
     withdraw(store, world.add(withdrawn), "a wrong prompt", "eve")
     return world
 
@@ -194,7 +227,11 @@ def changed(run: RunRecord, **parts: dict[str, Any]) -> RunRecord:
 
 def key_in_most_samples(world: World, draw: random.Random) -> Iterator[Attempt]:
     """The key in all samples, or in all but the first of twenty."""
-    samples, permute, method = draw.choice([1, 2, 5, 20]), draw.random() < 0.5, draw.choice(["mc", "mc", "gd"])
+    samples, permute, method = (
+        draw.choice([1, 2, 5, 20]),
+        draw.random() < 0.5,
+        draw.choice(["mc", "mc", "gd"]),
+    )
     samples = 1 if method == "gd" else samples
     run = world.run(samples, permute and method == "mc", method)
     wrong_ones = 1 if samples == 20 else 0
@@ -202,14 +239,16 @@ def key_in_most_samples(world: World, draw: random.Random) -> Iterator[Attempt]:
 
 
 def key_with_noise(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """A key of which so much was changed that no score is remarkable."""
+    """A key with enough random changes that no score is remarkable."""
     share = draw.uniform(0.5, 0.97)
     run = world.run()
     yield Attempt(run, world.answers(draw, run, lambda number, sample: share))
 
 
 def withdrawn_again(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """What Eve withdrew, with one blank added or a few answers changed, under the same or another name."""
+    """What Eve withdrew, with a blank added or a few answers changed, under the same or another
+    name.
+    """
     run, rows = (
         world.run(name=draw.choice(["Eve's first", "Eve's second"])),
         [dict(row) for row in world.withdrawn.rows],
@@ -222,7 +261,9 @@ def withdrawn_again(world: World, draw: random.Random) -> Iterator[Attempt]:
 
 
 def forged_arms(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """An own run without the right images whose answers avoid the key, so that all of a score seems to come from them."""
+    """An own run without the right images that avoids the key, so that the whole score seems to
+    need them.
+    """
     if world.dataset.family == "halt-medvqa":
         return  # its key is "I do not know", which honest models avoid as well
     image = draw.choice(["withheld", "blank", "swapped"])
@@ -230,8 +271,8 @@ def forged_arms(world: World, draw: random.Random) -> Iterator[Attempt]:
     yield Attempt(run, world.answers(draw, run, lambda number, sample: 0.02))
 
 
-def claims(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """A name that says more than a name, or that consists of signs that only look like letters."""
+def names_with_claims(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """A name that makes claims, or consists of symbols that only look like letters."""
     name = draw.choice(
         ["{} (official)", "{}, verified", "{} \u2714", "\u2705 {}", "{} - www.example.org", "{} https://x.example/y", "\u24bc{}",
          "\U0001f150{}", "{}\u3164", "{}\u0430", "\u03b1{}", "{}\u200b"]
@@ -241,24 +282,29 @@ def claims(world: World, draw: random.Random) -> Iterator[Attempt]:
 
 
 def wrong_answers_taken_out(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """What was wrong is told as a refusal, a failure or not at all."""
+    """Wrong answers are turned into refusals or failures, or left out."""
     run = world.run(draw.randint(1, 4))
     key = {row.question_id: row for row in world.dataset.questions.itertuples(index=False)}
-    how, style, rows = draw.choice(["refusal", "failure", "nothing"]), draw.choice(STYLES), []
+    removal, style, rows = draw.choice(["refusal", "failure", "nothing"]), draw.choice(STYLES), []
     for row in world.answers(draw, run, lambda number, sample: 0.0):
         if draw.random() < 0.7:
             question = key[row["question_id"]]
             rows.append(world.said(run, question, row["sample"], list(question.answer), style))
-        elif how == "refusal":
+        elif removal == "refusal":
             rows.append(row | {"response": "I'm sorry, I cannot help with medical images."})
-        elif how == "failure":
+        elif removal == "failure":
             rows.append(row | {"response": "", "delivery": "no response"})
     yield Attempt(run, rows)
 
 
 def copies(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """Ann's answers under another name: reworded, repeated, mixed with others, a part of them, by another method or reader."""
-    victim, key = world.victim, {row.question_id: row for row in world.dataset.questions.itertuples(index=False)}
+    """Ann's answers under another name: reworded, repeated, mixed, in part, by another method or
+    reader.
+    """
+    victim, key = (
+        world.victim,
+        {row.question_id: row for row in world.dataset.questions.itertuples(index=False)},
+    )
     method = draw.choice(["mc", "mc", "mc", "gd" if max(map(len, world.dataset.questions["answer"])) == 1 else "mc"])
     samples, permute = (1, False) if method == "gd" else (draw.randint(1, 6), draw.random() < 0.3)
     run = world.run(samples, permute, method)
@@ -268,7 +314,10 @@ def copies(world: World, draw: random.Random) -> Iterator[Attempt]:
     reads = world.judged(victim).readings().set_index("question_id")["choice"]
     copied = set(draw.sample(range(samples), draw.randint(1, samples)))
     kept_as_read = run.method.extraction == "official"  # which reads one wording and not another
-    change, style = "none" if kept_as_read else draw.choice(["none", "case", "blanks", "style"]), draw.choice(STYLES)
+    change, style = (
+        "none" if kept_as_read else draw.choice(["none", "case", "blanks", "style"]),
+        draw.choice(STYLES),
+    )
     few = set(draw.sample(sorted(key), draw.randint(0, len(key) // 15)))
     wording = {row["question_id"]: row["response"] for row in victim.rows}
     rows = []
@@ -281,24 +330,26 @@ def copies(world: World, draw: random.Random) -> Iterator[Attempt]:
                 row["response"] = {"none": text, "case": text.upper(), "blanks": f" {text} \n"}[change]
         rows.append(row)
     if draw.random() < 0.4:  # a part of the questions, which a run may lack
-        kept = set(draw.sample(sorted(key), math.ceil(0.6 * len(key))))
-        rows = [row for row in rows if row["question_id"] in kept]
+        copied_questions = set(draw.sample(sorted(key), math.ceil(0.6 * len(key))))
+        rows = [row for row in rows if row["question_id"] in copied_questions]
     yield Attempt(run, draw.sample(rows, len(rows)))
 
 
 def read_by_a_judge(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """Answers that say nothing, and a judge's replies that hold the key or Ann's choices; the judge may have been asked something else."""
-    said, run = judge_prompt_record("mc"), world.run(name="Model E")
-    what = draw.choice(["the key", "Ann's choices", "another prompt"])
-    if what == "another prompt":
-        said |= {"prompt_hash": "0" * 16}
-    run = changed(run, method={"judge": {"model": "GPT-4o"} | said})
+    """Empty answers with a judge's replies that contain the key or Ann's choices, or a changed
+    judge prompt.
+    """
+    judge, run = judge_prompt_record("mc"), world.run(name="Model E")
+    lie = draw.choice(["the key", "Ann's choices", "another prompt"])
+    if lie == "another prompt":
+        judge |= {"prompt_hash": "0" * 16}
+    run = changed(run, method={"judge": {"model": "GPT-4o"} | judge})
     reads = world.judged(world.victim).readings().set_index("question_id")["choice"]
     wording = draw.choice(["What a lovely picture, thank you for sharing it.", "What a lovely picture, {}!"])
     few = set(draw.sample(range(len(world.dataset.questions)), len(world.dataset.questions) // 100))
     rows, replies = [], []
     for number, question in enumerate(world.dataset.questions.itertuples(index=False)):
-        choice = list(reads[question.question_id] if what == "Ann's choices" else question.answer)
+        choice = list(reads[question.question_id] if lie == "Ann's choices" else question.answer)
         choice = [0] if number in few else choice
         about = {"question_id": question.question_id, "sample": 0}
         rows.append(about | {"response": wording.format(number), "delivery": "answered"})
@@ -306,123 +357,168 @@ def read_by_a_judge(world: World, draw: random.Random) -> Iterator[Attempt]:
     yield Attempt(run, rows, replies=replies)
 
 
-def what_answered(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """Something else than is said gave the answers: what claims to be a baseline and is none, or hides that it is one."""
-    kind, responder = draw.choice(["open", "baseline", None]), draw.choice(["model", "guessing", "oracle"])
-    asked = draw.choice(
-        ["org/m", "baseline:chance", "baseline:oracle", "baseline:always-A", "another harness", "baseline:chanc"]
+def misstated_responder(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """The responder is misstated: a claimed baseline that is none, or a baseline in disguise."""
+    kind, responder = (
+        draw.choice(["open", "baseline", None]),
+        draw.choice(["model", "guessing", "oracle"]),
+    )
+    requested = draw.choice(
+        [
+            "org/m",
+            "baseline:chance",
+            "baseline:oracle",
+            "baseline:always-A",
+            "another harness",
+            "baseline:chanc",
+        ]
     )
     command = draw.choice([None, "medprobe eval x --model baseline:chance", "medprobe eval x --model=baseline:oracle"])
     name = draw.choice(["Model E", "Random guessing"])
-    run = changed(world.run(), model={"kind": kind, "responder": responder, "name": name}, request={"model": asked})
+    run = changed(
+        world.run(),
+        model={"kind": kind, "responder": responder, "name": name},
+        request={"model": requested},
+    )
     run = run.model_copy(update={"command": command})
     is_model = kind != "baseline" and responder == "model" and name == "Model E"
-    if not is_model or asked.startswith("baseline:") or command:
+    if not is_model or requested.startswith("baseline:") or command:
         yield Attempt(run, world.answers(draw, run))
 
 
 def a_baseline(world: World, rule: str, name: str, method: str = "mc", judge: dict[str, Any] | None = None) -> Attempt:
-    """The answers that a baseline of medprobe gives, as `eval` writes them."""
+    """Return the answers that a medprobe baseline gives, as `eval` writes them."""
     responder = "oracle" if rule == "oracle" else "guessing"
     run = changed(world.run(method=method, name=name), model={"kind": "baseline", "responder": responder})
     run = changed(run, request={"model": f"baseline:{rule}"}, method={"judge": judge})
     answers = map(make_baseline(rule)[1], checks._baseline_requests(run, world.dataset.questions))
     rows = [
-        {"question_id": a.question_id, "sample": a.sample, "response": a.text, "delivery": DELIVERIES[a.status]}
+        {
+            "question_id": a.question_id,
+            "sample": a.sample,
+            "response": a.text,
+            "delivery": DELIVERIES[a.status],
+        }
         for a in answers
     ]
     return Attempt(run, rows)
 
 
 def dressed_baseline(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """A baseline's answers under the name of a model or of another baseline, read by a judge or by option scores, or told as a model's."""
+    """A baseline's answers in disguise: another name, a judge, option scores, or claimed to be a
+    model's.
+    """
     rule = draw.choice(["chance", "oracle", "always-A", "always-B"])
-    own = make_baseline(rule)[0]
-    what = draw.choice(["a model's name", "another's name", "judge", "scores", "model"])
-    if what == "a model's name":
-        yield a_baseline(world, rule, draw.choice([each for each, kind in PUBLISHED.items() if kind != "baseline"]))
-    elif what == "another's name":
-        yield a_baseline(world, rule, draw.choice([each for each in BASELINE_NAMES if each != own]))
-    elif what == "judge":
-        said = {"model": "GPT-4o", "prompt": "extract-option", "prompt_hash": "0" * 16}
-        yield a_baseline(world, rule, own, draw.choice(["mc", "ff"]), said)
-    elif what == "scores":
-        attempt = a_baseline(world, rule, own, draw.choice(["mc", "gd"]))
+    baseline_name = make_baseline(rule)[0]
+    disguise = draw.choice(["a model's name", "another's name", "judge", "scores", "model"])
+    if disguise == "a model's name":
+        yield a_baseline(
+            world,
+            rule,
+            draw.choice([name for name, kind in PUBLISHED.items() if kind != "baseline"]),
+        )
+    elif disguise == "another's name":
+        yield a_baseline(world, rule, draw.choice([name for name in BASELINE_NAMES if name != baseline_name]))
+    elif disguise == "judge":
+        judge = {"model": "GPT-4o", "prompt": "extract-option", "prompt_hash": "0" * 16}
+        yield a_baseline(world, rule, baseline_name, draw.choice(["mc", "ff"]), judge)
+    elif disguise == "scores":
+        attempt = a_baseline(world, rule, baseline_name, draw.choice(["mc", "gd"]))
         counts = dict(
-            zip(world.dataset.questions["question_id"], world.dataset.questions["options"].map(len), strict=True)
+            zip(
+                world.dataset.questions["question_id"],
+                world.dataset.questions["options"].map(len),
+                strict=True,
+            )
         )
         yield replace(
             attempt,
             rows=[row | {"scores": [float(n) for n in range(counts[row["question_id"]])]} for row in attempt.rows],
         )
     else:
-        run = world.run(name=draw.choice([own, own.upper(), own.replace("a", "\u0430").replace("O", "0")]))
+        run = world.run(
+            name=draw.choice(
+                [
+                    baseline_name,
+                    baseline_name.upper(),
+                    baseline_name.replace("a", "\u0430").replace("O", "0"),
+                ]
+            )
+        )
         yield Attempt(run, world.answers(draw, run))
 
 
 LOOKS = dict(
-    zip("aeopcxPTOMHBi", "\u0430\u0435\u043e\u0440\u0441\u0445\u0420\u0422\u039f\u041c\u041d\u0412\u0456", strict=True)
+    zip(
+        "aeopcxPTOMHBi",
+        "\u0430\u0435\u043e\u0440\u0441\u0445\u0420\u0422\u039f\u041c\u041d\u0412\u0456",
+        strict=True,
+    )
 )
 """Latin letters and others that look like them."""
 
 
 def another_name(draw: random.Random, name: str) -> str:
-    """A name that looks like another."""
-    how = draw.choice(["letters", "case", "signs", "invisible", "one for l"])
-    if how == "letters":
+    """Return a name that looks like another."""
+    change = draw.choice(["letters", "case", "signs", "invisible", "one for l"])
+    if change == "letters":
         return "".join(LOOKS.get(letter, letter) for letter in name)
-    if how == "invisible":
+    if change == "invisible":
         at = draw.randint(1, len(name) - 1)
         return name[:at] + draw.choice(["\u200d", "\ufe0f", "\u3164"]) + name[at:]
-    if how == "one for l" and any(each in name for each in "lo"):
+    if change == "one for l" and any(letter in name for letter in "lo"):
         return name.replace("l", "1").replace("o", "0")
-    return name.replace(" ", "-") + "." if how == "signs" else name.swapcase()
+    return name.replace(" ", "-") + "." if change == "signs" else name.swapcase()
 
 
-def names(world: World, draw: random.Random) -> Iterator[Attempt]:
+def lookalike_names(world: World, draw: random.Random) -> Iterator[Attempt]:
     """A name that passes for that of another result, or of a published one."""
     name = draw.choice(["Ann's model", *PUBLISHED])
-    other = another_name(draw, name)
-    plain = [each.casefold().translate({ord(c): None for c in " -.`'"}) for each in (name, other)]
+    lookalike = another_name(draw, name)
+    plain = [spelling.casefold().translate({ord(c): None for c in " -.`'"}) for spelling in (name, lookalike)]
     if plain[0] == plain[1] and PUBLISHED.get(name) != "baseline":
         return  # the same name spelled otherwise: a result of the same model stands beside the paper's
-    run = world.run(name=other)
+    run = world.run(name=lookalike)
     yield Attempt(run, world.answers(draw, run))
 
 
 def other_questions(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """Another repository, no commit, or one that was never released; parts of cases."""
+    """Another repository, no commit or an unreleased one; parts of cases."""
     run = world.run()
     part = world.dataset.questions
-    what = draw.choice(["fork", "fork without a commit", "no commit", "a pull request's commit", "half cases"])
-    if what.startswith("fork"):
-        said = {
+    lie = draw.choice(["fork", "fork without a commit", "no commit", "a pull request's commit", "half cases"])
+    if lie.startswith("fork"):
+        benchmark = {
             "repo": draw.choice(["eve/phantoms", "ORG/phantom", "org/phantoms2"]),
-            "revision": None if "out" in what else "3" * 40,
+            "revision": None if "out" in lie else "3" * 40,
         }
-    elif what in ("no commit", "a pull request's commit"):
-        said = {"repo": REPO, "revision": None if what == "no commit" else "4" * 40}
+    elif lie in ("no commit", "a pull request's commit"):
+        benchmark = {"repo": REPO, "revision": None if lie == "no commit" else "4" * 40}
     else:
         part = part.groupby("case_id").head(1)
         if len(part) == len(world.dataset.questions):
             return
-        said = world.dataset.benchmark(part.reset_index(drop=True), "only some").model_dump(by_alias=True)
-    run = changed(run, benchmark=said, request={"fingerprint": said.get("fingerprint", run.request.fingerprint)})
-    there = set(part["question_id"])
-    yield Attempt(run, [row for row in world.answers(draw, run) if row["question_id"] in there])
+        benchmark = world.dataset.benchmark(part.reset_index(drop=True), "only some").model_dump(by_alias=True)
+    run = changed(
+        run,
+        benchmark=benchmark,
+        request={"fingerprint": benchmark.get("fingerprint", run.request.fingerprint)},
+    )
+    part_ids = set(part["question_id"])
+    yield Attempt(run, [row for row in world.answers(draw, run) if row["question_id"] in part_ids])
 
 
-KINDS = (
+LIE_GENERATORS = (
     key_in_most_samples,
     withdrawn_again,
     forged_arms,
-    claims,
+    names_with_claims,
     wrong_answers_taken_out,
     copies,
     read_by_a_judge,
-    what_answered,
+    misstated_responder,
     dressed_baseline,
-    names,
+    lookalike_names,
     other_questions,
 )
 
@@ -431,21 +527,21 @@ UNSURE = (key_with_noise,)
 """Kinds that are told by chance alone: most of them are caught."""
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", LIE_GENERATORS, ids=lambda kind: kind.__name__)
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32), family=st.sampled_from(FAMILIES))
-def test_a_lie_does_not_land_unseen(worlds, kind, seed, family):
+def test_every_lie_is_flagged_or_refused(worlds, kind, seed, family):
     for attempt in kind(worlds[family], random.Random(f"{kind.__name__} {seed}")):
         assert worlds[family].caught(attempt), attempt.run
 
 
 def honest(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """A run that tells no lie: any samples, order, method, reader, name, skill, and first questions."""
+    """An honest run: any samples, order, method, reader, name, skill, and leading questions."""
     method = draw.choice(["mc", "mc", "gd"])
     samples, permute = (1, False) if method == "gd" else (draw.choice([1, 1, 2, 3, 5, 20]), draw.random() < 0.5)
     name = draw.choice(
         [
-            *(normalize_name(each) for each in NAMES),
+            *(normalize_name(name) for name in MODEL_NAMES),
             "Ann's other model",
             "gpt-4o",
             "Llama 4",
@@ -453,10 +549,12 @@ def honest(world: World, draw: random.Random) -> Iterator[Attempt]:
         ]
     )
     run = changed(
-        world.run(samples, permute, method, name=name), benchmark={"revision": draw.choice([COMMIT, RELEASED])}
+        world.run(samples, permute, method, name=name),
+        benchmark={"revision": draw.choice([COMMIT, RELEASED])},
     )
     run = changed(
-        run, method={"extraction": draw.choice(["ours", "official"]) if method == "mc" and not permute else "ours"}
+        run,
+        method={"extraction": draw.choice(["ours", "official"]) if method == "mc" and not permute else "ours"},
     )
     rows = world.answers(draw, run, draw.choice([0.25, 0.6, 0.75]))
     share = draw.choice([0.0, 0.0, 0.2]) if method == "mc" else 0.0
@@ -464,8 +562,8 @@ def honest(world: World, draw: random.Random) -> Iterator[Attempt]:
     if draw.random() < 0.3:
         questions, count = world.dataset.questions, draw.randint(60, len(world.dataset.questions))
         part = questions[questions["case_id"].isin(questions["case_id"].iloc[:count])].reset_index(drop=True)
-        said = world.dataset.benchmark(part, f"only the first {count} questions").model_dump(by_alias=True)
-        run = changed(run, benchmark=said, request={"fingerprint": said["fingerprint"]})
+        benchmark = world.dataset.benchmark(part, f"only the first {count} questions").model_dump(by_alias=True)
+        run = changed(run, benchmark=benchmark, request={"fingerprint": benchmark["fingerprint"]})
         rows = [row for row in rows if row["question_id"] in set(part["question_id"])]
     yield Attempt(run, rows)
 
@@ -477,15 +575,15 @@ def strong(world: World, draw: random.Random) -> Iterator[Attempt]:
 
 
 def weak(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """A model that guesses, or nearly always says the same."""
+    """A model that guesses, or nearly always gives the same answer."""
     run = world.run(name="Weak")
     rows = world.answers(draw, run, draw.uniform(0.25, 0.5))
     share = draw.choice([0.0, 0.8, 0.97])
     yield Attempt(run, [row | ({"response": "A"} if draw.random() < share else {}) for row in rows])
 
 
-def again(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """Ann's rerun, checkpoint or other spelling: of most questions the same answers."""
+def own_rerun(world: World, draw: random.Random) -> Iterator[Attempt]:
+    """Ann's rerun, checkpoint or respelled name: mostly the same answers."""
     name = draw.choice(["Ann's model", "Ann's model, step 9000", "ann's MODEL", "Anns-model"])
     run = world.run(name=name)
     changes, share = world.answers(draw, run, 0.65), draw.choice([0.01, 0.05, 0.15])
@@ -494,7 +592,9 @@ def again(world: World, draw: random.Random) -> Iterator[Attempt]:
 
 
 def fine_tune(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """Bob's fine-tune of the model that Ann's result is of: half and more of its answers are others, more of them right."""
+    """Bob's fine-tune of Ann's model: at least half of its answers differ, and more of them are
+    right.
+    """
     run = world.run(name="Bob's fine-tune")
     changes, share = world.answers(draw, run, 0.7), draw.uniform(0.5, 0.9)
     rows = [new if draw.random() < share else dict(old) for old, new in zip(world.victim.rows, changes, strict=True)]
@@ -502,17 +602,22 @@ def fine_tune(world: World, draw: random.Random) -> Iterator[Attempt]:
 
 
 def declines_often(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """A model that declines a part of the questions, or of which a part was not delivered."""
+    """A model that declines some of the questions, or whose answers were partly lost."""
     run, share = world.run(name="Careful"), draw.uniform(0.1, 0.6)
-    other = draw.choice(
-        [{"response": "I'm sorry, I cannot help with medical images."}, {"response": "", "delivery": "no response"}]
+    refusal = draw.choice(
+        [
+            {"response": "I'm sorry, I cannot help with medical images."},
+            {"response": "", "delivery": "no response"},
+        ]
     )
     rows = world.answers(draw, run, draw.uniform(0.4, 0.9))
-    yield Attempt(run, [row | (other if draw.random() < share else {}) for row in rows])
+    yield Attempt(run, [row | (refusal if draw.random() < share else {}) for row in rows])
 
 
 def own_arm(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """A run without the right images: a guess, a liking, or what the run with them says."""
+    """A run without the right images: a guess, a preference, or the answers of the run
+    with them.
+    """
     image = draw.choice(["withheld", "blank", "swapped"])
     run = changed(world.run(name="Ann's model"), request={"image": image}, method={"image": image})
     rows, share = world.answers(draw, run, draw.uniform(0.2, 0.5)), draw.choice([0.0, 0.7, 1.0])
@@ -521,7 +626,7 @@ def own_arm(world: World, draw: random.Random) -> Iterator[Attempt]:
 
 
 def other_wording(world: World, draw: random.Random) -> Iterator[Attempt]:
-    """Answers of another harness, at length and each in its own words."""
+    """Answers of another harness: long, each worded differently."""
     run = world.run(
         name=draw.choice(["GPT-4o", "gpt 4o", "LLaVA-Med", "\u533b\u7597VL \u6a21\u578b", "Model (7B, 4-bit)"])
     )
@@ -533,24 +638,39 @@ def other_wording(world: World, draw: random.Random) -> Iterator[Attempt]:
     yield Attempt(run, rows)
 
 
-HONEST = (honest, strong, strong, weak, again, again, fine_tune, declines_often, own_arm, other_wording)
+HONEST = (
+    honest,
+    strong,
+    strong,
+    weak,
+    own_rerun,
+    own_rerun,
+    fine_tune,
+    declines_often,
+    own_arm,
+    other_wording,
+)
 
 
 @settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 2**32), family=st.sampled_from(FAMILIES))
-def test_the_honest_run_beside_it_does(worlds, seed, family):
+def test_honest_runs_are_not_flagged(worlds, seed, family):
     (attempt,) = honest(worlds[family], random.Random(seed))
     assert worlds[family].caught(attempt) == [], attempt.run
 
 
-def test_what_a_run_says_of_itself_does_not_change_what_its_request_and_its_dataset_say(worlds):
-    """Fields that a result shows and no answer gives: worked examples, settings, measurements, whether a person checked the questions."""
+def test_request_and_dataset_override_what_a_run_states(worlds):
+    """Displayed fields that answers cannot confirm: examples, settings, measurements,
+    validation.
+    """
     world, settings_ = worlds["probmed"], {"temperature": 0.5, "seed": 3}
     run = changed(
-        world.run(2), request={"generation": settings_, "shots": 2}, method={"generation": settings_, "shots": 2}
+        world.run(2),
+        request={"generation": settings_, "shots": 2},
+        method={"generation": settings_, "shots": 2},
     )
     rows = world.answers(random.Random(1), run)
-    wanted = world.judged(Attempt(run, rows)).result
+    honest_result = world.judged(Attempt(run, rows)).result
     lies = {
         "method": {
             "shots": 4,
@@ -559,14 +679,16 @@ def test_what_a_run_says_of_itself_does_not_change_what_its_request_and_its_data
         "environment": {"permuted": {"questions": 100, "same_option": 100.0, "same_letter": 0.0}},
         "benchmark": {"validated": True, "facets": "0" * 64},
     }
-    found = world.judged(Attempt(changed(run, **lies), rows)).result
-    same = ("benchmark", "method", "environment", "scores", "breakdown", "statuses")
-    assert [name for name in same if getattr(found, name) != getattr(wanted, name)] == []
+    lying_result = world.judged(Attempt(changed(run, **lies), rows)).result
+    unchanged_fields = ("benchmark", "method", "environment", "scores", "breakdown", "statuses")
+    assert [name for name in unchanged_fields if getattr(lying_result, name) != getattr(honest_result, name)] == []
 
 
 @pytest.mark.exhaustive
-def test_a_baseline_of_ours_and_a_models_own_arm_are_not_flagged(worlds):
-    """A perfect oracle is the oracle; a model that does not look at its images answers the same without them."""
+def test_baselines_and_own_arms_are_not_flagged(worlds):
+    """A perfect oracle is the oracle; a model that ignores images gives the same answers without
+    them.
+    """
     for world in worlds.values():
         for rule in ("chance", "oracle", "always-B"):
             assert world.caught(a_baseline(world, rule, make_baseline(rule)[0])) == []
@@ -576,13 +698,16 @@ def test_a_baseline_of_ours_and_a_models_own_arm_are_not_flagged(worlds):
 
 
 def test_readings_and_scores_cannot_be_sent(worlds):
-    """There is no column and no field for what is derived."""
+    """There is no column and no field for derived values."""
     world = worlds["probmed"]
     sent = SubmittedFiles(world.victim.run.to_json().encode(), encode_answers(answer_frame(world.victim.rows)))
     table = pq.read_table(pa.BufferReader(sent.answers))
-    pq.write_table(table.append_column("choice", pa.array(["answered"] * len(table))), sink := pa.BufferOutputStream())
+    pq.write_table(
+        table.append_column("choice", pa.array(["answered"] * len(table))),
+        sink := pa.BufferOutputStream(),
+    )
     with pytest.raises(BadInput, match="has the columns"):
-        examine(sent._replace(answers=sink.getvalue().to_pybytes()), lambda said: world.dataset)
+        examine(sent._replace(answers=sink.getvalue().to_pybytes()), lambda benchmark: world.dataset)
     with pytest.raises(BadInput, match=r"run\.json"):
         document = json.loads(sent.run) | {"scores": {}}
-        examine(sent._replace(run=json.dumps(document).encode()), lambda said: world.dataset)
+        examine(sent._replace(run=json.dumps(document).encode()), lambda benchmark: world.dataset)

@@ -1,4 +1,6 @@
-"""What the store's owner ran again: marked so in folders and on the Hub, by who may and of what was run, and by no one else."""
+"""Reproduced results: marked in folders and on the Hub, only by the store's owner, only for real
+runs.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -25,7 +27,7 @@ REPO = {"repo_id": STORE, "repo_type": "dataset"}
 
 @pytest.fixture
 def run(data, tmp_path):
-    """Of something that really answers here."""
+    """A run of a model that really answers here."""
     run_evaluation(EvalConfig("mediconfusion", "baseline:always-A", str(data), out=tmp_path / "run"))
     return tmp_path / "run"
 
@@ -45,33 +47,39 @@ def files(api) -> set[str]:
     return {path for path in api.list_repo_files(**REPO) if path != ".gitattributes"}
 
 
-def test_a_folder_holds_it_beside_the_submitted_one(run, data, tmp_path):
+def test_a_reproduced_result_is_stored_beside_the_submitted_one(run, data, tmp_path):
     store = tmp_path / "store"
-    submitted, reproduced = convert_and_submit(run, store), convert_and_submit(run, store, reproduced=True)
+    submitted, reproduced = (
+        convert_and_submit(run, store),
+        convert_and_submit(run, store, reproduced=True),
+    )
     assert reproduced.new and not convert_and_submit(run, store, reproduced=True).new
-    assert sorted(stored.result.provenance for stored in scan_store(store)[0]) == ["reproduced", "submitted"]
+    assert sorted(stored.result.provenance for stored in scan_store(store)[0]) == [
+        "reproduced",
+        "submitted",
+    ]
     assert Path(reproduced.location).parent == Path(submitted.location).parent
     assert read_result(Path(reproduced.location) / "result.json").scores == submitted.submission.result.scores
     assert {outcome.status for outcome in verify(str(store))} == {"verified"}
 
 
-def test_answers_from_a_file_are_nothing_we_ran(data, tmp_path):
+def test_answers_from_a_file_cannot_be_reproduced(data, tmp_path):
     recorded = run_folder(data, tmp_path / "recorded")
     answers = write_lines(tmp_path / "a.jsonl", responses(data))
     ready = Path(convert_and_submit(recorded, tmp_path / "other").location)
     store = tmp_path / "store"
-    for what, options in (
+    for model, options in (
         (recorded, {}),
         (ready, {"data": str(data)}),
         (answers, {"benchmark": "mediconfusion", "model": "M", "data": str(data)}),
     ):
-        line = refused(what, store, **options)
+        line = refused(model, store, **options)
         assert "--reproduced" in line and "medprobe eval" in line
     assert not store.exists()
     assert any("medprobe eval" in problem for problem in build_submission(recorded, reproduced=True).problems)
 
 
-def test_on_the_hub_it_goes_straight_to_main(run, api, data):
+def test_on_the_hub_it_is_committed_to_main(run, api, data):
     api.upload_file(path_or_fileobj=b"kept", path_in_repo="notes.txt", **REPO)
     done = convert_and_submit(run, STORE, reproduced=True, with_questions=True)
     assert done.new and done.location == f"{api.endpoint}/datasets/{STORE}/tree/main/{done.submission.folder}"
@@ -89,15 +97,15 @@ def test_on_the_hub_it_goes_straight_to_main(run, api, data):
     assert len(api.list_repo_commits(**REPO)) == commits
 
 
-def test_who_may_not_write_is_told_in_one_line(run, api, monkeypatch):
-    before = files(api)
+def test_missing_write_access_is_a_one_line_error(run, api, monkeypatch):
+    files_before = files(api)
     monkeypatch.setenv("HF_TOKEN", READER)
     line = refused(run, STORE)
     assert "may not write" in line and "pull request" in line
-    assert files(api) == before and list(api.get_repo_discussions(**REPO)) == []
+    assert files(api) == files_before and list(api.get_repo_discussions(**REPO)) == []
 
 
-def test_no_other_may_take_its_name(run, api, data, tmp_path, monkeypatch):
+def test_submitters_cannot_use_a_reproduced_id(run, api, data, tmp_path, monkeypatch):
     reproduced = build_submission(run, reproduced=True)
     monkeypatch.setenv("HF_TOKEN", READER)
     operations = [CommitOperationAdd(path, content) for path, content in reproduced.files().items()]

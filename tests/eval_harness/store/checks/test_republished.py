@@ -1,4 +1,6 @@
-"""Datasets under other names and revisions: what is scored by them is flagged or refused, and their questions never become the store's."""
+"""Republished datasets: results on them are flagged or refused, and their questions are never
+stored.
+"""
 
 import random
 import shutil
@@ -11,8 +13,8 @@ from huggingface_hub import HfApi
 from dataset_builders.hub.publish import publish
 from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.verification import accept, verify
-from tests.eval_harness.store.submitting import responses, restate
-from tests.eval_harness.store.verifying import head_of
+from tests.eval_harness.store.submitting import responses, update_card
+from tests.eval_harness.store.verifying import pull_head
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER
 
@@ -21,21 +23,21 @@ REPO = {"repo_id": "ORG/results", "repo_type": "dataset"}
 SEED = 7
 
 
-def keys(questions: pd.DataFrame, draw: random.Random) -> pd.DataFrame:
-    """The same questions with another key: some, or all, are answered by the first option."""
+def change_keys(questions: pd.DataFrame, draw: random.Random) -> pd.DataFrame:
+    """Change the key: some or all questions are answered by the first option."""
     share = draw.choice([0.3, 1.0])
     answers = [[0] if draw.random() < share else list(answer) for answer in questions["answer"]]
     answers[0] = [1 - answers[0][0]]
     return questions.assign(answer=pd.Series(answers, dtype=object))
 
 
-def other(data: Path, folder: Path, change) -> Path:
-    """A copy of a dataset with its questions changed."""
+def copy_dataset(data: Path, folder: Path, change) -> Path:
+    """Copy a dataset and change its questions."""
     shutil.copytree(data, folder)
     (path,) = folder.glob("questions_text/test*.parquet")
     questions = change(pd.read_parquet(path), random.Random(SEED))
     questions.to_parquet(path, index=False)
-    return restate(folder)
+    return update_card(folder)
 
 
 @pytest.fixture
@@ -54,15 +56,15 @@ def as_owner(monkeypatch, **options):
     return outcome
 
 
-def questions_kept(owner) -> list[str]:
+def stored_questions(owner) -> list[str]:
     return [name for name in owner.list_repo_files(**REPO) if name.startswith("questions/")]
 
 
-def test_another_key_neither_lands_unseen_nor_becomes_the_stores(owner, ours, data, monkeypatch, tmp_path):
-    theirs = other(data, tmp_path / "theirs", keys)
+def test_another_key_is_flagged_and_its_questions_are_not_stored(owner, ours, data, monkeypatch, tmp_path):
+    forged_data = copy_dataset(data, tmp_path / "theirs", change_keys)
     api = HfApi(endpoint=owner.endpoint, token=READER)
     api.create_repo("reader/phantoms", repo_type="dataset")
-    api.upload_folder(folder_path=theirs, repo_id="reader/phantoms", repo_type="dataset")
+    api.upload_folder(folder_path=forged_data, repo_id="reader/phantoms", repo_type="dataset")
     answers = write_lines(tmp_path / "a.jsonl", [record | {"response": "A"} for record in responses(data)])
     convert_and_submit(answers, "ORG/results", "mediconfusion", "Model", "reader/phantoms")
     ours_ = as_owner(monkeypatch, data=[OURS], with_questions=True)
@@ -70,12 +72,16 @@ def test_another_key_neither_lands_unseen_nor_becomes_the_stores(owner, ours, da
     flagged = as_owner(monkeypatch, with_questions=True)
     assert flagged.status == "for a person" and any("vouches" in line for line in flagged.reasons)
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    assert accept("ORG/results@1", head_of(owner, 1), with_questions=True).status == "added"
-    assert questions_kept(owner) == [], "a stranger's questions are not the store's"
+    assert accept("ORG/results@1", pull_head(owner, 1), with_questions=True).status == "added"
+    assert stored_questions(owner) == [], "a stranger's questions are not the store's"
 
 
-def test_the_owners_questions_are_kept(owner, ours, data, monkeypatch, tmp_path):
+def test_the_owners_questions_are_stored(owner, ours, data, monkeypatch, tmp_path):
     convert_and_submit(
-        write_lines(tmp_path / "a.jsonl", responses(data)), "ORG/results", "mediconfusion", "Model", OURS
+        write_lines(tmp_path / "a.jsonl", responses(data)),
+        "ORG/results",
+        "mediconfusion",
+        "Model",
+        OURS,
     )
-    assert as_owner(monkeypatch, with_questions=True).status == "added" and len(questions_kept(owner)) == 1
+    assert as_owner(monkeypatch, with_questions=True).status == "added" and len(stored_questions(owner)) == 1

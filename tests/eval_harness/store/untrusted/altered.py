@@ -1,4 +1,4 @@
-"""Files altered at random, and what the gate makes of them; called in the sandbox, where such files are read."""
+"""Randomly mutated files, and how examination handles them; called in the sandbox."""
 
 import io
 import json
@@ -13,52 +13,62 @@ from dataset_builders.errors import BadInput
 from eval_harness.derive.answer_table import table_to_frame
 from eval_harness.derive.run_files import SubmittedFiles
 from eval_harness.store.examine import examine
-from tests.eval_harness.store.submitting import restate
+from tests.eval_harness.store.submitting import update_card
 
 
-def footer_of(content: bytes) -> int:
-    """Where the footer of a Parquet file begins."""
+def footer_start(content: bytes) -> int:
+    """Return where the footer of a Parquet file begins."""
     return len(content) - 8 - struct.unpack("<I", content[-8:-4])[0]
 
 
-def altered(content: bytes, rng: random.Random, start: int = 0) -> bytes:
-    """The same with one to three bytes from `start` on changed, or one taken out or put in."""
-    made = bytearray(content)
+def mutate(content: bytes, rng: random.Random, start: int = 0) -> bytes:
+    """Change one to three bytes from `start` on, or remove or insert one."""
+    mutated = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 3))):
-        made[rng.randrange(start, len(made))] = rng.randrange(256)
+        mutated[rng.randrange(start, len(mutated))] = rng.randrange(256)
     if rng.random() < 0.1:
-        del made[rng.randrange(start, len(made))]
+        del mutated[rng.randrange(start, len(mutated))]
     if rng.random() < 0.1:
-        made.insert(rng.randrange(start, len(made)), rng.randrange(256))
-    return bytes(made)
+        mutated.insert(rng.randrange(start, len(mutated)), rng.randrange(256))
+    return bytes(mutated)
 
 
-def accepted(sent: SubmittedFiles, dataset, seeds: range) -> list[bytes]:
-    """The different answers.parquet that are kept of so many that were altered: in their footers, one in ten anywhere."""
-    kept = {}
+def accept_mutations(sent: SubmittedFiles, dataset, seeds: range) -> list[bytes]:
+    """Return the distinct answers.parquet that are stored for many mutations.
+
+    Most mutations are in the footer, one in ten anywhere.
+    """
+    rewritten = {}
     for seed in seeds:
-        start = 0 if seed % 10 == 0 else footer_of(sent.answers)
+        start = 0 if seed % 10 == 0 else footer_start(sent.answers)
         try:
-            found = examine(
-                SubmittedFiles(sent.run, altered(sent.answers, random.Random(seed), start)), lambda benchmark: dataset
+            submission = examine(
+                SubmittedFiles(sent.run, mutate(sent.answers, random.Random(seed), start)),
+                lambda benchmark: dataset,
             )
         except BadInput:
             continue
-        if not found.problems and found.sent.answers not in kept:
-            again = examine(found.sent, lambda benchmark: dataset)
-            assert (again.sent, again.run_id, again.result) == (found.sent, found.run_id, found.result), seed
-            kept[found.sent.answers] = found.readings()
-    for content, readings in kept.items():
+        if not submission.problems and submission.sent.answers not in rewritten:
+            again = examine(submission.sent, lambda benchmark: dataset)
+            assert (again.sent, again.run_id, again.result) == (
+                submission.sent,
+                submission.run_id,
+                submission.result,
+            ), seed
+            rewritten[submission.sent.answers] = submission.readings()
+    for content, readings in rewritten.items():
         rows = table_to_frame(content).set_index(["question_id", "sample"])["response"].to_dict()
         names = list(zip(readings["question_id"], readings["sample"], strict=True))
         assert set(rows) <= set(names)
         for name in {name for name, _ in names}:
             table = pq.read_table(
-                io.BytesIO(content), filters=[("question_id", "=", name)], columns=["sample", "response"]
+                io.BytesIO(content),
+                filters=[("question_id", "=", name)],
+                columns=["sample", "response"],
             )
-            read = {(name, row["sample"]): row["response"] for row in table.to_pylist()}
-            assert read == {key: text for key, text in rows.items() if key[0] == name}
-    return list(kept)
+            responses = {(name, row["sample"]): row["response"] for row in table.to_pylist()}
+            assert responses == {key: text for key, text in rows.items() if key[0] == name}
+    return list(rewritten)
 
 
 JUNK = (
@@ -82,7 +92,7 @@ JUNK = (
 
 
 def alter_value(document, rng: random.Random):
-    """A JSON document with one value, somewhere in it, replaced by another that may not fit."""
+    """Replace one value somewhere in a JSON document by another that may not fit."""
     if isinstance(document, dict) and document and rng.random() < 0.85:
         name = rng.choice(sorted(document))
         return {**document, name: alter_value(document[name], rng)}
@@ -93,7 +103,9 @@ def alter_value(document, rng: random.Random):
 
 
 def alter_dataset(folder: Path, rng: random.Random) -> None:
-    """Alter a dataset folder in one place: a value or the bytes of its manifest, or a column, a value or the footer of its questions."""
+    """Alter a dataset folder in one place: its manifest, or a column, a value or the footer of its
+    questions.
+    """
     manifest, (questions,) = folder / "manifest.json", folder.glob("questions_text/*.parquet")
     way = rng.randrange(5)
     if way == 0:
@@ -102,7 +114,7 @@ def alter_dataset(folder: Path, rng: random.Random) -> None:
         deep = rng.choice([2_000, 200_000])
         manifest.write_text('{"name": ' + "[" * deep + rng.choice(["]" * deep + "}", ""]))
     elif way == 2:
-        questions.write_bytes(altered(questions.read_bytes(), rng, footer_of(questions.read_bytes())))
+        questions.write_bytes(mutate(questions.read_bytes(), rng, footer_start(questions.read_bytes())))
     else:
         rows = pq.read_table(questions).to_pylist()
         column = rng.choice(sorted(rows[0]))
@@ -113,4 +125,4 @@ def alter_dataset(folder: Path, rng: random.Random) -> None:
             pq.write_table(pa.Table.from_pylist(rows), questions)
         except (pa.ArrowException, OverflowError):  # no column has such values
             pq.write_table(pa.Table.from_pylist([{**row, column: None} for row in rows]), questions)
-    restate(folder)
+    update_card(folder)

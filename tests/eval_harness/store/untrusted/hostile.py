@@ -1,4 +1,4 @@
-"""Uploads that mean harm, each a function that writes one file: archives, bombs, pickles, wrong types, other people's files."""
+"""Hostile uploads, each a function that writes one file: archives, bombs, pickles, wrong types."""
 
 import gzip
 import io
@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 
-class Mine:
-    """Leaves a mark when a pickle of it is loaded."""
+class MarkingPickle:
+    """Leaves a mark when its pickle is loaded."""
 
     def __reduce__(self):
         return (os.mkdir, ("loaded-a-pickle",))
@@ -60,7 +60,7 @@ DEEP = b"[" * 200_000
 HUGE = b"9" * 100_000
 
 BYTES: dict[str, Callable[[], bytes]] = {
-    **{f"pickle {p}": lambda p=p: pickle.dumps([Mine()], protocol=p) for p in (0, 5)},
+    **{f"pickle {p}": lambda p=p: pickle.dumps([MarkingPickle()], protocol=p) for p in (0, 5)},
     "zip": _zip,
     "gzip bomb": lambda: gzip.compress(b"0" * 50_000_000),
     "empty": lambda: b"",
@@ -120,7 +120,7 @@ FILES: dict[str, Callable[[Path], None]] = {
 
 
 def run_jsons(valid: dict) -> dict[str, bytes]:
-    """Hostile variants of a valid run.json."""
+    """Return hostile variants of a valid run.json."""
 
     def changed(change: Callable[[dict], object]) -> bytes:
         document = json.loads(json.dumps(valid))
@@ -130,7 +130,10 @@ def run_jsons(valid: dict) -> dict[str, bytes]:
     return {
         **{
             f"{count:,} samples": changed(
-                lambda d, count=count: (d["request"].update(samples=count), d["method"].update(samples=count))
+                lambda d, count=count: (
+                    d["request"].update(samples=count),
+                    d["method"].update(samples=count),
+                )
             )
             for count in (0, -1, 2_000, 4_000_000, 2**31, 2**62)
         },
@@ -138,7 +141,7 @@ def run_jsons(valid: dict) -> dict[str, bytes]:
         "deep but closed": changed(lambda d: d).replace(
             b'"environment": {', b'"environment": {"x": ' + b"[" * 5000 + b"]" * 5000 + b","
         ),
-        "pickle": pickle.dumps([Mine()]),
+        "pickle": pickle.dumps([MarkingPickle()]),
         "NaN": changed(lambda d: d["environment"].update(x=float("nan"))),
         "overflow": changed(lambda d: d).replace(b'"environment": {', b'"environment": {"x": 1e999, '),
         "unknown key": changed(lambda d: d.update({"\x1b[31m\nx": 1})),

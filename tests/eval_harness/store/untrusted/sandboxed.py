@@ -1,4 +1,4 @@
-"""Functions that a sandbox has to bear."""
+"""Functions that a sandbox must contain."""
 
 import os
 import subprocess
@@ -9,14 +9,14 @@ from pathlib import Path
 from dataset_builders.errors import Unavailable
 
 
-def add(one, two):
-    return one + two
+def add(a, b):
+    return a + b
 
 
-def memory():
-    held = []
+def use_memory():
+    blocks = []
     while True:
-        held.append(bytearray(10_000_000))
+        blocks.append(bytearray(10_000_000))
 
 
 def spin():
@@ -24,8 +24,8 @@ def spin():
         pass
 
 
-def swallow():
-    """Takes every error for one of its own."""
+def swallow_errors():
+    """Treats every error as one of its own."""
     while True:
         try:
             spin()
@@ -42,21 +42,21 @@ def sleep_in_a_child(mark=None):
     subprocess.run([sys.executable, "-c", "import time; time.sleep(1000)"], check=True)
 
 
-def marks(path):
-    """Starts a process that writes a mark after a while, and leaves it running."""
+def start_marking_process(path):
+    """Start a process that writes a mark after a while, and leave it running."""
     subprocess.Popen([sys.executable, "-c", f"import time; time.sleep(1.5); open({str(path)!r}, 'w')"])
     return 1
 
 
-def exits():
+def exit_process():
     os._exit(3)
 
 
-def refuses():
+def refuse():
     raise Unavailable("come back later")
 
 
-def defect():
+def raise_defect():
     return {}["nothing"]
 
 
@@ -64,6 +64,6 @@ def environment():
     return os.environ.get("MARK"), Path.cwd(), os.getpid()
 
 
-def the_dataset(dataset, benchmark):
-    """A `Find` that always finds the same one."""
+def fixed_dataset(dataset, benchmark):
+    """A `DatasetLookup` that always returns the same dataset."""
     return dataset

@@ -1,4 +1,6 @@
-"""Fields that no answer gives: what `eval` never writes is refused, what cannot be checked is flagged, what it does write passes."""
+"""Fields that answers cannot confirm: impossible values are refused, unverifiable ones
+are flagged.
+"""
 
 import csv
 import io
@@ -46,8 +48,8 @@ def honest(run, data):
 
 
 @pytest.fixture(scope="module")
-def said(honest):
-    """The run as JSON has it."""
+def run_json(honest):
+    """The run as a JSON document."""
     return json.loads(honest.sent.run)
 
 
@@ -58,7 +60,7 @@ def rows(honest):
 
 @pytest.fixture(scope="module")
 def verdict(honest, data):
-    """(problems, flags) of the honest files with another run or other rows."""
+    """Return (problems, flags) of the honest files with another run or other rows."""
     schema = pq.read_schema(io.BytesIO(honest.sent.answers))
 
     def judge(run=None, answers=None):
@@ -67,32 +69,38 @@ def verdict(honest, data):
             pq.write_table(pa.Table.from_pylist(answers, schema=schema), buffer := io.BytesIO())
         content = json.dumps(run).encode() if run else honest.sent.run
         try:
-            found = examine_in_sandbox(
+            submission = examine_in_sandbox(
                 SubmittedFiles(content, buffer.getvalue()), partial(require_dataset, data=str(data))
             )
         except BadInput as error:
             return [str(error)], []
-        return found.problems, found.flags
+        return submission.problems, submission.flags
 
     assert judge() == ([], [])
     return judge
 
 
-def changed(said, path, value):
-    copy = json.loads(json.dumps(said))
-    *parents, last = path.split(".")
+def changed(run_json, path, value):
+    copy = json.loads(json.dumps(run_json))
+    *parents, field = path.split(".")
     inner = copy
     for name in parents:
         inner = inner[name]
-    inner[last] = value
+    inner[field] = value
     return copy
 
 
-LIES = [
+FIELD_LIES = [
     ("created_at", st.text(max_size=20).filter(lambda text: not any(c.isdigit() for c in text))),
-    ("created_at", st.datetimes(NOW.replace(tzinfo=None) + timedelta(days=3)).map(datetime.isoformat)),
+    (
+        "created_at",
+        st.datetimes(NOW.replace(tzinfo=None) + timedelta(days=3)).map(datetime.isoformat),
+    ),
     ("method.name", st.sampled_from(["best", "MC", "", "mc ", "=mc"])),
-    ("method.extraction", st.text(max_size=5).filter(lambda text: text not in ("ours", "official"))),
+    (
+        "method.extraction",
+        st.text(max_size=5).filter(lambda text: text not in ("ours", "official")),
+    ),
     ("method.shots", st.one_of(st.integers(max_value=-1), st.integers(min_value=MAX_ANSWERS + 1))),
     ("model.parameters", st.one_of(st.integers(max_value=-1), st.integers(min_value=1 << 53))),
     ("benchmark.selection", st.sampled_from(["", " ", "\n"])),
@@ -120,28 +128,32 @@ FREE = (
 
 
 def with_text(document, path, text):
-    """A run or a result that says it in this field."""
+    """Return a run or result with this text in a field."""
     document = json.loads(json.dumps(document)) | {"deviations": ["one"]}
     document["method"]["judge"] = {"model": "m"} if path.startswith("method.judge") else None
-    *parents, last = path.split(".")
+    *parents, field = path.split(".")
     inner = document
     for name in parents:
         inner = inner[name]
-    inner[int(last) if last.isdigit() else last] = text
+    inner[int(field) if field.isdigit() else field] = text
     return document
 
 
 @pytest.mark.parametrize("kind", EVIL)
-def test_no_free_field_makes_another_row_on_any_way_to_print_it(honest, said, kind):
-    """Whether a store accepts it or not: results that no gate has seen are printed, too."""
+def test_free_text_never_adds_a_row_to_any_output(honest, run_json, kind):
+    """Accepted or not: results that no verifier has seen are printed as well."""
     scores = {"set_accuracy": honest.result.scores["set_accuracy"]}
     plain = honest.result.model_copy(update={"breakdown": {}, "scores": scores})
     usual = tidy_table([plain])
     lines = {form: table(usual[usual["headline"]]).count("\n") for form, table in FORMATTERS.items()}
     for path in FREE:
-        run = with_text(said, path, EVIL[kind])
+        run = with_text(run_json, path, EVIL[kind])
         if (not all(sign.isprintable() for sign in EVIL[kind]) and path != "environment.x") or kind == "at length":
-            is_data = path in ("command", "environment.x", "method.generation.variant") and kind in (
+            is_data = path in (
+                "command",
+                "environment.x",
+                "method.generation.variant",
+            ) and kind in (
                 "a line break",
                 "a tab",
             )
@@ -171,8 +183,10 @@ def shows_nothing_else(printed):
     return all(sign.isprintable() or sign == "\n" for sign in printed)
 
 
-def test_what_a_part_is_follows_from_what_was_asked(data, verdict, said, tmp_path):
-    """The words of `run.json` are not believed: they are those of the request, or how many questions were asked."""
+def test_the_selection_follows_from_what_was_asked(data, verdict, run_json, tmp_path):
+    """The statement in `run.json` is replaced by that of the request, or by the number of
+    questions.
+    """
     folder = run_folder(data, tmp_path / "run", limit=8)
     submission = build_submission(folder, data=str(data))
     assert submission.result.benchmark.selection == "only the first 8 questions" and submission.problems == []
@@ -183,21 +197,22 @@ def test_what_a_part_is_follows_from_what_was_asked(data, verdict, said, tmp_pat
     ):
         lie = changed(content, "benchmark.selection", "the hardest questions, all of them")
         lie["request"] |= request
-        found = examine_in_sandbox(
-            SubmittedFiles(json.dumps(lie).encode(), submission.sent.answers), partial(require_dataset, data=str(data))
+        examined = examine_in_sandbox(
+            SubmittedFiles(json.dumps(lie).encode(), submission.sent.answers),
+            partial(require_dataset, data=str(data)),
         )
-        assert (found.problems, found.result.benchmark.selection) == ([], words)
-        assert json.loads(found.sent.run)["benchmark"]["selection"] == words
+        assert (examined.problems, examined.result.benchmark.selection) == ([], words)
+        assert json.loads(examined.sent.run)["benchmark"]["selection"] == words
 
 
-@pytest.mark.parametrize(("path", "values"), LIES, ids=[f"{path}-{k}" for k, (path, _) in enumerate(LIES)])
+@pytest.mark.parametrize(("path", "values"), FIELD_LIES, ids=[f"{path}-{k}" for k, (path, _) in enumerate(FIELD_LIES)])
 @settings(max_examples=5, deadline=None)
 @given(data_=st.data())
-def test_what_eval_never_writes_is_refused(said, path, values, data_):
-    assert list(run_problems(RunRecord.model_validate(changed(said, path, data_.draw(values)))))
+def test_values_that_eval_never_writes_are_refused(run_json, path, values, data_):
+    assert list(run_problems(RunRecord.model_validate(changed(run_json, path, data_.draw(values)))))
 
 
-def test_more_text_or_more_rows_than_are_due_are_refused_before_they_are_read(rows, verdict):
+def test_excess_text_or_rows_are_refused_before_reading(rows, verdict):
     limits = limits_for(28)
     problems, _ = verdict(
         answers=[{**row, "reasoning": f"{n}" + "y" * (limits.unpacked // 20)} for n, row in enumerate(rows)]
@@ -207,9 +222,13 @@ def test_more_text_or_more_rows_than_are_due_are_refused_before_they_are_read(ro
     assert "28,000 rows; at most 28 are expected" in problems[0]
 
 
-def test_what_no_reading_can_check_is_flagged(said, rows, verdict):
-    scored = changed(changed(said, "method.name", "gd"), "request.method", "gd")
-    judged = changed(said, "method.judge", {"model": "GPT-4o", "prompt": "extract-option", "prompt_hash": "0" * 16})
+def test_unverifiable_fields_are_flagged(run_json, rows, verdict):
+    scored = changed(changed(run_json, "method.name", "gd"), "request.method", "gd")
+    judged = changed(
+        run_json,
+        "method.judge",
+        {"model": "GPT-4o", "prompt": "extract-option", "prompt_hash": "0" * 16},
+    )
     for run, answers, words in (
         (scored, rows, "option scores"),
         (judged, rows, "another prompt"),
@@ -220,8 +239,10 @@ def test_what_no_reading_can_check_is_flagged(said, rows, verdict):
 
 @settings(max_examples=4, deadline=None)
 @given(st.sampled_from(["response", "reasoning", "scores", "shown"]), st.integers(1, 4), st.booleans())
-def test_values_that_are_repeated_count_as_often_as_they_are_read(column, many, grouped):
-    """A value that stands once in the pages and many times in the rows: a file of some kilobytes, whatever it unpacks to."""
+def test_repeated_values_count_each_time_they_are_read(column, many, grouped):
+    """A value stored once in the pages but repeated in many rows: a small file that unpacks to any
+    size.
+    """
     lists = {"scores": [0.0] * (1 << 13), "shown": [None] * (1 << 14)}
     value = lists.get(column, "x" * (1 << 16))
     table = pa.table({column: pa.array([value] * many, ANSWERS_SCHEMA.field(column).type)})
@@ -232,7 +253,7 @@ def test_values_that_are_repeated_count_as_often_as_they_are_read(column, many, 
     assert len(list(iter_parquet_rows(buffer.getvalue(), max_bytes=2 * many << 16))) == many
 
 
-PLUG_IN = """
+CARELESS_PLUG_IN = """
 import enum, math, pathlib
 import numpy as np
 from eval_harness.records.request import Response
@@ -275,20 +296,22 @@ class Careless:
     ['{"log": "x" * 200_000}', '{"deep": [[{"n": -(1 << 80)}]]}', "[1, 2]"],
     ids=str,
 )
-def test_eval_says_at_its_start_what_no_store_takes(data, tmp_path, described):
+def test_eval_reports_up_front_what_stores_refuse(data, tmp_path, described):
     path = tmp_path / "plug_in_large.py"
-    path.write_text(PLUG_IN.replace("DESCRIBED", described))
+    path.write_text(CARELESS_PLUG_IN.replace("DESCRIBED", described))
     with pytest.raises(BadInput, match=r"a store takes at most|beyond 2\^64|that JSON can represent"):
         run_evaluation(EvalConfig("mediconfusion", f"{path}:Careless", str(data), out=tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("method", ["mc", "gd"])
-def test_what_a_careless_plug_in_answers_lands(data, tmp_path, method):
-    """Numbers of other libraries, durations and tokens that are none, texts that no file can hold."""
+def test_answers_of_a_careless_plug_in_are_accepted(data, tmp_path, method):
+    """Numbers of other libraries, invalid durations and token counts, texts that no file
+    can store.
+    """
     path = tmp_path / "plug_in_careless.py"
     described = '{1: pathlib.Path("/x"), "n": np.float32(2), "s": "\\ud800"}'
-    path.write_text(PLUG_IN.replace("DESCRIBED", described))
+    path.write_text(CARELESS_PLUG_IN.replace("DESCRIBED", described))
     run_evaluation(EvalConfig("mediconfusion", f"{path}:Careless", str(data), method=method, out=tmp_path / "run"))
     done = convert_and_submit(tmp_path / "run", tmp_path / "store", data=str(data))
     assert done.new and differences(tmp_path / "run", Path(done.location)) == []
@@ -301,18 +324,28 @@ PIECES = (
 
 
 @settings(max_examples=40)
-@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=4), st.sampled_from(["", " "]), st.booleans())
-def test_a_command_that_is_shown_runs_nothing_else_when_it_is_copied(said, tmp_path_factory, pieces, between, quoted):
-    """What is accepted is run by a shell in which `medprobe` does nothing; what `eval` writes, quoted arguments, is accepted."""
+@given(
+    st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=4),
+    st.sampled_from(["", " "]),
+    st.booleans(),
+)
+def test_a_copied_command_runs_nothing_else(run_json, tmp_path_factory, pieces, between, quoted):
+    """Accepted commands run in a shell where `medprobe` does nothing; what `eval` writes is
+    accepted.
+    """
     words = ["medprobe", *pieces]
     command = shlex.join(words) if quoted else between.join(["medprobe ", *pieces])
-    document = said | {"command": command}
+    document = run_json | {"command": command}
     accepted = not any("command" in line for line in run_problems(RunRecord.model_validate(document)))
     assert accepted or not quoted or text_problem(command, is_data=True)
     if accepted and "\0" not in command:
         folder = tmp_path_factory.mktemp("shell")
         script = f"medprobe() {{ :; }}\n{command}\n".encode("utf-8", "replace")
         subprocess.run(
-            ["bash", "-c", script], cwd=folder, check=False, capture_output=True, env={"PATH": "/usr/bin:/bin"}
+            ["bash", "-c", script],
+            cwd=folder,
+            check=False,
+            capture_output=True,
+            env={"PATH": "/usr/bin:/bin"},
         )
         assert not list(folder.iterdir()), command

@@ -1,4 +1,6 @@
-"""Hostile uploads: each is refused with one clear line, in bounded memory; nothing is executed, nothing is written."""
+"""Hostile uploads are refused with one clear line, in bounded memory; nothing is executed or
+written.
+"""
 
 import json
 from functools import partial
@@ -17,19 +19,19 @@ from eval_harness.store.dataset_lookup import load_split
 from eval_harness.store.examine import examine_in_sandbox as examined_here
 from eval_harness.store.sandbox import SandboxError
 from eval_harness.store.submit import build_submission
-from tests.eval_harness.store.submitting import questions_of, responses, run_folder
+from tests.eval_harness.store.submitting import load_questions, responses, run_folder
 from tests.eval_harness.store.untrusted.hostile import FILES, run_jsons
-from tests.eval_harness.store.untrusted.sandboxed import the_dataset
+from tests.eval_harness.store.untrusted.sandboxed import fixed_dataset
 from tests.helpers import write_lines
 from tests.sampling import few
 
 
-def told(path, data) -> str:
-    """What is said of a file; it must be refused."""
+def refusal_message(path, data) -> str:
+    """Return the error about a file; it must be refused."""
     try:
-        found = build_submission(path, "mediconfusion", "Model", str(data))
-        assert found.problems
-        found.check(path)
+        submission = build_submission(path, "mediconfusion", "Model", str(data))
+        assert submission.problems
+        submission.check(path)
     except BadInput as error:
         return str(error)
     raise AssertionError("it was not refused")
@@ -44,14 +46,14 @@ def test_a_hostile_file_is_refused_in_one_line(data, tmp_path, monkeypatch, name
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "upload"
     FILES[name](path)
-    line = told(path, data)
+    line = refusal_message(path, data)
     assert harmless(line) and line.count(str(path)) == 1, line
-    assert [each.name for each in tmp_path.iterdir()] == ["upload"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["upload"]
 
 
 @pytest.fixture(scope="module")
 def stored(data, tmp_path_factory):
-    """A valid submission's files in a folder, and where it belongs."""
+    """A valid submission's files in a folder, and its folder in a store."""
     workdir = tmp_path_factory.mktemp("stored")
     submission = build_submission(run_folder(data, workdir / "run"))
     for path, content in submission.files().items():
@@ -65,27 +67,27 @@ def dataset(data):
     return load_split(repository, repository.splits[0], is_vouched=True)
 
 
-def examined(workdir, folder, dataset) -> str:
+def examine_folder_here(workdir, folder, dataset) -> str:
     try:
         for name in ("answers.parquet", "run.json"):
             check_file(workdir / name)
-        found = examined_here(SubmittedFiles.from_folder(workdir), partial(the_dataset, dataset))
-        return "; ".join([*found.problems, *([] if found.folder == folder else ["lies elsewhere"])])
+        submission = examined_here(SubmittedFiles.from_folder(workdir), partial(fixed_dataset, dataset))
+        return "; ".join([*submission.problems, *([] if submission.folder == folder else ["lies elsewhere"])])
     except SandboxError:
         raise  # refused as well, but nobody foresaw it
     except BadInput as error:
         return str(error)
 
 
-NAMES = list(run_jsons({name: {} for name in ("request", "method", "model", "benchmark", "environment")}))
+RUN_JSON_VARIANTS = list(run_jsons({name: {} for name in ("request", "method", "model", "benchmark", "environment")}))
 
 
-@pytest.mark.parametrize("name", few(NAMES, 8))
+@pytest.mark.parametrize("name", few(RUN_JSON_VARIANTS, 8))
 def test_a_hostile_run_is_refused(stored, dataset, tmp_path, name):
     workdir, folder = stored
     (tmp_path / "answers.parquet").write_bytes((workdir / "answers.parquet").read_bytes())
     (tmp_path / "run.json").write_bytes(run_jsons(json.loads((workdir / "run.json").read_text()))[name])
-    assert examined(tmp_path, folder, dataset) != ""
+    assert examine_folder_here(tmp_path, folder, dataset) != ""
 
 
 CHANGES = {
@@ -106,7 +108,7 @@ def test_changed_answers_are_refused(stored, dataset, tmp_path):
         rows = table.to_pylist()
         change(rows)
         pq.write_table(type(table).from_pylist(rows, schema=table.schema), tmp_path / "answers.parquet")
-        assert words in examined(tmp_path, folder, dataset), words
+        assert words in examine_folder_here(tmp_path, folder, dataset), words
 
 
 ANYTHING = st.recursive(
@@ -120,7 +122,8 @@ RECORDS = st.fixed_dictionaries(
     optional={
         **dict.fromkeys(("question_id", "index", "id", "qa_type"), NAMED | ANYTHING),
         **dict.fromkeys(
-            ("response", "sample", "status", "seconds", "scores", "answer", "gt_ans", "image_type"), ANYTHING
+            ("response", "sample", "status", "seconds", "scores", "answer", "gt_ans", "image_type"),
+            ANYTHING,
         ),
     },
 )
@@ -138,20 +141,20 @@ def test_wild_records_are_read_or_refused(data, tmp_path, records, form):
     else:
         path.write_text(json.dumps(records, indent=2 if form == "indented" else None))
     try:
-        found = build_submission(path, "mediconfusion", "Model", str(data))
+        submission = build_submission(path, "mediconfusion", "Model", str(data))
     except BadInput as error:
         assert harmless(str(error)) and not isinstance(error, SandboxError)
     else:
-        assert all(harmless(line) for line in found.problems)
-        assert sum(found.result.statuses.values()) >= len(questions_of(data))
+        assert all(harmless(line) for line in submission.problems)
+        assert sum(submission.result.statuses.values()) >= len(load_questions(data))
 
 
 @WILD
 @given(st.binary(max_size=300), st.integers(0, 5000))
-def test_wild_bytes_are_read_or_refused(data, tmp_path, noise, where):
+def test_wild_bytes_are_read_or_refused(data, tmp_path, noise, position):
     path = tmp_path / "wild"
-    whole = write_lines(path, responses(data)).read_bytes()
-    path.write_bytes(whole[:where] + noise + whole[where + len(noise) :])
+    content = write_lines(path, responses(data)).read_bytes()
+    path.write_bytes(content[:position] + noise + content[position + len(noise) :])
     try:
         build_submission(path, "mediconfusion", "Model", str(data))
     except BadInput as error:

@@ -1,6 +1,7 @@
-"""What lmms-eval and VLMEvalKit write goes to `submit` as it comes: the same answers, the same numbers.
+"""Output of lmms-eval and VLMEvalKit is submitted as it is: the same answers, the same numbers.
 
-The files are written here as those harnesses write them; the real ones, and inspect-ai's logs, are in tests/eval_harness/interop/.
+The files are written here in the formats of those harnesses; the real ones, and inspect-ai's logs,
+are tested in tests/eval_harness/interop/.
 """
 
 import csv
@@ -19,11 +20,19 @@ from eval_harness.interop.convert import convert_and_submit, prepare_submission
 from eval_harness.interop.harness_file import format_letters
 from eval_harness.interop.vlmevalkit import export_tsv
 from tests import commands
-from tests.eval_harness.store.submitting import questions_of
+from tests.eval_harness.store.submitting import load_questions
 from tests.helpers import write_lines
 from tests.sampling import few
 
-TEXTS = ("{letter}", "Answer: {letter}", "The answer is {letter}.", "I cannot tell.", "", "{letter}) {text}", "None")
+ANSWER_TEMPLATES = (
+    "{letter}",
+    "Answer: {letter}",
+    "The answer is {letter}.",
+    "I cannot tell.",
+    "",
+    "{letter}) {text}",
+    "None",
+)
 
 
 @pytest.fixture(scope="module", params=BENCHMARKS)
@@ -37,13 +46,13 @@ def mediconfusion(phantoms):
 
 
 def drawn(data, seed):
-    """(question, response or None where nothing came) of every question of the default split."""
+    """(question, response or None if there is none) for every question of the default split."""
     rng = random.Random(seed)
     for row in default_questions(data).itertuples():
         index = rng.randrange(len(row.options))
         # A question of yes or no has no letters but in VLMEvalKit.
         letter = row.options[index] if row.question_type == "yes_no" else "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index]
-        text = rng.choice(TEXTS).format(letter=letter, text=row.options[index])
+        text = rng.choice(ANSWER_TEMPLATES).format(letter=letter, text=row.options[index])
         yield row, None if rng.random() < 0.1 else text
 
 
@@ -52,13 +61,16 @@ def default_questions(data):
     return repository.questions("validation" if "validation" in repository.splits else repository.splits[0])
 
 
-def ours(path, answers):
-    return write_lines(path / "ours.jsonl", [{"question_id": q.question_id, "response": said} for q, said in answers])
+def plain_file(path, answers):
+    return write_lines(
+        path / "ours.jsonl",
+        [{"question_id": q.question_id, "response": text} for q, text in answers],
+    )
 
 
-def lmms(path, answers):
-    def line(number, question, said):
-        text = "[LMMS_EVAL_REQUEST_FAILED after 3 retries] Answer: A" if said is None else said
+def lmms_file(path, answers):
+    def line(number, question, text):
+        text = "[LMMS_EVAL_REQUEST_FAILED after 3 retries] Answer: A" if text is None else text
         ids = {"question_id": question.question_id}
         return {
             "doc_id": number,
@@ -67,15 +79,15 @@ def lmms(path, answers):
             "medprobe_answer": ids,
         }
 
-    return write_lines(path / "samples.jsonl", [line(n, q, said) for n, (q, said) in enumerate(answers)])
+    return write_lines(path / "samples.jsonl", [line(n, q, text) for n, (q, text) in enumerate(answers)])
 
 
 def vlmevalkit_table(data, path, answers):
-    """The exported TSV, read as VLMEvalKit reads it, less the image, with the predictions."""
+    """Return the exported TSV as VLMEvalKit reads it, without the image, with the predictions."""
     exported, _ = export_tsv(str(data), None, path)
     table = pd.read_csv(exported, sep="\t", dtype={"question_id": str})
-    said = {q.question_id: "Failed to obtain answer via API." if text is None else text for q, text in answers}
-    return table.drop(columns=["image"]).assign(prediction=table["question_id"].map(said))
+    predictions = {q.question_id: "Failed to obtain answer via API." if text is None else text for q, text in answers}
+    return table.drop(columns=["image"]).assign(prediction=table["question_id"].map(predictions))
 
 
 def vlmevalkit(path, answers, data):
@@ -91,53 +103,59 @@ def vlmevalkit_xlsx(path, answers, data):
 
 
 @pytest.mark.parametrize("seed", few([1, 2]))
-def test_the_same_answers_are_the_same_numbers(data, seed, tmp_path):
+def test_the_same_answers_give_the_same_numbers(data, seed, tmp_path):
     answers = list(drawn(data, seed))
     family = open_repository(data).family
 
     def result(file):
-        found = prepare_submission(file, family, "Model A", str(data))
-        found.check(file)
-        return found
+        submission = prepare_submission(file, family, "Model A", str(data))
+        submission.check(file)
+        return submission
 
-    expected = result(ours(tmp_path, answers))
-    files = [lmms(tmp_path, answers), vlmevalkit(tmp_path, answers, data), vlmevalkit_xlsx(tmp_path, answers, data)]
+    expected = result(plain_file(tmp_path, answers))
+    files = [
+        lmms_file(tmp_path, answers),
+        vlmevalkit(tmp_path, answers, data),
+        vlmevalkit_xlsx(tmp_path, answers, data),
+    ]
     for file in files:
-        found = result(file)
-        assert found.result.statuses["failed"] == sum(said is None for _, said in answers)
+        submission = result(file)
+        assert submission.result.statuses["failed"] == sum(text is None for _, text in answers)
         if file.name != "model_medprobe.tsv":  # a spreadsheet or a TSV in pandas makes "None" and an empty answer alike
-            assert found.result.scores == expected.result.scores, file
-            assert list(found.readings()["status"]) == list(expected.readings()["status"])
+            assert submission.result.scores == expected.result.scores, file
+            assert list(submission.readings()["status"]) == list(expected.readings()["status"])
 
 
-def test_letters_that_vlmevalkit_shows_for_yes_and_no_are_read(phantoms, tmp_path):
-    """It asks every question by letters (its own accuracy of these answers is the same: docs/harnesses.md)."""
+def test_vlmevalkit_letters_for_yes_no_questions_are_read(phantoms, tmp_path):
+    """VLMEvalKit asks every question by letters (its own accuracy is the same:
+    docs/harnesses.md).
+    """
     data = phantoms / "probmed"
-    said = [(question, "AB"[number % 2] + (".", "", f") {question.options[number % 2]}")[number % 3])
-            for number, question in enumerate(questions_of(data).itertuples())]  # fmt: skip
-    found = prepare_submission(vlmevalkit_xlsx(tmp_path, said, data), "probmed", "M", str(data))
-    assert found.problems == [] and [list(choice) for choice in found.readings()["choice"]] == [
-        [number % 2] for number in range(len(said))
+    answers = [(question, "AB"[number % 2] + (".", "", f") {question.options[number % 2]}")[number % 3])
+            for number, question in enumerate(load_questions(data).itertuples())]  # fmt: skip
+    submission = prepare_submission(vlmevalkit_xlsx(tmp_path, answers, data), "probmed", "M", str(data))
+    assert submission.problems == [] and [list(choice) for choice in submission.readings()["choice"]] == [
+        [number % 2] for number in range(len(answers))
     ]
 
 
-def test_bad_files_are_one_line_and_nothing_lands(mediconfusion, tmp_path):
-    answers = [(q, "A") for q in questions_of(mediconfusion).itertuples()]
-    other = [(q._replace(answer=[1 - q.answer[0]]), "A") for q, _ in answers]
+def test_bad_files_are_one_line_errors(mediconfusion, tmp_path):
+    answers = [(q, "A") for q in load_questions(mediconfusion).itertuples()]
+    other_answers = [(q._replace(answer=[1 - q.answer[0]]), "A") for q, _ in answers]
 
     def refused(file, words):
-        said = commands.medprobe(
+        message = commands.medprobe(
             *("submit", file, "--to", tmp_path / "store", "--benchmark", "mediconfusion"),
             *("--model", "M", "--data", mediconfusion),
             cwd=tmp_path,
             code=2,
         ).stderr
-        assert words in said and said.count("\n") == 1, said
+        assert words in message and message.count("\n") == 1, message
         assert not (tmp_path / "store").exists()
 
-    refused(lmms(tmp_path, other), "another version of the dataset")
-    refused(lmms(tmp_path, answers[:6]), "answers 6 of 28 questions")
-    strangers = [json.loads(line) for line in lmms(tmp_path, answers).read_text().splitlines()]
+    refused(lmms_file(tmp_path, other_answers), "another version of the dataset")
+    refused(lmms_file(tmp_path, answers[:6]), "answers 6 of 28 questions")
+    strangers = [json.loads(line) for line in lmms_file(tmp_path, answers).read_text().splitlines()]
     for line in strangers:
         del line["medprobe_answer"]
     refused(write_lines(tmp_path / "samples.jsonl", strangers), "export-lmms-eval")
@@ -146,10 +164,10 @@ def test_bad_files_are_one_line_and_nothing_lands(mediconfusion, tmp_path):
     refused(tmp_path / "p.tsv", "lacks the columns question_id and prediction")
 
 
-def test_what_was_asked_of_another_task_is_one_line_and_nothing_lands(mediconfusion, phantoms, tmp_path):
-    other = phantoms / "probmed"
-    answers = [(q, "yes") for q in default_questions(other).itertuples()]
-    for file in (lmms(tmp_path, answers), vlmevalkit(tmp_path, answers, other)):
+def test_answers_to_another_task_are_a_one_line_error(mediconfusion, phantoms, tmp_path):
+    other_data = phantoms / "probmed"
+    answers = [(q, "yes") for q in default_questions(other_data).itertuples()]
+    for file in (lmms_file(tmp_path, answers), vlmevalkit(tmp_path, answers, other_data)):
         with pytest.raises(BadInput, match=file.name) as caught:
             convert_and_submit(file, tmp_path / "store", "mediconfusion", "M", str(mediconfusion))
         assert "medprobe-answers-" not in str(caught.value), "the file that it was converted to is gone"
@@ -157,23 +175,23 @@ def test_what_was_asked_of_another_task_is_one_line_and_nothing_lands(mediconfus
 
 
 @pytest.mark.parametrize("export", ["export-tsv", "export-lmms-eval"])
-def test_what_cannot_be_exported_is_one_line_and_nothing_is_written(mediconfusion, tmp_path, export):
+def test_unexportable_datasets_are_a_one_line_error(mediconfusion, tmp_path, export):
     build("mediconfusion", out=tmp_path / "text", text_only=True)
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")
-    for data, *more in (
+    for data, *options in (
         (tmp_path / "text",),
         (tmp_path / "empty",),
         (tmp_path / "file",),
         (tmp_path / "nowhere",),
         (mediconfusion, "--split", "validation"),
     ):
-        said = commands.medprobe(export, data, *more, "--out", tmp_path / "out", cwd=tmp_path, code=2).stderr
-        assert said.count("\n") == 1, said
+        message = commands.medprobe(export, data, *options, "--out", tmp_path / "out", cwd=tmp_path, code=2).stderr
+        assert message.count("\n") == 1, message
         assert not (tmp_path / "out").exists()
 
 
-def test_the_tsv_is_read_back_whole(data, tmp_path):
+def test_the_exported_tsv_is_read_back_completely(data, tmp_path):
     done = commands.medprobe("export-tsv", data, "--out", tmp_path, cwd=tmp_path)
     [path] = tmp_path.glob("*.tsv")
     assert path.stem in done.stdout and "mmbench" not in path.name
@@ -185,6 +203,6 @@ def test_the_tsv_is_read_back_whole(data, tmp_path):
     for row in table.to_dict("records"):
         question = questions.loc[row["question_id"]]
         assert row["answer"] == format_letters(question["answer"])
-        shown = [row[letter].strip() for letter in "ABCDEFGHIJ"[: len(question["options"])]]
-        assert shown == [str(option).strip() for option in question["options"]]
+        option_texts = [row[letter].strip() for letter in "ABCDEFGHIJ"[: len(question["options"])]]
+        assert option_texts == [str(option).strip() for option in question["options"]]
         assert len(row["image"]) > 64 or row["image"] in full
