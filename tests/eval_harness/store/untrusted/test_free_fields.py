@@ -299,7 +299,7 @@ class Careless:
 def test_eval_reports_up_front_what_stores_refuse(data, tmp_path, described):
     path = tmp_path / "plug_in_large.py"
     path.write_text(CARELESS_PLUG_IN.replace("DESCRIBED", described))
-    with pytest.raises(BadInput, match=r"a store takes at most|beyond 2\^64|that JSON can represent"):
+    with pytest.raises(BadInput, match=r"a store accepts at most|beyond 2\^64|that JSON can represent"):
         run_evaluation(EvalConfig("mediconfusion", f"{path}:Careless", str(data), out=tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
