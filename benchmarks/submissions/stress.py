@@ -31,7 +31,7 @@ from eval_harness.interop.convert import convert_and_submit
 from eval_harness.store.scan import scan_store
 from eval_harness.store.submit import build_submission
 from eval_harness.store.verification import verify
-from tests.eval_harness.store.submitting import make_phantom, load_questions, run_folder, response_text
+from tests.eval_harness.store.submitting import load_questions, make_phantom, response_text, run_folder
 from tests.eval_harness.store.untrusted.hostile import FILES, run_jsons
 from tests.helpers import write_lines
 from tests.localhub.accounts import CURATOR, READER
@@ -191,7 +191,9 @@ def main() -> None:
         for number in range(args.uploads):
             right = random.Random(number)  # no two are alike: a copy would wait for a person
             rows = load_questions(data).itertuples()
-            answers = [{"question_id": row.question_id, "response": response_text(row, right.random() < 0.6)} for row in rows]
+            answers = [
+                {"question_id": row.question_id, "response": response_text(row, right.random() < 0.6)} for row in rows
+            ]
             write_lines(folder / f"{number}.jsonl", answers)
         if args.only in (None, "folder"):
             print(stress_folder(folder, data, args.uploads, draw), flush=True)

@@ -186,7 +186,9 @@ def differences(run: Path, landed: Path) -> list[str]:
         else ["model"]
     )
     submitted_rows, stored_rows = (
-        read_readings(folder, [n for n in ANSWER_TABLE_COLUMNS if n not in ("question_id", "sample")]).to_dict("records")
+        read_readings(folder, [n for n in ANSWER_TABLE_COLUMNS if n not in ("question_id", "sample")]).to_dict(
+            "records"
+        )
         for folder in (run, landed)
     )
     differing += [] if len(submitted_rows) == len(stored_rows) else ["number of answers"]
