@@ -124,7 +124,7 @@ def test_the_largest_honest_runs_fit_the_limits():
         (352, -1),
         (352, 2**62),
     ):
-        with pytest.raises(BadInput, match="accepts at most|must be between"):
+        with pytest.raises(BadInput, match=r"accepts at most|must be between"):
             limits_for(questions, samples)
     assert limits_for(57_132).unpacked > 57_132 * 16_000
 
