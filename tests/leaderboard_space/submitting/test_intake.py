@@ -14,7 +14,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.submitting.intake import Target, bundle_archive, examine_upload, submission_targets
 from leaderboard_space.submitting.tab import SubmitTab
-from tests.eval_harness.store.submitting import phantom, questions_of, responses, run_folder
+from tests.eval_harness.store.submitting import questions_of, responses, run_folder
 from tests.helpers import write_lines
 from tests.leaderboard_space.stores import add_run, answers, questions
 
