@@ -14,7 +14,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.submitting.intake import Target, bundle_archive, examine_upload, submission_targets
 from leaderboard_space.submitting.tab import SubmitTab
-from tests.eval_harness.store.submitting import questions_of, responses, run_folder
+from tests.eval_harness.store.submitting import load_questions, make_phantom, responses, run_folder
 from tests.helpers import write_lines
 from tests.leaderboard_space.stores import add_run, answers, questions
 
@@ -118,7 +118,7 @@ def test_what_the_store_keeps_can_be_answered_without_a_dataset(data: Path, stor
     assert not target.dataset().is_vouched
     rows = [
         {"question_id": row.question_id, "response": ", ".join("ABCDEFGH"[index] for index in row.answer)}
-        for row in questions_of(data).itertuples()
+        for row in load_questions(data).itertuples()
     ]
     found = examine_upload([write_lines(tmp_path / "second.jsonl", rows)], target, "Second")
     assert not found.problems and found.result.scores["accuracy"].value == 100
