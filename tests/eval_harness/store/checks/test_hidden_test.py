@@ -343,8 +343,8 @@ def test_concurrent_processes_never_exceed_the_daily_limit(on_hub, tmp_path):
     ]
     lines = []
     for child in children:
-        assert child.wait(250) == 0, child.said.read_text()
-        lines += [line for line in child.said.read_text().splitlines() if line.startswith(("scored", "refused"))]
+        assert child.wait(250) == 0, child.output_file.read_text()
+        lines += [line for line in child.output_file.read_text().splitlines() if line.startswith(("scored", "refused"))]
     assert len(lines) == 16
     assert sorted(line for line in lines if line.startswith("scored")) == ["scored 50.0"] * 2
     assert all("you have used all" in line for line in lines if line.startswith("refused"))
