@@ -34,48 +34,65 @@ Scores = dict[str, Score]
 
 
 def make(store: Path, seed: int, most_models: int = 6) -> str:
-    """A store of one format: no, one, two or many models; ties, all equal, all right; hidden keys; damaged files; what was only printed
-    is given to the board beside it (`printed`). Returns the format."""
+    """A store of one format: no, one, two or many models; ties, all equal, all right; hidden keys;
+    damaged files; what was only printed is given to the board beside it (`printed`). Returns the
+    format.
+    """
     rng = np.random.default_rng(seed)
     family = BENCHMARKS[seed % len(BENCHMARKS)]
     (store / "results").mkdir(parents=True, exist_ok=True)
     cases = int(rng.choice([1, 2, 7, 45]))
-    asked = questions(family, cases, seed=seed)
+    question_table = questions(family, cases, seed=seed)
     if rng.random() < 0.25:  # a key that the source keeps to itself: of some questions, or of all
-        gone = set(asked["case_id"].unique()[: int(len(asked["case_id"].unique()) * rng.choice([0.3, 1.0]))])
-        hidden = asked["case_id"].isin(gone)  # of whole cases: half a pair cannot be scored
-        asked["answer"] = [[] if gone else key for gone, key in zip(hidden, asked["answer"], strict=True)]
+        gone = set(
+            question_table["case_id"].unique()[: int(len(question_table["case_id"].unique()) * rng.choice([0.3, 1.0]))]
+        )
+        hidden = question_table["case_id"].isin(gone)  # of whole cases: half a pair cannot be scored
+        question_table["answer"] = [
+            [] if gone else key for gone, key in zip(hidden, question_table["answer"], strict=True)
+        ]
     keyed = questions(family, cases, seed=seed)
     models = int(rng.choice([0, 1, 2, 3, most_models]))
     alike = rng.random() < 0.25  # all answer the same
     origin = str(rng.choice(["phantom", "official", "custom"]))
     name = family if origin != "custom" else "somebodys-own"
     selection = "--limit 7" if rng.random() < 0.15 else None
-    beside = np.random.default_rng([seed, 3])
+    settings_rng = np.random.default_rng([seed, 3])
     for at in range(models):
-        skill, drawn = float(rng.choice([0.0, 0.3, 0.3, 0.7, 1.0])), 1 if alike else int(rng.integers(0, 10**6))
-        given = answers(keyed, 0.5 if alike else skill, seed=drawn)
+        skill, answer_seed = float(rng.choice([0.0, 0.3, 0.3, 0.7, 1.0])), 1 if alike else int(rng.integers(0, 10**6))
+        answer_table = answers(keyed, 0.5 if alike else skill, seed=answer_seed)
         if (several := np.random.default_rng([seed, 4, at])).random() < 0.3:
-            more = [answers(keyed, skill, seed=drawn + n).assign(sample=n) for n in range(1, several.integers(2, 4))]
-            given = pd.concat([given, *more], ignore_index=True)
+            extra_samples = [
+                answers(keyed, skill, seed=answer_seed + n).assign(sample=n) for n in range(1, several.integers(2, 4))
+            ]
+            answer_table = pd.concat([answer_table, *extra_samples], ignore_index=True)
         folder = add_run(
-            store, family, asked, given, f"Model {at}",
+            store, family, question_table, answer_table, f"Model {at}",
             str(rng.choice(["open", "medical", "proprietary"])), name=name, origin=origin, selection=selection,
         )  # fmt: skip
         _said(folder, rng)
-        if size := int(beside.choice([0, 7, 34, 720])):
+        if size := int(settings_rng.choice([0, 7, 34, 720])):
             change(folder, lambda result, size=size: result["model"].update(parameters=size * 10**8))  # type: ignore[misc]
         if rng.random() < 0.08:
             (folder / "units.parquet").write_bytes(b"PAR1 no")
     another = np.random.default_rng([seed, 2])
     if models and another.random() < 0.4:  # of the same model by somebody else, better and worse, before and after
-        given = answers(keyed, float(another.random()), seed=seed)
+        answer_table = answers(keyed, float(another.random()), seed=seed)
         folder = add_run(
-            store, family, asked, given, "Model 0", "open", "second", name=name, origin=origin, selection=selection
+            store,
+            family,
+            question_table,
+            answer_table,
+            "Model 0",
+            "open",
+            "second",
+            name=name,
+            origin=origin,
+            selection=selection,
         )
         land(folder, "carol", f"2026-11-{int(another.integers(10, 30))}T12:00:00+00:00")
     for at in range(int(rng.choice([0, 0, 1, 2]))):
-        add_run(store, family, asked, answers(keyed, 0.0, seed=at), f"baseline: {at}", "baseline", name=name, origin=origin,
+        add_run(store, family, question_table, answers(keyed, 0.0, seed=at), f"baseline: {at}", "baseline", name=name, origin=origin,
                 selection=selection)  # fmt: skip
     return family
 
@@ -102,7 +119,9 @@ def _said(folder: Path, rng: np.random.Generator) -> None:
 
 
 def printed(family: str, seed: int) -> list[Result]:
-    """What a paper might print: rows with and without chance, with cells of some categories, with and without counts."""
+    """What a paper might print: rows with and without chance, with cells of some categories, with
+    and without counts.
+    """
     rng = np.random.default_rng(seed + 1)
     metric = HEADLINE_METRICS[family]
     facets = [FACET[family]] if family in FACET else []
@@ -130,7 +149,9 @@ def printed(family: str, seed: int) -> list[Result]:
 
 @dataclass(frozen=True)
 class Raw:
-    """A result as its files say it: whole scores, and per facet value; `units` None: its answers cannot be read."""
+    """A result as its files say it: whole scores, and per facet value; `units` None: its answers
+    cannot be read.
+    """
 
     result: Result
     scores: Scores
@@ -142,40 +163,53 @@ class Raw:
 
 
 def raw(store: Path, section: Section) -> dict[str, Raw]:
-    """Entry key -> truth, from the files by the harness's own scorer, which shares no code with the board's."""
-    found = {}
+    """Entry key -> truth, from the files by the harness's own scorer, which shares no code with the
+    board's.
+    """
+    truths = {}
     for entry in section.entries:
         result = entry.result
         if entry.folder is None:
-            found[entry.key] = Raw(result, result.scores, result.breakdown, None)
+            truths[entry.key] = Raw(result, result.scores, result.breakdown, None)
             continue
         result = read_result(entry.folder / "result.json")
         landing = entry.folder / "acceptance.json"
-        told = json.loads(landing.read_text(encoding="utf-8")) if landing.is_file() else {}
-        said = (told.get("account"), (entry.folder / "withdrawn.json").is_file(), told.get("accepted_at"))
-        given = read_readings(entry.folder, ("response",))
+        acceptance = json.loads(landing.read_text(encoding="utf-8")) if landing.is_file() else {}
+        provenance = (
+            acceptance.get("account"),
+            (entry.folder / "withdrawn.json").is_file(),
+            acceptance.get("accepted_at"),
+        )
+        readings = read_readings(entry.folder, ("response",))
         try:
             pd.read_parquet(entry.folder / "units.parquet")  # the board reads these, and says where it cannot
         except Exception:
-            found[entry.key] = Raw(result, result.scores, result.breakdown, None, *said)
+            truths[entry.key] = Raw(result, result.scores, result.breakdown, None, *provenance)
             continue
-        asked = read_question_file(store / "questions" / f"{section.fingerprint}.parquet")
-        scored = compute_scores(section.family, asked, given, result.method.extraction or "ours")
+        question_table = read_question_file(store / "questions" / f"{section.fingerprint}.parquet")
+        scored = compute_scores(section.family, question_table, readings, result.method.extraction or "ours")
         cells = scored.breakdown
-        # MediConfusion's categories count image labels; elsewhere a cell is its questions, scored alone.
+        # MediConfusion's categories count image labels; elsewhere a cell is its questions, scored
+        # alone.
         if section.family != "mediconfusion" and section.family in FACET:
             facets = [FACET[section.family], *(["image_type"] if section.family == "probmed" else [])]
-            cells = cells | {facet: _alone(section.family, facet, asked, given, result) for facet in facets}
-        found[entry.key] = Raw(result, scored.scores, cells, compute_units(section.family, asked, given), *said)
-    return found
+            cells = cells | {facet: _alone(section.family, facet, question_table, readings, result) for facet in facets}
+        truths[entry.key] = Raw(
+            result, scored.scores, cells, compute_units(section.family, question_table, readings), *provenance
+        )
+    return truths
 
 
-def _alone(family: str, facet: str, asked: pd.DataFrame, given: pd.DataFrame, result: Result) -> dict[str, Scores]:
-    found, official = {}, result.method.extraction == "official"
-    for label, part in asked.groupby(facet):
-        said = given[given["question_id"].isin(part["question_id"])]
-        found[str(label)] = summarise_units(compute_units(family, part.reset_index(drop=True), said), official)
-    return found
+def _alone(
+    family: str, facet: str, question_table: pd.DataFrame, readings: pd.DataFrame, result: Result
+) -> dict[str, Scores]:
+    scores, official = {}, result.method.extraction == "official"
+    for label, part in question_table.groupby(facet):
+        part_readings = readings[readings["question_id"].isin(part["question_id"])]
+        scores[str(label)] = summarise_units(
+            compute_units(family, part.reset_index(drop=True), part_readings), official
+        )
+    return scores
 
 
 APART = {
@@ -188,7 +222,11 @@ APART = {
 
 def apart(truth: dict[str, Raw]) -> dict[str, str]:
     """Results that are not ranked with the others, and why."""
-    why = {key: "official" for key, found in truth.items() if found.result.method.extraction == "official"}
-    measured = {key: found.result for key, found in truth.items() if found.result.kind == "measured"}
+    why = {
+        key: "official" for key, truth_of_run in truth.items() if truth_of_run.result.method.extraction == "official"
+    }
+    measured = {
+        key: truth_of_run.result for key, truth_of_run in truth.items() if truth_of_run.result.kind == "measured"
+    }
     why |= {key: "outdated" for key, result in measured.items() if result.derive_version != DERIVE_VERSION}
-    return why | {key: "withdrawn" for key, found in truth.items() if found.withdrawn}
+    return why | {key: "withdrawn" for key, truth_of_run in truth.items() if truth_of_run.withdrawn}

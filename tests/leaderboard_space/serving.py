@@ -30,7 +30,9 @@ serve(store, port=int(port), data=data, hidden=HiddenTest(*hidden.split()) if hi
 def board(
     store: Path | str, home: Path, data: Sequence[Path | str] = (), hidden: str = "", **environment: str
 ) -> Iterator[tuple[str, Process]]:
-    """A board that looks at its store twice a second: (address, process). `environment` is added to this process's.
+    """A board that looks at its store twice a second: (address, process).
+
+    `environment` is added to this process's.
 
     `hidden`: questions, answers and ledger of a hidden test, divided by spaces.
     """
@@ -40,8 +42,8 @@ def board(
     process = start(SERVE, store, port, hidden, *data, cwd=home, **{**unset, **folders, **environment})
     address = f"http://127.0.0.1:{port}"
     try:
-        said = process.line("The board is on")
-        assert said == f"The board is on {address} (Ctrl-C stops it).\n"
+        startup_line = process.line("The board is on")
+        assert startup_line == f"The board is on {address} (Ctrl-C stops it).\n"
         yield address, process
     finally:
         process.kill()
@@ -49,12 +51,15 @@ def board(
 
 
 def hand_in(address: str, target: str, file: Path) -> dict[str, Any]:
-    """What the Space says to one submission, over a connection of its own. Plain HTTP: Gradio's own client first reads the whole app."""
+    """What the Space says to one submission, over a connection of its own.
+
+    Plain HTTP: Gradio's own client first reads the whole app.
+    """
     with httpx.Client(base_url=f"{address}/gradio_api/", timeout=280) as client:
         (path,) = client.post("upload", files={"files": file.open("rb")}).raise_for_status().json()
-        given = [target, [{"path": path, "meta": {"_type": "gradio.FileData"}}], f"Model {file.stem}", "open"]
-        event = client.post("call/submit", json={"data": given}).raise_for_status().json()["event_id"]
-        last = client.get(f"call/submit/{event}").raise_for_status().text.strip().split("\n\n")[-1]
-        word, said = last.split("\n", 1)
-        assert word == "event: complete", last
-        return dict(json.loads(said.removeprefix("data: "))[-1])
+        form_values = [target, [{"path": path, "meta": {"_type": "gradio.FileData"}}], f"Model {file.stem}", "open"]
+        event = client.post("call/submit", json={"data": form_values}).raise_for_status().json()["event_id"]
+        last_event = client.get(f"call/submit/{event}").raise_for_status().text.strip().split("\n\n")[-1]
+        word, payload = last_event.split("\n", 1)
+        assert word == "event: complete", last_event
+        return dict(json.loads(payload.removeprefix("data: "))[-1])

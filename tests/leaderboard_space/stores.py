@@ -1,5 +1,7 @@
 # ruff: noqa: E501
-"""Test data: results stores with made-up questions and answers (no real model, no real benchmark), written as `submit` does."""
+"""Test data: results stores with made-up questions and answers (no real model, no real benchmark),
+written as `submit` does.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,9 @@ _MAKERS = {
 
 
 def answers(questions: pd.DataFrame, skill: float, seed: int = 2) -> pd.DataFrame:
-    """Answers of a responder who knows a share `skill` of the questions, and guesses, refuses or rambles at the rest."""
+    """Answers of a responder who knows a share `skill` of the questions, and guesses, refuses or
+    rambles at the rest.
+    """
     rng = np.random.default_rng(seed)
     rows = []
     for question_id, options, key in zip(
@@ -141,8 +145,10 @@ def add_run(
     extraction: str = "ours",
     **changes: Any,
 ) -> Path:
-    """Write a result with its answers and questions into the store; returns its folder. `changes` go to the Benchmark; `run` tells
-    results of one model apart."""
+    """Write a result with its answers and questions into the store; returns its folder.
+
+    `changes` go to the Benchmark; `run` tells results of one model apart.
+    """
     mark = fingerprint_questions(asked)
     scored = compute_scores(family, asked, given, extraction)
     benchmark: dict[str, Any] = {
@@ -195,13 +201,15 @@ MODELS = [
 
 
 def make_store(store: Path, cases: int = 30) -> Path:
-    """A store with seven made-up responders on each format: a copy of one that is made once in a test run."""
+    """A store with seven made-up responders on each format: a copy of one that is made once in a
+    test run.
+    """
     shutil.copytree(made_once(f"store-{cases}", partial(_fill, cases=cases)), store, dirs_exist_ok=True)
     return store
 
 
 def _fill(store: Path, cases: int) -> None:
     for number, family in enumerate(FACETS_BY_BENCHMARK):
-        asked = questions(family, cases, seed=number)
+        question_table = questions(family, cases, seed=number)
         for at, (name, kind, skill) in enumerate(MODELS):
-            add_run(store, family, asked, answers(asked, skill, seed=10 * number + at), name, kind)
+            add_run(store, family, question_table, answers(question_table, skill, seed=10 * number + at), name, kind)

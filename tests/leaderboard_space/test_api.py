@@ -1,4 +1,6 @@
-"""What programs ask, asked wrongly: each time one clear line, never an internal error and never an empty answer without a word."""
+"""What programs ask, asked wrongly: each time one clear line, never an internal error and never an
+empty answer without a word.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +25,7 @@ def offered(tmp_path_factory: pytest.TempPathFactory) -> Tools:
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
+    ("tool", "arguments", "message"),
     [
         ("leaderboard", {"benchmark": "x" * 100_000}, "Available: mediconfusion"),
         ("leaderboard", {"benchmark": 5}, "benchmark: Input should be a valid string"),
@@ -37,11 +39,11 @@ def offered(tmp_path_factory: pytest.TempPathFactory) -> Tools:
         ("breakdown", {"benchmark": "probmed", "facet": "image_type", "metric": "overall"}, "Available: condition"),
     ],
 )  # fmt: skip
-def test_a_wrong_call_is_one_clear_line(offered: Tools, tool: str, arguments: dict[str, Any], said: str) -> None:
+def test_a_wrong_call_is_one_clear_line(offered: Tools, tool: str, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(BadInput) as error:
         offered[tool](**arguments)
     line = str(error.value)
-    assert said in line and "\n" not in line and len(line) < 400
+    assert message in line and "\n" not in line and len(line) < 400
 
 
 def test_labels_may_be_written_as_the_board_shows_them(offered: Tools) -> None:
@@ -60,5 +62,5 @@ def test_without_a_score_named_one_that_is_known_is_taken(offered: Tools) -> Non
 
 
 def test_no_place_on_this_machine_is_told(offered: Tools, tmp_path: Path) -> None:
-    said = repr(offered["question_sets"]()) + repr(offered["leaderboard"]("halt-medvqa", every_run=True))
-    assert str(tmp_path.parent) not in said
+    responses = repr(offered["question_sets"]()) + repr(offered["leaderboard"]("halt-medvqa", every_run=True))
+    assert str(tmp_path.parent) not in responses

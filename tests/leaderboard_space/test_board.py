@@ -1,4 +1,6 @@
-"""The board without a browser: sections, what is set aside, hostile input, downloads, news from the store."""
+"""The board without a browser: sections, what is set aside, hostile input, downloads, news from the
+store.
+"""
 
 import json
 import re
@@ -56,9 +58,9 @@ def test_each_fingerprint_is_a_section_of_its_own(tmp_path: Path, monkeypatch: p
 
 
 def test_without_a_released_fingerprint_the_counts_are_all_there_is(tmp_path: Path) -> None:
-    asked, part, few = (questions("probmed", count, seed=count) for count in (10, 7, 5))
+    complete, part, few = (questions("probmed", count, seed=count) for count in (10, 7, 5))
     # `official` is what the builder says of a set with the paper's counts.
-    add_run(tmp_path, "probmed", asked, answers(asked, 0.5), "A", origin="official")
+    add_run(tmp_path, "probmed", complete, answers(complete, 0.5), "A", origin="official")
     add_run(tmp_path, "probmed", part, answers(part, 0.5), "B", origin="official", selection="--limit 10")
     add_run(tmp_path, "probmed", few, answers(few, 0.5), "C", origin="custom")
     kinds = [section.kind for section in Board(tmp_path).snapshot.sections["probmed"]]
@@ -68,8 +70,10 @@ def test_without_a_released_fingerprint_the_counts_are_all_there_is(tmp_path: Pa
 def test_published_and_measured_results_of_the_complete_set_share_a_section(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = questions("mediconfusion", 30)
-    folder = add_run(tmp_path, "mediconfusion", asked, answers(asked, 0.9), "Measured", origin="official")
+    question_table = questions("mediconfusion", 30)
+    folder = add_run(
+        tmp_path, "mediconfusion", question_table, answers(question_table, 0.9), "Measured", origin="official"
+    )
     mark = json.loads((folder / "result.json").read_text())["benchmark"]["fingerprint"]
     monkeypatch.setitem(benchmarks.RELEASED_FINGERPRINTS, ("mediconfusion", "test"), mark)
     board = Board(tmp_path, [published(29.5, Cerebral=20.0), published(1.1, "Other Model")])
@@ -78,9 +82,11 @@ def test_published_and_measured_results_of_the_complete_set_share_a_section(
     everything = compute_standings(section, outcomes, tree, "set_accuracy")
     assert [row.entry.result.model.name for row in everything.rows] == ["Measured", "Paper Model", "Other Model"]
     assert [row.best_rank for row in everything.rows] == [1, 2, 3]
-    one = compute_standings(section, outcomes, tree, "set_accuracy", [("category", "Cerebral")])
-    assert [(row.entry.result.model.name, row.score.value) for row in one.rows][1:] == [("Paper Model", 20.0)]
-    assert [entry.result.model.name for entry in one.hidden] == ["Other Model"]
+    category_standings = compute_standings(section, outcomes, tree, "set_accuracy", [("category", "Cerebral")])
+    assert [(row.entry.result.model.name, row.score.value) for row in category_standings.rows][1:] == [
+        ("Paper Model", 20.0)
+    ]
+    assert [entry.result.model.name for entry in category_standings.hidden] == ["Other Model"]
     two = compute_standings(section, outcomes, tree, "set_accuracy", [("category", "Cerebral"), ("category", "Spinal")])
     assert len(two.rows) == 1 and len(two.hidden) == 2
 
@@ -123,15 +129,15 @@ def test_a_download_runs_no_formula(store: Path) -> None:
 def test_news_are_picked_up_and_the_rest_is_kept(tmp_path: Path) -> None:
     store = make_store(tmp_path, cases=8)
     board = Board(store)
-    before, service = board.snapshot, Service(board)
+    old_snapshot, service = board.snapshot, Service(board)
     board.prepare()
     tree = service.view({"format": "probmed"})["tree"]
-    asked = questions("probmed", 8, seed=1)
-    add_run(store, "probmed", asked, answers(asked, 0.9), "Newcomer")
-    after = board.refresh()
-    assert after.stamp != before.stamp
-    assert len(after.sections["probmed"][0].entries) == len(before.sections["probmed"][0].entries) + 1
-    assert after.sections["halt-medvqa"][0] is before.sections["halt-medvqa"][0]
+    question_table = questions("probmed", 8, seed=1)
+    add_run(store, "probmed", question_table, answers(question_table, 0.9), "Newcomer")
+    new_snapshot = board.refresh()
+    assert new_snapshot.stamp != old_snapshot.stamp
+    assert len(new_snapshot.sections["probmed"][0].entries) == len(old_snapshot.sections["probmed"][0].entries) + 1
+    assert new_snapshot.sections["halt-medvqa"][0] is old_snapshot.sections["halt-medvqa"][0]
     assert "Newcomer" in service.view({"format": "probmed"})["html"]
     assert (
         service.view({"format": "probmed"})["tree"] == tree
@@ -147,17 +153,17 @@ def test_a_folder_that_is_no_store_is_refused_with_a_remedy(tmp_path: Path) -> N
 def test_published_results_alone_make_a_board() -> None:
     board = Board(None, [published(29.5, Cerebral=20.0), published(8.5, "Other")])
     service = Service(board)
-    shown = service.view({"format": "mediconfusion"})["html"]
-    assert "published · T1" in shown and "Neither beats flipping a coin for each image" in shown
+    page = service.view({"format": "mediconfusion"})["html"]
+    assert "published · T1" in page and "Neither beats flipping a coin for each image" in page
     assert service.tree({"format": "mediconfusion"})[0]["nodes"] == [["Cerebral", 79, []]]
     assert "20.0" in service.view({"format": "mediconfusion", "branches": [["category", "Cerebral"]]})["html"]
     board = Board(None, [published(29.5, Cerebral=20.0, Spinal=17.25)])
-    both = [["category", "Cerebral"], ["category", "Spinal"]]
-    service, asked = Service(board), {"format": "mediconfusion", "branches": both}
-    shown = check_words(service.view(asked)["html"])
-    assert "Known for parts of this selection" in shown and "are listed below" in shown
-    parts = service.breakdown(asked)
-    assert ">20.0</a>" in parts and ">17.2</a>" in parts and "the underlying answers" in shown
+    branches = [["category", "Cerebral"], ["category", "Spinal"]]
+    service, request = Service(board), {"format": "mediconfusion", "branches": branches}
+    page = check_words(service.view(request)["html"])
+    assert "Known for parts of this selection" in page and "are listed below" in page
+    parts = service.breakdown(request)
+    assert ">20.0</a>" in parts and ">17.2</a>" in parts and "the underlying answers" in page
 
 
 def test_pages_without_any_answers_say_so() -> None:
@@ -166,23 +172,29 @@ def test_pages_without_any_answers_say_so() -> None:
 
 
 def test_no_branch_empties_the_board_as_long_as_anything_is_known_of_it() -> None:
-    """ProbMed prints no overall by image type: the first score it does print that the selection does not give away is shown."""
+    """ProbMed prints no overall by image type: the first score it does print that the selection
+    does not give away is shown.
+    """
     service = Service(Board(None, board_results()))
-    asked = {"format": "probmed", "branches": [["organ", "chest"]]}
-    shown = service.view(asked)
-    assert shown["state"]["metric"] == "condition"
-    assert "Known for parts" in shown["html"] and "chest X-ray" in service.breakdown({**asked, "metric": "modality"})
-    one = service.view({**asked, "branches": [["image_type", "chest_xray"]], "metric": "overall"})
-    assert one["state"]["metric"] == "condition" and "published · T16" in one["html"]
-    whole = service.view({"format": "probmed", "branches": []})
-    assert whole["state"]["metric"] == "overall" and "is not known" not in whole["html"]
+    request = {"format": "probmed", "branches": [["organ", "chest"]]}
+    organ_view = service.view(request)
+    assert organ_view["state"]["metric"] == "condition"
+    assert "Known for parts" in organ_view["html"] and "chest X-ray" in service.breakdown(
+        {**request, "metric": "modality"}
+    )
+    image_type_view = service.view({**request, "branches": [["image_type", "chest_xray"]], "metric": "overall"})
+    assert image_type_view["state"]["metric"] == "condition" and "published · T16" in image_type_view["html"]
+    full_view = service.view({"format": "probmed", "branches": []})
+    assert full_view["state"]["metric"] == "overall" and "is not known" not in full_view["html"]
 
 
 def test_scenarios_of_the_paper_are_branches_beside_measured_ones() -> None:
-    """HALT's paper prints its scenarios as columns: GPT-4-turbo-vision's 72.93 on FAKE stands on that branch."""
+    """HALT's paper prints its scenarios as columns: GPT-4-turbo-vision's 72.93 on FAKE stands on
+    that branch.
+    """
     service = Service(Board(None, board_results()))
-    shown = service.view({"format": "halt-medvqa", "branches": [["scenario", "fake"]]})["html"]
-    line = next(row for row in shown.split("<tr") if "GPT-4-turbo-vision" in row and "data-key" in row)
+    page = service.view({"format": "halt-medvqa", "branches": [["scenario", "fake"]]})["html"]
+    line = next(row for row in page.split("<tr") if "GPT-4-turbo-vision" in row and "data-key" in row)
     assert ">72.9</td>" in line and ">543</td>" in line and "published · T1" in line
     table = service.breakdown({"format": "halt-medvqa", "facet": "scenario"})
     assert "by scenario" in table
@@ -192,19 +204,19 @@ def test_scenarios_of_the_paper_are_branches_beside_measured_ones() -> None:
 
 
 def test_results_of_one_model_are_told_apart_everywhere(tmp_path: Path) -> None:
-    asked = questions("gmai-mmbench", 30)
+    question_table = questions("gmai-mmbench", 30)
     for at, (prompt, shots) in enumerate((("single", 0), ("single", 4), ("other", 0), ("single", 0))):
-        folder = add_run(tmp_path, "gmai-mmbench", asked, answers(asked, 0.5, seed=at), "Same")
+        folder = add_run(tmp_path, "gmai-mmbench", question_table, answers(question_table, 0.5, seed=at), "Same")
         result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         result["method"].update(prompt=prompt, shots=shots)
         (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
         folder.rename(folder.with_name(f"run-{at}"))
     service = Service(Board(tmp_path))
-    wanted = {"format": "gmai-mmbench", "shown": "all"}
-    finding = re.search(r'class="finding">([^<]*)', service.view(wanted)["html"])
+    request = {"format": "gmai-mmbench", "shown": "all"}
+    finding = re.search(r'class="finding">([^<]*)', service.view(request)["html"])
     assert finding is not None and "model" not in finding[1]  # one model, four results
-    for page in (service.view(wanted)["html"], service.breakdown({**wanted, "facet": "task"})):
-        said = re.findall(r"<small>([^<]*)</small></(?:a|th)>", page)
-        names = [tag for tag in said if tag.startswith(("single", "other"))]
+    for page in (service.view(request)["html"], service.breakdown({**request, "facet": "task"})):
+        remarks = re.findall(r"<small>([^<]*)</small></(?:a|th)>", page)
+        names = [tag for tag in remarks if tag.startswith(("single", "other"))]
         assert len(names) == len(set(names)) == 4, page
         assert set(names) == {"single · run-0", "single · run-3", "single · 4 shots", "other"}

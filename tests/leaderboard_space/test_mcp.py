@@ -43,25 +43,29 @@ def test_an_agent_finds_the_tools_and_what_they_take(address: str) -> None:
     tools, _ = asked(address)
     assert set(tools) == {"question_sets", "leaderboard", "branches_of", "breakdown"}  # a file cannot be sent over MCP
     assert "95 % interval" in tools["leaderboard"].description
-    given = tools["leaderboard"].inputSchema["properties"]
-    assert set(given) == {"benchmark", "branches", "facets", "metric", "question_set", "every_run"}
+    parameters = tools["leaderboard"].inputSchema["properties"]
+    assert set(parameters) == {"benchmark", "branches", "facets", "metric", "question_set", "every_run"}
     fields = [field for tool in tools.values() for field in tool.inputSchema.get("properties", {}).values()]
     assert all(field.get("description") for field in fields)
 
 
 def test_an_agent_gets_the_numbers_of_a_selection(address: str) -> None:
     _, (sets,) = asked(address, ("question_sets", {}))
-    phantom = next(one for one in rows(sets) if one["benchmark"] == "halt-medvqa" and one["kind"] == "phantom")
+    phantom = next(
+        question_set
+        for question_set in rows(sets)
+        if question_set["benchmark"] == "halt-medvqa" and question_set["kind"] == "phantom"
+    )
     which = {"benchmark": "halt-medvqa", "question_set": phantom["question_set"]}
-    _, (whole, fake, parts, wrong) = asked(
+    _, (full, fake, parts, wrong) = asked(
         address,
         ("leaderboard", which),
         ("leaderboard", {**which, "branches": ["scenario: fake"]}),
         ("breakdown", {**which, "facet": "scenario", "metric": "average"}),
         ("leaderboard", {**which, "metric": "no such score"}),
     )
-    assert rows(whole)[0]["model"] == "baseline: oracle" and len(rows(whole)) == len(MODELS)
+    assert rows(full)[0]["model"] == "baseline: oracle" and len(rows(full)) == len(MODELS)
     of_fake = {row["model"]: row["value"] for row in rows(fake)}
-    assert of_fake != {row["model"]: row["value"] for row in rows(whole)}
+    assert of_fake != {row["model"]: row["value"] for row in rows(full)}
     assert of_fake == {row["model"]: row["value"] for row in rows(parts) if row["facet_value"] == "fake"}
     assert wrong.isError and "no such score" in wrong.content[0].text

@@ -1,4 +1,6 @@
-"""One score, interval, verdict and rank on every route: page, chart, headline, API, files, Compare, `medprobe results`."""
+"""One score, interval, verdict and rank on every route: page, chart, headline, API, files, Compare,
+`medprobe results`.
+"""
 
 from __future__ import annotations
 
@@ -44,19 +46,21 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Service:
     return Service(Board(make_store(tmp_path_factory.mktemp("routes")), board_results()))
 
 
-def same(one: Any, other: Any) -> bool:
+def same(left: Any, right: Any) -> bool:
     """Equal values of two routes, neither of which is rounded."""
-    missing = [value is None or pd.isna(value) for value in (one, other)]
-    if any(missing) or isinstance(one, str):
-        return all(missing) or str(one) == str(other)
-    return abs(float(one) - float(other)) < 1e-6
+    missing = [value is None or pd.isna(value) for value in (left, right)]
+    if any(missing) or isinstance(left, str):
+        return all(missing) or str(left) == str(right)
+    return abs(float(left) - float(right)) < 1e-6
 
 
 @pytest.mark.parametrize("seed", few(range(60), 6))
 def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(service: Service, seed: int) -> None:
-    """A random set, selection and pair: what the page, its chart, the API, the saved file and Compare say is the same."""
+    """A random set, selection and pair: what the page, its chart, the API, the saved file and
+    Compare say is the same.
+    """
     rng = np.random.default_rng(seed)
-    sections = [one for held in service.board.snapshot.sections.values() for one in held]
+    sections = [one for group in service.board.snapshot.sections.values() for one in group]
     section = sections[int(rng.integers(len(sections)))]
     _, tree = service.board.outcomes(section)
     labels = [path for path in tree.rows if len(path) == 2]
@@ -67,16 +71,16 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
         "branches": [list(path) for path in chosen],
         "shown": "one",
     }
-    shown = service.view(asked)
-    metric = shown["state"]["metric"]
+    view = service.view(asked)
+    metric = view["state"]["metric"]
     try:
         saved = json.loads(service.export({**asked, "metric": metric, "as": "json"})["text"])
     except BadInput:  # nothing is known of this selection
-        assert 'data-table="leaderboard"' not in shown["html"]
+        assert 'data-table="leaderboard"' not in view["html"]
         return
     (leaderboard,) = (tool for tool in tools(service.board, service) if tool.__name__ == "leaderboard")
-    named = [f"{path[0]}={path[1]}" for path in chosen]
-    of_api = leaderboard(section.family, facets=named, metric=metric, question_set=section.key)
+    facet_options = [f"{path[0]}={path[1]}" for path in chosen]
+    of_api = leaderboard(section.family, facets=facet_options, metric=metric, question_set=section.key)
     assert [(row["run"], *(row[name] for name in NUMBERS)) for row in of_api] == [
         (row["run"], *(row[name] for name in NUMBERS)) for row in saved
     ]
@@ -84,18 +88,19 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
     assert [(row["run"], *(row[name] for name in NUMBERS)) for row in table] == [
         (row["run"], *("" if row[name] is None else str(row[name]) for name in NUMBERS)) for row in saved
     ]
-    unit, drawn = metric_info(metric, section.family).unit, {}
-    for key, line in re.findall(r'<tr class="k-[^"]*" data-key="([^"]*)">(.*?)</tr>', shown["html"], re.DOTALL):
-        found = [re.search(rf'<td class="{kind}"[^>]*>(.*?)</td>', line) for kind in ("num val", "num ci")]
-        assert all(found)
-        drawn[html.unescape(key)] = [plain(cell[1].partition("<button")[0]) for cell in found if cell] + [line]
+    unit, cells_by_run = metric_info(metric, section.family).unit, {}
+    for key, line in re.findall(r'<tr class="k-[^"]*" data-key="([^"]*)">(.*?)</tr>', view["html"], re.DOTALL):
+        matches = [re.search(rf'<td class="{kind}"[^>]*>(.*?)</td>', line) for kind in ("num val", "num ci")]
+        assert all(matches)
+        cells_by_run[html.unescape(key)] = [plain(cell[1].partition("<button")[0]) for cell in matches if cell] + [line]
     for row in saved:
-        score, ends, line = drawn.get(row["run"], ("", "", ""))
+        score, ends, line = cells_by_run.get(row["run"], ("", "", ""))
         assert not line or row["value"] is None or score.startswith(score_text(row["value"], unit)), (score, row)
         if line and row["low"] is not None:
             low, high = map(float, ends.split("–"))
             assert abs(low - row["low"]) <= 0.051 and abs(high - row["high"]) <= 0.051, (ends, row)
-            # the sign of a verdict is read off the interval that is printed, or off the band that is drawn
+            # the sign of a verdict is read off the interval that is printed, or off the band that
+            # is drawn
             levels = [row["chance_low"], row["chance_high"]] if row["chance_low"] is not None else [row["chance"]] * 2
             if row["verdict"] in ("better", "worse") and row["chance_low"] is None:
                 assert high < levels[0] or low > levels[1], (ends, row)
@@ -107,14 +112,14 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
     ranked = [row for row in saved if row["place_first"] is not None and row["group"] == "ranked"]
     if len(ranked) < 2:
         return
-    one, other = (ranked[int(at)] for at in rng.choice(len(ranked), 2, replace=False))
-    where = {"facet": [f"{path[0]}:{PATH_SEPARATOR.join(path[1:])}" for path in chosen]}
+    one, second = (ranked[int(at)] for at in rng.choice(len(ranked), 2, replace=False))
+    address_parameters = {"facet": [f"{path[0]}:{PATH_SEPARATOR.join(path[1:])}" for path in chosen]}
     request = {
         "set": f"{section.family}/{section.key}",
         "metric": metric,
         "first": one["run"],
-        "second": other["run"],
-        **where,
+        "second": second["run"],
+        **address_parameters,
     }
     pairs = json.loads(compare.file(service.board, {**request, "as": "json"})["text"])
     (pair,) = (row for row in pairs if row["metric"] == metric and "difference" in row)
@@ -137,28 +142,33 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
 
 
 def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
-    """Headlines of every benchmark, measured and printed: `load_results` has the score, interval, chance and verdict of the board, and the
-    model's page the same interval."""
+    """Headlines of every benchmark, measured and printed: `load_results` has the score, interval,
+    chance and verdict of the board, and the model's page the same interval.
+    """
     store = service.board.store
     assert isinstance(store, Path)
     table = load_results(store, published=True)
-    whole = table[table["facet"].isna() & table["headline"]]
+    overall = table[table["facet"].isna() & table["headline"]]
     for family in BENCHMARKS:
-        assert set(whole.loc[whole["benchmark"] == family, "metric"]) == {HEADLINE_METRICS[family]}
+        assert set(overall.loc[overall["benchmark"] == family, "metric"]) == {HEADLINE_METRICS[family]}
         for section in service.board.snapshot.sections[family]:
-            asked = {
+            request = {
                 "format": family,
                 "section": section.key,
                 "metric": HEADLINE_METRICS[family],
                 "shown": "all",
                 "as": "json",
             }
-            for row in json.loads(service.export(asked)["text"]) if section.kind in ("complete", "phantom") else ():
-                mine = whole[(whole["benchmark"] == row["benchmark"]) & (whole["split"] == row["split"])]
-                mine = mine[(mine["model"] == row["model"]) & (mine["method"] == row["method"])]
+            for row in json.loads(service.export(request)["text"]) if section.kind in ("complete", "phantom") else ():
+                command_rows = overall[(overall["benchmark"] == row["benchmark"]) & (overall["split"] == row["split"])]
+                command_rows = command_rows[
+                    (command_rows["model"] == row["model"]) & (command_rows["method"] == row["method"])
+                ]
                 names = (*NUMBERS, "chance_low", "chance_high")
-                found = [all(same(one[name], row[name]) for name in names) for one in mine.to_dict("records")]
-                assert any(found), (row, mine)
+                are_equal = [
+                    all(same(record[name], row[name]) for name in names) for record in command_rows.to_dict("records")
+                ]
+                assert any(are_equal), (row, command_rows)
     page = plain(model.page(service.board, {"id": "GPT-4o"}))
     (gmai,) = (
         row
@@ -172,12 +182,16 @@ def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
 
 @pytest.mark.parametrize("seed", few(range(40), 4))
 def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, seed: int) -> None:
-    """A random label on its topic's page, in its file and on the leaderboard; a random model's badges and its leaderboards."""
+    """A random label on its topic's page, in its file and on the leaderboard; a random model's
+    badges and its leaderboards.
+    """
     rng, front = np.random.default_rng(seed), OverviewPages(service)
     labels = front.labels()
     label = labels[int(rng.integers(len(labels)))]
     topic = next(
-        one for one in all_topics(labels).values() if label in [found for found, _ in matching_labels(one, labels)]
+        candidate
+        for candidate in all_topics(labels).values()
+        if label in [topic_label for topic_label, _ in matching_labels(candidate, labels)]
     )
     request = {"id": topic.slug, "label": label_id(label), "all": "yes"}
     summary, page = front.label_summary(topic, labels, label_id(label)), plain(front.topic(request))
@@ -185,12 +199,13 @@ def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, see
     for aspect in summary.aspects if summary else ():
         for rows in (row for row in aspect.standings.models if row.score.value is not None):
             assert score_text(rows.score.value) in page
-        # A leaderboard ranks no score that its selection gives away: asked for one it has its headline, with other rows or none.
+        # A leaderboard ranks no score that its selection gives away: asked for one it has its
+        # headline, with other rows or none.
         if aspect.given:
             continue
         asked = {"format": label.family, "section": summary.section.key, "metric": aspect.metric, "as": "json"}  # type: ignore[union-attr]
-        whole = summary and json.loads(service.export({**asked, "branches": [list(summary.label.path)]})["text"])
-        on_board = {row["run"]: row for row in whole or ()}
+        table_rows = summary and json.loads(service.export({**asked, "branches": [list(summary.label.path)]})["text"])
+        on_board = {row["run"]: row for row in table_rows or ()}
         for row in (row for row in saved if row["metric"] == aspect.metric and row["run"] in on_board):
             assert all(same(row[name], on_board[row["run"]][name]) for name in NUMBERS), (row, on_board[row["run"]])
     names = all_models(service.board)
@@ -199,5 +214,9 @@ def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, see
         family, info = line.section.family, metric_info(line.metric, line.section.family)
         badge = model.file(service.board, {"id": name, "of": f"badge:{family}"})["text"]
         asked = {"format": family, "section": line.section.key, "metric": line.metric, "as": "json"}
-        (row,) = (one for one in json.loads(service.export(asked)["text"]) if one["run"] == line.row.entry.key)
+        (row,) = (
+            candidate
+            for candidate in json.loads(service.export(asked)["text"])
+            if candidate["run"] == line.row.entry.key
+        )
         assert score_text(row["value"], info.unit) in badge and interval(line.row.score) in html.unescape(badge)

@@ -1,5 +1,6 @@
-"""What a board answers: its own address only, whatever a browser was made to believe; in a frame for the Hub's pages alone; requests of
-bounded size, each by its own answer or one line."""
+"""What a board answers: its own address only, whatever a browser was made to believe; in a frame
+for the Hub's pages alone; requests of bounded size, each by its own answer or one line.
+"""
 
 import http.client
 import itertools
@@ -69,14 +70,14 @@ def test_our_own_names_are_served_on_any_port_and_no_others():
         assert LOCAL.post("/", headers={"host": host, "origin": f"http://{host}"}).text == "the board"
     for name in OTHERS:
         for headers in ({"host": name}, {"host": "localhost", "origin": f"http://{name}"}):
-            found = LOCAL.post("/", headers=headers)
-            assert found.status_code == 421 and "access-control-allow-origin" not in found.headers, name
+            response = LOCAL.post("/", headers=headers)
+            assert response.status_code == 421 and "access-control-allow-origin" not in response.headers, name
 
 
 def test_a_board_that_writes_nothing_is_served_under_any_name():
-    found = behind_access(None, SPACE_FRAME_ANCESTORS).get("/", headers={"host": "anything.example"})
-    assert found.status_code == 200
-    assert found.headers["content-security-policy"] == f"{CONTENT_POLICY}; frame-ancestors {SPACE_FRAME_ANCESTORS}"
+    response = behind_access(None, SPACE_FRAME_ANCESTORS).get("/", headers={"host": "anything.example"})
+    assert response.status_code == 200
+    assert response.headers["content-security-policy"] == f"{CONTENT_POLICY}; frame-ancestors {SPACE_FRAME_ANCESTORS}"
 
 
 @pytest.fixture(scope="module")
@@ -88,32 +89,36 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Proc
 
 
 def test_a_board_as_it_is_served(served):
-    """Whatever Gradio puts before its own routes: preflight requests, pages, calls, uploads, pages that are not there."""
+    """Whatever Gradio puts before its own routes: preflight requests, pages, calls, uploads, pages
+    that are not there.
+    """
     address, _, _ = served
-    own = address.removeprefix("http://")
+    own_host = address.removeprefix("http://")
     paths = ("/", "/config", "/gradio_api/upload", "/gradio_api/call/submit", "/monitoring", "/nothing")
-    sent = itertools.product((own, "evil.example", "localhost."), (None, address, "null", "http://evil.example"))
+    sent = itertools.product((own_host, "evil.example", "localhost."), (None, address, "null", "http://evil.example"))
     with httpx.Client(base_url=address, timeout=60) as browser:
         for (host, origin), path, method in itertools.product(sent, paths, ("GET", "POST", "OPTIONS", "HEAD")):
             headers = {"host": host, "access-control-request-method": "POST"} | ({"origin": origin} if origin else {})
-            found = browser.request(method, path, headers=headers)
-            if host == own and origin in (None, address):
-                assert found.status_code != 421
-                assert found.headers["content-security-policy"] == f"{CONTENT_POLICY}; frame-ancestors 'none'"
+            response = browser.request(method, path, headers=headers)
+            if host == own_host and origin in (None, address):
+                assert response.status_code != 421
+                assert response.headers["content-security-policy"] == f"{CONTENT_POLICY}; frame-ancestors 'none'"
             else:
-                assert found.status_code == 421 and "access-control-allow-origin" not in found.headers
+                assert response.status_code == 421 and "access-control-allow-origin" not in response.headers
 
 
 def most_memory(pid: int) -> int:
-    found = re.search(r"VmHWM:\s+([0-9]+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert found
-    return int(found[1]) << 10
+    match = re.search(r"VmHWM:\s+([0-9]+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert match
+    return int(match[1]) << 10
 
 
 def test_an_upload_beyond_the_limit_is_cut_off(served):
-    """2 GB are announced, and half a GB is sent, twice the limit: refused, held in no memory, kept on no disk."""
+    """2 GB are announced, and half a GB is sent, twice the limit: refused, held in no memory, kept
+    on no disk.
+    """
     address, process, folder = served
-    before = most_memory(process.pid)
+    memory_before = most_memory(process.pid)
     parts = urllib.parse.urlsplit(address)
     connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
     head = b'--edge\r\nContent-Disposition: form-data; name="files"; filename="big.jsonl"\r\n\r\n'
@@ -128,7 +133,7 @@ def test_an_upload_beyond_the_limit_is_cut_off(served):
             connection.send(piece)
         connection.sock.shutdown(socket.SHUT_WR)
         assert connection.getresponse().status == 413
-    assert most_memory(process.pid) - before < 256 << 20
+    assert most_memory(process.pid) - memory_before < 256 << 20
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 1 << 20
 
 
@@ -139,8 +144,8 @@ def answer(request: dict[str, Any]) -> Any:
     return [LONG, request]
 
 
-def picture(asked: Mapping[str, str]) -> tuple[bytes, str]:
-    if asked.get("name") != "a b":
+def picture(query: Mapping[str, str]) -> tuple[bytes, str]:
+    if query.get("name") != "a b":
         raise BadInput("this image is not on the board.")
     return b"\x89PNG", "image/png"
 
@@ -148,14 +153,16 @@ def picture(asked: Mapping[str, str]) -> tuple[bytes, str]:
 def test_a_file_has_an_address_of_its_own() -> None:
     app = Starlette(middleware=[Middleware(Endpoint, functions={}, files={"page/file": picture})])
     client = TestClient(app)
-    shown = client.get("/board/page/file", params={"name": "a b"})
-    assert (shown.content, shown.headers["content-type"]) == (b"\x89PNG", "image/png")
-    assert shown.headers["x-content-type-options"] == "nosniff" and "private" in shown.headers["cache-control"]
+    response = client.get("/board/page/file", params={"name": "a b"})
+    assert (response.content, response.headers["content-type"]) == (b"\x89PNG", "image/png")
+    assert response.headers["x-content-type-options"] == "nosniff" and "private" in response.headers["cache-control"]
     assert client.get("/board/page/file").status_code == 404
 
 
 def test_a_request_is_answered_or_refused_in_one_line() -> None:
-    """Of too large ones no more is read than the limit, whether their length is announced or not; uploads have a limit of their own."""
+    """Of too large ones no more is read than the limit, whether their length is announced or not;
+    uploads have a limit of their own.
+    """
     stack = [Middleware(BodyLimit), Middleware(Endpoint, functions={"page/ask": answer}, files={"page/file": picture})]
     routes = [Route("/gradio_api/upload", lambda request: JSONResponse({}), methods=["POST"])]
     client = TestClient(Starlette(routes=routes, middleware=stack), raise_server_exceptions=False)

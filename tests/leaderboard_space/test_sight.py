@@ -1,4 +1,6 @@
-"""Runs without the right images on the board: never results of their own, and what they say of a score stands beside it."""
+"""Runs without the right images on the board: never results of their own, and what they say of a
+score stands beside it.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,22 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def panel(service: Service, metric: str, **request: object) -> str:
-    section = next(each for each in service.board.snapshot.sections["mediconfusion"] if each.benchmark == "sides")
-    shown: str = service.view({"format": "mediconfusion", "section": section.key, "metric": metric, **request})["html"]
-    return shown
+    section = next(
+        candidate for candidate in service.board.snapshot.sections["mediconfusion"] if candidate.benchmark == "sides"
+    )
+    page: str = service.view({"format": "mediconfusion", "section": section.key, "metric": metric, **request})["html"]
+    return page
 
 
 def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
     service = Service(Board(store))
     service.board.prepare()
-    section = next(each for each in service.board.snapshot.sections["mediconfusion"] if each.benchmark == "sides")
+    section = next(
+        candidate for candidate in service.board.snapshot.sections["mediconfusion"] if candidate.benchmark == "sides"
+    )
     assert sorted(entry.result.model.name for entry in section.entries) == ["Chance", "Pixels", "Question", "SaysA"]
-    found = {key.split("/")[1]: sight for key, sight in metric_sights(section, "individual_accuracy").items()}
-    for name, sight in found.items():
+    sight_by_model = {key.split("/")[1]: sight for key, sight in metric_sights(section, "individual_accuracy").items()}
+    for name, sight in sight_by_model.items():
         table = medprobe.load_run(store.parent / name).sight.set_index("metric").loc["individual_accuracy"]
         assert (sight.value, sight.low, sight.high, sight.sees) == (
             table["from_image"],
@@ -50,11 +56,11 @@ def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
             table["high"],
             table["sees"],
         )
-    assert set(found) == {"Pixels", "Question", "SaysA"}
+    assert set(sight_by_model) == {"Pixels", "Question", "SaysA"}
     shown = panel(service, "individual_accuracy")
     rows = {}
     for row in (part.split("</tr>")[0] for part in shown.split("<tr ")):
-        rows |= {name: row for name in (*found, "Chance") if f">{name}<" in row}
+        rows |= {name: row for name in (*sight_by_model, "Chance") if f">{name}<" in row}
     assert "50 (38 to 65)" in rows["Pixels"] and 'class="rest"' in rows["Pixels"]
     assert ">–</td>" in rows["Chance"] and 'class="rest"' not in rows["Chance"]
     assert re.search(r'img" data-v="50.0"', rows["Pixels"])  # what the column sorts by
@@ -74,7 +80,7 @@ def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
 def test_arms_of_another_account_say_nothing(store: Path, tmp_path: Path) -> None:
     for path in store.rglob("acceptance.json"):
         if "-swapped-" in path.parent.name:
-            edit_json(path, lambda said: said.update(account="somebody"))
+            edit_json(path, lambda document: document.update(account="somebody"))
     service = Service(Board(store))
     service.board.prepare()
     assert "From the image" not in panel(service, "individual_accuracy")

@@ -9,12 +9,12 @@ from leaderboard_space import app
 
 
 def test_a_taken_port_is_one_clear_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(BadInput, match="cannot listen on"):
-        app.serve(None, port=taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(BadInput, match="cannot listen on"):
+        app.serve(None, port=listener.getsockname()[1])
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "said"),
+    ("variable", "value", "message"),
     [
         ("MEDPROBE_SCORINGS_PER_DAY", "many", "MEDPROBE_SCORINGS_PER_DAY: 'many'"),
         ("MEDPROBE_SCORINGS_PER_DAY", "0", "MEDPROBE_SCORINGS_PER_DAY: '0'"),
@@ -23,11 +23,11 @@ def test_a_taken_port_is_one_clear_line() -> None:
         ("MEDPROBE_RESULTS", "no such place/at all/here", "error: "),
     ],
 )
-def test_a_wrong_variable_is_one_line(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str) -> None:
+def test_a_wrong_variable_is_one_line(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, message: str) -> None:
     monkeypatch.setenv(variable, value)
     if variable != "MEDPROBE_RESULTS":
-        monkeypatch.setattr(app, "serve", lambda *given: pytest.fail("served"))
+        monkeypatch.setattr(app, "serve", lambda *args: pytest.fail("served"))
     with pytest.raises(SystemExit) as ended:
         app.main()
     line = str(ended.value)
-    assert line.startswith(said) and "\n" not in line
+    assert line.startswith(message) and "\n" not in line

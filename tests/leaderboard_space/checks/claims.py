@@ -1,7 +1,8 @@
-"""Read the board's sentences back as claims, and check each against numbers that did not come from the board.
+"""Read the board's sentences back as claims, and check each against numbers that did not come from
+the board.
 
-Every sentence has to fit one pattern here, and the claims of that pattern have to follow from the truth; one that fits none is an error:
-who writes a new sentence writes down here what it claims.
+Every sentence has to fit one pattern here, and the claims of that pattern have to follow from the
+truth; one that fits none is an error: who writes a new sentence writes down here what it claims.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ def plain(fragment: str) -> str:
 
 
 def check_words(page: str) -> str:
-    """The page; raises AssertionError where it says a value of Python that means nothing to a reader."""
-    found = re.search(r"[^<>]{0,60}(?:[,;(] |title=\")(?:None|nan|inf|True|False)\b[^<>]{0,20}", html.unescape(page))
-    assert found is None, found[0]
+    """The page; raises AssertionError where it says a value of Python that means nothing to a
+    reader.
+    """
+    match = re.search(r"[^<>]{0,60}(?:[,;(] |title=\")(?:None|nan|inf|True|False)\b[^<>]{0,20}", html.unescape(page))
+    assert match is None, match[0]
     return page
 
 
@@ -40,21 +43,23 @@ class Truth:
     first: int
 
 
-def whole(said: str) -> int:
+def whole(number_text: str) -> int:
     """A number as the board writes it, in words or digits."""
-    said = said.lower()
-    return NUMBERS.index(said) if said in NUMBERS else int(said.replace(",", ""))
+    number_text = number_text.lower()
+    return NUMBERS.index(number_text) if number_text in NUMBERS else int(number_text.replace(",", ""))
 
 
-def rounds_to(said: str, value: float) -> bool:
-    """True if a shown number is the value, rounded; nothing but all and none is shown as 100.0 and 0.0 percent."""
-    said = said.replace("−", "-").replace(",", "")
-    if said.startswith((">", "<")):
-        edge = float(said[1:])
-        return (value > edge and value < 100) if said[0] == ">" else (0 < value < edge)
-    assert said not in ("-0", "-0.0"), said
-    digits = len(said.partition(".")[2])
-    return abs(float(said) - value) <= 0.5 * 10**-digits + 1e-9
+def rounds_to(number_text: str, value: float) -> bool:
+    """True if a shown number is the value, rounded; nothing but all and none is shown as 100.0 and
+    0.0 percent.
+    """
+    number_text = number_text.replace("−", "-").replace(",", "")
+    if number_text.startswith((">", "<")):
+        edge = float(number_text[1:])
+        return (value > edge and value < 100) if number_text[0] == ">" else (0 < value < edge)
+    assert number_text not in ("-0", "-0.0"), number_text
+    digits = len(number_text.partition(".")[2])
+    return abs(float(number_text) - value) <= 0.5 * 10**-digits + 1e-9
 
 
 GUESS = r"(?:guessing|flipping a coin(?: for each image)?|the paper's random run)"
@@ -65,7 +70,7 @@ LEAD = re.compile(
 
 
 def check_headline(
-    said: str,
+    sentence: str,
     rows: Sequence[Truth],
     *,
     baselines: int,
@@ -76,8 +81,10 @@ def check_headline(
     stand_apart: int = 0,
     small: int = 0,
 ) -> None:
-    """Raises AssertionError where the headline (without what it is about) claims what the rows do not show: who has the best score, who
-    else may be the best, how many beat guessing. `up`: the first row has the highest value."""
+    """Raises AssertionError where the headline (without what it is about) claims what the rows do
+    not show: who has the best score, who else may be the best, how many beat guessing. `up`: the
+    first row has the highest value.
+    """
     if not rows:
         why = {
             "No results for this selection.": not (baselines or uncounted or partial),
@@ -86,113 +93,127 @@ def check_headline(
             "The answer key of these questions is hidden, or none of them counts towards this score.": uncounted
             and not baselines,
         }
-        if few := re.fullmatch(r"Too few independent [a-z]+ to compare the ([\d,]+) models? here\.", said):
-            assert whole(few[1]) == small > 0, said
+        if few := re.fullmatch(r"Too few independent [a-z]+ to compare the ([\d,]+) models? here\.", sentence):
+            assert whole(few[1]) == small > 0, sentence
             return
-        apart = re.fullmatch(r"Nothing is ranked here: ([\d,]+) results? below, with the reason\.", said)
-        assert (whole(apart[1]) == stand_apart and not (baselines or uncounted)) if apart else why[said], said
+        unranked = re.fullmatch(r"Nothing is ranked here: ([\d,]+) results? below, with the reason\.", sentence)
+        assert (whole(unranked[1]) == stand_apart and not (baselines or uncounted)) if unranked else why[sentence], (
+            sentence
+        )
         return
     many = "models" if models else "results"
     best = (max if up else min)(row.value for row in rows)
     equal = [row for row in rows if abs(row.value - best) < 1e-9]
-    found = LEAD.fullmatch(said)
-    assert found, f"no pattern for: {said}"
-    if found["same"]:
-        assert len(equal) == len(rows) and rounds_to(found["same"].removesuffix("%"), best), said
-        who = {1: rows[0].name, 2: f"Both {many}"}.get(len(rows))
-        assert found["who"] == who or re.fullmatch(rf"All {NUM} {many}", found["who"]), said
+    lead = LEAD.fullmatch(sentence)
+    assert lead, f"no pattern for: {sentence}"
+    if lead["same"]:
+        assert len(equal) == len(rows) and rounds_to(lead["same"].removesuffix("%"), best), sentence
+        subjects = {1: rows[0].name, 2: f"Both {many}"}.get(len(rows))
+        assert lead["who"] == subjects or re.fullmatch(rf"All {NUM} {many}", lead["who"]), sentence
     else:
-        assert found["end"] == ("highest" if up else "lowest") and rounds_to(found["value"].removesuffix("%"), best), (
-            said
+        assert lead["end"] == ("highest" if up else "lowest") and rounds_to(lead["value"].removesuffix("%"), best), (
+            sentence
         )
-        assert _names(found["who"], equal, many), said
+        assert _names(lead["who"], equal, many), sentence
         rivals = [row for row in rows if row.first == 1 and row not in equal]
-        assert bool(found["rivals"]) == bool(rivals) and (not rivals or _names(found["rivals"], rivals, "others")), said
-    _check_guessing(said, found["guess"], rows, many)
+        assert bool(lead["rivals"]) == bool(rivals) and (not rivals or _names(lead["rivals"], rivals, "others")), (
+            sentence
+        )
+    _check_guessing(sentence, lead["guess"], rows, many)
 
 
-def _names(said: str, rows: Sequence[Truth], many: str) -> bool:
+def _names(text: str, rows: Sequence[Truth], many: str) -> bool:
     """True if a part of a sentence names these rows and no others, or says how many they are."""
-    if of := re.fullmatch(rf"{NUM} {many}", said, re.I):
-        return whole(of[1]) == len(rows) > 3
-    rest = said
+    if count_match := re.fullmatch(rf"{NUM} {many}", text, re.I):
+        return whole(count_match[1]) == len(rows) > 3
+    remaining = text
     for row in sorted(rows, key=lambda row: -len(row.name)):
-        before, _, after = rest.partition(row.name)
-        if before == rest:
+        prefix, _, suffix = remaining.partition(row.name)
+        if prefix == remaining:
             return False
-        rest = before + after
-    return re.fullmatch(r"(, )*( and )?", rest) is not None
+        remaining = prefix + suffix
+    return re.fullmatch(r"(, )*( and )?", remaining) is not None
 
 
-def _check_guessing(said: str, tail: str | None, rows: Sequence[Truth], many: str) -> None:
+def _check_guessing(sentence: str, tail: str | None, rows: Sequence[Truth], many: str) -> None:
     judged = [row.verdict for row in rows if row.verdict is not None]
     better, worse = judged.count("better"), judged.count("worse")
     if 2 * len(judged) < len(rows):
-        assert tail is None, said
+        assert tail is None, sentence
     elif len(judged) == 1:
         word = {"better": "It beats", "worse": "It does worse than"}.get(str(judged[0]), "It does not beat")
-        assert tail and re.fullmatch(rf"{word} {GUESS}\.", tail), said
+        assert tail and re.fullmatch(rf"{word} {GUESS}\.", tail), sentence
     elif better == len(judged):
-        assert tail and re.fullmatch(rf"{'Both' if better == 2 else 'All'} beat {GUESS}\.", tail), said
+        assert tail and re.fullmatch(rf"{'Both' if better == 2 else 'All'} beat {GUESS}\.", tail), sentence
     else:
-        found = re.fullmatch(
+        match = re.fullmatch(
             rf"(?:(?P<n>{NUM}) of (?P<m>{NUM}) {many} beats?|(?P<no>None|Neither) beats) {GUESS}"
             rf"(?:; (?P<worse>all|{NUM}) do(?:es)? worse)?\.",
             tail or "",
             re.I,
         )
-        assert found, said
-        assert (0 if found["no"] else whole(found["n"])) == better and (
-            found["no"] or whole(found["m"]) == len(judged)
-        ), said
-        of = found["worse"]
-        assert (len(judged) if of == "all" else whole(of) if of else 0) == worse, said
+        assert match, sentence
+        assert (0 if match["no"] else whole(match["n"])) == better and (
+            match["no"] or whole(match["m"]) == len(judged)
+        ), sentence
+        worse_count = match["worse"]
+        assert (len(judged) if worse_count == "all" else whole(worse_count) if worse_count else 0) == worse, sentence
 
 
-def check_caption(said: str, scores: Sequence[Score], case: str, selected: bool, up: bool | None) -> None:
+def check_caption(caption: str, scores: Sequence[Score], case: str, selected: bool, up: bool | None) -> None:
     """The sentences under the headline. `scores`: of all rows with a value."""
     sizes = {(score.n, score.n_cases) for score in scores}
-    for n, cases, unit in re.findall(r"n = ([\d,]+)(?: from ([\d,]+))? (\w+)\.", said):
-        assert sizes == {(whole(n), whole(cases or n))}, said
-        assert unit == (case if whole(cases or n) == 1 else case + "s"), said
-    assert ("n = " in said) == (len(sizes) == 1 and (sizes != {(0, 0)} or "n = 0" in said)), said
-    assert (" Only " in said) == selected and ("Lower is better." in said) == (up is False), said
+    for n, cases, unit in re.findall(r"n = ([\d,]+)(?: from ([\d,]+))? (\w+)\.", caption):
+        assert sizes == {(whole(n), whole(cases or n))}, caption
+        assert unit == (case if whole(cases or n) == 1 else case + "s"), caption
+    assert ("n = " in caption) == (len(sizes) == 1 and (sizes != {(0, 0)} or "n = 0" in caption)), caption
+    assert (" Only " in caption) == selected and ("Lower is better." in caption) == (up is False), caption
     chart = re.search(
-        r"Dots: scores(; bars: 95% intervals)?( where known)?(?:; dashed(?: where known)?: (.+?))?\.(?= |$)", said
+        r"Dots: scores(; bars: 95% intervals)?( where known)?(?:; dashed(?: where known)?: (.+?))?\.(?= |$)", caption
     )
-    assert bool(chart) == bool(scores), said
+    assert bool(chart) == bool(scores), caption
     if chart is None:
         return
-    drawn = sum(score.low is not None for score in scores)
-    assert bool(chart[1]) == bool(drawn) and (not drawn or bool(chart[2]) == (drawn < len(scores))), said
+    with_interval = sum(score.low is not None for score in scores)
+    assert bool(chart[1]) == bool(with_interval) and (
+        not with_interval or bool(chart[2]) == (with_interval < len(scores))
+    ), caption
     levels = {round(score.chance, 6) for score in scores if score.chance is not None}
     if level := re.fullmatch(r"guessing \((\S+)%\)", chart[3] or ""):
-        assert len(levels) == 1 and rounds_to(level[1], next(iter(levels))), said
+        assert len(levels) == 1 and rounds_to(level[1], next(iter(levels))), caption
     else:
-        assert chart[3] == ("guessing, which differs by row" if levels else None), said
+        assert chart[3] == ("guessing, which differs by row" if levels else None), caption
 
 
 SIGNS = {"▲": "better", "≈": "no different", "▼": "worse", "·": None}
 
 
 def check_trust(said: str, models: int, better: int, worse: int) -> None:
-    """The first sentence of the board, by how many models were tested in its benchmark and how many marks each verdict has there."""
-    if one := re.fullmatch(rf"The one model asked to .+ (beats|does worse than|does not beat) {GUESS}\.", said):
-        assert models == 1 and (one[1] == "beats") == bool(better) and ("worse" in one[1]) == bool(worse), said
-    elif found := re.fullmatch(rf"All {NUM} models asked to .+ beat {GUESS}\.", said):
-        assert whole(found[1]) == models == better > 1, said
+    """The first sentence of the board, by how many models were tested in its benchmark and how many
+    marks each verdict has there.
+    """
+    if single_model := re.fullmatch(
+        rf"The one model asked to .+ (beats|does worse than|does not beat) {GUESS}\.", said
+    ):
+        assert (
+            models == 1 and (single_model[1] == "beats") == bool(better) and ("worse" in single_model[1]) == bool(worse)
+        ), said
+    elif all_models := re.fullmatch(rf"All {NUM} models asked to .+ beat {GUESS}\.", said):
+        assert whole(all_models[1]) == models == better > 1, said
     else:
-        found = re.fullmatch(
+        all_models = re.fullmatch(
             rf"(Not yet\. )?Of {NUM} models asked to .+?, (none|{NUM}) beats? {GUESS}(?:; (all|{NUM}) do(?:es)? worse)?\.",
             said,
         )
-        assert found and whole(found[2]) == models > 1 and bool(found[1]) == (better == 0), said
-        assert (0 if found[3] == "none" else whole(found[3])) == better, said
-        assert (models if found[5] == "all" else whole(found[5]) if found[5] else 0) == worse, said
+        assert all_models and whole(all_models[2]) == models > 1 and bool(all_models[1]) == (better == 0), said
+        assert (0 if all_models[3] == "none" else whole(all_models[3])) == better, said
+        assert (models if all_models[5] == "all" else whole(all_models[5]) if all_models[5] else 0) == worse, said
 
 
 def check_model_verdicts(said: str, name: str, verdicts: Sequence[str | None]) -> None:
-    """The first sentence of a model's page: every verdict that it names is one that a result of the model has."""
+    """The first sentence of a model's page: every verdict that it names is one that a result of the
+    model has.
+    """
     if said == f"This board has no ranked result of {name}.":
         return
     words = {

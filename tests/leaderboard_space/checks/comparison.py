@@ -1,4 +1,5 @@
-"""The page Compare over a generated store, held against the paired tests of its raw files' own units.
+"""The page Compare over a generated store, held against the paired tests of its raw files' own
+units.
 
 See also: the other pages (`pages.py`).
 """
@@ -32,46 +33,46 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
     """The finding of the page Compare, against the paired test of the two runs' own units."""
     key = f"{family}/{section.key}"
     page = check_words(compare.page(board, {"set": key}))
-    found = cases.page(board, {"set": key, "order": "wrong"})
-    if f'value="{key}" selected' in found and cases.UNREADABLE not in found:
-        of = pd.read_parquet(board.store / "questions" / f"{section.fingerprint}.parquet")  # type: ignore[operator]
-        number = of["case_id"].nunique()
-        assert f'<h2 class="finding" data-title="Cases">{number} case{"" if number == 1 else "s"}.</h2>' in found
-    answered = [entry for entry, one in truth.items() if one.units is not None]
+    cases_page = cases.page(board, {"set": key, "order": "wrong"})
+    if f'value="{key}" selected' in cases_page and cases.UNREADABLE not in cases_page:
+        question_table = pd.read_parquet(board.store / "questions" / f"{section.fingerprint}.parquet")  # type: ignore[operator]
+        number = question_table["case_id"].nunique()
+        assert f'<h2 class="finding" data-title="Cases">{number} case{"" if number == 1 else "s"}.</h2>' in cases_page
+    answered = [entry for entry, first_run in truth.items() if first_run.units is not None]
     if f'value="{key}" selected' not in page or len(answered) < 2:
         return
     if "no known score in common" in page:
         assert all(score.value is None for entry in answered for score in truth[entry].scores.values()), page[:300]
         return
-    found = comparing.compared(board, {"set": key})
-    assert found is not None
-    chosen = [entry.key for entry in found.chosen]
-    for entry in found.chosen:
-        assert text(found.names[entry.key], 300) in page
+    cases_page = comparing.compared(board, {"set": key})
+    assert cases_page is not None
+    chosen = [entry.key for entry in cases_page.chosen]
+    for entry in cases_page.chosen:
+        assert text(cases_page.names[entry.key], 300) in page
     metric = re.search(r'data-name="metric">.*?value="([^"]*)" selected', page)[1]  # type: ignore[index]
     finding = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
-    one, other = (truth[name] for name in chosen)
-    if one.scores[metric].value is None or other.scores[metric].value is None:
+    first_run, second_run = (truth[name] for name in chosen)
+    if first_run.scores[metric].value is None or second_run.scores[metric].value is None:
         assert "cannot be compared" in finding, finding
         return
-    test = paired_test(one.units, other.units, metric)  # type: ignore[arg-type]
+    test = paired_test(first_run.units, second_run.units, metric)  # type: ignore[arg-type]
     assert test.difference >= 0, test  # who scored more stands first
-    corrected = found.differences(metric)[0].corrected
+    corrected = cases_page.differences(metric)[0].corrected
     if test.p >= 0.05:
         assert "do not differ significantly" in finding, (finding, test)
     else:
         word = {True: "better than", False: "worse than", None: "above"}[metric_info(metric, family).higher_is_better]
         sure = "significantly " if corrected < 0.05 else ""
         assert finding.endswith("but not significantly in the ranking.") == (not sure), finding
-        assert re.match(rf"{one.result.model.name}( \(.*?\))?( · .*)? is {sure}{word} ", finding), (
+        assert re.match(rf"{first_run.result.model.name}( \(.*?\))?( · .*)? is {sure}{word} ", finding), (
             finding,
             test,
         )
-    alone = (test.only_a, test.only_b, test.n - test.only_a - test.only_b)
-    said = re.search(r" scored more on ([\d,]+) [\w ]+, .+? on ([\d,]+); ([\d,]+) were alike", plain(page))
-    assert said and tuple(int(number.replace(",", "")) for number in said.groups()) == alone
-    check_default(found, truth, metric, plain(page))
-    check_flips(plain(page), found, one, other, metric)
+    counts = (test.only_a, test.only_b, test.n - test.only_a - test.only_b)
+    sentence = re.search(r" scored more on ([\d,]+) [\w ]+, .+? on ([\d,]+); ([\d,]+) were alike", plain(page))
+    assert sentence and tuple(int(number.replace(",", "")) for number in sentence.groups()) == counts
+    check_default(cases_page, truth, metric, plain(page))
+    check_flips(plain(page), cases_page, first_run, second_run, metric)
     check_saved(board, {"set": key}, truth, 1)
     if len(answered) > 2:
         three = {"set": key, "metric": metric, **dict(zip(SLOTS, answered[:3], strict=False))}
@@ -88,15 +89,17 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
 
 
 def check_saved(board: Board, request: dict[str, str], truth: dict[str, Raw], pairs: int) -> list[dict[str, Any]]:
-    """Every score of every pair is its paired test, corrected for all pairs (Holm), and the page shows it; the rows of the chosen score."""
+    """Every score of every pair is its paired test, corrected for all pairs (Holm), and the page
+    shows it; the rows of the chosen score.
+    """
     page, rows = (
         compare.page(board, request),
         json.loads(compare.file(board, {**request, "as": "json"})["text"]),
     )
     metric = re.search(r'data-name="metric">.*?value="([^"]*)" selected', page)[1]  # type: ignore[index]
     for row in (row for row in rows if "difference" in row):
-        one, other = (truth[row[side]].units for side in ("first_run", "second_run"))
-        test = paired_test(one, other, row["metric"])  # type: ignore[arg-type]
+        first_units, second_units = (truth[row[side]].units for side in ("first_run", "second_run"))
+        test = paired_test(first_units, second_units, row["metric"])  # type: ignore[arg-type]
         for name in ("difference", "low", "high", "p"):
             assert abs(row[name] - getattr(test, name)) < 1e-4, (row, test)
         assert (row["test"], row["units"], row["only_first"]) == (test.method, test.n, test.only_a)
@@ -114,22 +117,26 @@ def check_saved(board: Board, request: dict[str, str], truth: dict[str, Raw], pa
 def check_corrected(
     board: Board, request: dict[str, str], pairs: list[dict[str, Any]], truth: dict[str, Raw], metric: str
 ) -> None:
-    """Pairs are corrected as the leaderboard corrects its ranks, computed here from the raw files; where it does not rank these results
-    together, for the pairs alone. So who is significantly better stands ahead on the leaderboard, and who shares rank 1 is not beaten."""
+    """Pairs are corrected as the leaderboard corrects its ranks, computed here from the raw files;
+    where it does not rank these results together, for the pairs alone. So who is significantly
+    better stands ahead on the leaderboard, and who shares rank 1 is not beaten.
+    """
     family, _, key = request["set"].partition("/")
     keys = {row[side] for row in pairs for side in ("first_run", "second_run")}
-    for shown in ("one", "all"):
-        asked = {"format": family, "section": key, "metric": metric, "shown": shown, "as": "json"}
+    for result_filter in ("one", "all"):
+        asked = {"format": family, "section": key, "metric": metric, "shown": result_filter, "as": "json"}
         table = json.loads(Service(board).export(asked)["text"])
         ranked = {row["run"]: row for row in table if row["place_first"] is not None and row["group"] == "ranked"}
         if not keys <= ranked.keys():
             continue
         for row in pairs:
-            one, other = (ranked[row[side]]["place_first"] for side in ("first_run", "second_run"))
+            first_rank, second_rank = (ranked[row[side]]["place_first"] for side in ("first_run", "second_run"))
             behind = (
-                other if (row["difference"] > 0) == (metric_info(metric, family).higher_is_better is not False) else one
+                second_rank
+                if (row["difference"] > 0) == (metric_info(metric, family).higher_is_better is not False)
+                else first_rank
             )
-            assert row["p_corrected"] >= 0.05 or behind > 1, (row, one, other)
+            assert row["p_corrected"] >= 0.05 or behind > 1, (row, first_rank, second_rank)
         if all(truth[run].units is not None for run in ranked):
             names = list(ranked)
             matrix = compare_pairwise(pack_outcomes({run: truth[run].units for run in names}, metric))  # type: ignore[misc]
@@ -143,30 +150,34 @@ def check_corrected(
     assert all(any(abs(row["p_corrected"] - p) < 1e-9 for p in adjusted) for row in pairs) or len(pairs) < 1
 
 
-def check_default(found: Comparison, truth: dict[str, Raw], metric: str, page: str) -> None:
-    """Where no result is named, the best of those ranked is compared with another model, and the page says that it is an example."""
+def check_default(comparison: Comparison, truth: dict[str, Raw], metric: str, page: str) -> None:
+    """Where no result is named, the best of those ranked is compared with another model, and the
+    page says that it is an example.
+    """
     values = {
-        key: one.scores[metric].value or 0.0
-        for key, one in truth.items()
-        if one.units is not None
+        key: raw.scores[metric].value or 0.0
+        for key, raw in truth.items()
+        if raw.units is not None
         and key not in apart(truth)
-        and one.result.model.kind != "baseline"
-        and one.scores[metric].value is not None
+        and raw.result.model.kind != "baseline"
+        and raw.scores[metric].value is not None
     }
-    first, second = (entry.key for entry in found.chosen)
-    assert found.is_example and sentences.EXAMPLE in page
+    first_key, second_key = (entry.key for entry in comparison.chosen)
+    assert comparison.is_example and sentences.EXAMPLE in page
     if len({truth[key].result.model.name for key in values}) > 1:
-        assert values[first] == max(values.values()), (first, values)
-        assert truth[first].result.model.name != truth[second].result.model.name
+        assert values[first_key] == max(values.values()), (first_key, values)
+        assert truth[first_key].result.model.name != truth[second_key].result.model.name
 
 
-def check_flips(page: str, compared: Comparison, one: Raw, other: Raw, metric: str) -> None:
+def check_flips(page: str, compared: Comparison, first_run: Raw, second_run: Raw, metric: str) -> None:
     """How many units two results differ on, in how many cases, and of how many units each got more."""
-    left, right = (found.units[found.units["metric"] == metric].set_index("unit") for found in (one, other))  # type: ignore[index]
-    differ = left[left["numerator"] != right.loc[left.index, "numerator"]]
-    found = re.search(r" differ on ([\d,]+) scored units? in ([\d,]+) cases?", page)
-    counts = [int(number.replace(",", "")) for number in found.groups()] if found else [0, 0]
+    first_units, second_units = (
+        run.units[run.units["metric"] == metric].set_index("unit") for run in (first_run, second_run)
+    )  # type: ignore[index]
+    differ = first_units[first_units["numerator"] != second_units.loc[first_units.index, "numerator"]]
+    run = re.search(r" differ on ([\d,]+) scored units? in ([\d,]+) cases?", page)
+    counts = [int(number.replace(",", "")) for number in run.groups()] if run else [0, 0]
     assert counts == [len(differ), differ["case_id"].nunique()], (counts, len(differ))
     won = Counter({row["unit"]: row["higher_here"] for row in compare.flip_rows(compared)}.values())
-    ahead = int((differ["numerator"] > right.loc[differ.index, "numerator"]).sum())
+    ahead = int((differ["numerator"] > second_units.loc[differ.index, "numerator"]).sum())
     assert [won[compared.name(entry)] for entry in compared.chosen] == [ahead, len(differ) - ahead], won

@@ -1,7 +1,8 @@
 """Every page of the board over a generated store, held against scores computed from its raw files.
 
-`python -m tests.leaderboard_space.checks.pages --stores 200 --seed 7` checks many; a few are a test (`test_generated_stores.py`).
-See also: the stores (`generated.py`), what a sentence claims (`claims.py`), comparisons (`comparison.py`).
+`python -m tests.leaderboard_space.checks.pages --stores 200 --seed 7` checks many; a few are a test
+(`test_generated_stores.py`). See also: the stores (`generated.py`), what a sentence claims
+(`claims.py`), comparisons (`comparison.py`).
 """
 
 from __future__ import annotations
@@ -52,24 +53,27 @@ NOTHING = Score(value=None, n=0, n_cases=0)
 
 
 def check_store(store: Path, family: str, extra: list[Result]) -> int:
-    """Every page of the board over a store; returns how many pages were checked. Raises AssertionError."""
+    """Every page of the board over a store; returns how many pages were checked.
+
+    Raises AssertionError.
+    """
     board = Board(store, extra)
     service = Service(board)
     pages, truths = 0, []
     for section in board.snapshot.sections[family]:
         truth = raw(store, section)
         truths.append(truth)
-        asked = {"format": family, "section": section.key, "shown": "all"}
-        chooser = re.search(r'<select data-name="metric">(.*?)</select>', service.view(asked)["html"])
+        set_request = {"format": family, "section": section.key, "shown": "all"}
+        chooser = re.search(r'<select data-name="metric">(.*?)</select>', service.view(set_request)["html"])
         labels = {label for found in truth.values() for label in found.cells.get(FACET.get(family, ""), {})}
         for metric in re.findall(r'<option value="([^"]*)"', chooser[1] if chooser else ""):
             for cell in [None, *((FACET[family], label) for label in sorted(labels)[:1])]:
-                request = {**asked, "metric": metric, "branches": [list(cell)] if cell else []}
-                shown = service.view(request)
-                if shown["state"]["metric"] == metric:
-                    check_panel(service, request, check_words(shown["html"]), truth, cell)
+                request = {**set_request, "metric": metric, "branches": [list(cell)] if cell else []}
+                view = service.view(request)
+                if view["state"]["metric"] == metric:
+                    check_panel(service, request, check_words(view["html"]), truth, cell)
                     pages += 1
-        check_breakdown(service, asked, truth)
+        check_breakdown(service, set_request, truth)
         check_comparison(board, family, section, truth)
         check_details(service, family, section, truth)
         pages += 3
@@ -81,20 +85,29 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
 
 
 def is_saved(row: dict[str, Any], score: Score) -> None:
-    """Raises AssertionError where a saved row is not this score. A printed one without an interval may have been given one."""
+    """Raises AssertionError where a saved row is not this score.
+
+    A printed one without an interval may have been given one.
+    """
     names = ("value", "low", "high", "chance", "verdict") if score.low is not None else ("value", "chance", "verdict")
     for name in names:
-        one, other = row[name], getattr(score, name)
-        assert one == other or (one is not None and abs(one - other) < 1e-6), (name, row, score)
+        saved_value, raw_value = row[name], getattr(score, name)
+        assert saved_value == raw_value or (saved_value is not None and abs(saved_value - raw_value) < 1e-6), (
+            name,
+            row,
+            score,
+        )
     assert (row["n"], row["n_cases"]) == (score.n, score.n_cases), (row, score)
 
 
 def check_panel(
     service: Service, request: dict[str, Any], page: str, truth: dict[str, Raw], cell: tuple[str, str] | None
 ) -> None:
-    """The saved table is the truth, the page shows the saved table, and its headline and caption follow from it."""
+    """The saved table is the truth, the page shows the saved table, and its headline and caption
+    follow from it.
+    """
     family, metric = request["format"], request["metric"]
-    info, stand_apart, held = metric_info(metric), apart(truth), dict[str, Score]()
+    info, stand_apart, scores = metric_info(metric), apart(truth), dict[str, Score]()
     exported = service.export({**request, "as": "json"})["text"] if "data-key" in page else "[]"
     saved = {row["run"]: row for row in json.loads(exported)}
     groups = {
@@ -104,11 +117,11 @@ def check_panel(
     }
     assert set(groups) == set(saved)
     for key, row in saved.items():
-        found = truth[key].scores if cell is None else truth[key].cells.get(cell[0], {}).get(cell[1], {})
-        score = held[key] = found.get(metric, NOTHING)
+        raw_scores = truth[key].scores if cell is None else truth[key].cells.get(cell[0], {}).get(cell[1], {})
+        score = scores[key] = raw_scores.get(metric, NOTHING)
         is_saved(row, score)
         for name in ("abstained", "answered_accuracy"):
-            assert row[name] is None or abs(row[name] - (found[name].value or 0)) < 1e-6, (row, found)
+            assert row[name] is None or abs(row[name] - (raw_scores[name].value or 0)) < 1e-6, (row, raw_scores)
         if score.nonresponse is not None and stand_apart.get(key) in (None, "official"):
             stand_apart[key] = "silent"
         line = page.split(f'data-key="{html.escape(key)}"')[1].partition("</tr>")[0]
@@ -116,10 +129,10 @@ def check_panel(
             plain(re.search(rf'<td class="{kind}"[^>]*>(.*?)</td>', line)[1].partition("<span")[0])  # type: ignore[index]
             for kind in ("place", "num val", "num ci", "num n")
         )
-        known = score.value is not None
+        has_value = score.value is not None
         assert value.removesuffix("*") == score_text(score.value, info.unit) and ends == interval(score)
         worth = "" if score.independent_n is None else f" ({score.independent_n:,})"
-        assert n == (f"{score.n:,}{worth}" if known else "–"), (key, n, score)
+        assert n == (f"{score.n:,}{worth}" if has_value else "–"), (key, n, score)
         if truth[key].units is not None and score.verdict is not None:
             assert (score.low <= score.chance <= score.high) == (score.verdict == "no different"), score  # type: ignore[operator]
         if score.is_small:
@@ -131,7 +144,7 @@ def check_panel(
             word = WORDS.get(score.verdict or "", ("not compared with chance", "ranked", ""))
             word = f"too few independent {CASES[family]}s" if score.is_small else word
             assert groups[key].startswith(word), (key, groups[key], score)  # type: ignore[arg-type]
-    main = {key: score for key, score in held.items() if key not in stand_apart}
+    main = {key: score for key, score in scores.items() if key not in stand_apart}
     models = [
         key for key, score in main.items() if score.value is not None and truth[key].result.model.kind != "baseline"
     ]
@@ -157,44 +170,50 @@ def check_panel(
     valued = [key for key, score in main.items() if score.value is not None]
     check_headline(
         headline.removeprefix(about), ranked, baselines=len(valued) - len(models),
-        uncounted=len(main) - len(valued), stand_apart=len(held) - len(main),
-        small=sum(main[key].is_small for key in models), partial=len(truth) - len(held), up=up,
+        uncounted=len(main) - len(valued), stand_apart=len(scores) - len(main),
+        small=sum(main[key].is_small for key in models), partial=len(truth) - len(scores), up=up,
         models=len({truth[key].result.model.name for key in models}) == len(models),
     )  # fmt: skip
-    drawn = [
-        score.model_copy(update={"low": saved[key]["low"]}) for key, score in held.items() if score.value is not None
+    drawn_models = [
+        score.model_copy(update={"low": saved[key]["low"]}) for key, score in scores.items() if score.value is not None
     ]
     caption = plain(re.search(r'<p class="sub">(.*?)</p>', page)[1])  # type: ignore[index]
-    check_caption(caption, drawn, CASES[family], cell is not None, info.higher_is_better)
+    check_caption(caption, drawn_models, CASES[family], cell is not None, info.higher_is_better)
     unseen = {
-        one.result.model.name for key, one in truth.items() if key not in held and one.result.model.kind != "baseline"
+        run_truth.result.model.name
+        for key, run_truth in truth.items()
+        if key not in scores and run_truth.result.model.kind != "baseline"
     }
     for number in re.findall(r"(\d+) models? not ranked here", plain(page)):
-        assert int(number) <= len(unseen - {truth[key].result.model.name for key in held}), page
+        assert int(number) <= len(unseen - {truth[key].result.model.name for key in scores}), page
     if cell is None and info.unit != "count":
         check_places(saved, truth, [key for key in models if truth[key].units is not None], metric, up)
 
 
 def check_places(saved: dict[str, Any], truth: dict[str, Raw], keys: list[str], metric: str, up: bool) -> None:
-    """Who is shown behind rank 1 is significantly worse than somebody by the test of that pair alone; who shares rank 1 is not beaten by
-    anybody even at the strictest correction for all pairs (Bonferroni's)."""
+    """Who is shown behind rank 1 is significantly worse than somebody by the test of that pair
+    alone; who shares rank 1 is not beaten by anybody even at the strictest correction for all pairs
+    (Bonferroni's).
+    """
     value = {key: truth[key].scores[metric].value or 0.0 for key in keys}
     for key in keys:
-        ahead = [other for other in keys if (value[other] - value[key]) * (1 if up else -1) > 1e-9]
-        p = [paired_test(truth[key].units, truth[other].units, metric).p for other in ahead]  # type: ignore[arg-type]
+        ahead = [rival for rival in keys if (value[rival] - value[key]) * (1 if up else -1) > 1e-9]
+        p = [paired_test(truth[key].units, truth[rival].units, metric).p for rival in ahead]  # type: ignore[arg-type]
         if saved[key]["place_first"] is None:
             assert truth[key].scores[metric].is_small or METRICS[metric].higher_is_better is None, (metric, key)
             continue
-        if saved[key]["place_first"] > 1 and all(one.units is not None for one in truth.values()):
+        if saved[key]["place_first"] > 1 and all(run_truth.units is not None for run_truth in truth.values()):
             assert p and min(p) < 0.05, (metric, key, p)
         if saved[key]["place_first"] == 1:
             assert not p or min(p) * len(keys) * (len(keys) - 1) / 2 >= 0.05, (metric, key, p)
 
 
-def check_breakdown(service: Service, asked: dict[str, Any], truth: dict[str, Raw]) -> None:
-    """The saved cells are the truth, and the heat map shows each with the sign of its test; the plots say what their marks are."""
-    facet, metric = FACET.get(asked["format"]), service.view(asked)["state"]["metric"]
-    page = check_words(service.breakdown({**asked, "metric": metric, "facet": facet}))
+def check_breakdown(service: Service, breakdown_request: dict[str, Any], truth: dict[str, Raw]) -> None:
+    """The saved cells are the truth, and the heat map shows each with the sign of its test; the
+    plots say what their marks are.
+    """
+    facet, metric = FACET.get(breakdown_request["format"]), service.view(breakdown_request)["state"]["metric"]
+    page = check_words(service.breakdown({**breakdown_request, "metric": metric, "facet": facet}))
     for plot in re.findall(r'<section class="plot".*?</section>', page, re.DOTALL):
         assert ("Dashed: guessing." in plot) == ('class="guess"' in plot), plain(plot)[:300]
         assert ("Bars are 95% intervals." in plot) == ('class="bar"' in plot), plain(plot)[:300]
@@ -203,15 +222,15 @@ def check_breakdown(service: Service, asked: dict[str, Any], truth: dict[str, Ra
         return
     cells: Counter[tuple[bool, str, str]] = Counter()
     for row in json.loads(
-        service.export({**asked, "metric": metric, "of": "breakdown", "facet": facet, "as": "json"})["text"]
+        service.export({**breakdown_request, "metric": metric, "of": "breakdown", "facet": facet, "as": "json"})["text"]
     ):
         score = truth[row["run"]].cells[facet][row["facet_value"]][metric]  # type: ignore[index]
         is_saved(row, score)
         if score.value is not None and not truth[row["run"]].withdrawn:
             sign = "" if score.is_small else MARK[score.verdict]
             cells[score.n_cases < FEW or score.is_small, score_text(score.value), sign] += 1
-    shown = re.findall(r'<td class="([\w ]+)"[^>]*>(?:<a [^>]*>)?([^<]*)(?:</a>)?<i>(.*?)</i>', table[0])
-    assert Counter((kind == "few", html.unescape(value), sign.strip()) for kind, value, sign in shown) == cells
+    shown_cells = re.findall(r'<td class="([\w ]+)"[^>]*>(?:<a [^>]*>)?([^<]*)(?:</a>)?<i>(.*?)</i>', table[0])
+    assert Counter((kind == "few", html.unescape(value), sign.strip()) for kind, value, sign in shown_cells) == cells
     legend = plain(page[page.index(table[0]) :].partition('<p class="fine signs">')[2].partition("</p>")[0])
     for verdict, words in {**WORDS, None: "not tested"}.items():
         assert (f"{MARK[verdict]} {words}" in legend) == any(sign == MARK[verdict] for _, _, sign in cells), legend  # type: ignore[index]
@@ -220,23 +239,25 @@ def check_breakdown(service: Service, asked: dict[str, Any], truth: dict[str, Ra
 
 def check_details(service: Service, family: str, section: Section, truth: dict[str, Raw]) -> None:
     """The list of what is known of a result, and what Submit would say of it."""
-    for found in [found for found in truth.values() if found.units is not None][:2]:
-        check_submitted(found, family)
-    for key, found in truth.items():
+    for run_truth in [run_truth for run_truth in truth.values() if run_truth.units is not None][:2]:
+        check_submitted(run_truth, family)
+    for key, run_truth in truth.items():
         page = service.detail({"format": family, "section": section.key, "key": key})
         listed = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page))
-        told = re.findall(r"(\d[\d,]*) ([a-z]+)", listed.get("Answers", ""))
-        said = {name: int(n.replace(",", "")) for n, name in told}
-        assert said == {name: n for name, n in found.result.statuses.items() if n}, (key, listed)
-        assert int(listed["Questions"].partition(", ")[0].replace(",", "")) == found.result.benchmark.questions
-        assert ("Submitted by" in listed) == (found.account is not None) and ("Withdrawn" in listed) == found.withdrawn
-        assert html.unescape(listed["Model"]).startswith(found.result.model.name)
+        counts = re.findall(r"(\d[\d,]*) ([a-z]+)", listed.get("Answers", ""))
+        count_by_name = {name: int(n.replace(",", "")) for n, name in counts}
+        assert count_by_name == {name: n for name, n in run_truth.result.statuses.items() if n}, (key, listed)
+        assert int(listed["Questions"].partition(", ")[0].replace(",", "")) == run_truth.result.benchmark.questions
+        assert ("Submitted by" in listed) == (run_truth.account is not None) and (
+            "Withdrawn" in listed
+        ) == run_truth.withdrawn
+        assert html.unescape(listed["Model"]).startswith(run_truth.result.model.name)
 
 
-def check_submitted(found: Raw, family: str) -> None:
+def check_submitted(run_truth: Raw, family: str) -> None:
     """What the tab Submit says of a result's scores, and how it counts problems."""
-    result, empty = found.result, pd.DataFrame()
-    problems = [f"a.csv, line {at}: question 'q{at}' is unknown" for at in range(len(found.scores) % 9)] + [
+    result, empty = run_truth.result, pd.DataFrame()
+    problems = [f"a.csv, line {at}: question 'q{at}' is unknown" for at in range(len(run_truth.scores) % 9)] + [
         "a.csv: is cut off"
     ]
     refused = plain(submit.report(Submission("run", None, result, empty, empty, problems=problems)))  # type: ignore[arg-type]
@@ -244,10 +265,10 @@ def check_submitted(found: Raw, family: str) -> None:
     again = re.findall(r"\b(\d+) more times?", refused)
     assert sum(map(int, again)) == len(problems) - len({line[:7] for line in problems}), refused
     page = submit.report(Submission("run", None, result, empty, empty))  # type: ignore[arg-type]
-    named = {metric_info(metric, family).label: score for metric, score in found.scores.items()}
+    score_by_label = {metric_info(metric, family).label: score for metric, score in run_truth.scores.items()}
     cells = "".join("<td>(.*?)</td>" for _ in range(5))
     for label, value, ends, chance, n, verdict in re.findall(rf'<tr><th scope="row">(.*?)</th>{cells}</tr>', page):
-        score = named[html.unescape(label)]
+        score = score_by_label[html.unescape(label)]
         assert score.value is None or rounds_to(value.removesuffix(" %"), score.value), (label, value, score)
         assert ends == interval(score), (label, ends, score)
         assert chance == "–" if score.chance is None else rounds_to(chance, score.chance), (label, chance, score)
@@ -257,36 +278,49 @@ def check_submitted(found: Raw, family: str) -> None:
 
 
 def check_front(service: Service, family: str, sections: list[dict[str, Raw]]) -> None:
-    """The first screen's matrix and sentence, and the first sentence and lines of models' own pages, by what the store holds."""
-    metric, rows = HEADLINE_METRICS[family], [found for truth in sections for found in truth.values()]
+    """The first screen's matrix and sentence, and the first sentence and lines of models' own
+    pages, by what the store holds.
+    """
+    metric, rows = HEADLINE_METRICS[family], [run_truth for truth in sections for run_truth in truth.values()]
     page = check_words(OverviewPages(service).page({"all": "yes"}))
     marks: Counter[str] = Counter()
     for key, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', page, re.DOTALL):
-        known = [found.scores.get(metric, NOTHING) for found in rows if found.result.model.name == html.unescape(key)]
+        model_scores = [
+            run_truth.scores.get(metric, NOTHING)
+            for run_truth in rows
+            if run_truth.result.model.name == html.unescape(key)
+        ]
         for value, mark in re.findall(r'<b>(.*?)</b><span class="mark" aria-hidden="true">(.)</span>', line):
-            assert any(one.value is not None and rounds_to(value, one.value) for one in known), (key, value)
+            assert any(
+                model_score.value is not None and rounds_to(value, model_score.value) for model_score in model_scores
+            ), (key, value)
             marks[mark] += 1
     sentence, tested = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1]), marks.total() - marks["·"]  # type: ignore[index]
     if sentence != "No model here has been tested against guessing yet.":
         check_trust(sentence, tested, marks["▲"], marks["▼"])
     elif "the paper's random run" not in page:  # which has no exact chance to be tested against
         assert tested == 0, (sentence, marks)
-    for name in sorted({found.result.model.name for found in rows if found.result.model.kind != "baseline"})[:3]:
-        own, mine = (
+    for name in sorted(
+        {run_truth.result.model.name for run_truth in rows if run_truth.result.model.kind != "baseline"}
+    )[:3]:
+        own_page, own_row = (
             check_words(model.page(service.board, {"id": name})),
-            [one for one in rows if one.result.model.name == name],
+            [model_score for model_score in rows if model_score.result.model.name == name],
         )
-        said = plain(re.search(r'<h3 class="finding">(.*?)</h3>', own)[1])  # type: ignore[index]
+        headline = plain(re.search(r'<h3 class="finding">(.*?)</h3>', own_page)[1])  # type: ignore[index]
         scores = [
-            score for one in mine for key, score in one.scores.items() if key == metric or metric not in one.scores
+            score
+            for model_score in own_row
+            for key, score in model_score.scores.items()
+            if key == metric or metric not in model_score.scores
         ]
-        check_model_verdicts(said, name, [score.verdict for score in scores])
+        check_model_verdicts(headline, name, [score.verdict for score in scores])
         lines = re.findall(
             r'<td class="num"[^>]*><b>(.*?)</b></td><td class="chart">.*?</td><td class="num">(.*?)</td><td>(.*?)</td>',
-            own.partition('data-table="verdicts"')[2].partition("</table>")[0],
+            own_page.partition('data-table="verdicts"')[2].partition("</table>")[0],
             re.DOTALL,
         )
-        for score in (one.scores.get(metric, NOTHING) for one in mine):
+        for score in (model_score.scores.get(metric, NOTHING) for model_score in own_row):
             assert score.value is None or any(_is_line_of(score, *map(plain, line)) for line in lines), (score, lines)
 
 
@@ -308,16 +342,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stores", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    options = parser.parse_args()
     pages = 0
-    for seed in range(given.seed, given.seed + given.stores):
+    for seed in range(options.seed, options.seed + options.stores):
         with tempfile.TemporaryDirectory() as folder:
             family = make(Path(folder), seed)
             try:
                 pages += check_store(Path(folder), family, printed(family, seed))
             except Exception as error:
                 raise SystemExit(f"seed {seed}: {type(error).__name__}: {error}") from error
-    print(json.dumps({"stores": given.stores, "pages": pages}))
+    print(json.dumps({"stores": options.stores, "pages": pages}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The board's cache: each result is computed once, is dropped with what it was computed of, and their number is bounded."""
+"""The board's cache: each result is computed once, is dropped with what it was computed of, and
+their number is bounded.
+"""
 
 from __future__ import annotations
 
@@ -49,19 +51,19 @@ def test_an_error_is_not_kept_and_the_least_recently_used_result_goes_first(monk
 def test_results_of_an_unchanged_section_outlive_a_change_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     for family in ("halt-medvqa", "gmai-mmbench"):
-        asked = questions(family, 12, seed=1)
-        add_run(tmp_path, family, asked, answers(asked, 0.5), "One")
+        question_table = questions(family, 12, seed=1)
+        add_run(tmp_path, family, question_table, answers(question_table, 0.5), "One")
     board = Board(tmp_path)
     (halt,), (gmai,) = (board.snapshot.sections[family] for family in ("halt-medvqa", "gmai-mmbench"))
-    before = board.outcomes(halt), board.outcomes(gmai)
+    cached_answers = board.outcomes(halt), board.outcomes(gmai)
     query = parse_query(board, {"format": "halt-medvqa"})
     assert query.standings is parse_query(board, {"format": "halt-medvqa"}).standings
     assert board.refresh() is board.refresh()
 
-    asked = questions("halt-medvqa", 12, seed=1)
-    add_run(tmp_path, "halt-medvqa", asked, answers(asked, 0.1), "Two")
+    question_table = questions("halt-medvqa", 12, seed=1)
+    add_run(tmp_path, "halt-medvqa", question_table, answers(question_table, 0.1), "Two")
     board.refresh()
-    (after,) = board.snapshot.sections["halt-medvqa"]
-    assert after is not halt and board.snapshot.sections["gmai-mmbench"] == (gmai,)
-    assert board.outcomes(gmai) is before[1] and not any(halt in key for key in cache._results)
+    (new_section,) = board.snapshot.sections["halt-medvqa"]
+    assert new_section is not halt and board.snapshot.sections["gmai-mmbench"] == (gmai,)
+    assert board.outcomes(gmai) is cached_answers[1] and not any(halt in key for key in cache._results)
     assert [row.entry.result.model.name for row in parse_query(board, {"format": "halt-medvqa"}).standings.rows]

@@ -1,4 +1,6 @@
-"""Images of cases whose dataset lies on the Hub: fetched from the loopback Hub in the background, only where the terms allow."""
+"""Images of cases whose dataset lies on the Hub: fetched from the loopback Hub in the background,
+only where the terms allow.
+"""
 
 import json
 import shutil
@@ -25,7 +27,9 @@ def on_local_hub(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def state_licence(folder: Path, licence: str) -> None:
-    """Give the drawn images the official name, so that the licence of each decides, and this licence."""
+    """Give the drawn images the official name, so that the licence of each decides, and this
+    licence.
+    """
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(manifest | {"origin": "official"}))
     for path in (folder / "questions_text").glob("*.parquet"):
@@ -43,9 +47,9 @@ def shown(workdir: Path, licence: str) -> dict[str, int]:
     publish(folder, "ORG/drawn", private=licence == "unknown")  # such images must not be redistributed
     shutil.rmtree(folder)
     repository = open_repository("ORG/drawn")
-    asked = repository.questions("test")
+    question_table = repository.questions("test")
     add_run(
-        workdir / "store", "mediconfusion", asked, answers(asked, 0.5), "One",
+        workdir / "store", "mediconfusion", question_table, answers(question_table, 0.5), "One",
         repo="ORG/drawn", revision=repository.revision, origin="official",
     )  # fmt: skip
     board = Board(workdir / "store")
@@ -64,10 +68,10 @@ def shown(workdir: Path, licence: str) -> dict[str, int]:
 
 
 def test_images_whose_licence_allows_it_come_from_the_hub_without_a_reader_waiting(tmp_path: Path) -> None:
-    said = shown(tmp_path, "CC BY 4.0")
-    assert said == {"waiting": 8, "at once": 0, "questions": 16, "images": 16, "still waiting": 0}
+    page = shown(tmp_path, "CC BY 4.0")
+    assert page == {"waiting": 8, "at once": 0, "questions": 16, "images": 16, "still waiting": 0}
 
 
 def test_images_without_such_a_licence_stay_away(tmp_path: Path) -> None:
-    said = shown(tmp_path, "unknown")
-    assert said["images"] == 0 and said["still waiting"] == 0 and said["questions"] == 16
+    page = shown(tmp_path, "unknown")
+    assert page["images"] == 0 and page["still waiting"] == 0 and page["questions"] == 16

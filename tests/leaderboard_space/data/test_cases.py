@@ -28,9 +28,9 @@ FORMAT = "halt-medvqa"
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("many")
-    asked = questions(FORMAT, 20)
+    question_table = questions(FORMAT, 20)
     for number in range(8):
-        add_run(store, FORMAT, asked, answers(asked, number / 8, seed=number), f"Model {number}")
+        add_run(store, FORMAT, question_table, answers(question_table, number / 8, seed=number), f"Model {number}")
     return store
 
 
@@ -39,8 +39,8 @@ def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, mo
     board = Board(store)
     page = cases.page(board, {})
     assert "Of 8 results the best 5 are shown." in page
-    drawn = page[page.index("<article") :]
-    assert "Model 7" in drawn and "Model 0" not in drawn
+    articles = page[page.index("<article") :]
+    assert "Model 7" in articles and "Model 0" not in articles
     rows = json.loads(cases.file(board, {"as": "json"})["text"])
     assert {row["model"] for row in rows} == {f"Model {number}" for number in range(3, 8)} and len(rows) == 5 * 20
     assert "None" not in page and not any("None" in row["labels"] for row in rows)  # labels that a question lacks
@@ -49,12 +49,12 @@ def test_of_many_results_the_best_are_shown_and_the_page_says_so(store: Path, mo
 
 
 def test_a_set_that_cannot_be_read_says_so(store: Path, tmp_path: Path) -> None:
-    both = tmp_path / "both"
-    shutil.copytree(store, both)
+    store_path = tmp_path / "both"
+    shutil.copytree(store, store_path)
     lost = questions("mediconfusion", 12)
-    add_run(both, "mediconfusion", lost, answers(lost, 0.5), "Lost")
-    (both / "questions" / f"{fingerprint_questions(lost)}.parquet").unlink()
-    board = Board(both)
+    add_run(store_path, "mediconfusion", lost, answers(lost, 0.5), "Lost")
+    (store_path / "questions" / f"{fingerprint_questions(lost)}.parquet").unlink()
+    board = Board(store_path)
     (key,) = {set_name(section) for section in measured_sections(board) if section.family == "mediconfusion"}
     assert cases.UNREADABLE in cases.page(board, {"set": key})
 
@@ -63,57 +63,59 @@ def test_the_first_sample_of_each_question_is_read(store: Path, tmp_path: Path) 
     source = next(store.glob("results/*/Model-7/*"))
     folder = Path(shutil.copytree(source, tmp_path / "result"))
     entry = Entry("Model-7", read_result(folder / "result.json"), folder, derived=folder)
-    whole = read_readings(folder).set_index("question_id")
-    wanted = list(whole.index[3:6])
+    readings = read_readings(folder).set_index("question_id")
+    question_ids = list(readings.index[3:6])
     expected = {
-        name: (list(whole.loc[name, "choice"]), whole.loc[name, "status"], whole.loc[name, "response"] or "")
-        for name in wanted
+        name: (list(readings.loc[name, "choice"]), readings.loc[name, "status"], readings.loc[name, "response"] or "")
+        for name in question_ids
     }
-    assert read_case_answers(entry, [*wanted, "not there"]) == expected
+    assert read_case_answers(entry, [*question_ids, "not there"]) == expected
     for name in ("answers.parquet", "readings.parquet"):
         table = pq.read_table(folder / name).to_pandas()
         again = table.assign(sample=1, **({"status": "refused"} if "status" in table else {}))
-        both = pa.Table.from_pandas(
+        two_samples = pa.Table.from_pandas(
             pd.concat([again, table]), schema=pq.read_schema(folder / name), preserve_index=False
         )
-        pq.write_table(both, folder / name)
-    assert read_case_answers(entry, wanted) == expected
+        pq.write_table(two_samples, folder / name)
+    assert read_case_answers(entry, question_ids) == expected
     (folder / "readings.parquet").write_bytes(b"PAR1")
     with pytest.raises(BadInput, match="cannot be read"):
-        read_case_answers(entry, wanted)
+        read_case_answers(entry, question_ids)
 
 
 def test_what_was_said_stands_where_it_names_no_option(tmp_path: Path) -> None:
-    asked = questions(FORMAT, 3)
-    given = answers(asked, 1.0)
-    given.at[0, "response"], given.at[0, "status"] = "I <b>cannot</b>\n say " + "so " * 100, "refused"
-    given.at[0, "choice"] = []
-    add_run(tmp_path, FORMAT, asked, given, "Shy")
+    question_table = questions(FORMAT, 3)
+    answer_table = answers(question_table, 1.0)
+    answer_table.at[0, "response"], answer_table.at[0, "status"] = "I <b>cannot</b>\n say " + "so " * 100, "refused"
+    answer_table.at[0, "choice"] = []
+    add_run(tmp_path, FORMAT, question_table, answer_table, "Shy")
     board = Board(tmp_path)
     page = plain(cases.page(board, {}))
     assert "Named no option: Shy (refused: “I <b>cannot</b> say so so" in page and "…”)" in page
     rows = json.loads(cases.file(board, {"as": "json"})["text"])
-    assert rows[0]["response"] == given.at[0, "response"] and rows[0]["status"] == "refused"
+    assert rows[0]["response"] == answer_table.at[0, "response"] and rows[0]["status"] == "refused"
 
 
 def test_filters_list_what_they_say(tmp_path: Path) -> None:
-    """Wrong first, wrong by one, and a label: each list is the cases that the raw answers show, counted here by hand."""
+    """Wrong first, wrong by one, and a label: each list is the cases that the raw answers show,
+    counted here by hand.
+    """
     family = "mediconfusion"
-    asked = questions(family, 30)
-    runs = {f"Model {number}": answers(asked, 0.2 + 0.2 * number, seed=number) for number in range(4)}
-    for model, given in runs.items():
-        add_run(tmp_path, family, asked, given, model)
-    add_run(tmp_path, family, asked, answers(asked, 1.0), "baseline: oracle", "baseline")
+    question_table = questions(family, 30)
+    runs = {f"Model {number}": answers(question_table, 0.2 + 0.2 * number, seed=number) for number in range(4)}
+    for model, answer_table in runs.items():
+        add_run(tmp_path, family, question_table, answer_table, model)
+    add_run(tmp_path, family, question_table, answers(question_table, 1.0), "baseline: oracle", "baseline")
     board = Board(tmp_path)
-    key = dict(zip(asked["question_id"], asked["answer"], strict=True))
-    case_of = dict(zip(asked["question_id"], asked["case_id"], strict=True))
+    key = dict(zip(question_table["question_id"], question_table["answer"], strict=True))
+    case_of = dict(zip(question_table["question_id"], question_table["case_id"], strict=True))
     right = pd.DataFrame(
         {
             model: {
                 pair: all(list(c) == key[q] for q, c in zip(part["question_id"], part["choice"], strict=True))
-                for pair, part in given.groupby(given["question_id"].map(case_of))
+                for pair, part in answer_table.groupby(answer_table["question_id"].map(case_of))
             }
-            for model, given in runs.items()
+            for model, answer_table in runs.items()
         }
     )
     share = right.mean(axis=1)
@@ -126,7 +128,9 @@ def test_filters_list_what_they_say(tmp_path: Path) -> None:
     assert list(share[wrong_first]) == sorted(share[wrong_first])
     assert listed(model="Model 1") == set(right.index[~right["Model 1"]])
     spinal = {
-        case_of[q] for q, labels in zip(asked["question_id"], asked["categories"], strict=True) if "Spinal" in labels
+        case_of[q]
+        for q, labels in zip(question_table["question_id"], question_table["categories"], strict=True)
+        if "Spinal" in labels
     }
     assert listed(label="category:Spinal") == spinal
     assert listed(label="category:Spinal", model="Model 1") == spinal & set(right.index[~right["Model 1"]])
@@ -141,15 +145,17 @@ def test_filters_list_what_they_say(tmp_path: Path) -> None:
 
 
 def test_who_is_right_in_one_sample_of_several_has_not_scored_a_case_in_full(tmp_path: Path) -> None:
-    asked = questions(FORMAT, 20)
+    question_table = questions(FORMAT, 20)
     right, wrong = (
-        answers(asked, 1.0).assign(choice=asked["answer"].map(turned))
+        answers(question_table, 1.0).assign(choice=question_table["answer"].map(turned))
         for turned in (list, lambda key: [1 - key[0] % 2])
     )
-    folder = add_run(tmp_path, FORMAT, asked, pd.concat([right, wrong.assign(sample=1)]), "Model")
+    folder = add_run(tmp_path, FORMAT, question_table, pd.concat([right, wrong.assign(sample=1)]), "Model")
     change(folder, lambda result: result["method"].update(samples=2))
     board = Board(tmp_path)
-    assert "0 of 1 result scored this case in full, 1 in part" in plain(cases.page(board, {"id": asked["case_id"][0]}))
+    assert "0 of 1 result scored this case in full, 1 in part" in plain(
+        cases.page(board, {"id": question_table["case_id"][0]})
+    )
     page = plain(cases.page(board, {}))
     assert "20 cases." in page and "Of results with several samples per question, the first is shown." in page
     assert "Nothing, by" not in model_page.page(board, {"id": "Model"})
@@ -157,18 +163,20 @@ def test_who_is_right_in_one_sample_of_several_has_not_scored_a_case_in_full(tmp
 
 def test_one_case_has_its_neighbours_and_a_tally(tmp_path: Path) -> None:
     family = "mediconfusion"
-    asked = questions(family, 30)
-    add_run(tmp_path, family, asked, answers(asked, 1.0), "All right")
-    add_run(tmp_path, family, asked, answers(asked, 0.0, seed=5), "Guesser")
+    question_table = questions(family, 30)
+    add_run(tmp_path, family, question_table, answers(question_table, 1.0), "All right")
+    add_run(tmp_path, family, question_table, answers(question_table, 0.0, seed=5), "Guesser")
     board = Board(tmp_path)
     page = cases.page(board, {"id": "7"})
     shared = {
-        row.case_id for row in asked.itertuples() if row.image_id in set(asked[asked["case_id"] == "7"]["image_id"])
+        row.case_id
+        for row in question_table.itertuples()
+        if row.image_id in set(question_table[question_table["case_id"] == "7"]["image_id"])
     }
     assert shared == {"6", "7"}
     assert "Cases that share an image with it:" in page and ">case 6</a>" in page
     assert "Before: case 6" in page and "Next: case 8" in page and page.count("<article") == 1
     assert "of 2 results scored this case in full" in page
     assert "is not in this set" in cases.page(board, {"id": "<b>"})
-    alone = cases.page(board, {"id": "7", "first": "All right", "second": "nobody"})
-    assert "All right" in alone and "Guesser" not in alone
+    page_of_one = cases.page(board, {"id": "7", "first": "All right", "second": "nobody"})
+    assert "All right" in page_of_one and "Guesser" not in page_of_one

@@ -1,4 +1,6 @@
-"""Facets: any label within one, all facets together, with counts and scores held against a filter of the raw questions."""
+"""Facets: any label within one, all facets together, with counts and scores held against a filter
+of the raw questions.
+"""
 
 import json
 from functools import cache
@@ -38,57 +40,60 @@ FAMILIES = ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa")
 @cache
 def drawn(family: str) -> tuple[pd.DataFrame, Tree]:
     """Questions of a format, and their tree."""
-    asked = questions(family, 60, seed=4)
-    return asked, build_tree(family, asked)
+    question_table = questions(family, 60, seed=4)
+    return question_table, build_tree(family, question_table)
 
 
 @given(st.sampled_from(FAMILIES), st.data())
 def test_a_selection_is_what_the_command_line_selects(family: str, data: st.DataObject) -> None:
-    """Or within a facet, and across facets (`dataset_builders.facets`, which knows nothing of the board); counts are what one
-    more choice of that facet would leave."""
-    asked, tree = drawn(family)
-    known = [(facet, node.label) for facet, nodes in tree.facets for node in nodes if node.label != UNLABELLED]
-    chosen = data.draw(st.lists(st.sampled_from(known), unique=True, max_size=5))
+    """Or within a facet, and across facets (`dataset_builders.facets`, which knows nothing of the
+    board); counts are what one more choice of that facet would leave.
+    """
+    question_table, tree = drawn(family)
+    labels = [(facet, node.label) for facet, nodes in tree.facets for node in nodes if node.label != UNLABELLED]
+    chosen = data.draw(st.lists(st.sampled_from(labels), unique=True, max_size=5))
     try:
-        wanted = select_by_facets(asked, [f"{facet}={label}" for facet, label in chosen])
+        expected = select_by_facets(question_table, [f"{facet}={label}" for facet, label in chosen])
     except BadInput:  # no question has them all
-        wanted = np.zeros(len(asked), dtype=bool)
+        expected = np.zeros(len(question_table), dtype=bool)
     mask = tree.mask(chosen)
-    assert (mask is None and not chosen) or (mask == wanted).all()
+    assert (mask is None and not chosen) or (mask == expected).all()
     counts = tree.counts(chosen)
     facet, _ = data.draw(st.sampled_from(tree.facets))
     paths = [path for path in tree.rows if path[0] == facet]
     path = data.draw(st.sampled_from(paths))
-    others = [f"{one}={label}" for one, label in chosen if one != facet]
+    other_labels = [f"{name}={label}" for name, label in chosen if name != facet]
     if UNLABELLED not in path:
-        on_path = np.isin(np.arange(len(asked)), tree.rows[path])
+        on_path = np.isin(np.arange(len(question_table)), tree.rows[path])
         try:
-            left = int((select_by_facets(asked, others) & on_path).sum())
+            expected_count = int((select_by_facets(question_table, other_labels) & on_path).sum())
         except BadInput:
-            left = 0
-        assert counts[facet][paths.index(path)] == left
+            expected_count = 0
+        assert counts[facet][paths.index(path)] == expected_count
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_branch_is_the_questions_with_all_of_its_labels(family: str) -> None:
-    asked, tree = drawn(family)
+    question_table, tree = drawn(family)
     for path, rows in tree.rows.items():
         if UNLABELLED not in path:
-            said = [f"{facet}={label}" for facet, label in zip(path_facets(family, path), path[1:], strict=True)]
-            assert sorted(rows) == np.flatnonzero(select_by_facets(asked, said)).tolist(), path
+            facet_options = [
+                f"{facet}={label}" for facet, label in zip(path_facets(family, path), path[1:], strict=True)
+            ]
+            assert sorted(rows) == np.flatnonzero(select_by_facets(question_table, facet_options)).tolist(), path
 
 
 def test_scores_are_of_the_questions_in_all_facets(tmp_path: Path) -> None:
-    asked, _ = drawn("gmai-mmbench")
-    add_run(tmp_path, "gmai-mmbench", asked, answers(asked, 0.5), "One")
+    question_table, _ = drawn("gmai-mmbench")
+    add_run(tmp_path, "gmai-mmbench", question_table, answers(question_table, 0.5), "One")
     service = Service(Board(tmp_path))
-    wanted = select_by_facets(asked, ["modality=CT", "modality=MRI", "task=Counting"])
+    expected = select_by_facets(question_table, ["modality=CT", "modality=MRI", "task=Counting"])
     request = {
         "format": "gmai-mmbench",
         "branches": [("modality", "CT"), ("modality", "MRI"), ("task", "Counting")],
     }
     (row,) = parse_query(service.board, request).standings.rows
-    assert row.score.n == wanted.sum() > 0
+    assert row.score.n == expected.sum() > 0
     assert "Only (CT or MRI) and Counting." in plain(service.view(request)["html"]).replace(
         "(MRI or CT)", "(CT or MRI)"
     )
@@ -107,8 +112,8 @@ def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_
     table = page[page.index('data-table="breakdown"') : page.index("</table>")]
     assert all(f"{organ} CT" in table for organ in ("abdomen", "chest", "brain", "spine"))
     assert "95% interval" in table and "X-ray" not in table
-    one = service.view({"format": "probmed", "branches": [("modality", "ct"), ("organ", "brain")]})
-    assert "published · T7" in one["html"] and "GPT-4o" in one["html"]  # exactly one image type
+    modality_view = service.view({"format": "probmed", "branches": [("modality", "ct"), ("organ", "brain")]})
+    assert "published · T7" in modality_view["html"] and "GPT-4o" in modality_view["html"]  # exactly one image type
     both = {"format": "gmai-mmbench", "branches": [("department", "Ophthalmology"), ("task", "Counting")]}
     assert not parse_query(service.board, both).standings.rows  # printed by one facet at a time
     assert selection_cells(both["branches"], {"department": {"Ophthalmology": {}}, "task": {"Counting": {}}}) == []  # type: ignore[arg-type]
@@ -123,9 +128,9 @@ def test_results_by_facets() -> None:
     assert set(ct["facet_value"]) == {"brain_ct", "chest_ct"}
     spelt = table[:3].assign(facet="modality", facet_value=["CT", "ct", "MRI"])
     assert list(filter_by_facets(spelt, ["Modality=Ct"])["facet_value"]) == ["CT", "ct"]
-    for said, why in (("modality=petrol", "Available: "), ("colour=red", "Available: "), ("modality", "FACET=VALUE")):
+    for option, why in (("modality=petrol", "Available: "), ("colour=red", "Available: "), ("modality", "FACET=VALUE")):
         with pytest.raises(BadInput, match=why):
-            filter_by_facets(table, [said])
+            filter_by_facets(table, [option])
     with pytest.raises(BadInput, match="one facet at a time"):
         filter_by_facets(table, ["department=Ophthalmology", "organ=brain"])
 

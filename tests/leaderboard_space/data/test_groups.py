@@ -17,7 +17,9 @@ ASKED = questions(FORMAT, 30, seed=5)
 
 
 def run(store: Path, name: str, /, model: str = "GPT-4o", skill: float = 0.5, **method: object) -> Path:
-    """A result in the folder `name`; `method`: changes to its document's method, `created_at` and `provenance` to the document."""
+    """A result in the folder `name`; `method`: changes to its document's method, `created_at` and
+    `provenance` to the document.
+    """
     folder = add_run(store, FORMAT, ASKED, answers(ASKED, skill, seed=len(name)), model)
     moved = folder.rename(folder.with_name(name))
     outer = {key: method.pop(key) for key in ("created_at", "provenance", "derive_version") if key in method}
@@ -37,8 +39,8 @@ def shown(store: Path, which: str = ONE_PER_MODEL) -> Standings:
     return compute_standings(section, outcomes, tree, "average", result_filter=which)
 
 
-def names(found: Standings) -> list[tuple[str, str | None, str]]:
-    return [(row.entry.key.rsplit("/", 1)[-1], row.entry.account, row.group) for row in found.rows]
+def names(standings: Standings) -> list[tuple[str, str | None, str]]:
+    return [(row.entry.key.rsplit("/", 1)[-1], row.entry.account, row.group) for row in standings.rows]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
@@ -61,8 +63,8 @@ def test_a_stranger_neither_replaces_nor_joins_anothers_model(tmp_path: Path) ->
         "mallory",
         "2026-11-21T00:00:00+00:00",
     )
-    found = shown(tmp_path)
-    assert sorted(names(found)) == [("honest", "alice", "ranked"), ("newest", "mallory", "ranked")]
+    standings = shown(tmp_path)
+    assert sorted(names(standings)) == [("honest", "alice", "ranked"), ("newest", "mallory", "ranked")]
     page = Service(Board(tmp_path)).view({"format": FORMAT})["html"]
     assert "GPT-4o (alice)" in page and "GPT-4o (mallory)" in page and "measured · alice" in page
 
@@ -89,14 +91,14 @@ def test_withdrawn_results_leave_the_ranking_and_say_why(tmp_path: Path) -> None
     land(folder, "bob")
     board = Board(tmp_path)
     service = Service(board)
-    before = service.view({"format": FORMAT})["html"]
+    page_before = service.view({"format": FORMAT})["html"]
     withdraw(folder, "bob", "wrong <b>images</b>")
     board.refresh()
-    found = shown(tmp_path)
-    assert [(row.group, row.best_rank) for row in found.rows] == [("ranked", 1), ("withdrawn", None)]
+    standings = shown(tmp_path)
+    assert [(row.group, row.best_rank) for row in standings.rows] == [("ranked", 1), ("withdrawn", None)]
     page = service.view({"format": FORMAT})["html"]
-    assert page != before and "withdrawn: not ranked" in page and "withdrawn: wrong &lt;b&gt;images" in page
-    key = next(row.entry.key for row in found.rows if row.group == "withdrawn")
+    assert page != page_before and "withdrawn: not ranked" in page and "withdrawn: wrong &lt;b&gt;images" in page
+    key = next(row.entry.key for row in standings.rows if row.group == "withdrawn")
     assert "by bob: wrong &lt;b&gt;images" in service.detail({"format": FORMAT, "key": key})
     assert "Other" not in service.breakdown({"format": FORMAT})
     (folder / "withdrawn.json").write_text("{torn", encoding="utf-8")  # what cannot be read is not ranked again
@@ -106,8 +108,8 @@ def test_withdrawn_results_leave_the_ranking_and_say_why(tmp_path: Path) -> None
 
 def test_judged_results_stand_apart_with_their_judge(tmp_path: Path) -> None:
     judge = {"model": "Judge <b>9B</b>", "prompt": "extract-option", "prompt_hash": "0123456789abcdef", "asked": 3}
-    for at, (skill, of) in enumerate([(1.0, judge), (0.0, judge), (0.9, None), (0.1, None)]):
-        land(run(tmp_path, f"run-{at}", model=f"Model {at}", skill=skill, judge=of), "alice")
+    for at, (skill, judge_record) in enumerate([(1.0, judge), (0.0, judge), (0.9, None), (0.1, None)]):
+        land(run(tmp_path, f"run-{at}", model=f"Model {at}", skill=skill, judge=judge_record), "alice")
     board = Board(tmp_path)
     ranks = {
         row.entry.result.model.name: (row.group, row.best_rank, row.worst_rank)
@@ -115,10 +117,10 @@ def test_judged_results_stand_apart_with_their_judge(tmp_path: Path) -> None:
     }
     assert ranks["Model 0"] == ("judge model", 1, 1) and ranks["Model 1"] == ("judge model", 2, 2)
     assert ranks["Model 2"] == ("ranked", 1, 1) and ranks["Model 3"] == ("ranked", 2, 2)
-    service, named = Service(board), "(prompt extract-option 0123456789abcdef)"
+    service, prompt_label = Service(board), "(prompt extract-option 0123456789abcdef)"
     assert [bool(row["judge"]) for row in tools(board, service)[1](FORMAT)] == [False, False, True, True]
     page = service.view({"format": FORMAT, "shown": "all"})["html"]
-    assert "read by a judge model" in page and page.count(f"Judge &lt;b&gt;9B&lt;/b&gt; {named}") == 2
+    assert "read by a judge model" in page and page.count(f"Judge &lt;b&gt;9B&lt;/b&gt; {prompt_label}") == 2
 
 
 def test_flags_notes_and_abstentions_are_shown_and_exported(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""A results store that is a dataset repository: read from the loopback Hub, and read again when it grows."""
+"""A results store that is a dataset repository: read from the loopback Hub, and read again when it
+grows.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -28,8 +30,8 @@ def api(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> HfApi:
 
 def result_of(model: str, folder: Path) -> Path:
     """A store with one result."""
-    asked = questions("halt-medvqa", 12)
-    add_run(folder, "halt-medvqa", asked, answers(asked, 0.5), model)
+    question_table = questions("halt-medvqa", 12)
+    add_run(folder, "halt-medvqa", question_table, answers(question_table, 0.5), model)
     return folder
 
 
@@ -43,7 +45,9 @@ def test_a_repository_that_is_not_there_is_one_clear_line(local_hub: Any) -> Non
 
 
 def test_a_new_repository_without_results_is_a_board_to_begin_with(api: HfApi, tmp_path: Path) -> None:
-    """A Space is set up before anybody submits; it must start, show the first result, and bear that results are withdrawn."""
+    """A Space is set up before anybody submits; it must start, show the first result, and bear that
+    results are withdrawn.
+    """
     board = Board("ORG/results")
     assert not any(board.snapshot.sections.values()) and board.snapshot.problems == ()
     board.refresh()
@@ -61,6 +65,6 @@ def test_a_new_repository_without_results_is_a_board_to_begin_with(api: HfApi, t
 def test_results_of_a_repository_are_loaded_and_make_a_table(api: HfApi, tmp_path: Path) -> None:
     assert scan_store("ORG/results") == ([], [])
     api.upload_folder(**REPO, folder_path=result_of("One", tmp_path / "first"))
-    assert [each.result.model.name for each in scan_store("ORG/results")[0]] == ["One"]
-    head, first, *_ = medprobe("results", "ORG/results", "--format", "csv", cwd=tmp_path).stdout.splitlines()
-    assert head.startswith("benchmark,split,model") and ",One," in first
+    assert [entry.result.model.name for entry in scan_store("ORG/results")[0]] == ["One"]
+    head, first_row, *_ = medprobe("results", "ORG/results", "--format", "csv", cwd=tmp_path).stdout.splitlines()
+    assert head.startswith("benchmark,split,model") and ",One," in first_row

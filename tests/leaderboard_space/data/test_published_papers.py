@@ -1,4 +1,6 @@
-"""Every number in `published/` against the papers' text: whole printed lines, so that no cell, column or row can be lost or moved."""
+"""Every number in `published/` against the papers' text: whole printed lines, so that no cell,
+column or row can be lost or moved.
+"""
 
 import csv
 import json
@@ -35,11 +37,14 @@ PLACES: dict[str, list[tuple[str, str, str]]] = {
     "halt_medvqa_table1": [("halt_medvqa.txt", "Table 1:", "5 Conclusion")],
     "halt_medvqa_table7": [("halt_medvqa.txt", "Table 7:", "$^")],
 }
-"""Table -> (paper's text, pattern of the line before the table, pattern of the line after it); more than one place: all must agree."""
+"""Table -> (paper's text, pattern of the line before the table, pattern of the line after it); more
+than one place: all must agree."""
 
 
 def plain(line: str) -> str:
-    """A printed line without markup, citations and separators; the two labels that the ICLR text misreads put right."""
+    """A printed line without markup, citations and separators; the two labels that the ICLR text
+    misreads put right.
+    """
     line = re.sub(r"</?\w+>|\*\*|\\ul|\$|\\cite\w*", "", line).replace("\\pm", " ± ")
     line = re.sub(r"\[\d+\]", "", line)
     line = " ".join(re.sub(r"[|\t]", " ", line).split())
@@ -50,22 +55,24 @@ def printed_lines(text: str, start: str, end: str) -> list[str]:
     """The lines of a region that end in two numbers (or empty cells), in plain form."""
     lines = text.split("\n")
     places = [number for number, line in enumerate(lines) if re.match(start, line)]
-    first = places[-1] if start.startswith("CS") else places[0]
-    last = next((n for n in range(first + 1, len(lines)) if re.match(end, lines[n])), len(lines))
+    start_index = places[-1] if start.startswith("CS") else places[0]
+    end_index = next((n for n in range(start_index + 1, len(lines)) if re.match(end, lines[n])), len(lines))
     number = r"(?:\(?[-+]?\d+(?:\.\d+)?\)?|-|/)"
-    found = (plain(line) for line in lines[first + 1 : last])
-    return [line for line in found if re.search(rf"(?:^| ){number}(?: ±)? {number}$", line)]
+    texts = (plain(line) for line in lines[start_index + 1 : end_index])
+    return [line for line in texts if re.search(rf"(?:^| ){number}(?: ±)? {number}$", line)]
 
 
 def our_lines(table: str) -> list[str]:
-    """The rows of the CSV as the paper prints them: a label that spans several lines stands on the first of them only."""
+    """The rows of the CSV as the paper prints them: a label that spans several lines stands on the
+    first of them only.
+    """
     with (PUBLISHED_FOLDER / f"{table}.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))[1:]
-    lines, before = [], ""
+    lines, previous_label = [], ""
     for row in rows:
-        shown = row[1:] if table.startswith("probmed") and row[0] == before else row
-        before = row[0]
-        lines.append(plain(" ".join(cell for cell in shown if cell)))
+        cells = row[1:] if table.startswith("probmed") and row[0] == previous_label else row
+        previous_label = row[0]
+        lines.append(plain(" ".join(cell for cell in cells if cell)))
     return lines
 
 
@@ -75,9 +82,9 @@ def test_every_table_has_a_place() -> None:
 
 @pytest.mark.parametrize("table", sorted(PLACES))
 def test_lines_are_the_papers(table: str, papers: Path) -> None:
-    ours = our_lines(table)
+    csv_lines = our_lines(table)
     for name, start, end in PLACES[table]:
-        assert printed_lines((papers / name).read_text(encoding="utf-8"), start, end) == ours
+        assert printed_lines((papers / name).read_text(encoding="utf-8"), start, end) == csv_lines
 
 
 HEADINGS = {
@@ -104,8 +111,8 @@ def test_columns_stand_in_the_papers_order(table: str, papers: Path) -> None:
 def test_interleaved_table_of_the_iclr_text(papers: Path) -> None:
     """The ICLR text prints both models of Table 6 in one line, cell by cell."""
     text = plain((papers / ICLR).read_text(encoding="utf-8"))
-    first, second = (line.split() for line in our_lines("mediconfusion_table6"))
-    pairs = zip(first[1:], second[1:], strict=True)
+    odd, even = (line.split() for line in our_lines("mediconfusion_table6"))
+    pairs = zip(odd[1:], even[1:], strict=True)
     assert " ".join(f"{a} {b}" for a, b in pairs) in text
 
 

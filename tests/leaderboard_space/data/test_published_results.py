@@ -1,4 +1,7 @@
-"""The published numbers as results, and all results as one table. `test_published_papers.py` checks the digits against the papers."""
+"""The published numbers as results, and all results as one table.
+
+`test_published_papers.py` checks the digits against the papers.
+"""
 
 import csv
 import json
@@ -47,13 +50,13 @@ def rows(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def the_cell(table: str, model: str, metric: str, facet_value: str | None = None, **where: str) -> pd.Series:
-    found = TABLE[(TABLE["table"] == table) & (TABLE["model"] == model) & (TABLE["metric"] == metric)]
-    found = found[found["facet_value"] == facet_value] if facet_value else found[found["facet_value"].isna()]
-    for column, value in where.items():
-        found = found[found[column] == value]
-    assert len(found) == 1, found
-    return found.iloc[0]
+def the_cell(table: str, model: str, metric: str, facet_value: str | None = None, **conditions: str) -> pd.Series:
+    rows = TABLE[(TABLE["table"] == table) & (TABLE["model"] == model) & (TABLE["metric"] == metric)]
+    rows = rows[rows["facet_value"] == facet_value] if facet_value else rows[rows["facet_value"].isna()]
+    for column, value in conditions.items():
+        rows = rows[rows[column] == value]
+    assert len(rows) == 1, rows
+    return rows.iloc[0]
 
 
 # The papers, read by eye
@@ -111,8 +114,10 @@ def test_every_number_of_every_table_is_a_score_once():
 def test_no_line_of_the_descriptions_is_idle():
     for name in ("cells", "notes"):
         for line in rows(name):
-            found = [cell for cell in printed_cells(line["table"]) if selects_cell(line, cell.row, cell.column)]
-            assert found, line
+            selected_cells = [
+                cell for cell in printed_cells(line["table"]) if selects_cell(line, cell.row, cell.column)
+            ]
+            assert selected_cells, line
     assert {path.stem for path in PUBLISHED_FOLDER.glob("*.csv")} == {*PRINTED, *ABOUT}
 
 
@@ -122,19 +127,21 @@ def test_names_of_models():
     for paper in ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa"):
         labels = [label for row in models for label in row[paper].split("; ") if label]
         assert len(labels) == len(set(labels))
-    used = {result.model.name for result in RESULTS}
-    assert used == {row["name"] for row in models}
+    result_names = {result.model.name for result in RESULTS}
+    assert result_names == {row["name"] for row in models}
     benchmarks: dict[str, set[str]] = {}
     for result in RESULTS:
         benchmarks.setdefault(result.model.name, set()).add(result.benchmark.family)
     assert benchmarks["GPT-4o"] == {"mediconfusion", "probmed", "probmed-vqa-rad", "gmai-mmbench"}
     assert benchmarks["LLaVA-v1.5-7B"] == {"gmai-mmbench", "halt-medvqa"}
-    assert {"LLaVA-v0-7B", "LLaVA-v1-7B", "LLaVA-v1.6-7B", "GPT-4V", "Gemini Pro", "Gemini 1.5 Pro"} <= used
+    assert {"LLaVA-v0-7B", "LLaVA-v1-7B", "LLaVA-v1.6-7B", "GPT-4V", "Gemini Pro", "Gemini 1.5 Pro"} <= result_names
 
 
 @pytest.mark.parametrize("number", [10, 11])
 def test_derived_counts_of_gmai(number):
-    """The stated count is the smallest of which every model's percentage (but two models') is a fraction."""
+    """The stated count is the smallest of which every model's percentage (but two models') is a
+    fraction.
+    """
     columns: dict[str, list[float]] = {}
     stated = {}
     for cell in printed_cells(f"gmai_mmbench_table{number}"):
@@ -185,7 +192,8 @@ def test_intervals():
                 outside = score.chance is not None and not score.low <= score.chance <= score.high
                 assert score.verdict is None or (score.verdict != "no different") == outside
     cell = the_cell("Table 1", "Gemini 2.0 Flash", "set_accuracy", method="mc")
-    # 52 of 176 pairs in 60 components: a design effect of at least 1 + (176 / 60 - 1) / 52 = 1.037, t (17.1 degrees of freedom) 2.11
+    # 52 of 176 pairs in 60 components: a design effect of at least 1 + (176 / 60 - 1) / 52 = 1.037,
+    # t (17.1 degrees of freedom) 2.11
     assert cell["n_effective"] == pytest.approx(176 / 1.0372 * (1.9600 / 2.1085) ** 2, rel=1e-3)
     assert (round(cell["low"], 1), round(cell["high"], 1)) == (22.3, 37.6)
 
@@ -228,7 +236,7 @@ def test_verdicts():
     assert _score("Table 5", "GPT-4o", "modality").verdict == "better"
     assert _score("Table 5", "GPT-4o", "position").verdict == "worse"  # than the paper's random run
     # 1 of 8, and 26 of 38 pairs
-    shown = {
+    verdicts = {
         (name, facet_value): result.breakdown[facet][facet_value][metric]
         for result in RESULTS
         for name, facet, facet_value, metric in (
@@ -237,8 +245,8 @@ def test_verdicts():
         )
         if result.model.name == name and metric in result.breakdown.get(facet, {}).get(facet_value, {})
     }
-    assert len(shown) == 2
-    for score in shown.values():
+    assert len(verdicts) == 2
+    for score in verdicts.values():
         assert score.verdict == "no different"
     gmai = _score("Table 10", "MedDr", "accuracy")
     assert gmai.chance in (25.70, 25.94) and gmai.verdict == "better"  # than a random run of the authors
@@ -309,8 +317,8 @@ def _measured(**changes: object) -> Result:
 def test_tidy_of_measured_results():
     table = tidy_table([_measured()])
     assert list(table.columns) == list(RESULT_COLUMNS)
-    whole, part = table.to_dict("records")
-    assert pd.isna(whole["value"]) and whole["n"] == 0
+    overall, part = table.to_dict("records")
+    assert pd.isna(overall["value"]) and overall["n"] == 0
     numbers = [part[name] for name in ("facet", "facet_value", "value", "low", "high", "n", "n_cases")]
     assert numbers == ["organ", "chest", 50.0, 1.0, 99.0, 2, 1]
     assert list(tidy_table([_measured(deviations=["one", "two"])])["note"]) == ["one; two"] * 2

@@ -48,31 +48,33 @@ def test_the_board_and_compare_use_one_test(store: Path, metric: str) -> None:
     assert outcomes is not None and tree is not None
     rows = compute_standings(section, outcomes, tree, metric).models
     measured = {row.entry.key: read_readings(row.entry.folder) for row in rows if row.recomputed and row.entry.folder}
-    by_key = {key: compute_units("mediconfusion", outcomes.questions, given) for key, given in measured.items()}
+    by_key = {key: compute_units("mediconfusion", outcomes.questions, readings) for key, readings in measured.items()}
     pairs = compare_pairwise(pack_outcomes(by_key, metric))
     board_p = pairwise_p_values(
         outcomes.metrics[metric].part(runs=np.array([outcomes.runs.index(key) for key in pairs.models]))
     )
     assert len(pairs.models) > 2
-    for i, one in enumerate(pairs.models):
-        for j, other in enumerate(pairs.models[:i]):
-            expected = paired_test(by_key[one], by_key[other], metric).p
-            assert board_p[i, j] == pytest.approx(expected, rel=1e-6), (one, other)
+    for i, upper in enumerate(pairs.models):
+        for j, lower in enumerate(pairs.models[:i]):
+            expected = paired_test(by_key[upper], by_key[lower], metric).p
+            assert board_p[i, j] == pytest.approx(expected, rel=1e-6), (upper, lower)
     if len(rows) == len(measured):
-        found = compute_rank_ranges(pairs.value, pairs.p, METRICS[metric].higher_is_better is not False)
+        ranks = compute_rank_ranges(pairs.value, pairs.p, METRICS[metric].higher_is_better is not False)
         for row in rows:
             index = pairs.models.index(row.entry.key)
-            assert (row.best_rank, row.worst_rank) == (found.best_rank[index], found.worst_rank[index])
-            apart, value = np.flatnonzero(found.differs[index]), pairs.value
+            assert (row.best_rank, row.worst_rank) == (ranks.best_rank[index], ranks.worst_rank[index])
+            differing, value = np.flatnonzero(ranks.differs[index]), pairs.value
             up = METRICS[metric].higher_is_better is not False
-            ahead = sum((value[other] > value[index]) == up and value[other] != value[index] for other in apart)
-            assert (row.ahead, row.behind) == (ahead, len(apart) - ahead)
+            ahead = sum((value[lower] > value[index]) == up and value[lower] != value[index] for lower in differing)
+            assert (row.ahead, row.behind) == (ahead, len(differing) - ahead)
 
 
 def test_counts_are_compared_as_shares_of_what_they_count() -> None:
-    """Table 1 of HALT: of 543, 538 irrelevant is significantly more than 138, and 43 not more than 40; as percent both were over 100."""
-    some = [Score(value=value, n=543, n_cases=543) for value in (538.0, 138.0, 43.0, 40.0)]
-    p = compute_unpaired_differences(some, are_counts=True)[2]
+    """Table 1 of HALT: of 543, 538 irrelevant is significantly more than 138, and 43 not more than
+    40; as percent both were over 100.
+    """
+    scores = [Score(value=value, n=543, n_cases=543) for value in (538.0, 138.0, 43.0, 40.0)]
+    p = compute_unpaired_differences(scores, are_counts=True)[2]
     assert p[0, 1] < 1e-6 and p[1, 2] < 1e-6 and p[2, 3] > 0.5
 
 
@@ -100,20 +102,20 @@ def test_intervals_and_verdicts_of_many_runs_are_those_of_each(
         cluster,
         np.zeros(len(outcomes), bool),
     )
-    for found, row in zip(score_runs(units_, up), top, strict=True):
+    for score, row in zip(score_runs(units_, up), top, strict=True):
         expected = clustered_interval(row, base, cluster)
-        assert expected is not None and found.low is not None and found.high is not None
-        assert found.low == pytest.approx(100 * expected.low, abs=1e-7)
-        assert found.high == pytest.approx(100 * expected.high, abs=1e-7)
-        assert found.n_effective == pytest.approx(expected.n_effective, rel=1e-6)
-        assert found.verdict == verdict_against_chance(found.low, found.high, found.n_effective, found.chance, up)
+        assert expected is not None and score.low is not None and score.high is not None
+        assert score.low == pytest.approx(100 * expected.low, abs=1e-7)
+        assert score.high == pytest.approx(100 * expected.high, abs=1e-7)
+        assert score.n_effective == pytest.approx(expected.n_effective, rel=1e-6)
+        assert score.verdict == verdict_against_chance(score.low, score.high, score.n_effective, score.chance, up)
 
 
 def test_runs_with_no_selection_in_common_are_undefined(store: Path) -> None:
     outcomes = load(store, "halt-medvqa")
     mask = (outcomes.questions["scenario"] == "fake").to_numpy()
-    found = score_runs(outcomes.metrics["swap"].part(outcomes.rows("swap", mask)))
-    assert {score_.value for score_ in found} == {None} and {score_.n for score_ in found} == {0}
+    scores = score_runs(outcomes.metrics["swap"].part(outcomes.rows("swap", mask)))
+    assert {score_.value for score_ in scores} == {None} and {score_.n for score_ in scores} == {0}
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 no", None, {"metric": ["accuracy"]}])
@@ -123,6 +125,6 @@ def test_units_that_cannot_be_read_are_one_line(tmp_path: Path, content: bytes |
         path.write_bytes(content)
     elif content is not None:
         pd.DataFrame(content).to_parquet(path)
-    found, problems = read_outcomes("halt-medvqa", questions("halt-medvqa", 3), {"one": path})
-    assert found is None and re.search("cannot be read|not in the store", problems["one"])
+    outcomes, problems = read_outcomes("halt-medvqa", questions("halt-medvqa", 3), {"one": path})
+    assert outcomes is None and re.search("cannot be read|not in the store", problems["one"])
     assert "\n" not in problems["one"] and str(tmp_path) not in problems["one"]

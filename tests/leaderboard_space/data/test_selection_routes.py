@@ -1,4 +1,6 @@
-"""One selection by every route: the tree, an address, the API, `--branch`, and a stored run give the same questions."""
+"""One selection by every route: the tree, an address, the API, `--branch`, and a stored run give
+the same questions.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,14 @@ FAMILY = "gmai-mmbench"
 
 
 def _asked() -> pd.DataFrame:
-    """Questions of which some have no task, department, modality or keyword, and one keyword is called like a modality."""
-    asked, rng = questions(FAMILY, 90, seed=47), np.random.default_rng(47)
+    """Questions of which some have no task, department, modality or keyword, and one keyword is
+    called like a modality.
+    """
+    question_table, rng = questions(FAMILY, 90, seed=47), np.random.default_rng(47)
     for column in ("task", "department", "modality", "keyword"):
-        asked[column] = asked[column].where(rng.random(len(asked)) > 0.1, None)
-    asked.loc[asked["keyword"] == "finding 5", "keyword"] = "CT"
-    return asked
+        question_table[column] = question_table[column].where(rng.random(len(question_table)) > 0.1, None)
+    question_table.loc[question_table["keyword"] == "finding 5", "keyword"] = "CT"
+    return question_table
 
 
 @cache
@@ -47,7 +51,7 @@ def _service() -> Service:
     return Service(Board(made_once("selection-routes", fill)))
 
 
-def _by_hand(asked: pd.DataFrame, paths: list[tuple[str, ...]]) -> list[int]:
+def _by_hand(question_table: pd.DataFrame, paths: list[tuple[str, ...]]) -> list[int]:
     """What the rule says, without the product: one group is any of its paths, the groups are all."""
 
     def is_on(row: pd.Series, path: tuple[str, ...]) -> bool:
@@ -59,7 +63,7 @@ def _by_hand(asked: pd.DataFrame, paths: list[tuple[str, ...]]) -> list[int]:
 
     return [
         at
-        for at, (_, row) in enumerate(asked.iterrows())
+        for at, (_, row) in enumerate(question_table.iterrows())
         if all(any(is_on(row, path) for path in group) for group in group_by_subject(paths))
     ]
 
@@ -70,24 +74,24 @@ BRANCHES = [path for path in TREE.rows if path[0] in ("task", "department", "gra
 
 @given(st.lists(st.sampled_from(BRANCHES), min_size=1, max_size=5, unique=True))
 def test_every_route_gives_the_same_questions(paths: list[tuple[str, ...]]) -> None:
-    asked, service = _asked(), _service()
-    wanted = _by_hand(asked, paths)
+    question_table, service = _asked(), _service()
+    expected = _by_hand(question_table, paths)
     section = parse_query(service.board, {"format": FAMILY}).section
-    said = [f"{path[0]}: {STEP_SEPARATOR.join(path[1:])}" for path in paths]
+    branch_options = [f"{path[0]}: {STEP_SEPARATOR.join(path[1:])}" for path in paths]
 
-    assert np.flatnonzero(TREE.mask(paths)).tolist() == wanted  # the tree
-    assert service.view({"format": FAMILY, "branches": [list(path) for path in paths]})["selected"] == len(wanted)
+    assert np.flatnonzero(TREE.mask(paths)).tolist() == expected  # the tree
+    assert service.view({"format": FAMILY, "branches": [list(path) for path in paths]})["selected"] == len(expected)
 
-    given = parse_qs(urlsplit(unescape(benchmark_address(section, None, paths)).removeprefix("#")).query)
-    assert np.flatnonzero(TREE.mask(parse_selection(given))).tolist() == wanted  # an address
+    address_parameters = parse_qs(urlsplit(unescape(benchmark_address(section, None, paths)).removeprefix("#")).query)
+    assert np.flatnonzero(TREE.mask(parse_selection(address_parameters))).tolist() == expected  # an address
 
     leaderboard = next(tool for tool in tools(service.board, service) if tool.__name__ == "leaderboard")
-    if not wanted:
+    if not expected:
         with pytest.raises(BadInput, match="narrow each other"):
-            select_by_branches(asked, said)
+            select_by_branches(question_table, branch_options)
         return
-    assert np.flatnonzero(select_by_branches(asked, said)).tolist() == wanted  # the command line
-    assert {row["n"] for row in leaderboard(FAMILY, said)} == {len(wanted)}  # the API
+    assert np.flatnonzero(select_by_branches(question_table, branch_options)).tolist() == expected  # the command line
+    assert {row["n"] for row in leaderboard(FAMILY, branch_options)} == {len(expected)}  # the API
 
 
 @pytest.mark.parametrize(

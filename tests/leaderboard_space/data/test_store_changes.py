@@ -23,9 +23,9 @@ def measured(board: Board) -> int:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    asked = questions(FORMAT, 30)
+    question_table = questions(FORMAT, 30)
     for number in range(3):
-        add_run(tmp_path, FORMAT, asked, answers(asked, 0.5, seed=number), f"Model {number}")
+        add_run(tmp_path, FORMAT, question_table, answers(question_table, 0.5, seed=number), f"Model {number}")
     return tmp_path
 
 
@@ -48,10 +48,10 @@ def test_what_comes_after_its_result_is_read(store: Path, file: str, known: int,
 
 def test_a_store_that_is_away_for_a_moment_keeps_its_results_on_show(store: Path) -> None:
     board = Board(store)
-    before = board.snapshot
+    old_snapshot = board.snapshot
     (store / "results").rename(store / "away")
     with pytest.raises(OSError, match="unavailable"):
         board.refresh()
-    assert board.snapshot is before
+    assert board.snapshot is old_snapshot
     (store / "away").rename(store / "results")
-    assert board.refresh().stamp == before.stamp
+    assert board.refresh().stamp == old_snapshot.stamp

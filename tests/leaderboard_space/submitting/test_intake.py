@@ -1,4 +1,6 @@
-"""Uploaded files of every shape, scored on questions that the board trusts; and results on replaced datasets, which retire."""
+"""Uploaded files of every shape, scored on questions that the board trusts; and results on replaced
+datasets, which retire.
+"""
 
 import shutil
 import zipfile
@@ -49,26 +51,26 @@ def target_of(data: Path, store: Path) -> Target:
 def test_only_splits_with_answers_are_targets(data: Path, store: Path) -> None:
     trusted = trusted_of(data)
     assert [split.benchmark.split for split in trusted.splits] == ["validation", "test"]
-    found = submission_targets(Board(store, trusted=trusted), trusted)
-    assert [target.benchmark.split for target in found.values()] == ["validation"]
+    targets = submission_targets(Board(store, trusted=trusted), trusted)
+    assert [target.benchmark.split for target in targets.values()] == ["validation"]
 
 
 def test_a_file_gives_what_the_command_line_gives(data: Path, store: Path, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "answers.jsonl", responses(data))
     here = examine_upload([file], target_of(data, store), "Model A", "medical")
-    there = build_submission(file, "gmai-mmbench", "Model A", str(data), kind="medical")
+    from_command = build_submission(file, "gmai-mmbench", "Model A", str(data), kind="medical")
     assert not here.problems and here.result.model.kind == "medical"
-    assert here.files() == there.files()
+    assert here.files() == from_command.files()
 
 
 def test_a_run_folder_keeps_its_settings(data: Path, store: Path, tmp_path: Path) -> None:
     folder = run_folder(data, tmp_path / "run")
-    wanted = build_submission(folder, data=str(data))
+    expected = build_submission(folder, data=str(data))
     for names in (("run.json", "answers.parquet"), ("run.json", "answers.parquet", "answers.jsonl", "result.json")):
-        found = examine_upload([folder / name for name in names], target_of(data, store))
-        assert not found.problems
-        assert found.result.scores == wanted.result.scores and found.result.method == wanted.result.method
-        assert found.run_id == wanted.run_id
+        submission = examine_upload([folder / name for name in names], target_of(data, store))
+        assert not submission.problems
+        assert submission.result.scores == expected.result.scores and submission.result.method == expected.result.method
+        assert submission.run_id == expected.run_id
 
 
 def test_the_bundle_can_be_submitted(data: Path, store: Path, tmp_path: Path) -> None:
@@ -92,7 +94,7 @@ def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, t
     for name, content in {"zeros.jsonl": bytes(500), "run.json": b"{}", "notes.txt": b"hello"}.items():
         (workdir / name).write_bytes(content)
     bare, notes = workdir / "run.json", workdir / "notes.txt"
-    other = run_folder(make_phantom("halt-medvqa", tmp_path / "halt"), tmp_path / "run")
+    other_run = run_folder(make_phantom("halt-medvqa", tmp_path / "halt"), tmp_path / "run")
     other_set = "these answers are for halt-medvqa, test, but gmai-mmbench, validation is selected"
     for files, model, kind, expected in (
         ([], "Model", None, "no file was given"),
@@ -102,7 +104,7 @@ def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, t
         ([bare, notes], "Model", None, "notes.txt: not a file of a run folder"),
         ([good], "  ", None, "no model name was given"),
         ([good], "Model", "best", "give one of open, proprietary, medical, or"),
-        ([other / "run.json", other / "answers.parquet"], "", None, other_set),
+        ([other_run / "run.json", other_run / "answers.parquet"], "", None, other_set),
     ):
         with pytest.raises(BadInput) as caught:
             examine_upload(files, target, model, kind)
@@ -120,14 +122,16 @@ def test_what_the_store_keeps_can_be_answered_without_a_dataset(data: Path, stor
         {"question_id": row.question_id, "response": ", ".join("ABCDEFGH"[index] for index in row.answer)}
         for row in load_questions(data).itertuples()
     ]
-    found = examine_upload([write_lines(tmp_path / "second.jsonl", rows)], target, "Second")
-    assert not found.problems and found.result.scores["accuracy"].value == 100
+    submission = examine_upload([write_lines(tmp_path / "second.jsonl", rows)], target, "Second")
+    assert not submission.problems and submission.result.scores["accuracy"].value == 100
 
 
 def test_signing_in_gives_no_right_to_a_folder_of_the_server(
     data: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Space on a mounted folder, where readers sign in for the hidden test: none of them writes to the folder."""
+    """A Space on a mounted folder, where readers sign in for the hidden test: none of them writes
+    to the folder.
+    """
     for name, value in {"SYSTEM": "spaces", "SPACE_ID": "ORG/board", "OAUTH_CLIENT_ID": "board"}.items():
         monkeypatch.setenv(name, value)
     hidden = HiddenTest(str(data), str(data), str(tmp_path / "ledger"))
@@ -141,17 +145,27 @@ def test_signing_in_gives_no_right_to_a_folder_of_the_server(
 
 
 def test_a_result_whose_dataset_was_replaced_retires(data: Path, store: Path, tmp_path: Path) -> None:
-    """Its questions are of another fingerprint than those that the dataset has now: shown apart, and no longer answered."""
-    asked = questions("gmai-mmbench", 12)
-    (split,) = (one for one in trusted_of(data).splits if one.has_answers)
-    known = split.benchmark
-    add_run(store, "gmai-mmbench", asked, answers(asked, 0.5), "Before", repo=known.repo, split=known.split)
+    """Its questions are of another fingerprint than those that the dataset has now: shown apart,
+    and no longer answered.
+    """
+    question_table = questions("gmai-mmbench", 12)
+    (split,) = (candidate for candidate in trusted_of(data).splits if candidate.has_answers)
+    benchmark = split.benchmark
+    add_run(
+        store,
+        "gmai-mmbench",
+        question_table,
+        answers(question_table, 0.5),
+        "Before",
+        repo=benchmark.repo,
+        split=benchmark.split,
+    )
     convert_and_submit(run_folder(data, tmp_path / "run", "After"), store, data=str(data))
     board = Board(store, trusted=trusted_of(data))
     sections = board.snapshot.sections["gmai-mmbench"]
-    assert [(one.kind, one.entries[0].result.model.name) for one in sections] == [
+    assert [(candidate.kind, candidate.entries[0].result.model.name) for candidate in sections] == [
         ("phantom", "After"),
         ("retired", "Before"),
     ]
-    found = {target.benchmark.fingerprint for target in submission_targets(board, board.trusted).values()}
-    assert found == {sections[0].fingerprint}
+    fingerprints = {target.benchmark.fingerprint for target in submission_targets(board, board.trusted).values()}
+    assert fingerprints == {sections[0].fingerprint}

@@ -1,4 +1,6 @@
-"""Submitting in a browser, from the upload to the board: real Space, real sign-in (OpenID Connect), real Hub client, nothing mocked."""
+"""Submitting in a browser, from the upload to the board: real Space, real sign-in (OpenID Connect),
+real Hub client, nothing mocked.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,12 +27,16 @@ RESULTS = {"repo_id": "ORG/results", "repo_type": "dataset"}
 def page(chromium: Any) -> Iterator[Any]:
     yield chromium.new_page()
     assert chromium.script_errors == []
-    assert not [said for said in chromium.errors if said.startswith("http")]  # no other server is asked, in a Space too
+    assert not [
+        error for error in chromium.errors if error.startswith("http")
+    ]  # no other server is asked, in a Space too
 
 
 @pytest.fixture
 def hub(local_hub: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The store's owner is at work in this process: a dataset and an empty results store are on the Hub."""
+    """The store's owner is at work in this process: a dataset and an empty results store are on the
+    Hub.
+    """
     monkeypatch.setenv("HF_TOKEN", CURATOR)
     api = HfApi(endpoint=local_hub.endpoint, token=CURATOR)
     api.create_repo(**RESULTS)
@@ -52,7 +58,9 @@ def upload(page: Any, address: str, file: Path, model: str) -> None:
 
 @pytest.mark.sources
 def test_recorded_answers_go_from_the_upload_to_the_board(hub: Any, page: Any, sources: Path, tmp_path: Path) -> None:
-    """The 22 answers that a real model gave: 12 of the 22 are right, as a careful reader reads them."""
+    """The 22 answers that a real model gave: 12 of the 22 are right, as a careful reader reads
+    them.
+    """
     build("gmai-mmbench", source=sources / "gmai_mmbench", out=tmp_path / "gmai-mmbench", text_only=True)
     publish(tmp_path / "gmai-mmbench", "ORG/gmai-mmbench", private=True)
     recorded = sources / "gmai_mmbench" / "recorded_responses.jsonl"

@@ -1,4 +1,6 @@
-"""Many submissions at once through the Space's API: all land or are refused with a reason, and none that was acknowledged is lost."""
+"""Many submissions at once through the Space's API: all land or are refused with a reason, and none
+that was acknowledged is lost.
+"""
 
 import signal
 import threading
@@ -32,7 +34,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def files(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Files of answers of invented models, no two the same; every fifth answers a question that is not there."""
+    """Files of answers of invented models, no two the same; every fifth answers a question that is
+    not there.
+    """
     questions = open_repository(data).questions("test")
     workdir = tmp_path_factory.mktemp("files")
     made = []
@@ -70,14 +74,14 @@ def test_many_at_once_onto_the_hub(
         board("ORG/results", tmp_path / "home", [data], **environment) as (address, _),
         ThreadPoolExecutor(MANY) as pool,
     ):
-        said = list(pool.map(lambda file: hand_in(address, target_of(data), file), files))
-    landed = [answer["place"] for answer in said if answer["ok"]]
+        outcomes = list(pool.map(lambda file: hand_in(address, target_of(data), file), files))
+    landed = [answer["place"] for answer in outcomes if answer["ok"]]
     assert len(landed) == len(set(landed)) == MANY - MANY // 5
     pulls = list(api.get_repo_discussions(**RESULTS, discussion_type="pull_request", discussion_status="open"))
     assert {pull.url for pull in pulls} == set(landed) and {pull.author for pull in pulls} == {"reader"}
     monkeypatch.setenv("HF_TOKEN", CURATOR)
-    one = verify(f"ORG/results@{pulls[-1].num}", data=[str(data)])
-    assert [outcome.status for outcome in one] == ["added"], one
+    report = verify(f"ORG/results@{pulls[-1].num}", data=[str(data)])
+    assert [outcome.status for outcome in report] == ["added"], report
 
 
 def test_a_killed_space_has_lost_nothing_it_acknowledged(data: Path, files: list[Path], tmp_path: Path) -> None:
@@ -97,11 +101,13 @@ def test_a_killed_space_has_lost_nothing_it_acknowledged(data: Path, files: list
         assert enough.wait(120)
         process.send_signal(signal.SIGKILL)
     assert 2 <= len(acknowledged) < MANY, "killed in the middle"
-    there = names(store)
-    assert {answer["place"] for answer in acknowledged if answer["ok"]} <= there
-    assert all((store / name / "answers.parquet").is_file() for name in there), "a result is there whole or not at all"
+    stored_names = names(store)
+    assert {answer["place"] for answer in acknowledged if answer["ok"]} <= stored_names
+    assert all((store / name / "answers.parquet").is_file() for name in stored_names), (
+        "a result is there whole or not at all"
+    )
     assert {outcome.status for outcome in verify(str(store))} <= {"verified", "for a person"}
     with board(store, tmp_path / "again", [data]) as (address, _), ThreadPoolExecutor(8) as pool:
-        said = list(pool.map(lambda file: hand_in(address, target_of(data), file), files))
-    assert sum(answer["ok"] for answer in said) == MANY - MANY // 5
-    assert there <= names(store) == {answer["place"] for answer in said if answer["ok"]}
+        outcomes = list(pool.map(lambda file: hand_in(address, target_of(data), file), files))
+    assert sum(answer["ok"] for answer in outcomes) == MANY - MANY // 5
+    assert stored_names <= names(store) == {answer["place"] for answer in outcomes if answer["ok"]}

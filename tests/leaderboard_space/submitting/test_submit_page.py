@@ -1,4 +1,6 @@
-"""The Submit page: what it offers to start from, what it says of broken files, and where it leads when a submission is in."""
+"""The Submit page: what it offers to start from, what it says of broken files, and where it leads
+when a submission is in.
+"""
 
 import csv
 import html
@@ -102,7 +104,9 @@ BROKEN = {
 def test_equal_problems_are_one_and_a_broken_file_has_no_score(
     tab: SubmitTab, data: Path, tmp_path: Path, seed: int
 ) -> None:
-    """Files broken in one to three ways, each in several lines: as many kinds are listed, each with its first line and how many more."""
+    """Files broken in one to three ways, each in several lines: as many kinds are listed, each with
+    its first line and how many more.
+    """
     rng = random.Random(seed)
     chosen = rng.sample(sorted(BROKEN), rng.randint(1, 3))
     rows, lines = responses(data), {name: [] for name in chosen}
@@ -113,21 +117,21 @@ def test_equal_problems_are_one_and_a_broken_file_has_no_score(
     broken = tmp_path / "broken.jsonl"
     write_lines(broken, rows)
     report, send, *_, outcome = tab.check(tab.choices()[0][1], [str(broken)], "Model", None)
-    page, used = shown(report), [found for found in lines.values() if found]
-    assert report.count("<li>") == len(used) == len(grouped(outcome["problems"]))
-    for found in used:
-        assert f"line {found[0]}:" in page
-        if len(found) > 1:
-            assert f"{len(found) - 1} more time" in page
-    assert len(outcome["problems"]) == sum(map(len, used)) and not outcome["ok"]
+    page, problem_lines = shown(report), [problem_line for problem_line in lines.values() if problem_line]
+    assert report.count("<li>") == len(problem_lines) == len(grouped(outcome["problems"]))
+    for problem_line in problem_lines:
+        assert f"line {problem_line[0]}:" in page
+        if len(problem_line) > 1:
+            assert f"{len(problem_line) - 1} more time" in page
+    assert len(outcome["problems"]) == sum(map(len, problem_lines)) and not outcome["ok"]
     assert "scores" not in outcome and "<table" not in report and "%" not in page and not send.interactive
     assert " --" not in page
 
 
 def test_only_the_first_kinds_of_problems_are_spelled_out() -> None:
-    found = submit.refused([f"file {'x' * (at + 1)}: is cut off" for at in range(52)] + ["line 1: odd", "line 2: odd"])
-    assert "54 problems of 53 kinds" in shown(found) and found.count("<li>") == submit.MAX_PROBLEMS
-    assert f"and {53 - submit.MAX_PROBLEMS} other kinds of problem" in shown(found)
+    report = submit.refused([f"file {'x' * (at + 1)}: is cut off" for at in range(52)] + ["line 1: odd", "line 2: odd"])
+    assert "54 problems of 53 kinds" in shown(report) and report.count("<li>") == submit.MAX_PROBLEMS
+    assert f"and {53 - submit.MAX_PROBLEMS} other kinds of problem" in shown(report)
 
 
 def test_what_was_added_is_linked_to_its_row(tab: SubmitTab, data: Path, tmp_path: Path) -> None:
@@ -136,9 +140,9 @@ def test_what_was_added_is_linked_to_its_row(tab: SubmitTab, data: Path, tmp_pat
     report, _, outcome = tab.send(tab.choices()[0][1], [str(answers)], "Model A & B", None)
     assert outcome["ok"]
     link = html.unescape(re.search(r'href="(#/b/[^"]+)"', report)[1])
-    asked = {name: one for name, (one,) in parse_qs(urlsplit(link[1:]).query).items()}
-    view = Service(tab.board).view({"format": "gmai-mmbench", "section": asked["s"], "all": asked["all"]})
-    assert view["state"]["section"] == asked["s"] and "Model A &amp; B" in view["html"]
+    parameters = {name: value for name, (value,) in parse_qs(urlsplit(link[1:]).query).items()}
+    view = Service(tab.board).view({"format": "gmai-mmbench", "section": parameters["s"], "all": parameters["all"]})
+    assert view["state"]["section"] == parameters["s"] and "Model A &amp; B" in view["html"]
 
 
 def test_hidden_answers_give_one_number_to_who_is_signed_in(tmp_path: Path) -> None:
@@ -149,9 +153,9 @@ def test_hidden_answers_give_one_number_to_who_is_signed_in(tmp_path: Path) -> N
     part = tmp_path / "part.jsonl"
     part.write_text(Path(right[0]).read_text().split("\n", 1)[1])
     assert "1 of 68 questions is not answered" in shown(tab.check(HIDDEN_TEST_KEY, [str(part)], "Model A", None)[0])
-    report, *_, told = tab.check(HIDDEN_TEST_KEY, right, "Model A", None)
-    assert told["ok"] and "The file answers every question of the test" in report and "75" not in report
+    report, *_, outcome = tab.check(HIDDEN_TEST_KEY, right, "Model A", None)
+    assert outcome["ok"] and "The file answers every question of the test" in report and "75" not in report
     assert "sign" in tab.send(HIDDEN_TEST_KEY, right, "Model A", None)[-1]["problems"][0].lower()
     for _ in range(2):  # the same file again costs nothing
-        report, *_, told = tab.send(HIDDEN_TEST_KEY, right, "Model A", None, token="hf_reader", user="reader")
-        assert "Accuracy: 75.0 % of 60 questions" in report and told["remaining"] == 1
+        report, *_, outcome = tab.send(HIDDEN_TEST_KEY, right, "Model A", None, token="hf_reader", user="reader")
+        assert "Accuracy: 75.0 % of 60 questions" in report and outcome["remaining"] == 1
