@@ -1,7 +1,8 @@
-"""Compare results on the same questions: paired if the answers of both are known, otherwise by their scores.
+"""Compare results on the same questions: paired if the answers of both are known, otherwise by
+their scores.
 
-Scores, selections and the correction for multiple comparisons are those of the leaderboard. See also: drawing (`views/compare.py`),
-sentences (`sentences.py`).
+Scores, selections and the correction for multiple comparisons are those of the leaderboard. See
+also: drawing (`views/compare.py`), sentences (`sentences.py`).
 """
 
 from __future__ import annotations
@@ -41,22 +42,23 @@ class Difference:
     """The difference between two results.
 
     Args:
-        one: The first result.
-        other: The second result.
-        value: Difference in percentage points, `one` - `other`.
+        entry_a: The first result.
+        entry_b: The second result.
+        value: Difference in percentage points, `entry_a` - `entry_b`.
         low: Lower end of the 95 % interval, in points.
         high: Upper end.
         p: Two-sided p-value of this pair alone.
-        corrected: The p-value corrected for the leaderboard's ranking, or else for the pairs compared here (Holm).
+        corrected: The p-value corrected for the leaderboard's ranking, or else for the pairs
+            compared here (Holm).
         method: Name of the test.
         models: Number of models in that ranking; 0 if `corrected` is for the pairs compared here.
         n: Number of scored units of a paired test; None if unpaired.
-        only_one: Units on which only `one` was right; None if unpaired.
-        only_other: Units on which only `other` was right; None if unpaired.
+        only_one: Units on which only `entry_a` was right; None if unpaired.
+        only_other: Units on which only `entry_b` was right; None if unpaired.
     """
 
-    one: Entry
-    other: Entry
+    entry_a: Entry
+    entry_b: Entry
     value: float
     low: float
     high: float
@@ -75,14 +77,14 @@ class Difference:
     @property
     def is_significant(self) -> bool:
         """True if the two differ significantly after correction for all comparisons."""
-        return self.corrected < SIGNIFICANCE_LEVEL and abs(self.value) > sentences.SAME
+        return self.corrected < SIGNIFICANCE_LEVEL and abs(self.value) > sentences.EQUAL_TOLERANCE
 
     def reversed(self) -> Difference:
-        """The difference `other` - `one`."""
+        """The difference `entry_b` - `entry_a`."""
         return replace(
             self,
-            one=self.other,
-            other=self.one,
+            entry_a=self.entry_b,
+            entry_b=self.entry_a,
             value=-self.value,
             low=-self.high,
             high=-self.low,
@@ -95,12 +97,14 @@ class Difference:
 class Comparison:
     """Results on the same questions, as a request chooses them.
 
-    Of two results, the one with the higher score is the first of `chosen`: every difference on the page is first minus second.
+    Of two results, the one with the higher score is the first of `chosen`: every difference on the
+    page is first minus second.
 
     Args:
         query: Question set, selection and score, as on the leaderboard.
         chosen: The results to compare.
-        metrics: Scores that at least two of the results have, or that one of them lacks for a known reason.
+        metrics: Scores that at least two of the results have, or that one of them lacks for a known
+            reason.
         unknown: Names in the request that match no result.
         is_example: True if the request names no result.
         fields: Text of the form's fields; each name stays where it was typed.
@@ -129,12 +133,14 @@ class Comparison:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """Entry key -> name of a chosen result, which distinguishes it from the other chosen ones."""
+        """Entry key -> name of a chosen result, which distinguishes it from the other chosen
+        ones."""
         return entry_labels(self.chosen)
 
     @cached_property
     def _scores_of(self) -> Callable[[str], dict[str, Score]]:
-        """Metric -> entry key -> score of a chosen result on the selection, as on the leaderboard."""
+        """Metric -> entry key -> score of a chosen result on the selection, as on the
+        leaderboard."""
         keys, query = frozenset(entry.key for entry in self.chosen), self.query
         section, outcomes, tree = query.section, query.outcomes, query.tree
         return cache(lambda metric: scores_by_entry(section, outcomes, tree, metric, query.branches, keys))
@@ -148,55 +154,73 @@ class Comparison:
         return self.names[entry.key]
 
     def no_score(self, entry: Entry, metric: str) -> str:
-        """Why the result has no verdict or no score; "" if it may have them, or if nothing is known about it."""
+        """Why the result has no verdict or no score; "" if it may have them, or if nothing is known
+        about it."""
         score = self._scores_of(metric).get(entry.key)
-        return sentences.no_score(score, entry.result) if score is not None else ""
+        return sentences.no_score_reason(score, entry.result) if score is not None else ""
 
     def scores(self, metric: str) -> dict[str, Score]:
         """Entry key -> score, of the chosen results that have one."""
         return {key: score for key, score in self._scores_of(metric).items() if score.value is not None}
 
     def differences(self, metric: str) -> list[Difference]:
-        """Every pair of chosen results that both have the score: significant pairs first, then by the size of the difference."""
-        pairs = [self._difference(one, other, metric) for one, other in combinations(self.chosen, 2)]
+        """Every pair of chosen results that both have the score: significant pairs first, then by
+        the size of the difference."""
+        pairs = [self._difference(entry_a, entry_b, metric) for entry_a, entry_b in combinations(self.chosen, 2)]
         differences = [pair for pair in pairs if pair is not None]
         if metric == self.metric:
             differences = self._corrected(differences)
         return sorted(
-            differences, key=lambda pair: (not pair.is_significant, -abs(pair.value) if pair.is_significant else pair.p)
+            differences,
+            key=lambda pair: (
+                not pair.is_significant,
+                -abs(pair.value) if pair.is_significant else pair.p,
+            ),
         )
 
     def _corrected(self, pairs: list[Difference]) -> list[Difference]:
-        """The pairs with corrected p-values: those of the leaderboard's ranking if it ranks all of these results together, otherwise
-        corrected for the pairs compared here (Holm 1979)."""
-        keys = list(dict.fromkeys(entry.key for pair in pairs for entry in (pair.one, pair.other)))
-        for shown in (ONE_PER_MODEL, ALL_RESULTS) if pairs else ():
-            ranking = replace(self.query, result_filter=shown).standings.corrected(keys)
+        """The pairs with corrected p-values: those of the leaderboard's ranking if it ranks all of
+        these results together, otherwise corrected for the pairs compared here (Holm 1979)."""
+        # The ranking "one result per model" comes first: it is what the leaderboard shows by
+        # default.
+        keys = list(dict.fromkeys(entry.key for pair in pairs for entry in (pair.entry_a, pair.entry_b)))
+        for results in (ONE_PER_MODEL, ALL_RESULTS) if pairs else ():
+            ranking = replace(self.query, result_filter=results).standings.corrected(keys)
             if ranking is not None:
                 p_values, models = ranking
                 at = {key: position for position, key in enumerate(keys)}
-                ranked_p = [float(p_values[at[pair.one.key], at[pair.other.key]]) for pair in pairs]
+                ranked_p = [float(p_values[at[pair.entry_a.key], at[pair.entry_b.key]]) for pair in pairs]
                 return [replace(pair, corrected=p, models=models) for pair, p in zip(pairs, ranked_p, strict=True)]
+        # Not ranked together (another set of models, or a metric without direction): a family of
+        # its own.
         adjusted = holm_adjust(np.array([pair.p for pair in pairs])).tolist()
         return [replace(pair, corrected=p) for pair, p in zip(pairs, adjusted, strict=True)]
 
-    def _difference(self, one: Entry, other: Entry, metric: str) -> Difference | None:
-        """The difference between two results, not corrected; None if one of them has no score or no verdict."""
-        left, right = (self.scores(metric).get(entry.key) for entry in (one, other))
-        if left is None or right is None or left.nonresponse is not None or right.nonresponse is not None:
+    def _difference(self, entry_a: Entry, entry_b: Entry, metric: str) -> Difference | None:
+        """The difference between two results, not corrected; None if one of them has no score or no
+        verdict."""
+        score_a, score_b = (self.scores(metric).get(entry.key) for entry in (entry_a, entry_b))
+        if score_a is None or score_b is None or score_a.nonresponse is not None or score_b.nonresponse is not None:
             return None
-        if self.has_answers(one) and self.has_answers(other) and self.outcomes and metric in self.outcomes.metrics:
-            test = paired_test(self._units(one, metric), self._units(other, metric), metric)
+        if (
+            self.has_answers(entry_a)
+            and self.has_answers(entry_b)
+            and self.outcomes
+            and metric in self.outcomes.metrics
+        ):
+            test = paired_test(self._units(entry_a, metric), self._units(entry_b, metric), metric)
             return Difference(
-                one, other, test.difference, test.low, test.high, test.p, test.p, test.method, 0, test.n, test.only_a,
+                entry_a, entry_b, test.difference, test.low, test.high, test.p, test.p, test.method, 0, test.n, test.only_a,
                 test.only_b,
             )  # fmt: skip
-        low, high, p = compute_unpaired_difference(left, right)
-        difference = (left.value or 0.0) - (right.value or 0.0)
-        return None if math.isnan(low) else Difference(one, other, difference, low, high, p, p, UNPAIRED)
+        # Published scores: all that is known are two numbers with their intervals.
+        low, high, p = compute_unpaired_difference(score_a, score_b)
+        difference = (score_a.value or 0.0) - (score_b.value or 0.0)
+        return None if math.isnan(low) else Difference(entry_a, entry_b, difference, low, high, p, p, UNPAIRED)
 
     def _units(self, entry: Entry, metric: str) -> pd.DataFrame:
-        """A run's scored units on the selection, as `paired_test` takes them. Unit numbers are the same for every run of the set."""
+        """A run's scored units on the selection, as `paired_test` takes them. Unit numbers are the
+        same for every run of the set."""
         assert self.outcomes is not None
         mask = self.query.tree.mask(self.query.branches)
         row = np.array([self.outcomes.row_of[entry.key]])
@@ -214,23 +238,26 @@ class Comparison:
 
 
 def comparable_sections(board: Board) -> list[Section]:
-    """Question sets with at least two results: complete official sets first, phantoms last, then by the number of results with answers."""
+    """Question sets with at least two results: complete official sets first, phantoms last, then by
+    the number of results with answers."""
 
     def order(section: Section) -> tuple[bool, bool, bool, int]:
         answered = sum(entry.result.kind == "measured" and entry.answers is not None for entry in section.entries)
+        # False sorts before True.
         return section.kind == "phantom", section.kind != "complete", answered < 2, -answered
 
     sections = [section for of_family in board.snapshot.sections.values() for section in of_family]
     return sorted((section for section in sections if len(section.entries) > 1), key=order)
 
 
-def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
-    """Load the comparison that a request chooses, filling in what it leaves out (`_next_by_default`).
+def load_comparison(board: Board, request: Mapping[str, Any]) -> Comparison | None:
+    """Load the comparison that a request chooses, filling in what it leaves out
+    (`_next_by_default`).
 
     Args:
         board: The board.
-        request: `set`, `branch` and `facet` (the selection, as in the leaderboard's address), `metric`, and results under the keys
-            `SLOTS` (by key, by name, or by model).
+        request: `set`, `branch` and `facet` (the selection, as in the leaderboard's address),
+            `metric`, and results under the keys `SLOTS` (by key, by name, or by model).
 
     Returns:
         The comparison; None if no question set has two results.
@@ -250,9 +277,12 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
     matches = [(name, _find(section, name)) for name in names.values()]
     chosen = list({entry.key: entry for _, entry in matches if entry is not None}.values())
     unknown = tuple(name for name, entry in matches if entry is None)
+    # Fill in results that are not named, unless a name is unknown: then the page asks for another
+    # one.
     while max(len(chosen), len(names)) < 2 and not unknown and (entry := _next_by_default(query, chosen)):
         chosen.insert(0 if names and "first" not in names else len(chosen), entry)
 
+    # The metrics depend on the results, so they are chosen on a draft without metrics.
     draft = Comparison(query, chosen, [])
     metrics = [  # a run without a score gets the reason instead, for the requested score
         name
@@ -273,6 +303,7 @@ def compared(board: Board, request: Mapping[str, Any]) -> Comparison | None:
         fields=tuple(fields),
         is_set_chosen=bool(set_key),
     )
+    # Of two, the higher score comes first.
     pairs = comparison.differences(metric) if len(chosen) == 2 else []
     return replace(comparison, chosen=chosen[::-1]) if pairs and pairs[0].value < 0 else comparison
 
@@ -283,10 +314,12 @@ def _find(section: Section, name: str) -> Entry | None:
 
 
 def _next_by_default(query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None:
-    """The result to compare with those chosen: the best of the results that represent their models, of another model and with another
-    score, since equal answers show nothing. Results with answers come before scores alone, models before baselines."""
+    """The result to compare with those chosen: the best of the results that represent their models,
+    of another model and with another score, since equal answers show nothing. Results with answers
+    come before scores alone, models before baselines."""
     section, outcomes = query.section, query.outcomes
     is_higher_better = metric_info(query.metric).higher_is_better is not False
+    # The first result in `order_of` represents its model and account, as on the leaderboard.
     representatives: dict[Owner, Entry] = {}
     for entry in sorted(section.entries, key=preference_key):
         if ranking_group(entry) == "ranked":

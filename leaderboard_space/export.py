@@ -108,7 +108,7 @@ def score_columns(score: Score, result: Result) -> dict[str, Any]:
         **{name: getattr(score, name) for name in names},
         "chance_low": low,
         "chance_high": high,
-        "no_score": sentences.no_score(score, result) or None,
+        "no_score": sentences.no_score_reason(score, result) or None,
     }
 
 

@@ -32,7 +32,7 @@ from leaderboard_space.data.topics import (
 )
 from leaderboard_space.data.tree import FACET_NAMES, TreePath
 from leaderboard_space.html import count, plural
-from leaderboard_space.overview import Overview, overview
+from leaderboard_space.model_matrix import Overview, overview
 from leaderboard_space.query import parse_query
 from leaderboard_space.service import Service
 from leaderboard_space.views import overview as overview_view
@@ -108,7 +108,7 @@ class OverviewPages:
         labels = self.labels()
         topic = all_topics(labels).get(slug)
         if topic is None:
-            return topic_view.unknown(slug, search(slug.replace("-", " ")[:MAX_QUERY_LENGTH], self.hits()))
+            return topic_view.unknown_topic(slug, search(slug.replace("-", " ")[:MAX_QUERY_LENGTH], self.hits()))
         matches = matching_labels(topic, labels)
         summary = self.label_summary(topic, labels, str(request.get("label")), str(request.get("set")))
         families = {label.family for label, _ in matches}

@@ -1,5 +1,5 @@
-"""Write the headlines of pages from numbers alone: which model scores highest, which may be as good, how many beat guessing; and the
-caption of a table of results.
+"""Write the headlines of pages from numbers alone: which model scores highest, which may be as
+good, how many beat guessing; and the caption of a table of results.
 
 See also: sentences on single numbers (`sentences.py`).
 """
@@ -17,14 +17,14 @@ from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, Standings, method_name, metric_info
 from leaderboard_space.data.tree import TreePath, selection_group_names
 from leaderboard_space.html import count, in_words, plural, score_text
-from leaderboard_space.sentences import RANDOM_RUN, SAME, listed, percent_of_chance
+from leaderboard_space.sentences import EQUAL_TOLERANCE, RANDOM_RUN, format_chance, join_names
 
 MAX_NAMES = 3
 """Models that a sentence names; more are counted."""
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedModel:
     """A ranked row, as headlines see it.
 
     Args:
@@ -61,7 +61,7 @@ class HeadlineFacts:
 
     about: str
     guess: str
-    ranked: tuple[Ranked, ...]
+    ranked: tuple[RankedModel, ...]
     are_models: bool = True
     higher: bool = True
     baselines: int = 0
@@ -79,7 +79,7 @@ class HeadlineFacts:
 
 
 @dataclass(frozen=True)
-class Trust:
+class TrustCounts:
     """The numbers behind the first sentence of the board.
 
     Args:
@@ -97,32 +97,33 @@ class Trust:
     guess: str
 
 
-def trust(numbers: Trust | None) -> str:
+def board_headline(numbers: TrustCounts | None) -> str:
     """The first sentence of the board.
 
-    >>> trust(Trust("tell two images apart", 14, 0, 9, "a coin flip"))
+    >>> board_headline(TrustCounts("tell two images apart", 14, 0, 9, "a coin flip"))
     'Not yet. Of 14 models asked to tell two images apart, none beats a coin flip; nine do worse.'
     """
     if numbers is None:
         return "No model here has been tested against guessing yet."
-    asked, better = f"asked to {numbers.task}", numbers.better
+    asked_to, better = f"asked to {numbers.task}", numbers.better
     if numbers.models == 1:
         verb = "beats" if better else "does worse than" if numbers.worse else "does not beat"
-        return f"The one model {asked} {verb} {numbers.guess}."
+        return f"The one model {asked_to} {verb} {numbers.guess}."
     if better == numbers.models:
-        return f"All {in_words(better)} models {asked} beat {numbers.guess}."
+        return f"All {in_words(better)} models {asked_to} beat {numbers.guess}."
     beat = f"{in_words(better) if better else 'none'} beat{'s' if better < 2 else ''} {numbers.guess}"
     worse = _worse(numbers.worse, numbers.models)
-    return f"{'' if better else 'Not yet. '}Of {count(numbers.models)} models {asked}, {beat}{worse}."
+    return f"{'' if better else 'Not yet. '}Of {count(numbers.models)} models {asked_to}, {beat}{worse}."
 
 
 def _worse(worse: int, total: int) -> str:
-    """How many do worse than guessing, as the end of a sentence on how many beat it; "" if none does."""
+    """How many do worse than guessing, as the end of a sentence on how many beat it; "" if none
+    does."""
     many = "all" if worse == total else in_words(worse)
     return f"; {many} {'does' if worse == 1 else 'do'} worse" if worse else ""
 
 
-def headline(facts: HeadlineFacts) -> str:
+def compose_headline(facts: HeadlineFacts) -> str:
     """The main finding: who scores highest, who may be as good, how many beat guessing."""
     parts = (facts.about and f"{facts.about}.", _leader(facts), _against_chance(facts))
     return " ".join(filter(None, parts))
@@ -136,7 +137,10 @@ def _nothing(facts: HeadlineFacts) -> str:
         (facts.uncounted and not facts.baselines, hidden),
         (facts.small, small),
         (facts.baselines, "Only baselines have this score here."),
-        (facts.apart, f"Nothing is ranked here: {plural(facts.apart, 'result')} below, with the reason."),
+        (
+            facts.apart,
+            f"Nothing is ranked here: {plural(facts.apart, 'result')} below, with the reason.",
+        ),
         (facts.partial, "Known for parts of this selection, not for all of it."),
     )
     return next((reason for applies, reason in reasons if applies), "No results for this selection.")
@@ -150,7 +154,8 @@ def _leader(facts: HeadlineFacts) -> str:
     value = score_text(best.value, facts.unit) + ("%" if facts.unit == "percent" else "")
     if len(facts.ranked) == 1:
         return f"{best.name} scores {value}."
-    equal = [row for row in facts.ranked if abs(row.value - best.value) <= SAME]
+    # Ties: naming one of several equal leaders would claim too much.
+    equal = [row for row in facts.ranked if abs(row.value - best.value) <= EQUAL_TOLERANCE]
     if len(equal) == len(facts.ranked):
         return f"{'Both' if len(equal) == 2 else f'All {in_words(len(equal))}'} {many} score {value}."
     leaders = _few([row.name for row in equal], many)
@@ -159,7 +164,7 @@ def _leader(facts: HeadlineFacts) -> str:
     return f"{leaders} {verb} {end} ({value}){_rivals([row for row in facts.ranked if row not in equal])}."
 
 
-def _rivals(rows: Sequence[Ranked]) -> str:
+def _rivals(rows: Sequence[RankedModel]) -> str:
     """Which of the rows below the leader may be as good, as the end of a sentence; "" if none."""
     rivals = [row.name for row in rows if row.first == 1]
     return f"; {_few(rivals, 'others')} may be as good" if rivals else ""
@@ -167,13 +172,14 @@ def _rivals(rows: Sequence[Ranked]) -> str:
 
 def _few(names: Sequence[str], many: str) -> str:
     """Up to `MAX_NAMES` names; of more, their number with what they are called (`many`)."""
-    return listed(names) if len(set(names)) == len(names) <= MAX_NAMES else f"{in_words(len(names))} {many}"
+    return join_names(names) if len(set(names)) == len(names) <= MAX_NAMES else f"{in_words(len(names))} {many}"
 
 
 def _against_chance(facts: HeadlineFacts) -> str:
     """How many rows beat guessing; "" if that is not known of most."""
     verdicts = [row.verdict for row in facts.ranked if row.verdict is not None]
     better, total = verdicts.count("better"), len(verdicts)
+    # A count over a minority of the rows would read as one over all of them.
     if 2 * total < len(facts.ranked) or not verdicts:
         return ""
     if total == 1:
@@ -187,7 +193,7 @@ def _against_chance(facts: HeadlineFacts) -> str:
     return f"{lead} {facts.guess}{_worse(verdicts.count('worse'), total)}."
 
 
-def nothing_together(names: Sequence[str], labelled: bool, unprinted: Sequence[str] = ()) -> str:
+def empty_selection_headline(names: Sequence[str], labelled: bool, unprinted: Sequence[str] = ()) -> str:
     """Why a selection of several facets has no result.
 
     Args:
@@ -195,36 +201,38 @@ def nothing_together(names: Sequence[str], labelled: bool, unprinted: Sequence[s
         labelled: True if the questions are known, and none has all of the labels.
         unprinted: Facets by which the paper prints no scores.
 
-    >>> nothing_together(["Ophthalmology", "Microscopy"], True)
+    >>> empty_selection_headline(["Ophthalmology", "Microscopy"], True)
     'No question is labelled both Ophthalmology and Microscopy.'
-    >>> nothing_together(["Ophthalmology", "Disease Diagnosis"], False)
+    >>> empty_selection_headline(["Ophthalmology", "Disease Diagnosis"], False)
     'The paper reports Ophthalmology and Disease Diagnosis separately.'
-    >>> nothing_together(["Ophthalmology", "MRI"], False, ["Modality"])
+    >>> empty_selection_headline(["Ophthalmology", "MRI"], False, ["Modality"])
     'The paper prints no scores by modality, so none for Ophthalmology and MRI together.'
-    >>> nothing_together(["MRI"], False, ["Modality"])
+    >>> empty_selection_headline(["MRI"], False, ["Modality"])
     'The paper prints no scores by modality; measured results will have them.'
     """
     if unprinted:
-        tail = f", so none for {listed(names)} together" if len(names) > 1 else "; measured results will have them"
-        return f"The paper prints no scores by {listed(unprinted).lower()}{tail}."
-    both = "both " if len(names) == 2 else ""
-    no_question = f"No question is labelled {both}{listed(names)}."
-    return no_question if labelled else f"The paper reports {listed(names)} separately."
+        tail = f", so none for {join_names(names)} together" if len(names) > 1 else "; measured results will have them"
+        return f"The paper prints no scores by {join_names(unprinted).lower()}{tail}."
+    both_word = "both " if len(names) == 2 else ""
+    no_question = f"No question is labelled {both_word}{join_names(names)}."
+    return no_question if labelled else f"The paper reports {join_names(names)} separately."
 
 
-def by_aspect(label: str, aspects: Sequence[tuple[str, Sequence[Ranked]]]) -> str:
+def aspects_headline(label: str, aspects: Sequence[tuple[str, Sequence[RankedModel]]]) -> str:
     """The headline of a label that is scored in several aspects.
 
     Args:
         label: The label.
-        aspects: What a model does to earn each score ("says where"), and its ranked models, best first.
+        aspects: What a model does to earn each score ("says where"), and its ranked models, best
+            first.
 
-    >>> poor, good = Ranked("A", 25.0, "worse", 1), Ranked("B", 78.6, "better", 1)
-    >>> by_aspect("Brain MRI", [("says what is wrong", [poor]), ("says where", [poor])])
+    >>> poor, good = RankedModel("A", 25.0, "worse", 1), RankedModel("B", 78.6, "better", 1)
+    >>> aspects_headline("Brain MRI", [("says what is wrong", [poor]), ("says where", [poor])])
     'On brain MRI, no model says what is wrong or says where better than guessing.'
-    >>> by_aspect("Brain MRI", [("says where", [poor]), ("sees that something is wrong", [good])])
-    'On brain MRI, no model says where better than guessing. B sees that something is wrong most often (78.6%).'
+    >>> aspects_headline("Brain MRI", [("says where", [poor]), ("finds it", [good])])
+    'On brain MRI, no model says where better than guessing. B finds it most often (78.6%).'
     """
+    # An aspect without a tested model supports neither claim.
     verdicts = {does: {row.verdict for row in rows} - {None} for does, rows in aspects}
     none_better = [does for does, of_aspect in verdicts.items() if of_aspect and "better" not in of_aspect]
     parts = [f"no model {' or '.join(none_better)} better than guessing"] if none_better else []
@@ -241,20 +249,20 @@ def by_aspect(label: str, aspects: Sequence[tuple[str, Sequence[Ranked]]]) -> st
 def _in_small_letters(label: str) -> str:
     """A label within a sentence; abbreviations keep their capitals.
 
-    >>> _in_small_letters("Nuclear Medicine"), _in_small_letters("Chest X-ray"), _in_small_letters("Brain MRI")
-    ('nuclear medicine', 'chest X-ray', 'brain MRI')
+    >>> [_in_small_letters(label) for label in ("Nuclear Medicine", "Chest X-ray", "Brain MRI")]
+    ['nuclear medicine', 'chest X-ray', 'brain MRI']
     """
     return " ".join(word.lower() if word.isalpha() and word == word.capitalize() else word for word in label.split(" "))
 
 
-def model_verdicts(name: str, verdicts: Sequence[tuple[str, Verdict | None]]) -> str:
+def model_headline(name: str, verdicts: Sequence[tuple[str, Verdict | None]]) -> str:
     """The headline of a model's page: its verdict in each benchmark.
 
     Args:
         name: Name of the model.
         verdicts: Benchmark, and the verdict of the model's first score there.
 
-    >>> model_verdicts("M", [("A", "better"), ("B", "better"), ("C", None)])
+    >>> model_headline("M", [("A", "better"), ("B", "better"), ("C", None)])
     'M beats guessing on A and B; is not tested on C.'
     """
     words: dict[Verdict | None, str] = {
@@ -263,59 +271,72 @@ def model_verdicts(name: str, verdicts: Sequence[tuple[str, Verdict | None]]) ->
         "worse": "does worse than guessing on",
         None: "is not tested on",
     }
-    places = {verdict: [where for where, of_model in verdicts if of_model == verdict] for verdict in words}
-    parts = [f"{verb} {listed(places[verdict])}" for verdict, verb in words.items() if places[verdict]]
+    places = {verdict: [benchmark for benchmark, of_model in verdicts if of_model == verdict] for verdict in words}
+    parts = [f"{verb} {join_names(places[verdict])}" for verdict, verb in words.items() if places[verdict]]
     return f"{name} {'; '.join(parts)}." if parts else f"This board has no ranked result of {name}."
 
 
-def weakest(label: str, where: str, score: Score, metric: str = "") -> str:
+def weakest_spot_sentence(label: str, benchmark: str, score: Score, metric: str = "") -> str:
     """The weakest spot of a model, in a sentence.
 
     Args:
         label: What the model was tested on.
-        where: The benchmark.
+        benchmark: The benchmark.
         score: Its score there.
         metric: Name of the score, if `label` does not say it.
 
-    >>> weakest("says where", "ProbMed", Score(value=24.1, n=9, n_cases=9, chance=36.6))
+    >>> score = Score(value=24.1, n=9, n_cases=9, chance=36.6)
+    >>> weakest_spot_sentence("says where", "ProbMed", score)
     'Weakest: “says where” in ProbMed, 24.1% where guessing gets 36.6%.'
-    >>> weakest("brain MRI", "ProbMed", Score(value=23.2, n=9, n_cases=9, chance=50.0), "abnormality")
-    'Weakest: “brain MRI” in ProbMed, abnormality 23.2% where guessing gets 50%.'
+    >>> weakest_spot_sentence("brain MRI", "ProbMed", score, "abnormality")
+    'Weakest: “brain MRI” in ProbMed, abnormality 24.1% where guessing gets 36.6%.'
     """
     measured = f"{metric} {score_text(score.value)}".strip()
-    return f"Weakest: “{label}” in {where}, {measured}% where guessing gets {percent_of_chance(score.chance or 0.0)}."
+    return f"Weakest: “{label}” in {benchmark}, {measured}% where guessing gets {format_chance(score.chance or 0.0)}."
 
 
-def guessing(family: str, metric: str) -> str:
+def chance_name(family: str, metric: str) -> str:
     """What chance is called in a sentence about this metric."""
     return board_spec(family).guesses.get(metric, "guessing")
 
 
-def guess_of(row: Row, family: str, metric: str) -> str:
-    """What a row is compared with: the paper's random run, or what chance is called."""
-    return guessing(family, metric) if row.run is None else RANDOM_RUN
+def comparator_name(row: Row, family: str, metric: str) -> str:
+    """What a row is compared with: the paper's random run, or what chance is called.
+
+    Args:
+        row: The row.
+        family: Key of the benchmark.
+        metric: The score.
+    """
+    return chance_name(family, metric) if row.run is None else RANDOM_RUN
 
 
-def ranked(standings: Standings) -> tuple[Ranked, ...]:
+def ranked_models(standings: Standings) -> tuple[RankedModel, ...]:
     """The models that can be compared, best first."""
     names = display_names([row.entry for row in standings.models])
     return tuple(
-        Ranked(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.best_rank or 0)
+        RankedModel(names[row.entry.key], row.score.value or 0.0, row.score.verdict, row.best_rank or 0)
         for row in standings.models
         if not row.score.is_small
     )
 
 
-def finding(family: str, standings: Standings) -> str:
-    """The headline of a table of results. Baselines never count as models."""
+def leaderboard_headline(family: str, standings: Standings) -> str:
+    """The headline of a table of results. Baselines never count as models.
+
+    Args:
+        family: Key of the benchmark.
+        standings: The rows of the table.
+    """
     models, info = standings.models, metric_info(standings.metric, family)
+    # If every test is against the paper's random run, the sentence must say so.
     tested = [row for row in models if row.score.verdict is not None]
     in_ranking = [row for row in standings.rows if row.group == "ranked"]
-    return headline(
+    return compose_headline(
         HeadlineFacts(
             about="" if standings.metric == HEADLINE_METRICS.get(family) else info.label,
-            guess=RANDOM_RUN if tested and all(row.run for row in tested) else guessing(family, standings.metric),
-            ranked=ranked(standings),
+            guess=RANDOM_RUN if tested and all(row.run for row in tested) else chance_name(family, standings.metric),
+            ranked=ranked_models(standings),
             are_models=len({row.entry.result.model.name for row in models}) == len(models),
             higher=info.higher_is_better is not False,
             baselines=sum(row.is_baseline and row.score.value is not None for row in in_ranking),
@@ -329,14 +350,23 @@ def finding(family: str, standings: Standings) -> str:
     )
 
 
-def caption(family: str, standings: Standings, branches: Sequence[TreePath]) -> str:
-    """The text below the headline of a table: what the score is, how many cases, which questions, and what the chart's marks mean."""
+def leaderboard_caption(family: str, standings: Standings, branches: Sequence[TreePath]) -> str:
+    """The text below the headline of a table: what the score is, how many cases, which questions,
+    and what the chart's marks mean.
+
+    Args:
+        family: Key of the benchmark.
+        standings: The rows of the table.
+        branches: The selection.
+    """
     info, case = metric_info(standings.metric, family), board_spec(family).case
     scores = [row.score for row in standings.rows if row.score.value is not None]
     sizes = {(score.n, score.n_cases) for score in scores}
+    # Results on the same questions may have different n (published tables): then no size is stated.
     n, n_cases = sizes.pop() if len(sizes) == 1 else (0, 0)
     size = plural(n, case) if n == n_cases else f"{count(n)} from {plural(n_cases, case)}"
     groups = selection_group_names(branches)
+    # "A or B and C" would be ambiguous.
     names = [f"({name})" if " or " in name and len(groups) > 1 else name for name in groups]
     methods = {method_name(row.entry.result.method.name) for row in standings.rows if not row.is_baseline}
     parts = (
@@ -351,16 +381,16 @@ def caption(family: str, standings: Standings, branches: Sequence[TreePath]) -> 
 
 
 def _chart(standings: Standings, scores: Sequence[Score]) -> str:
-    """What the marks of the chart mean. Chance that is a paper's run of random answers is a sample with an interval."""
+    """What the marks of the chart mean. Chance that is a paper's run of random answers is a sample
+    with an interval."""
     with_interval = [score.low is not None and score.high is not None for score in scores]
     bars = "; bars: 95% intervals" + ("" if all(with_interval) else " where known") if any(with_interval) else ""
     levels = {round(score.chance, 6) for score in scores if score.chance is not None}
     tested = [row for row in standings.rows if row.score.chance is not None]
-    guess = (
-        f"guessing ({percent_of_chance(next(iter(levels)))})" if len(levels) == 1 else "guessing, which differs by row"
-    )
-    some = " where known" if any(score.chance is None for score in scores) else ""
-    marks = f"; dashed{some}: {guess}"
+    guess = f"guessing ({format_chance(next(iter(levels)))})" if len(levels) == 1 else "guessing, which differs by row"
+    where_known = " where known" if any(score.chance is None for score in scores) else ""
+    marks = f"; dashed{where_known}: {guess}"
+    # A random run is a sample with an interval, so it is a band and not a line.
     if all(row.run is not None or is_random_run(row.entry.result) for row in tested):
         marks = f"; band: {RANDOM_RUN}, a sample of guessing, with its interval"
     return f"Dots: scores{bars}{marks if levels else ''}"

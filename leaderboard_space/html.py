@@ -1,4 +1,5 @@
-"""Turn texts and numbers into HTML. Everything from outside is escaped and cut to a length here, and numbers get sensible digits."""
+"""Turn texts and numbers into HTML. Everything from outside is escaped and cut to a length here,
+and numbers get sensible digits."""
 
 from __future__ import annotations
 
@@ -10,21 +11,24 @@ from eval_harness.records.result import Score
 from eval_harness.store import formatting
 from eval_harness.store.formatting import format_score
 
-MAX_TEXT_LENGTH = 120
+DEFAULT_MAX_LENGTH = 120
 """Characters of a name or a note that are shown before an ellipsis."""
-MAX_NAME_LENGTH = 300
+MAX_FIELD_LENGTH = 300
 """Characters of a name that a field offers."""
 
 INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Control characters (except tab and line feed), lone surrogates, and marks that change the direction of text."""
+"""Control characters (except tab and line feed), lone surrogates, and marks that change the
+direction of text."""
 
 _RIGHT = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+"
 RIGHT_TO_LEFT = re.compile(rf"{_RIGHT}(?:[\s-]+{_RIGHT})*")
-"""Words of scripts that are written from right to left, such as Hebrew and Arabic, with the spaces between them."""
+"""Words of scripts that are written from right to left, such as Hebrew and Arabic, with the spaces
+between them."""
 
 
-def visible(value: object, max_length: int = MAX_TEXT_LENGTH) -> str:
-    """A text as a visitor sees it, and may send it back: invisible characters become boxes, long texts are cut.
+def visible(value: object, max_length: int = DEFAULT_MAX_LENGTH) -> str:
+    """A text as a visitor sees it, and may send it back: invisible characters become boxes, long
+    texts are cut.
 
     Args:
         value: The text.
@@ -35,7 +39,7 @@ def visible(value: object, max_length: int = MAX_TEXT_LENGTH) -> str:
     return INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", cut)
 
 
-def text(value: object, max_length: int = MAX_TEXT_LENGTH) -> str:
+def text(value: object, max_length: int = DEFAULT_MAX_LENGTH) -> str:
     """A text as HTML: `visible`, and escaped.
 
     >>> text("<b>A</b>")
@@ -45,17 +49,18 @@ def text(value: object, max_length: int = MAX_TEXT_LENGTH) -> str:
 
 
 def is_shown_as(name: str, field: str) -> bool:
-    """True if `field` is the content of a field that offered `name`: browsers return visible text without surrounding spaces.
+    """True if `field` is the content of a field that offered `name`: browsers return visible text
+    without surrounding spaces.
 
     >>> is_shown_as("\u202eName ", "\ufffdName"), is_shown_as("Name", "name")
     (True, False)
     """
-    return visible(name, MAX_NAME_LENGTH).strip() == visible(field, MAX_NAME_LENGTH).strip()
+    return visible(name, MAX_FIELD_LENGTH).strip() == visible(field, MAX_FIELD_LENGTH).strip()
 
 
-def prose(value: object, max_length: int = MAX_TEXT_LENGTH) -> str:
-    """A sentence with names from outside, as HTML. A mark after right-to-left names keeps the numbers and punctuation that follow on their
-    side."""
+def prose(value: object, max_length: int = DEFAULT_MAX_LENGTH) -> str:
+    """A sentence with names from outside, as HTML. A mark after right-to-left names keeps the
+    numbers and punctuation that follow on their side."""
     return RIGHT_TO_LEFT.sub(r"\g<0>&lrm;", text(value, max_length))
 
 
@@ -71,13 +76,15 @@ def number(value: float | None, digits: int = 1) -> str:
     """
     if value is None or not math.isfinite(value):
         return "–"
+    # No "-0.0".
     value = value if round(value, digits) else 0.0
     formatted = f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.3g}"
     return f"\N{MINUS SIGN}{formatted[1:]}" if formatted.startswith("-") else formatted
 
 
 def score_text(value: float | None, unit: str = "percent") -> str:
-    """A score in its unit, rounded as on the command line (`format_score`); a dash if there is none.
+    """A score in its unit, rounded as on the command line (`format_score`); a dash if there is
+    none.
 
     Args:
         value: The score.
@@ -105,7 +112,7 @@ def plural(value: int, noun: str) -> str:
     return f"{count(value)} {noun if value == 1 else noun + 's'}"
 
 
-NUMBER_WORDS = (
+SMALL_NUMBER_WORDS = (
     "zero",
     "one",
     "two",
@@ -124,7 +131,7 @@ NUMBER_WORDS = (
 
 def in_words(value: int) -> str:
     """A whole number in running text: in words up to twelve."""
-    return NUMBER_WORDS[value] if 0 <= value < len(NUMBER_WORDS) else count(value)
+    return SMALL_NUMBER_WORDS[value] if 0 <= value < len(SMALL_NUMBER_WORDS) else count(value)
 
 
 def options(pairs: list[tuple[str, str]], chosen: str | None) -> str:

@@ -1,4 +1,5 @@
-"""Collect everything that the board knows of one model: its results on every question set, and where each is weak and strong.
+"""Collect everything that the board knows of one model: its results on every question set, and
+where each is weak and strong.
 
 See also: which names mean one model (`data/model_names.py`), drawing (`views/model.py`).
 """
@@ -22,7 +23,7 @@ from leaderboard_space.data.ranks.standings import ONE_PER_MODEL, Row, metric_in
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import Tree, display_label
 from leaderboard_space.query import parse_query
-from leaderboard_space.sentences import FEW, SAME
+from leaderboard_space.sentences import EQUAL_TOLERANCE, MIN_CASES
 
 MAX_ENDS, MAX_SPOTS = 3, 6
 """Categories listed as the weakest, and as the strongest; weak spots over all benchmarks."""
@@ -70,7 +71,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Ends:
-    """The weakest and the strongest values of a facet. Each of the strongest is better than each of the weakest.
+    """The weakest and the strongest values of a facet. Each of the strongest is better than each of
+    the weakest.
 
     Args:
         facet: The facet.
@@ -93,15 +95,21 @@ class Ends:
 
 @dataclass(frozen=True)
 class Share:
-    """How often an option's letter (or yes, no) was chosen where it was offered, and how often it is the key, in percent."""
+    """How often an option's letter (or yes, no) was chosen where it was offered, and how often it
+    is the key, in percent."""
 
     name: str
     chosen: Score
     key: float | None
 
 
-def entries_of(board: Board, name: str) -> list[tuple[Section, Entry]]:
-    """Every result of a model, under any of its names, in the order of the board."""
+def model_entries(board: Board, name: str) -> list[tuple[Section, Entry]]:
+    """Every result of a model, under any of its names, in the order of the board.
+
+    Args:
+        board: The board.
+        name: Any name of the model.
+    """
     identity = canonical_name(name)
     return [
         (section, entry)
@@ -123,13 +131,20 @@ def all_models(board: Board) -> list[str]:
     return sorted(is_baseline, key=lambda name: (is_baseline[name], name.lower()))
 
 
-def lines_of(board: Board, name: str) -> list[Line]:
-    """A line for every question set and account: within a set ranked ones first, of these the one that represents the model
-    (`groups.preference_key`)."""
+def model_lines(board: Board, name: str) -> list[Line]:
+    """A line for every question set and account: within a set ranked ones first, of these the one
+    that represents the model (`groups.order_of`).
+
+    Args:
+        board: The board.
+        name: Any name of the model.
+    """
     identity, lines = canonical_name(name), []
-    for section in dict.fromkeys(section for section, _ in entries_of(board, name)):
+    # A set appears once, even if the model has several results on it.
+    for section in dict.fromkeys(section for section, _ in model_entries(board, name)):
         query = parse_query(board, {"format": section.family, "section": section.key, "shown": ONE_PER_MODEL})
         standings = query.standings
+        # The model may be written differently in each result.
         rows = [row for row in standings.rows if canonical_name(row.entry.result.model.name) == identity]
         ranked = Counter(row.group for row in standings.rows if row.best_rank is not None)
         lines += [
@@ -149,23 +164,28 @@ def main_lines(lines: list[Line]) -> list[Line]:
 
 
 def scores_by_metric(line: Line, metrics: Sequence[str] | None = None) -> dict[str, Score]:
-    """The scores of a line's result except shares of letters, in the board's order. `metrics`: the only ones; None for all."""
+    """The scores of a line's result except shares of letters, in the board's order. `metrics`: the
+    only ones; None for all."""
     key, scores = line.row.entry.key, dict[str, Score]()
-    known = [name for name in section_metrics(line.section, line.outcomes) if metrics is None or name in metrics]
-    for metric in known:
+    metrics_known = [
+        name for name in section_metrics(line.section, line.outcomes) if metrics is None or name in metrics
+    ]
+    for metric in metrics_known:
         by_entry = cells.scores_by_entry(line.section, line.outcomes, line.tree, metric, (), frozenset({key}))
         if key in by_entry and by_entry[key].value is not None:
             scores[metric] = by_entry[key]
     return scores
 
 
-def ends_of(line: Line) -> list[Ends]:
-    """The ends of each facet with at least two known values, by the line's metric, else by the first that is known there."""
+def facet_ends(line: Line) -> list[Ends]:
+    """The ends of each facet with at least two known values, by the line's metric, else by the
+    first that is known there."""
     family, ends = line.section.family, []
     for facet in sorted(FACETS_BY_BENCHMARK.get(family, ()), key=lambda facet: facet != board_spec(family).first_facet):
         metrics = dict.fromkeys((line.metric, *section_metrics(line.section, line.outcomes)))
         for metric in (name for name in metrics if not gives_away(family, name, (facet,))):
-            scores = cells_of(line, facet, metric) if metric_info(metric).unit == "percent" else {}
+            scores = facet_scores(line, facet, metric) if metric_info(metric).unit == "percent" else {}
+            # One value has no ends: try the next metric.
             if len(scores) > 1:
                 ends.append(_ends(facet, metric, scores))
                 break
@@ -200,8 +220,9 @@ class Spot:
 
 
 def weak_spots(lines: Sequence[Line]) -> list[Spot]:
-    """Where a model is weakest against guessing over all of its benchmarks: significantly worse spots first, of at least `FEW` cases.
-    Spots that are better than guessing are left out unless there are no others."""
+    """Where a model is weakest against guessing over all of its benchmarks: significantly worse
+    spots first, of at least `FEW` cases. Spots that are better than guessing are left out unless
+    there are no others."""
     spots: list[Spot] = []
     for line in lines:
         aspects = board_spec(line.section.family).aspects
@@ -209,16 +230,22 @@ def weak_spots(lines: Sequence[Line]) -> list[Spot]:
         spots += [Spot(line, aspects[metric], metric, score) for metric, score in by_metric.items()]
         spots += [
             Spot(line, display_label(ends.facet, label), ends.metric, score, ends.facet, label)
-            for ends in ends_of(line)
+            for ends in facet_ends(line)
             for label, score in ends.weakest
         ]
-    known = [spot for spot in spots if spot.score.chance is not None and spot.score.n_cases >= FEW]
-    known.sort(key=lambda spot: (spot.score.verdict != "worse", spot.above_guessing))
-    return ([spot for spot in known if spot.score.verdict != "better"] or known)[:MAX_SPOTS]
+    tested = [spot for spot in spots if spot.score.chance is not None and spot.score.n_cases >= MIN_CASES]
+    tested.sort(key=lambda spot: (spot.score.verdict != "worse", spot.above_guessing))
+    return ([spot for spot in tested if spot.score.verdict != "better"] or tested)[:MAX_SPOTS]
 
 
-def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:
-    """Value of a facet -> the score of the line's result there."""
+def facet_scores(line: Line, facet: str, metric: str) -> dict[str, Score]:
+    """Value of a facet -> the score of the line's result there.
+
+    Args:
+        line: The result.
+        facet: The facet.
+        metric: The score.
+    """
     key = line.row.entry.key
     columns = cells.breakdown_cells(line.section, line.outcomes, line.tree, metric, facet, (), frozenset({key}))
     scores = {label: scores[key] for label, scores in columns.items() if key in scores and label != UNLABELLED}
@@ -227,7 +254,8 @@ def cells_of(line: Line, facet: str, metric: str) -> dict[str, Score]:
 
 def _ends(facet: str, metric: str, cells: dict[str, Score]) -> Ends:
     """The ends of a facet. `cells`: value -> score."""
-    large = {label: score for label, score in cells.items() if score.n_cases >= FEW}
+    # Small values would be extreme by chance alone.
+    large = {label: score for label, score in cells.items() if score.n_cases >= MIN_CASES}
     scores = large if len(large) > 1 else cells
     against_chance = all(score.chance is not None for score in scores.values())
     sign = -1 if metric_info(metric).higher_is_better is False else 1
@@ -238,15 +266,18 @@ def _ends(facet: str, metric: str, cells: dict[str, Score]) -> Ends:
 
     ordered = sorted(scores.items(), key=height)
     size = min(MAX_ENDS, len(ordered) // 2)
-    while size and height(ordered[-size])[0] - height(ordered[size - 1])[0] <= SAME:
+    while size and height(ordered[-size])[0] - height(ordered[size - 1])[0] <= EQUAL_TOLERANCE:
         size -= 1  # a strongest value that equals a weakest one is not an end
     left_out = len(cells) - len(scores)
     return Ends(facet, metric, ordered[:size], ordered[::-1][:size], len(scores), left_out, against_chance)
 
 
-def shares_of(line: Line) -> list[Share]:
-    """How often the result chose each letter, or yes and no; empty if that was not recorded, as in papers."""
+def option_shares(line: Line) -> list[Share]:
+    """How often the result chose each letter, or yes and no; empty if that was not recorded, as in
+    papers."""
     scores, method = line.row.entry.result.scores, line.row.entry.result.method
+    # With --permute, each question is shown once in every order, so a letter is the key in a share
+    # of them.
     orders = method.samples or 1 if method.generation.get("permute") else 1
     keys = _key_shares(line.outcomes, orders) if line.outcomes is not None else {}
     names = {name: name.removeprefix("share_") for name in scores if name.startswith("share_")}
@@ -254,7 +285,8 @@ def shares_of(line: Line) -> list[Share]:
 
 
 def _key_shares(outcomes: Outcomes, orders: int) -> dict[str, float]:
-    """How often each letter, or yes and no, is the only right option, in percent of the questions that offer it.
+    """How often each letter, or yes and no, is the only right option, in percent of the questions
+    that offer it.
 
     Args:
         outcomes: The questions.

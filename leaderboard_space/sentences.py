@@ -1,5 +1,5 @@
-"""Write sentences on differences, single results and cases, and captions of tables and charts. Each is made from its numbers alone, so
-that a test can check it against them.
+"""Write sentences on differences, single results and cases, and captions of tables and charts. Each
+is made from its numbers alone, so that a test can check it against them.
 
 See also: headlines of pages (`headlines.py`).
 """
@@ -19,13 +19,13 @@ from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.html import count, in_words, interval, number, plural, score_text
 
-SAME = 1e-9
+EQUAL_TOLERANCE = 1e-9
 """Scores closer than this are equal (they are rounded to ten interval_decimals)."""
 ALPHA = 0.05
 """Significance level of a two-sided test."""
 RANDOM_RUN = "the paper's random run"
 """What a score is compared with if exact chance is not known."""
-FEW = 30
+MIN_CASES = 30
 """Numbers that rest on fewer cases are grey."""
 VERDICT_WORDS: dict[Verdict, str] = {
     "better": "significantly better than",
@@ -33,74 +33,87 @@ VERDICT_WORDS: dict[Verdict, str] = {
     "worse": "significantly worse than",
 }
 """Verdict -> its words before what guessing is called, in the order of the leaderboard's groups."""
-MARK: dict[Verdict | None, str] = {"better": "▲", "no different": "≈", "worse": "▼", None: "·"}
+VERDICT_SIGNS: dict[Verdict | None, str] = {
+    "better": "▲",
+    "no different": "≈",
+    "worse": "▼",
+    None: "·",
+}
 """Verdict -> its sign in every table that has such signs; None: not tested."""
 
 
-def mark(score: Score) -> str:
-    """The sign of a score's test against chance; "" for too few independent cases, which is written out (`too_few`)."""
-    return "" if score.is_small else MARK[score.verdict]
+def verdict_sign(score: Score) -> str:
+    """The sign of a score's test against chance; "" for too few independent cases, which is written
+    out (`too_few_note`)."""
+    return "" if score.is_small else VERDICT_SIGNS[score.verdict]
 
 
-def too_few(score: Score, case: str) -> str:
-    """The text that replaces the sign of a score of too few independent cases. `case`: what the benchmark calls a case."""
+def too_few_note(score: Score, case: str) -> str:
+    """The text that replaces the sign of a score of too few independent cases. `case`: what the
+    benchmark calls a case."""
     return f"too few independent {case}s" if score.is_small else ""
 
 
-RANKS = "Rank 1 is shared by every model that none significantly beats; click a rank to see why."
+RANKS_NOTE = "Rank 1 is shared by every model that none significantly beats; click a rank to see why."
 """What the column of ranks shows (`ranks.RankRanges`)."""
-SHADES = "Teal: better side of guessing; orange: worse side. The stronger the colour, the larger the difference, up to 50 points"
+SHADES_NOTE = "Teal: better side of guessing; orange: worse side. The stronger the colour, the larger the difference, up to 50 points"
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Names in a sentence: `A, B and C`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def percent_of_chance(value: float) -> str:
+def format_chance(value: float) -> str:
     """A level of chance with one digit, or none if it is whole.
 
-    >>> percent_of_chance(25.0), percent_of_chance(22.760196)
+    >>> format_chance(25.0), format_chance(22.760196)
     ('25%', '22.8%')
     """
     return f"{number(value).removesuffix('.0')}%"
 
 
-def legend_of_marks(verdicts: Collection[Verdict | None], few: bool) -> list[str]:
+def sign_legend(verdicts: Collection[Verdict | None], few: bool) -> list[str]:
     """What the signs of a table mean, a line each.
 
     Args:
         verdicts: The verdicts in the table.
-        few: Whether any cell rests on fewer than `FEW` cases.
+        few: Whether any cell rests on fewer than `MIN_CASES` cases.
     """
     untested = "not tested (chance or n is not known, most answers say nothing, or neither end is the better one)"
     return [
-        *(f"{MARK[verdict]} {words} guessing" for verdict, words in VERDICT_WORDS.items() if verdict in verdicts),
-        *([f"{MARK[None]} {untested}"] if None in verdicts else []),
+        *(
+            f"{VERDICT_SIGNS[verdict]} {words} guessing"
+            for verdict, words in VERDICT_WORDS.items()
+            if verdict in verdicts
+        ),
+        *([f"{VERDICT_SIGNS[None]} {untested}"] if None in verdicts else []),
         *(["each cell is tested separately, at 95%"] if set(verdicts) - {None} else []),
-        *([f"italic grey: fewer than {FEW} cases, or not known how many"] if few else []),
+        *([f"italic grey: fewer than {MIN_CASES} cases, or not known how many"] if few else []),
     ]
 
 
-def behind_n(score: Score) -> str:
-    """What a score divides by, how many independent units that is worth, and the number of cases."""
+def format_sample_size(score: Score) -> str:
+    """What a score divides by, how many independent units that is worth, and the number of
+    cases."""
     worth = f" (worth {count(score.independent_n)} independent)" if score.independent_n is not None else ""
     return f"n {count(score.n)}{worth}, {plural(score.n_cases, 'case')}" if score.n_cases else "n not known"
 
 
-def behind(score: Score) -> str:
-    """What a score rests on, for its tooltip: its interval and `behind_n`."""
+def format_basis(score: Score) -> str:
+    """What a score rests on, for its tooltip: its interval and `format_sample_size`."""
     has_interval = score.low is not None and score.high is not None
-    return f"{f'95% interval {interval(score)}' if has_interval else 'no interval'}, {behind_n(score)}"
+    return f"{f'95% interval {interval(score)}' if has_interval else 'no interval'}, {format_sample_size(score)}"
 
 
-def not_ranked(models: int, published: bool, below: bool) -> str:
+def unranked_note(models: int, published: bool, below: bool) -> str:
     """A note on models for which a selection has no score.
 
     Args:
         models: Number of models.
         published: True if only published numbers of them are known.
-        below: True if some of these are for one of the selected branches, and are listed in a table of their own.
+        below: True if some of these are for one of the selected branches, and are listed in a table
+            of their own.
     """
     them = "it" if models == 1 else "them"
     why = f"this score is not known for {them} in this selection."
@@ -110,7 +123,7 @@ def not_ranked(models: int, published: bool, below: bool) -> str:
     return f"{plural(models, 'model')} not ranked here: {why}{tail}"
 
 
-def as_printed(published: int, submitted: int) -> str:
+def printed_scores_note(published: int, submitted: int) -> str:
     """A note on rows of a selection that were not computed from answers.
 
     Args:
@@ -122,36 +135,36 @@ def as_printed(published: int, submitted: int) -> str:
     return " ".join(note for note, n in ((printed, published), (unread, submitted)) if n)
 
 
-def ends(label: str, known: int, left_out: int, against_chance: bool) -> str:
+def ends_caption(label: str, n_compared: int, n_left_out: int, against_chance: bool) -> str:
     """The caption of the weakest and strongest values of a facet.
 
     Args:
         label: Name of the score.
-        known: Number of values that are ordered.
-        left_out: Number of values with too few cases.
+        n_compared: Number of values that are ordered.
+        n_left_out: Number of values with too few cases.
         against_chance: True if they are ordered by score minus chance.
     """
     order = "score minus what guessing gets" if against_chance else "score"
-    few = f" {plural(left_out, 'other')} with fewer than {FEW} cases {'is' if left_out == 1 else 'are'} left out."
-    return (
-        f"{label}: the lowest and highest of {count(known)} by {order}.{few if left_out else ''} Extremes of many values look further "
-        "apart than they are: each interval holds for its own value only."
-    )
+    few = f" {plural(n_left_out, 'other')} with fewer than {MIN_CASES} cases {'is' if n_left_out == 1 else 'are'} left out."
+    caveat = "Extremes of many values look further apart than they are: each interval holds for its own value only."
+    compared = f"{label}: the lowest and highest of {count(n_compared)} by {order}."
+    return f"{compared}{few if n_left_out else ''} {caveat}"
 
 
-def ranks_in_words(first: int, last: int, ahead: int, behind: int, tied: int) -> str:
+def explain_ranks(first_rank: int, last_rank: int, ahead: int, behind: int, tied: int) -> str:
     """What a row's ranks mean (`ranks.RankRanges`).
 
     Args:
-        first: First rank that it may hold.
-        last: Last rank.
+        first_rank: First rank that it may hold.
+        last_rank: Last rank.
         ahead: Number of models that are significantly better.
         behind: Number that are significantly worse.
         tied: Number of the others.
 
-    >>> ranks_in_words(1, 2, 0, 0, 1)
+    >>> explain_ranks(1, 2, 0, 0, 1)
     'Rank 1 to 2: no model is significantly better; 1 model is not significantly different.'
     """
+    # The row itself is one of them.
     models = ahead + behind + tied + 1
     counts = ((ahead, "better"), (behind, "worse"), (tied, "not significantly different"))
     parts = [
@@ -160,58 +173,68 @@ def ranks_in_words(first: int, last: int, ahead: int, behind: int, tied: int) ->
         for n, word in counts
         if n or word == "better"
     ]
-    corrected = f" ({corrected_for(0, models)})" if models > 2 else ""
-    return f"Rank {first}{'' if first == last else f' to {last}'}: {'; '.join(parts)}{corrected}."
+    corrected = f" ({describe_correction(0, models)})" if models > 2 else ""
+    return f"Rank {first_rank}{'' if first_rank == last_rank else f' to {last_rank}'}: {'; '.join(parts)}{corrected}."
 
 
-def corrected_for(tests: int, models: int = 0) -> str:
+def describe_correction(tests: int, models: int = 0) -> str:
     """What a significance is corrected for: the ranking of `models`, or else a number of `tests`.
 
-    >>> corrected_for(15), corrected_for(1), corrected_for(3, 14)
-    ('corrected for 15 comparisons', 'one comparison, not corrected', 'corrected for the ranking of 14 models')
+    Args:
+        tests: Number of tests.
+        models: Number of models in the ranking; 0 if there is none.
+
+    >>> describe_correction(15), describe_correction(1)
+    ('corrected for 15 comparisons', 'one comparison, not corrected')
+    >>> describe_correction(3, 14)
+    'corrected for the ranking of 14 models'
     """
     if models:
         return f"corrected for the ranking of {plural(models, 'model')}"
     return f"corrected for {count(tests)} comparisons" if tests > 1 else "one comparison, not corrected"
 
 
-def each_alone(tests: int) -> str:
+def multiple_testing_note(tests: int) -> str:
     """A caveat on the marks of many scores: each is tested by itself, so some are marked by chance.
 
-    >>> each_alone(84), each_alone(6)
-    ('Each score is tested by itself: if all 84 were guesses, about 4 would be marked.', 'Each score is tested by itself.')
+    >>> multiple_testing_note(84)
+    'Each score is tested by itself: if all 84 were guesses, about 4 would be marked.'
+    >>> multiple_testing_note(6)
+    'Each score is tested by itself.'
     """
+    # The expected number of false positives.
     marked = round(tests * ALPHA)
     by_chance = f": if all {count(tests)} were guesses, about {count(marked)} would be marked" if marked else ""
     return f"Each score is tested by itself{by_chance}."
 
 
-def shown_instead(section: Section, wanted: str, metric: str) -> str:
+def substitute_metric_note(section: Section, missing_metric: str, metric: str) -> str:
     """Why a selection shows another score than the requested one or the headline metric.
 
     Args:
         section: The question set.
-        wanted: The metric that is not known.
+        missing_metric: The metric that is not known.
         metric: The metric that is shown.
     """
-    missing, shown = (metric_info(name, section.family).label for name in (wanted, metric))
+    missing_label, shown_label = (metric_info(name, section.family).label for name in (missing_metric, metric))
     is_printed = all(entry.result.kind == "published" for entry in section.entries)
     why = "the papers do not print it, and no answers are known" if is_printed else "no result has it"
-    return f"{missing} is not known for this selection ({why}): {shown} is shown."
+    return f"{missing_label} is not known for this selection ({why}): {shown_label} is shown."
 
 
-def points(sight: Sight) -> str:
-    """The points of a score that come from the image, with their interval, which is never rounded across 0."""
+def format_image_gain(sight: Sight) -> str:
+    """The points of a score that come from the image, with their interval, which is never rounded
+    across 0."""
     digits = interval_decimals(sight.low, sight.high, 0.0, 0)
     return f"{sight.value:.{digits}f} ({sight.low:.{digits}f} to {sight.high:.{digits}f})"
 
 
-def from_the_image(questions: str, sight: Sight) -> str:
+def image_gain_sentence(questions: str, sight: Sight) -> str:
     """What a model's score on a question set owes to the image."""
     return f"{questions}: {format_image_points(sight.score, sight.value, sight.low, sight.high)}"
 
 
-def beside(abstained: float | None, answered_accuracy: float | None, ends: Sequence[int] = ()) -> str:
+def format_abstention(abstained: float | None, answered_accuracy: float | None, ends: Sequence[int] = ()) -> str:
     """How much of a score rests on answers.
 
     Args:
@@ -219,8 +242,10 @@ def beside(abstained: float | None, answered_accuracy: float | None, ends: Seque
         answered_accuracy: Percentage of right answers where an option was chosen.
         ends: How the responses ended (`nonresponse.COUNTS`).
 
-    >>> beside(25.0, 80.0, (28, 5, 1, 0, 0)), beside(0.0, None)
-    ('abstained 25.0% (7 of 28: 5 cut off, 1 failed, 1 refused), accuracy where answered 80.0%', 'abstained 0.0%')
+    >>> format_abstention(25.0, 80.0, (28, 5, 1, 0, 0))
+    'abstained 25.0% (7 of 28: 5 cut off, 1 failed, 1 refused), accuracy where answered 80.0%'
+    >>> format_abstention(0.0, None)
+    'abstained 0.0%'
     """
     reasons = _by_reason(round((abstained or 0.0) * ends[0] / 100), ends) if ends else ""
     parts = (
@@ -230,30 +255,44 @@ def beside(abstained: float | None, answered_accuracy: float | None, ends: Seque
     return ", ".join(filter(None, parts))
 
 
-REASON_WORDS = {"truncated": "cut off", "failed": "failed", "missing": "missing", "irrelevant": "unreadable"}
+REASON_WORDS = {
+    "truncated": "cut off",
+    "failed": "failed",
+    "missing": "missing",
+    "irrelevant": "unreadable",
+}
 """Why a response chooses no option -> its words in a list of reasons."""
 
 
 def _by_reason(abstained: int, ends: Sequence[int]) -> str:
-    """The responses that choose no option by reason, in brackets; "" if there are none. `ends`: as for `beside`."""
+    """The responses that choose no option by reason, in brackets; "" if there are none.
+
+    `ends`: as for `format_abstention`.
+    """
     responses, *silent = ends
     counts = [(n, REASON_WORDS[reason]) for reason, n in zip(NONRESPONSE_STATUSES, silent, strict=True)]
+    # What is neither lost nor cut off was refused by the model.
     counts.append((abstained - sum(silent), "refused"))
     reasons = ", ".join(f"{count(n)} {reason}" for n, reason in counts if n)
     return f" ({count(abstained)} of {count(responses)}: {reasons})" if reasons else ""
 
 
-def no_score(score: Score, result: Result) -> str:
-    """Why a score has no verdict and no rank, and perhaps no value; "" if it may have them."""
+def no_score_reason(score: Score, result: Result) -> str:
+    """Why a score has no verdict and no rank, and perhaps no value; "" if it may have them.
+
+    Args:
+        score: The score.
+        result: Its result.
+    """
     why = untested_reason(score, result, board_spec(result.benchmark.family).case)
     lead = "" if score.nonresponse is None else "no score: " if score.value is None else "no verdict: "
     return f"{lead}{why}"
 
 
-def month(date: str) -> str:
+def format_month(date: str) -> str:
     """The month of a date YYYY-MM or YYYY-MM-DD in words; other texts are returned unchanged.
 
-    >>> month("2024-05"), month("2024-08-06"), month("soon")
+    >>> format_month("2024-05"), format_month("2024-08-06"), format_month("soon")
     ('May 2024', 'August 2024', 'soon')
     """
     try:
@@ -262,7 +301,7 @@ def month(date: str) -> str:
         return date
 
 
-def in_short(verdict: Verdict | None, guess: str, chance: float | None) -> str:
+def format_verdict(verdict: Verdict | None, guess: str, chance: float | None) -> str:
     """A verdict in a table's cell, with what guessing gets.
 
     Args:
@@ -271,12 +310,13 @@ def in_short(verdict: Verdict | None, guess: str, chance: float | None) -> str:
         chance: What guessing gets, in percent.
     """
     if verdict is not None:
-        return f"{VERDICT_WORDS[verdict]} {guess}{'' if chance is None else f' ({percent_of_chance(chance)})'}"
-    return "not tested" if chance is None else f"not tested; {guess} gets {percent_of_chance(chance)}"
+        return f"{VERDICT_WORDS[verdict]} {guess}{'' if chance is None else f' ({format_chance(chance)})'}"
+    return "not tested" if chance is None else f"not tested; {guess} gets {format_chance(chance)}"
 
 
-def exposure(published: str | None, released: str | None) -> str:
-    """Whether a model could have seen a set's questions, by the months in which they were published and the model was released.
+def exposure_note(published: str | None, released: str | None) -> str:
+    """Whether a model could have seen a set's questions, by the months in which they were published
+    and the model was released.
 
     Args:
         published: Date of the questions, YYYY-MM or YYYY-MM-DD.
@@ -285,67 +325,85 @@ def exposure(published: str | None, released: str | None) -> str:
     if not published or not released:
         return ""
     order = "before" if published[:7] < released[:7] else "after"
-    model = f"{order} this model ({month(released[:7])})"
-    return f"questions public in {month(published[:7])}, {'the month of this model' if published[:7] == released[:7] else model}"
+    model = f"{order} this model ({format_month(released[:7])})"
+    return f"questions public in {format_month(published[:7])}, {'the month of this model' if published[:7] == released[:7] else model}"
 
 
-def compared(
-    first: str, second: str, label: str, higher_is_better: bool | None, difference: float, p: float, corrected: float
+def comparison_headline(
+    name_a: str,
+    name_b: str,
+    label: str,
+    higher_is_better: bool | None,
+    difference: float,
+    p: float,
+    corrected: float,
 ) -> str:
     """The finding of a test of two results.
 
     Args:
-        first: Name of a result.
-        second: Name of the other.
+        name_a: Name of a result.
+        name_b: Name of the other.
         label: Name of the score.
         higher_is_better: Direction of the score; None if it has none.
         difference: first - second, in points.
         p: Two-sided p-value of this test alone.
-        corrected: The p-value corrected for the ranking, which decides whether the finding is called significant.
+        corrected: The p-value corrected for the ranking, which decides whether the finding is
+            called significant.
     """
-    if p >= ALPHA or abs(difference) <= SAME:
-        return f"{first} and {second} do not differ significantly in {in_running_text(label)}."
+    # Equal scores do not differ, no matter how small p is.
+    if p >= ALPHA or abs(difference) <= EQUAL_TOLERANCE:
+        return f"{name_a} and {name_b} do not differ significantly in {uncapitalize(label)}."
     word = {True: "better than", False: "worse than", None: "above"}[higher_is_better]
-    upper, lower = (first, second) if difference > 0 else (second, first)
+    # Name the higher score first, whichever is better.
+    upper, lower = (name_a, name_b) if difference > 0 else (name_b, name_a)
     lead, tail = ("significantly ", "") if corrected < ALPHA else ("", ", but not significantly in the ranking")
-    return f"{upper} is {lead}{word} {lower} by {number(abs(difference))} points of {in_running_text(label)}{tail}."
+    return f"{upper} is {lead}{word} {lower} by {number(abs(difference))} points of {uncapitalize(label)}{tail}."
 
 
-def in_running_text(label: str) -> str:
+def uncapitalize(label: str) -> str:
     """A score's name within a sentence.
 
-    >>> in_running_text("Wrong image: picks “I do not know”")
+    >>> uncapitalize("Wrong image: picks “I do not know”")
     'wrong image: picks “I do not know”'
     """
     return label[:1].lower() + label[1:]
 
 
-EXAMPLE = "Example pair. Choose your own above."
+EXAMPLE_NOTE = "Example pair. Choose your own above."
 """Note above two results that the visitor did not choose."""
 
 
-def difference_interval(low: float, high: float) -> str:
+def format_difference_interval(low: float, high: float) -> str:
     """The ends of the interval of a difference, neither rounded across 0.
 
-    >>> difference_interval(-0.3, 5.14), difference_interval(0.03, 5.14)
+    Args:
+        low: Lower end, in points.
+        high: Upper end.
+
+    >>> format_difference_interval(-0.3, 5.14), format_difference_interval(0.03, 5.14)
     ('−0.3 to 5.1', '0.03 to 5.14')
     """
+    # As many digits as it takes to show on which side of 0 each end is.
     digits = interval_decimals(low, high, 0.0)
     return f"{number(low, digits)} to {number(high, digits)}"
 
 
-def in_the_ranking(corrected: float, models: int) -> str:
-    """What the leaderboard's correction makes of a pair's p-value. `models`: number that it ranks; 0 if it does not rank both.
+def ranking_significance(corrected: float, models: int) -> str:
+    """What the leaderboard's correction makes of a pair's p-value.
 
-    >>> in_the_ranking(0.3, 14)
+    Args:
+        corrected: The corrected p-value.
+        models: Number of models that it ranks; 0 if it does not rank both.
+
+    >>> ranking_significance(0.3, 14)
     'Corrected for the ranking of 14 models: p = 0.300, not significant.'
     """
     word = "significant" if corrected < ALPHA else "not significant"
-    ranked = f"{corrected_for(0, models).capitalize()}: {p_value(corrected)}, {word}."
+    ranked = f"{describe_correction(0, models).capitalize()}: {format_p_value(corrected)}, {word}."
     return ranked if models else "Not corrected for other comparisons that you may have looked at."
 
 
-def compared_in_full(
+def paired_test_details(
     upper: str,
     lower: str,
     difference: float,
@@ -366,25 +424,26 @@ def compared_in_full(
         high: Upper end.
         p: Two-sided p-value.
         method: Name of the test.
-        counts: Number of units on which `upper` scored more, on which `lower` did, and on which both did alike.
+        counts: Number of units on which `upper` scored more, on which `lower` did, and on which
+            both did alike.
         case: What a unit is called.
     """
-    more, less, alike = counts
+    upper_wins, lower_wins, ties = counts
     return (
-        f"Difference {number(difference)} points (95% interval {difference_interval(low, high)}; {p_value(p)}, {method}). "
-        f"{upper} scored more on {plural(more, case)}, {lower} on {count(less)}; {count(alike)} were alike."
+        f"Difference {number(difference)} points (95% interval {format_difference_interval(low, high)}; {format_p_value(p)}, {method}). "
+        f"{upper} scored more on {plural(upper_wins, case)}, {lower} on {count(lower_wins)}; {count(ties)} were alike."
     )
 
 
-def compared_unpaired(difference: float, low: float, high: float, p: float) -> str:
-    """The text below the finding of a test of two printed numbers; parameters as for `compared_in_full`."""
-    return (
-        f"Difference {number(difference)} points (95% interval {difference_interval(low, high)}; {p_value(p)}, unpaired: only the printed "
-        f"scores are known, not the answers)."
-    )
+def unpaired_test_details(difference: float, low: float, high: float, p: float) -> str:
+    """The text below the finding of a test of two printed numbers; parameters as for
+    `paired_test_details`."""
+    interval_ends = format_difference_interval(low, high)
+    unpaired = "unpaired: only the printed scores are known, not the answers"
+    return f"Difference {number(difference)} points (95% interval {interval_ends}; {format_p_value(p)}, {unpaired})."
 
 
-def pairs_apart(significant: int, pairs: int, label: str) -> str:
+def pairs_headline(significant: int, pairs: int, label: str) -> str:
     """The finding of a comparison of more than two results.
 
     Args:
@@ -394,10 +453,10 @@ def pairs_apart(significant: int, pairs: int, label: str) -> str:
     """
     many = in_words(significant).capitalize() if significant else "None"
     verb = "differs" if significant < 2 else "differ"
-    return f"{many} of {plural(pairs, 'pair')} {verb} significantly in {in_running_text(label)}."
+    return f"{many} of {plural(pairs, 'pair')} {verb} significantly in {uncapitalize(label)}."
 
 
-def pairs_tested(paired: int, unpaired: int, models: int) -> str:
+def pairs_test_note(paired: int, unpaired: int, models: int) -> str:
     """How the pairs of a comparison were tested, and what they are corrected for.
 
     Args:
@@ -409,47 +468,53 @@ def pairs_tested(paired: int, unpaired: int, models: int) -> str:
         (paired, "on the same answers (paired)"),
         (unpaired, "by the scores alone (unpaired, assumed independent)"),
     )
-    parts = [f"{plural(n, 'pair')} {how}" for n, how in tests if n]
-    marks = f"Significance is {corrected_for(paired + unpaired, models)}"
+    parts = [f"{plural(n, 'pair')} {method}" for n, method in tests if n]
+    marks = f"Significance is {describe_correction(paired + unpaired, models)}"
     return f"Tested: {' and '.join(parts)}. {marks}; intervals and the p-values beside them are not corrected."
 
 
-def p_value(p: float) -> str:
+def format_p_value(p: float) -> str:
     """A p-value with three digits.
 
-    >>> p_value(0.0004), p_value(0.0495), p_value(1.0)
+    >>> format_p_value(0.0004), format_p_value(0.0495), format_p_value(1.0)
     ('p < 0.001', 'p = 0.050 (under 0.05)', 'p = 1.000')
     """
+    # 0.0495 would round to the level that it is under.
     rounded = f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
     return f"{rounded} (under 0.05)" if p < ALPHA and rounded == "p = 0.050" else rounded
 
 
-FIRST_SAMPLE = "Of results with several samples per question, the first is shown."
+FIRST_SAMPLE_NOTE = "Of results with several samples per question, the first is shown."
 """Note above answers of which some are not shown."""
 
 
-def flips(first: str, second: str, units: int, cases: int, shown: int) -> str:
+def flips_caption(name_a: str, name_b: str, units: int, cases: int, n_shown: int) -> str:
     """The caption of the cases on which two results differ.
 
     Args:
-        first: Name of a result.
-        second: Name of the other.
+        name_a: Name of a result.
+        name_b: Name of the other.
         units: Number of scored units on which they differ.
         cases: Number of cases.
-        shown: Number of cases that are drawn.
+        n_shown: Number of cases that are drawn.
     """
-    differ = f"{first} and {second} differ on {plural(units, 'scored unit')} in {plural(cases, 'case')}"
-    part = f"; the first {count(shown)} are shown, the saved files contain all" if shown < cases else ""
+    differ = f"{name_a} and {name_b} differ on {plural(units, 'scored unit')} in {plural(cases, 'case')}"
+    part = f"; the first {count(n_shown)} are shown, the saved files contain all" if n_shown < cases else ""
     return f"{differ}{part}. Each option is followed by the results that chose it."
 
 
-def cases_found(cases: int, searched: bool) -> str:
-    """The headline of a list of cases. `searched`: whether it is a part of all cases."""
+def case_list_headline(cases: int, searched: bool) -> str:
+    """The headline of a list of cases.
+
+    Args:
+        cases: Number of cases.
+        searched: Whether they are a part of all cases.
+    """
     match = f" {'matches' if cases == 1 else 'match'}" if searched else ""
     return f"{plural(cases, 'case')}{match}."
 
 
-def case_result(right: int, wrong: int, scored: int) -> str:
+def case_headline(right: int, wrong: int, scored: int) -> str:
     """The headline of a case.
 
     Args:

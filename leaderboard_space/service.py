@@ -42,7 +42,7 @@ from leaderboard_space.export import (
 from leaderboard_space.html import text
 from leaderboard_space.query import BoardQuery, parse_query
 from leaderboard_space.views import plots
-from leaderboard_space.views.parts import FIRST, all_rows, set_name
+from leaderboard_space.views.parts import MAX_FIRST_RESULTS, all_rows_button, set_name
 from leaderboard_space.views.tables import breakdown, leaderboard, provenance
 
 
@@ -61,7 +61,7 @@ def breakdown_html(query: BoardQuery, request: Mapping[str, Any]) -> str:
 def _render_breakdown(query: BoardQuery, facet: str, result_name: str, every: bool) -> str:
     # A long table is drawn in part; the charts show the same rows.
     entries = _breakdown_entries(query, facet)
-    shown_entries = entries if every else entries[:FIRST]
+    shown_entries = entries if every else entries[:MAX_FIRST_RESULTS]
     keys = frozenset(entry.key for entry in shown_entries)
     standings, family = query.standings, query.section.family
     note = plot_note(query.section, standings, query.branches)
@@ -71,9 +71,9 @@ def _render_breakdown(query: BoardQuery, facet: str, result_name: str, every: bo
     charts += plots.by_date(rows, query.metric, family, caption, note)
     if board_spec(query.section.family).by_image_type and (entry := _image_type_entry(query, result_name)) is not None:
         by_image_type = _image_type_cells(query, frozenset({entry.key}))
-        charts += breakdown.aspects(entry, by_image_type, entry_labels(query.entries))
+        charts += breakdown.aspects_table(entry, by_image_type, entry_labels(query.entries))
     cells = _cells(query, facet, keys=keys)
-    footer = all_rows(len(shown_entries), len(entries))
+    footer = all_rows_button(len(shown_entries), len(entries))
     return (
         breakdown.view(
             query.section,
@@ -93,7 +93,7 @@ def _breakdown_entries(query: BoardQuery, facet: str) -> list[Entry]:
     entries = [entry for entry in query.entries if has_cells(entry, query.outcomes, facet, query.metric)]
     if not query.standings.rows:  # nothing is ranked above: the best in the first column stands first
         cells = _cells(query, facet)
-        first_column = cells.get(next(iter(breakdown.columns_of(cells, facet)), ""), {})
+        first_column = cells.get(next(iter(breakdown.known_columns(cells, facet)), ""), {})
         sign = -1 if metric_info(query.metric).higher_is_better is not False else 1
         entries.sort(
             key=lambda entry: sign * (first_column[entry.key].value or 0.0) if entry.key in first_column else math.inf
@@ -166,7 +166,7 @@ def _chart_caption(query: BoardQuery, rows: Sequence[Row]) -> str:
 def _image_type_entry(query: BoardQuery, result_name: str) -> Entry | None:
     """Choose the result of the single-result table: the first with scores by image type."""
     entries = query.entries
-    for entry in breakdown.preferred(entries, result_name, entry_labels(entries)):
+    for entry in breakdown.order_preferred(entries, result_name, entry_labels(entries)):
         cells = _image_type_cells(query, frozenset({entry.key}))("organ")
         if any(entry.key in scores for scores in cells.values()):
             return entry
@@ -222,7 +222,7 @@ def export_table(query: BoardQuery, request: Mapping[str, Any]) -> tuple[list[di
         name += f"-by-{facet}"
     elif table == "aspects":
         entry = _image_type_entry(query, str(request.get("one") or ""))
-        for metric in breakdown.ASPECTS:
+        for metric in breakdown.ASPECT_METRICS:
             cells = _image_type_cells(query)(metric)
             rows += breakdown_table(section, [entry] if entry else [], "image_type", cells, metric, query.branches)
         name = f"{section.benchmark}-{section.key}-{entry.result.model.name if entry else ''}-aspects"
@@ -262,7 +262,7 @@ class Service:
         family = str(request.get("format"))
         if self.board.snapshot.section(family, None) is None:
             return {
-                "html": leaderboard.empty(family, list(self.board.snapshot.problems)),
+                "html": leaderboard.empty_panel(family, list(self.board.snapshot.problems)),
                 "stamp": self.board.snapshot.stamp,
                 "state": {},
                 "tree": None,
@@ -274,7 +274,7 @@ class Service:
         query = requested.fitting()
         html = _panel(query, request.get("all") == "yes")
         if query.metric != requested.metric:
-            notice = sentences.shown_instead(query.section, requested.metric, query.metric)
+            notice = sentences.substitute_metric_note(query.section, requested.metric, query.metric)
             html = f'<p class="note">{text(notice, 300)}</p>' + html
         if query.dropped:
             ignored = ", ".join(query.dropped[:5])
@@ -315,7 +315,7 @@ class Service:
         entry = next((entry for entry in query.section.entries if entry.key == key), None)
         if entry is None:
             raise BadInput("this result is no longer on the board. Reload the page.")
-        return provenance.detail(entry, query.section, query.metric, query.branches)
+        return provenance.provenance_details(entry, query.section, query.metric, query.branches)
 
     def export(self, request: Mapping[str, Any]) -> dict[str, str]:
         """Export a table (`name`, `text`, `type`).

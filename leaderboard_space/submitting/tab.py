@@ -34,7 +34,7 @@ from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.serving import on_space
 from leaderboard_space.submitting.intake import bundle_archive, examine_upload, submission_targets
 from leaderboard_space.views import submit as words
-from leaderboard_space.views.parts import KINDS, benchmark_address, model_address
+from leaderboard_space.views.parts import MODEL_KINDS, benchmark_address, model_address
 
 HIDDEN_TEST_KEY = "hidden test"
 """Key of the hidden test among the question sets."""
@@ -165,7 +165,7 @@ class SubmitTab:
                 )
             submission = self.received(key, files, model, kind, client)
         except BadInput as error:
-            return words.refused([str(error)]), *no_submission, outcome_data(None, [str(error)])
+            return words.refusal([str(error)]), *no_submission, outcome_data(None, [str(error)])
         path = None if submission.problems else _write_bundle(submission)
         add = words.how_to_add(self.command(submission.folder)) if path else ""
         return (
@@ -218,18 +218,18 @@ class SubmitTab:
             submission = self.received(key, files, model, kind, client)
             if submission.problems:
                 return (
-                    words.refused(submission.problems, "Not submitted."),
+                    words.refusal(submission.problems, "Not submitted."),
                     gr.skip(),
                     outcome_data(submission, submission.problems),
                 )
             done = add_to_store(submission, self.store, token, published=self.published)
         except BadInput as error:
-            return words.refused([str(error)], "Not submitted."), gr.skip(), outcome_data(None, [str(error)])
+            return words.refusal([str(error)], "Not submitted."), gr.skip(), outcome_data(None, [str(error)])
         location = done.location if self.on_hub else submission.folder
         if not self.on_hub:
             with suppress(OSError, BadInput):  # so that the row exists when the visitor follows the link
                 self.board.refresh()
-        report = words.sent(
+        report = words.submission_outcome(
             location,
             done.new,
             self.on_hub,
@@ -285,7 +285,7 @@ def draw_form(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
             )  # fmt: skip
             model = gr.Textbox(label="Model", placeholder="Name to show on the board", max_lines=1, max_length=100)
             kind = gr.Dropdown(
-                [("not stated", ""), *((name, kind) for kind, name in KINDS.items() if kind != "baseline")],
+                [("not stated", ""), *((name, kind) for kind, name in MODEL_KINDS.items() if kind != "baseline")],
                 value="",
                 label="Kind of model",
             )

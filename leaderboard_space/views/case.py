@@ -1,4 +1,5 @@
-"""Draw one case: its images if they may be shown, its questions with options and key, and the results that chose each option."""
+"""Draw one case: its images if they may be shown, its questions with options and key, and the
+results that chose each option."""
 
 from __future__ import annotations
 
@@ -19,41 +20,56 @@ from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import display_label
 from leaderboard_space.html import count, text
-from leaderboard_space.views.parts import Request, address_of, case_address, chosen_section, key_of, set_name
+from leaderboard_space.views.parts import (
+    Request,
+    address_of,
+    answer_key,
+    case_address,
+    chosen_section,
+    set_name,
+)
 
-MAX_NAMES = 3
-"""Up to this number of results, each is named beside the option that it chose; more are counted, and open into their names."""
+MAX_NAMED_RESULTS = 3
+"""Up to this number of results, each is named beside the option that it chose; more are counted,
+and open into their names."""
 MAX_RESPONSE_LENGTH = 100
 """Characters shown of a response that names no option."""
 IMAGES = CaseImages()
 """Shared by the whole process: images that were fetched for one visitor are there for the next."""
 MEDIA_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 """First bytes of an image -> its media type."""
-LABEL_COLUMNS = ("department", "modality", "task", "organ", "scenario", "aspect")
+FACET_COLUMNS = ("department", "modality", "task", "organ", "scenario", "aspect")
 """Columns of the questions whose values are shown beside a question."""
 
-Given = dict[str, dict[str, Answer]]
+AnswersByEntry = dict[str, dict[str, Answer]]
 """Entry key -> question id -> answer. Results whose answers cannot be read are missing."""
 
 
-def given_to(outcomes: Outcomes, cases: np.ndarray, entries: Sequence[Entry]) -> Given:
-    """Read the answers of results to the questions of some cases."""
+def read_answers(outcomes: Outcomes, cases: np.ndarray, entries: Sequence[Entry]) -> AnswersByEntry:
+    """Read the answers of results to the questions of some cases.
+
+    Args:
+        outcomes: The questions.
+        cases: Numbers of the cases.
+        entries: The results.
+    """
     ids = outcomes.questions["question_id"][np.isin(outcomes.case_of_question, cases)].tolist()
-    answers: Given = {}
+    answers: AnswersByEntry = {}
+    # Unreadable answers must not take the page down: the result is left out.
     for entry in (entry for entry in entries if entry.answers is not None):
         with suppress(BadInput):
             answers[entry.key] = read_case_answers(entry, ids)
     return answers
 
 
-def article(
+def draw_case(
     section: Section,
     outcomes: Outcomes,
     case: int,
     entries: Sequence[Entry],
-    given: Given,
+    answers_by_entry: AnswersByEntry,
     datasets: Sequence[DatasetSource] = (),
-    head: str = "",
+    title_suffix: str = "",
 ) -> str:
     """Draw a case as HTML.
 
@@ -62,45 +78,53 @@ def article(
         outcomes: What the results answered.
         case: Number of the case.
         entries: The results.
-        given: Their answers.
+        answers_by_entry: Their answers.
         datasets: Where its images may be, besides the datasets that the results name.
-        head: HTML beside its title.
+        title_suffix: HTML beside its title.
     """
     rows = outcomes.questions[outcomes.case_of_question == case]
     names, case_id = entry_labels(list(entries)), str(rows["case_id"].iloc[0])
-    questions = "".join(_question(section, question, given, names) for _, question in rows.iterrows())
+    questions = "".join(_question(section, question, answers_by_entry, names) for _, question in rows.iterrows())
     title = f'<a href="{case_address(section, case_id)}">Case {text(case_id, 60)}</a>'
     return (
-        f'<article class="case"><h3>{title} {head}</h3><div class="seen">{_pictures(section, case_id, datasets)}'
+        f'<article class="case"><h3>{title} {title_suffix}</h3><div class="seen">{_pictures(section, case_id, datasets)}'
         f'<div class="questions">{questions}</div></div></article>'
     )
 
 
-def labels_of(question: pd.Series) -> list[tuple[str, str]]:
+def question_labels(question: pd.Series) -> list[tuple[str, str]]:
     """The labels that the source gives a question, as (facet, value)."""
-    pairs = [(name, str(question.get(name))) for name in LABEL_COLUMNS if isinstance(question.get(name), str)]
+    pairs = [(name, str(question.get(name))) for name in FACET_COLUMNS if isinstance(question.get(name), str)]
     categories = question.get("categories")
     return pairs + ([("category", str(label)) for label in categories] if isinstance(categories, list) else [])
 
 
-def letters(chosen: Sequence[int]) -> str:
+def option_letters(chosen: Sequence[int]) -> str:
     """Options by their letters: `A, C`."""
     return ", ".join(chr(65 + option) for option in chosen)
 
 
-def in_full(question: pd.Series, chosen: Sequence[int]) -> str:
-    """Options by letter and text; an option that the question does not have, by its letter alone."""
+def options_in_full(question: pd.Series, chosen: Sequence[int]) -> str:
+    """Options by letter and text; an option that the question does not have, by its letter
+    alone.
+
+    Args:
+        question: A row of the table of questions.
+        chosen: Positions of the options.
+    """
     options = list(question["options"])
     return "; ".join(f"{chr(65 + at)} {options[at]}" if at < len(options) else chr(65 + at) for at in chosen)
 
 
-def _question(section: Section, question: pd.Series, given: Given, names: dict[str, str]) -> str:
-    """A question with its options, the results that chose each, and its labels. `names`: entry key -> name."""
+def _question(section: Section, question: pd.Series, answers_by_entry: AnswersByEntry, names: dict[str, str]) -> str:
+    """A question with its options, the results that chose each, and its labels. `names`: entry key
+    -> name."""
     chosen_by: dict[int, list[str]] = defaultdict(list)
     without_choice: list[str] = []
     statuses: Counter[str] = Counter()
-    for run, answers in given.items():
+    for run, answers in answers_by_entry.items():
         choice, status, response = answers.get(question["question_id"], NO_ANSWER)
+        # bdi: a right-to-left name must not reorder the text around it.
         name = f"<bdi>{text(names[run], 80)}</bdi>"
         for option in choice:
             chosen_by[option].append(name)
@@ -109,18 +133,21 @@ def _question(section: Section, question: pd.Series, given: Given, names: dict[s
             quoted = f": “{' '.join(response[:MAX_RESPONSE_LENGTH].split())}{end}”" if response.strip() else ""
             statuses[status] += 1
             without_choice.append(f"{name} <bdi>{text(f'({status}{quoted})', 200)}</bdi>")
-    key = set(key_of(section, question))
+    # Empty if the source hides its keys, even if the store knows them.
+    key = set(answer_key(section, question))
     options = "".join(
         f'<li class="{"key" if at in key else ""}"><b>{chr(65 + at)}</b> <bdi>{text(option, 300)}</bdi>'
-        f"{' <em>key</em>' if at in key else ''} <span>{_counted(chosen_by[at], len(given))}</span></li>"
+        f"{' <em>key</em>' if at in key else ''} <span>{_counted(chosen_by[at], len(answers_by_entry))}</span></li>"
         for at, option in enumerate(question["options"])
     )
     reasons = ", ".join(f"{count(n)} {status}" for status, n in statuses.items())
-    named_none = f'<div class="fine">Named no option: {_counted(without_choice, len(given), f" ({reasons})")}</div>'
+    named_none = (
+        f'<div class="fine">Named no option: {_counted(without_choice, len(answers_by_entry), f" ({reasons})")}</div>'
+    )
     hidden = "" if key else ' <span class="fine">(key hidden by the source)</span>'
     links = "".join(
         f' · <a href="{address_of("cases", set=set_name(section), label=f"{facet}:{label}")}">{text(display_label(facet, label), 80)}</a>'
-        for facet, label in labels_of(question)
+        for facet, label in question_labels(question)
     )
     return (
         f'<div class="question"><p><bdi>{text(question["question"], 2000)}</bdi>{hidden} <span class="fine">'
@@ -128,19 +155,24 @@ def _question(section: Section, question: pd.Series, given: Given, names: dict[s
     )
 
 
-def _counted(names: Sequence[str], total: int, more: str = "") -> str:
-    """The results that chose something: their names, or of many `12 of 40`, which opens into the names (HTML)."""
-    if total <= MAX_NAMES or not names:
+def _counted(names: Sequence[str], total: int, reasons: str = "") -> str:
+    """The results that chose something: their names, or of many `12 of 40`, which opens into the
+    names (HTML)."""
+    if total <= MAX_NAMED_RESULTS or not names:
         return ", ".join(names)
-    return f"<details><summary>{count(len(names))} of {count(total)}{text(more)}</summary>{', '.join(names)}</details>"
+    return (
+        f"<details><summary>{count(len(names))} of {count(total)}{text(reasons)}</summary>{', '.join(names)}</details>"
+    )
 
 
 def _pictures(section: Section, case_id: str, datasets: Sequence[DatasetSource]) -> str:
-    """The images of a case that may be shown; while they are being fetched from the Hub, a note that the browser polls for."""
+    """The images of a case that may be shown; while they are being fetched from the Hub, a note
+    that the browser polls for."""
     images = IMAGES.get(section, case_id, datasets)
+    # Still downloading: the browser asks again for elements with data-waiting.
     if images is None:
         return '<div class="pictures" data-waiting><p class="fine">The images are being fetched.</p></div>'
-    drawn = "".join(
+    buttons = "".join(
         _picture(
             name if len(images) == 1 else f"{number} of {len(images)}, {name}, in the order of the question,",
             f"board/cases/image?{urlencode({'set': set_name(section), 'case': case_id, 'name': name})}",
@@ -148,7 +180,7 @@ def _pictures(section: Section, case_id: str, datasets: Sequence[DatasetSource])
         for number, (name, image) in enumerate(images.items(), 1)
         if media_type(image) is not None
     )
-    return f'<div class="pictures">{drawn}</div>' if drawn else ""
+    return f'<div class="pictures">{buttons}</div>' if buttons else ""
 
 
 def _picture(title: str, address: str) -> str:
@@ -173,8 +205,9 @@ def picture(board: Board, request: Request) -> tuple[bytes, str]:
         BadInput: There is no such image, or it may not be shown.
     """
     section = chosen_section(board, request)
+    # `chosen_section` falls back to another set, whose image would be the wrong one.
     if section is not None and set_name(section) == request.get("set"):
-        images = IMAGES.get(section, str(request.get("case")), datasets_of(board, section)) or {}
+        images = IMAGES.get(section, str(request.get("case")), trusted_datasets(board, section)) or {}
         image = images.get(str(request.get("name")), b"")
         if (mime := media_type(image)) is not None:
             return image, mime
@@ -185,20 +218,22 @@ MAX_RUNS = 60
 """Results whose answers to a case are shown."""
 
 
-def answered_of(section: Section, outcomes: Outcomes) -> list[Entry]:
+def answered_entries(section: Section, outcomes: Outcomes) -> list[Entry]:
     """The results whose answers are known."""
     return [entry for entry in section.entries if entry.key in outcomes.row_of]
 
 
-def counted_of(section: Section, outcomes: Outcomes) -> list[str]:
-    """Keys of the results that decide whether a case is often wrong or disputed: neither baselines nor withdrawn, if there are any."""
-    entries = [entry for entry in answered_of(section, outcomes) if entry.result.model.kind != "baseline"]
+def counted_keys(section: Section, outcomes: Outcomes) -> list[str]:
+    """Keys of the results that decide whether a case is often wrong or disputed: neither baselines
+    nor withdrawn, if there are any."""
+    # Baselines (chance, oracle) say nothing about how hard a case is.
+    entries = [entry for entry in answered_entries(section, outcomes) if entry.result.model.kind != "baseline"]
     return [entry.key for entry in entries if entry.provenance.withdrawal is None] or list(outcomes.runs)
 
 
-def shown_of(section: Section, outcomes: Outcomes) -> list[Entry]:
+def displayed_entries(section: Section, outcomes: Outcomes) -> list[Entry]:
     """The results whose answers are shown: all, or the best `MAX_RUNS`."""
-    name, entries = correctness_metric(outcomes), answered_of(section, outcomes)
+    name, entries = correctness_metric(outcomes), answered_entries(section, outcomes)
     if name is None:
         return entries[:MAX_RUNS]
     shares = dict(zip(outcomes.runs, outcomes.metrics[name].shares().tolist(), strict=True))
@@ -206,8 +241,14 @@ def shown_of(section: Section, outcomes: Outcomes) -> list[Entry]:
     return [entry for entry in entries if entry in best]
 
 
-def datasets_of(board: Board, section: Section) -> list[DatasetSource]:
-    """The datasets that the board's operator vouches for and that hold a section's questions: their images may be shown, too."""
+def trusted_datasets(board: Board, section: Section) -> list[DatasetSource]:
+    """The datasets that the board's operator vouches for and that hold a section's questions: their
+    images may be shown, too.
+
+    Args:
+        board: The board.
+        section: The question set.
+    """
     return [
         (str(split.benchmark.repo), split.benchmark.revision)
         for split in board.trusted.splits

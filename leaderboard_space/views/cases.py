@@ -1,5 +1,5 @@
-"""Draw the page Cases: the questions of a set with options, key and answers; a list that can be searched, or one case with its
-neighbours."""
+"""Draw the page Cases: the questions of a set with options, key and answers; a list that can be
+searched, or one case with its neighbours."""
 
 from __future__ import annotations
 
@@ -30,42 +30,49 @@ from leaderboard_space.data.model_names import entry_labels, find_result
 from leaderboard_space.data.outcomes import Outcomes
 from leaderboard_space.data.ranks.sights import image_arms
 from leaderboard_space.data.store.sections import Entry, Section
-from leaderboard_space.data.tree import FACET_NAMES, Tree, TreePath, branch_name, display_label, selection_group_names
+from leaderboard_space.data.tree import (
+    FACET_NAMES,
+    Tree,
+    TreePath,
+    branch_name,
+    display_label,
+    selection_group_names,
+)
 from leaderboard_space.data.unit_scores import Ints
 from leaderboard_space.export import Table, citation_file, table_file
 from leaderboard_space.html import count, options, plural, prose, text
 from leaderboard_space.query import parse_selection
 from leaderboard_space.views.case import (
     MAX_RESPONSE_LENGTH,
-    answered_of,
-    article,
-    counted_of,
-    datasets_of,
-    given_to,
-    in_full,
-    labels_of,
-    letters,
-    shown_of,
+    answered_entries,
+    counted_keys,
+    displayed_entries,
+    draw_case,
+    option_letters,
+    options_in_full,
+    question_labels,
+    read_answers,
+    trusted_datasets,
 )
 from leaderboard_space.views.parts import (
     CITE_BOX,
     Request,
-    acts,
+    action_buttons,
     address_of,
+    answer_key,
     benchmark_address,
     case_address,
     chosen_section,
-    files,
-    key_of,
     measured_sections,
     name_input,
-    no_answers,
-    not_known,
+    no_answers_page,
     result_input,
+    save_menu,
     set_name,
     set_select,
+    unknown_name_note,
 )
-from leaderboard_space.views.tables.table import html_columns, scrolled, table
+from leaderboard_space.views.tables.table import html_columns, scrollable, table
 
 PER_PAGE = 8
 """Cases on a page of the list."""
@@ -73,7 +80,11 @@ MAX_SAVED_CASES = 500
 """Cases in a saved file."""
 SELECTION_KEYS = ("id", "find", "label", "branch", "facet", "model", "order")
 """Keys of an address that choose cases."""
-ORDERS = (("stored", "as stored"), ("wrong", "most often wrong first"), ("split", "most disputed first"))
+ORDERS = (
+    ("stored", "as stored"),
+    ("wrong", "most often wrong first"),
+    ("split", "most disputed first"),
+)
 UNREADABLE = (
     '<h2 class="finding">The cases of this set cannot be read.</h2><p class="sub">Its questions, or all answers to them, are missing '
     "from the store or damaged; the benchmark's page says which.</p>"
@@ -114,14 +125,15 @@ def page(board: Board, request: Request) -> str:
 
     Args:
         board: The board.
-        request: `set`, `find` (words), `label` (facet:value), `branch`, `facet`, `model` (a result), `order`, `at` (page number, from
-            1); or `id`, one case, with `first` and `second`, the results whose answers are shown.
+        request: `set`, `find` (words), `label` (facet:value), `branch`, `facet`, `model` (a
+            result), `order`, `at` (page number, from 1); or `id`, one case, with `first` and
+            `second`, the results whose answers are shown.
     """
     section = chosen_section(board, request)
     if section is None:
-        return no_answers()
+        return no_answers_page()
     outcomes, tree = board.outcomes(section)
-    note = not_known("Set of questions", request.get("set"), set_name(section))
+    note = unknown_name_note("Set of questions", request.get("set"), set_name(section))
     if outcomes is None:
         return f'{note}<div class="form">{set_select(measured_sections(board), section)}</div>{UNREADABLE}'
     if request.get("id"):
@@ -129,17 +141,22 @@ def page(board: Board, request: Request) -> str:
     chosen = _chosen(section, outcomes, tree, request)
     pages = max(-(-len(chosen.cases) // PER_PAGE), 1)
     number = str(request.get("at") or "")
+    # A page number from an address may be anything.
     at = min(max(int(number) if number.isdecimal() and len(number) < 9 else 1, 1), pages)
-    drawn = chosen.cases[(at - 1) * PER_PAGE : at * PER_PAGE]
-    entries = shown_of(section, outcomes)
+    page_cases = chosen.cases[(at - 1) * PER_PAGE : at * PER_PAGE]
+    entries = displayed_entries(section, outcomes)
+    # The result that is asked about is shown even if it is not among the best.
     if chosen.by is not None and chosen.by not in entries:
         entries = [*entries, chosen.by]
-    given, datasets = given_to(outcomes, drawn, entries), datasets_of(board, section)
+    answers, datasets = (
+        read_answers(outcomes, page_cases, entries),
+        trusted_datasets(board, section),
+    )
     return (
         f"{note}{_form(board, chosen)}"
-        f'<h2 class="finding" data-title="Cases">{sentences.cases_found(len(chosen.cases), chosen.is_filtered)}</h2>'
+        f'<h2 class="finding" data-title="Cases">{sentences.case_list_headline(len(chosen.cases), chosen.is_filtered)}</h2>'
         f'<p class="sub">{_explanation(chosen, entries)}</p>'
-        f"{''.join(article(section, outcomes, case, entries, given, datasets) for case in drawn.tolist())}{_turn(at, pages)}"
+        f"{''.join(draw_case(section, outcomes, case, entries, answers, datasets) for case in page_cases.tolist())}{_turn(at, pages)}"
     )
 
 
@@ -160,37 +177,49 @@ def file(board: Board, request: Request) -> dict[str, str]:
     outcomes, tree = board.outcomes(section) if section else (None, None)
     if section is None or outcomes is None or tree is None:
         raise BadInput("the cases of this set cannot be read.")
-    entries = shown_of(section, outcomes)
+    entries = displayed_entries(section, outcomes)
     if str(request.get("as")) == "cite":
         title = f"Cases of {section.benchmark} ({section.split}), {section.title().lower()}"
         questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
         chosen = "; ".join(f"{key} {str(request[key])[:200]}" for key in SELECTION_KEYS if request.get(key))
         return citation_file(title, f"Selection: {chosen or 'everything'}.{questions}", entries, request)
     is_one = bool(request.get("id"))
-    cases = case_named(outcomes, str(request["id"])) if is_one else _chosen(section, outcomes, tree, request).cases
+    cases = find_case(outcomes, str(request["id"])) if is_one else _chosen(section, outcomes, tree, request).cases
     cases = cases[:MAX_SAVED_CASES]
-    given = given_to(outcomes, cases, entries)
+    answers_by_entry = read_answers(outcomes, cases, entries)
     order = {case: position for position, case in enumerate(cases.tolist())}
     rows = np.flatnonzero(np.isin(outcomes.case_of_question, list(order)))
+    # `isin` loses the order of the list.
     rows = rows[np.argsort([order[case] for case in outcomes.case_of_question[rows].tolist()], kind="stable")]
-    answers: Table = []
+    answer_rows: Table = []
     for _, question in outcomes.questions.iloc[rows].iterrows():
-        asked = {
+        question_columns = {
             "case_id": question["case_id"],
             "question_id": question["question_id"],
             "question": question["question"],
             "options": " | ".join(f"{chr(65 + at)} {option}" for at, option in enumerate(question["options"])),
-            "key": letters(key_of(section, question)) or None,
-            "labels": "; ".join(display_label(*label) for label in labels_of(question)),
+            "key": option_letters(answer_key(section, question)) or None,
+            "labels": "; ".join(display_label(*label) for label in question_labels(question)),
         }
-        for entry in (entry for entry in entries if entry.key in given):
-            choice, status, response = given[entry.key].get(question["question_id"], NO_ANSWER)
-            answered = {"chosen": letters(choice), "status": status, "response": response}
-            answers.append({**asked, "model": entry.result.model.name, "run": entry.key, **answered})
-    return table_file(answers, f"cases-{section.benchmark}-{section.key}", str(request.get("as")))
+        for entry in (entry for entry in entries if entry.key in answers_by_entry):
+            choice, status, response = answers_by_entry[entry.key].get(question["question_id"], NO_ANSWER)
+            answer_columns = {
+                "chosen": option_letters(choice),
+                "status": status,
+                "response": response,
+            }
+            answer_rows.append(
+                {
+                    **question_columns,
+                    "model": entry.result.model.name,
+                    "run": entry.key,
+                    **answer_columns,
+                }
+            )
+    return table_file(answer_rows, f"cases-{section.benchmark}-{section.key}", str(request.get("as")))
 
 
-def failures(
+def failed_cases(
     board: Board,
     section: Section,
     outcomes: Outcomes,
@@ -199,7 +228,8 @@ def failures(
     metric: str | None = None,
     label: tuple[str, str] | None = None,
 ) -> str:
-    """Draw the first cases that a result did not score in full: completely wrong ones first, of these those that most others got right.
+    """Draw the first cases that a result did not score in full: completely wrong ones first, of
+    these those that most others got right.
 
     Args:
         board: The board.
@@ -213,14 +243,15 @@ def failures(
     Returns:
         The cases as HTML; "" if there is none.
     """
-    others = [key for key in counted_of(section, outcomes) if key != entry.key]
+    other_keys = [key for key in counted_keys(section, outcomes) if key != entry.key]
     (shares,) = case_shares(outcomes, [entry.key], metric)
     cases = np.flatnonzero(shares < 1 if label is None else (shares < 1) & cases_with_label(outcomes, *label))
-    if others:
-        cases = sort_cases(cases, 1 - mean_case_shares(outcomes, others), "wrong")
+    if other_keys:
+        cases = sort_cases(cases, 1 - mean_case_shares(outcomes, other_keys), "wrong")
+    # Stable: within equal shares, the order by the other results is kept.
     cases = cases[np.argsort(shares[cases], kind="stable")][:limit]
-    given, datasets = given_to(outcomes, cases, [entry]), datasets_of(board, section)
-    return "".join(article(section, outcomes, case, [entry], given, datasets) for case in cases.tolist())
+    answers, datasets = read_answers(outcomes, cases, [entry]), trusted_datasets(board, section)
+    return "".join(draw_case(section, outcomes, case, [entry], answers, datasets) for case in cases.tolist())
 
 
 def _chosen(section: Section, outcomes: Outcomes, tree: Tree, request: Request) -> _CaseList:
@@ -229,7 +260,7 @@ def _chosen(section: Section, outcomes: Outcomes, tree: Tree, request: Request) 
     order = order if order in dict(ORDERS) else "stored"
     label_text, model = (str(request.get(name) or "").strip() for name in ("label", "model"))
     label = _find_label(outcomes, label_text)
-    by = find_result(answered_of(section, outcomes), model) if model else None
+    by = find_result(answered_entries(section, outcomes), model) if model else None
     paths = parse_selection(request)
     selection = tuple(path for path in paths if path in tree.rows)
     ignored = [f"This set has no {branch_name(path)!r}; it is ignored." for path in paths if path not in selection]
@@ -245,7 +276,7 @@ def _chosen(section: Section, outcomes: Outcomes, tree: Tree, request: Request) 
         mask &= cases_with_label(outcomes, *label)
     if by is not None:
         mask &= case_shares(outcomes, [by.key])[0] < 1
-    cases = sort_cases(np.flatnonzero(mask), mean_case_shares(outcomes, counted_of(section, outcomes)), order)
+    cases = sort_cases(np.flatnonzero(mask), mean_case_shares(outcomes, counted_keys(section, outcomes)), order)
     is_filtered = bool(query.strip() or label or by or selection)
     name = _label_name(*label) if label else label_text
     return _CaseList(section, outcomes, cases, query, order, name, by, is_filtered, tuple(ignored), selection)
@@ -257,7 +288,9 @@ def _label_name(facet: str, label: str) -> str:
 
 
 def _find_label(outcomes: Outcomes, name: str) -> tuple[str, str] | None:
-    """The facet and value that a text names: as facet:value, as in addresses, or as it is shown; None for no match."""
+    """The facet and value that a text names: as facet:value, as in addresses, or as it is shown;
+    None for no match."""
+    # Addresses have facet:value; the field shows "Facet: value".
     facet, _, label = name.partition(":")
     if label and label in outcomes.rows_by_label(facet):
         return facet, label
@@ -268,7 +301,7 @@ def _find_label(outcomes: Outcomes, name: str) -> tuple[str, str] | None:
 def _form(board: Board, chosen: _CaseList) -> str:
     """The fields that choose cases."""
     section, outcomes = chosen.section, chosen.outcomes
-    entries = answered_of(section, outcomes)
+    entries = answered_entries(section, outcomes)
     offered = [(_label_name(facet, label), plural(size, "case")) for facet, label, size in label_choices(outcomes)]
     by_label = name_input("Label", "label", chosen.label, offered, "any label") if offered else ""
     model = entry_labels(entries)[chosen.by.key] if chosen.by else ""
@@ -277,18 +310,19 @@ def _form(board: Board, chosen: _CaseList) -> str:
         f'<label>Search <input data-name="find" type="search" value="{text(chosen.query, 200)}" placeholder="words or id"></label>'
         f"{by_label}{result_input('Wrong by', 'model', model, entries, 'any result')}"
         f'<label>Order <select data-name="order">{options(list(ORDERS), chosen.order)}</select></label>'
-        f'<span class="acts">{acts(tables=False)}{files("cases")}</span></div>{CITE_BOX}'
+        f'<span class="acts">{action_buttons(can_save=False)}{save_menu("cases")}</span></div>{CITE_BOX}'
     )
 
 
 def _explanation(chosen: _CaseList, entries: Sequence[Entry]) -> str:
-    """What is listed, and what is shown of it, in sentences (HTML). `entries`: the results whose answers are shown."""
+    """What is listed, and what is shown of it, in sentences (HTML). `entries`: the results whose
+    answers are shown."""
     only, by = "", ""
     if chosen.selection:
         only = prose(f"Only {' and '.join(selection_group_names(chosen.selection))}.", 600)
         only += f' <a href="{benchmark_address(chosen.section, None, chosen.selection)}">Change this selection</a>.'
     if chosen.by is not None:
-        name = entry_labels(answered_of(chosen.section, chosen.outcomes))[chosen.by.key]
+        name = entry_labels(answered_entries(chosen.section, chosen.outcomes))[chosen.by.key]
         by = f"In each, {text(name, 120)} did not score in full."
     has_samples = any((entry.result.method.samples or 1) > 1 for entry in entries)
     runs = len(chosen.outcomes.runs)
@@ -298,7 +332,7 @@ def _explanation(chosen: _CaseList, entries: Sequence[Entry]) -> str:
         by,
         "The key is marked; each option is followed by the results that chose it. Images appear where the dataset can be read and its "
         "licences permit redistribution.",
-        sentences.FIRST_SAMPLE if has_samples else "",
+        sentences.FIRST_SAMPLE_NOTE if has_samples else "",
         f"The saved files contain the first {count(MAX_SAVED_CASES)} cases of this selection."
         if len(chosen.cases) > MAX_SAVED_CASES
         else "",
@@ -316,8 +350,8 @@ def _turn(at: int, pages: int) -> str:
     previous = button(at - 1, "Previous") if at > 1 else ""
     following = button(at + 1, "Next") if at < pages else ""
     place = f'<span class="fine">Page {count(at)} of {count(pages)}</span>'
-    drawn = f'<nav class="turn" aria-label="Pages of cases">{previous}{place}{following}</nav>'
-    return drawn if pages > 1 else ""
+    navigation = f'<nav class="turn" aria-label="Pages of cases">{previous}{place}{following}</nav>'
+    return navigation if pages > 1 else ""
 
 
 MAX_NEIGHBOURS = 12
@@ -331,8 +365,13 @@ IMAGE_WORDS: dict[Images, str] = {
 """What a run shows to the model, in words."""
 
 
-def case_named(outcomes: Outcomes, case_id: str) -> Ints:
-    """The number of the case with an id, an array of one; empty if there is none."""
+def find_case(outcomes: Outcomes, case_id: str) -> Ints:
+    """The number of the case with an id, an array of one; empty if there is none.
+
+    Args:
+        outcomes: The questions.
+        case_id: Id of the case.
+    """
     rows = np.flatnonzero((outcomes.questions["case_id"].astype(str) == case_id).to_numpy(dtype=bool))
     return np.unique(outcomes.case_of_question[rows])
 
@@ -348,49 +387,56 @@ def _one(board: Board, section: Section, outcomes: Outcomes, request: Request) -
     """
     case_id = str(request["id"])[:300]
     all_cases = f'<a class="link" href="{address_of("cases", set=set_name(section))}">All cases of this set</a>'
-    cases = case_named(outcomes, case_id)
+    cases = find_case(outcomes, case_id)
     if not cases.size:
         return f'<h2 class="finding">Case {text(case_id, 80)} is not in this set of questions.</h2><p>{all_cases}</p>'
     case = int(cases[0])
+    # "-" matches no result; an empty name would.
     matches = [find_result(section.entries, str(request.get(slot) or "-")) for slot in ("first", "second")]
     chosen = [entry for entry in matches if entry]
-    entries = chosen or shown_of(section, outcomes)
-    given = given_to(outcomes, cases, entries)
+    entries = chosen or displayed_entries(section, outcomes)
+    answers = read_answers(outcomes, cases, entries)
     all_answers = f' <a class="link" href="{case_address(section, case_id)}">All answers to it</a>' if chosen else ""
     return (
         f'<div class="form"><span class="acts">{all_cases}{all_answers}'
-        f"{acts(tables=False)}{files('cases')}</span></div>{CITE_BOX}"
+        f"{action_buttons(can_save=False)}{save_menu('cases')}</span></div>{CITE_BOX}"
         f'<h2 class="finding" data-title="Case {text(case_id, 60)}">'
-        f"{text(sentences.case_result(*_tally(section, outcomes, case)), 300)}</h2>"
-        f"{article(section, outcomes, case, entries, given, datasets_of(board, section))}"
+        f"{text(sentences.case_headline(*_tally(section, outcomes, case)), 300)}</h2>"
+        f"{draw_case(section, outcomes, case, entries, answers, trusted_datasets(board, section))}"
         f"{_without_the_image(section, outcomes, case, entries)}{_neighbours(section, outcomes, case)}"
     )
 
 
 def _without_the_image(section: Section, outcomes: Outcomes, case: int, entries: Sequence[Entry]) -> str:
-    """The answers of models to a case's questions without the right images, and what they were shown instead."""
+    """The answers of models to a case's questions without the right images, and what they were
+    shown instead."""
     questions = outcomes.questions[outcomes.case_of_question == case]
     ids = questions["question_id"].tolist()
     rows: list[list[str]] = []
     arms = [(entry.result.model.name, *arm) for entry in entries for arm in image_arms(section, entry).items()]
     for name, image, arm in arms:
+        # An arm whose files are damaged is left out.
         with suppress(BadInput):
             answers, images = read_case_answers(arm, ids), read_shown_images(arm, ids)
             for _, question in questions.iterrows():
                 question_id = question["question_id"]
                 choice, status, response = answers.get(question_id, NO_ANSWER)
-                shown = f"image {', '.join(images[question_id])}" if images.get(question_id) else IMAGE_WORDS[image]
-                answer = in_full(question, choice) if choice else f"({status}) {response[:MAX_RESPONSE_LENGTH]}"
-                rows.append([f"<bdi>{text(cell, 200)}</bdi>" for cell in (name, question_id, shown, answer)])
+                image_shown = (
+                    f"image {', '.join(images[question_id])}" if images.get(question_id) else IMAGE_WORDS[image]
+                )
+                answer = options_in_full(question, choice) if choice else f"({status}) {response[:MAX_RESPONSE_LENGTH]}"
+                rows.append([f"<bdi>{text(cell, 200)}</bdi>" for cell in (name, question_id, image_shown, answer)])
 
     columns = html_columns(("Model", "Question", "Shown", "Answer"), name_at=-1)
-    drawn = scrolled(table("", "Without the right image", columns, [("", rows)], "plain left"))
-    return f"<h3>Without the right image</h3>{drawn}" if rows else ""
+    answers_table = scrollable(table("", "Without the right image", columns, [("", rows)], "plain left"))
+    return f"<h3>Without the right image</h3>{answers_table}" if rows else ""
 
 
 def _tally(section: Section, outcomes: Outcomes, case: int) -> tuple[int, int, int]:
-    """Number of counted results that got all of a case right, that got nothing right, and that are scored on it."""
-    shares = case_shares(outcomes, counted_of(section, outcomes))[:, case]
+    """Number of counted results that got all of a case right, that got nothing right, and that are
+    scored on it."""
+    shares = case_shares(outcomes, counted_keys(section, outcomes))[:, case]
+    # NaN: the result was not scored on this case.
     scored = shares[np.isfinite(shares)]
     return int((scored == 1).sum()), int((scored == 0).sum()), int(scored.size)
 
@@ -405,9 +451,9 @@ def _neighbours(section: Section, outcomes: Outcomes, case: int) -> str:
     previous = link(case - 1, "Before: case") if case > 0 else ""
     following = link(case + 1, "Next: case") if case + 1 < len(ids) else ""
     near = cases_sharing_images(outcomes, case)
-    more = f" and {count(near.size - MAX_NEIGHBOURS)} more" if near.size > MAX_NEIGHBOURS else ""
+    hidden_note = f" and {count(near.size - MAX_NEIGHBOURS)} more" if near.size > MAX_NEIGHBOURS else ""
     links = ", ".join(link(at, "case") for at in near[:MAX_NEIGHBOURS].tolist())
-    shared = f"<p>Cases that share an image with it: {links}{more}.</p>" if near.size else ""
+    shared = f"<p>Cases that share an image with it: {links}{hidden_note}.</p>" if near.size else ""
     return (
         f'<h3>Its neighbours</h3>{shared}<nav class="turn" aria-label="Neighbouring cases">{previous}{following}</nav>'
     )

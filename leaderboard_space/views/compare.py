@@ -1,4 +1,5 @@
-"""Draw the page Compare: how two or more results differ on the same questions, in which settings, and on which questions."""
+"""Draw the page Compare: how two or more results differ on the same questions, in which settings,
+and on which questions."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from leaderboard_space.comparing import (
     Comparison,
     Difference,
     comparable_sections,
-    compared,
+    load_comparison,
 )
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.case_selection import NO_ANSWER, read_case_answers
@@ -25,34 +26,34 @@ from leaderboard_space.data.store.sections import Entry
 from leaderboard_space.data.tree import selection_group_names
 from leaderboard_space.export import Table, citation_file, format_selection, table_file
 from leaderboard_space.html import number, options, prose, score_text, text
-from leaderboard_space.views.case import article, datasets_of, given_to, in_full
+from leaderboard_space.views.case import draw_case, options_in_full, read_answers, trusted_datasets
 from leaderboard_space.views.parts import (
     CITE_BOX,
     Request,
-    acts,
+    action_buttons,
     address_of,
+    answer_key,
     compare_address,
-    files,
-    key_of,
     model_address,
     name_input,
-    not_known,
     result_input,
+    save_menu,
     set_name,
     set_select,
+    unknown_name_note,
 )
 from leaderboard_space.views.tables.table import (
-    TONE,
+    TONE_CLASSES,
     Column,
     column,
-    framed,
     name_column,
-    score_columns,
-    scrolled,
+    score_column_group,
+    scrollable,
     table,
+    titled_table,
 )
 
-MAX_PAIRS = 28
+MAX_PAIR_ROWS = 28
 """Rows in the table of pairs."""
 MAX_FLIPS = 8
 """Cases drawn below a comparison."""
@@ -63,25 +64,27 @@ def page(board: Board, request: Request) -> str:
 
     Args:
         board: The board.
-        request: `set`, `branch`, `facet`, `metric`, and results under `first`, `second` ... `eighth`.
+        request: `set`, `branch`, `facet`, `metric`, and results under `first`, `second` ...
+            `eighth`.
     """
-    comparison = compared(board, request)
+    comparison = load_comparison(board, request)
     if comparison is None:
         return _nothing("No set of questions has two results yet, so there is nothing to compare.")
     form = _form(board, comparison) + _selection(comparison)
-    form += not_known("Set of questions", request.get("set"), set_name(comparison.section))
+    form += unknown_name_note("Set of questions", request.get("set"), set_name(comparison.section))
     if comparison.unknown or len(comparison.chosen) < 2 or not comparison.metric:
         names = ", ".join(f"“{name}”" for name in comparison.unknown)
-        unknown = f"There is no result named {names} on these questions. Choose one from the list."
-        known = (
+        unknown_names = f"There is no result named {names} on these questions. Choose one from the list."
+        problem = (
             "Choose two different results."
             if len(comparison.chosen) < 2
             else "These results have no known score in common."
         )
-        return form + _nothing(unknown if names else known)
-    form += not_known("Score", request.get("metric"), comparison.metric, "known of these results")
+        return form + _nothing(unknown_names if names else problem)
+    form += unknown_name_note("Score", request.get("metric"), comparison.metric, "known of these results")
     if comparison.is_example:
-        form += f'<p class="note">{sentences.EXAMPLE}</p>'
+        form += f'<p class="note">{sentences.EXAMPLE_NOTE}</p>'
+    # Computed once: the headline and the table of pairs must agree.
     pairs = comparison.differences(comparison.metric)
     parts = (
         form,
@@ -100,7 +103,8 @@ def file(board: Board, request: Request) -> dict[str, str]:
 
     Args:
         board: The board.
-        request: As for `page`; `of`: scores, pairs, settings or flips (all of them); `as`: csv, json or cite.
+        request: As for `page`; `table_name`: scores, pairs, settings or flips (all of them); `as`:
+            csv, json or cite.
 
     Returns:
         `name`, `text` and `type` of the file.
@@ -108,7 +112,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
     Raises:
         BadInput: There is nothing to compare.
     """
-    comparison = compared(board, request)
+    comparison = load_comparison(board, request)
     if comparison is None or len(comparison.chosen) < 2 or not comparison.metric:
         raise BadInput("there is nothing to compare here. Choose two different results.")
     names = [comparison.name(entry) for entry in comparison.chosen]
@@ -118,10 +122,19 @@ def file(board: Board, request: Request) -> dict[str, str]:
         questions = f" Questions: fingerprint {section.fingerprint}." if section.fingerprint else ""
         selection = f" Selection: {format_selection(branches)}." if branches else ""
         return citation_file(title, f"Results: {'; '.join(names)}.{selection}{questions}", comparison.chosen, request)
-    tables = {"scores": _score_rows, "pairs": _score_rows, "settings": setting_rows, "flips": flip_rows}
-    of = str(request.get("of"))
-    of = of if of in tables else "scores"
-    return table_file(tables[of](comparison), f"compare-{of}-{'-'.join(names[:2])}", str(request.get("as")))
+    tables = {
+        "scores": _score_rows,
+        "pairs": _score_rows,
+        "settings": setting_rows,
+        "flips": flip_rows,
+    }
+    table_name = str(request.get("of"))
+    table_name = table_name if table_name in tables else "scores"
+    return table_file(
+        tables[table_name](comparison),
+        f"compare-{table_name}-{'-'.join(names[:2])}",
+        str(request.get("as")),
+    )
 
 
 def _nothing(sentence: str) -> str:
@@ -130,10 +143,15 @@ def _nothing(sentence: str) -> str:
 
 
 def _form(board: Board, comparison: Comparison) -> str:
-    """The fields that choose questions, score and results, with one more field than there are results."""
+    """The fields that choose questions, score and results, with one more field than there are
+    results."""
     section, sections = comparison.section, comparable_sections(board)
+    # One empty field invites another result.
     slots = SLOTS[: max(len(comparison.fields) + 1, 2)]
-    models = sorted({entry.result.model.name for one in sections for entry in one.entries}, key=str.lower)
+    models = sorted(
+        {entry.result.model.name for section_of_two in sections for entry in section_of_two.entries},
+        key=str.lower,
+    )
 
     def field(at: int, slot: str) -> str:
         label, hint = (slot.capitalize(), "a model") if at < 2 else (f"And {slot}", "add a model")
@@ -144,29 +162,30 @@ def _form(board: Board, comparison: Comparison) -> str:
 
     fields = "".join(field(at, slot) for at, slot in enumerate(slots))
     choices = options(
-        [(name, metric_info(name, section.family).label) for name in comparison.metrics], comparison.metric
+        [(name, metric_info(name, section.family).label) for name in comparison.metrics],
+        comparison.metric,
     )
     return (
         f'<div class="form">{set_select(sections, section)}{fields}'
         f'<label>Score <select data-name="metric">{choices}</select></label>'
-        f'<span class="acts">{acts(tables=False)}</span></div>{CITE_BOX}'
+        f'<span class="acts">{action_buttons(can_save=False)}</span></div>{CITE_BOX}'
     )
 
 
 def _selection(comparison: Comparison) -> str:
     """Which of the set's questions are compared, if not all of them."""
-    query, drawn = comparison.query, ""
+    query, notes = comparison.query, ""
     if query.dropped:
         ignored = text(", ".join(query.dropped), 400)
-        drawn = f'<p class="note">Not in this question set, therefore ignored: {ignored}.</p>'
+        notes = f'<p class="note">Not in this question set, therefore ignored: {ignored}.</p>'
     if query.branches:
         slots = {SLOTS[at]: entry.key for at, entry in enumerate(comparison.chosen)}
         all_questions = compare_address(comparison.section, comparison.metric, (), **slots)
         names = prose(" and ".join(selection_group_names(query.branches)), 300)
-        drawn += (
+        notes += (
             f'<p class="sub">Only questions on {names}. <a class="link" href="{all_questions}">All questions</a></p>'
         )
-    return drawn
+    return notes
 
 
 def _finding(comparison: Comparison, pairs: Sequence[Difference]) -> str:
@@ -178,9 +197,9 @@ def _finding(comparison: Comparison, pairs: Sequence[Difference]) -> str:
     if not pairs:
         two = " and ".join(map(comparison.name, chosen)) if len(chosen) == 2 else "any two of these"
         return _nothing(f"{info.label} cannot be compared between {two}.") + notes
-    finding = sentences.pairs_apart(sum(pair.is_significant for pair in pairs), len(pairs), info.label)
+    finding = sentences.pairs_headline(sum(pair.is_significant for pair in pairs), len(pairs), info.label)
     paired = sum(pair.is_paired for pair in pairs)
-    below = sentences.pairs_tested(paired, len(pairs) - paired, pairs[0].models)
+    below = sentences.pairs_test_note(paired, len(pairs) - paired, pairs[0].models)
     if len(chosen) == 2:
         finding, below = _finding_of_two(comparison, pairs[0])
     return f'<h2 class="finding">{prose(finding, 400)}</h2><p class="sub">{prose(below, 900)}</p>{notes}'
@@ -189,17 +208,19 @@ def _finding(comparison: Comparison, pairs: Sequence[Difference]) -> str:
 def _finding_of_two(comparison: Comparison, pair: Difference) -> tuple[str, str]:
     """The headline of two results, and the text below it."""
     family, info = comparison.section.family, metric_info(comparison.metric, comparison.section.family)
-    upper, lower = comparison.name(pair.one), comparison.name(pair.other)
+    upper, lower = comparison.name(pair.entry_a), comparison.name(pair.entry_b)
     label = f"{info.label} on {BENCHMARK_LABELS[family]}"
-    finding = sentences.compared(upper, lower, label, info.higher_is_better, pair.value, pair.p, pair.corrected)
+    finding = sentences.comparison_headline(
+        upper, lower, label, info.higher_is_better, pair.value, pair.p, pair.corrected
+    )
     numbers = (pair.value, pair.low, pair.high, pair.p)
-    below = sentences.compared_unpaired(*numbers)
+    below = sentences.unpaired_test_details(*numbers)
     if pair.n is not None:
         wins = pair.only_one or 0, pair.only_other or 0
-        score = comparison.scores(comparison.metric)[pair.one.key]
+        score = comparison.scores(comparison.metric)[pair.entry_a.key]
         unit = board_spec(family).case if score.n == score.n_cases else "scored unit"
-        below = sentences.compared_in_full(upper, lower, *numbers, pair.method, (*wins, pair.n - sum(wins)), unit)
-    return finding, f"{below} {sentences.in_the_ranking(pair.corrected, pair.models)}"
+        below = sentences.paired_test_details(upper, lower, *numbers, pair.method, (*wins, pair.n - sum(wins)), unit)
+    return finding, f"{below} {sentences.ranking_significance(pair.corrected, pair.models)}"
 
 
 def _scores(comparison: Comparison) -> str:
@@ -207,8 +228,12 @@ def _scores(comparison: Comparison) -> str:
     metric, scores = comparison.metric, comparison.scores(comparison.metric)
     info = metric_info(metric, comparison.section.family)
     levels = {round(score.chance, 6) for score in scores.values() if score.chance is not None}
-    guess = f"; dashed: guessing ({sentences.percent_of_chance(levels.pop())})" if len(levels) == 1 else ""
-    titles = ("%" if info.unit == "percent" else "Value", f"{info.label}: axis 0 to 100{guess}", "95% interval")
+    guess = f"; dashed: guessing ({sentences.format_chance(levels.pop())})" if len(levels) == 1 else ""
+    titles = (
+        "%" if info.unit == "percent" else "Value",
+        f"{info.label}: axis 0 to 100{guess}",
+        "95% interval",
+    )
 
     def model_link(entry: Entry) -> str:
         address = model_address(canonical_name(entry.result.model.name))
@@ -216,16 +241,19 @@ def _scores(comparison: Comparison) -> str:
 
     columns = [
         name_column("Result", model_link),
-        *score_columns(
+        *score_column_group(
             lambda entry: scores.get(entry.key),
             titles,
             lambda entry: info.unit,
             why_of=lambda entry: text(comparison.no_score(entry, metric) or "not known", 300),
         ),
-        column("Source", lambda entry: text(entry_source(entry, metric if entry.key in scores else None), 60)),
+        column(
+            "Source",
+            lambda entry: text(entry_source(entry, metric if entry.key in scores else None), 60),
+        ),
     ]
-    tones = {key: f"v-{TONE[score.verdict]}" for key, score in scores.items()}
-    drawn = table(
+    tones = {key: f"v-{TONE_CLASSES[score.verdict]}" for key, score in scores.items()}
+    score_table = table(
         "chosen",
         f"{info.label} of the chosen results",
         columns,
@@ -233,48 +261,66 @@ def _scores(comparison: Comparison) -> str:
         "lines",
         lambda entry: f' class="{tones.get(entry.key, "none")}"',
     )
-    return scrolled(drawn)
+    return scrollable(score_table)
 
 
 def _pairs(comparison: Comparison, pairs: Sequence[Difference]) -> str:
-    """Every pair, the higher score first, significant ones first; each links to the comparison of the two alone."""
+    """Every pair, the higher score first, significant ones first; each links to the comparison of
+    the two alone."""
 
     def names(pair: Difference) -> str:
-        branches, slots = comparison.query.branches, {"first": pair.one.key, "second": pair.other.key}
-        alone = compare_address(comparison.section, comparison.metric, branches, **slots)
-        upper, lower = (text(comparison.name(entry), 100) for entry in (pair.one, pair.other))
-        return f'<a href="{alone}">{upper} over {lower}</a>'
+        branches, slots = (
+            comparison.query.branches,
+            {"first": pair.entry_a.key, "second": pair.entry_b.key},
+        )
+        pair_address = compare_address(comparison.section, comparison.metric, branches, **slots)
+        upper, lower = (text(comparison.name(entry), 100) for entry in (pair.entry_a, pair.entry_b))
+        return f'<a href="{pair_address}">{upper} over {lower}</a>'
 
     def verdict(pair: Difference) -> str:
         significant = "significant" if pair.is_significant else "not significant"
-        return f"{significant}, {text(sentences.p_value(pair.corrected))}"
+        return f"{significant}, {text(sentences.format_p_value(pair.corrected))}"
 
-    corrected = sentences.corrected_for(len(pairs), pairs[0].models)
+    corrected = sentences.describe_correction(len(pairs), pairs[0].models)
     columns = [
         name_column("Pair", names, "pair"),
-        column("Difference (points)", lambda pair: number(pair.value), "difference", value=lambda pair: pair.value),
+        column(
+            "Difference (points)",
+            lambda pair: number(pair.value),
+            "difference",
+            value=lambda pair: pair.value,
+        ),
         column(
             "95% interval",
-            lambda pair: sentences.difference_interval(pair.low, pair.high),
+            lambda pair: sentences.format_difference_interval(pair.low, pair.high),
             "interval",
             value=lambda pair: pair.low,
         ),
-        column("p", lambda pair: text(sentences.p_value(pair.p)), "p", value=lambda pair: pair.p),
+        column("p", lambda pair: text(sentences.format_p_value(pair.p)), "p", value=lambda pair: pair.p),
         column(f"Different? ({corrected})", verdict, "different", value=lambda pair: pair.corrected),
         column("Test", lambda pair: "paired" if pair.is_paired else "unpaired", "test"),
     ]
-    rows = [pair if pair.value >= 0 else pair.reversed() for pair in pairs[:MAX_PAIRS]]
-    return framed("Every pair", "pairs", columns, rows)
+    # The name "A over B" needs the higher score first.
+    rows = [pair if pair.value >= 0 else pair.reversed() for pair in pairs[:MAX_PAIR_ROWS]]
+    return titled_table("Every pair", "pairs", columns, rows)
 
 
 def _result_columns(
-    comparison: Comparison, content: Callable[[str, int], str], value: Callable[[str, int], float | None] | None = None
+    comparison: Comparison,
+    content: Callable[[str, int], str],
+    value: Callable[[str, int], float | None] | None = None,
 ) -> list[Column[str]]:
-    """A column for each chosen result. `content`, `value`: HTML and number of a row's cell, by position of the result."""
+    """A column for each chosen result. `content`, `value`: HTML and number of a row's cell, by
+    position of the result."""
 
     def result_column(at: int) -> Column[str]:
         number_of = (lambda row: value(row, at)) if value else None
-        return column(comparison.name(comparison.chosen[at]), lambda row: content(row, at), SLOTS[at], value=number_of)
+        return column(
+            comparison.name(comparison.chosen[at]),
+            lambda row: content(row, at),
+            SLOTS[at],
+            value=number_of,
+        )
 
     return [result_column(at) for at in range(len(comparison.chosen))]
 
@@ -298,17 +344,21 @@ def _every_score(comparison: Comparison) -> str:
         def difference(metric: str) -> str:
             if metric not in pairs:
                 return "not comparable"
-            ends, p = sentences.difference_interval(pairs[metric].low, pairs[metric].high), pairs[metric].p
-            return f"<b>{number(pairs[metric].value)}</b> ({ends}), {text(sentences.p_value(p))}"
+            ends, p = (
+                sentences.format_difference_interval(pairs[metric].low, pairs[metric].high),
+                pairs[metric].p,
+            )
+            return f"<b>{number(pairs[metric].value)}</b> ({ends}), {text(sentences.format_p_value(p))}"
 
         title = "First − second (95% interval), p of each score alone"
         values = {metric: pair.value for metric, pair in pairs.items()}
         columns.append(column(title, difference, "difference", value=values.get))
-    return framed("Every score (%)", "scores", columns, comparison.metrics)
+    return titled_table("Every score (%)", "scores", columns, comparison.metrics)
 
 
 def _score_rows(comparison: Comparison) -> Table:
-    """The differences of every pair on every score; then the results without a score, with the reason."""
+    """The differences of every pair on every score; then the results without a score, with the
+    reason."""
     about = {"benchmark": comparison.section.benchmark, "split": comparison.section.split}
     rows: Table = []
     for metric in comparison.metrics:
@@ -316,11 +366,11 @@ def _score_rows(comparison: Comparison) -> Table:
         rows += [
             {
                 **about,
-                "first": comparison.name(pair.one),
-                "second": comparison.name(pair.other),
+                "first": comparison.name(pair.entry_a),
+                "second": comparison.name(pair.entry_b),
                 "metric": metric,
-                "first_value": scores[pair.one.key].value,
-                "second_value": scores[pair.other.key].value,
+                "first_value": scores[pair.entry_a.key].value,
+                "second_value": scores[pair.entry_b.key].value,
                 "difference": pair.value,
                 "low": pair.low,
                 "high": pair.high,
@@ -330,13 +380,19 @@ def _score_rows(comparison: Comparison) -> Table:
                 "units": pair.n,
                 "only_first": pair.only_one,
                 "only_second": pair.only_other,
-                "first_run": pair.one.key,
-                "second_run": pair.other.key,
+                "first_run": pair.entry_a.key,
+                "second_run": pair.entry_b.key,
             }
             for pair in comparison.differences(metric)
         ]
         rows += [
-            {**about, "first": comparison.name(entry), "metric": metric, "first_run": entry.key, "no_score": why}
+            {
+                **about,
+                "first": comparison.name(entry),
+                "metric": metric,
+                "first_run": entry.key,
+                "no_score": why,
+            }
             for entry in comparison.chosen
             if (why := comparison.no_score(entry, metric))
         ]
@@ -346,8 +402,10 @@ def _score_rows(comparison: Comparison) -> Table:
 def setting_in_words(value: object) -> str:
     """A setting in words: a missing one as a dash, a table of settings as `name value` pairs.
 
-    >>> setting_in_words({"temperature": 0.0, "stop": ["a", "b"]}), setting_in_words(None), setting_in_words(True)
-    ('temperature 0.0, stop a, b', '–', 'yes')
+    >>> setting_in_words({"temperature": 0.0, "stop": ["a", "b"]})
+    'temperature 0.0, stop a, b'
+    >>> setting_in_words(None), setting_in_words(True)
+    ('–', 'yes')
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -363,12 +421,17 @@ def _settings_of(entry: Entry) -> dict[str, object]:
     method = entry.result.method
     names = ("prompt", "shots", "samples", "extraction", "judge")
     settings = {"method": method.name, **{name: getattr(method, name) for name in names}}
-    return {**settings, **(method.generation or {}), "deviations": "; ".join(entry.result.deviations) or None}
+    return {
+        **settings,
+        **(method.generation or {}),
+        "deviations": "; ".join(entry.result.deviations) or None,
+    }
 
 
 def _different(comparison: Comparison) -> dict[str, list[object]]:
     """The settings in which the results differ: name -> the value of each result."""
     settings = [_settings_of(entry) for entry in comparison.chosen]
+    # Hashes always differ and explain nothing.
     names = dict.fromkeys(name for of_result in settings for name in of_result if not name.endswith("_hash"))
     values = {name: [of_result.get(name) for of_result in settings] for name in names}
     return {name: row for name, row in values.items() if any(value != row[0] for value in row)}
@@ -392,18 +455,19 @@ def setting_rows(comparison: Comparison) -> Table:
 
 
 def _settings(comparison: Comparison) -> str:
-    """The settings in which the results differ: only without any is a difference due to the models."""
+    """The settings in which the results differ: only without any is a difference due to the
+    models."""
     different = _different(comparison)
     if not different:
         is_known = all(entry.result.kind == "measured" for entry in comparison.chosen)  # papers print few settings
-        both = "Both" if len(comparison.chosen) == 2 else "All"
-        return f'<p class="sub">{both} were run with the same settings.</p>' if is_known else ""
+        subject = "Both" if len(comparison.chosen) == 2 else "All"
+        return f'<p class="sub">{subject} were run with the same settings.</p>' if is_known else ""
 
     columns: list[Column[str]] = [
         name_column("Setting", text, "setting"),
         *_result_columns(comparison, lambda name, at: text(setting_in_words(different[name][at]), 300)),
     ]
-    return framed("Settings that differ", "settings", columns, list(different), "plain left")
+    return titled_table("Settings that differ", "settings", columns, list(different), "plain left")
 
 
 def _answered_pair(comparison: Comparison) -> tuple[Entry, Entry] | None:
@@ -414,19 +478,25 @@ def _answered_pair(comparison: Comparison) -> tuple[Entry, Entry] | None:
     return answered[0], answered[1]
 
 
-def _flipped_units(comparison: Comparison, one: Entry, other: Entry) -> Iterator[tuple[Entry, int, list[int]]]:
-    """Yield the scored units on which two results differ: the one that scored more, the case, and the positions of the questions."""
+def _flipped_units(comparison: Comparison, entry_a: Entry, entry_b: Entry) -> Iterator[tuple[Entry, int, list[int]]]:
+    """Yield the scored units on which two results differ: the one that scored more, the case, and
+    the positions of the questions."""
     outcomes, metric = comparison.outcomes, comparison.metric
     assert outcomes is not None
+    # Units are in the same order for all runs of a set.
     units, at = outcomes.metrics[metric], outcomes.unit_index[metric]
     selected = outcomes.rows(metric, comparison.query.tree.mask(comparison.query.branches))
-    left, right = (units.run(outcomes.row_of[entry.key])[0] for entry in (one, other))
-    differ = np.flatnonzero(left != right)
+    numerators_a, numerators_b = (units.run(outcomes.row_of[entry.key])[0] for entry in (entry_a, entry_b))
+    differ = np.flatnonzero(numerators_a != numerators_b)
     for unit in differ if selected is None else np.intersect1d(differ, selected):
         questions = [int(at.question[unit])]
         if questions[0] < 0:  # the unit is a whole case
             questions = np.flatnonzero(outcomes.case_of_question == at.case[unit]).tolist()
-        yield one if left[unit] > right[unit] else other, int(outcomes.case_of_question[questions[0]]), questions
+        yield (
+            entry_a if numerators_a[unit] > numerators_b[unit] else entry_b,
+            int(outcomes.case_of_question[questions[0]]),
+            questions,
+        )
 
 
 def flip_rows(comparison: Comparison) -> Table:
@@ -435,22 +505,23 @@ def flip_rows(comparison: Comparison) -> Table:
     if two is None or outcomes is None:
         return []
     flipped = list(_flipped_units(comparison, *two))
+    # One read of each answers file for all questions.
     ids = outcomes.questions["question_id"].iloc[[at for *_, questions in flipped for at in questions]].tolist()
     answers = [read_case_answers(entry, ids) if ids else {} for entry in two]
 
     def row(unit: int, winner: Entry, question: pd.Series) -> dict[str, object]:
-        first, second = (answer.get(question["question_id"], NO_ANSWER) for answer in answers)
+        answer_a, answer_b = (answer.get(question["question_id"], NO_ANSWER) for answer in answers)
         return {
             "unit": unit,
             "higher_here": comparison.name(winner),
             "case_id": question["case_id"],
             "question_id": question["question_id"],
             "question": question["question"],
-            "key": in_full(question, key_of(comparison.section, question)) or "hidden",
+            "key": options_in_full(question, answer_key(comparison.section, question)) or "hidden",
             "first": comparison.name(two[0]),
-            "first_answer": in_full(question, first[0]) or first[1],
+            "first_answer": options_in_full(question, answer_a[0]) or answer_a[1],
             "second": comparison.name(two[1]),
-            "second_answer": in_full(question, second[0]) or second[1],
+            "second_answer": options_in_full(question, answer_b[0]) or answer_b[1],
         }
 
     return [
@@ -462,31 +533,42 @@ def flip_rows(comparison: Comparison) -> Table:
 
 def _flips(board: Board, comparison: Comparison) -> str:
     """The cases on which two results differ, drawn with their images and both answers."""
-    two, outcomes = _answered_pair(comparison), comparison.outcomes
-    if two is None or outcomes is None:
+    entries, outcomes = _answered_pair(comparison), comparison.outcomes
+    if entries is None or outcomes is None:
         return ""
     title, section = "<h3>Questions that flip</h3>", comparison.section
-    flipped = list(_flipped_units(comparison, *two))
+    flipped = list(_flipped_units(comparison, *entries))
     if not flipped:
         return f'{title}<p class="sub">None: both have the same outcome everywhere on this score.</p>'
     winners: dict[int, Entry] = {}  # of a case's units, the first names the winner
     for winner, case, _ in flipped:
         winners.setdefault(case, winner)
-    drawn = list(winners)[:MAX_FLIPS]
-    given = given_to(outcomes, np.array(drawn), two)
-    if len(given) < 2:
+    drawn_cases = list(winners)[:MAX_FLIPS]
+    answers = read_answers(outcomes, np.array(drawn_cases), entries)
+    # `read_answers` leaves out results that cannot be read.
+    if len(answers) < 2:
         return f'{title}<p class="sub">The answers of one of the two cannot be read.</p>'
     ids = outcomes.questions.drop_duplicates("case_id")["case_id"].astype(str).tolist()
 
     def article_of(case: int) -> str:
-        both = address_of("cases", ids[case], set=set_name(section), first=two[0].key, second=two[1].key)
+        case_link = address_of("cases", ids[case], set=set_name(section), first=entries[0].key, second=entries[1].key)
         winner = text(comparison.name(winners[case]), 120)
-        beside = f'<small>{winner} scored more · <a href="{both}">both answers and neighbouring cases</a></small>'
-        return article(section, outcomes, case, two, given, datasets_of(board, section), beside)
+        title_suffix = (
+            f'<small>{winner} scored more · <a href="{case_link}">both answers and neighbouring cases</a></small>'
+        )
+        return draw_case(
+            section,
+            outcomes,
+            case,
+            entries,
+            answers,
+            trusted_datasets(board, section),
+            title_suffix,
+        )
 
-    names = [comparison.name(entry) for entry in two]
-    caption = sentences.flips(names[0], names[1], len(flipped), len(winners), len(drawn))
-    if any((entry.result.method.samples or 1) > 1 for entry in two):
-        caption += f" {sentences.FIRST_SAMPLE}"
-    heading = f'<div class="bar-head">{title}{files("flips")}</div><p class="sub">{prose(caption, 500)}</p>'
-    return heading + "".join(map(article_of, drawn))
+    names = [comparison.name(entry) for entry in entries]
+    caption = sentences.flips_caption(names[0], names[1], len(flipped), len(winners), len(drawn_cases))
+    if any((entry.result.method.samples or 1) > 1 for entry in entries):
+        caption += f" {sentences.FIRST_SAMPLE_NOTE}"
+    heading = f'<div class="bar-head">{title}{save_menu("flips")}</div><p class="sub">{prose(caption, 500)}</p>'
+    return heading + "".join(map(article_of, drawn_cases))

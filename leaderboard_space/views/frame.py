@@ -1,4 +1,5 @@
-"""Draw the frame of the board: style sheets, scripts, tabs, and each page before the server has drawn it."""
+"""Draw the frame of the board: style sheets, scripts, tabs, and each page before the server has
+drawn it."""
 
 from __future__ import annotations
 
@@ -40,20 +41,21 @@ def header() -> str:
     return f"<style>{_read(STYLE_SHEETS)}</style>{skip}<header><h1>{name}</h1></header>{_navigation()}"
 
 
-def pages(first: Mapping[str, str]) -> str:
+def pages(initial_html: Mapping[str, str]) -> str:
     """Every page except Submit, which is a form of Gradio's.
 
-    Benchmark pages draw themselves and ask the server for what changes (`assets/board.js`); the others are drawn by the server.
+    Benchmark pages draw themselves and ask the server for what changes (`assets/board.js`); the
+    others are drawn by the server.
 
     Args:
-        first: Page -> what it shows at first (HTML).
+        initial_html: Page -> what it shows at first (HTML).
     """
     names = ("overview", "compare", "cases", "topic", "model", "about")
-    drawn = {family: _benchmark(family) for family in BENCHMARKS}
-    drawn |= {name: page(name, first.get(name, READING)) for name in names}
-    drawn["overview"] = SEARCH + drawn["overview"]
+    html_by_page = {family: _benchmark(family) for family in BENCHMARKS}
+    html_by_page |= {name: page(name, initial_html.get(name, READING)) for name in names}
+    html_by_page["overview"] = SEARCH + html_by_page["overview"]
     return "".join(
-        f'<div id="page-{name}"><div id="mp-{name}">{content}</div></div>' for name, content in drawn.items()
+        f'<div id="page-{name}"><div id="mp-{name}">{content}</div></div>' for name, content in html_by_page.items()
     )
 
 
@@ -71,9 +73,10 @@ def about() -> str:
     return _read(("about.html",))
 
 
-def page(name: str, first: str = READING) -> str:
-    """A page that the server draws (`assets/page.js`). `first`: what it shows at first (HTML)."""
-    return f'<div class="mp-page" data-page="{name}">{first}</div>'
+def page(name: str, initial_html: str = READING) -> str:
+    """A page that the server draws (`assets/page.js`). `initial_html`: what it shows at first
+    (HTML)."""
+    return f'<div class="mp-page" data-page="{name}">{initial_html}</div>'
 
 
 def _read(names: tuple[str, ...]) -> str:

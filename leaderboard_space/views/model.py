@@ -1,4 +1,5 @@
-"""Draw the page of one model: what it is, its verdict on every benchmark, where it is weak, what it got wrong, and its model card.
+"""Draw the page of one model: what it is, its verdict on every benchmark, where it is weak, what it
+got wrong, and its model card.
 
 See also: the numbers (`model_results.py`), the page's parts (`model_parts.py`).
 """
@@ -19,32 +20,48 @@ from leaderboard_space.data.ranks.sights import metric_sights
 from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.export import Table, breakdown_table, citation_file, number_columns, table_file
-from leaderboard_space.html import MAX_NAME_LENGTH, count, is_shown_as, plural, prose, text, visible
+from leaderboard_space.html import (
+    MAX_FIELD_LENGTH,
+    count,
+    is_shown_as,
+    plural,
+    prose,
+    text,
+    visible,
+)
 from leaderboard_space.model_results import (
     Line,
     all_models,
-    cells_of,
-    ends_of,
-    entries_of,
-    lines_of,
+    facet_ends,
+    facet_scores,
     main_lines,
+    model_entries,
+    model_lines,
     weak_spots,
 )
-from leaderboard_space.sentences import MARK
+from leaderboard_space.sentences import VERDICT_SIGNS
 from leaderboard_space.views import model_parts
-from leaderboard_space.views.model_parts import part_name
+from leaderboard_space.views.model_parts import set_qualifier
 from leaderboard_space.views.parts import (
     CITE_BOX,
-    KINDS,
+    MODEL_KINDS,
     Request,
-    acts,
+    action_buttons,
     address_of,
     benchmark_address,
-    files,
     model_address,
+    save_menu,
 )
 from leaderboard_space.views.tables.leaderboard import rank_range
-from leaderboard_space.views.tables.table import TONE, Column, column, name_column, score_columns, scrolled, table
+from leaderboard_space.views.tables.table import (
+    TONE_CLASSES,
+    Column,
+    column,
+    name_column,
+    score_column_group,
+    scrollable,
+    table,
+)
 
 
 def page(board: Board, request: Request) -> str:
@@ -52,38 +69,41 @@ def page(board: Board, request: Request) -> str:
 
     Args:
         board: The board.
-        request: `model`, the name chosen on the page, or `id`, that of the address; any name of the model.
+        request: `model`, the name chosen on the page, or `id`, that of the address; any name of the
+            model.
     """
     name = _model_name(board, request)
-    entries = entries_of(board, name)
+    entries = model_entries(board, name)
     if not entries:
         problem = f"There is no model named {name[:100]!r} on this board." if name else "Which model?"
         return f'{_chooser(board, "")}<h2 class="finding">{prose(problem, 200)}</h2>{_list(board)}'
-    who = model_metadata(name, [entry.result for _, entry in entries])
-    lines = lines_of(board, name)
+    model = model_metadata(name, [entry.result for _, entry in entries])
+    lines = model_lines(board, name)
     main = main_lines(lines)
     spots = weak_spots(main)
-    finding = headlines.model_verdicts(who.name, [(line.questions, line.score.verdict) for line in main])
+    finding = headlines.model_headline(model.name, [(line.questions, line.score.verdict) for line in main])
     for spot in spots[:1]:
-        label = (
-            sentences.in_running_text(metric_info(spot.metric, spot.line.section.family).label) if spot.facet else ""
-        )
-        finding += f" {headlines.weakest(spot.name, spot.line.questions, spot.score, label)}"
-    compare = f'<a class="link" href="{address_of("compare", first=who.name)}">Compare</a>'
+        label = sentences.uncapitalize(metric_info(spot.metric, spot.line.section.family).label) if spot.facet else ""
+        finding += f" {headlines.weakest_spot_sentence(spot.name, spot.line.questions, spot.score, label)}"
+    compare = f'<a class="link" href="{address_of("compare", first=model.name)}">Compare</a>'
     history = (
         f"{'All ' if len(entries) > 1 else ''}{plural(len(entries), 'result')}, withdrawn and outdated ones included"
     )
     parts = (
-        _chooser(board, who.name, f"{compare}{acts(tables=False)}"),
-        f'<h2 class="name" data-title="{text(who.name, 100)}">{text(who.name)}</h2>{_facts(who, entries)}',
+        _chooser(board, model.name, f"{compare}{action_buttons(can_save=False)}"),
+        f'<h2 class="name" data-title="{text(model.name, 100)}">{text(model.name)}</h2>{_facts(model, entries)}',
         f'<h3 class="finding">{text(finding, 800)}</h3>',
         _from_the_image(main),
-        model_parts.spots(spots),
-        model_parts.failures(board, lines, spots),
-        _verdicts(lines, who),
-        _folded("scores", "Every score and category", "".join(map(model_parts.benchmark, main))),
+        model_parts.weak_spot_table(spots),
+        model_parts.wrong_answers(board, lines, spots),
+        _verdicts(lines, model),
+        _folded("scores", "Every score and category", "".join(map(model_parts.benchmark_scores, main))),
         _folded("history", history, model_parts.history(entries)),
-        _folded("card", "Badges and a table for a model card", model_parts.card(who, main) if main else ""),
+        _folded(
+            "card",
+            "Badges and a table for a model card",
+            model_parts.card(model, main) if main else "",
+        ),
     )
     return "".join(parts)
 
@@ -91,12 +111,13 @@ def page(board: Board, request: Request) -> str:
 def _from_the_image(lines: Sequence[Line]) -> str:
     """What each score owes to the images, where runs without the right ones are known."""
     sights = [(line.questions, metric_sights(line.section, line.metric).get(line.row.entry.key)) for line in lines]
-    parts = [sentences.from_the_image(questions, sight) for questions, sight in sights if sight]
+    parts = [sentences.image_gain_sentence(questions, sight) for questions, sight in sights if sight]
     return f'<p class="sub">{text(" ".join(parts), 800)}</p>' if parts else ""
 
 
 def _folded(name: str, title: str, content: str) -> str:
-    """A part of the page that most visitors do not need, folded behind its title; "" without content."""
+    """A part of the page that most visitors do not need, folded behind its title; "" without
+    content."""
     if not content:
         return ""
     return f'<details class="more-of" data-keep="{name}"><summary>{text(title)}</summary>{content}</details>'
@@ -107,7 +128,8 @@ def file(board: Board, request: Request) -> dict[str, str]:
 
     Args:
         board: The board.
-        request: As for `page`; `of`: verdicts, categories, card, or badge:FAMILY; `as`: csv, json or cite.
+        request: As for `page`; `part`: verdicts, categories, card, or badge:FAMILY; `as`: csv, json
+            or cite.
 
     Returns:
         `name`, `text` and `type` of the file.
@@ -115,37 +137,48 @@ def file(board: Board, request: Request) -> dict[str, str]:
     Raises:
         BadInput: The model is not on the board, or has no ranked result in the benchmark.
     """
-    name, of, form = _model_name(board, request), str(request.get("of")), str(request.get("as"))
-    lines = lines_of(board, name)
+    name, part, form = _model_name(board, request), str(request.get("of")), str(request.get("as"))
+    lines = model_lines(board, name)
     if not lines:
         raise BadInput("no results of this model are on the board.")
-    who, main = model_metadata(name), main_lines(lines)
+    model, main = model_metadata(name), main_lines(lines)
     if form == "cite":
         sets = dict.fromkeys(f"{line.section.benchmark} ({line.section.split})" for line in lines)
         note = f"Every question set it answered: {', '.join(sets)}."
-        return citation_file(f"Model {who.name}", note, [entry for _, entry in entries_of(board, name)], request)
-    if of.startswith("badge"):
-        line = next((line for line in main if line.section.family == of.removeprefix("badge:")), None)
+        return citation_file(f"Model {model.name}", note, [entry for _, entry in model_entries(board, name)], request)
+    if part.startswith("badge"):
+        line = next((line for line in main if line.section.family == part.removeprefix("badge:")), None)
         if line is None:
             raise BadInput("this model has no ranked result in this benchmark.")
-        return as_named(f"{who.name}-{line.section.family}", "svg", model_parts.badge(line))
-    if of == "card":
-        return as_named(who.name, "md", model_parts.markdown(who, main))
-    is_categories = of == "categories"
+        return as_named(f"{model.name}-{line.section.family}", "svg", model_parts.badge(line))
+    if part == "card":
+        return as_named(model.name, "md", model_parts.markdown(model, main))
+    is_categories = part == "categories"
     rows = _category_rows(main) if is_categories else _verdict_rows(lines)
-    return table_file(rows, f"model-{who.name}-{'categories' if is_categories else 'verdicts'}", form)
+    return table_file(rows, f"model-{model.name}-{'categories' if is_categories else 'verdicts'}", form)
 
 
 def _model_name(board: Board, request: Request) -> str:
-    """The model that a request names, by the board's name for it even if the browser changed what a field showed."""
-    name = str(request.get("model") or request.get("id") or "")[:MAX_NAME_LENGTH]
-    if entries_of(board, name):
+    """The model that a request names, by the board's name for it even if the browser changed what a
+    field showed."""
+    # The field on the page wins over the address.
+    name = str(request.get("model") or request.get("id") or "")[:MAX_FIELD_LENGTH]
+    if model_entries(board, name):
         return name
-    return next((known for known in all_models(board) if is_shown_as(known, name)), name.strip())
+    return next(
+        (model_name for model_name in all_models(board) if is_shown_as(model_name, name)),
+        name.strip(),
+    )
 
 
 def as_named(name: str, ending: str, content: str) -> dict[str, str]:
-    """A text as the file that the browser saves. `ending`: svg or md."""
+    """A text as the file that the browser saves.
+
+    Args:
+        name: Name of the model; characters that a file name cannot have are replaced.
+        ending: svg or md.
+        content: The text.
+    """
     types = {"svg": "image/svg+xml", "md": "text/markdown"}
     safe_name = re.sub(r"[^A-Za-z0-9.-]+", "-", name).strip("-.")[:100]
     return {"name": f"medprobe-{safe_name}.{ending}", "text": content, "type": types[ending]}
@@ -153,10 +186,10 @@ def as_named(name: str, ending: str, content: str) -> dict[str, str]:
 
 def _chooser(board: Board, chosen: str, buttons: str = "") -> str:
     """The field that names a model. `buttons`: what can be done with the page of one (HTML)."""
-    names = "".join(f'<option value="{text(name, MAX_NAME_LENGTH)}"></option>' for name in all_models(board))
+    names = "".join(f'<option value="{text(name, MAX_FIELD_LENGTH)}"></option>' for name in all_models(board))
     return (
         f'<div class="form"><label>Model <input data-name="model" data-page="model" list="mp-models" type="search" '
-        f'value="{text(chosen, MAX_NAME_LENGTH)}" '
+        f'value="{text(chosen, MAX_FIELD_LENGTH)}" '
         f'placeholder="Name of a model" autocomplete="off"></label><datalist id="mp-models">{names}</datalist>'
         f'<span class="acts">{buttons}</span></div>{CITE_BOX}'
     )
@@ -168,26 +201,28 @@ def _list(board: Board) -> str:
     return f'<ul class="names">{items}</ul>'
 
 
-def _facts(who: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> str:
+def _facts(model: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> str:
     """Kind, size, release date, licence and links of a model, and its other names."""
-    by = f' title="By {text(who.released_by, 100)}"' if who.released_by else ""
-    paper = text((who.paper or "").removeprefix("arXiv:"))
+    by = f' title="By {text(model.released_by, 100)}"' if model.released_by else ""
+    paper = text((model.paper or "").removeprefix("arXiv:"))
     facts = (
-        who.kind and text(KINDS.get(who.kind, who.kind)),
-        who.parameters and f"{who.parameters / 1e9:.2g} billion parameters",
-        who.released and f"<span{by}>first released {text(sentences.month(who.released))}</span>",
-        who.licence and f"licence {text(who.licence)}",
-        who.weights and f'<a href="https://huggingface.co/{text(who.weights, 200)}" rel="noopener">weights</a>',
-        who.paper and f'<a href="https://arxiv.org/abs/{paper}" rel="noopener">{text(who.paper)}</a>',
+        model.kind and text(MODEL_KINDS.get(model.kind, model.kind)),
+        model.parameters and f"{model.parameters / 1e9:.2g} billion parameters",
+        model.released and f"<span{by}>first released {text(sentences.format_month(model.released))}</span>",
+        model.licence and f"licence {text(model.licence)}",
+        model.weights and f'<a href="https://huggingface.co/{text(model.weights, 200)}" rel="noopener">weights</a>',
+        model.paper and f'<a href="https://arxiv.org/abs/{paper}" rel="noopener">{text(model.paper)}</a>',
     )
     line = " · ".join(str(fact) for fact in facts if fact) or "Nothing is stated about this model."
-    return f'<p class="sub">{line}</p>{_names(who, entries)}'
+    return f'<p class="sub">{line}</p>{_names(model, entries)}'
 
 
-def _names(who: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> str:
-    """The other names of a model, those of the table and those of its results, with their snapshots."""
+def _names(model: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> str:
+    """The other names of a model, those of the table and those of its results, with their
+    snapshots."""
     on_board = {(entry.result.model.name, snapshot_of(entry.result.model)) for _, entry in entries}
-    names = {*who.written, *on_board} - {(who.name, None)}
+    # The main name is the title, so it is not listed again.
+    names = {*model.written, *on_board} - {(model.name, None)}
     items = "".join(
         f"<li>{text(name)}{f' <small>snapshot {text(day)}</small>' if day else ''}"
         f"{' <small>on this board</small>' if (name, day) in on_board else ''}</li>"
@@ -204,15 +239,15 @@ def _names(who: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> str:
 # ---- the verdicts
 
 
-def _verdicts(lines: Sequence[Line], who: ModelMetadata) -> str:
+def _verdicts(lines: Sequence[Line], model: ModelMetadata) -> str:
     """Every result of the model that has a score, each in a line."""
     without = [
         BENCHMARK_LABELS[family] for family in BENCHMARKS if family not in {line.section.family for line in lines}
     ]
     missing = f'<p class="fine">No result on {text(", ".join(without))}.</p>' if without else ""
     columns: list[Column[Line]] = [
-        name_column("Benchmark", lambda line: _benchmark(line, who)),
-        *score_columns(
+        name_column("Benchmark", lambda line: _benchmark(line, model)),
+        *score_column_group(
             lambda line: line.score,
             ("Score (%)", "", "95% interval"),
             lambda line: metric_info(line.metric, line.section.family).unit,
@@ -225,25 +260,31 @@ def _verdicts(lines: Sequence[Line], who: ModelMetadata) -> str:
         ),
         column("Source", lambda line: text(entry_source(line.row.entry, line.metric), 60)),
     ]
-    drawn = table(
+    verdict_table = table(
         "verdicts",
-        f"Results of {visible(who.name)}",
+        f"Results of {visible(model.name)}",
         columns,
         [("", lines)],
         "lines",
-        lambda line: f' class="v-{TONE[line.score.verdict]}"',
+        lambda line: f' class="v-{TONE_CLASSES[line.score.verdict]}"',
     )
-    return f'<div class="bar-head"><h3>Every set of questions</h3>{files("verdicts")}</div>{scrolled(drawn)}{missing}'
+    return f'<div class="bar-head"><h3>Every set of questions</h3>{save_menu("verdicts")}</div>{scrollable(verdict_table)}{missing}'
 
 
-def _benchmark(line: Line, who: ModelMetadata) -> str:
-    """The benchmark of a line, a link to its table, with what the score is and whether the model may have seen the questions."""
+def _benchmark(line: Line, model: ModelMetadata) -> str:
+    """The benchmark of a line, a link to its table, with what the score is and whether the model
+    may have seen the questions."""
     section, group = line.section, line.row.group
-    apart = "" if group in ("ranked", "no score") else f"not ranked with the others: {group}"
-    about = " · ".join(filter(None, (part_name(section), metric_info(line.metric, section.family).label, apart)))
+    unranked_reason = "" if group in ("ranked", "no score") else f"not ranked with the others: {group}"
+    about = " · ".join(
+        filter(
+            None,
+            (set_qualifier(section), metric_info(line.metric, section.family).label, unranked_reason),
+        )
+    )
     # Drawn images and others' sets are not the questions that were published then.
     published = None if section.kind in ("phantom", "custom") else board_spec(section.family).published
-    exposure = sentences.exposure(published, snapshot_of(line.row.entry.result.model) or who.released)
+    exposure = sentences.exposure_note(published, snapshot_of(line.row.entry.result.model) or model.released)
     return (
         f'<a href="{benchmark_address(section, line.metric)}">{text(BENCHMARK_LABELS[section.family])}</a>'
         f"<small>{text(about, 200)}</small>{f'<small>{text(exposure, 200)}</small>' if exposure else ''}"
@@ -253,11 +294,12 @@ def _benchmark(line: Line, who: ModelMetadata) -> str:
 def _verdict(line: Line) -> str:
     """The verdict of a line against guessing, or why it has none."""
     score, result = line.score, line.row.entry.result
-    guess = headlines.guess_of(line.row, line.section.family, line.metric)
-    verdict = sentences.in_short(score.verdict, guess, score.chance)
+    guess = headlines.comparator_name(line.row, line.section.family, line.metric)
+    verdict = sentences.format_verdict(score.verdict, guess, score.chance)
+    # Guessing is not tested against itself.
     if score.verdict is None and is_random_run(result):
         verdict = f"{sentences.RANDOM_RUN} itself"
-    return sentences.no_score(score, result) or f"{MARK[score.verdict]} {verdict}"
+    return sentences.no_score_reason(score, result) or f"{VERDICT_SIGNS[score.verdict]} {verdict}"
 
 
 def _verdict_rows(lines: Sequence[Line]) -> Table:
@@ -279,7 +321,7 @@ def _category_rows(lines: Sequence[Line]) -> Table:
     rows: Table = []
     for line in lines:
         entry = line.row.entry
-        for ends in ends_of(line):
-            scores = {label: {entry.key: score} for label, score in cells_of(line, ends.facet, ends.metric).items()}
+        for ends in facet_ends(line):
+            scores = {label: {entry.key: score} for label, score in facet_scores(line, ends.facet, ends.metric).items()}
             rows += breakdown_table(line.section, [entry], ends.facet, scores, ends.metric)
     return rows

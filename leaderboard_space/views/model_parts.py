@@ -1,5 +1,5 @@
-"""Draw parts of a model's page: scores and weak spots, wrong answers, all results, and its model card (a badge for each benchmark as
-SVG, a table as Markdown)."""
+"""Draw parts of a model's page: scores and weak spots, wrong answers, all results, and its model
+card (a badge for each benchmark as SVG, a table as Markdown)."""
 
 from __future__ import annotations
 
@@ -16,41 +16,52 @@ from leaderboard_space.data.ranks.standings import method_name, metric_info, sec
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_NAMES, display_label
 from leaderboard_space.html import interval, plural, prose, score_text, text
-from leaderboard_space.model_results import Ends, Line, Share, Spot, ends_of, scores_by_metric, shares_of
+from leaderboard_space.model_results import (
+    Ends,
+    Line,
+    Share,
+    Spot,
+    facet_ends,
+    option_shares,
+    scores_by_metric,
+)
 from leaderboard_space.views import cases
-from leaderboard_space.views.parts import address_of, benchmark_address, files, set_name
-from leaderboard_space.views.tables.provenance import detail
+from leaderboard_space.views.parts import address_of, benchmark_address, save_menu, set_name
+from leaderboard_space.views.tables.provenance import provenance_details
 from leaderboard_space.views.tables.table import (
-    TONE,
-    WHOLE,
+    PERCENT_AXIS,
+    TONE_CLASSES,
     Column,
-    behind_with_chance,
     column,
-    dots,
+    draw_chart,
     few_class,
     html_columns,
     name_column,
-    score_columns,
-    scrolled,
+    score_column_group,
+    score_tooltip,
+    scrollable,
     table,
 )
 
 NamedScore = tuple[str, Score, str]
-"""A row of a small table: its name, the score, and what is linked beside it (HTML each but the score)."""
+"""A row of a small table: its name, the score, and what is linked beside it (HTML each but the
+score)."""
 
 
-def benchmark(line: Line) -> str:
-    """Draw a benchmark: every score, the weakest and strongest categories, and the shares of the options; "" if nothing is known."""
-    ends = ends_of(line)
+def benchmark_scores(line: Line) -> str:
+    """Draw a benchmark: every score, the weakest and strongest categories, and the shares of the
+    options; "" if nothing is known."""
+    ends = facet_ends(line)
     parts = [_scores(line), *(_ends(line, of_facet) for of_facet in ends), _bias(line)]
     body = "".join(f'<section class="part">{part}</section>' for part in parts if part)
-    save = files("categories") if ends else ""
+    save = save_menu("categories") if ends else ""
     heading = f'<div class="bar-head"><h3>{text(line.questions)}</h3>{save}</div>'
     return f'{heading}<div class="side-by-side">{body}</div>' if body else ""
 
 
-def spots(weakest: Sequence[Spot]) -> str:
-    """Draw the weakest spots over all benchmarks; each links to the ranking, and to cases if answers are known."""
+def weak_spot_table(weakest: Sequence[Spot]) -> str:
+    """Draw the weakest spots over all benchmarks; each links to the ranking, and to cases if
+    answers are known."""
     return f"<h3>Weakest spots</h3>{_small_table('Weakest spots', [('', [*map(_spot, weakest)])])}" if weakest else ""
 
 
@@ -88,50 +99,57 @@ def _ends(line: Line, ends: Ends) -> str:
         address = benchmark_address(line.section, ends.metric, [(ends.facet, label)])
         return _link(display_label(ends.facet, label), address), score, ""
 
-    groups = [("lowest", [row(*end) for end in ends.weakest]), ("highest", [row(*end) for end in ends.strongest])]
+    groups = [
+        ("lowest", [row(*end) for end in ends.weakest]),
+        ("highest", [row(*end) for end in ends.strongest]),
+    ]
     metric = metric_info(ends.metric, line.section.family).label
-    caption = sentences.ends(metric, ends.known, ends.left_out, ends.against_chance)
-    drawn = _small_table(f"Lowest and highest by {facet}", groups)
-    part = f'<h4>By {text(facet)} (%)</h4>{drawn}<p class="fine">{prose(caption, 400)}</p>'
+    caption = sentences.ends_caption(metric, ends.known, ends.left_out, ends.against_chance)
+    ends_table = _small_table(f"Lowest and highest by {facet}", groups)
+    part = f'<h4>By {text(facet)} (%)</h4>{ends_table}<p class="fine">{prose(caption, 400)}</p>'
     return part if ends.weakest else ""
 
 
 def _small_table(label: str, groups: Sequence[tuple[str, Sequence[NamedScore]]]) -> str:
     columns: list[Column[NamedScore]] = [
         name_column("", lambda row: row[0]),
-        *score_columns(
+        *score_column_group(
             lambda row: row[1],
-            sign_of=lambda score: f" <i>{sentences.mark(score)}</i>",
-            tooltip_of=behind_with_chance,
+            sign_of=lambda score: f" <i>{sentences.verdict_sign(score)}</i>",
+            tooltip_of=score_tooltip,
         ),
         Column("", lambda row: f"<td>{row[2]}</td>" if row[2] else ""),
     ]
-    return scrolled(
+    return scrollable(
         table(
             "",
             label,
             columns,
             groups,
             "lines small",
-            lambda row: f' class="v-{TONE[row[1].verdict]}{few_class(row[1])}"',
+            lambda row: f' class="v-{TONE_CLASSES[row[1].verdict]}{few_class(row[1])}"',
         )
     )
 
 
 def _bias(line: Line) -> str:
     """What letters it chose, against how often each is the key; papers do not print it."""
-    shares = shares_of(line)
+    shares = option_shares(line)
     if not shares:
         return ""
     columns: list[Column[Share]] = [
         name_column("", lambda share: text(share.name)),
         column("", lambda share: f"<b>{score_text(share.chosen.value)}</b>", kind="num"),
-        column("", lambda share: dots(share.chosen, WHOLE, share.key), kind="chart"),
-        column("", lambda share: "not known" if share.key is None else score_text(share.key), kind="num"),
+        column("", lambda share: draw_chart(share.chosen, PERCENT_AXIS, share.key), kind="chart"),
+        column(
+            "",
+            lambda share: "not known" if share.key is None else score_text(share.key),
+            kind="num",
+        ),
     ]
     return (
         "<h4>What it chooses (%)</h4>"
-        f"{scrolled(table('', 'Shares of the options', columns, [('', shares)], 'lines small'))}"
+        f"{scrollable(table('', 'Shares of the options', columns, [('', shares)], 'lines small'))}"
         '<p class="fine">Share of the readable answers to questions that offer the option; the hollow mark and the last number show how '
         "often it is the key. A wide gap is a response bias, not knowledge.</p>"
     )
@@ -141,8 +159,9 @@ MAX_FAILURES = 3
 """Example failures on the page; Cases has them all."""
 
 
-def failures(board: Board, lines: Sequence[Line], weakest: Sequence[Spot]) -> str:
-    """Draw cases that the model got wrong, of its weakest spot with known answers, else of its first benchmark with known answers.
+def wrong_answers(board: Board, lines: Sequence[Line], weakest: Sequence[Spot]) -> str:
+    """Draw cases that the model got wrong, of its weakest spot with known answers, else of its
+    first benchmark with known answers.
 
     Args:
         board: The board.
@@ -150,29 +169,31 @@ def failures(board: Board, lines: Sequence[Line], weakest: Sequence[Spot]) -> st
         weakest: Its weak spots.
     """
     title = "<h3>What it got wrong</h3>"
-    known = [line for line in lines if line.outcomes is not None and line.row.entry.key in line.outcomes.runs]
-    scored = [line for line in known if line.score.nonresponse is None]
-    if known and not scored:
-        why = sentences.no_score(known[0].score, known[0].row.entry.result)
+    answered = [line for line in lines if line.outcomes is not None and line.row.entry.key in line.outcomes.runs]
+    # A run that mostly failed got nothing "wrong".
+    scored = [line for line in answered if line.score.nonresponse is None]
+    if answered and not scored:
+        why = sentences.no_score_reason(answered[0].score, answered[0].row.entry.result)
         return f'{title}<p class="sub">Not known; {text(why, 300)}.</p>'
     if not scored:
         return (
             f'{title}<p class="sub">Only published numbers are known for this model: no paper prints its answers. '
             "They will appear here once somebody submits a run of it.</p>"
         )
+    # Examples of the weakest spot say more than any others.
     spot = next((spot for spot in weakest if any(spot.line is line for line in scored)), None)
     places: list[tuple[Line, str | None, tuple[str, str] | None, str]] = [(scored[0], None, None, "")]
     if spot:
         label = (spot.facet, spot.label) if spot.facet else None
         places.insert(0, (spot.line, spot.metric, label, f": {spot.name}"))
-    for line, metric, label, where in places:
+    for line, metric, label, spot_suffix in places:
         assert line.outcomes is not None
         section, entry = line.section, line.row.entry
-        if drawn := cases.failures(board, section, line.outcomes, entry, MAX_FAILURES, metric, label):
-            more = address_of("cases", set=set_name(section), label=":".join(label or ()), model=entry.key)
+        if cases_html := cases.failed_cases(board, section, line.outcomes, entry, MAX_FAILURES, metric, label):
+            all_cases = address_of("cases", set=set_name(section), label=":".join(label or ()), model=entry.key)
             return (
-                f'<div class="bar-head"><h3>What it got wrong in {text(line.questions)}{text(where)}</h3>'
-                f'<a class="link" href="{more}">All of them</a></div>{drawn}'
+                f'<div class="bar-head"><h3>What it got wrong in {text(line.questions)}{text(spot_suffix)}</h3>'
+                f'<a class="link" href="{all_cases}">All of them</a></div>{cases_html}'
             )
     return f'{title}<p class="sub">Nothing, by {text(scored[0].questions)}.</p>'
 
@@ -185,27 +206,34 @@ def history(results: Sequence[tuple[Section, Entry]]) -> str:
         return acceptance.accepted_at if acceptance else entry.result.created_at
 
     def cells(section: Section, entry: Entry) -> tuple[str, ...]:
-        scores, withdrawal, state = entry.result.scores, entry.provenance.withdrawal, ranking_group(entry)
-        known = {name for name, score in scores.items() if score.value is not None or score.nonresponse}
-        metric = next((name for name in section_metrics(section, None) if name in known), None)
+        scores, withdrawal, state = (
+            entry.result.scores,
+            entry.provenance.withdrawal,
+            ranking_group(entry),
+        )
+        # Old results may lack today's headline metric.
+        known_metrics = {name for name, score in scores.items() if score.value is not None or score.nonresponse}
+        metric = next((name for name in section_metrics(section, None) if name in known_metrics), None)
         info = metric_info(metric or "", section.family)
-        why = sentences.no_score(scores[metric], entry.result) if metric else ""
+        why = sentences.no_score_reason(scores[metric], entry.result) if metric else ""
         problem = f"withdrawn: {withdrawal.reason}" if withdrawal else why or ("" if state == "ranked" else state)
         return (
             text(date(entry)[:10]),
-            f'<a href="{benchmark_address(section)}">{text(BENCHMARK_LABELS[section.family])}</a><small>{text(part_name(section))}</small>',
+            f'<a href="{benchmark_address(section)}">{text(BENCHMARK_LABELS[section.family])}</a>'
+            f"<small>{text(set_qualifier(section))}</small>",
             text(entry.result.model.name),
             text(method_name(entry.result.method.name)),
             f"{score_text(scores[metric].value, info.unit) if metric else '–'}<small>{text(info.label) if metric else ''}</small>",
             f"{text(entry_source(entry), 60)}{f'<small>{text(problem, 200)}</small>' if problem else ''}"
-            f'<details data-keep="of-{text(entry.key, 300)}"><summary>where it comes from</summary>{detail(entry, section)}</details>',
+            f'<details data-keep="of-{text(entry.key, 300)}"><summary>where it comes from</summary>'
+            f"{provenance_details(entry, section)}</details>",
             entry.key,  # not a cell
         )
 
     newest_first = sorted(results, key=lambda item: date(item[1]), reverse=True)
     columns = html_columns(("Date", "Benchmark", "Model named", "Method", "Score (%)", "Source"), 1, 4)
     rows = [cells(section, entry) for section, entry in newest_first]
-    drawn = table(
+    history_table = table(
         "history",
         "All results",
         columns,
@@ -214,29 +242,42 @@ def history(results: Sequence[tuple[Section, Entry]]) -> str:
         lambda row: f' data-key="{text(row[-1], 400)}"',
     )
     n_results = plural(len(results), "result")
-    return f'<h3>All its results</h3><p class="sub">{n_results}, including withdrawn and outdated ones.</p>{scrolled(drawn)}'
+    return f'<h3>All its results</h3><p class="sub">{n_results}, including withdrawn and outdated ones.</p>{scrollable(history_table)}'
 
 
-def part_name(section: Section) -> str:
-    """What distinguishes a set from the benchmark's main one: its title, and its split if it is not the test split."""
+def set_qualifier(section: Section) -> str:
+    """What distinguishes a set from the benchmark's main one: its title, and its split if it is not
+    the test split."""
     title = "" if section.kind == "complete" else section.title()
     return ", ".join(filter(None, (title, "" if section.split == "test" else section.split)))
 
 
-VERDICT_COLOUR = {"better": "#0f766e", "worse": "#a8481f", "no different": "#5b6675", None: "#5b6675"}
+VERDICT_COLOUR = {
+    "better": "#0f766e",
+    "worse": "#a8481f",
+    "no different": "#5b6675",
+    None: "#5b6675",
+}
 LETTER_WIDTH_PX = 6.6
 """Width reserved for a character at 11 px, wider than most."""
 
 
 def badge(line: Line) -> str:
-    """Draw the result of a benchmark as a small SVG: name, score, verdict. Its title says the same in words."""
+    """Draw the result of a benchmark as a small SVG: name, score, verdict. Its title says the same
+    in words."""
     info, score = metric_info(line.metric, line.section.family), line.score
     guess = "guessing" if line.row.run is None else sentences.RANDOM_RUN
     value = f"{score_text(score.value, info.unit)}{'%' if info.unit == 'percent' else ''}"
-    labels = f"{line.questions}: {info.label.lower()}", f"{value} {sentences.in_short(score.verdict, guess, None)}"
-    left, right = (html.escape(label) for label in labels)
+    labels = (
+        f"{line.questions}: {info.label.lower()}",
+        f"{value} {sentences.format_verdict(score.verdict, guess, None)}",
+    )
+    left_text, right_text = (html.escape(label) for label in labels)
     left_px, right_px = (round(LETTER_WIDTH_PX * len(label)) + 14 for label in labels)
-    width, title = left_px + right_px, f"{left} {right}, 95% interval {html.escape(interval(score))}"
+    width, title = (
+        left_px + right_px,
+        f"{left_text} {right_text}, 95% interval {html.escape(interval(score))}",
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="22" viewBox="0 0 {width} 22" role="img" '
         f'aria-label="{title}">'
@@ -244,26 +285,34 @@ def badge(line: Line) -> str:
         f'<rect width="{width}" height="22" rx="4" fill="#1d2733"/>'
         f'<path d="M{left_px} 0h{right_px - 4}a4 4 0 0 1 4 4v14a4 4 0 0 1-4 4H{left_px}z" fill="{VERDICT_COLOUR[score.verdict]}"/>'
         f'<g fill="#fff" font-family="Verdana, DejaVu Sans, sans-serif" font-size="11" text-anchor="middle">'
-        f'<text x="{left_px / 2:g}" y="15">{left}</text><text x="{left_px + right_px / 2:g}" y="15">{right}</text></g></svg>'
+        f'<text x="{left_px / 2:g}" y="15">{left_text}</text><text x="{left_px + right_px / 2:g}" y="15">{right_text}</text></g></svg>'
     )
 
 
-def markdown(who: ModelMetadata, lines: Sequence[Line]) -> str:
-    """A table of the main results as Markdown, for a model card. Cells are escaped, so that none breaks out of its column."""
-    rows = ["| Benchmark | Score | 95% interval | Against guessing | Questions | Result |", "|---|---|---|---|---|---|"]
+def markdown(model: ModelMetadata, lines: Sequence[Line]) -> str:
+    """A table of the main results as Markdown, for a model card. Cells are escaped, so that none
+    breaks out of its column."""
+    rows = [
+        "| Benchmark | Score | 95% interval | Against guessing | Questions | Result |",
+        "|---|---|---|---|---|---|",
+    ]
     for line in lines:
-        info, score, result = metric_info(line.metric, line.section.family), line.score, line.row.entry.result
-        guess = headlines.guess_of(line.row, line.section.family, line.metric)
+        info, score, result = (
+            metric_info(line.metric, line.section.family),
+            line.score,
+            line.row.entry.result,
+        )
+        guess = headlines.comparator_name(line.row, line.section.family, line.metric)
         cells = (
             line.questions,
             f"{info.label} {score_text(score.value, info.unit)}",
             interval(score),
-            sentences.in_short(score.verdict, guess, score.chance),
+            sentences.format_verdict(score.verdict, guess, score.chance),
             f"{line.section.title()}, {line.section.split}",
             result.source.table if result.source and result.source.table else result.kind,
         )
         rows.append(f"| {' | '.join(map(_in_markdown, cells))} |")
-    return f"### Reliability of {_in_markdown(who.name)}, from the medprobe board\n\n" + "\n".join(rows) + "\n"
+    return f"### Reliability of {_in_markdown(model.name)}, from the medprobe board\n\n" + "\n".join(rows) + "\n"
 
 
 def _in_markdown(value: str) -> str:
@@ -271,7 +320,7 @@ def _in_markdown(value: str) -> str:
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in " ".join(value.split()))
 
 
-def card(who: ModelMetadata, lines: Sequence[Line]) -> str:
+def card(model: ModelMetadata, lines: Sequence[Line]) -> str:
     """Draw the badges, each with a button that saves it, and the Markdown."""
     badges = "".join(
         f'<li>{badge(line)} <button type="button" class="link" data-act="svg" data-of="badge:{line.section.family}">'
@@ -281,5 +330,5 @@ def card(who: ModelMetadata, lines: Sequence[Line]) -> str:
     return (
         '<div class="bar-head"><h3>For a model card</h3>'
         '<button type="button" class="link" data-act="md" data-of="card">Save Markdown</button></div>'
-        f'<ul class="badges">{badges}</ul><pre class="command"><code>{text(markdown(who, lines), 6000)}</code></pre>'
+        f'<ul class="badges">{badges}</ul><pre class="command"><code>{text(markdown(model, lines), 6000)}</code></pre>'
     )

@@ -1,4 +1,5 @@
-"""Draw the first screen: one sentence, links to modalities and departments, and the matrix of models and benchmarks."""
+"""Draw the first screen: one sentence, links to modalities and departments, and the matrix of
+models and benchmarks."""
 
 from __future__ import annotations
 
@@ -10,16 +11,16 @@ from leaderboard_space.data.published_results import printed_table
 from leaderboard_space.data.topics import Topic, TopicLabel, known_topics, labels_by_topic
 from leaderboard_space.export import citation_file, number_columns, table_file
 from leaderboard_space.html import count, plural, prose, text
-from leaderboard_space.overview import BenchmarkColumn, ModelRow, Overview
+from leaderboard_space.model_matrix import BenchmarkColumn, ModelRow, Overview
 from leaderboard_space.query import as_list
 from leaderboard_space.views.parts import (
     CITE_BOX,
-    FIRST_MODELS,
-    KINDS,
+    MAX_FIRST_MODELS,
+    MODEL_KINDS,
     Request,
-    acts,
+    action_buttons,
     address_of,
-    all_rows,
+    all_rows_button,
     benchmark_address,
     model_address,
     set_name,
@@ -38,15 +39,16 @@ def page(overview: Overview, labels: Sequence[TopicLabel], request: Request) -> 
     Args:
         overview: The matrix and its finding.
         labels: Every label of every benchmark.
-        request: `kind` of model, `pin` and `hide` (models and columns), `all` (every row), `unknown` (an address without a page).
+        request: `kind` of model, `pin` and `hide` (models and columns), `all` (every row),
+            `unknown` (an address without a page).
     """
     rows = _selected_rows(overview, request)
     unknown = text(str(request.get("unknown") or ""))
     note = f'<p class="note">There is no page {unknown} here. This is the overview.</p>' if unknown else ""
     return (
-        f'{note}<h2 class="finding">{prose(headlines.trust(overview.finding), 400)}</h2>'
+        f'{note}<h2 class="finding">{prose(headlines.board_headline(overview.finding), 400)}</h2>'
         f"{_topics(labels)}{_other_sets(overview)}{_bar(overview, request, len(rows))}{_matrix(overview, rows, request)}"
-        f'<div class="bar-head below only-narrow"><span class="acts">{acts("matrix")}</span></div>{_legend(overview)}'
+        f'<div class="bar-head below only-narrow"><span class="acts">{action_buttons("matrix")}</span></div>{_legend(overview)}'
     )
 
 
@@ -58,16 +60,20 @@ def _selected_rows(overview: Overview, request: Request) -> list[ModelRow]:
 
 
 def _names(request: Request, key: str) -> list[str]:
-    """The names under a key of an address: models to show first (`pin`), or columns to leave out (`hide`)."""
+    """The names under a key of an address: models to show first (`pin`), or columns to leave out
+    (`hide`)."""
     return [str(name) for name in as_list(request.get(key))]
 
 
 def _topics(labels: Sequence[TopicLabel]) -> str:
-    """Links to topics, the largest modalities and departments first; the numbers count the cases that benchmarks label so."""
+    """Links to topics, the largest modalities and departments first; the numbers count the cases
+    that benchmarks label so."""
     by_topic = labels_by_topic(labels)
     sizes = {slug: sum(label.n for label in of_topic) for slug, of_topic in by_topic.items()}
     by_size = sorted(known_topics().values(), key=lambda topic: (-sizes[topic.slug], topic.name))
-    first = [topic for kind, n in FIRST_TOPICS.items() for topic in [one for one in by_size if one.kind == kind][:n]]
+    first_topics = [
+        topic for kind, n in FIRST_TOPICS.items() for topic in [topic for topic in by_size if topic.kind == kind][:n]
+    ]
 
     def link(topic: Topic) -> str:
         parts = (
@@ -78,15 +84,15 @@ def _topics(labels: Sequence[TopicLabel]) -> str:
         return f'<a href="{address_of("topic", topic.slug)}" title="{title}">{text(topic.name)}{size}</a>'
 
     return (
-        f'<div class="topics row" role="group" aria-label="Topics"><span>Questions on</span><div>{"".join(map(link, first))}</div>'
+        f'<div class="topics row" role="group" aria-label="Topics"><span>Questions on</span><div>{"".join(map(link, first_topics))}</div>'
         f'<details data-keep="topics"><summary>All {len(by_size)}</summary>'
-        f"<div>{''.join(link(topic) for topic in by_size if topic not in first)}</div></details></div>"
+        f"<div>{''.join(link(topic) for topic in by_size if topic not in first_topics)}</div></details></div>"
     )
 
 
 def _bar(overview: Overview, request: Request, n_selected: int) -> str:
     """The heading of the matrix, and the buttons that choose its rows and columns."""
-    labels = {"": "All"} | {kind: KINDS[kind].capitalize() for kind in KIND_CLASS}
+    labels = {"": "All"} | {kind: MODEL_KINDS[kind].capitalize() for kind in KIND_CLASS}
     chosen, hidden = str(request.get("kind") or ""), _names(request, "hide")
     kinds = "".join(_choice("kind", kind, label, kind == chosen) for kind, label in labels.items())
     columns = "".join(
@@ -101,7 +107,7 @@ def _bar(overview: Overview, request: Request, n_selected: int) -> str:
         f'<div class="bar-head"><h3>{selected}{updated}</h3><span class="choices" role="group" aria-label="Kind of model">{kinds}</span>'
         '<details class="filters" data-keep="filters"><summary>Columns</summary>'
         f'<span class="choices" role="group" aria-label="Columns">{columns}</span></details>'
-        f'{_compare_pinned(overview, request)}<span class="acts">{acts("matrix")}</span></div>{CITE_BOX}'
+        f'{_compare_pinned(overview, request)}<span class="acts">{action_buttons("matrix")}</span></div>{CITE_BOX}'
     )
 
 
@@ -114,7 +120,8 @@ def _choice(name: str, value: str, label: str, is_on: bool, attributes: str = ""
 
 
 def _compare_pinned(overview: Overview, request: Request) -> str:
-    """A link that compares the first two pinned models, on the first benchmark in which both have a result."""
+    """A link that compares the first two pinned models, on the first benchmark in which both have a
+    result."""
     rows = {row.name: row for row in overview.rows}
     pinned = [rows[name] for name in _names(request, "pin") if name in rows][:2]
     for column in overview.columns if len(pinned) == 2 else ():
@@ -136,21 +143,26 @@ def _matrix(overview: Overview, rows: Sequence[ModelRow], request: Request) -> s
         )
     pinned, hidden = _names(request, "pin"), _names(request, "hide")
     families = {family for row in rows for family in row.cells}
+    # A column without any score of the selected models is only named below.
     benchmarks = [column for column in overview.columns if column.family in families.difference(hidden)]
-    first = [row for row in rows if row.name in pinned]
-    drawn = rows if request.get("all") == "yes" else rows[: max(FIRST_MODELS, len(first))]
+    pinned_rows = [row for row in rows if row.name in pinned]
+    # Pinned models are drawn even if there are many.
+    drawn_rows = rows if request.get("all") == "yes" else rows[: max(MAX_FIRST_MODELS, len(pinned_rows))]
     matrix = table(
         "matrix",
         "Every model on every benchmark",
-        [Column("Model", lambda row: _name_cell(row, row in first), "model", "name"), *map(_score_column, benchmarks)],
-        [("", drawn[len(first) :])],
+        [
+            Column("Model", lambda row: _name_cell(row, row in pinned_rows), "model", "name"),
+            *map(_score_column, benchmarks),
+        ],
+        [("", drawn_rows[len(pinned_rows) :])],
         "matrix",
         lambda row: f' data-key="{text(row.name, 300)}"',
-        first,
+        pinned_rows,
     )
     missing = ", ".join(column.label for column in overview.columns if column.family not in families)
     gaps = f'<p class="fine">No result of these models: {text(missing, 300)}.</p>' if missing else ""
-    return f"{matrix}{all_rows(len(drawn), len(rows), 'model')}{gaps}"
+    return f"{matrix}{all_rows_button(len(drawn_rows), len(rows), 'model')}{gaps}"
 
 
 def _other_sets(overview: Overview) -> str:
@@ -175,7 +187,7 @@ def _name_cell(row: ModelRow, is_pinned: bool) -> str:
     )
     return (
         f'<th scope="row"><span class="who">{pin}<i class="k k-{KIND_CLASS.get(kind, "u")}" '
-        f'title="{KINDS.get(kind, "kind not stated")}"></i>'
+        f'title="{MODEL_KINDS.get(kind, "kind not stated")}"></i>'
         f'<a href="{model_address(row.name)}"><bdi>{text(row.name)}</bdi></a></span></th>'
     )
 
@@ -186,24 +198,29 @@ def _score_column(benchmark: BenchmarkColumn) -> Column[ModelRow]:
     def cell(row: ModelRow) -> str:
         score_cell, elsewhere = row.cells.get(benchmark.family), _elsewhere(row, benchmark.family)
         if score_cell is None:
-            return matrix_cell(benchmark.label, None, more=elsewhere)
+            return matrix_cell(benchmark.label, None, suffix=elsewhere)
         result = score_cell.row.entry.result
         source = printed_table(result, benchmark.metric) if result.kind == "published" else result.kind
         results = [f"1 of {score_cell.results} results"] if score_cell.results > 1 else []
         address = benchmark_address(benchmark.section, benchmark.metric)
         return matrix_cell(
-            benchmark.label, score_cell.score, address, [source or "published", *results], more=elsewhere
+            benchmark.label,
+            score_cell.score,
+            address,
+            [source or "published", *results],
+            suffix=elsewhere,
         )
 
     guess = ""
     if benchmark.chance is not None:
-        guess = f"guessing {'≈ ' if benchmark.is_random_run else ''}{sentences.percent_of_chance(benchmark.chance)}"
+        guess = f"guessing {'≈ ' if benchmark.is_random_run else ''}{sentences.format_chance(benchmark.chance)}"
     under = f"<small>{text(benchmark.task)}</small><small>{guess}</small>"
     return Column(benchmark.label, cell, benchmark.family, under=under)
 
 
 def _elsewhere(row: ModelRow, family: str) -> str:
-    """The mark of a model's results on other sets of a benchmark, a link to them; "" if there are none."""
+    """The mark of a model's results on other sets of a benchmark, a link to them; "" if there are
+    none."""
     sections = row.elsewhere.get(family, [])
     address = benchmark_address(sections[0]) if len(sections) == 1 else model_address(row.name)
     title = text(f"{row.name} also on: {'; '.join(map(set_title, sections))}", 400)
@@ -213,20 +230,22 @@ def _elsewhere(row: ModelRow, family: str) -> str:
 
 def _legend(overview: Overview) -> str:
     """What the marks of the matrix mean, and how it is sorted."""
-    against_runs = sentences.listed([column.label for column in overview.columns if column.is_random_run])
+    against_runs = sentences.join_names([column.label for column in overview.columns if column.is_random_run])
     run = f"In {against_runs}, guessing is the paper's own random run. " if against_runs else ""
     kinds = "".join(
-        f'<span><i class="k k-{mark}"></i>{KINDS[kind]}</span>'
+        f'<span><i class="k k-{mark}"></i>{MODEL_KINDS[kind]}</span>'
         for kind, mark in KIND_CLASS.items()
         if any(row.kind == kind for row in overview.rows)
     )
     order = ""
     if overview.columns:
         order = f"First the models that most benchmarks know, then by {overview.columns[0].label}; click a column to sort by it. "
+    better, same, worse = (sentences.VERDICT_SIGNS[verdict] for verdict in sentences.VERDICT_WORDS)
     return (
-        f'<p class="fine kinds">{kinds}</p><p class="fine">{text(order)}Axes run from 0 to 100%. Dot: score; bar: 95% interval; dashed: '
-        f"guessing; –: no result. {sentences.MARK['better']} better than guessing, {sentences.MARK['no different']} not significantly "
-        f"different, {sentences.MARK['worse']} worse. {sentences.each_alone(overview.tested)} {text(run, 400)}"
+        f'<p class="fine kinds">{kinds}</p><p class="fine">{text(order)}Axes run from 0 to 100%. '
+        f"Dot: score; bar: 95% interval; dashed: guessing; –: no result. {better} better than guessing, "
+        f"{same} not significantly different, {worse} worse. "
+        f"{sentences.multiple_testing_note(overview.tested)} {text(run, 400)}"
         "A column is one set of questions, that with most results; +1: a result on another set.</p>"
     )
 
@@ -243,7 +262,7 @@ def file(overview: Overview, request: Request) -> dict[str, str]:
     """
     form, kind = str(request.get("as")), str(request.get("kind") or "")
     if form == "cite":
-        title = "Overview: " + ", ".join(f"{one.section.benchmark} ({one.metric})" for one in overview.columns)
+        title = "Overview: " + ", ".join(f"{column.section.benchmark} ({column.metric})" for column in overview.columns)
         entries = [entry for column in overview.columns for entry in column.section.entries]
         return citation_file(title, f"Selection: {f'kind {kind}' if kind else 'everything'}.", entries, request)
     scores = [

@@ -1,9 +1,11 @@
-"""Draw scatter plots of results as inline SVG: MediConfusion's accuracy against confusion, ProbMed's scores with adversarial questions
-against those without, and the score of every benchmark by the models' size and release date.
+"""Draw scatter plots of results as inline SVG: MediConfusion's accuracy against confusion,
+ProbMed's scores with adversarial questions against those without, and the score of every benchmark
+by the models' size and release date.
 
-Every point has its numbers in its title, and the tables have the same numbers. Names are drawn where there is room; the text below a plot
-lists points without a name, and models without a point. Each plot is drawn for wide and for narrow screens, and can be saved with its
-citation (`assets/plots.js`).
+Every point has its numbers in its title, and the tables have the same numbers. Names are drawn
+where there is room; the text below a plot lists points without a name, and models without a point.
+Each plot is drawn for wide and for narrow screens, and can be saved with its citation
+(`assets/plots.js`).
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ from leaderboard_space.data.ranks.groups import display_names
 from leaderboard_space.data.ranks.standings import Row, metric_info
 from leaderboard_space.data.tree import Tree, TreePath, selection_cells
 from leaderboard_space.html import count, plural, prose, score_text, text
-from leaderboard_space.views.tables.table import look
+from leaderboard_space.views.tables.table import mark_classes
 
 ScoresOf = Callable[[str], dict[str, Score]]
 """Metric -> entry key -> score."""
 Level = tuple[float, float] | None
-"""Both ends of what guessing gets: equal if exact, an interval if it is a random run, None if not known or not the same for all rows."""
+"""Both ends of what guessing gets: equal if exact, an interval if it is a random run, None if not
+known or not the same for all rows."""
 MIN_POINTS = 3
 """Points that a plot by size or date needs."""
 WIDE, NARROW, HEIGHT = 900.0, 400.0, 440.0
@@ -38,8 +41,8 @@ LEFT, RIGHT, TOP, BOTTOM = 62.0, 26.0, 12.0, 50.0
 LETTER_WIDTH = 6.3
 """Width of a letter of a name, in pixels."""
 ADVERSARIAL = ("condition", "position", "organ", "modality")
-"""Aspects that are scored with and without adversarial questions, the most telling first. Abnormality has none, and `overall` mixes both,
-so the two overalls do not compare."""
+"""Aspects that are scored with and without adversarial questions, the most telling first.
+Abnormality has none, and `overall` mixes both, so the two overalls do not compare."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,14 @@ class Point:
     high: float | None = None
 
 
-def plot(family: str, rows: Sequence[Row], scores_of: ScoresOf, metric: str, where: str = "", about: str = "") -> str:
+def plot(
+    family: str,
+    rows: Sequence[Row],
+    scores_of: ScoresOf,
+    metric: str,
+    questions: str = "",
+    about: str = "",
+) -> str:
     """Draw the plot that only this benchmark has; "" if it has none, or too little is known.
 
     Args:
@@ -97,7 +107,7 @@ def plot(family: str, rows: Sequence[Row], scores_of: ScoresOf, metric: str, whe
         rows: Rows of the table.
         scores_of: Scores of these rows by metric.
         metric: Score of the table.
-        where: A sentence on the questions it is about.
+        questions: A sentence on the questions it is about.
         about: The text below a saved plot.
     """
     kind = board_spec(family).plot
@@ -107,17 +117,17 @@ def plot(family: str, rows: Sequence[Row], scores_of: ScoresOf, metric: str, whe
             "the images is at the lower right; one that does not look at them is at the upper left."
         )
         title = ("confusion", "Correct, or the same answer twice?")
-        return _of_two(rows, scores_of, ("set_accuracy", "confusion"), title, f"{caption} {where}", about)
+        return _of_two(rows, scores_of, ("set_accuracy", "confusion"), title, f"{caption} {questions}", about)
     for aspect in sorted(ADVERSARIAL, key=lambda name: name != metric) if kind == "slopes" else ():
-        label = sentences.in_running_text(metric_info(aspect).label)
+        label = sentences.uncapitalize(metric_info(aspect).label)
         caption = (
             f"x axis: {label} without adversarial questions; y axis: with them. A model that looks at the image is on the line; one that "
             "says yes to everything falls below it."
         )
         title = ("slopes", f"The effect of adversarial questions: {label}")
-        pair, note = (f"{aspect}_without_adversarial", aspect), f"{about} {where}".strip()
-        if drawn := _of_two(rows, scores_of, pair, title, f"{caption} {where}", note):
-            return drawn
+        pair, note = (f"{aspect}_without_adversarial", aspect), f"{about} {questions}".strip()
+        if svg_plot := _of_two(rows, scores_of, pair, title, f"{caption} {questions}", note):
+            return svg_plot
     return ""
 
 
@@ -138,23 +148,38 @@ def by_size(rows: Sequence[Row], metric: str, family: str, subject: str, about: 
 
 
 def by_date(rows: Sequence[Row], metric: str, family: str, subject: str, about: str = "") -> str:
-    """Draw scores by the month of the model's release, of models with a known one; parameters as for `by_size`."""
+    """Draw scores by the month of the model's release, of models with a known one; parameters as
+    for `by_size`."""
     dates = {row.entry.key: model_metadata(row.entry.result.model.name).released or "" for row in rows}
-    known = {key: date for key, date in dates.items() if re.fullmatch(r"\d{4}-\d\d.*", date)}
-    years = {key: int(date[:4]) + (int(date[5:7]) - 1) / 12 for key, date in known.items()}
+    valid_dates = {key: date for key, date in dates.items() if re.fullmatch(r"\d{4}-\d\d.*", date)}
+    years = {key: int(date[:4]) + (int(date[5:7]) - 1) / 12 for key, date in valid_dates.items()}
     axis = ("date", "by release date", "First released")
-    return _against(rows, years, metric, family, axis, f"{subject}{_missing(rows, years, 'release date')}", about)
+    return _against(
+        rows,
+        years,
+        metric,
+        family,
+        axis,
+        f"{subject}{_missing(rows, years, 'release date')}",
+        about,
+    )
 
 
-def _missing(rows: Sequence[Row], values: Mapping[str, float], what: str) -> str:
-    """A sentence on the models that a plot leaves out. `values`: entry key -> value across; `what`: what that value is."""
+def _missing(rows: Sequence[Row], values: Mapping[str, float], property_name: str) -> str:
+    """A sentence on the models that a plot leaves out. `values`: entry key -> value across;
+    `property_name`: what that value is."""
     scored = {row.entry.result.model.name for row in rows if not row.is_baseline and row.score.value is not None}
     missing = scored - {row.entry.result.model.name for row in rows if row.entry.key in values}
-    return f" Not shown, no {what} known: {sentences.listed(sorted(missing, key=str.lower))}." if missing else ""
+    return (
+        f" Not shown, no {property_name} known: {sentences.join_names(sorted(missing, key=str.lower))}."
+        if missing
+        else ""
+    )
 
 
 def image_types(tree: Tree, branches: Sequence[TreePath]) -> list[TreePath]:
-    """The branches of ProbMed's image types within a selection, in the order of the tree (the largest first)."""
+    """The branches of ProbMed's image types within a selection, in the order of the tree (the
+    largest first)."""
     labels = [node.label for node in dict(tree.facets).get("image_type", ()) if node.label != UNLABELLED]
     inside = selection_cells(branches, {"image_type": dict.fromkeys(labels)})
     return [("image_type", label) for label in labels if not branches or ("image_type", label) in inside]
@@ -184,14 +209,18 @@ def _of_two(
     for row in (row for row in rows if row.entry.key in across and row.entry.key in up):
         name, x, y = names[row.entry.key], across[row.entry.key], up[row.entry.key]
         if x.value is not None and y.value is not None:
-            values = zip(map(sentences.in_running_text, labels), (x.value, y.value), strict=True)
+            values = zip(map(sentences.uncapitalize, labels), (x.value, y.value), strict=True)
             numbers = ", ".join(f"{label} {score_text(value)}" for label, value in values)
-            style = look(row.entry.result.model.kind, (y if pair[1] in ADVERSARIAL else x).verdict)
+            style = mark_classes(row.entry.result.model.kind, (y if pair[1] in ADVERSARIAL else x).verdict)
             points.append(Point(x.value, y.value, name, f"{name}: {numbers}", style))
     if not points:
         return ""
     levels = _level(across), _level(up)
-    ends = [[*(p.x for p in points), *(levels[0] or ())], [*(p.y for p in points), *(levels[1] or ())]]
+    ends = [
+        [*(p.x for p in points), *(levels[0] or ())],
+        [*(p.y for p in points), *(levels[1] or ())],
+    ]
+    # Equal axes: the diagonal is where adversarial questions change nothing.
     if pair[1] in ADVERSARIAL:  # both axes are alike, so that points on the diagonal lose nothing
         ends = [[*ends[0], *ends[1]]] * 2
     x_scale, y_scale = (_percent_scale(f"{label} (%)", of_axis) for label, of_axis in zip(labels, ends, strict=True))
@@ -219,24 +248,33 @@ def _against(
         about: The text below a saved plot.
     """
     info, (name, title, axis_title) = metric_info(metric, family), axis
-    drawn = [
+    # Baselines have neither size nor release date.
+    plotted_rows = [
         row for row in rows if values.get(row.entry.key, 0) > 0 and row.score.value is not None and not row.is_baseline
     ]
-    if len(drawn) < MIN_POINTS or info.unit != "percent":
+    if len(plotted_rows) < MIN_POINTS or info.unit != "percent":
         return ""
     names, points = display_names([row.entry for row in rows]), list[Point]()
-    for row in drawn:
+    for row in plotted_rows:
         x, y, model_name = values[row.entry.key], row.score.value or 0.0, names[row.entry.key]
         at = f"{x:,.1f}" if name == "size" else f"{int(x)}-{round(12 * (x % 1)) + 1:02}"
-        numbers = f"{model_name}: {sentences.in_running_text(info.label)} {score_text(y)}, {at}"
-        style = look(row.entry.result.model.kind, row.score.verdict)
+        numbers = f"{model_name}: {sentences.uncapitalize(info.label)} {score_text(y)}, {at}"
+        style = mark_classes(row.entry.result.model.kind, row.score.verdict)
         points.append(Point(x, y, model_name, numbers, style, row.score.low, row.score.high))
-    level = _level({row.entry.key: row.score for row in drawn})
+    level = _level({row.entry.key: row.score for row in plotted_rows})
     ends = [*(end for p in points for end in (p.y, p.low, p.high)), *(level or ())]
     x_scale = (_date_scale if name == "date" else _log_scale)(axis_title, [point.x for point in points])
     bars = " Bars are 95% intervals." if any(point.low is not None for point in points) else ""
     y_scale = _percent_scale(f"{info.label} (%)", ends)
-    return _frame((name, f"{info.label} {title}"), f"{caption}{bars}", points, x_scale, y_scale, (None, level), about)
+    return _frame(
+        (name, f"{info.label} {title}"),
+        f"{caption}{bars}",
+        points,
+        x_scale,
+        y_scale,
+        (None, level),
+        about,
+    )
 
 
 def _frame(
@@ -264,7 +302,7 @@ def _frame(
         names = _names(points, x, y, width)
         unnamed_here = [point.title for at, point in enumerate(points) if at not in names]
         summary = f"{count(len(unnamed_here))} of {plural(len(points), 'point')} without a name in the plot"
-        listing = f"<details><summary>{summary}</summary>{'; '.join(text(one, 300) for one in unnamed_here)}</details>"
+        listing = f"<details><summary>{summary}</summary>{'; '.join(text(title_text, 300) for title_text in unnamed_here)}</details>"
         figures.append(
             f'<figure class="plots {kind}" aria-label="{text(title[1])}">{svg(points, x, y, chance, names, width)}'
             f"{listing if unnamed_here else ''}</figure>"
@@ -287,15 +325,16 @@ def _frame(
 
 def _level(scores: Mapping[str, Score]) -> Level:
     """What guessing gets, if all scores agree on it."""
-    known = [score for score in scores.values() if score.chance is not None]
-    levels = {score.chance_interval or (round(score.chance or 0.0, 6),) * 2 for score in known}
+    scored = [score for score in scores.values() if score.chance is not None]
+    levels = {score.chance_interval or (round(score.chance or 0.0, 6),) * 2 for score in scored}
     return levels.pop() if len(levels) == 1 else None
 
 
 def _percent_scale(label: str, values: Sequence[float | None]) -> Scale:
     """An axis in percent that covers the values, with round ends and about five ticks."""
-    known = [value for value in values if value is not None]
-    low, high = min(known), max(known)
+    known_values = [value for value in values if value is not None]
+    low, high = min(known_values), max(known_values)
+    # The smallest step that needs at most eight intervals.
     step = next(step for step in (1.0, 2.0, 5.0, 10.0, 20.0) if (high - low) / step <= 8 or step == 20.0)
     start, end = max(math.floor(low / step) * step, 0.0), min(math.ceil(high / step) * step, 100.0)
     end = end if end > start else start + step
@@ -325,7 +364,12 @@ def _up(y: Scale, value: float) -> float:
 
 
 def svg(
-    points: Sequence[Point], x: Scale, y: Scale, chance: tuple[Level, Level], names: Mapping[int, str], width: float
+    points: Sequence[Point],
+    x: Scale,
+    y: Scale,
+    chance: tuple[Level, Level],
+    names: Mapping[int, str],
+    width: float,
 ) -> str:
     """Draw a plot. If both axes are alike, a diagonal shows where both values are equal.
 
@@ -363,11 +407,11 @@ def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def _area(left: float, top: float, right: float, bottom: float) -> str:
+def _area(x1: float, y1: float, x2: float, y2: float) -> str:
     """What guessing gets: a line, or a band."""
-    if left == right or top == bottom:
-        return _line("guess", left, top, right, bottom)
-    return f'<rect class="band" x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}"/>'
+    if x1 == x2 or y1 == y2:
+        return _line("guess", x1, y1, x2, y2)
+    return f'<rect class="band" x="{x1:.1f}" y="{y1:.1f}" width="{x2 - x1:.1f}" height="{y2 - y1:.1f}"/>'
 
 
 def _grid(x: Scale, y: Scale, width: float) -> str:
@@ -387,8 +431,8 @@ def _grid(x: Scale, y: Scale, width: float) -> str:
 
 
 def _shape(kind: str, x: float, y: float) -> str:
-    """The mark of a result by the kind of model, as everywhere on the board: proprietary filled, open hollow, medical a square, baseline a
-    diamond."""
+    """The mark of a result by the kind of model, as everywhere on the board: proprietary filled,
+    open hollow, medical a square, baseline a diamond."""
     if "k-medical" in kind:
         return f'<rect class="pt" x="{x - 4.5:.1f}" y="{y - 4.5:.1f}" width="9" height="9"/>'
     if "k-baseline" in kind:
@@ -397,29 +441,32 @@ def _shape(kind: str, x: float, y: float) -> str:
 
 
 def _names(points: Sequence[Point], x: Scale, y: Scale, width: float) -> dict[int, str]:
-    """Place names beside their points, the highest points first, where they cover no other name, no point and no edge.
+    """Place names beside their points, the highest points first, where they cover no other name, no
+    point and no edge.
 
     Returns:
         Position of a point -> its name (SVG), of the points that have room for it.
     """
     centres = [(_across(x, point.x, width), _up(y, point.y)) for point in points]
+    # Every point blocks the space that its mark covers.
     boxes = [(px - 6, py - 6, px + 6, py + 6) for px, py in centres]  # left, top, right, bottom
     names: dict[int, str] = {}
+    # The best models get their names first.
     for at in sorted(range(len(points)), key=lambda at: -points[at].y):
         (px, py), name = centres[at], points[at].name
         name = name if len(name) <= 40 else name[:39] + "…"
         width_px = LETTER_WIDTH * len(name)
         sides = (("name", px + 8, px + 8), ("name end", px - 8, px - 8 - width_px))
-        for (kind, anchor, left), down in product(sides, (0.0, -12.0, 12.0)):
-            box = (left, py + down - 7, left + width_px, py + down + 7)
+        for (kind, anchor, start), down in product(sides, (0.0, -12.0, 12.0)):
+            box = (start, py + down - 7, start + width_px, py + down + 7)
             is_inside = box[0] > LEFT and box[2] < width and box[1] > 0 and box[3] < HEIGHT - BOTTOM
-            if is_inside and not any(_overlap(box, other) for other in boxes):
+            if is_inside and not any(_overlap(box, obstacle) for obstacle in boxes):
                 boxes.append(box)
                 names[at] = f'<text class="{kind}" x="{anchor:.1f}" y="{py + down + 4:.1f}">{text(name)}</text>'
                 break
     return names
 
 
-def _overlap(box: tuple[float, ...], other: tuple[float, ...]) -> bool:
+def _overlap(box: tuple[float, ...], obstacle: tuple[float, ...]) -> bool:
     """True if two boxes (left, top, right, bottom) touch."""
-    return box[0] <= other[2] and box[2] >= other[0] and box[1] <= other[3] and box[3] >= other[1]
+    return box[0] <= obstacle[2] and box[2] >= obstacle[0] and box[1] <= obstacle[3] and box[3] >= obstacle[1]

@@ -14,9 +14,9 @@ from eval_harness.store.submission import Submission
 from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.html import count, interval, plural, prose, score_text, text
 from leaderboard_space.sentences import VERDICT_WORDS
-from leaderboard_space.views.tables.table import html_columns, scrolled, table
+from leaderboard_space.views.tables.table import html_columns, scrollable, table
 
-MAX_PROBLEMS = 50
+MAX_PROBLEM_KINDS = 50
 """Kinds of problems that are spelled out; the rest are counted."""
 DETAILS = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9][0-9,.]*")
 """What may differ between problems of one kind: quoted texts and numbers."""
@@ -46,7 +46,8 @@ def page(destination: str, choices: Sequence[tuple[str, str]], has_store: bool) 
 
 
 def _choices(choices: Sequence[tuple[str, str]]) -> str:
-    """The question sets that can be answered, each with a file to fill in and the list of its ids."""
+    """The question sets that can be answered, each with a file to fill in and the list of its
+    ids."""
     rows = [
         (
             text(label, 200),
@@ -58,11 +59,11 @@ def _choices(choices: Sequence[tuple[str, str]]) -> str:
         for label, key in choices
     ]
     label = "Sets of questions that can be answered"
-    drawn = scrolled(table("", label, html_columns(("Questions", "Files")), [("", rows)], "plain left"))
+    choice_table = scrollable(table("", label, html_columns(("Questions", "Files")), [("", rows)], "plain left"))
     return (
         '<details class="also" data-keep="targets"><summary>Templates and question ids: '
         f"{plural(len(choices), 'set')} of questions</summary>"
-        f'{drawn}<p class="fine">A template has one line per question: fill in '
+        f'{choice_table}<p class="fine">A template has one line per question: fill in '
         "<code>response</code> with the model's answer, or leave it empty if there was none.</p></details>"
     )
 
@@ -87,7 +88,8 @@ def template(ids: Sequence[str]) -> str:
 
 
 def report(submission: Submission) -> str:
-    """Draw what a check found: scores with intervals, chance and verdict, problems, and what a person will look at.
+    """Draw what a check found: scores with intervals, chance and verdict, problems, and what a
+    person will look at.
 
     A file with problems has no scores: answers that cannot be read would count as missing."""
     result = submission.result
@@ -97,12 +99,17 @@ def report(submission: Submission) -> str:
     )
 
 
-def refused(problems: Sequence[str], outcome: str = "Nothing could be scored.") -> str:
-    """Draw the problems of a file that could not be scored or submitted. `outcome`: the headline."""
+def refusal(problems: Sequence[str], outcome: str = "Nothing could be scored.") -> str:
+    """Draw the problems of a file that could not be scored or submitted.
+
+    Args:
+        problems: The problems.
+        outcome: The headline.
+    """
     return _report(_alert(outcome) + _problems(problems))
 
 
-def sent(location: str, is_new: bool, is_pull_request: bool, row: str = "", model: str = "") -> str:
+def submission_outcome(location: str, is_new: bool, is_pull_request: bool, row: str = "", model: str = "") -> str:
     """Draw where a submission went.
 
     Args:
@@ -124,9 +131,14 @@ def sent(location: str, is_new: bool, is_pull_request: bool, row: str = "", mode
 
 
 def hidden_checked(problems: Sequence[str], per_day: int) -> str:
-    """Draw the check of a file of answers to the hidden test. `per_day`: attempts that a user has each day."""
+    """Draw the check of a file of answers to the hidden test.
+
+    Args:
+        problems: Problems of the file.
+        per_day: Attempts that a user has each day.
+    """
     if problems:
-        return refused(problems)
+        return refusal(problems)
     costs = f"Each user has {plural(per_day, 'scoring')} a day (UTC); scoring the same file again does not count."
     gives = "Scoring it gives the overall score, rounded, and nothing else: the answers stay hidden."
     return _report(f'{_alert("The file answers every question of the test.")}<p class="sub">{gives} {costs}</p>')
@@ -152,7 +164,8 @@ def _report(content: str) -> str:
 
 
 def _alert(outcome: str) -> str:
-    """The outcome (HTML). It appears long after the button was pressed, so screen readers announce it."""
+    """The outcome (HTML). It appears long after the button was pressed, so screen readers announce
+    it."""
     return f'<div role="alert"><h2 class="finding">{outcome}</h2></div>'
 
 
@@ -160,10 +173,11 @@ def _headline(submission: Submission) -> str:
     """What was submitted, and whether it can be added."""
     result, benchmark = submission.result, submission.result.benchmark
     about = f"{result.model.name} on {benchmark.name}, {benchmark.split}, {plural(benchmark.questions, 'question')}"
-    missing, asked = result.statuses.get("missing", 0), max(sum(result.statuses.values()), 1)
+    missing, n_asked = result.statuses.get("missing", 0), max(sum(result.statuses.values()), 1)
+    # Problems win over missing answers, which only lower the score.
     state = "cannot be submitted as it is" if submission.problems else "ready to be submitted"
     if missing and not submission.problems:
-        state = f"{count(missing)} of {plural(asked, 'answer')} missing, which count as wrong"
+        state = f"{count(missing)} of {plural(n_asked, 'answer')} missing, which count as wrong"
     selection = f"Partial: {text(benchmark.selection or '', MAX_LINE_LENGTH)}. It is not ranked with complete runs."
     partial = f'<p class="sub">{selection}</p>' if benchmark.selection else ""
     return f"{_alert(f'{prose(about, 300)}: {state}.')}{partial}"
@@ -171,23 +185,25 @@ def _headline(submission: Submission) -> str:
 
 def _problems(problems: Sequence[str]) -> str:
     """The problems by kind, each kind with its first problem and the number of the others."""
-    kinds = grouped(problems)
+    kinds = group_problems(problems)
     twins = [f' <span class="fine">{plural(len(kind) - 1, "more time")}</span>' if kind[1:] else "" for kind in kinds]
     lines = [f"<li>{text(kind[0], MAX_LINE_LENGTH)}{twin}</li>" for kind, twin in zip(kinds, twins, strict=True)]
-    items = "".join(lines[:MAX_PROBLEMS])
-    hidden = len(kinds) - MAX_PROBLEMS
-    more = f'<p class="fine">and {plural(hidden, "other kind")} of problem</p>' if hidden > 0 else ""
+    items = "".join(lines[:MAX_PROBLEM_KINDS])
+    hidden = len(kinds) - MAX_PROBLEM_KINDS
+    hidden_note = f'<p class="fine">and {plural(hidden, "other kind")} of problem</p>' if hidden > 0 else ""
     of_kinds = f" of {plural(len(kinds), 'kind')}" if len(kinds) < len(problems) else ""
     title = f"<h3>{plural(len(problems), 'problem')}{of_kinds}</h3>"
-    return f'{title}<ul class="problems" role="alert">{items}</ul>{more}' if problems else ""
+    return f'{title}<ul class="problems" role="alert">{items}</ul>{hidden_note}' if problems else ""
 
 
-def grouped(problems: Sequence[str]) -> list[list[str]]:
-    """Problems that differ only in the line, in what is quoted, or in a number, together; in the order of their first.
+def group_problems(problems: Sequence[str]) -> list[list[str]]:
+    """Problems that differ only in the line, in what is quoted, or in a number, together; in the
+    order of their first.
 
-    >>> grouped(["a.csv, line 1: question 'x' is unknown", "a.csv, line 7: question 'y' is unknown", "a.csv: is cut off"])
-    [["a.csv, line 1: question 'x' is unknown", "a.csv, line 7: question 'y' is unknown"], ['a.csv: is cut off']]
+    >>> group_problems(["line 1: 'x' is unknown", "line 7: 'y' is unknown", "cut off"])
+    [["line 1: 'x' is unknown", "line 7: 'y' is unknown"], ['cut off']]
     """
+    # A file with one mistake in every line has one problem, not a thousand.
     kinds: dict[str, list[str]] = {}
     for line in problems:
         kinds.setdefault(DETAILS.sub("…", line), []).append(line)
@@ -223,7 +239,7 @@ def _table(result: Result) -> str:
 
     names = [name for name in METRICS if name in result.scores and not name.startswith("share_")]
     columns = html_columns(("Score", "Value", "95% interval", "Chance", "n", "Against chance"))
-    return scrolled(table("", "Scores", columns, [("", [cells(name, result.scores[name]) for name in names])]))
+    return scrollable(table("", "Scores", columns, [("", [cells(name, result.scores[name]) for name in names])]))
 
 
 def _statuses(result: Result) -> str:

@@ -1,5 +1,5 @@
-"""A topic's page: one label of one benchmark, its models side by side in every aspect. The topic's other labels are a click away; nothing
-is pooled."""
+"""A topic's page: one label of one benchmark, its models side by side in every aspect. The topic's
+other labels are a click away; nothing is pooled."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from leaderboard_space.data.store.sections import Section
 from leaderboard_space.data.topics import Relation, Topic, TopicLabel
 from leaderboard_space.export import breakdown_table, citation_file, table_file
 from leaderboard_space.html import count, plural, prose, text
-from leaderboard_space.overview import by_model
+from leaderboard_space.model_matrix import by_model
 from leaderboard_space.views.parts import (
     CITE_BOX,
-    FIRST_MODELS,
-    acts,
+    MAX_FIRST_MODELS,
+    action_buttons,
     address_of,
-    all_rows,
+    all_rows_button,
     benchmark_address,
     compare_address,
     links_row,
@@ -36,7 +36,8 @@ from leaderboard_space.views.tables.table import Column, matrix_cell, table
 
 @dataclass(frozen=True)
 class Aspect:
-    """One score of a label. `does`: what a model does to earn it; `given`: the label is its answer."""
+    """One score of a label. `does`: what a model does to earn it; `given`: the label is its
+    answer."""
 
     metric: str
     does: str
@@ -54,7 +55,7 @@ class LabelSet:
     @property
     def models(self) -> int:
         """How many models have a score."""
-        return len(set().union(*(by_model(one.standings) for one in self.aspects)))
+        return len(set().union(*(by_model(aspect.standings) for aspect in self.aspects)))
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class LabelSummary(LabelSet):
     @property
     def tested(self) -> int:
         """How many scores are tested against guessing."""
-        return sum(row.score.verdict is not None for one in self.ranking for row in one.standings.models)
+        return sum(row.score.verdict is not None for aspect in self.ranking for row in aspect.standings.models)
 
 
 def label_name(label: TopicLabel) -> str:
@@ -111,7 +112,7 @@ def page(
     if summary is not None:
         lead = f"No benchmark labels {term} by itself. " if term else ""
         lead += "" if summary.relation == "same" else f"No results on {topic.name} itself; related: "
-        finding = lead + headline(summary)
+        finding = lead + label_headline(summary)
     title = f'{crumbs}<h2 class="finding" data-title="{text(topic.name)}">{prose(finding, 400)}</h2>'
     if summary is None:
         return f"{title}{chips}{gaps}"
@@ -121,18 +122,23 @@ def page(
     )
 
 
-def headline(summary: LabelSummary) -> str:
+def label_headline(summary: LabelSummary) -> str:
     """The finding of a label."""
     ranking, name = summary.ranking, label_name(summary.label)
     if len(ranking) == 1:
-        return f"{name}: {headlines.finding(summary.section.family, ranking[0].standings)}"
-    return headlines.by_aspect(name, [(aspect.does, headlines.ranked(aspect.standings)) for aspect in ranking])
+        return f"{name}: {headlines.leaderboard_headline(summary.section.family, ranking[0].standings)}"
+    return headlines.aspects_headline(
+        name, [(aspect.does, headlines.ranked_models(aspect.standings)) for aspect in ranking]
+    )
 
 
 def _about(summary: LabelSummary) -> str:
     """What the table is of, and what its marks mean."""
     rows = [row for aspect in summary.aspects for row in aspect.standings.models]
-    cases = plural(max((row.score.n for row in rows), default=summary.label.n), board_spec(summary.section.family).case)
+    cases = plural(
+        max((row.score.n for row in rows), default=summary.label.n),
+        board_spec(summary.section.family).case,
+    )
     against_run = any(row.run for aspect in summary.ranking for row in aspect.standings.models)
     guess = "the paper's random run" if against_run else "guessing"
     return f"{text(set_title(summary.section))}, {cases}. Bars: 95% intervals; dashed: {guess}."
@@ -141,10 +147,10 @@ def _about(summary: LabelSummary) -> str:
 def _sets(topic: Topic, summary: LabelSummary) -> str:
     """The switch between the question sets with scores of the label: each is a table of its own."""
     links = "".join(
-        f'<a href="{address_of("topic", topic.slug, label=label_id(summary.label), set=one.section.key)}"'
-        f"{' aria-current=true' if one.section is summary.section else ''}>{text(one.section.title())} "
-        f"<em>{text(one.section.split)} · {plural(one.models, 'model')}</em></a>"
-        for one in summary.sets
+        f'<a href="{address_of("topic", topic.slug, label=label_id(summary.label), set=label_set.section.key)}"'
+        f"{' aria-current=true' if label_set.section is summary.section else ''}>{text(label_set.section.title())} "
+        f"<em>{text(label_set.section.split)} · {plural(label_set.models, 'model')}</em></a>"
+        for label_set in summary.sets
     )
     return links_row("Sets of questions", "Set of questions", links) if len(summary.sets) > 1 else ""
 
@@ -153,7 +159,7 @@ def _chips(topic: Topic, labels: Sequence[tuple[TopicLabel, Relation]], summary:
     """The topic's labels, a row for each benchmark; the numbers count the benchmark's cases."""
     rows: dict[str, str] = {}
     for relation, prefix in (("same", ""), ("related", "Related · ")):
-        for label in [label for label, how in labels if how == relation]:
+        for label in [label for label, label_relation in labels if label_relation == relation]:
             title = prefix + BENCHMARK_LABELS[label.family]
             current = " aria-current=true" if summary and label == summary.label else ""
             link = f'<a href="{address_of("topic", topic.slug, label=label_id(label))}"{current}>'
@@ -163,19 +169,21 @@ def _chips(topic: Topic, labels: Sequence[tuple[TopicLabel, Relation]], summary:
 
 
 def _table(summary: LabelSummary, every: bool) -> str:
-    """Models by aspects, sorted by the first; each cell is of the result that represents the model (`groups.preference_key`)."""
+    """Models by aspects, sorted by the first; each cell is of the result that represents the model
+    (`groups.order_of`)."""
     section, ranking = summary.section, summary.ranking
+    # Model -> metric -> the row that represents the model.
     rows: dict[str, dict[str, Row]] = {}
     for aspect in summary.aspects:
         for name, of_model in by_model(aspect.standings).items():
             rows.setdefault(name, {})[aspect.metric] = of_model[0]
     names = sorted(rows, key=lambda name: _order(rows[name], summary))
-    drawn = names if every else names[:FIRST_MODELS]
-    others = sum(row.best_rank is not None for row in ranking[0].standings.models) - 1 if ranking else -1
+    drawn_names = names if every else names[:MAX_FIRST_MODELS]
+    n_others = sum(row.best_rank is not None for row in ranking[0].standings.models) - 1 if ranking else -1
 
     def rank(name: str) -> str:
         row = rows[name].get(ranking[0].metric) if ranking else None
-        return rank_cell(row, others, "topic") if row else '<td class="place" data-v="">–</td>'
+        return rank_cell(row, n_others, "topic") if row else '<td class="place" data-v="">–</td>'
 
     columns = [
         Column("Rank", rank, "place", "place"),
@@ -189,26 +197,33 @@ def _table(summary: LabelSummary, every: bool) -> str:
     ]
     label, metrics = label_name(summary.label), [aspect.metric for aspect in summary.aspects]
     matrix = table(
-        "topic", label, columns, [("", drawn)], "matrix topic", lambda name: f' data-key="{text(name, 300)}"'
+        "topic",
+        label,
+        columns,
+        [("", drawn_names)],
+        "matrix topic",
+        lambda name: f' data-key="{text(name, 300)}"',
     )
-    wanted = HEADLINE_METRICS[section.family]
+    headline_metric = HEADLINE_METRICS[section.family]
     notes = (
-        f"Ranked by “{text(ranking[0].does)}”. " if len(ranking) > 1 and others >= 0 else "",
-        f"{text(sentences.shown_instead(section, wanted, metrics[0]), 300)} "
-        if ranking and wanted not in metrics
+        f"Ranked by “{text(ranking[0].does)}”. " if len(ranking) > 1 and n_others >= 0 else "",
+        f"{text(sentences.substitute_metric_note(section, headline_metric, metrics[0]), 300)} "
+        if ranking and headline_metric not in metrics
         else "",
-        sentences.each_alone(summary.tested),
+        sentences.multiple_testing_note(summary.tested),
     )
-    return f'{matrix}{all_rows(len(drawn), len(names), "model")}<p class="fine">{"".join(notes)}</p>'
+    return f'{matrix}{all_rows_button(len(drawn_names), len(names), "model")}<p class="fine">{"".join(notes)}</p>'
 
 
 def _score_column(summary: LabelSummary, aspect: Aspect, rows: Mapping[str, Mapping[str, Row]]) -> Column[str]:
-    """The column of an aspect: the score of every model that has one. `rows`: model -> metric -> row."""
+    """The column of an aspect: the score of every model that has one. `rows`: model -> metric ->
+    row."""
     section, metric = summary.section, aspect.metric
     title = aspect.does or metric_info(metric, section.family).label
     address = benchmark_address(section, None if aspect.given else metric, [summary.label.path])
+    # Chance is in the head only if it is the same for every model.
     levels = {round(row.score.chance, 1) for row in aspect.standings.models if row.score.chance is not None}
-    guess = f"guessing {sentences.percent_of_chance(levels.pop())}" if len(levels) == 1 else ""
+    guess = f"guessing {sentences.format_chance(levels.pop())}" if len(levels) == 1 else ""
     under = f"<small>{text('no finding: the label says it' if aspect.given else guess)}</small>"
 
     def cell(name: str) -> str:
@@ -219,14 +234,16 @@ def _score_column(summary: LabelSummary, aspect: Aspect, rows: Mapping[str, Mapp
 
 
 def _order(rows: Mapping[str, Row], summary: LabelSummary) -> tuple[int, float]:
-    """Sort key of a model: the first aspect in which it has a score, then that score, the best first. `rows`: metric -> row."""
-    at, metric = next((at, one.metric) for at, one in enumerate(summary.aspects) if one.metric in rows)
+    """Sort key of a model: the first aspect in which it has a score, then that score, the best
+    first. `rows`: metric -> row."""
+    at, metric = next((at, aspect.metric) for at, aspect in enumerate(summary.aspects) if aspect.metric in rows)
     value = rows[metric].score.value or 0.0
     return at, value if metric_info(metric, summary.section.family).higher_is_better is False else -value
 
 
 def _links(summary: LabelSummary) -> str:
-    """The links to the label's leaderboard, cases and comparison, and the buttons that share and save the page."""
+    """The links to the label's leaderboard, cases and comparison, and the buttons that share and
+    save the page."""
     label, section = summary.label, summary.section
     metric = summary.ranking[0].metric if summary.ranking else None
     has_cases = any(entry.answers is not None for entry in section.entries)
@@ -236,12 +253,17 @@ def _links(summary: LabelSummary) -> str:
         *([(cases, "Cases")] if has_cases else []),
         (compare_address(section, metric, [label.path]), "Compare two models"),
     )
-    drawn = "".join(f'<a class="link" href="{address}">{title}</a>' for address, title in links)
-    return f'<p class="acts">{drawn}{acts("topic")}</p>'
+    link_html = "".join(f'<a class="link" href="{address}">{title}</a>' for address, title in links)
+    return f'<p class="acts">{link_html}{action_buttons("topic")}</p>'
 
 
-def unknown(name: str, similar: Sequence[Hit]) -> str:
-    """Draw the page of an address that names no topic. `name`: what it names; `similar`: topics to suggest."""
+def unknown_topic(name: str, similar: Sequence[Hit]) -> str:
+    """Draw the page of an address that names no topic.
+
+    Args:
+        name: What the address names.
+        similar: Topics to suggest.
+    """
     links = "".join(
         f'<li><a href="{hit.address}">{text(hit.name)}</a> <small>{text(hit.location, 200)}</small></li>'
         for hit in similar

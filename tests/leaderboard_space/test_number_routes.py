@@ -28,7 +28,7 @@ from leaderboard_space.data.topics import all_topics, matching_labels
 from leaderboard_space.data.tree import PATH_SEPARATOR
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import interval, score_text
-from leaderboard_space.model_results import all_models, lines_of, main_lines
+from leaderboard_space.model_results import all_models, main_lines, model_lines
 from leaderboard_space.service import Service
 from leaderboard_space.views import compare, model
 from leaderboard_space.views.topic import label_id
@@ -210,7 +210,7 @@ def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, see
             assert all(same(row[name], on_board[row["run"]][name]) for name in NUMBERS), (row, on_board[row["run"]])
     names = all_models(service.board)
     name = names[int(rng.integers(len(names)))]
-    for line in main_lines(lines_of(service.board, name)):
+    for line in main_lines(model_lines(service.board, name)):
         family, info = line.section.family, metric_info(line.metric, line.section.family)
         badge = model.file(service.board, {"id": name, "of": f"badge:{family}"})["text"]
         asked = {"format": family, "section": line.section.key, "metric": line.metric, "as": "json"}

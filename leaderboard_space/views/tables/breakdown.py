@@ -1,4 +1,5 @@
-"""Draw the breakdown: a heat map of results by facet values (or by metrics), shaded by score, grey where cells rest on few cases."""
+"""Draw the breakdown: a heat map of results by facet values (or by metrics), shaded by score, grey
+where cells rest on few cases."""
 
 from __future__ import annotations
 
@@ -18,10 +19,24 @@ from leaderboard_space.data.ranks.standings import Standings, metric_info
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import FACET_NAMES, display_label, organ_and_modality
 from leaderboard_space.html import count, is_shown_as, options, plural, score_text, text
-from leaderboard_space.sentences import FEW
-from leaderboard_space.views.parts import address_of, benchmark_address, explained, files, name_input, set_name
-from leaderboard_space.views.tables.provenance import tags
-from leaderboard_space.views.tables.table import Column, behind_with_chance, name_column, scrolled, sorted_by, table
+from leaderboard_space.sentences import MIN_CASES
+from leaderboard_space.views.parts import (
+    address_of,
+    benchmark_address,
+    explanation_button,
+    name_input,
+    save_menu,
+    set_name,
+)
+from leaderboard_space.views.tables.provenance import distinguishing_tags
+from leaderboard_space.views.tables.table import (
+    Column,
+    name_column,
+    score_tooltip,
+    scrollable,
+    sort_attribute,
+    table,
+)
 
 MAX_COLUMNS = 60
 """Columns drawn; saved files have all."""
@@ -57,8 +72,9 @@ def view(
     )
     choices = [(name, "Metrics" if name == METRICS_FACET else FACET_NAMES.get(name, name)) for name in facets]
     select = f'<label>Break down by <select data-name="facet">{options(choices, facet)}</select></label>'
-    head = f'<div class="bar-head"><h3>{text(title)}</h3>{select}{files("breakdown")}</div>'
-    columns = columns_of(cells, facet)
+    head = f'<div class="bar-head"><h3>{text(title)}</h3>{select}{save_menu("breakdown")}</div>'
+    columns = known_columns(cells, facet)
+    # A single column would repeat the leaderboard.
     if len(columns) == 1 and standings.rows:  # one score for each result, which is in the table above
         only = f'<p class="sub">Only one label is known here: {text(display_label(facet, columns[0]))}.</p>'
         return below if facets == [METRICS_FACET] else f"{head}{'' if is_by_metric else only}{below}"
@@ -66,10 +82,11 @@ def view(
         nothing = '<p class="sub">No numbers are known by this facet for this selection.</p>'
         return f"{head}{nothing}{below}" if standings.rows else below
     dropped = len(columns) - MAX_COLUMNS
-    more = f"{plural(dropped, 'smaller column')} left out; the saved files contain all" if dropped > 0 else ""
+    dropped_note = f"{plural(dropped, 'smaller column')} left out; the saved files contain all" if dropped > 0 else ""
+    # Facet values are sorted by size, so the smallest are left out.
     columns = columns[:MAX_COLUMNS]
     entries = [entry for entry in entries if any(entry.key in cells[name] for name in columns)]
-    tag, names = tags(entries), display_names(entries)
+    tag, names = distinguishing_tags(entries), display_names(entries)
 
     def model_name(entry: Entry) -> str:
         small = f" <small>{text(tag[entry.key], 60)}</small>" if tag[entry.key] else ""
@@ -77,29 +94,37 @@ def view(
 
     score_columns = [_score_column(section, standings.metric, facet, name, cells[name]) for name in columns]
     heat_map = table(
-        "breakdown", title, [name_column("Model", model_name, "model"), *score_columns], [("", entries)], "heat"
+        "breakdown",
+        title,
+        [name_column("Model", model_name, "model"), *score_columns],
+        [("", entries)],
+        "heat",
     )
     scores = [(cells[name].get(entry.key), name) for entry in entries for name in columns]
     return (
         f'{head}<div class="scroll tall" tabindex="0" role="group" aria-label="{text(title)}">{heat_map}</div>{below}'
-        f"{legend(scores, standings.metric, facet, more)}"
+        f"{legend(scores, standings.metric, facet, dropped_note)}"
     )
 
 
-def legend(cells: Sequence[tuple[Score | None, str]], metric: str | None, facet: str, more: str = "") -> str:
+def legend(cells: Sequence[tuple[Score | None, str]], metric: str | None, facet: str, extra_note: str = "") -> str:
     """What the shades and signs of a heat map mean, of those that occur in it.
 
     Args:
         cells: Score and column of each cell.
         metric: Metric of the whole table; None if every column has its own.
         facet: Facet of the columns, or `METRICS_FACET`.
-        more: A sentence to add.
+        extra_note: A sentence to add.
     """
-    known = [(score, name) for score, name in cells if score is not None and score.value is not None]
-    is_shaded = any(_shade(score, _metric_of(metric, name, facet)) is not None for score, name in known)
-    verdicts = {score.verdict for score, _ in known if not score.is_small}
-    signs = sentences.legend_of_marks(verdicts, any(score.n_cases < FEW for score, _ in known))
-    lines = [*([sentences.SHADES] if is_shaded else []), *map(text, signs), *([text(more)] if more else [])]
+    scored = [(score, name) for score, name in cells if score is not None and score.value is not None]
+    is_shaded = any(_shade(score, _metric_of(metric, name, facet)) is not None for score, name in scored)
+    verdicts = {score.verdict for score, _ in scored if not score.is_small}
+    signs = sentences.sign_legend(verdicts, any(score.n_cases < MIN_CASES for score, _ in scored))
+    lines = [
+        *([sentences.SHADES_NOTE] if is_shaded else []),
+        *map(text, signs),
+        *([text(extra_note)] if extra_note else []),
+    ]
     return f'<p class="fine signs">{"".join(f"<span>{line}</span>" for line in lines)}</p>' if lines else ""
 
 
@@ -109,38 +134,47 @@ def _metric_of(metric: str | None, column: str, facet: str) -> str:
 
 
 def _shade(score: Score, metric: str) -> float | None:
-    """The colour of a cell: distance from guessing, from -1 (worse side) to 1 (better side), full at `FULL_SHADE_POINTS`.
+    """The colour of a cell: distance from guessing, from -1 (worse side) to 1 (better side), full
+    at `FULL_SHADE_POINTS`.
 
-    None without a colour: chance is not known, no direction is better, the score is a count, or it rests on few cases.
+    None without a colour: chance is not known, no direction is better, the score is a count, or it
+    rests on few cases.
     """
     info = metric_info(metric)
-    if score.value is None or score.chance is None or score.n_cases < FEW or score.is_small:
+    if score.value is None or score.chance is None or score.n_cases < MIN_CASES or score.is_small:
         return None
     if info.unit != "percent" or info.higher_is_better is None:
         return None
+    # Teal is always the better side, also where lower is better.
     side = 1 if info.higher_is_better else -1
     return side * min(max((score.value - score.chance) / FULL_SHADE_POINTS, -1.0), 1.0)
 
 
-def columns_of(cells: Cells, facet: str) -> list[str]:
-    """Columns with any score, those with most cases first; metrics keep their order."""
-    known = [name for name, scores in cells.items() if any(score.value is not None for score in scores.values())]
-    sizes = {name: max(score.n_cases for score in cells[name].values()) for name in known}
-    return known if facet == METRICS_FACET else sorted(known, key=lambda name: -sizes[name])
+def known_columns(cells: Cells, facet: str) -> list[str]:
+    """Columns with any score, those with most cases first; metrics keep their order.
+
+    Args:
+        cells: Column -> entry key -> score.
+        facet: The facet, or `METRICS_FACET`.
+    """
+    columns = [name for name, scores in cells.items() if any(score.value is not None for score in scores.values())]
+    sizes = {name: max(score.n_cases for score in cells[name].values()) for name in columns}
+    return columns if facet == METRICS_FACET else sorted(columns, key=lambda name: -sizes[name])
 
 
 def _score_column(section: Section, metric: str, facet: str, name: str, scores: dict[str, Score]) -> Column[Entry]:
     """The column of one value of the facet, or of one metric; its head counts the cases."""
     family = section.family
     label = metric_info(name, family).label if facet == METRICS_FACET else display_label(facet, name)
-    known = [score for score in scores.values() if score.value is not None]
-    n, n_cases = max((score.n, score.n_cases) for score in known)
+    scored = [score for score in scores.values() if score.value is not None]
+    # Results may cover different numbers of cases: the head has the largest.
+    n, n_cases = max((score.n, score.n_cases) for score in scored)
     size = (
         (count(n) if n == n_cases else f"{count(n)} from {plural(n_cases, board_spec(family).case)}")
         if n
         else "not known"
     )
-    worth = sorted({score.independent_n for score in known if score.independent_n is not None})
+    worth = sorted({score.independent_n for score in scored if score.independent_n is not None})
     worth_range = f", worth {count(worth[0])}{f' to {count(worth[-1])}' if len(worth) > 1 else ''}" if worth else ""
     return Column(
         label,
@@ -151,7 +185,8 @@ def _score_column(section: Section, metric: str, facet: str, name: str, scores: 
 
 
 def _link(section: Section, entry: Entry, facet: str, column: str) -> str:
-    """Address of a cell: the result's cases with that label if its answers are known, else the ranking by that label or metric."""
+    """Address of a cell: the result's cases with that label if its answers are known, else the
+    ranking by that label or metric."""
     if facet == METRICS_FACET:
         return benchmark_address(section, column)
     if facet in FACETS_BY_BENCHMARK.get(section.family, ()) and entry.answers is not None:
@@ -160,7 +195,8 @@ def _link(section: Section, entry: Entry, facet: str, column: str) -> str:
 
 
 def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet: str, link: str = "") -> str:
-    """A cell of a heat map: the number, shaded by its distance from guessing, with the sign of its test against chance.
+    """A cell of a heat map: the number, shaded by its distance from guessing, with the sign of its
+    test against chance.
 
     Args:
         entry: The result.
@@ -171,20 +207,24 @@ def heat_cell(entry: Entry, score: Score | None, column: str, metric: str, facet
         link: Address of the cell; "" for none.
     """
     if score is None or score.value is None:
-        why = "" if score is None else sentences.no_score(score, entry.result)
+        why = "" if score is None else sentences.no_score_reason(score, entry.result)
         return f'<td class="none" data-v=""{f" title={chr(34)}{text(why, 300)}{chr(34)}" if why else ""}>–</td>'
     cell = None if facet == METRICS_FACET else (facet, column)
     metric = _metric_of(metric, column, facet)
-    shade, mark = _shade(score, metric), sentences.mark(score)
-    few = sentences.too_few(score, board_spec(entry.result.benchmark.family).case)
+    shade, mark = _shade(score, metric), sentences.verdict_sign(score)
+    few = sentences.too_few_note(score, board_spec(entry.result.benchmark.family).case)
     space = "" if score.verdict in ("better", "worse") else "\N{THIN SPACE}"  # other signs read as part of the number
-    parts = (behind_with_chance(score), sentences.no_score(score, entry.result), entry_source(entry, metric, cell))
+    parts = (
+        score_tooltip(score),
+        sentences.no_score_reason(score, entry.result),
+        entry_source(entry, metric, cell),
+    )
     style = "" if shade is None else f' style="--s:{abs(shade):.3f}"'
     kind = "plain" if shade is None else "shade up" if shade >= 0 else "shade down"
-    kind = "few" if score.n_cases < FEW or few else kind
+    kind = "few" if score.n_cases < MIN_CASES or few else kind
     number = text(score_text(score.value, metric_info(metric).unit))
     return (
-        f'<td class="{kind}"{style}{sorted_by(score.value)} title="{text(", ".join(filter(None, parts)), 400)}">'
+        f'<td class="{kind}"{style}{sort_attribute(score.value)} title="{text(", ".join(filter(None, parts)), 400)}">'
         f"{f'<a href={chr(34)}{link}{chr(34)}>{number}</a>' if link else number}<i>{space}{mark}</i>"
         f"{misprint_mark(entry, metric, cell)}{f'<small>{few}</small>' if few else ''}</td>"
     )
@@ -199,14 +239,15 @@ def misprint_mark(entry: Entry, metric: str, cell: tuple[str, str] | None) -> st
         cell: Facet and value of the number; None for the overall score.
     """
     error = misprint(entry.result, metric, *(cell or ("", ""))) if entry.result.kind == "published" else None
-    return explained("*", error, f"note {entry.key} {metric} {cell}", "star") if error else ""
+    return explanation_button("*", error, f"note {entry.key} {metric} {cell}", "star") if error else ""
 
 
 # ---- one result of ProbMed by image type and aspect
 
 EXAMPLE_MODEL = "CheXagent"
-"""The model of the paper's Figure 4, trained on chest X-rays alone. Shown first if it is on the board."""
-ASPECTS = tuple(
+"""The model of the paper's Figure 4, trained on chest X-rays alone. Shown first if it is on the
+board."""
+ASPECT_METRICS = tuple(
     name
     for aspect in PROBED
     for name in (aspect, f"{aspect}_without_adversarial")
@@ -215,25 +256,26 @@ ASPECTS = tuple(
 """The scores, in the papers' order; abnormality has no adversarial questions."""
 
 
-def preferred(entries: Sequence[Entry], wanted: str, name_of: Mapping[str, str]) -> list[Entry]:
+def order_preferred(entries: Sequence[Entry], requested: str, name_of: Mapping[str, str]) -> list[Entry]:
     """Order results by which to show first: the requested one, else the paper's example.
 
     Args:
         entries: The results.
-        wanted: Key or name of the requested result; "" for none.
+        requested: Key or name of the requested result; "" for none.
         name_of: Entry key -> name.
     """
 
     def order(entry: Entry) -> tuple[bool, bool]:
-        is_wanted = wanted != "" and (entry.key == wanted or is_shown_as(name_of[entry.key], wanted))
+        is_wanted = requested != "" and (entry.key == requested or is_shown_as(name_of[entry.key], requested))
         return not is_wanted, entry.result.model.name != EXAMPLE_MODEL
 
     return sorted(entries, key=order)
 
 
-def aspects(entry: Entry, cells_of: Callable[[str], Cells], name_of: Mapping[str, str]) -> str:
-    """Draw ProbMed's Figure 4 and Tables 7 to 18 for one result: image types, grouped by organ, against the five aspects, with and without
-    adversarial questions; "" if fewer than two image types are known.
+def aspects_table(entry: Entry, cells_of: Callable[[str], Cells], name_of: Mapping[str, str]) -> str:
+    """Draw ProbMed's Figure 4 and Tables 7 to 18 for one result: image types, grouped by organ,
+    against the five aspects, with and without adversarial questions; "" if fewer than two image
+    types are known.
 
     Args:
         entry: The result.
@@ -246,31 +288,36 @@ def aspects(entry: Entry, cells_of: Callable[[str], Cells], name_of: Mapping[str
             for label, of_label in cells_of(metric).items()
             if entry.key in of_label and label != UNLABELLED and of_label[entry.key].value is not None
         }
-        for metric in ASPECTS
+        for metric in ASPECT_METRICS
     }
-    columns = [metric for metric in ASPECTS if scores[metric]]
+    columns = [metric for metric in ASPECT_METRICS if scores[metric]]
     labels = {label for of_metric in scores.values() for label in of_metric}
     sizes = {label: max(scores[metric][label].n for metric in columns if label in scores[metric]) for label in labels}
     if len(sizes) < 2:
         return ""
+    # Image types of one organ stay together.
     organs = {label: organ_and_modality(label)[0] for label in sizes}
     organ_sizes = {organ: sum(sizes[label] for label in sizes if organs[label] == organ) for organ in organs.values()}
     ordered = sorted(sizes, key=lambda label: (-organ_sizes[organs[label]], organs[label], -sizes[label], label))
 
     def aspect_column(metric: str) -> Column[str]:
         title, of_metric = metric_info(metric).label, scores[metric]
-        return Column(title, lambda label: heat_cell(entry, of_metric.get(label), label, metric, "image_type"), metric)
+        return Column(
+            title,
+            lambda label: heat_cell(entry, of_metric.get(label), label, metric, "image_type"),
+            metric,
+        )
 
     def label_name(label: str) -> str:
         return f"{text(display_label('image_type', label))} <small>n {count(sizes[label])}</small>"
 
     names = [(name, "") for name in sorted(name_of.values(), key=str.lower)]
     heat_columns = [name_column("Image type", label_name, "type"), *map(aspect_column, columns)]
-    drawn = scrolled(table("aspects", "Image types and aspects", heat_columns, [("", ordered)], "heat"))
+    heat_map = scrollable(table("aspects", "Image types and aspects", heat_columns, [("", ordered)], "heat"))
     return (
         f'<div class="bar-head"><h3>Every image type and aspect of one result (%)</h3>'
-        f"{name_input('Result', 'one', name_of[entry.key], names, 'a result')}{files('aspects')}</div>"
+        f"{name_input('Result', 'one', name_of[entry.key], names, 'a result')}{save_menu('aspects')}</div>"
         '<p class="sub">An image counts if all questions of the aspect were answered correctly; &ldquo;no adversarial&rdquo; excludes the '
         "questions about what is not there. What is known of an organ shows in all of its modalities.</p>"
-        f"{drawn}{legend([(scores[metric].get(label), metric) for metric in columns for label in sizes], None, 'image_type')}"
+        f"{heat_map}{legend([(scores[metric].get(label), metric) for metric in columns for label in sizes], None, 'image_type')}"
     )

@@ -1,4 +1,5 @@
-"""Draw the leaderboard of a question set: toolbar, finding, notes, the table of results, and its legend."""
+"""Draw the leaderboard of a question set: toolbar, finding, notes, the table of results, and its
+legend."""
 
 from __future__ import annotations
 
@@ -28,20 +29,30 @@ from leaderboard_space.data.store.sections import Section, Snapshot
 from leaderboard_space.data.tree import FACET_NAMES, TreePath, group_by_subject, selection_group_names
 from leaderboard_space.html import count, interval, number, options, plural, prose, score_text, text
 from leaderboard_space.query import BoardQuery
-from leaderboard_space.sentences import FEW
+from leaderboard_space.sentences import MIN_CASES
 from leaderboard_space.views.parts import (
     CITE_BOX,
-    FIRST,
-    KINDS,
-    acts,
-    all_rows,
+    MAX_FIRST_RESULTS,
+    MODEL_KINDS,
+    action_buttons,
+    all_rows_button,
     benchmark_address,
-    explained,
+    explanation_button,
     model_address,
 )
 from leaderboard_space.views.tables.breakdown import misprint_mark
-from leaderboard_space.views.tables.provenance import tables_in, tags
-from leaderboard_space.views.tables.table import Axis, Column, column, dots, fitted, look, scrolled, sorted_by, table
+from leaderboard_space.views.tables.provenance import distinguishing_tags, source_tables
+from leaderboard_space.views.tables.table import (
+    Axis,
+    Column,
+    column,
+    draw_chart,
+    fit_axis,
+    mark_classes,
+    scrollable,
+    sort_attribute,
+    table,
+)
 
 NO_DIRECTION = "Neither end of this score is the better one: no ranks."
 NBSP = "\N{NO-BREAK SPACE}"
@@ -63,8 +74,9 @@ def panel(query: BoardQuery, standings: Standings, every: bool) -> str:
         every: Draw all rows of a long table, not only the first.
     """
     section, family = query.section, query.section.family
-    finding = f'<h2 class="finding">{prose(headlines.finding(family, standings), 300)}</h2>'
-    caption = f'<p class="sub">{prose(headlines.caption(family, standings, query.branches), 2000)}</p>'
+    finding = f'<h2 class="finding">{prose(headlines.leaderboard_headline(family, standings), 300)}</h2>'
+    caption = f'<p class="sub">{prose(headlines.leaderboard_caption(family, standings, query.branches), 2000)}</p>'
+    # Runs without images are compared on the whole set only.
     sights = {} if query.branches else metric_sights(section, standings.metric)
     parts = (
         _toolbar(query.snapshot, section, standings.metric, query.metrics, query.result_filter),
@@ -77,10 +89,11 @@ def panel(query: BoardQuery, standings: Standings, every: bool) -> str:
 
 
 def _dead_end(query: BoardQuery, standings: Standings) -> str:
-    """The finding if no result covers the selected labels together: why, with links to each of them alone."""
+    """The finding if no result covers the selected labels together: why, with links to each of them
+    alone."""
     groups, names = group_by_subject(query.branches), selection_group_names(query.branches)
     unprinted = [FACET_NAMES[group[0][0]] for group in groups if query.tree.is_unprinted(group[0])]
-    finding = headlines.nothing_together(names, query.tree.size > 0 and not standings.selected, unprinted)
+    finding = headlines.empty_selection_headline(names, query.tree.size > 0 and not standings.selected, unprinted)
     links = "".join(
         f'<a class="choice" href="{benchmark_address(query.section, None, group)}">Show {text(name, 80)}</a> '
         for group, name in zip(groups, names, strict=True)
@@ -89,8 +102,13 @@ def _dead_end(query: BoardQuery, standings: Standings) -> str:
     return f'<h2 class="finding">{prose(finding, 300)}</h2><p class="choices">{links}</p>'
 
 
-def empty(family: str, problems: list[str]) -> str:
-    """Draw the page of a benchmark that has no results yet. `problems`: files of the store that cannot be read."""
+def empty_panel(family: str, problems: list[str]) -> str:
+    """Draw the page of a benchmark that has no results yet.
+
+    Args:
+        family: Key of the benchmark.
+        problems: Files of the store that cannot be read.
+    """
     notes = "".join(f'<li class="note">{prose(problem, 400)}</li>' for problem in problems)
     return (
         '<h2 class="finding">No results yet.</h2><p class="sub">A run joins this board with '
@@ -99,14 +117,14 @@ def empty(family: str, problems: list[str]) -> str:
     )
 
 
-def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[str], shown: str) -> str:
+def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[str], results: str) -> str:
     """The fields that choose the question set, the results and the score."""
     sections, pills, chooser = snapshot.sections[section.family], "", ""
     if len(sections) > 1 or section.kind != "complete":
         pills = "".join(
-            f'<label class="pill"><input type="radio" name="set-{section.family}" data-name="section" value="{text(one.key, 300)}"'
-            f"{' checked' if one.key == section.key else ''}>{text(one.title())} <small>{_set_size(one, sections)}</small></label>"
-            for one in sections
+            f'<label class="pill"><input type="radio" name="set-{section.family}" data-name="section" value="{text(option.key, 300)}"'
+            f"{' checked' if option.key == section.key else ''}>{text(option.title())} <small>{_set_size(option, sections)}</small></label>"
+            for option in sections
         )
         pills = f'<div class="pills" role="radiogroup" aria-label="Set of questions">{pills}</div>'
     if len(section.entries) > len({entry.result.model.name for entry in section.entries}):
@@ -115,17 +133,20 @@ def _toolbar(snapshot: Snapshot, section: Section, metric: str, metrics: list[st
             *((name, method_name(name)) for name in section_methods(section)),
             (ALL_RESULTS, "all"),
         ]
-        chooser = f'<label>Results <select data-name="shown">{options(methods, shown)}</select></label>'
+        chooser = f'<label>Results <select data-name="shown">{options(methods, results)}</select></label>'
     choices = options([(name, metric_info(name, section.family).label) for name in metrics], metric)
     score = f'<label class="metric">Score <select data-name="metric">{choices}</select></label>'
     return f'<div class="toolbar">{pills}<span class="choices">{chooser}{score}</span></div>'
 
 
 def _set_size(section: Section, sections: Sequence[Section]) -> str:
-    """What distinguishes a set from the benchmark's others: its split, number of questions and fingerprint, as far as needed."""
-    twins = [other for other in sections if (other.title(), other.split) == (section.title(), section.split)]
+    """What distinguishes a set from the benchmark's others: its split, number of questions and
+    fingerprint, as far as needed."""
+    twins = [
+        candidate for candidate in sections if (candidate.title(), candidate.split) == (section.title(), section.split)
+    ]
     parts = (
-        text(section.split) if len({other.split for other in sections}) > 1 else "",
+        text(section.split) if len({candidate.split for candidate in sections}) > 1 else "",
         plural(section.questions, "question") if section.questions else "",
         text((section.fingerprint or section.key)[:8]) if len(twins) > 1 else "",
     )
@@ -133,12 +154,18 @@ def _set_size(section: Section, sections: Sequence[Section]) -> str:
 
 
 def _table(
-    section: Section, standings: Standings, branches: Sequence[TreePath], every: bool, sights: Mapping[str, Sight]
+    section: Section,
+    standings: Standings,
+    branches: Sequence[TreePath],
+    every: bool,
+    sights: Mapping[str, Sight],
 ) -> str:
-    """The results in groups by their verdict. `sights`: entry key -> what a score owes to the image."""
+    """The results in groups by their verdict. `sights`: entry key -> what a score owes to the
+    image."""
     groups = _groups(section.family, standings.rows)
+    # The limit counts rows across groups.
     in_order = [row.entry.key for _, rows in groups for row in rows]
-    keys = set(in_order if every else in_order[:FIRST])
+    keys = set(in_order if every else in_order[:MAX_FIRST_RESULTS])
     parts = [
         (
             f"{text(title)} <span>{plural(len(rows), 'result')}</span>" if title else "",
@@ -148,14 +175,14 @@ def _table(
     ]
     columns = _columns(section.family, standings, branches, sights)
     label = f"{metric_info(standings.metric, section.family).label}, {section.title()}"
-    drawn = table("leaderboard", label, columns, parts, "board", _row_marks)
-    return f"{scrolled(drawn)}{all_rows(len(keys), len(standings.rows))}"
+    board_table = table("leaderboard", label, columns, parts, "board", _row_marks)
+    return f"{scrollable(board_table)}{all_rows_button(len(keys), len(standings.rows))}"
 
 
 def _row_marks(row: Row) -> str:
     """The attributes of a row."""
-    few = " few" if row.score.n_cases < FEW and row.score.value is not None else ""
-    return f' class="{look(row.entry.result.model.kind, row.score.verdict)}{few}" data-key="{text(row.entry.key, 400)}"'
+    few = " few" if row.score.n_cases < MIN_CASES and row.score.value is not None else ""
+    return f' class="{mark_classes(row.entry.result.model.kind, row.score.verdict)}{few}" data-key="{text(row.entry.key, 400)}"'
 
 
 def _columns(
@@ -164,14 +191,17 @@ def _columns(
     """The columns of the table; those of abstentions and of the image only if any is known."""
     metric, info = standings.metric, metric_info(standings.metric, family)
     entries = [row.entry for row in standings.rows]
-    names, tag = display_names(entries), tags(entries)
+    names, tag = display_names(entries), distinguishing_tags(entries)
     ranked = Counter(row.group for row in standings.rows if row.best_rank is not None)
     cells = {row.entry.key: None if row.recomputed else own_cell(row.entry, branches) for row in standings.rows}
     sources = {entry.key: entry_source(entry, metric, cells[entry.key]) for entry in entries}
-    beside = {row.entry.key: sentences.beside(row.abstained, row.answered_accuracy, row.ends) for row in standings.rows}
+    abstentions_by_key = {
+        row.entry.key: sentences.format_abstention(row.abstained, row.answered_accuracy, row.ends)
+        for row in standings.rows
+    }
     hollow = {key: sight.arms[sight.best_arm].score for key, sight in sights.items()}
     without_image = [Score(value=value, n=0, n_cases=0) for value in hollow.values()]
-    axis = fitted([*(row.score for row in standings.rows), *without_image], info.unit)
+    axis = fit_axis([*(row.score for row in standings.rows), *without_image], info.unit)
 
     def name_cell(row: Row) -> str:
         key, name, score = row.entry.key, text(names[row.entry.key]), row.score
@@ -179,7 +209,7 @@ def _columns(
         worth = f" (worth {count(score.independent_n)})" if score.independent_n is not None else ""
         facts = (  # a narrow screen has no columns for them
             f"n {count(score.n)}{worth}" if score.value is not None else "",
-            f"from the image: {sentences.points(sights[key])}" if key in sights else "",
+            f"from the image: {sentences.format_image_gain(sights[key])}" if key in sights else "",
             f"{score_text(row.abstained)}% abstained" if row.abstained else "",
             sources[key],
         )
@@ -193,9 +223,12 @@ def _columns(
     def score_cell(row: Row) -> str:
         key, score = row.entry.key, row.score
         value = "" if score.value is None else str(score.value)
-        exact = filter(None, (value, sentences.no_score(score, row.entry.result), beside[key]))
+        exact = filter(
+            None,
+            (value, sentences.no_score_reason(score, row.entry.result), abstentions_by_key[key]),
+        )
         return (
-            f'<td class="num val" data-ci="{interval(score)}" title="{text("; ".join(exact), 400)}"{sorted_by(score.value)}>'
+            f'<td class="num val" data-ci="{interval(score)}" title="{text("; ".join(exact), 400)}"{sort_attribute(score.value)}>'
             f"{text(score_text(score.value, info.unit))}{misprint_mark(row.entry, metric, cells[key])}</td>"
         )
 
@@ -208,11 +241,17 @@ def _columns(
         Column("Model", name_cell, "model", "name"),
         Column(
             "",
-            lambda row: f'<td class="chart">{dots(row.score, axis, hollow.get(row.entry.key))}</td>',
+            lambda row: f'<td class="chart">{draw_chart(row.score, axis, hollow.get(row.entry.key))}</td>',
             kind="chart",
             under=_axis(axis, sign),
         ),
-        Column(sign or "Count", score_cell, "score", "num val", f"{info.label} (%)" if sign else info.label),
+        Column(
+            sign or "Count",
+            score_cell,
+            "score",
+            "num val",
+            f"{info.label} (%)" if sign else info.label,
+        ),
         column(
             "95% interval",
             lambda row: interval(row.score),
@@ -228,11 +267,11 @@ def _columns(
             "num n",
             SIZE_HINT,
             lambda row: row.score.n if row.score.value is not None else None,
-            lambda row: sentences.behind_n(row.score) if row.score.value is not None else "",
+            lambda row: sentences.format_sample_size(row.score) if row.score.value is not None else "",
         ),
         column(
             "From the image",
-            lambda row: sentences.points(sights[row.entry.key]) if row.entry.key in sights else "–",
+            lambda row: sentences.format_image_gain(sights[row.entry.key]) if row.entry.key in sights else "–",
             "image",
             "num img",
             IMAGE_HINT,
@@ -245,17 +284,18 @@ def _columns(
             "num abst",
             ABSTAINED_HINT,
             lambda row: row.abstained,
-            lambda row: beside[row.entry.key],
+            lambda row: abstentions_by_key[row.entry.key],
         ),
         column(
             "Source",
             lambda row: text(sources[row.entry.key], 60),
             "source",
             "src",
-            tooltip=lambda row: tables_in(row.entry.result),
+            tooltip=lambda row: source_tables(row.entry.result),
         ),
     ]
     abstentions = any(row.abstained is not None for row in standings.rows)  # papers do not print them
+    # A column of dashes would only take space.
     absent = {"image": not sights, "abstained": not abstentions}
     return [column for column in columns if not absent.get(column.key)]
 
@@ -271,8 +311,10 @@ def _axis(axis: Axis, sign: str) -> str:
 
 
 def _groups(family: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """Title and rows of each part of the table: by the verdict against chance, then the rows that have none, then the unranked."""
+    """Title and rows of each part of the table: by the verdict against chance, then the rows that
+    have none, then the unranked."""
     is_tested = any(row.score.verdict is not None for row in rows)
+    # The heading names the random run only if all tests are against it.
     against_run = is_tested and all(row.run for row in rows if row.score.verdict is not None)
     guess = sentences.RANDOM_RUN if against_run else board_spec(family).short_guess
     ranked = [row for row in rows if row.group == "ranked"]
@@ -283,7 +325,10 @@ def _groups(family: str, rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
             (f"{words} {guess}", [row for row in ranked if row.score.verdict == verdict])
             for verdict, words in sentences.VERDICT_WORDS.items()
         ),
-        (f"too few independent {board_spec(family).case}s", [row for row in ranked if row.score.is_small]),
+        (
+            f"too few independent {board_spec(family).case}s",
+            [row for row in ranked if row.score.is_small],
+        ),
         (f"{sentences.RANDOM_RUN} itself", random_runs),
     ]
     has_groups = any(in_group for _, in_group in groups)
@@ -298,7 +343,7 @@ def _remarks(row: Row, standings: Standings) -> list[str]:
     provenance, result = row.entry.provenance, row.entry.result
     # If a score is only small, the group's heading says so, and the rank's cell says how small.
     is_only_small = row.score.is_small and row.score.nonresponse is None
-    why = "" if is_only_small else sentences.no_score(row.score, result)
+    why = "" if is_only_small else sentences.no_score_reason(row.score, result)
     flags = provenance.acceptance.flags if provenance.acceptance is not None else []
     remarks = (
         f"1 of {count(row.tried)} runs" if row.tried > 1 and standings.one_per_model else "",
@@ -311,11 +356,16 @@ def _remarks(row: Row, standings: Standings) -> list[str]:
 
 
 def _unread(result: Result) -> list[str]:
-    """Answers that count as wrong although they were never given in full: an output limit that is too low lowers the score."""
-    asked = sum(result.statuses.values())
-    reasons = (("truncated", "cut off by the output limit"), ("failed", "failed"), ("missing", "missing"))
+    """Answers that count as wrong although they were never given in full: an output limit that is
+    too low lowers the score."""
+    n_asked = sum(result.statuses.values())
+    reasons = (
+        ("truncated", "cut off by the output limit"),
+        ("failed", "failed"),
+        ("missing", "missing"),
+    )
     counts = [(result.statuses.get(status, 0), reason) for status, reason in reasons]
-    return [f"{count(n)} of {count(asked)} answers {reason}" for n, reason in counts if 100 * n >= asked > 0]
+    return [f"{count(n)} of {count(n_asked)} answers {reason}" for n, reason in counts if 100 * n >= n_asked > 0]
 
 
 def rank_range(row: Row) -> str:
@@ -323,37 +373,37 @@ def rank_range(row: Row) -> str:
     return f"{row.best_rank}" if row.best_rank == row.worst_rank else f"{row.best_rank}–{row.worst_rank}"
 
 
-def rank_cell(row: Row, others: int, where: str) -> str:
+def rank_cell(row: Row, n_others: int, table_name: str) -> str:
     """The cell of a row's ranks, a control that says why.
 
     Args:
         row: The row.
-        others: Number of other rows that are ranked with it.
-        where: The table's name, which makes the control's id unique on the page.
+        n_others: Number of other rows that are ranked with it.
+        table_name: The table's name, which makes the control's id unique on the page.
     """
     if row.best_rank is None or row.worst_rank is None:
-        why = sentences.no_score(row.score, row.entry.result) or APART[row.group] or NO_DIRECTION
+        why = sentences.no_score_reason(row.score, row.entry.result) or APART[row.group] or NO_DIRECTION
         why = "A baseline: shown for comparison, not ranked." if row.is_baseline else why
         ranks = "ref" if row.is_baseline else "–"
     else:
-        why = sentences.ranks_in_words(
-            row.best_rank, row.worst_rank, row.ahead, row.behind, others - row.ahead - row.behind
+        why = sentences.explain_ranks(
+            row.best_rank, row.worst_rank, row.ahead, row.behind, n_others - row.ahead - row.behind
         )
         ranks = rank_range(row)
-    return f'<td class="place"{sorted_by(row.best_rank)}>{explained(ranks, why, f"{where} {row.entry.key}")}</td>'
+    return f'<td class="place"{sort_attribute(row.best_rank)}>{explanation_button(ranks, why, f"{table_name} {row.entry.key}")}</td>'
 
 
 def _legend(standings: Standings, has_sights: bool) -> str:
     """What the marks of the chart mean, and the buttons that share and save the table."""
     kinds = {row.entry.result.model.kind for row in standings.rows}
-    marks = [(f"k-{kind}", "dot", words) for kind, words in KINDS.items() if kind in kinds]
+    marks = [(f"k-{kind}", "dot", words) for kind, words in MODEL_KINDS.items() if kind in kinds]
     if has_sights:
         marks.append(("", "rest", "best score without the right image"))
-    if kinds - set(KINDS):
+    if kinds - set(MODEL_KINDS):
         marks.append(("k-unstated", "dot", "kind not stated"))
-    drawn = "".join(f'<span class="{kind}"><i class="{shape}"></i>{words}</span>' for kind, shape, words in marks)
-    ranks = f"<span>{text(sentences.RANKS, 300)}</span>"
-    return f'<div class="legend">{drawn}{ranks}<span class="acts">{acts()}</span></div>{CITE_BOX}'
+    mark_html = "".join(f'<span class="{kind}"><i class="{shape}"></i>{words}</span>' for kind, shape, words in marks)
+    ranks = f"<span>{text(sentences.RANKS_NOTE, 300)}</span>"
+    return f'<div class="legend">{mark_html}{ranks}<span class="acts">{action_buttons()}</span></div>{CITE_BOX}'
 
 
 # ---- the notes above the table
@@ -371,9 +421,11 @@ KIND_NOTES = {
 
 
 def _notes(query: BoardQuery, standings: Standings) -> str:
-    """The notes above the table, and the files of the store that cannot be read; "" if there are none."""
+    """The notes above the table, and the files of the store that cannot be read; "" if there are
+    none."""
     section, problems = query.section, query.snapshot.problems
     validated = {entry.result.benchmark.validated for entry in section.entries}
+    # Said once for the set, not for each result.
     unchecked = "No person has checked the questions of this set."
     notes = [
         *([KIND_NOTES[section.kind]] if section.kind in KIND_NOTES else []),
@@ -389,12 +441,13 @@ def _notes(query: BoardQuery, standings: Standings) -> str:
         lines = "".join(f"<p>Set aside, unreadable: {text(problem, 400)}</p>" for problem in problems[:50])
         title = f"<summary>{plural(len(problems), 'file')} set aside</summary>"
         items.append(f'<details data-keep="problems">{title}{lines}</details>')
-    drawn = "".join(f'<li class="note">{item}</li>' for item in items)
-    return f'<ul class="notes">{drawn}</ul>' if drawn else ""
+    item_html = "".join(f'<li class="note">{item}</li>' for item in items)
+    return f'<ul class="notes">{item_html}</ul>' if item_html else ""
 
 
 def _is_dead_end(query: BoardQuery, standings: Standings) -> bool:
-    """True if nothing is known of a selection because papers print one facet at a time, or no question has all of its labels."""
+    """True if nothing is known of a selection because papers print one facet at a time, or no
+    question has all of its labels."""
     together = len(group_by_subject(query.branches)) > 1 or any(
         query.tree.is_unprinted(path) for path in query.branches
     )
@@ -402,7 +455,8 @@ def _is_dead_end(query: BoardQuery, standings: Standings) -> bool:
 
 
 def _unranked(query: BoardQuery, standings: Standings) -> list[str]:
-    """Notes on the results that a selection leaves out, and on those whose scores were not computed from answers."""
+    """Notes on the results that a selection leaves out, and on those whose scores were not computed
+    from answers."""
     if _is_dead_end(query, standings):
         return []  # the headline says it
     has_parts = bool(standings.facets_of_parts(query.branches))
@@ -412,12 +466,12 @@ def _unranked(query: BoardQuery, standings: Standings) -> list[str]:
     hidden = [entry.result for entry in standings.hidden if entry.result.model.kind != "baseline"]
     left_out = {
         result.model.name: result.kind != "published"
-        for result in sorted(hidden, key=lambda one: one.kind != "published")
+        for result in sorted(hidden, key=lambda result: result.kind != "published")
         if result.model.name not in ranked
     }
     notes = []
     for is_measured in (False, True):
         if models := sum(measured == is_measured for measured in left_out.values()):
-            notes.append(sentences.not_ranked(models, not is_measured, not is_measured and has_parts))
+            notes.append(sentences.unranked_note(models, not is_measured, not is_measured and has_parts))
     printed = [row.entry.result.kind == "published" for row in standings.rows if not row.recomputed]
-    return notes or ([sentences.as_printed(sum(printed), len(printed) - sum(printed))] if printed else [])
+    return notes or ([sentences.printed_scores_note(sum(printed), len(printed) - sum(printed))] if printed else [])

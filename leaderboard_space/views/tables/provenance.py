@@ -1,4 +1,5 @@
-"""Describe a result's origin: the tag that distinguishes it from its model's other results, and its full provenance."""
+"""Describe a result's origin: the tag that distinguishes it from its model's other results, and its
+full provenance."""
 
 from __future__ import annotations
 
@@ -16,13 +17,16 @@ from leaderboard_space.html import count, number, plural, text
 from leaderboard_space.views.parts import compare_address
 
 
-def tags(entries: Sequence[Entry]) -> dict[str, str]:
-    """What distinguishes results: entry key -> the method, prompt, extraction and so on that are not the same for all.
+def distinguishing_tags(entries: Sequence[Entry]) -> dict[str, str]:
+    """What distinguishes results: entry key -> the method, prompt, extraction and so on that are
+    not the same for all.
 
-    Results of one model that these do not distinguish are named by their run. A judge is always named.
+    Results of one model that these do not distinguish are named by their run. A judge is always
+    named.
     """
     results = {entry.key: entry.result for entry in entries}
     methods = [result.method for result in results.values()]
+    # A prompt that goes with its method distinguishes nothing more.
     is_prompt_varied = len({(method.name, method.prompt) for method in methods}) > len(
         {method.name for method in methods}
     )
@@ -47,19 +51,23 @@ def tags(entries: Sequence[Entry]) -> dict[str, str]:
         varied = [part for part, differs in zip(parts[entry.key], is_varied, strict=True) if differs]
         return " · ".join(filter(None, (*varied, f"read by judge {judge}" if judge else "")))
 
-    known = {entry.key: (entry.result.model.name, tag(entry), entry_source(entry)) for entry in entries}
-    twins = Counter(known.values())
-    runs = {key: key.rsplit("/", 1)[-1] if twins[row] > 1 else "" for key, row in known.items()}
-    return {key: " · ".join(filter(None, (row[1], runs[key]))) for key, row in known.items()}
+    identities = {entry.key: (entry.result.model.name, tag(entry), entry_source(entry)) for entry in entries}
+    # Still equal: fall back to the name of the run.
+    twins = Counter(identities.values())
+    runs = {key: key.rsplit("/", 1)[-1] if twins[row] > 1 else "" for key, row in identities.items()}
+    return {key: " · ".join(filter(None, (row[1], runs[key]))) for key, row in identities.items()}
 
 
-def tables_in(result: Result) -> str:
+def source_tables(result: Result) -> str:
     """The paper's tables that print a published result; "" for others."""
     return (result.source.table or "") if result.source else ""
 
 
-def detail(entry: Entry, section: Section, metric: str | None = None, branches: Sequence[TreePath] = ()) -> str:
-    """Draw the provenance of one result: its model, method, questions and source, and what the store says of it.
+def provenance_details(
+    entry: Entry, section: Section, metric: str | None = None, branches: Sequence[TreePath] = ()
+) -> str:
+    """Draw the provenance of one result: its model, method, questions and source, and what the
+    store says of it.
 
     Args:
         entry: The result.
@@ -72,7 +80,10 @@ def detail(entry: Entry, section: Section, metric: str | None = None, branches: 
     is_measured, source = result.kind == "measured", result.source
     facts: list[tuple[str, object]] = [
         ("Run", entry.key),
-        ("Model", " ".join(str(part) for part in (model.name, model.revision, model.snapshot_date) if part)),
+        (
+            "Model",
+            " ".join(str(part) for part in (model.name, model.revision, model.snapshot_date) if part),
+        ),
         ("Parameters", count(model.parameters) if model.parameters else None),
         ("Method", method.name),
         ("Prompt", method.prompt),
@@ -81,7 +92,10 @@ def detail(entry: Entry, section: Section, metric: str | None = None, branches: 
         ("Extraction", method.extraction),
         ("Judge", _settings(method.judge)),
         ("Generation", _settings(method.generation)),
-        ("Answers", ", ".join(f"{count(n)} {status}" for status, n in result.statuses.items() if n)),
+        (
+            "Answers",
+            ", ".join(f"{count(n)} {status}" for status, n in result.statuses.items() if n),
+        ),
         ("Options in every order", _option_orders(result.environment.get("permuted"))),
         ("Deviations", "; ".join(result.deviations)),
         ("Questions", f"{count(benchmark.questions)}, {benchmark.split}"),
@@ -108,7 +122,8 @@ LONG_FACTS = ("Withdrawn", "Note")
 
 
 def _store_facts(provenance: Provenance) -> list[tuple[str, object]]:
-    """Who submitted a result and when, what the store's checks found, remarks on it, and its withdrawal."""
+    """Who submitted a result and when, what the store's checks found, remarks on it, and its
+    withdrawal."""
     acceptance, withdrawal = provenance.acceptance, provenance.withdrawal
     facts: list[tuple[str, object]] = []
     if acceptance is not None:
@@ -129,7 +144,8 @@ def _settings(settings: Mapping[str, object] | None) -> str | None:
 
 
 def _option_orders(permuted: object) -> str | None:
-    """What a run with the options in every order shows: does the model choose the option, or the letter? None for other runs."""
+    """What a run with the options in every order shows: does the model choose the option, or the
+    letter? None for other runs."""
     if not isinstance(permuted, dict):
         return None
 
@@ -137,6 +153,6 @@ def _option_orders(permuted: object) -> str | None:
         value = permuted.get(name)
         return f"{number(value)}%" if isinstance(value, int | float) and not isinstance(value, bool) else "–"
 
-    asked = permuted.get("questions")
-    questions = f" of {plural(asked, 'question')} answered in every order" if isinstance(asked, int) else ""
+    n_questions = permuted.get("questions")
+    questions = f" of {plural(n_questions, 'question')} answered in every order" if isinstance(n_questions, int) else ""
     return f"same option {share('same_option')}, same letter {share('same_letter')}{questions}"

@@ -1,6 +1,8 @@
-"""Draw the board's tables from columns given as data: rows of a name, a score, its interval and the sign of its test.
+"""Draw the board's tables from columns given as data: rows of a name, a score, its interval and the
+sign of its test.
 
-Every page's table is drawn by `table`. What pages share is here, too: heads that sort, the chart of one row, cells that link.
+Every page's table is drawn by `table`. What pages share is here, too: heads that sort, the chart of
+one row, cells that link.
 """
 
 from __future__ import annotations
@@ -13,13 +15,18 @@ from typing import Generic, TypeVar
 from eval_harness.records.result import Score, Verdict
 from leaderboard_space import sentences
 from leaderboard_space.html import interval, number, score_text, text
-from leaderboard_space.views.parts import KINDS, files
+from leaderboard_space.views.parts import MODEL_KINDS, save_menu
 
 RowT = TypeVar("RowT")
 
-TONE: dict[Verdict | None, str] = {"better": "better", "worse": "worse", "no different": "same", None: "untested"}
+TONE_CLASSES: dict[Verdict | None, str] = {
+    "better": "better",
+    "worse": "worse",
+    "no different": "same",
+    None: "untested",
+}
 """Verdict -> the CSS class that colours a mark."""
-WORD: dict[Verdict | None, str] = {
+VERDICT_TOOLTIPS: dict[Verdict | None, str] = {
     "better": "better than guessing",
     "no different": "not significantly different from guessing",
     "worse": "worse than guessing",
@@ -29,9 +36,10 @@ WORD: dict[Verdict | None, str] = {
 
 Axis = tuple[float, float]
 """The ends of a chart, in the score's unit."""
-WHOLE: Axis = (0.0, 100.0)
+PERCENT_AXIS: Axis = (0.0, 100.0)
 NARROW_BAR = 5.0
-"""Percent of an axis below which an interval would hide behind its dot; a fine line marks the score instead."""
+"""Percent of an axis below which an interval would hide behind its dot; a fine line marks the score
+instead."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,8 @@ class Column(Generic[RowT]):
 
     Args:
         title: Text of the head; a column without `title` and `under` has an empty head.
-        cell: Draws a row's cell: an element `td`, or `th` for the row's name; "" if another cell of the row spans this one.
+        cell: Draws a row's cell: an element `td`, or `th` for the row's name; "" if another cell of
+            the row spans this one.
         key: Name by which an address sorts the column; without one it cannot be sorted.
         kind: CSS classes of the head.
         hint: Tooltip of the head.
@@ -62,6 +71,7 @@ class Column(Generic[RowT]):
             hint = f' title="{text(self.hint)}"' if self.hint else ""
             title = f'<button type="button" class="sorts"{hint}><span>{title}</span></button>'
             sort = f' data-sort="{text(self.key, 200)}"'
+        # An empty th is an accessibility error.
         is_empty = not self.title and not self.under
         return "<td></td>" if is_empty else f'<th scope="col" class="{self.kind}"{sort}>{title}{self.under}</th>'
 
@@ -90,7 +100,7 @@ def column(
     def cell(row: RowT) -> str:
         title = f' title="{text(hint, 400)}"' if (hint := tooltip(row)) else ""
         opening = f'<td class="{kind}"' if kind else "<td"
-        return f"{opening}{title}{sorted_by(value(row)) if value else ''}>{content(row)}</td>"
+        return f"{opening}{title}{sort_attribute(value(row)) if value else ''}>{content(row)}</td>"
 
     return Column(title, cell, key, kind, hint)
 
@@ -135,7 +145,8 @@ def table(
         name: Name in addresses and of the saved file; "" if the table is neither sorted nor saved.
         label: What screen readers announce.
         columns: The columns, from the left.
-        groups: Heading (HTML, or "" for none) and rows of each part; parts without rows are left out.
+        groups: Heading (HTML, or "" for none) and rows of each part; parts without rows are left
+            out.
         kind: CSS classes of the table.
         marks: The attributes of a row's element `tr`, with a leading space.
         pinned: Rows that stay at the top when the table is sorted.
@@ -146,71 +157,104 @@ def table(
         lines = (f"<tr{marks(row)}>{''.join(column.cell(row) for column in columns)}</tr>" for row in rows)
         return f"{headed}{''.join(lines)}</tbody>" if rows else ""
 
-    first = f"<tbody data-fixed>{body('', pinned)}" if pinned else ""
-    bodies = "".join(f"<tbody>{drawn}" for heading, rows in groups if (drawn := body(heading, rows)))
+    pinned_body = f"<tbody data-fixed>{body('', pinned)}" if pinned else ""
+    bodies = "".join(f"<tbody>{body_html}" for heading, rows in groups if (body_html := body(heading, rows)))
     heads = "".join(column.head for column in columns) if any(column.title for column in columns) else ""
     return (
         f'<table class="{kind}"{f" data-table={chr(34)}{name}{chr(34)}" if name else ""} aria-label="{text(label, 300)}">'
-        f"{f'<thead><tr>{heads}</tr></thead>' if heads else ''}{first}{bodies}</table>"
+        f"{f'<thead><tr>{heads}</tr></thead>' if heads else ''}{pinned_body}{bodies}</table>"
     )
 
 
-def scrolled(drawn: str) -> str:
+def scrollable(table_html: str) -> str:
     """A table that scrolls sideways where it is too wide."""
-    return f'<div class="scroll">{drawn}</div>'
+    return f'<div class="scroll">{table_html}</div>'
 
 
-def framed(title: str, name: str, columns: Sequence[Column[RowT]], rows: Sequence[RowT], kind: str = "plain") -> str:
-    """A table under its title, with the buttons that save it."""
-    drawn = scrolled(table(name, f"Table of {name}", columns, [("", rows)], kind))
-    return f'<div class="bar-head"><h3>{text(title)}</h3>{files(name)}</div>{drawn}'
+def titled_table(
+    title: str,
+    name: str,
+    columns: Sequence[Column[RowT]],
+    rows: Sequence[RowT],
+    kind: str = "plain",
+) -> str:
+    """A table under its title, with the buttons that save it.
+
+    Args:
+        title: The title.
+        name: Name in addresses and of the saved file.
+        columns: The columns, from the left.
+        rows: The rows.
+        kind: CSS classes of the table.
+    """
+    table_html = scrollable(table(name, f"Table of {name}", columns, [("", rows)], kind))
+    return f'<div class="bar-head"><h3>{text(title)}</h3>{save_menu(name)}</div>{table_html}'
 
 
-def look(kind: str | None, verdict: Verdict | None) -> str:
-    """The classes of a result's mark: its shape says the kind of model, its colour the verdict, on every page."""
-    return f"k-{kind if kind in KINDS else 'unstated'} v-{TONE[verdict]}"
+def mark_classes(kind: str | None, verdict: Verdict | None) -> str:
+    """The classes of a result's mark: its shape says the kind of model, its colour the verdict, on
+    every page.
+
+    Args:
+        kind: Kind of model; None if not stated.
+        verdict: Test against guessing; None if not tested.
+    """
+    return f"k-{kind if kind in MODEL_KINDS else 'unstated'} v-{TONE_CLASSES[verdict]}"
 
 
-def sorted_by(value: float | None) -> str:
+def sort_attribute(value: float | None) -> str:
     """The attribute with the number that a cell is sorted by, unrounded; empty if there is none."""
     return f' data-v="{value!r}"' if value is not None and math.isfinite(value) else ' data-v=""'
 
 
-def behind_with_chance(score: Score) -> str:
+def score_tooltip(score: Score) -> str:
     """What a score rests on and what guessing gets, for its tooltip."""
     chance = f", chance {number(score.chance)}" if score.chance is not None else ""
     run = " (a random run, {} to {})".format(*map(number, score.chance_interval)) if score.chance_interval else ""
-    return f"{sentences.behind(score)}{chance}{run}"
+    return f"{sentences.format_basis(score)}{chance}{run}"
 
 
 def few_class(score: Score) -> str:
     """The class that greys a score of too few cases, with a leading space."""
-    return " few" if score.n_cases < sentences.FEW or score.is_small else ""
+    return " few" if score.n_cases < sentences.MIN_CASES or score.is_small else ""
 
 
-def fitted(scores: Iterable[Score], unit: str = "percent") -> Axis:
-    """The axis that covers every score, interval and level of chance, with round ends: tens for percentages; for counts, 0 to 1, 2 or 5
-    times a power of ten."""
+def fit_axis(scores: Iterable[Score], unit: str = "percent") -> Axis:
+    """The axis that covers every score, interval and level of chance, with round ends: tens for
+    percentages; for counts, 0 to 1, 2 or 5 times a power of ten.
+
+    Args:
+        scores: The scores.
+        unit: Their unit, as `MetricInfo.unit`.
+    """
     ends = [
         value
         for score in scores
-        for value in (score.value, score.low, score.high, score.chance, *(score.chance_interval or ()))
+        for value in (
+            score.value,
+            score.low,
+            score.high,
+            score.chance,
+            *(score.chance_interval or ()),
+        )
         if value is not None and math.isfinite(value)
     ]
     lowest, highest = min(ends, default=0.0), max(ends, default=0.0)
     if unit != "percent":
+        # Counts: 1, 2 or 5 times a power of ten.
         power = 10 ** math.floor(math.log10(max(highest, 1.0)))
         return 0.0, next(step * power for step in (1.0, 2.0, 5.0, 10.0) if highest <= step * power)
-    right = min(max(math.ceil(highest / 10 - 1e-9) * 10.0, 10.0), 100.0)
-    left = max(math.floor(lowest / 10 + 1e-9) * 10.0, 0.0)
-    return (left if right - left >= 10 else 0.0), right
+    end = min(max(math.ceil(highest / 10 - 1e-9) * 10.0, 10.0), 100.0)
+    start = max(math.floor(lowest / 10 + 1e-9) * 10.0, 0.0)
+    return (start if end - start >= 10 else 0.0), end
 
 
-def dots(score: Score, axis: Axis, hollow: float | None = None) -> str:
+def draw_chart(score: Score, axis: Axis, hollow: float | None = None) -> str:
     """Draw interval, score and chance on an axis. Decoration: the numbers stand beside it.
 
     Args:
-        score: Chance is drawn as a line, or as a band if it is a random run with an interval of its own.
+        score: Chance is drawn as a line, or as a band if it is a random run with an interval of its
+            own.
         axis: The ends of the axis.
         hollow: A second value to compare the score with, drawn as a hollow mark.
     """
@@ -226,17 +270,18 @@ def dots(score: Score, axis: Axis, hollow: float | None = None) -> str:
         ("rest", (hollow,)),
         ("pt", (score.value,)),
     )
-    drawn, narrow = "", ""
+    mark_html, narrow = "", ""
     for kind, ends in marks:
         spots = [at(end) for end in ends if end is not None and math.isfinite(end)]
         if len(spots) == len(ends):
             width = f";width:{spots[-1] - spots[0]:.2f}%" if len(ends) > 1 else ""
-            drawn += f'<i class="{kind}" style="left:{spots[0]:.2f}%{width}"></i>'
+            mark_html += f'<i class="{kind}" style="left:{spots[0]:.2f}%{width}"></i>'
+            # An interval narrower than the dot would be invisible.
             narrow = " narrow" if kind == "bar" and spots[-1] - spots[0] < NARROW_BAR else narrow
-    return f'<span class="track{narrow}" aria-hidden="true">{drawn}</span>'
+    return f'<span class="track{narrow}" aria-hidden="true">{mark_html}</span>'
 
 
-def score_columns(
+def score_column_group(
     score_of: Callable[[RowT], Score | None],
     titles: tuple[str, str, str] = ("", "", ""),
     unit_of: Callable[[RowT], str] = lambda row: "percent",
@@ -256,18 +301,22 @@ def score_columns(
     """
 
     def cell(
-        drawn: Callable[[RowT, Score], str], missing: Callable[[RowT], str] = lambda row: ""
+        draw: Callable[[RowT, Score], str], draw_missing: Callable[[RowT], str] = lambda row: ""
     ) -> Callable[[RowT], str]:
-        return lambda row: missing(row) if (score := score_of(row)) is None else drawn(row, score)
+        return lambda row: draw_missing(row) if (score := score_of(row)) is None else draw(row, score)
 
     def value(row: RowT, score: Score) -> str:
         title = f' title="{text(tooltip, 200)}"' if (tooltip := tooltip_of(score)) else ""
         return f'<td class="num"{title}><b>{score_text(score.value, unit_of(row))}</b>{sign_of(score)}</td>'
 
     values = cell(value, lambda row: f'<td colspan="3">{why_of(row)}</td>')
-    chart = cell(lambda row, score: f'<td class="chart">{dots(score, WHOLE)}</td>')
+    chart = cell(lambda row, score: f'<td class="chart">{draw_chart(score, PERCENT_AXIS)}</td>')
     ends = cell(lambda row, score: f'<td class="num">{interval(score)}</td>')
-    return [Column(titles[0], values, kind="num"), Column(titles[1], chart), Column(titles[2], ends, kind="num")]
+    return [
+        Column(titles[0], values, kind="num"),
+        Column(titles[1], chart),
+        Column(titles[2], ends, kind="num"),
+    ]
 
 
 def matrix_cell(
@@ -276,9 +325,10 @@ def matrix_cell(
     address: str = "",
     about: Sequence[str] = (),
     is_muted: bool = False,
-    more: str = "",
+    suffix: str = "",
 ) -> str:
-    """A cell of a table of models: number, sign, interval and dot on an axis from 0 to 100, all of it a link; a dash without a score.
+    """A cell of a table of models: number, sign, interval and dot on an axis from 0 to 100, all of
+    it a link; a dash without a score.
 
     Args:
         title: Title of the column, which narrow screens show in the cell.
@@ -286,14 +336,24 @@ def matrix_cell(
         address: Where the cell leads.
         about: What else the tooltip says.
         is_muted: Grey, without a sign: the score ranks no model.
-        more: HTML after the link.
+        suffix: HTML after the link.
     """
     if score is None:
-        return f'<td class="none" data-b="{text(title)}" data-v="">–{more}</td>'
-    tone, sign = ("muted", "") if is_muted else (f"v-{TONE[score.verdict]}", sentences.mark(score))
-    basis = text(", ".join([*([] if is_muted else [WORD[score.verdict]]), sentences.behind(score), *about]), 300)
+        return f'<td class="none" data-b="{text(title)}" data-v="">–{suffix}</td>'
+    # A score that the label gives away ranks no model, so it has no sign.
+    tone, sign = ("muted", "") if is_muted else (f"v-{TONE_CLASSES[score.verdict]}", sentences.verdict_sign(score))
+    basis = text(
+        ", ".join(
+            [
+                *([] if is_muted else [VERDICT_TOOLTIPS[score.verdict]]),
+                sentences.format_basis(score),
+                *about,
+            ]
+        ),
+        300,
+    )
     return (
-        f'<td class="{tone}{few_class(score)}" data-b="{text(title)}" title="{basis}"{sorted_by(score.value)}>'
+        f'<td class="{tone}{few_class(score)}" data-b="{text(title)}" title="{basis}"{sort_attribute(score.value)}>'
         f'<a class="c" href="{address}"><b>{score_text(score.value)}</b><span class="mark" aria-hidden="true">{sign}</span>'
-        f'<span class="hear"> {basis}</span>{dots(score, WHOLE)}</a>{more}</td>'
+        f'<span class="hear"> {basis}</span>{draw_chart(score, PERCENT_AXIS)}</a>{suffix}</td>'
     )

@@ -137,7 +137,7 @@ def test_verdicts_agree_with_intervals_for_any_units(seed: int, n: int, clusters
     check_scores({str(index): score for index, score in enumerate(scores)})
     for score in scores:
         if score.verdict is not None and score.chance is not None:
-            sentence = sentences.behind(score)
+            sentence = sentences.format_basis(score)
             low, high = (float(end) for end in re.match(r"95% interval ([\d.]+)–([\d.]+)", sentence).groups())  # type: ignore[union-attr]
             assert (score.verdict == "no different") == (low <= score.chance <= high), (
                 sentence,
@@ -160,9 +160,9 @@ def test_sentences_on_a_difference_agree_with_its_interval(
     half_width = float(student_quantile(df)) * error
     p = 2 * float(stats.t.sf(abs(difference) / error, df))
     assume(abs(p - 0.05) > 1e-7 and abs(difference) > 1e-6)
-    above = sentences.compared("A", "B", "Accuracy", up, difference, p, p)
+    above = sentences.comparison_headline("A", "B", "Accuracy", up, difference, p, p)
     ends = (difference - half_width, difference + half_width)
-    below = sentences.compared_in_full("A", "B", difference, *ends, p, "t", (3, 4, 3), "question")
+    below = sentences.paired_test_details("A", "B", difference, *ends, p, "t", (3, 4, 3), "question")
     low, high = (
         float(end.replace("−", "-"))
         for end in re.search(r"interval (\S+) to (\S+); ", below).groups()  # type: ignore[union-attr]

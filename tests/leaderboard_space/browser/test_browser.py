@@ -25,8 +25,8 @@ HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = make_store(tmp_path_factory.mktemp("board"), cases=90)
-    asked = questions("gmai-mmbench", 22, seed=77)
-    add_run(store, "gmai-mmbench", asked, answers(asked, 0.5), HOSTILE, origin="official")
+    question_table = questions("gmai-mmbench", 22, seed=77)
+    add_run(store, "gmai-mmbench", question_table, answers(question_table, 0.5), HOSTILE, origin="official")
     (store / "results" / "probmed" / "broken" / "run").mkdir(parents=True)
     (store / "results" / "probmed" / "broken" / "run" / "result.json").write_text("{not json <b>")
     return store
@@ -56,16 +56,16 @@ def open_board(page: Any, address: str) -> None:
 def shown(page: Any, family: str) -> dict[str, str]:
     """Model -> score, as they stand on the page at one moment."""
     rows = page.locator(f"#mp-{family} table[data-table=leaderboard] tbody tr[data-key]")
-    read = "rows => rows.map(row => ['.name span', '.val'].map(cell => row.querySelector(cell).innerText))"
-    return dict(rows.evaluate_all(read))
+    script = "rows => rows.map(row => ['.name span', '.val'].map(cell => row.querySelector(cell).innerText))"
+    return dict(rows.evaluate_all(script))
 
 
 def expected(store: Path, family: str, metric: str, *branches: tuple[str, ...]) -> dict[str, str]:
     board = Board(store)
     section = next(s for s in board.snapshot.sections[family] if s.kind == "phantom")
     outcomes, tree = board.outcomes(section) or pytest.fail("not loaded")
-    found = compute_standings(section, outcomes, tree, metric, branches)
-    return {row.entry.result.model.name: number(row.score.value) for row in found.rows}
+    ranking = compute_standings(section, outcomes, tree, metric, branches)
+    return {row.entry.result.model.name: number(row.score.value) for row in ranking.rows}
 
 
 def phantoms(page: Any, family: str) -> Any:
@@ -86,22 +86,22 @@ def test_ticking_branches_changes_the_numbers_to_those_of_the_selection(
     phantoms(page, "halt-medvqa")
     area = page.locator("#mp-halt-medvqa")
     area.get_by_label("Score").select_option("average")
-    whole = expected(store, "halt-medvqa", "average")
-    assert len(whole) == len(MODELS)
-    eventually(lambda: shown(page, "halt-medvqa"), whole)
+    all_scores = expected(store, "halt-medvqa", "average")
+    assert len(all_scores) == len(MODELS)
+    eventually(lambda: shown(page, "halt-medvqa"), all_scores)
     scenario = area.get_by_role("group", name="Scenario", exact=True)
     scenario.get_by_role("checkbox", name="Nonsense question").check()
     fake = expected(store, "halt-medvqa", "average", ("scenario", "fake"))
-    assert fake != whole
+    assert fake != all_scores
     eventually(lambda: shown(page, "halt-medvqa"), fake)
     scenario.get_by_role("checkbox", name="Correct option removed").check()
-    both = (("scenario", "fake"), ("scenario", "none"))
-    eventually(lambda: shown(page, "halt-medvqa"), expected(store, "halt-medvqa", "average", *both))
+    two_branches = (("scenario", "fake"), ("scenario", "none"))
+    eventually(lambda: shown(page, "halt-medvqa"), expected(store, "halt-medvqa", "average", *two_branches))
     area.get_by_role("button", name="invert").click()
     swap = expected(store, "halt-medvqa", "average", ("scenario", "swap"))
     eventually(lambda: shown(page, "halt-medvqa"), swap)
     area.get_by_role("button", name="clear").click()
-    eventually(lambda: shown(page, "halt-medvqa"), whole)
+    eventually(lambda: shown(page, "halt-medvqa"), all_scores)
 
 
 def test_the_tree_works_by_keyboard_with_three_states_and_search(chromium: Any, address: str, store: Path) -> None:
@@ -131,9 +131,9 @@ def test_who_chooses_by_keyboard_keeps_the_place(chromium: Any, address: str) ->
     mark(area.locator("[data-name=metric]")).press("ArrowDown")
     area.locator("[data-name=metric]:focus:not([data-before])").wait_for()
     chosen = area.locator("input[type=radio]:checked")
-    last = mark(area.locator("input[type=radio]").last).get_attribute("value")
+    last_value = mark(area.locator("input[type=radio]").last).get_attribute("value")
     chosen.press("ArrowLeft")  # from the first to the last
-    area.locator(f"input[type=radio][value='{last}']:checked:focus:not([data-before])").wait_for()
+    area.locator(f"input[type=radio][value='{last_value}']:checked:focus:not([data-before])").wait_for()
 
 
 def test_hostile_names_and_unreadable_files_are_shown_as_text(chromium: Any, address: str) -> None:
@@ -195,8 +195,8 @@ def test_every_table_can_be_saved(chromium: Any, address: str) -> None:
     page = open_page(chromium, address)
     tab(page, "ProbMed").click()
     area = phantoms(page, "probmed")
-    whole = saved(page, area.locator('.panel [data-act="csv"]'))
-    assert all(name in whole for name in shown(page, "probmed"))
+    all_rows = saved(page, area.locator('.panel [data-act="csv"]'))
+    assert all(name in all_rows for name in shown(page, "probmed"))
     rows = list(csv.DictReader(io.StringIO(saved(page, area.locator('[data-act=csv][data-of="breakdown"]')))))
     cells = area.locator('table[data-table="breakdown"] tbody td[data-v]:not([data-v=""])').count()
     assert len(rows) == cells and {row["model"] for row in rows} == {name for name, _, _ in MODELS}
@@ -229,12 +229,12 @@ def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium:
     area.locator(".cite").wait_for()
     menu = area.locator("details[data-keep=save-breakdown]")
     menu.locator("summary").click()
-    for drawn in (row, menu):
-        mark(drawn)
+    for element in (row, menu):
+        mark(element)
     # drawn anew without a click: a click would move the focus
     page.evaluate("document.querySelector('#mp-probmed .facet input').click()")
-    for drawn in ("tr", "details"):
-        area.locator(f"{drawn}[data-before]").wait_for(state="detached")
+    for element in ("tr", "details"):
+        area.locator(f"{element}[data-before]").wait_for(state="detached")
     expect(row.locator("xpath=following-sibling::tr[1]")).to_have_attribute("class", "more-row")
     expect(row.locator(".more")).to_have_attribute("aria-expanded", "true")
     expect(area.locator(".more-row .detail")).to_be_visible()
@@ -254,19 +254,19 @@ def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium:
 
 def test_a_look_for_news_takes_no_choice_away(chromium: Any, address: str) -> None:
     """The reply to a choice, held back by the test, is shown although the page has asked for news meanwhile."""
-    page, held = open_page(chromium, address), list[Any]()
+    page, held_requests = open_page(chromium, address), list[Any]()
     metric = page.locator("#mp-mediconfusion [data-name=metric]")
 
     def hold(route: Any) -> None:  # a method of a list takes none of playwright's marks
-        held.append(route)
+        held_requests.append(route)
 
     page.route("**/board/mediconfusion/view", hold)
     mark(metric).select_option(index=1)
-    eventually(lambda: page.evaluate("0") or len(held), 1)
+    eventually(lambda: page.evaluate("0") or len(held_requests), 1)
     tab(page, "About").click()
     tab(page, "MediConfusion").click()  # which it shows still, and looks for news
-    eventually(lambda: page.evaluate("0") or len(held), 2)
+    eventually(lambda: page.evaluate("0") or len(held_requests), 2)
     with page.expect_response("**/board/mediconfusion/view"):
-        held[1].continue_()
+        held_requests[1].continue_()
     page.unroute("**/board/mediconfusion/view")  # which lets go of what is held
     page.locator("#mp-mediconfusion [data-name=metric]:not([data-before])").wait_for()

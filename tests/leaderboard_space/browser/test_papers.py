@@ -99,14 +99,14 @@ def test_a_name_is_read_as_it_was_typed_whenever_the_reply_to_the_choice_before_
     page, name = start(where="/#/compare"), "LLaVA-Med"
     second = page.locator("#mp-compare input[data-name=second]")
     second.wait_for()
-    held: list[Any] = []
+    held_requests: list[Any] = []
 
     def hold(route: Any) -> None:  # a method of a list takes none of playwright's marks
-        held.append(route)
+        held_requests.append(route)
 
     page.route("**/board/compare/page", hold)
     name_model("first", "GPT-4o")(page)
-    eventually(lambda: page.evaluate("0") or len(held) > 0, True)
+    eventually(lambda: page.evaluate("0") or len(held_requests) > 0, True)
     second.select_text()
     page.keyboard.type(name[:5])
     mark(page.locator("#mp-compare .finding"))
@@ -141,8 +141,13 @@ def test_cite_save_share_reload(start: Any) -> None:
     page.locator("#mp-overview [data-act=cite]").first.click()
     cite = page.locator("#mp-overview .cite")
     expect(cite).to_contain_text("urldate")
-    said = cite.inner_text()
-    assert said.startswith("@misc{") and "kind medical" in said and here(page) in said and "urldate" in said
+    citation = cite.inner_text()
+    assert (
+        citation.startswith("@misc{")
+        and "kind medical" in citation
+        and here(page) in citation
+        and "urldate" in citation
+    )
     saved = download(page, page.locator("#mp-overview [data-act=json]").first)
     rows = json.loads(Path(saved.path()).read_text(encoding="utf-8"))
     assert saved.suggested_filename == "medprobe-overview-kind-medical.json"
@@ -175,18 +180,18 @@ def test_by_keyboard_alone(start: Any) -> None:
 @pytest.mark.exhaustive
 def test_pins_order_and_all_models(start: Any) -> None:
     page = start()
-    rows, first = page.locator("table.matrix tbody tr"), page.locator("table.matrix tbody th a").first
+    rows, first_link = page.locator("table.matrix tbody tr"), page.locator("table.matrix tbody th a").first
     expect(rows).to_have_count(20)
     page.locator("table.matrix").get_by_role("button", name="HALT-MedVQA").click()
     expect(rows).to_have_count(70)  # what is sorted is drawn whole
-    eventually(first.inner_text, "GPT-4-turbo-vision")
+    eventually(first_link.inner_text, "GPT-4-turbo-vision")
     page.get_by_role("button", name="Pin RadFM").press("Enter")
-    eventually(first.inner_text, "RadFM")
+    eventually(first_link.inner_text, "RadFM")
     page.locator("button[value=RadFM]:focus").wait_for()
     page.go_back()
-    eventually(first.inner_text, "GPT-4-turbo-vision")
+    eventually(first_link.inner_text, "GPT-4-turbo-vision")
     page.go_back()
-    eventually(first.inner_text, "GPT-4o")  # what most benchmarks know stands first
+    eventually(first_link.inner_text, "GPT-4o")  # what most benchmarks know stands first
     page.get_by_role("button", name="All 70 models").click()
     page.get_by_role("button", name="Pin GPT-4o", exact=True).click()
     page.get_by_role("button", name="Pin RadFM").click()
@@ -222,10 +227,10 @@ def test_facets_are_searched_ticked_and_addressed(start: Any) -> None:
     page.reload()
     area.get_by_role("button", name="Remove Department: Dermatology").click()
     eventually(lambda: "Dermatology" in here(page), False)
-    for go, there in ((page.go_back, True), (page.go_forward, False)):  # each choice is a step
+    for go, is_ticked in ((page.go_back, True), (page.go_forward, False)):  # each choice is a step
         go()
-        eventually(lambda: "Dermatology" in here(page), there)
-        expect(area.locator(".chip", has_text="Dermatology")).to_have_count(int(there))
+        eventually(lambda: "Dermatology" in here(page), is_ticked)
+        expect(area.locator(".chip", has_text="Dermatology")).to_have_count(int(is_ticked))
     page.evaluate("medprobe.visit('#/b/gmai-mmbench?facet=department:Petrology')")
     area.get_by_text("Not in this question set, therefore ignored: Petrology.").wait_for()
 
@@ -236,12 +241,12 @@ def test_a_plot_is_saved_with_its_citation(start: Any) -> None:
         save = page.locator(f"#mp-mediconfusion [data-plot={plot}] button")
         file = download(page, save.filter(has_text="SVG"))
         assert file.suggested_filename == f"medprobe-mediconfusion-{plot}.svg"
-        said = " ".join(" ".join(ElementTree.fromstring(Path(file.path()).read_bytes()).itertext()).split())
+        svg_text = " ".join(" ".join(ElementTree.fromstring(Path(file.path()).read_bytes()).itertext()).split())
         assert not [
             words
             for words in ("Sepehri et al.", "medprobe board, 20", "#/b/mediconfusion", "RadFM")
-            if words not in said
-        ], said
+            if words not in svg_text
+        ], svg_text
         picture = download(page, save.filter(has_text="PNG"))
         assert picture.suggested_filename == f"medprobe-mediconfusion-{plot}.png"
         with Image.open(picture.path()) as opened:  # twice the drawing's size, and not one colour

@@ -33,9 +33,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     data, store = folder / "mediconfusion", folder / "store"
     build("mediconfusion", out=data)
     repository = open_repository(data)
-    asked = repository.questions(repository.splits[0])
+    question_table = repository.questions(repository.splits[0])
     for seed, (name, skill) in enumerate((("Model A", 0.7), ("Model B", 0.4))):
-        add_run(store, "mediconfusion", asked, answers(asked, skill, seed=seed), name, repo=str(data))
+        add_run(store, "mediconfusion", question_table, answers(question_table, skill, seed=seed), name, repo=str(data))
     with board(store, folder / "home", [data]) as (address, _):
         yield Served(address, data, store)
 
@@ -60,14 +60,14 @@ def test_two_models_and_an_image_they_differ_on(chromium: Any, served: Served) -
     case.locator("img").first.wait_for()
     focused = "document.activeElement.matches('.here') && document.activeElement.contains(document.querySelector('#mp-cases'))"
     eventually(lambda: page.evaluate(focused), True)
-    for told in ("Model A", "Model B", "key"):
-        expect(case).to_contain_text(told)
+    for name in ("Model A", "Model B", "key"):
+        expect(case).to_contain_text(name)
     page.get_by_role("navigation", name="Neighbouring cases").get_by_role("link").first.wait_for()
-    shown, address = case.inner_text(), here(page)
+    case_text, address = case.inner_text(), here(page)
     page.goto("about:blank")
     page.goto(address)  # every step has an address
     case.locator("img").first.wait_for()
-    eventually(case.inner_text, shown)
+    eventually(case.inner_text, case_text)
     image = case.get_by_role("button", name="Image").first
     width = image.bounding_box()["width"]
     image.click()
@@ -121,8 +121,8 @@ def test_submitting_with_nothing_but_the_keyboard(chromium: Any, served: Served,
     page.keyboard.press("Enter")
     page.locator("#mp-report [role=alert]", has_text="ready to be submitted").wait_for()
     page.wait_for_function("document.getAnimations().length === 0")  # Gradio lets the report fade in
-    found = axe.run(page, None, {"resultTypes": ["violations"]}).response["violations"]
-    assert not found, [(one["id"], one["nodes"][0]["html"][:160]) for one in found]
+    violations = axe.run(page, None, {"resultTypes": ["violations"]}).response["violations"]
+    assert not violations, [(violation["id"], violation["nodes"][0]["html"][:160]) for violation in violations]
     expect(page.locator("#mp-send")).to_be_enabled()
     tab_to(page, "Submit")
     page.keyboard.press("Enter")
@@ -211,7 +211,7 @@ def test_every_page_in_both_themes_and_on_small_screens(chromium: Any, served: S
     page = chromium.new_page(1440, 900)
     page.goto(served.address)
     page.locator("table.matrix tbody tr").first.wait_for()
-    found = []
+    defects = []
     for address, shows in PAGES.items():
         page.evaluate(f"medprobe.visit({address!r})")
         page.locator(shows).first.wait_for()
@@ -222,22 +222,22 @@ def test_every_page_in_both_themes_and_on_small_screens(chromium: Any, served: S
                 f"document.body.classList.contains('dark') === {str(scheme == 'dark').lower()} && "
                 "document.getAnimations().length === 0 && !document.querySelector('.busy')",
             )  # colours on their way, and what fades while an answer is awaited, are no finding
-            where = (address, scheme, width)
+            variant = (address, scheme, width)
             if page.evaluate("document.documentElement.scrollWidth") > width:
-                found.append((*where, "beyond the screen"))
-            found += [(*where, "cut", said) for said in page.evaluate(CUT)]
-            first = page.locator(
+                defects.append((*variant, "beyond the screen"))
+            defects += [(*variant, "cut", element) for element in page.evaluate(CUT)]
+            first_row = page.locator(
                 "table[data-table=leaderboard]:visible tbody tr[data-key], table.matrix:visible tbody tr"
             ).first
-            box = first.bounding_box() if width < 1000 and first.count() else None
+            box = first_row.bounding_box() if width < 1000 and first_row.count() else None
             if box and box["y"] + page.evaluate("scrollY") > height / 2:
-                found.append((*where, f"the first row is at {box['y']:.0f} of {height}"))
+                defects.append((*variant, f"the first row is at {box['y']:.0f} of {height}"))
             if options:
                 page.evaluate(ONLY_WHAT_IS_SHOWN)
-                found += [
-                    (*where, one["id"], one["impact"], one["nodes"][0]["html"][:160])
-                    for one in axe.run(page, None, options).response["violations"]
+                defects += [
+                    (*variant, violation["id"], violation["impact"], violation["nodes"][0]["html"][:160])
+                    for violation in axe.run(page, None, options).response["violations"]
                 ]
                 page.evaluate(ALL_OF_IT)
-    assert not found, found
+    assert not defects, defects
     assert page.evaluate(IDS_GIVEN_TWICE) == []

@@ -44,7 +44,7 @@ def check_comparison(board: Board, family: str, section: Section, truth: dict[st
     if "no known score in common" in page:
         assert all(score.value is None for entry in answered for score in truth[entry].scores.values()), page[:300]
         return
-    cases_page = comparing.compared(board, {"set": key})
+    cases_page = comparing.load_comparison(board, {"set": key})
     assert cases_page is not None
     chosen = [entry.key for entry in cases_page.chosen]
     for entry in cases_page.chosen:
@@ -106,7 +106,7 @@ def check_saved(board: Board, request: dict[str, str], truth: dict[str, Raw], pa
         assert (row["p"] < 0.05) == (row["low"] > 0 or row["high"] < 0), row
         if pairs == 1 or row["metric"] == metric:
             assert (
-                sentences.difference_interval(*sorted((row["low"], row["high"]))) in plain(page)
+                sentences.format_difference_interval(*sorted((row["low"], row["high"]))) in plain(page)
                 or row["difference"] < 0
             )
     chosen = [row for row in rows if row["metric"] == metric and "difference" in row]
@@ -163,7 +163,7 @@ def check_default(comparison: Comparison, truth: dict[str, Raw], metric: str, pa
         and raw.scores[metric].value is not None
     }
     first_key, second_key = (entry.key for entry in comparison.chosen)
-    assert comparison.is_example and sentences.EXAMPLE in page
+    assert comparison.is_example and sentences.EXAMPLE_NOTE in page
     if len({truth[key].result.model.name for key in values}) > 1:
         assert values[first_key] == max(values.values()), (first_key, values)
         assert truth[first_key].result.model.name != truth[second_key].result.model.name

@@ -27,7 +27,7 @@ from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.store.sections import Section
 from leaderboard_space.front import OverviewPages
 from leaderboard_space.html import interval, score_text
-from leaderboard_space.sentences import FEW, MARK
+from leaderboard_space.sentences import MIN_CASES, VERDICT_SIGNS
 from leaderboard_space.service import Service
 from leaderboard_space.views import model, submit
 from tests.leaderboard_space.checks.claims import (
@@ -227,14 +227,16 @@ def check_breakdown(service: Service, breakdown_request: dict[str, Any], truth: 
         score = truth[row["run"]].cells[facet][row["facet_value"]][metric]  # type: ignore[index]
         is_saved(row, score)
         if score.value is not None and not truth[row["run"]].withdrawn:
-            sign = "" if score.is_small else MARK[score.verdict]
-            cells[score.n_cases < FEW or score.is_small, score_text(score.value), sign] += 1
+            sign = "" if score.is_small else VERDICT_SIGNS[score.verdict]
+            cells[score.n_cases < MIN_CASES or score.is_small, score_text(score.value), sign] += 1
     shown_cells = re.findall(r'<td class="([\w ]+)"[^>]*>(?:<a [^>]*>)?([^<]*)(?:</a>)?<i>(.*?)</i>', table[0])
     assert Counter((kind == "few", html.unescape(value), sign.strip()) for kind, value, sign in shown_cells) == cells
     legend = plain(page[page.index(table[0]) :].partition('<p class="fine signs">')[2].partition("</p>")[0])
     for verdict, words in {**WORDS, None: "not tested"}.items():
-        assert (f"{MARK[verdict]} {words}" in legend) == any(sign == MARK[verdict] for _, _, sign in cells), legend  # type: ignore[index]
-    assert (f"fewer than {FEW} cases" in legend) == any(few for few, _, _ in cells), legend
+        assert (f"{VERDICT_SIGNS[verdict]} {words}" in legend) == any(
+            sign == VERDICT_SIGNS[verdict] for _, _, sign in cells
+        ), legend  # type: ignore[index]
+    assert (f"fewer than {MIN_CASES} cases" in legend) == any(few for few, _, _ in cells), legend
 
 
 def check_details(service: Service, family: str, section: Section, truth: dict[str, Raw]) -> None:

@@ -22,7 +22,7 @@ from leaderboard_space.service import Service
 from leaderboard_space.submitting import tab as tab_module
 from leaderboard_space.submitting.tab import HIDDEN_TEST_KEY, SubmitTab, draw_form
 from leaderboard_space.views import submit
-from leaderboard_space.views.submit import grouped
+from leaderboard_space.views.submit import group_problems
 from tests.eval_harness.store.checks.hidden import build_test, write_upload
 from tests.eval_harness.store.submitting import load_questions, make_phantom, response_text, responses
 from tests.helpers import write_lines
@@ -118,7 +118,7 @@ def test_equal_problems_are_one_and_a_broken_file_has_no_score(
     write_lines(broken, rows)
     report, send, *_, outcome = tab.check(tab.choices()[0][1], [str(broken)], "Model", None)
     page, problem_lines = shown(report), [problem_line for problem_line in lines.values() if problem_line]
-    assert report.count("<li>") == len(problem_lines) == len(grouped(outcome["problems"]))
+    assert report.count("<li>") == len(problem_lines) == len(group_problems(outcome["problems"]))
     for problem_line in problem_lines:
         assert f"line {problem_line[0]}:" in page
         if len(problem_line) > 1:
@@ -129,9 +129,9 @@ def test_equal_problems_are_one_and_a_broken_file_has_no_score(
 
 
 def test_only_the_first_kinds_of_problems_are_spelled_out() -> None:
-    report = submit.refused([f"file {'x' * (at + 1)}: is cut off" for at in range(52)] + ["line 1: odd", "line 2: odd"])
-    assert "54 problems of 53 kinds" in shown(report) and report.count("<li>") == submit.MAX_PROBLEMS
-    assert f"and {53 - submit.MAX_PROBLEMS} other kinds of problem" in shown(report)
+    report = submit.refusal([f"file {'x' * (at + 1)}: is cut off" for at in range(52)] + ["line 1: odd", "line 2: odd"])
+    assert "54 problems of 53 kinds" in shown(report) and report.count("<li>") == submit.MAX_PROBLEM_KINDS
+    assert f"and {53 - submit.MAX_PROBLEM_KINDS} other kinds of problem" in shown(report)
 
 
 def test_what_was_added_is_linked_to_its_row(tab: SubmitTab, data: Path, tmp_path: Path) -> None:

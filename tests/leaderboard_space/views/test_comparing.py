@@ -15,7 +15,7 @@ from eval_harness.scores.comparisons import paired_test
 from eval_harness.scores.intervals import printed_interval
 from eval_harness.scores.unpaired import compute_unpaired_difference
 from leaderboard_space import sentences
-from leaderboard_space.comparing import compared
+from leaderboard_space.comparing import load_comparison
 from leaderboard_space.data import published_results
 from leaderboard_space.data.board import Board
 from leaderboard_space.data.published_results import board_results
@@ -42,20 +42,20 @@ SHARES = st.builds(of_answers, st.floats(0, 100), st.integers(1, 30_000), st.flo
 @given(SHARES, SHARES, st.booleans())
 def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: Score, run: Score, up: bool) -> None:
     """Each keeps its own interval; where the two do not overlap, the verdict is never "no different"."""
-    found, p = (
+    difference, p = (
         published_results.with_run_verdict(score, run, "accuracy" if up else "confusion"),
         compute_unpaired_difference(score, run)[2],
     )
-    own = ("value", "low", "high", "n", "n_effective", "interval_method")
-    assert all(getattr(found, name) == getattr(score, name) for name in own)
+    fields = ("value", "low", "high", "n", "n_effective", "interval_method")
+    assert all(getattr(difference, name) == getattr(score, name) for name in fields)
     if score.is_small or run.is_small:
-        assert found == score
+        assert difference == score
         return
-    assert found.chance == run.value and found.chance_interval == (run.low, run.high)
-    assert abs(p - 0.05) < 1e-6 or (found.verdict == "no different") == (p >= 0.05)
-    assert found.verdict == "no different" or (found.verdict == "better") == ((score.value > run.value) == up)  # type: ignore[operator]
-    apart = score.low > run.high or score.high < run.low  # type: ignore[operator]
-    assert not (apart and found.verdict == "no different"), (score, run)
+    assert difference.chance == run.value and difference.chance_interval == (run.low, run.high)
+    assert abs(p - 0.05) < 1e-6 or (difference.verdict == "no different") == (p >= 0.05)
+    assert difference.verdict == "no different" or (difference.verdict == "better") == ((score.value > run.value) == up)  # type: ignore[operator]
+    is_apart = score.low > run.high or score.high < run.low  # type: ignore[operator]
+    assert not (is_apart and difference.verdict == "no different"), (score, run)
     exact = score.model_copy(update={"chance": 25.0, "verdict": "no different"})  # then nothing else is asked
     assert published_results.with_run_verdict(exact, run, "accuracy") == exact
 
@@ -63,9 +63,10 @@ def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: 
 def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
     """The day of launch: two models of Table 1, and the sentence is about them."""
     page = compare.page(papers, {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"})
-    said = plain(page)
+    page_text = plain(page)
     assert (
-        "do not differ significantly in set accuracy" in said and "unpaired: only the printed scores are known" in said
+        "do not differ significantly in set accuracy" in page_text
+        and "unpaired: only the printed scores are known" in page_text
     )
     rows = json.loads(
         compare.file(papers, {"set": "gmai-mmbench/test.complete", "first": "GPT-4o", "second": "RadFM", "as": "json"})[
@@ -77,67 +78,70 @@ def test_published_numbers_are_compared_without_answers(papers: Board) -> None:
     assert row["low"] < 31.03 < row["high"] and row["p"] < 0.001 and row["test"].startswith("unpaired")
     other_name = {"set": "mediconfusion/test.complete", "first": "Gemini 2.0 Flash", "second": "o1"}
     assert plain(compare.page(papers, {**other_name, "second": "gpt-4o-2024-08-06"})).count("GPT-4o") > 1
-    for key, said in (
+    for key, page_text in (
         ("set", "Set of questions no/where: not on this board"),
         ("metric", "Score no/where: not known of these results"),
     ):
-        assert said in compare.page(papers, {**other_name, key: "no/where"})
+        assert page_text in compare.page(papers, {**other_name, key: "no/where"})
     assert "Another one is shown" not in page
     missing = compare.page(papers, {"first": "<i>nobody</i>"})
     assert "<i>nobody" not in missing and "There is no result named" in missing
 
 
 def test_a_mixed_comparison_is_paired_only_where_answers_are(tmp_path: Path) -> None:
-    asked = questions("halt-medvqa", 60)
+    question_table = questions("halt-medvqa", 60)
     given_ = {
-        name: answers(asked, skill, seed=at)
+        name: answers(question_table, skill, seed=at)
         for at, (name, skill) in enumerate([("One", 0.2), ("Two", 0.8), ("Three", 0.5)])
     }
-    for name, said in given_.items():
-        add_run(tmp_path, "halt-medvqa", asked, said, name)
+    for name, answer_table in given_.items():
+        add_run(tmp_path, "halt-medvqa", question_table, answer_table, name)
     next((tmp_path / "results/halt-medvqa").glob("Three/*/units.parquet")).unlink()
     (warm,) = (tmp_path / "results/halt-medvqa").glob("One/*")
     change(warm, lambda result: result["method"].update(generation={"temperature": 0.5}))
     board = Board(tmp_path)
-    found = compared(board, {"first": "One", "second": "Two", "third": "Three"})
-    assert found is not None
-    (row,) = compare.setting_rows(found)
+    comparison = load_comparison(board, {"first": "One", "second": "Two", "third": "Three"})
+    assert comparison is not None
+    (row,) = compare.setting_rows(comparison)
     assert [row[name] for name in ("setting", "first", "second", "third")] == ["temperature", "0.5", None, None]
-    pairs = {(pair.one.result.model.name, pair.other.result.model.name): pair for pair in found.differences("average")}
+    pairs = {
+        (pair.entry_a.result.model.name, pair.entry_b.result.model.name): pair
+        for pair in comparison.differences("average")
+    }
     assert pairs["One", "Two"].is_paired and not pairs["One", "Three"].is_paired and not pairs["Two", "Three"].is_paired
-    alone = paired_test(
-        compute_units("halt-medvqa", asked, given_["One"]),
-        compute_units("halt-medvqa", asked, given_["Two"]),
+    paired = paired_test(
+        compute_units("halt-medvqa", question_table, given_["One"]),
+        compute_units("halt-medvqa", question_table, given_["Two"]),
         "average",
     )
-    assert math.isclose(pairs["One", "Two"].value, alone.difference, abs_tol=1e-6) and math.isclose(
-        pairs["One", "Two"].p, alone.p, rel_tol=1e-6
+    assert math.isclose(pairs["One", "Two"].value, paired.difference, abs_tol=1e-6) and math.isclose(
+        pairs["One", "Two"].p, paired.p, rel_tol=1e-6
     )
-    assert pairs["One", "Two"].corrected >= alone.p
+    assert pairs["One", "Two"].corrected >= paired.p
 
 
 def test_answers_are_shown_as_texts_with_a_link_to_the_case(tmp_path: Path) -> None:
-    asked = questions("gmai-mmbench", 30)
+    question_table = questions("gmai-mmbench", 30)
     for name, skill in (("One", 0.1), ("Two", 0.9)):
-        add_run(tmp_path, "gmai-mmbench", asked, answers(asked, skill, seed=3), name)
+        add_run(tmp_path, "gmai-mmbench", question_table, answers(question_table, skill, seed=3), name)
     board = Board(tmp_path)
     rows = json.loads(compare.file(board, {"of": "flips", "as": "json"})["text"])
-    texts = {row.question_id: list(row.options) for row in asked.itertuples()}
+    texts = {row.question_id: list(row.options) for row in question_table.itertuples()}
     assert rows
     for row in rows:
         for answer in (row["key"], row["first_answer"], row["second_answer"]):
-            letter, _, said = answer.partition(" ")
-            assert answer in ("refused", "irrelevant") or texts[row["question_id"]][ord(letter) - 65] == said
+            letter, _, option_text = answer.partition(" ")
+            assert answer in ("refused", "irrelevant") or texts[row["question_id"]][ord(letter) - 65] == option_text
     page = compare.page(board, {})
     assert len(re.findall(r'href="#/cases/\w+\?set=[^"]*first=[^"]*second=', page)) == min(len(rows), compare.MAX_FLIPS)
 
 
 @given(st.floats(0, 1))
 def test_a_p_value_never_looks_larger_or_smaller_than_the_level(p: float) -> None:
-    said = sentences.p_value(p)
-    if said == "p < 0.001":
+    formatted = sentences.format_p_value(p)
+    if formatted == "p < 0.001":
         assert p < 0.001
         return
-    number = re.match(r"p = (\S+)", said)
+    number = re.match(r"p = (\S+)", formatted)
     assert number and rounds_to(number[1], p)
-    assert ("under 0.05" in said) == (p < 0.05 and number[1] == "0.050")
+    assert ("under 0.05" in formatted) == (p < 0.05 and number[1] == "0.050")

@@ -33,9 +33,11 @@ def drawn(number: int) -> str:
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
     store = tmp_path_factory.mktemp("foreign")
-    asked = questions("mediconfusion", 6)
+    question_table = questions("mediconfusion", 6)
     for number in range(40):
-        folder = add_run(store, "mediconfusion", asked, answers(asked, 1.0, seed=number), f"model {number}")
+        folder = add_run(
+            store, "mediconfusion", question_table, answers(question_table, 1.0, seed=number), f"model {number}"
+        )
         change(folder, lambda result, number=number: result["model"].update(name=drawn(number)))
     return Board(store)
 
@@ -52,8 +54,10 @@ def test_every_name_that_a_field_offers_is_found_by_it(board: Board) -> None:
     compared = offered(compare.page(board, {}), "results-first")
     assert len(compared) == len({entry.key for entry in board.snapshot.sections["mediconfusion"][0].entries}) == 40
     for name in compared[::2]:
-        said = plain(compare.page(board, {"first": name, "second": compared[0]}))
-        assert "There is no result named" not in said and ("Choose two" in said) == (name == compared[0]), name
+        page_text = plain(compare.page(board, {"first": name, "second": compared[0]}))
+        assert "There is no result named" not in page_text and ("Choose two" in page_text) == (name == compared[0]), (
+            name
+        )
         assert "No result named" not in plain(cases.page(board, {"model": name}))
     chosen = offered(model.page(service.board, {}), "mp-models")
     assert len(chosen) == len(set(chosen)) == 40  # also where two differ in case only
@@ -64,27 +68,27 @@ def test_every_name_that_a_field_offers_is_found_by_it(board: Board) -> None:
 
 def test_a_result_whose_model_has_no_name_is_set_aside(tmp_path: Path) -> None:
     """Its row would be an empty link."""
-    asked = questions("halt-medvqa", 6)
-    folder = add_run(tmp_path, "halt-medvqa", asked, answers(asked, 0.7), "B")
-    change(folder, lambda one: one["model"].update(name="\u3000"))
+    question_table = questions("halt-medvqa", 6)
+    folder = add_run(tmp_path, "halt-medvqa", question_table, answers(question_table, 0.7), "B")
+    change(folder, lambda run: run["model"].update(name="\u3000"))
     assert "its model has no name" in Service(Board(tmp_path)).view({"format": "halt-medvqa"})["html"]
 
 
 def test_cases_count_who_chose_an_option_and_name_them_on_demand(board: Board) -> None:
     (case,) = re.findall(r'href="(#/cases/0\?[^"]*)"', cases.page(board, {}))[:1]
-    listed, alone = cases.page(board, {"find": "0-1"}), cases.page(board, {"id": "0"})
-    for page in (listed, alone):
-        counts = [int(said) for said in re.findall(r"<summary>(\d+) of 40", page)]
-        named = [part.count("<bdi>") for part in re.findall(r"<details><summary>\d+ of 40.*?</details>", page)]
-        assert case and counts and len(counts) == len(named)
-        assert all(names in (size, 2 * size) for size, names in zip(counts, named, strict=True))
+    listed, single_case = cases.page(board, {"find": "0-1"}), cases.page(board, {"id": "0"})
+    for page in (listed, single_case):
+        counts = [int(digits) for digits in re.findall(r"<summary>(\d+) of 40", page)]
+        name_counts = [part.count("<bdi>") for part in re.findall(r"<details><summary>\d+ of 40.*?</details>", page)]
+        assert case and counts and len(counts) == len(name_counts)
+        assert all(names in (size, 2 * size) for size, names in zip(counts, name_counts, strict=True))
 
 
 @given(st.lists(st.sampled_from(SCRIPTS), min_size=1, max_size=3).map(" ".join), st.floats(0, 100))
 def test_a_number_after_a_name_stays_behind_it(name: str, value: float) -> None:
     """After a letter that runs to the left a mark ends its direction before anything of ours follows."""
-    said = html.unescape(prose(f"{name}: {value:.1f} points"))
-    assert said.replace("\u200e", "") == visible(f"{name}: {value:.1f} points")
-    after_left = re.findall("[\u0590-\u08ff]+([^\u0590-\u08ff]+)", said)
-    assert all(rest[0] == "\u200e" or rest[0].isspace() for rest in after_left)
-    assert not re.search("[\u0590-\u08ff]: ", said)
+    sentence = html.unescape(prose(f"{name}: {value:.1f} points"))
+    assert sentence.replace("\u200e", "") == visible(f"{name}: {value:.1f} points")
+    after_left = re.findall("[\u0590-\u08ff]+([^\u0590-\u08ff]+)", sentence)
+    assert all(suffix[0] == "\u200e" or suffix[0].isspace() for suffix in after_left)
+    assert not re.search("[\u0590-\u08ff]: ", sentence)

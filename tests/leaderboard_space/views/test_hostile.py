@@ -28,12 +28,12 @@ FORMAT = "probmed"
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("hostile")
-    asked = questions(FORMAT, 12)
-    asked.loc[0, "question"] = TAGS
-    asked.at[0, "options"] = [TAGS, "y" * 10_000]
-    asked["organ"] = [TAGS if organ == "brain" else organ for organ in asked["organ"]]
+    question_table = questions(FORMAT, 12)
+    question_table.loc[0, "question"] = TAGS
+    question_table.at[0, "options"] = [TAGS, "y" * 10_000]
+    question_table["organ"] = [TAGS if organ == "brain" else organ for organ in question_table["organ"]]
     folders = [
-        add_run(store, FORMAT, asked, answers(asked, 0.4, seed=number), f"model {number}")
+        add_run(store, FORMAT, question_table, answers(question_table, 0.4, seed=number), f"model {number}")
         for number in range(len(NAMES))
     ]
     for name, folder in zip(NAMES, folders, strict=True):
@@ -43,7 +43,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             folder,
             lambda result, name=name: result.update(deviations=[name], command=name, environment={"permuted": name}),
         )
-    wrong = add_run(store, FORMAT, asked, answers(asked, 0.4), "wrong")
+    wrong = add_run(store, FORMAT, question_table, answers(question_table, 0.4), "wrong")
     change(wrong, lambda result: result["scores"]["overall"].update(value=1e308, low=-1e308, high=1e308))
     change(
         folders[3],
@@ -62,53 +62,53 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pages(store: Path) -> dict[str, str]:
     board = Board(store)
     service = Service(board)
-    found = {}
+    html_by_page = {}
     for family in BENCHMARKS:
         for section in board.snapshot.sections[family] or [None]:
-            asked: dict[str, Any] = {"format": family, "section": section.key if section else None, "shown": "all"}
+            request: dict[str, Any] = {"format": family, "section": section.key if section else None, "shown": "all"}
             for branches in ([], [["organ", TAGS]], [["organ", "chest"], ["image_type", "chest X-ray"]]):
-                asked["branches"] = branches
+                request["branches"] = branches
                 place = f"{family} {section.key if section else ''} {branches}"
-                found[f"view {place}"] = service.view(asked)["html"]
-                found[f"breakdown {place}"] = service.breakdown(asked)
+                html_by_page[f"view {place}"] = service.view(request)["html"]
+                html_by_page[f"breakdown {place}"] = service.breakdown(request)
             for entry in section.entries if section else []:
-                found[f"detail {entry.key}"] = service.detail({**asked, "key": entry.key})
-    found["compare"] = compare.page(board, {})
-    found["cases"] = cases.page(board, {}) + cases.page(board, {"find": TAGS, "page": "1e308", "order": TAGS})
-    return found
+                html_by_page[f"detail {entry.key}"] = service.detail({**request, "key": entry.key})
+    html_by_page["compare"] = compare.page(board, {})
+    html_by_page["cases"] = cases.page(board, {}) + cases.page(board, {"find": TAGS, "page": "1e308", "order": TAGS})
+    return html_by_page
 
 
 def test_no_tag_of_theirs_is_a_tag_of_ours(store: Path) -> None:
-    found = pages(store)
-    for name, page in found.items():
+    html_by_page = pages(store)
+    for name, page in html_by_page.items():
         for tag in ("<img src=x", "<script", "</style"):
             assert tag not in page, name
         assert not re.search("[\u202a-\u202e\u2066-\u2069\u200e\u200f\u0000\u0007]", page), name
         assert "x" * 1000 not in page and "y" * 1000 not in page, name
-    whole = "".join(found.values())
-    assert "&lt;script&gt;" in whole and "gnp.exe" in whole
-    assert str(store) not in whole
-    assert sum("Set aside, unreadable" in page for page in found.values()) >= 1
+    all_html = "".join(html_by_page.values())
+    assert "&lt;script&gt;" in all_html and "gnp.exe" in all_html
+    assert str(store) not in all_html
+    assert sum("Set aside, unreadable" in page for page in html_by_page.values()) >= 1
 
 
 def test_files_of_hostile_results_run_nothing_and_are_json(store: Path) -> None:
     board = Board(store)
     service = Service(board)
-    asked = {"format": FORMAT, "section": board.snapshot.sections[FORMAT][0].key, "shown": "all"}
-    for of in ("leaderboard", "breakdown", "aspects"):
-        json.loads(service.export({**asked, "of": of, "as": "json"})["text"], parse_constant=pytest.fail)
-        body = service.export({**asked, "of": of, "as": "csv"})["text"]
+    request = {"format": FORMAT, "section": board.snapshot.sections[FORMAT][0].key, "shown": "all"}
+    for table_name in ("leaderboard", "breakdown", "aspects"):
+        json.loads(service.export({**request, "of": table_name, "as": "json"})["text"], parse_constant=pytest.fail)
+        body = service.export({**request, "of": table_name, "as": "csv"})["text"]
         assert not re.search(r'(^|,)"?=HYPERLINK', body, re.MULTILINE)
     for view, tables in ((compare, ("scores", "settings", "flips")), (cases, ("cases",))):
-        for of in tables:
-            file = view.file(board, {"of": of, "as": "csv"})
+        for table_name in tables:
+            file = view.file(board, {"of": table_name, "as": "csv"})
             assert not re.search(r'(^|,)"?=HYPERLINK', file["text"], re.MULTILINE)
             assert re.fullmatch(r"medprobe-[A-Za-z0-9.-]+\.csv", file["name"])
 
 
 def test_the_details_of_a_permuted_run_say_option_or_letter(tmp_path: Path) -> None:
-    asked = questions("halt-medvqa", 9)
-    folder = add_run(tmp_path, "halt-medvqa", asked, answers(asked, 0.5), "Turned")
+    question_table = questions("halt-medvqa", 9)
+    folder = add_run(tmp_path, "halt-medvqa", question_table, answers(question_table, 0.5), "Turned")
     permuted = {"same_option": 62.5, "same_letter": 12.25, "questions": 8}
     change(folder, lambda result: result.update(environment={"permuted": permuted}))
     service = Service(Board(tmp_path))

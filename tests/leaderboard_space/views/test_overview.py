@@ -35,7 +35,7 @@ def front() -> OverviewPages:
 
 def matrix(page: str) -> dict[str, list[tuple[str, str, str, str]]]:
     """Model -> per column (class, value, mark, what is heard)."""
-    found = {}
+    cells_by_model = {}
     body = page[page.index('<table class="matrix"') : page.index("</table>")]
     for key, line in re.findall(r'<tr data-key="([^"]*)">(.*?)</tr>', body):
         cells = []
@@ -46,50 +46,57 @@ def matrix(page: str) -> dict[str, list[tuple[str, str, str, str]]]:
             cells.append(
                 (kind, html.unescape(value[1]) if value else "", mark[1] if mark else "", heard[1] if heard else "")
             )
-        found[html.unescape(key)] = cells
-    return found
+        cells_by_model[html.unescape(key)] = cells
+    return cells_by_model
 
 
 def test_the_matrix_shows_the_papers_numbers_and_no_average(front: OverviewPages) -> None:
     page = front.page({"all": "yes"})
-    shown = matrix(page)
-    wanted: dict[str, dict[str, list[float]]] = {}
+    drawn_cells = matrix(page)
+    printed: dict[str, dict[str, list[float]]] = {}
     for result in PUBLISHED:
         if result.model.kind == "baseline" or result.benchmark.name not in FORMATS or result.benchmark.split != "test":
             continue
         score = result.scores.get(HEADLINE_METRICS[result.benchmark.name])
         if score is not None and score.value is not None:
-            wanted.setdefault(result.model.name, {}).setdefault(result.benchmark.name, []).append(score.value)
-    assert set(shown) == set(wanted) and "average" not in plain(page)
-    for name, cells in shown.items():
+            printed.setdefault(result.model.name, {}).setdefault(result.benchmark.name, []).append(score.value)
+    assert set(drawn_cells) == set(printed) and "average" not in plain(page)
+    for name, cells in drawn_cells.items():
         assert len(cells) == len(FORMATS)
         for family, (kind, value, mark, heard) in zip(FORMATS, cells, strict=True):
-            known = wanted[name].get(family)
-            assert (kind == "none") == (known is None), (name, family)
-            if known is not None:
-                assert any(rounds_to(value, one) for one in known), (name, family, value, known)
+            printed_values = printed[name].get(family)
+            assert (kind == "none") == (printed_values is None), (name, family)
+            if printed_values is not None:
+                assert any(rounds_to(value, printed_value) for printed_value in printed_values), (
+                    name,
+                    family,
+                    value,
+                    printed_values,
+                )
                 assert mark == MARKS[kind] and "guessing" in heard
 
 
 def test_the_overview_says_what_each_benchmarks_page_says(front: OverviewPages) -> None:
     """The mark of every cell is the verdict of the row it leads to, in whose interval guessing is or is not; and the first sentence's
     counts are those of that page's headline."""
-    found = front.overview()
+    overview = front.overview()
     counts = {}
-    for column in found.columns:
-        asked = {"format": column.family, "section": column.section.key, "metric": column.metric}
-        page = front.service.view(asked)["html"]
+    for column in overview.columns:
+        request = {"format": column.family, "section": column.section.key, "metric": column.metric}
+        page = front.service.view(request)["html"]
         groups = re.split(r'<tr class="group">', page)[1:]
-        named = {
+        grouped_names = {
             html.unescape(name): re.sub("[^a-z ]", "", plain(group.split("</th>")[0]).lower())
             for group in groups
             for name in re.findall(r'class="who"[^>]*><i class="dot"></i><span>(.*?)</span>', group)
         }
-        for line in found.rows:
+        for line in overview.rows:
             if (cell := line.cells.get(column.family)) is None or cell.score.verdict is None:
                 continue
             score, word = cell.score, f"significantly {cell.score.verdict} than"
-            assert named[line.name].startswith({"no different": "not significantly different"}.get(score.verdict, word))
+            assert grouped_names[line.name].startswith(
+                {"no different": "not significantly different"}.get(score.verdict, word)
+            )
             assert score.low is not None and score.high is not None and score.chance is not None
             start, end = score.chance_interval or (score.chance, score.chance)
             touches = score.low <= end and start <= score.high
@@ -97,20 +104,20 @@ def test_the_overview_says_what_each_benchmarks_page_says(front: OverviewPages) 
             assert score.chance_interval or touches == (score.verdict == "no different"), (line.name, score)
         headline = plain(re.search(r'<h2 class="finding">(.*?)</h2>', page)[1])  # type: ignore[index]
         counts[column.task] = headline
-    assert found.finding is not None and found.finding.task in plain(front.page({}))
-    tail = f"; {in_words(found.finding.worse)} do worse."
-    assert counts[found.finding.task].endswith(f"None beats {found.finding.guess}{tail}")
-    assert f"none beats {found.finding.guess}{tail}" in plain(front.page({}))
+    assert overview.finding is not None and overview.finding.task in plain(front.page({}))
+    tail = f"; {in_words(overview.finding.worse)} do worse."
+    assert counts[overview.finding.task].endswith(f"None beats {overview.finding.guess}{tail}")
+    assert f"none beats {overview.finding.guess}{tail}" in plain(front.page({}))
 
 
 def test_filters_sorting_and_pins(front: OverviewPages) -> None:
     every = matrix(front.page({"all": "yes"}))
     medical = matrix(front.page({"all": "yes", "kind": "medical"}))
     assert 5 < len(medical) < len(every) and set(medical) < set(every)
-    order = [(-sum(bool(one[1]) for one in cells), -float(cells[0][1] or -1)) for cells in every.values()]
+    order = [(-sum(bool(cell[1]) for cell in cells), -float(cells[0][1] or -1)) for cells in every.values()]
     assert order == sorted(order)  # what most benchmarks know first, then by the first column
-    known = [sum(bool(cells[at][1]) for cells in every.values()) for at in range(len(FORMATS))]
-    assert known == sorted(known, reverse=True)
+    counts = [sum(bool(cells[at][1]) for cells in every.values()) for at in range(len(FORMATS))]
+    assert counts == sorted(counts, reverse=True)
     pinned = list(matrix(front.page({"pin": ["RadFM", "Claude 3 Opus"]})))
     assert set(pinned[:2]) == {"RadFM", "Claude 3 Opus"} and len(pinned) == 20
     assert len(matrix(front.page({"hide": ["probmed", "halt-medvqa"]}))["GPT-4o"]) == 3
@@ -131,23 +138,27 @@ def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gi
     labels, seen = front.labels(), set()
     for topic in all_topics(labels).values():
         for label, _ in matching_labels(topic, labels):
-            where = f"{label.facet}:{label.value}"
-            shown = front.label_summary(topic, labels, f"{label.family}:{where}")
-            assert shown is not None
-            seen.add((label.family, where))
-            if shown.label != label:
+            label_key = f"{label.facet}:{label.value}"
+            summary = front.label_summary(topic, labels, f"{label.family}:{label_key}")
+            assert summary is not None
+            seen.add((label.family, label_key))
+            if summary.label != label:
                 continue
-            page = front.topic({"id": topic.slug, "label": f"{label.family}:{where}"})
-            given = set(GIVEN_AWAY.get(label.facet, ()))
-            assert {one.metric for one in shown.aspects if one.given} == given & {one.metric for one in shown.aspects}
-            said = re.search(r'<h2 class="finding"[^>]*>(.*?)</h2>', page)
-            assert said and not any(one.does in said[1] for one in shown.aspects if one.given), said[1]
-            for one in shown.aspects:
-                known = raw[label.family, where, one.metric]
-                assert {row.score.value for row in one.standings.models} <= known
-                assert page.count(f'data-b="{html.escape(one.does)}"') >= min(len(one.standings.models), 20)
-            asked = {"format": label.family, "branches": [[label.facet, label.value]], "metric": "modality"}
-            assert front.service.view(asked)["state"]["metric"].split("_")[0] not in given
+            page = front.topic({"id": topic.slug, "label": f"{label.family}:{label_key}"})
+            given_away = set(GIVEN_AWAY.get(label.facet, ()))
+            assert {aspect.metric for aspect in summary.aspects if aspect.given} == given_away & {
+                aspect.metric for aspect in summary.aspects
+            }
+            finding = re.search(r'<h2 class="finding"[^>]*>(.*?)</h2>', page)
+            assert finding and not any(aspect.does in finding[1] for aspect in summary.aspects if aspect.given), (
+                finding[1]
+            )
+            for aspect in summary.aspects:
+                raw_scores = raw[label.family, label_key, aspect.metric]
+                assert {row.score.value for row in aspect.standings.models} <= raw_scores
+                assert page.count(f'data-b="{html.escape(aspect.does)}"') >= min(len(aspect.standings.models), 20)
+            request = {"format": label.family, "branches": [[label.facet, label.value]], "metric": "modality"}
+            assert front.service.view(request)["state"]["metric"].split("_")[0] not in given_away
     assert seen == {(label.family, f"{label.facet}:{label.value}") for label in labels}
     assert "No such label: " in front.topic({"id": "fundus-photography"})  # why there is no more
 
@@ -160,7 +171,7 @@ def test_every_score_that_papers_print_is_found_and_shown(front: OverviewPages) 
     for family, sections in front.service.board.snapshot.sections.items():
         section, values = sections[0], dict[str, set[str]]()
         for result in (entry.result for entry in section.entries):
-            cells = [cell for held in result.breakdown.values() for cell in held.values()]
+            cells = [cell for facet_cells in result.breakdown.values() for cell in facet_cells.values()]
             for metric, score in (item for scores in (result.scores, *cells) for item in scores.items()):
                 if not metric.startswith("share_"):
                     digits = 0 if metric_info(metric, family).unit == "count" else 1
@@ -169,17 +180,17 @@ def test_every_score_that_papers_print_is_found_and_shown(front: OverviewPages) 
             address = address_of("b", family, s=section.key, m=metric)
             hits = front.search({"query": metric_info(metric, family).label})
             assert html.unescape(address) in {hit["address"] for hit in hits}, (family, metric)
-            asked = {"format": family, "section": section.key, "metric": metric}
-            view = front.service.view(asked)
+            request = {"format": family, "section": section.key, "metric": metric}
+            view = front.service.view(request)
             assert view["state"]["metric"] == metric and "not known for this selection" not in view["html"], metric
-            page = view["html"] + front.service.breakdown(asked)
+            page = view["html"] + front.service.breakdown(request)
             assert set(re.findall(r">([\d.,]+)<", page)) & numbers, (family, metric)
 
 
 def test_a_finding_that_no_benchmark_labels_is_named_where_its_department_stands(front: OverviewPages) -> None:
     hit = front.search({"query": "pneumonia"})[0]
-    given = parse_qs(hit["address"].partition("?")[2])
-    page = front.topic({"id": "pulmonary-medicine", "term": given["term"][0]})
+    parameters = parse_qs(hit["address"].partition("?")[2])
+    page = front.topic({"id": "pulmonary-medicine", "term": parameters["term"][0]})
     assert "No benchmark labels pneumonia by itself. Pulmonary" in page
     assert "No benchmark labels" not in front.topic({"id": "pulmonary-medicine", "term": "<b>no such finding"})
 
@@ -194,10 +205,10 @@ FORGIVEN = {
 
 
 def test_the_search_forgives_slips_and_finds_nothing_for_other_words(front: OverviewPages) -> None:
-    for query, first in FORGIVEN.items():
-        found = front.search({"query": query})
-        assert found and found[0]["name"] == first, (query, [hit["name"] for hit in found])
-        assert all(hit["where"] and hit["address"].startswith("#/") for hit in found)
+    for query, top_hit in FORGIVEN.items():
+        hits = front.search({"query": query})
+        assert hits and hits[0]["name"] == top_hit, (query, [hit["name"] for hit in hits])
+        assert all(hit["where"] and hit["address"].startswith("#/") for hit in hits)
     for query in ("", "///", "qqqqzzzzxx", "\x00", "<script>", "rheumatology", "virology", "lymphography"):
         assert front.search({"query": query}) == [], query
 
@@ -213,16 +224,16 @@ def test_any_text_can_be_searched_and_be_an_address(front: OverviewPages, query:
 
 
 def test_a_citation_names_selection_day_and_address(front: OverviewPages) -> None:
-    said = front.topic_file({"id": "ct", "as": "cite", "link": "http://x/}{"})["text"]
-    assert "author={Yan" in said and said.count("{") == said.count("}")
+    citation = front.topic_file({"id": "ct", "as": "cite", "link": "http://x/}{"})["text"]
+    assert "author={Yan" in citation and citation.count("{") == citation.count("}")
     rows = front.topic_file({"id": "ct", "as": "csv"})
     assert rows["name"] == "medprobe-topic-ct.csv" and "abdomen_ct" in rows["text"]
 
 
 def test_a_file_is_named_by_its_selection_and_an_empty_table_is_a_message(front: OverviewPages) -> None:
-    asked = {"format": "gmai-mmbench", "branches": [["department", "Ophthalmology"]], "as": "csv"}
+    request = {"format": "gmai-mmbench", "branches": [["department", "Ophthalmology"]], "as": "csv"}
     assert (
-        front.service.export(asked)["name"]
+        front.service.export(request)["name"]
         == "medprobe-gmai-mmbench-test.complete-accuracy-department-Ophthalmology.csv"
     )
     with pytest.raises(BadInput, match="this table is empty"):

@@ -20,19 +20,19 @@ def service() -> Service:
 
 def test_image_types_and_aspects_of_one_result(service: Service) -> None:
     """Table 12, chest MRI of CheXagent: 0, 75, 50, 15, 0; without adversarial questions 5, 100, -, 27.5, 23.52."""
-    asked = {"format": "probmed", "one": "CheXagent"}
-    page = service.breakdown(asked)
+    request = {"format": "probmed", "one": "CheXagent"}
+    page = service.breakdown(request)
     table = page[page.index('data-table="aspects"') :]
     line = re.search(r"<tr><th scope=\"row\">chest MRI.*?</tr>", table)
     assert line is not None
     cells = re.findall(r">([\d.]+)<i>", line[0])
     assert cells == ["0.0", "5.0", "75.0", "100.0", "50.0", "15.0", "27.5", "0.0", "23.5"]
-    rows = json.loads(service.export({**asked, "of": "aspects", "as": "json"})["text"])
+    rows = json.loads(service.export({**request, "of": "aspects", "as": "json"})["text"])
     assert len(rows) == 12 * 9 and {row["model"] for row in rows} == {"CheXagent"}
-    (one,) = (
+    (entry,) = (
         row for row in rows if row["facet_value"] == "chest_mri" and row["metric"] == "position_without_adversarial"
     )
-    assert one["value"] == 23.52 and one["table"] == "Table 12"
+    assert entry["value"] == 23.52 and entry["table"] == "Table 12"
     sizes = {row["facet_value"]: row["n"] for row in rows if row["metric"] == "condition"}
     assert max(sizes, key=lambda name: sizes[name]) == "chest_xray" and "chest X-ray, the largest" in page
 
@@ -41,20 +41,22 @@ def test_image_types_and_aspects_of_one_result(service: Service) -> None:
 def test_every_point_of_a_plot_stands_where_its_numbers_say_and_names_cover_none(service: Service, family: str) -> None:
     page = service.breakdown({"format": family})
     assert 'data-plot="size"' in page and ('data-plot="confusion"' in page) == (family == "mediconfusion")
-    for name, drawn in re.findall(r'data-plot="(\w+)".*?(<svg.*?</svg>)', page, re.DOTALL):
+    for name, svg_text in re.findall(r'data-plot="(\w+)".*?(<svg.*?</svg>)', page, re.DOTALL):
         boxes, places = [], []
-        for point in ElementTree.fromstring(drawn).iter("g"):
-            numbers = [float(one) for one in re.findall("[0-9.]+", (point.findtext("title") or "").rpartition(": ")[2])]
+        for point in ElementTree.fromstring(svg_text).iter("g"):
+            numbers = [
+                float(digits) for digits in re.findall("[0-9.]+", (point.findtext("title") or "").rpartition(": ")[2])
+            ]
             if (mark := point.find("circle")) is not None:
                 x, y = float(mark.get("cx", "")), float(mark.get("cy", ""))
                 places.append((numbers if name in ("confusion", "slopes") else numbers[1::-1], x, y))
             for label in point.findall("text"):
                 x, base, width = float(label.get("x", "")), float(label.get("y", "")), 5 * len(label.text or "")
-                left = x - width if label.get("class") == "name end" else x
-                boxes.append((left, base - 9, left + width, base))
-        for at, (left, top, right, bottom) in enumerate(boxes):
-            assert all(left > r or right < a or top > b or bottom < t for a, t, r, b in boxes[:at])
-            assert not any(left < x < right and top < y < bottom for _, x, y in places)
+                start = x - width if label.get("class") == "name end" else x
+                boxes.append((start, base - 9, start + width, base))
+        for at, (start, top, right, bottom) in enumerate(boxes):
+            assert all(start > r or right < a or top > b or bottom < t for a, t, r, b in boxes[:at])
+            assert not any(start < x < right and top < y < bottom for _, x, y in places)
         assert len(boxes) >= min(len(places), 4)
         ups = sorted((numbers[1], y) for numbers, _, y in places)
         assert all(low[1] >= high[1] - 1.5 for low, high in pairwise(ups))  # a higher number stands higher

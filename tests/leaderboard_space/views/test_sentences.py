@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eval_harness.scores.sight import Sight
 from leaderboard_space import headlines, sentences
-from leaderboard_space.headlines import HeadlineFacts, Ranked
+from leaderboard_space.headlines import HeadlineFacts, RankedModel
 from leaderboard_space.html import number, score_text
 from tests.leaderboard_space.checks.claims import Truth, check_headline, check_trust, rounds_to
 
@@ -38,12 +38,12 @@ def findings(draw: st.DrawFn, untested: bool = False) -> tuple[HeadlineFacts, li
     tied = draw(st.integers(1, max(size, 1)))
     rows = []
     for at, value in enumerate(values):  # of equal scores none is worse than the other
-        first = 1 if at < tied or abs(value - values[0]) < 1e-9 else at + 1
-        rows.append(Truth(f"Model {at}", value, draw(verdicts), first))
-    found = HeadlineFacts(
+        first_rank = 1 if at < tied or abs(value - values[0]) < 1e-9 else at + 1
+        rows.append(Truth(f"Model {at}", value, draw(verdicts), first_rank))
+    facts = HeadlineFacts(
         about="",
         guess=draw(st.sampled_from(["guessing", "flipping a coin", "flipping a coin for each image"])),
-        ranked=tuple(Ranked(row.name, row.value, row.verdict, row.first) for row in rows),  # type: ignore[arg-type]
+        ranked=tuple(RankedModel(row.name, row.value, row.verdict, row.first) for row in rows),  # type: ignore[arg-type]
         are_models=draw(st.booleans()),
         higher=up,
         baselines=draw(st.integers(0, 2)),
@@ -51,15 +51,15 @@ def findings(draw: st.DrawFn, untested: bool = False) -> tuple[HeadlineFacts, li
         partial=draw(st.integers(0, 2)),
         apart=draw(st.integers(0, 2)),
     )
-    return found, rows
+    return facts, rows
 
 
 @given(st.one_of(findings(), findings(untested=True)))
-def test_a_headline_claims_what_its_numbers_show(drawn: tuple[HeadlineFacts, list[Truth]]) -> None:
-    found, rows = drawn
+def test_a_headline_claims_what_its_numbers_show(example: tuple[HeadlineFacts, list[Truth]]) -> None:
+    facts, rows = example
     check_headline(
-        headlines.headline(found), rows, baselines=found.baselines, uncounted=found.uncounted, partial=found.partial,
-        up=found.higher, models=found.are_models, stand_apart=found.apart,
+        headlines.compose_headline(facts), rows, baselines=facts.baselines, uncounted=facts.uncounted, partial=facts.partial,
+        up=facts.higher, models=facts.are_models, stand_apart=facts.apart,
     )  # fmt: skip
 
 
@@ -75,27 +75,29 @@ def test_a_shown_number_is_the_number(value: float) -> None:
 def test_points_that_need_the_image(numbers, score) -> None:  # type: ignore[no-untyped-def]
     """Every printed interval is above 0 exactly where the model sees, and the sentence says that points need the image exactly then."""
     low, value, high = numbers
-    found = Sight("accuracy", score, {}, "withheld", value, low, high, None, None, None, 100)
-    printed = re.fullmatch(r"(-?[\d.]+) \((-?[\d.]+) to (-?[\d.]+)\)", sentences.points(found))
+    sight = Sight("accuracy", score, {}, "withheld", value, low, high, None, None, None, 100)
+    printed = re.fullmatch(r"(-?[\d.]+) \((-?[\d.]+) to (-?[\d.]+)\)", sentences.format_image_gain(sight))
     assert printed and [float(printed[at]) for at in (1, 2, 3)] == pytest.approx([value, low, high], abs=0.5)
-    said = sentences.from_the_image("MediConfusion", found)
-    assert said.startswith("MediConfusion: Of ") and f"({printed[2]} to {printed[3]})" in said
-    assert found.sees == (float(printed[2]) > 0) == ("none is shown to need" not in said)
+    sentence = sentences.image_gain_sentence("MediConfusion", sight)
+    assert sentence.startswith("MediConfusion: Of ") and f"({printed[2]} to {printed[3]})" in sentence
+    assert sight.sees == (float(printed[2]) > 0) == ("none is shown to need" not in sentence)
 
 
 @given(low=st.floats(-100, 100), width=st.floats(1e-5, 60))
 def test_the_interval_of_a_difference_shows_whether_it_excludes_0(low, width) -> None:  # type: ignore[no-untyped-def]
-    said = sentences.difference_interval(low, low + width)
-    shown = [float(end.replace("−", "-")) for end in said.split(" to ")]
-    assert rounds_to(said.split(" to ")[0], low) and rounds_to(said.split(" to ")[1], low + width)
-    assert (shown[0] > 0 or shown[1] < 0) == (low > 0 or low + width < 0) or min(abs(low), abs(low + width)) < 1e-8
+    formatted = sentences.format_difference_interval(low, low + width)
+    printed_ends = [float(end.replace("−", "-")) for end in formatted.split(" to ")]
+    assert rounds_to(formatted.split(" to ")[0], low) and rounds_to(formatted.split(" to ")[1], low + width)
+    assert (printed_ends[0] > 0 or printed_ends[1] < 0) == (low > 0 or low + width < 0) or min(
+        abs(low), abs(low + width)
+    ) < 1e-8
 
 
 def test_the_first_sentence_claims_what_was_tested() -> None:
     for models in (1, 2, 3, 14, 40):
         for better in range(models + 1):
             for worse in range(models - better + 1):
-                said = headlines.trust(
-                    headlines.Trust("tell two images apart", models, better, worse, "flipping a coin")
+                sentence = headlines.board_headline(
+                    headlines.TrustCounts("tell two images apart", models, better, worse, "flipping a coin")
                 )
-                check_trust(said, models, better, worse)
+                check_trust(sentence, models, better, worse)

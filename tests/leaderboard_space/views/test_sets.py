@@ -36,39 +36,54 @@ def _random_store(store: Path, seed: int) -> None:
     (store / "results").mkdir()
     for family in BENCHMARKS:
         for number in range(int(rng.integers(0, 4))):
-            asked = questions(family, int(rng.integers(6, 30)), seed=seed * 10 + number)
+            question_table = questions(family, int(rng.integers(6, 30)), seed=seed * 10 + number)
             origin = str(rng.choice(["phantom", "official", "custom"]))
-            more = {"name": f"own-{number}" if origin == "custom" else family, "origin": origin}
+            benchmark_fields = {"name": f"own-{number}" if origin == "custom" else family, "origin": origin}
             if family == GMAI:
-                more["split"] = str(rng.choice(["validation", "test"]))
+                benchmark_fields["split"] = str(rng.choice(["validation", "test"]))
             for at in range(int(rng.integers(1, 5))):
                 name = str(rng.choice(["GPT-4o", "RadFM", f"Model {at}"]))
-                add_run(store, family, asked, answers(asked, 0.5, seed=at), name, "open", run=f"run{at}", **more)
+                add_run(
+                    store,
+                    family,
+                    question_table,
+                    answers(question_table, 0.5, seed=at),
+                    name,
+                    "open",
+                    run=f"run{at}",
+                    **benchmark_fields,
+                )
 
 
 @pytest.mark.parametrize("seed", few(range(24), 2))
 def test_no_view_merges_two_sets(tmp_path: Path, seed: int) -> None:
     _random_store(tmp_path, seed)
     board = Board(tmp_path, PUBLISHED)
-    front, alone = OverviewPages(Service(board)), OverviewPages(Service(Board(None, PUBLISHED)))
+    front, papers_front = OverviewPages(Service(board)), OverviewPages(Service(Board(None, PUBLISHED)))
     overview, sections = front.overview(), board.snapshot.sections
 
     for column in overview.columns:
-        known = {id(entry) for entry in column.section.entries}
+        column_entries = {id(entry) for entry in column.section.entries}
         assert column.section is sections[column.family][0]
         for line in overview.rows:
             cell = line.cells.get(column.family)
-            assert cell is None or id(cell.row.entry) in known
+            assert cell is None or id(cell.row.entry) in column_entries
             elsewhere = [
-                one
-                for one in sections[column.family]
-                if one is not column.section and any(entry.result.model.name == line.name for entry in one.entries)
+                section
+                for section in sections[column.family]
+                if section is not column.section
+                and any(entry.result.model.name == line.name for entry in section.entries)
             ]
             assert line.elsewhere.get(column.family, []) == elsewhere
     columns = [column.section for column in overview.columns]
-    apart = [one for family in BENCHMARKS for one in sections[family] if not any(one is column for column in columns)]
+    other_sections = [
+        section
+        for family in BENCHMARKS
+        for section in sections[family]
+        if not any(section is column for column in columns)
+    ]
     assert overview.other_sets == [
-        (one, n) for one in apart if (n := sum(entry.folder is not None for entry in one.entries))
+        (section, n) for section in other_sections if (n := sum(entry.folder is not None for entry in section.entries))
     ]
     total = sum(n for _, n in overview.other_sets)
     assert (f"This store also holds {total} result" in plain(front.page({}))) == (total > 0)
@@ -77,32 +92,32 @@ def test_no_view_merges_two_sets(tmp_path: Path, seed: int) -> None:
     known_topics = list(all_topics(labels).values())
     for topic in [known_topics[int(at)] for at in rng.integers(0, len(known_topics), 12)]:
         for label, _ in matching_labels(topic, labels)[:2]:
-            where = f"{label.family}:{label.facet}:{label.value}"
-            shown = front.label_summary(topic, labels, where)
-            if shown is None or shown.label != label:
+            label_key = f"{label.family}:{label.facet}:{label.value}"
+            summary = front.label_summary(topic, labels, label_key)
+            if summary is None or summary.label != label:
                 continue
-            official = [one.models for one in shown.sets if one.section.is_official]
-            assert official == sorted(official, reverse=True) and shown.section is shown.sets[0].section
-            for one in shown.sets:
-                page = front.topic({"id": topic.slug, "label": where, "set": one.section.key})
+            official = [section.models for section in summary.sets if section.section.is_official]
+            assert official == sorted(official, reverse=True) and summary.section is summary.sets[0].section
+            for section in summary.sets:
+                page = front.topic({"id": topic.slug, "label": label_key, "set": section.section.key})
                 rows = set(map(html.unescape, re.findall(r'<tr data-key="([^"]*)">', page)))
-                models = {row.entry.result.model.name for aspect in one.aspects for row in aspect.standings.models}
+                models = {row.entry.result.model.name for aspect in section.aspects for row in aspect.standings.models}
                 assert rows <= models and len(rows) == min(len(models), 20)
                 assert {
-                    entry for aspect in one.aspects for entry in (row.entry.key for row in aspect.standings.rows)
-                } <= {entry.key for entry in one.section.entries}
+                    entry for aspect in section.aspects for entry in (row.entry.key for row in aspect.standings.rows)
+                } <= {entry.key for entry in section.section.entries}
 
     eyes = next(topic for topic in known_topics if topic.slug == "ophthalmology")
-    with_papers, before = (
+    with_papers, without_results = (
         next(
-            one
-            for one in pages.label_summary(eyes, pages.labels(), f"{GMAI}:department:Ophthalmology").sets
-            if one.models >= 50
+            section
+            for section in pages.label_summary(eyes, pages.labels(), f"{GMAI}:department:Ophthalmology").sets
+            if section.models >= 50
         )  # type: ignore[union-attr]
-        for pages in (front, alone)
+        for pages in (front, papers_front)
     )
-    assert with_papers.models == before.models  # no measured result takes the papers' models away
-    assert sections[GMAI][0].key == alone.service.board.snapshot.sections[GMAI][0].key == "test.complete"
+    assert with_papers.models == without_results.models  # no measured result takes the papers' models away
+    assert sections[GMAI][0].key == papers_front.service.board.snapshot.sections[GMAI][0].key == "test.complete"
 
 
 @pytest.mark.parametrize("seed", few(range(100, 112), 1))
@@ -129,16 +144,16 @@ def _recorded_run(file: Path, store: Path) -> pd.DataFrame:
     table = pd.read_excel(file, keep_default_na=False, dtype=str)
     table = table.assign(**{facet: table[column] for facet, column in FACET_COLUMNS.items()})
     options = [[option for option in row if option] for row in table[list(LETTERS[:5])].to_numpy().tolist()]
-    asked = table[["question", "department", "modality", *FACET_COLUMNS]].assign(
+    question_table = table[["question", "department", "modality", *FACET_COLUMNS]].assign(
         question_id=table["index"], case_id=table["index"], image_id=table["image_path"], options=options, question_type="single",
         answer=[[LETTERS.index(letter)] for letter in table["answer"]], categories=[[] for _ in options], image_license="unknown",
     )  # fmt: skip
     readings = [read_official(*pair, "single") for pair in zip(table["prediction"], options, strict=True)]
-    read = pd.DataFrame(
+    answer_table = pd.DataFrame(
         {"question_id": table["index"], "sample": 0, "response": table["prediction"], "rule": "official", "scores": None, "seconds": 0.0,
          "choice": [reading.choice for reading in readings], "status": [reading.status for reading in readings]}
     )  # fmt: skip
-    add_run(store, GMAI, asked, read, file.parent.name, extraction="official", origin="official")
+    add_run(store, GMAI, question_table, answer_table, file.parent.name, extraction="official", origin="official")
     return table
 
 
@@ -154,23 +169,31 @@ def test_recorded_results_of_real_models_are_what_their_authors_counted(sources:
     tables = {file.parent.name: _recorded_run(file, tmp_path) for file in files}
     service = Service(Board(tmp_path, PUBLISHED))
     section = next(
-        one for one in service.board.snapshot.sections[GMAI] if one.split == "validation" and one.fingerprint
+        candidate
+        for candidate in service.board.snapshot.sections[GMAI]
+        if candidate.split == "validation" and candidate.fingerprint
     )
     assert len(files) == len(section.entries) == 5
-    asked = {"format": GMAI, "section": section.key, "metric": "accuracy", "shown": "all"}
+    request = {"format": GMAI, "section": section.key, "metric": "accuracy", "shown": "all"}
 
     for facet, kind in (
         ("department", "department"),
         ("task", "clinical_vqa_task"),
         ("granularity", "perceptual_granularity"),
     ):
-        rows = json.loads(service.export({**asked, "of": "breakdown", "facet": facet, "as": "json"})["text"])
+        rows = json.loads(service.export({**request, "of": "breakdown", "facet": facet, "as": "json"})["text"])
         for file in files:
             (printed,) = csv.DictReader(next(file.parent.glob(f"*_{kind}_acc.csv")).open())
-            ours = {row["facet_value"].casefold(): row["value"] for row in rows if row["model"] == file.parent.name}
+            board_values = {
+                row["facet_value"].casefold(): row["value"] for row in rows if row["model"] == file.parent.name
+            }
             counted = {label.casefold(): value for label, value in printed.items() if value}
-            theirs = {label: 100 * float(counted[label]) for label in counted.keys() - {"split", "overall", "none"}}
-            assert theirs.keys() <= ours.keys() and all(ours[label] == pytest.approx(theirs[label]) for label in theirs)
+            author_values = {
+                label: 100 * float(counted[label]) for label in counted.keys() - {"split", "overall", "none"}
+            }
+            assert author_values.keys() <= board_values.keys() and all(
+                board_values[label] == pytest.approx(author_values[label]) for label in author_values
+            )
 
     table = next(iter(tables.values()))
     pairs = table[table["department"] != ""].groupby(["department", "modality"]).size().sort_values().index[::12]
@@ -182,7 +205,7 @@ def test_recorded_results_of_real_models_are_what_their_authors_counted(sources:
     branch = select_by_branches(table, ["department: Ophthalmology > Fundus Photography", "task: Severity Grading"])
     selections.append(([["department", "Ophthalmology", "Fundus Photography"], ["task", "Severity Grading"]], branch))
     for branches, mask in selections:
-        standings = parse_query(service.board, {**asked, "branches": branches}).standings
+        standings = parse_query(service.board, {**request, "branches": branches}).standings
         assert len(standings.rows) == 5
         for row in standings.rows:
             hits = tables[row.entry.result.model.name]["hit"].astype(float)[mask]

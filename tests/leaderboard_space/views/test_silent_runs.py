@@ -1,6 +1,4 @@
-"""No page, file or tool of the board judges or ranks a run whose answers mostly say nothing; each
-names the cause.
-"""
+"""No page, file or tool of the board judges or ranks a run whose answers mostly say nothing; each names the cause."""
 
 from __future__ import annotations
 
@@ -32,28 +30,33 @@ JUDGED = re.compile(r"significantly (better|worse)|not significantly different|b
 
 
 def make(store: Path, family: str, seed: int) -> tuple[pd.DataFrame, dict[str, Mixture]]:
-    """A store of a format with three runs that know something, and three with answers that end in
-    every way: the questions, and the answers of each by name.
-    """
+    """A store of a format with three runs that know something, and three with answers that end in every way: the questions, and the
+    answers of each by name."""
     rng = np.random.default_rng([seed, 9, BENCHMARKS.index(family)])
-    asked = questions(family, int(rng.choice([6, 36])), seed=seed)
-    made = {}
+    question_table = questions(family, int(rng.choice([6, 36])), seed=seed)
+    answers_by_model = {}
     for at, skill in enumerate((0.2, 0.6, 0.9)):
-        good = answers(asked, skill, seed=at).assign(status="answered")
-        made[f"Good {at}"] = Mixture(good, good)
-        add_run(store, family, asked, answers(asked, skill, seed=at), f"Good {at}", origin="official")
+        good = answers(question_table, skill, seed=at).assign(status="answered")
+        answers_by_model[f"Good {at}"] = Mixture(good, good)
+        add_run(store, family, question_table, answers(question_table, skill, seed=at), f"Good {at}", origin="official")
     for at in range(3):
-        made[f"Mixed {at}"] = mixture(asked, rng)
+        answers_by_model[f"Mixed {at}"] = mixture(question_table, rng)
         extraction = "official" if at == 2 else "ours"
         folder = add_run(
-            store, family, asked, made[f"Mixed {at}"].answers, f"Mixed {at}", extraction=extraction, origin="official"
+            store,
+            family,
+            question_table,
+            answers_by_model[f"Mixed {at}"].answers,
+            f"Mixed {at}",
+            extraction=extraction,
+            origin="official",
         )
         change(folder, lambda result: result["method"].update(generation={"max_tokens": 8}))
-    return asked, made
+    return question_table, answers_by_model
 
 
-def names_the_causes(said: str, counts: dict[str, int]) -> bool:
-    return all((words in said) == (counts[status] > 0) for status, words in SILENT.items())
+def names_the_causes(sentence: str, counts: dict[str, int]) -> bool:
+    return all((words in sentence) == (counts[status] > 0) for status, words in SILENT.items())
 
 
 def is_unjudged(row: dict[str, Any], counts: dict[str, int], official: bool, of_ends: bool) -> None:
@@ -65,7 +68,7 @@ def is_unjudged(row: dict[str, Any], counts: dict[str, int], official: bool, of_
 
 @pytest.mark.parametrize(("family", "seed"), few(CASES[:15]))
 def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Path, family: str, seed: int) -> None:
-    drawn, made = make(tmp_path, family, seed)
+    asked_questions, answers_by_model = make(tmp_path, family, seed)
     board = Board(tmp_path)
     service = Service(board)
     front = OverviewPages(service)
@@ -73,15 +76,19 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
     keys = {entry.result.model.name: entry.key for entry in section.entries}
     loaded = board.outcomes(section)
     assert loaded is not None and loaded[0] is not None
-    asked = loaded[0].questions
+    question_table = loaded[0].questions
     metric = HEADLINE_METRICS[family]
     for name in (metric, "abstained", "answered_accuracy"):
         silent = {
-            who: one.counts(scope(family, name, asked))
-            for who, one in made.items()
-            if one.is_silent(scope(family, name, asked))
+            model_name: answer_table.counts(scope(family, name, question_table))
+            for model_name, answer_table in answers_by_model.items()
+            if answer_table.is_silent(scope(family, name, question_table))
         }
-        untested = {who for who, one in made.items() if is_untested(family, name, drawn, one.answers)}
+        untested = {
+            model_name
+            for model_name, answer_table in answers_by_model.items()
+            if is_untested(family, name, asked_questions, answer_table.answers)
+        }
         request = {"format": family, "section": section.key, "metric": name, "shown": "all"}
         rows = json.loads(service.export(request | {"as": "json"})["text"])
         assert len(rows) == 6
@@ -92,16 +99,16 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
                 is_unjudged(row, silent[row["model"]], row["model"] == "Mixed 2", METRICS[name].of_ends)
                 assert row["group"] == "no score"
         page = service.view(request)["html"]
-        for who, counts in silent.items():
-            line = re.search(rf'<tr class="([^"]*)" data-key="{re.escape(keys[who])}">.*?</tr>', page, re.DOTALL)
+        for model_name, counts in silent.items():
+            line = re.search(rf'<tr class="([^"]*)" data-key="{re.escape(keys[model_name])}">.*?</tr>', page, re.DOTALL)
             assert line and "v-untested" in line[1]
             assert names_the_causes(html.unescape(re.findall(r"<small>(.*?)</small>", line[0])[0]), counts)
             assert not re.search(r'class="place"[^>]*>\d', line[0])
         finding = re.search(r'<h2 class="finding">(.*?)</h2>', page)
-        assert finding and not any(who in finding[1] for who in silent)
+        assert finding and not any(model_name in finding[1] for model_name in silent)
 
         if name == metric:
-            judged = made.keys() - silent.keys() - untested
+            judged = answers_by_model.keys() - silent.keys() - untested
             of_headline = silent
 
     silent = of_headline
@@ -121,14 +128,19 @@ def test_nothing_on_the_board_judges_a_run_that_mostly_says_nothing(tmp_path: Pa
                     assert any(words in row["no_score"] for words in SILENT.values())
 
     overview = front.overview()
-    for who, counts in silent.items():
-        assert all(not line.cells for line in overview.rows if line.name == who)
-        page = html.unescape(model.page(service.board, {"id": who}))
+    for model_name, counts in silent.items():
+        assert all(not line.cells for line in overview.rows if line.name == model_name)
+        page = html.unescape(model.page(service.board, {"id": model_name}))
         finding = re.search(r'<h3 class="finding">(.*?)</h3>', page)
         assert finding and not JUDGED.search(finding[1])
         verdicts = re.search(r'data-table="verdicts".*?</table>', page, re.DOTALL)
         assert verdicts and not JUDGED.search(verdicts[0]) and names_the_causes(verdicts[0].split("not run")[0], counts)
-        compared = {"set": f"{family}/{section.key}", "metric": metric, "first": keys[who], "second": keys["Good 1"]}
+        compared = {
+            "set": f"{family}/{section.key}",
+            "metric": metric,
+            "first": keys[model_name],
+            "second": keys["Good 1"],
+        }
         page = html.unescape(compare.page(board, compared))
         finding = re.search(r'<h2 class="finding">(.*?)</h2>', page)
         assert finding and "cannot be compared" in finding[1]
@@ -147,8 +159,8 @@ def test_what_is_said_of_a_score_that_has_none() -> None:
         benchmark=benchmark, model=Model(name="M"), method=Method(name="mc", generation={"max_tokens": 8})
     )
     silent = Nonresponse(responses=28, truncated=28)
-    assert sentences.no_score(Score(value=0.0, n=28, n_cases=28), result) == ""
-    without = sentences.no_score(Score(value=None, n=28, n_cases=28, nonresponse=silent), result)
+    assert sentences.no_score_reason(Score(value=0.0, n=28, n_cases=28), result) == ""
+    without = sentences.no_score_reason(Score(value=None, n=28, n_cases=28, nonresponse=silent), result)
     assert without == "no score: 28 of 28 answers were cut off at 8 tokens"
-    shown = sentences.no_score(Score(value=0.0, n=28, n_cases=28, nonresponse=silent), result)
-    assert shown == "no verdict: 28 of 28 answers were cut off at 8 tokens"
+    with_value = sentences.no_score_reason(Score(value=0.0, n=28, n_cases=28, nonresponse=silent), result)
+    assert with_value == "no verdict: 28 of 28 answers were cut off at 8 tokens"

@@ -1,8 +1,8 @@
-"""Collect every model's score on every benchmark, as the first screen shows them. No number is averaged over benchmarks, and no column
-mixes two question sets.
+"""Collect every model's score on every benchmark, as the first screen shows them. No number is
+averaged over benchmarks, and no column mixes two question sets.
 
-A mark is the test of the leaderboard row that it links to, and the first sentence counts these marks, so overview and leaderboard agree.
-See also: drawing (`views/overview.py`).
+A mark is the test of the leaderboard row that it links to, and the first sentence counts these
+marks, so overview and leaderboard agree. See also: drawing (`views/overview.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from leaderboard_space.benchmarks import BENCHMARK_LABELS, board_spec
 from leaderboard_space.data.ranks.groups import preference_key
 from leaderboard_space.data.ranks.standings import Row, Standings
 from leaderboard_space.data.store.sections import Section, Snapshot
-from leaderboard_space.headlines import Trust
+from leaderboard_space.headlines import TrustCounts
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class BenchmarkColumn:
         section: The question set.
         metric: The headline metric.
         chance: What guessing gets, in percent; None if it differs by model or is not known.
-        is_random_run: True if every test is against the paper's random run, and `chance` is its score.
+        is_random_run: True if every test is against the paper's random run, and `chance` is its
+            score.
     """
 
     family: str
@@ -44,7 +45,8 @@ class BenchmarkColumn:
 
 @dataclass(frozen=True)
 class ScoreCell:
-    """A model's score in a benchmark: that of the row that represents the model, one of its `results` results."""
+    """A model's score in a benchmark: that of the row that represents the model, one of its
+    `results` results."""
 
     row: Row
     results: int
@@ -83,12 +85,13 @@ class Overview:
         columns: Benchmarks, the one with most models first.
         rows: Models, those with most benchmarks first.
         finding: The numbers of the first sentence; None if no model is tested against guessing.
-        other_sets: Question sets without a column, each with the number of the store's own results on it.
+        other_sets: Question sets without a column, each with the number of the store's own results
+            on it.
     """
 
     columns: list[BenchmarkColumn]
     rows: list[ModelRow]
-    finding: Trust | None
+    finding: TrustCounts | None
     other_sets: list[tuple[Section, int]] = field(default_factory=list)
 
     @property
@@ -98,7 +101,8 @@ class Overview:
 
 
 def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> Overview:
-    """Build the matrix. If a model has several rows in a benchmark, `groups.preference_key` chooses the one that represents it.
+    """Build the matrix. If a model has several rows in a benchmark, `groups.order_of` chooses the
+    one that represents it.
 
     Args:
         sets: One question set of each benchmark with its standings (one row per model and account).
@@ -115,9 +119,10 @@ def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> O
             cells.setdefault(name, {})[family] = ScoreCell(rows[0], len(rows))
 
     in_columns = {column.section for column in columns}
-    others = [section for section in snapshot.all_sections if section not in in_columns]
+    other_sets = [section for section in snapshot.all_sections if section not in in_columns]
+    # Sets are never merged: results on others only get a mark that links to them.
     elsewhere: dict[str, dict[str, list[Section]]] = {}
-    for section in others:
+    for section in other_sets:
         for name in {entry.result.model.name for entry in section.entries}:
             elsewhere.setdefault(name, {}).setdefault(section.family, []).append(section)
 
@@ -125,21 +130,31 @@ def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> O
         ModelRow(
             name,
             next((result.model.kind for result in results[name] if result.model.kind), None),
-            next((result.model.parameters for result in results[name] if result.model.parameters), None),
+            next(
+                (result.model.parameters for result in results[name] if result.model.parameters),
+                None,
+            ),
             max(result.created_at for result in results[name])[:10],
             of_model,
             elsewhere.get(name, {}),
         )
         for name, of_model in cells.items()
     ]
+    # Models with most benchmarks first, so that the first rows are full.
     models.sort(key=lambda row: _order(row, columns[0].family))
-    own_results = [(section, sum(entry.folder is not None for entry in section.entries)) for section in others]
-    return Overview(columns, models, _finding(columns, models), [(section, n) for section, n in own_results if n])
+    own_results = [(section, sum(entry.folder is not None for entry in section.entries)) for section in other_sets]
+    return Overview(
+        columns,
+        models,
+        _finding(columns, models),
+        [(section, n) for section, n in own_results if n],
+    )
 
 
 def _column(section: Section, metric: str, rows: Sequence[Row]) -> BenchmarkColumn:
     """The column of a question set. `rows`: the row that represents each model."""
     family, tested = section.family, [row for row in rows if row.score.verdict is not None]
+    # Exact chance and a random run are never mixed in one column's head.
     is_random_run = bool(tested) and all(row.run is not None for row in tested)
     chances = [row.score.chance for row in tested if is_random_run or not row.run]
     levels = {round(chance, 6) for chance in chances if chance is not None}
@@ -163,14 +178,16 @@ def _order(row: ModelRow, first_family: str) -> tuple[int, bool, float, str]:
     return -len(row.cells), cell is None, -((cell and cell.score.value) or 0.0), row.name.lower()
 
 
-def _finding(columns: list[BenchmarkColumn], rows: list[ModelRow]) -> Trust | None:
-    """The numbers of the first sentence: of the benchmark with exact chance in which the smallest share of models beats guessing."""
-    findings: list[Trust] = []
+def _finding(columns: list[BenchmarkColumn], rows: list[ModelRow]) -> TrustCounts | None:
+    """The numbers of the first sentence: of the benchmark with exact chance in which the smallest
+    share of models beats guessing."""
+    findings: list[TrustCounts] = []
     for column in columns:
         cells = [row.cells[column.family] for row in rows if column.family in row.cells and not column.is_random_run]
         verdicts = [cell.score.verdict for cell in cells if cell.score.verdict is not None]
         if verdicts:
-            guess = headlines.guessing(column.family, column.metric)
+            guess = headlines.chance_name(column.family, column.metric)
             better, worse = verdicts.count("better"), verdicts.count("worse")
-            findings.append(Trust(column.task, len(verdicts), better, worse, guess))
+            findings.append(TrustCounts(column.task, len(verdicts), better, worse, guess))
+    # The smallest share; of equal ones, the benchmark with most models.
     return min(findings, key=lambda trust: (trust.better / trust.models, -trust.models), default=None)
