@@ -1,1 +1,3 @@
-"""Layer 2: prompts, models, the runner, answer extraction, scores and result files. Imports dataset_builders only."""
+"""Layer 2: prompts, models, the runner, answer extraction, scores and result files. Imports
+dataset_builders only.
+"""

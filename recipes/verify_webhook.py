@@ -1,7 +1,9 @@
-"""Verify a pull request to a results store as soon as it is opened or changed, beside the job that runs every ten minutes.
+"""Verify a pull request to a results store as soon as it is opened or changed, beside the job that
+runs every ten minutes.
 
-A server for a Hub webhook (Settings, Webhooks: watch the store, for "Repository" and "Discussions"; address: https://HOST/webhooks/verify).
-It runs where `medprobe[space]` is installed, on a server or as app.py of a Space, with these variables:
+A server for a Hub webhook (Settings, Webhooks: watch the store, for "Repository" and "Discussions";
+address: https://HOST/webhooks/verify). It runs where `medprobe[space]` is installed, on a server or
+as app.py of a Space, with these variables:
 
     MEDPROBE_STORE    ORG/results
     MEDPROBE_DATA     the datasets that you vouch for, divided by blanks
@@ -28,7 +30,9 @@ server = WebhooksServer(ui=page, webhook_secret=SECRET)
 
 @server.add_webhook("/verify")
 async def verify(payload: WebhookPayload) -> dict[str, bool]:
-    """Answer at once; the work is done by the thread. Comments, which `verify` itself writes, are no reason to verify."""
+    """Answer at once; the work is done by the thread. Comments, which `verify` itself writes, are
+    no reason to verify.
+    """
     store = payload.repo.type == "dataset" and payload.repo.name == STORE
     wanted = store and not payload.event.scope.endswith(".comment") and payload.event.action in ("create", "update")
     if wanted:
@@ -37,7 +41,9 @@ async def verify(payload: WebhookPayload) -> dict[str, bool]:
 
 
 def work() -> None:
-    """One run at a time; what arrives meanwhile is the next one's. A run that fails is repeated by the job of every ten minutes."""
+    """One run at a time; what arrives meanwhile is the next one's. A run that fails is repeated by
+    the job of every ten minutes.
+    """
     while due.wait():
         due.clear()
         command = [sys.executable, "-m", "medprobe", "verify", STORE, "--all", "--with-questions", *VOUCHED]

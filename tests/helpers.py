@@ -1,4 +1,6 @@
-"""Helpers of many tests, in a line each: the message of a refusal, an edit of a JSON file, a file of JSON lines."""
+"""Helpers of many tests, in a line each: the message of a refusal, an edit of a JSON file, a file
+of JSON lines.
+"""
 
 from __future__ import annotations
 

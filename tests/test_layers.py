@@ -1,5 +1,5 @@
-"""The order of the components (`docs/architecture.md`): imports point one way, no two files import each
-other, and light modules stay light.
+"""The order of the components (`docs/architecture.md`): imports point one way, no two files import
+each other, and light modules stay light.
 
 Imports inside functions and under TYPE_CHECKING count, and so do the dotted names by which a module
 is looked up.
@@ -23,8 +23,8 @@ PACKAGES = {"dataset_builders": 0, "eval_harness": 1, "leaderboard_space": 2, "c
 
 
 def read_order(text: str) -> dict[str, list[list[str]]]:
-    """Package -> its components from the bottom to the top, those of one line together; what follows two
-    spaces on a line is for people.
+    """Package -> its components from the bottom to the top, those of one line together; what
+    follows two spaces on a line is for people.
     """
     block = text.split("## The components and their order")[1].split("```")[1]
     packages = [lines.strip().splitlines() for lines in block.split("\n\n")]
@@ -75,8 +75,8 @@ MODULES = modules_of(ROOT)
 
 
 def place(module: str) -> tuple[str, int]:
-    """The component of a module (`package.component`) and its height in the package; a package itself stands
-    below its components, unless it is listed.
+    """The component of a module (`package.component`) and its height in the package; a package
+    itself stands below its components, unless it is listed.
     """
     package, _, inner_path = module.partition(".")
     component = inner_path.partition(".")[0]

@@ -1,6 +1,7 @@
 """A custom model for `medprobe eval BENCHMARK --model docs/examples/my_model.py:BrightSide`.
 
-This one looks for the brightest half of the picture. Replace the body of `look` by a call to your model.
+This one looks for the brightest half of the picture. Replace the body of `look` by a call to your
+model.
 """
 
 import io
@@ -19,12 +20,16 @@ class BrightSide:
         self.batch_size = settings.batch_size or 8
 
     def generate(self, requests: list[Request]) -> Iterator[Response]:
-        """One response per request, in any order, as they finish: each is on disk before the next one is computed."""
+        """One response per request, in any order, as they finish: each is on disk before the next
+        one is computed.
+        """
         for request in requests:
             yield Response(request.question_id, request.sample, self.look(request))
 
     def look(self, request: Request) -> str:
-        """`prompt` is the text to send, `image` the encoded file (None for text-only runs). Return what your model says."""
+        """`prompt` is the text to send, `image` the encoded file (None for text-only runs). Return
+        what your model says.
+        """
         assert request.image is not None
         picture = Image.open(io.BytesIO(request.image)).convert("L")
         width, height = picture.size

@@ -167,8 +167,8 @@ class Benchmark(_Strict):
     facets: str | None = None
     """Digest of the labels that scores are broken down by (`fingerprints.digest_facets`)."""
     asked: str | None = None
-    """Digest of the prompts' content (`fingerprints.digest_prompts`); unaffected by later corrections
-    to the answer key.
+    """Digest of the prompts' content (`fingerprints.digest_prompts`); unaffected by later
+    corrections to the answer key.
     """
     origin: Literal["official", "phantom", "custom"] | None = None
     validated: bool | None = None

@@ -68,7 +68,7 @@ class Plan:
         """True if requests carry images: the back end needs them and they are not withheld."""
         return self.backend.needs_images and self.run.request.image != "withheld"
 
-    @property
+    @cached_property  # read once per answer
     def instances(self) -> list[Instance]:
         """All (row, sample) pairs of the run."""
         return [(row, n) for row in range(len(self.selection.questions)) for n in range(self.run.request.samples)]

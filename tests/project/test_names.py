@@ -1,4 +1,6 @@
-"""Names say what they hold: the share of vague ones stays small in every package, in the tests and in the benchmarks."""
+"""Names say what they hold: the share of vague ones stays small in every package, in the tests and
+in the benchmarks.
+"""
 
 import ast
 import re
@@ -9,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("dataset_builders", "eval_harness", "leaderboard_space", "curation", "medprobe", "tests", "benchmarks")
-# Participles and pronouns that say that there is something, but not what; then nouns that fit everything.
+# Participles and pronouns that say that there is something, but not what; then nouns that fit
+# everything.
 VAGUE_NAMES = frozenset(
     re.findall(
         r"\w+",
@@ -22,7 +25,9 @@ VAGUE_NAMES = frozenset(
     )
 )
 MAX_SHARE = 0.01
-"""Vague names in all assigned names and parameters of a folder; huggingface_hub has 0.2 %, openai 0.7 %."""
+"""Vague names in all assigned names and parameters of a folder; huggingface_hub has 0.2 %, openai
+0.7 %.
+"""
 
 
 def assigned_names(source: str) -> list[tuple[int, str]]:

@@ -1,4 +1,6 @@
-"""No page of the board may have had an error, or asked another machine for anything, when its test ends."""
+"""No page of the board may have had an error, or asked another machine for anything, when its test
+ends.
+"""
 
 from __future__ import annotations
 

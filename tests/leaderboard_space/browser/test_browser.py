@@ -1,4 +1,6 @@
-"""The board in headless Chromium: the real server in a process of its own, real clicks, numbers read off the page."""
+"""The board in headless Chromium: the real server in a process of its own, real clicks, numbers
+read off the page.
+"""
 
 import csv
 import io
@@ -69,8 +71,9 @@ def expected(store: Path, family: str, metric: str, *branches: tuple[str, ...]) 
 
 
 def phantoms(page: Any, family: str) -> Any:
-    """Show the section of the test data (the papers' numbers come first): its table, with which its choice of questions is drawn, and then
-    its breakdown."""
+    """Show the section of the test data (the papers' numbers come first): its table, with which its
+    choice of questions is drawn, and then its breakdown.
+    """
     area = page.locator(f"#mp-{family}")
     area.get_by_role("radio", name="Phantoms").click()
     area.locator("table[data-table=leaderboard]", has_text=MODELS[0][0]).wait_for()
@@ -218,7 +221,9 @@ def test_every_table_can_be_saved(chromium: Any, address: str) -> None:
 
 @pytest.mark.exhaustive
 def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium: Any, address: str) -> None:
-    """Menus, the details of a result, the citation, what has the focus: a new selection or news from the store closes none of them."""
+    """Menus, the details of a result, the citation, what has the focus: a new selection or news
+    from the store closes none of them.
+    """
     page = open_page(chromium, address)
     tab(page, "ProbMed").click()
     area = phantoms(page, "probmed")
@@ -253,7 +258,9 @@ def test_what_the_reader_opened_stays_open_when_the_page_is_drawn_anew(chromium:
 
 
 def test_a_look_for_news_takes_no_choice_away(chromium: Any, address: str) -> None:
-    """The reply to a choice, held back by the test, is shown although the page has asked for news meanwhile."""
+    """The reply to a choice, held back by the test, is shown although the page has asked for news
+    meanwhile.
+    """
     page, held_requests = open_page(chromium, address), list[Any]()
     metric = page.locator("#mp-mediconfusion [data-name=metric]")
 

@@ -1,6 +1,8 @@
-"""What visitors come with, in headless Chromium, where only the papers' numbers are known: each from the first screen, in a few actions.
+"""What visitors come with, in headless Chromium, where only the papers' numbers are known: each
+from the first screen, in a few actions.
 
-Submitting a file and finding it: `test_tasks.py`."""
+Submitting a file and finding it: `test_tasks.py`.
+"""
 
 import json
 import re
@@ -85,7 +87,9 @@ QUESTIONS: dict[str, tuple[list[Callable[[Page], Any]], str]] = {
 
 @pytest.mark.parametrize(("width", "scheme"), few([(1440, "light"), (390, "dark")]))
 def test_a_question_is_answered_by_the_headline(start: Callable[..., Any], width: int, scheme: str) -> None:
-    """Each in two actions from the first screen (comparing: three), its answer the page's headline."""
+    """Each in two actions from the first screen (comparing: three), its answer the page's
+    headline.
+    """
     page = start(width, scheme)
     for actions, answer in QUESTIONS.values():
         page.evaluate("medprobe.visit('#/overview')")
@@ -95,7 +99,9 @@ def test_a_question_is_answered_by_the_headline(start: Callable[..., Any], width
 
 
 def test_a_name_is_read_as_it_was_typed_whenever_the_reply_to_the_choice_before_arrives(start: Any) -> None:
-    """The reply, held back by the test, brings another default for the field, half of whose name is typed by then."""
+    """The reply, held back by the test, brings another default for the field, half of whose name is
+    typed by then.
+    """
     page, name = start(where="/#/compare"), "LLaVA-Med"
     second = page.locator("#mp-compare input[data-name=second]")
     second.wait_for()

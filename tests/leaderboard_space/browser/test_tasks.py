@@ -1,4 +1,6 @@
-"""What a visitor does where answers are known, in headless Chromium, from the first screen: by mouse, by keyboard, on a phone."""
+"""What a visitor does where answers are known, in headless Chromium, from the first screen: by
+mouse, by keyboard, on a phone.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +44,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.mark.exhaustive
 def test_two_models_and_an_image_they_differ_on(chromium: Any, served: Served) -> None:
-    """On a phone: Compare, two names, and there it is; the fourth step leads to both answers, the key and the neighbours."""
+    """On a phone: Compare, two names, and there it is; the fourth step leads to both answers, the
+    key and the neighbours.
+    """
     page = chromium.new_page(390, 844)
     page.goto(served.address)
     tab(page, "Compare").click()
@@ -81,7 +85,9 @@ OUTLINED = (
 
 
 def tab_to(page: Any, name: str) -> None:
-    """Press Tab until what has the name has the focus; every stop on the way must show that it has it."""
+    """Press Tab until what has the name has the focus; every stop on the way must show that it has
+    it.
+    """
     seen = []
     for _ in range(30):
         page.keyboard.press("Tab")
@@ -98,7 +104,9 @@ def tab_to(page: Any, name: str) -> None:
 
 
 def test_submitting_with_nothing_but_the_keyboard(chromium: Any, served: Served, tmp_path: Path) -> None:
-    """Name, file, score and sending, each stop seen; no list stays open behind; the outcome is announced; axe finds nothing in it."""
+    """Name, file, score and sending, each stop seen; no list stays open behind; the outcome is
+    announced; axe finds nothing in it.
+    """
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
     ).Axe()
@@ -145,7 +153,9 @@ PAGES = {
     "#/submit": "#mp-submit-page .finding[data-title]",
     "#/about": ".about",
 }
-"""Pages, and what is there when each is drawn. Of five benchmarks' pages, which are alike, there are two."""
+"""Pages, and what is there when each is drawn. Of five benchmarks' pages, which are alike, there
+are two.
+"""
 
 
 ONLY_WHAT_IS_SHOWN = """
@@ -153,7 +163,9 @@ window.whole = [...document.querySelectorAll('[id^=page-], tbody')].map(one => [
 for (const [one, children] of whole)
     one.replaceChildren(...(one.tagName === 'TBODY' ? children.slice(0, 4) : one.checkVisibility() ? children : []));
 """
-"""Pages that were visited stay in the document, hidden: axe takes three times as long with them, and finds nothing there."""
+"""Pages that were visited stay in the document, hidden: axe takes three times as long with them,
+and finds nothing there.
+"""
 CUT = """() => {
   const width = document.createElement('canvas').getContext('2d'), found = [];
   const shown = [...document.querySelectorAll('#mp-header *, [id^=page-] *')].filter(
@@ -185,7 +197,9 @@ CUT = """() => {
   }
   return found;
 }"""
-"""Texts that cannot be read to their end: texts in boxes that hide what is beyond their edge, and choices wider than their field."""
+"""Texts that cannot be read to their end: texts in boxes that hide what is beyond their edge, and
+choices wider than their field.
+"""
 ALL_OF_IT = "for (const [one, children] of whole) one.replaceChildren(...children)"
 IDS_GIVEN_TWICE = """[...document.querySelectorAll('[id]:not([id=""])')].map(one => one.id).filter((id, at, all) => all.indexOf(id) < at)"""
 
@@ -203,8 +217,9 @@ View = tuple[str, int, int, dict[str, Any] | None]
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("views", VIEWS)
 def test_every_page_in_both_themes_and_on_small_screens(chromium: Any, served: Served, views: Sequence[View]) -> None:
-    """axe finds nothing at all; no text is cut, and nothing stands beyond the screen; on small ones the first row of numbers is within its
-    first half."""
+    """axe finds nothing at all; no text is cut, and nothing stands beyond the screen; on small ones
+    the first row of numbers is within its first half.
+    """
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="needs axe-playwright-python (extra dev)"
     ).Axe()

@@ -170,7 +170,9 @@ def check_default(comparison: Comparison, truth: dict[str, Raw], metric: str, pa
 
 
 def check_flips(page: str, compared: Comparison, first_run: Raw, second_run: Raw, metric: str) -> None:
-    """How many units two results differ on, in how many cases, and of how many units each got more."""
+    """How many units two results differ on, in how many cases, and of how many units each got
+    more.
+    """
     first_units, second_units = (
         run.units[run.units["metric"] == metric].set_index("unit") for run in (first_run, second_run)
     )  # type: ignore[index]

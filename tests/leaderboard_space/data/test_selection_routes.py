@@ -52,7 +52,9 @@ def _service() -> Service:
 
 
 def _by_hand(question_table: pd.DataFrame, paths: list[tuple[str, ...]]) -> list[int]:
-    """What the rule says, without the product: one group is any of its paths, the groups are all."""
+    """What the rule says, without the product: one group is any of its paths, the groups are
+    all.
+    """
 
     def is_on(row: pd.Series, path: tuple[str, ...]) -> bool:
         columns = [path[0], "modality", "keyword"]

@@ -1,4 +1,6 @@
-"""Comparisons of two and more results: paired where answers are known, by their numbers elsewhere."""
+"""Comparisons of two and more results: paired where answers are known, by their numbers
+elsewhere.
+"""
 
 import json
 import math
@@ -41,7 +43,9 @@ SHARES = st.builds(of_answers, st.floats(0, 100), st.integers(1, 30_000), st.flo
 
 @given(SHARES, SHARES, st.booleans())
 def test_a_verdict_against_a_random_run_is_what_the_test_of_the_two_says(score: Score, run: Score, up: bool) -> None:
-    """Each keeps its own interval; where the two do not overlap, the verdict is never "no different"."""
+    """Each keeps its own interval; where the two do not overlap, the verdict is never "no
+    different".
+    """
     difference, p = (
         published_results.with_run_verdict(score, run, "accuracy" if up else "confusion"),
         compute_unpaired_difference(score, run)[2],

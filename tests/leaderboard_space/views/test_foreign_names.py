@@ -1,4 +1,6 @@
-"""Names of models in any script: each is offered, found again by what a field shows of it, and keeps its place in a sentence."""
+"""Names of models in any script: each is offered, found again by what a field shows of it, and
+keeps its place in a sentence.
+"""
 
 import html
 import random
@@ -86,7 +88,9 @@ def test_cases_count_who_chose_an_option_and_name_them_on_demand(board: Board) -
 
 @given(st.lists(st.sampled_from(SCRIPTS), min_size=1, max_size=3).map(" ".join), st.floats(0, 100))
 def test_a_number_after_a_name_stays_behind_it(name: str, value: float) -> None:
-    """After a letter that runs to the left a mark ends its direction before anything of ours follows."""
+    """After a letter that runs to the left a mark ends its direction before anything of ours
+    follows.
+    """
     sentence = html.unescape(prose(f"{name}: {value:.1f} points"))
     assert sentence.replace("\u200e", "") == visible(f"{name}: {value:.1f} points")
     after_left = re.findall("[\u0590-\u08ff]+([^\u0590-\u08ff]+)", sentence)

@@ -1,4 +1,6 @@
-"""Every number and sentence of the board over generated stores (see `checks/pages.py`, which checks as many as one likes)."""
+"""Every number and sentence of the board over generated stores (see `checks/pages.py`, which checks
+as many as one likes).
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""A store full of hostile content: the board shows it as text, sets aside what it cannot read, and answers every page."""
+"""A store full of hostile content: the board shows it as text, sets aside what it cannot read, and
+answers every page.
+"""
 
 import json
 import re

@@ -1,4 +1,6 @@
-"""The page of one model over the papers' numbers and over stores with answers: what it says follows from them."""
+"""The page of one model over the papers' numbers and over stores with answers: what it says follows
+from them.
+"""
 
 import re
 from pathlib import Path
@@ -122,8 +124,9 @@ def test_letters_as_shown_stand_beside_the_key_as_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", FACET)
 @pytest.mark.parametrize("seed", range(2))
 def test_the_weakest_spot_is_shown_by_cases_of_it_that_were_got_wrong(tmp_path: Path, family: str, seed: int) -> None:
-    """What the headline calls weakest stands first in the table; under it are cases with that very label, which a scoring of the raw
-    answers by that very score calls wrong."""
+    """What the headline calls weakest stands first in the table; under it are cases with that very
+    label, which a scoring of the raw answers by that very score calls wrong.
+    """
     question_table = questions(family, 160, seed=seed)
     given_ = answers(question_table, 0.4, seed=seed)
     add_run(tmp_path, family, question_table, given_, "Mine")

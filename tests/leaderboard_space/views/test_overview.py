@@ -1,4 +1,6 @@
-"""The first screen and topics: every number, mark and sentence against the raw tables, and a search that forgives."""
+"""The first screen and topics: every number, mark and sentence against the raw tables, and a search
+that forgives.
+"""
 
 import html
 import re
@@ -77,8 +79,9 @@ def test_the_matrix_shows_the_papers_numbers_and_no_average(front: OverviewPages
 
 
 def test_the_overview_says_what_each_benchmarks_page_says(front: OverviewPages) -> None:
-    """The mark of every cell is the verdict of the row it leads to, in whose interval guessing is or is not; and the first sentence's
-    counts are those of that page's headline."""
+    """The mark of every cell is the verdict of the row it leads to, in whose interval guessing is
+    or is not; and the first sentence's counts are those of that page's headline.
+    """
     overview = front.overview()
     counts = {}
     for column in overview.columns:
@@ -126,8 +129,10 @@ def test_filters_sorting_and_pins(front: OverviewPages) -> None:
 
 
 def test_every_label_has_a_page_whose_headline_goes_by_nothing_that_the_label_gives_away(front: OverviewPages) -> None:
-    """Each label of each topic: its cells are numbers of the raw tables under that very label, every aspect that is printed is shown, and
-    those whose answer is the label rank no model. The same selection on the benchmark's page is ranked by another score, too."""
+    """Each label of each topic: its cells are numbers of the raw tables under that very label,
+    every aspect that is printed is shown, and those whose answer is the label rank no model. The
+    same selection on the benchmark's page is ranked by another score, too.
+    """
     raw: dict[tuple[str, str, str], set[float]] = {}
     for result in PUBLISHED:
         for facet, values in result.breakdown.items():
@@ -167,7 +172,9 @@ GIVEN_AWAY = {"image_type": ("modality", "organ"), "modality": ("modality",), "o
 
 
 def test_every_score_that_papers_print_is_found_and_shown(front: OverviewPages) -> None:
-    """Also one that they print only by image type or by aspect: its hit leads to a page with its numbers."""
+    """Also one that they print only by image type or by aspect: its hit leads to a page with its
+    numbers.
+    """
     for family, sections in front.service.board.snapshot.sections.items():
         section, values = sections[0], dict[str, set[str]]()
         for result in (entry.result for entry in section.entries):
@@ -243,7 +250,9 @@ def test_a_file_is_named_by_its_selection_and_an_empty_table_is_a_message(front:
 
 
 def test_every_page_compares_a_score_with_the_same(front: OverviewPages) -> None:
-    """Exact chance, else the paper's random run: the overview, the benchmark's page and the model's say which it is."""
+    """Exact chance, else the paper's random run: the overview, the benchmark's page and the model's
+    say which it is.
+    """
     column = next(column for column in front.overview().columns if column.family == "gmai-mmbench")
     assert column.is_random_run and column.chance == pytest.approx(25.9, abs=0.05)
     assert "of 50 models beat the paper's random run" in plain(front.service.view({"format": "gmai-mmbench"})["html"])

@@ -19,7 +19,9 @@ def service() -> Service:
 
 
 def test_image_types_and_aspects_of_one_result(service: Service) -> None:
-    """Table 12, chest MRI of CheXagent: 0, 75, 50, 15, 0; without adversarial questions 5, 100, -, 27.5, 23.52."""
+    """Table 12, chest MRI of CheXagent: 0, 75, 50, 15, 0; without adversarial questions 5, 100, -,
+    27.5, 23.52.
+    """
     request = {"format": "probmed", "one": "CheXagent"}
     page = service.breakdown(request)
     table = page[page.index('data-table="aspects"') :]

@@ -1,5 +1,7 @@
-"""What the board promises of every selection of the papers' numbers: charts show the table's values, and no choice of labels leads to a
-blank page. See also: headlines and what a label gives away (`test_overview.py`)."""
+"""What the board promises of every selection of the papers' numbers: charts show the table's
+values, and no choice of labels leads to a blank page. See also: headlines and what a label gives
+away (`test_overview.py`).
+"""
 
 import html
 import re
@@ -41,8 +43,9 @@ def selections(service: Service, family: str) -> list[list[list[str]]]:
 
 @pytest.mark.parametrize("family", list(BENCHMARKS))
 def test_a_chart_shows_the_tables_values(service: Service, family: str) -> None:
-    """Every chart of every selection by every score: the value that it gives for a model stands in the table above it, and it says the set
-    of questions and the method."""
+    """Every chart of every selection by every score: the value that it gives for a model stands in
+    the table above it, and it says the set of questions and the method.
+    """
     points = 0
     metrics = parse_query(service.board, {"format": family}).metrics
     for at, branches in enumerate(selections(service, family)):
@@ -66,7 +69,9 @@ def test_a_chart_shows_the_tables_values(service: Service, family: str) -> None:
 
 @pytest.mark.parametrize("family", list(BENCHMARKS))
 def test_no_pair_of_labels_leads_to_a_blank_page(service: Service, family: str) -> None:
-    """Two labels of two facets: a ranking, the parts that a paper prints, or what is printed instead with a link to each."""
+    """Two labels of two facets: a ranking, the parts that a paper prints, or what is printed
+    instead with a link to each.
+    """
     rng = np.random.default_rng(36)
     for label_a, label_b in combinations(
         [facet for facet in parse_query(service.board, {"format": family}).tree.facets if facet[1]], 2

@@ -1,4 +1,6 @@
-"""Every sentence that the board computes, over generated numbers: what it claims follows from them (see `claims.py`)."""
+"""Every sentence that the board computes, over generated numbers: what it claims follows from them
+(see `claims.py`).
+"""
 
 import re
 
@@ -22,7 +24,9 @@ VERDICTS = st.sampled_from(["better", "no different", "worse", None])
 
 @st.composite
 def findings(draw: st.DrawFn, untested: bool = False) -> tuple[HeadlineFacts, list[Truth]]:
-    """`untested`: chance is known of none, so that the headline is about who has the highest score; few values, so that some are equal."""
+    """`untested`: chance is known of none, so that the headline is about who has the highest score;
+    few values, so that some are equal.
+    """
     size = draw(st.one_of(st.integers(0, 6), st.sampled_from([13, 60])))
     pool = draw(st.lists(VALUES, min_size=1, max_size=3)) if untested or draw(st.booleans()) else None  # ties
     verdicts = (
@@ -73,7 +77,9 @@ def test_a_shown_number_is_the_number(value: float) -> None:
 
 @given(st.lists(st.floats(-100, 100).map(lambda value: round(value, 6)), min_size=3, max_size=3).map(sorted), VALUES)
 def test_points_that_need_the_image(numbers, score) -> None:  # type: ignore[no-untyped-def]
-    """Every printed interval is above 0 exactly where the model sees, and the sentence says that points need the image exactly then."""
+    """Every printed interval is above 0 exactly where the model sees, and the sentence says that
+    points need the image exactly then.
+    """
     low, value, high = numbers
     sight = Sight("accuracy", score, {}, "withheld", value, low, high, None, None, None, 100)
     printed = re.fullmatch(r"(-?[\d.]+) \((-?[\d.]+) to (-?[\d.]+)\)", sentences.format_image_gain(sight))

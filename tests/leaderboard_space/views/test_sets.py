@@ -1,4 +1,6 @@
-"""Sets of questions are never merged: whatever a store holds, every view is of one set, and the others are named beside it."""
+"""Sets of questions are never merged: whatever a store holds, every view is of one set, and the
+others are named beside it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ GMAI = "gmai-mmbench"
 
 
 def _random_store(store: Path, seed: int) -> None:
-    """Results of some benchmarks on several sets each: phantoms, official by their counts, custom ones, of both splits of GMAI-MMBench."""
+    """Results of some benchmarks on several sets each: phantoms, official by their counts, custom
+    ones, of both splits of GMAI-MMBench.
+    """
     rng = np.random.default_rng(seed)
     (store / "results").mkdir()
     for family in BENCHMARKS:
@@ -140,7 +144,9 @@ FACET_COLUMNS = {"task": "clinical vqa task", "granularity": "perceptual granula
 
 
 def _recorded_run(file: Path, store: Path) -> pd.DataFrame:
-    """Add a model's recorded answers, read by the authors' own rule, to a store; returns the file's table with VLMEvalKit's verdicts."""
+    """Add a model's recorded answers, read by the authors' own rule, to a store; returns the file's
+    table with VLMEvalKit's verdicts.
+    """
     table = pd.read_excel(file, keep_default_na=False, dtype=str)
     table = table.assign(**{facet: table[column] for facet, column in FACET_COLUMNS.items()})
     options = [[option for option in row if option] for row in table[list(LETTERS[:5])].to_numpy().tolist()]
@@ -160,8 +166,10 @@ def _recorded_run(file: Path, store: Path) -> pd.DataFrame:
 @pytest.mark.sources
 @pytest.mark.exhaustive
 def test_recorded_results_of_real_models_are_what_their_authors_counted(sources: Path, tmp_path: Path) -> None:
-    """All five models on GMAI-MMBench's validation set, read by the authors' own rule: the board's page by department, clinical task and
-    granularity has the accuracies of VLMEvalKit's own files; filters by department and modality are counts of its verdicts."""
+    """All five models on GMAI-MMBench's validation set, read by the authors' own rule: the board's
+    page by department, clinical task and granularity has the accuracies of VLMEvalKit's own files;
+    filters by department and modality are counts of its verdicts.
+    """
     files = sorted(sources.glob("later_answers/gmai_vlmevalkit/*/*_result.xlsx"))
     if not files:
         pytest.skip("the recorded answers are not here")

@@ -1,4 +1,6 @@
-"""No page, file or tool of the board judges or ranks a run whose answers mostly say nothing; each names the cause."""
+"""No page, file or tool of the board judges or ranks a run whose answers mostly say nothing; each
+names the cause.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,9 @@ JUDGED = re.compile(r"significantly (better|worse)|not significantly different|b
 
 
 def make(store: Path, family: str, seed: int) -> tuple[pd.DataFrame, dict[str, Mixture]]:
-    """A store of a format with three runs that know something, and three with answers that end in every way: the questions, and the
-    answers of each by name."""
+    """A store of a format with three runs that know something, and three with answers that end in
+    every way: the questions, and the answers of each by name.
+    """
     rng = np.random.default_rng([seed, 9, BENCHMARKS.index(family)])
     question_table = questions(family, int(rng.choice([6, 36])), seed=seed)
     answers_by_model = {}
