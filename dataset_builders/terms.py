@@ -27,7 +27,7 @@ from pathlib import Path
 
 TERMS_FILE = Path(__file__).with_name("terms.csv")
 ANY_REGION = "any"
-"""Region of terms that can occur anywhere, and neighbour of a region adjacent to all others."""
+"""Region of terms that can occur anywhere; as a neighbour: all other regions."""
 LIST_SEPARATOR = re.compile(r"\s*;\s*")
 CAMEL_CASE_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z][a-z])|(?<=[a-z]{2})(?=[A-Z]{2})|(?<=[A-Z]{2})(?=[A-Z][a-z]{3})")
 

@@ -140,7 +140,7 @@ def overhead(folder: Path, repeats: int) -> None:
         "'Yes') for r in requests)\n"
     )
     build("probmed", out=folder / "probmed")
-    for samples in (1, 101):  # the difference is what more questions cost; start and scoring fall out
+    for samples in (1, 101):  # the difference is the cost of more questions; start and scoring cancel out
         runs = []
         for attempt in range(repeats):
             config = EvalConfig(

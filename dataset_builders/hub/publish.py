@@ -255,8 +255,9 @@ def _find_private(api: HfApi, names: Sequence[str], account: str) -> list[str]:
 def _commit_changes(
     api: HfApi, repo_id: str, kind: str, files: Mapping[str, FileContent], notes: str | None
 ) -> tuple[str, PublishChanges]:
-    """Bring main to `files` in at most one commit; return a commit with these files and the first
-    attempt's changes.
+    """Make main equal to `files` in at most one commit.
+
+    Returns a commit with these files, and the changes of the first attempt.
 
     Each attempt looks again: if a response was lost although the commit succeeded, nothing is left
     to do.

@@ -31,7 +31,7 @@ from eval_harness.records.run import RunRecord
 from eval_harness.store.similarity import Z_ONE_SIDED_95, wilson_lower_bound
 
 HIGH_ACCURACY = 0.90
-"""Accuracy, at the lower end of its interval, from which a score may be too good."""
+"""A score whose interval begins above this accuracy may be too good to be true."""
 FAR_BETTER_ERROR_RATIO = 3
 """A result above `HIGH_ACCURACY` is far better if it has this many times fewer errors than the best
 result of another account.

@@ -102,7 +102,7 @@ def duplicate_flags(
 ) -> list[str]:
     """Flag what is suspicious about a submission next to the stored results.
 
-    Flagged are (nearly) the same answers as another result, errors or a score unlike all others,
+    Flags answers that (nearly) equal those of another result, errors or a score unlike all others,
     and a confusingly similar name. Reruns and checkpoints of one account may agree, and so may an
     arm and its run; an account's withdrawn results may not come back.
 

@@ -2,7 +2,7 @@
 
 Also decides whether a request leaves this machine, and whether it may. Connections, proxies
 (HTTPS_PROXY, NO_PROXY), certificates (the operating system's, or SSL_CERT_FILE) and retries are
-handled by the package. Redirections are never followed, since they would send images elsewhere. See
+handled by the package. Redirects are never followed, since they would send images elsewhere. See
 also: the meaning of errors (`server_errors.py`), the number of concurrent requests
 (`openai_chat.py`).
 """

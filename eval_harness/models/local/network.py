@@ -403,7 +403,7 @@ def _mean_logprob(log_probabilities: torch.Tensor, tokens: Sequence[int], offici
     """Mean log-probability of tokens.
 
     Args:
-        log_probabilities: Those of each position [at least len(tokens), vocabulary].
+        log_probabilities: Log-probabilities at each position [at least len(tokens), vocabulary].
         tokens: Token ids.
         official: The MediConfusion authors' code gathers with an index of one row, so it takes
             every token's probability from the distribution of the first position. Published prefix
