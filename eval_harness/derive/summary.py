@@ -39,9 +39,9 @@ def summarise_units(units: pd.DataFrame, official: bool = False) -> dict[str, Sc
     """Compute the score of each metric among units.
 
     Percent is 100 x sum(numerator) / sum(denominator); a count metric is sum(numerator), without an
-    interval. A verdict that depends on absent answers is withheld; if most responses contain no answer
-    (`nonresponse`), the value is withheld too, except for metrics of nonresponse and those of a paper's
-    `official` reader, which counts every response.
+    interval. A verdict that depends on absent answers is withheld; if most responses contain no
+    answer (`nonresponse`), the value is withheld too, except for metrics of nonresponse and those
+    of a paper's `official` reader, which counts every response.
 
     Args:
         units: Rows of `derive.scoring.compute_units`, any subset.
