@@ -347,7 +347,7 @@ def test_every_run_ends_with_a_score_or_one_line_and_resumes(phantoms, tmp_path,
         if records and result is None:
             assert not (scenario.out / "result.json").exists(), "what was never asked is not scored"
             if len(records) < scenario.limit:
-                assert "never asked" in refused(score_run, scenario.out)
+                assert "never requested" in refused(score_run, scenario.out)
                 assert "Nothing was submitted" in refused(build_submission, scenario.out, data=scenario.data)
         # The same command again, now without the fault.
         scenario.mended = True

@@ -67,7 +67,7 @@ def test_a_case_is_shown_another_one_with_another_key(cases, labelled, random):
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from(("L", "RGB", "P", "I;16")), st.integers(0, 2**32))
 def test_a_blank_image_has_the_size_and_the_mean_grey(width, height, mode, seed):
     grey = np.random.default_rng(seed).integers(0, 256, (height, width)).astype(np.uint8)
-    image = Image.fromarray(grey.astype(np.uint16) * 256) if mode == "I;16" else Image.fromarray(grey).convert(mode)
+    image = Image.fromarray(grey.astype(np.uint16) * 257) if mode == "I;16" else Image.fromarray(grey).convert(mode)
     file = io.BytesIO()
     image.save(file, "PNG")
     blank = Image.open(io.BytesIO(blank_image(file.getvalue())))

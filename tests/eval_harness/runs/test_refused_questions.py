@@ -33,7 +33,7 @@ def test_an_interrupted_run_becomes_one_of_the_cases_that_were_asked(config):
     marked.
     """
     run_evaluation(config, max_questions=9)
-    assert "19 of 28 answers were never asked" in refused(score_run, config.out)
+    assert "19 of 28 answers were never requested" in refused(score_run, config.out)
     for folder in (config.out, config.out.parent):
         assert "contains no finished run" in refused(load_results, folder)
     keep_answered_cases(config.out)
