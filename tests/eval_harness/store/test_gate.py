@@ -208,7 +208,7 @@ def test_the_printed_command_accepts_only_the_reviewed_commit(owner, run, data, 
     api.upload_file(path_or_fileobj=b"evil", path_in_repo=path, revision="refs/pr/1", **REPO)
     main_before = main_files(owner)
     refused = commands.medprobe(*arguments, cwd=tmp_path, HF_TOKEN=CURATOR, code=2).stderr
-    assert "by now" in refused and main_files(owner) == main_before
+    assert "its commit is now" in refused and main_files(owner) == main_before
     verdict = verify(f"{STORE}@2", data=[str(moved)])[0]
     assert verdict.status == "for a person"
     arguments = shlex.split(verdict.commands[0].partition("medprobe ")[2])

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="rl
 
 
 def test_results_and_errors_are_returned(monkeypatch, tmp_path):
-    assert run_sandboxed(SMALL, sandboxed.add, 1, two=[2][0]) == 3
+    assert run_sandboxed(SMALL, sandboxed.add, 1, b=[2][0]) == 3
     with pytest.raises(Unavailable, match="come back later"):
         run_sandboxed(SMALL, sandboxed.refuse)
     with pytest.raises(SandboxError, match="KeyError"):
