@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from PIL import Image, ImageCms, PngImagePlugin, TiffImagePlugin
 
-FAMILY = ("Zwettlinger", "Okonkwo-Brandt", "Ñandúes", "Quisling", "Vögtlander", "Żółkiewski")
+FAMILY_NAMES = ("Zwettlinger", "Okonkwo-Brandt", "Ñandúes", "Quisling", "Vögtlander", "Żółkiewski")
 GIVEN = ("Ermentraud", "Chukwuemeka", "Þórdís", "Xaviera", "Yaroslava")
 
 
@@ -47,7 +47,7 @@ class Planted:
 
 def planted(rng: random.Random) -> Planted:
     return Planted(
-        f"{rng.choice(FAMILY)}^{rng.choice(GIVEN)}",
+        f"{rng.choice(FAMILY_NAMES)}^{rng.choice(GIVEN)}",
         f"PAT{rng.randrange(10**8):08d}",
         f"48.{rng.randrange(10**5):05d}N16.{rng.randrange(10**5):05d}E",
     )

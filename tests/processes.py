@@ -40,7 +40,7 @@ LIBRARIES = (
     *("transformers.models.clip.modeling_clip", "transformers.models.clip.image_processing_clip"),
     *("transformers.models.llama.modeling_llama", "transformers.models.auto.modeling_auto"),
 )
-SHARED = "MEDPROBE_TESTS"
+SHARED_VARIABLE = "MEDPROBE_TESTS"
 SANDBOX = "eval_harness.store.sandbox"
 READ_AT_IMPORT = ("huggingface_hub.constants", "gradio.oauth")
 """Modules that read the environment when they are imported: the first is read again, the second
@@ -177,10 +177,10 @@ def shared_folder() -> Path:
     """A folder of all processes of a test run: made by the first, which starts the others and ends
     last.
     """
-    if SHARED not in os.environ:
-        os.environ[SHARED] = tempfile.mkdtemp(prefix="medprobe-tests-")
-        atexit.register(shutil.rmtree, os.environ[SHARED], ignore_errors=True)
-    return Path(os.environ[SHARED])
+    if SHARED_VARIABLE not in os.environ:
+        os.environ[SHARED_VARIABLE] = tempfile.mkdtemp(prefix="medprobe-tests-")
+        atexit.register(shutil.rmtree, os.environ[SHARED_VARIABLE], ignore_errors=True)
+    return Path(os.environ[SHARED_VARIABLE])
 
 
 def made_once(name: str, make: Callable[[Path], object]) -> Path:

@@ -30,7 +30,7 @@ from tests.commands import medprobe as command
 from tests.sampling import few
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = "BadInput Model Request Response build compare evaluate load_results load_run open_dataset publish read_choice submit"
+PUBLIC_NAMES = "BadInput Model Request Response build compare evaluate load_results load_run open_dataset publish read_choice submit"
 SAID = ("A", "B", "The answer is C.", "yes", "No", "A and B", "B, C", "", "I cannot tell.", "42 mm", "<think>A or")
 MODEL = """
 import hashlib
@@ -54,7 +54,7 @@ def scripted(seed):
     return names["Scripted"]
 
 
-CASES = [
+RUN_CASES = [
     ("mediconfusion", {"permute": True}),
     ("probmed", {"samples": 3}),
     ("gmai-mmbench", {"extraction": "official"}),
@@ -66,7 +66,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(
-    ("family", "options"), CASES, ids=lambda loaded: loaded if isinstance(loaded, str) else "-".join(loaded)
+    ("family", "options"), RUN_CASES, ids=lambda loaded: loaded if isinstance(loaded, str) else "-".join(loaded)
 )
 def test_a_run_says_what_its_files_say(phantoms, tmp_path, family, options):
     (tmp_path / "model.py").write_text(
@@ -381,7 +381,7 @@ def test_the_import_works_in_any_folder_and_loads_nothing(tmp_path):
     first_modules, environment_unchanged, names, all_modules, file, version = json.loads(done.stdout)
     assert not {"pandas", "numpy", "typer", "pydantic", *HEAVY} & set(first_modules)
     assert environment_unchanged and not HEAVY & set(all_modules)
-    assert names == sorted(medprobe.__all__) == NAMES.split()
+    assert names == sorted(medprobe.__all__) == PUBLIC_NAMES.split()
     assert Path(file).parent == ROOT / "medprobe" and version == medprobe.__version__
 
 

@@ -37,7 +37,7 @@ def read_order(text: str) -> dict[str, list[list[str]]]:
 ORDER = read_order((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
 
 
-HEAVY = ("torch", "transformers", "gradio", "open_clip", "openai", "datasets")
+HEAVY_LIBRARIES = ("torch", "transformers", "gradio", "open_clip", "openai", "datasets")
 
 
 def modules_of(root: Path) -> dict[str, Path]:
@@ -166,7 +166,7 @@ def test_the_board_loads_no_back_end_and_no_run():
     ("modules", "heavy"),
     [
         ("dataset_builders.build, dataset_builders.hub.repository", ("torch", "gradio")),
-        ("eval_harness.derive.scoring", HEAVY),
+        ("eval_harness.derive.scoring", HEAVY_LIBRARIES),
     ],
 )
 def test_light_modules_import_nothing_heavy(modules, heavy):

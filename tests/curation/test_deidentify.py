@@ -30,7 +30,7 @@ from curation.deidentify.patient_table import (
 from curation.deidentify.review_texts import TEXT_DECISION, pending_images
 from curation.images.burned_in_text import read_boxes
 from curation.review.page_markup import KEY_HELP
-from tests.planting import FAMILY, GIVEN, Planted, dicom_file, exif, found_below, found_in, planted
+from tests.planting import FAMILY_NAMES, GIVEN, Planted, dicom_file, exif, found_below, found_in, planted
 
 PRIVATE_FILES = (r"\.key$", r"\.names\.csv$")
 
@@ -125,7 +125,7 @@ def test_a_table_keeps_its_rows_without_identifying_words(tmp_path, seed):
     rng = random.Random(seed)
     people = [
         Planted(f"{family}^{given_name}", f"PAT{rng.randrange(10**8):08d}", "")
-        for family, given_name in zip(FAMILY, GIVEN, strict=False)
+        for family, given_name in zip(FAMILY_NAMES, GIVEN, strict=False)
     ]
     files = [f"study {k // 2}/{rng.choice('ab')}{k}.dcm" for k in range(len(people))]
     rows, headers = [], {}

@@ -194,7 +194,7 @@ def change(folder: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     edit_json(folder / "result.json", edit)
 
 
-MODELS = [
+STORE_MODELS = [
     ("Test Open 7B", "open", 0.35), ("Test Open 72B", "open", 0.6), ("Test Medical 8B", "medical", 0.3), ("Test Proprietary", "proprietary", 0.65),
     ("Test Small", "open", 0.05), ("baseline: chance", "baseline", 0.0), ("baseline: oracle", "baseline", 1.0),
 ]  # fmt: skip
@@ -211,5 +211,5 @@ def make_store(store: Path, cases: int = 30) -> Path:
 def _fill(store: Path, cases: int) -> None:
     for number, family in enumerate(FACETS_BY_BENCHMARK):
         question_table = questions(family, cases, seed=number)
-        for at, (name, kind, skill) in enumerate(MODELS):
+        for at, (name, kind, skill) in enumerate(STORE_MODELS):
             add_run(store, family, question_table, answers(question_table, skill, seed=10 * number + at), name, kind)

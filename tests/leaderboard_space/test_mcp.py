@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.leaderboard_space.serving import board
-from tests.leaderboard_space.stores import MODELS, make_store
+from tests.leaderboard_space.stores import STORE_MODELS, make_store
 
 mcp = pytest.importorskip("mcp", reason="needs mcp (extra space)")
 
@@ -64,7 +64,7 @@ def test_an_agent_gets_the_numbers_of_a_selection(address: str) -> None:
         ("breakdown", {**which, "facet": "scenario", "metric": "average"}),
         ("leaderboard", {**which, "metric": "no such score"}),
     )
-    assert rows(full)[0]["model"] == "baseline: oracle" and len(rows(full)) == len(MODELS)
+    assert rows(full)[0]["model"] == "baseline: oracle" and len(rows(full)) == len(STORE_MODELS)
     of_fake = {row["model"]: row["value"] for row in rows(fake)}
     assert of_fake != {row["model"]: row["value"] for row in rows(full)}
     assert of_fake == {row["model"]: row["value"] for row in rows(parts) if row["facet_value"] == "fake"}

@@ -27,7 +27,7 @@ from leaderboard_space.serving import CONTENT_POLICY, SPACE_FRAME_ANCESTORS, Acc
 from tests.leaderboard_space.serving import board
 from tests.processes import Process
 
-OURS = ("127.0.0.1", "localhost", "::1", "my.tunnel")
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1", "my.tunnel")
 OTHERS = (
     *(
         "evil.example",
@@ -60,17 +60,17 @@ def behind_access(names, framed_by: str = "'none'") -> TestClient:
     return TestClient(Starlette(routes=[Route("/", page, methods=["GET", "POST"])], middleware=stack))
 
 
-LOCAL = behind_access(OURS)
+LOCAL_APP = behind_access(LOCAL_HOSTS)
 
 
 def test_our_own_names_are_served_on_any_port_and_no_others():
-    for name, port in itertools.product((*OURS, "LOCALHOST"), ("", ":80", ":65535")):
+    for name, port in itertools.product((*LOCAL_HOSTS, "LOCALHOST"), ("", ":80", ":65535")):
         host = (f"[{name}]" if ":" in name else name) + port
-        assert LOCAL.get("/", headers={"host": host}).text == "the board"
-        assert LOCAL.post("/", headers={"host": host, "origin": f"http://{host}"}).text == "the board"
+        assert LOCAL_APP.get("/", headers={"host": host}).text == "the board"
+        assert LOCAL_APP.post("/", headers={"host": host, "origin": f"http://{host}"}).text == "the board"
     for name in OTHERS:
         for headers in ({"host": name}, {"host": "localhost", "origin": f"http://{name}"}):
-            response = LOCAL.post("/", headers=headers)
+            response = LOCAL_APP.post("/", headers=headers)
             assert response.status_code == 421 and "access-control-allow-origin" not in response.headers, name
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from .accounts import Account
 
-KINDS = {"models": "model", "datasets": "dataset", "spaces": "space"}
+REPOSITORY_KINDS = {"models": "model", "datasets": "dataset", "spaces": "space"}
 LARGE_SUFFIXES = (
     *("arrow", "npy", "npz", "parquet", "pickle"),
     *("gz", "tar", "zip", "zst"),
@@ -195,7 +195,7 @@ class Repository:
             "isPullRequest": True,
             "createdAt": timestamp(),
             "author": {"name": author},
-            "repo": {"name": self.id, "type": KINDS[self.kind]},
+            "repo": {"name": self.id, "type": REPOSITORY_KINDS[self.kind]},
             "events": [comment(author, text)] if text else [],
             "changes": {
                 "base": base if base.startswith("refs/") else f"refs/heads/{base}",

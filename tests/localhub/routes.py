@@ -19,7 +19,7 @@ import yaml
 from .accounts import Account
 from .repositories import (
     GITATTRIBUTES,
-    KINDS,
+    REPOSITORY_KINDS,
     Commit,
     Entry,
     Refused,
@@ -30,7 +30,7 @@ from .repositories import (
 )
 
 API = "/api/(?P<kind>models|datasets|spaces)/(?P<repo_id>[^/]+/[^/]+)"
-REPO = "/(?:(?P<kind>datasets|spaces)/)?(?P<repo_id>[^/]+/[^/]+?)"
+REPO_PATTERN = "/(?:(?P<kind>datasets|spaces)/)?(?P<repo_id>[^/]+/[^/]+?)"
 REVISION = "(?P<revision>[^/]+)"
 MAX_REGULAR_FILE_BYTES = 10 << 20
 
@@ -169,12 +169,12 @@ def whoami(hub: Hub, request: Request) -> Answer:
 @route("POST", "/api/repos/create")
 def create_repository(hub: Hub, request: Request) -> Answer:
     body, account = request.json(), request.signed_in()
-    kind = {singular: plural for plural, singular in KINDS.items()}[body.get("type") or "model"]
+    kind = {singular: plural for plural, singular in REPOSITORY_KINDS.items()}[body.get("type") or "model"]
     namespace = body.get("organization") or account.name
     if not account.may_write(namespace):
         raise Refused(
             403,
-            f'You don\'t have the rights to create a {KINDS[kind]} under the namespace "{namespace}"',
+            f'You don\'t have the rights to create a {REPOSITORY_KINDS[kind]} under the namespace "{namespace}"',
         )
 
     if kind == "spaces" and not body.get("sdk"):
@@ -345,7 +345,7 @@ def paths_info(hub: Hub, request: Request, repository: Repository, revision: str
     return Answer.json(commit.rows(path.strip("/") for path in paths if path.strip("/") in commit.paths()))
 
 
-@route("GET HEAD", f"{REPO}/resolve/{REVISION}/(?P<path>.+)", "read")
+@route("GET HEAD", f"{REPO_PATTERN}/resolve/{REVISION}/(?P<path>.+)", "read")
 def download_file(hub: Hub, request: Request, repository: Repository, revision: str, path: str) -> Answer:
     """Return a file, or the requested range of it (RFC 9110, 14)."""
     commit = repository.commit(revision)
@@ -390,7 +390,7 @@ def preupload(hub: Hub, request: Request, repository: Repository, revision: str)
     return Answer.json({"files": rows})
 
 
-@route("POST", f"{REPO}\\.git/info/lfs/objects/batch", "propose")
+@route("POST", f"{REPO_PATTERN}\\.git/info/lfs/objects/batch", "propose")
 def lfs_batch(hub: Hub, request: Request, repository: Repository) -> Answer:
     objects = []
     for upload in request.json()["objects"]:

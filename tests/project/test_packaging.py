@@ -27,16 +27,16 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PACKAGES = ("dataset_builders", "eval_harness", "leaderboard_space", "curation", "medprobe")
+PACKAGE_NAMES = ("dataset_builders", "eval_harness", "leaderboard_space", "curation", "medprobe")
 
 
 def packaged() -> list[Path]:
     """Every file that belongs to the packages, relative to the repository."""
-    paths = [path for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file()]
+    paths = [path for name in PACKAGE_NAMES for path in (ROOT / name).rglob("*") if path.is_file()]
     return [path.relative_to(ROOT) for path in paths if "__pycache__" not in path.parts]
 
 
-APART = {"inspect": "inspect_ai", "ray": "ray", "tracking": "trackio", "vllm": "vllm"}
+OPTIONAL_LIBRARIES = {"inspect": "inspect_ai", "ray": "ray", "tracking": "trackio", "vllm": "vllm"}
 """Extra that is not in the development set -> the library that it brings."""
 TOOLS = {"docs"}
 """Extras of programs that are run and never imported."""
@@ -49,7 +49,7 @@ def third_party(path: Path) -> set[str]:
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module.partition(".")[0])
-    return names - sys.stdlib_module_names - set(PACKAGES)
+    return names - sys.stdlib_module_names - set(PACKAGE_NAMES)
 
 
 @pytest.mark.exhaustive
@@ -59,15 +59,15 @@ def test_every_library_the_code_imports_is_a_dependency_or_belongs_to_a_named_ex
     by_extra = {
         extra: resolve_requirements([line for line in lines if not line.startswith("medprobe[")]) | core
         for extra, lines in PROJECT["optional-dependencies"].items()
-        if extra not in {*APART, *TOOLS}
+        if extra not in {*OPTIONAL_LIBRARIES, *TOOLS}
     }
-    for extra, name in APART.items():  # not in the development set: tested in environments of their own
+    for extra, name in OPTIONAL_LIBRARIES.items():  # not in the development set: tested in environments of their own
         assert EXTRAS[name] == extra
         assert [canonicalize_name(Requirement(line).name) for line in PROJECT["optional-dependencies"][extra]] == [
             canonicalize_name(name)
         ]
     imported = {name for path in packaged() if path.suffix == ".py" for name in third_party(ROOT / path)}
-    for name in (imported | set(EXTRAS)) - set(APART.values()):
+    for name in (imported | set(EXTRAS)) - set(OPTIONAL_LIBRARIES.values()):
         distributions = {canonicalize_name(owner) for owner in owners[name]}
         if distributions & core:
             assert name not in EXTRAS

@@ -8,11 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("dataset_builders", "eval_harness", "leaderboard_space", "curation", "medprobe", "benchmarks")
-MODULES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+SOURCE_FILES = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
 
 
 def test_module_docstrings_are_imperatives_or_noun_phrases():
-    docs = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in MODULES}
+    docs = {path: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in SOURCE_FILES}
     asking = [
         str(path)
         for path, text in docs.items()
@@ -27,7 +27,7 @@ def test_module_docstrings_are_imperatives_or_noun_phrases():
 def test_no_sentence_speaks_of_nobody_or_whoever():
     matches = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
-        for path in (*MODULES, *ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
+        for path in (*SOURCE_FILES, *ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"\b(nobody|whoever|who asks)\b", line, re.IGNORECASE)
     ]

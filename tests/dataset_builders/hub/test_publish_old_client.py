@@ -37,7 +37,7 @@ OLD_CLIENTS = {
     ),
 }
 
-LOAD_CODE = """
+OLD_CLIENT_CODE = """
 import json
 from datasets import __version__, get_dataset_config_names, load_dataset
 assert __version__ == VERSION
@@ -88,7 +88,7 @@ def test_old_clients_load_every_benchmark(version, request, publishable, local_h
 
     stranger = Stranger(tmp_path, python, local_hub.endpoint, CURATOR)
     names = [f"ORG/{family}" for family in BENCHMARKS]
-    output = stranger.run(f"VERSION, NAMES = {version!r}, {names!r}" + LOAD_CODE, timeout=280).splitlines()
+    output = stranger.run(f"VERSION, NAMES = {version!r}, {names!r}" + OLD_CLIENT_CODE, timeout=280).splitlines()
     for family, line in zip(BENCHMARKS, output[-len(names) :], strict=True):
         loaded, repository = json.loads(line), open_repository(publishable / family)
         for split in repository.splits:

@@ -24,7 +24,7 @@ from tests.environments import environment
 from tests.localhub.accounts import CURATOR
 
 INSPECT_REQUIREMENTS = ("inspect-ai==0.3.285",)
-ANSWER_TEMPLATES = ("{0}", "The answer is {0}.", "ANSWER: {0}", "I cannot tell.", "{0} or {1}", "")
+INSPECT_ANSWERS = ("{0}", "The answer is {0}.", "ANSWER: {0}", "I cannot tell.", "{0} or {1}", "")
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 READ_LOG_SCRIPT = """
@@ -60,7 +60,7 @@ def by_text(body):
     draw = hashlib.sha256(text.encode()).digest()
     if not re.search(r"\bA\b\W", text):  # no lettered options: a question of yes or no
         return ("Yes.", "No.", "The answer is yes", "No", "I cannot tell.")[draw[0] % 9 // 2]
-    return ANSWER_TEMPLATES[draw[0] % len(ANSWER_TEMPLATES)].format("AB"[draw[1] % 2], "BA"[draw[1] % 2])
+    return INSPECT_ANSWERS[draw[0] % len(INSPECT_ANSWERS)].format("AB"[draw[1] % 2], "BA"[draw[1] % 2])
 
 
 def inspect_eval(python, folder, task, url, *options, **environment_variables):

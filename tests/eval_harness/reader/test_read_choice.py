@@ -20,7 +20,7 @@ from eval_harness.reader.rules import Rule
 from eval_harness.records.result import STATUSES
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-CASES = [json.loads(line) for line in Path(__file__).with_name("answer_cases.jsonl").read_text().splitlines()]
+RESPONSES = [json.loads(line) for line in Path(__file__).with_name("answer_cases.jsonl").read_text().splitlines()]
 CHEST = ["Empyema", "Lung abscess", "Bronchiectasis", "Sarcoidosis"]
 
 
@@ -31,7 +31,7 @@ def read(response: str, options: list[str], kind: str = "single") -> str:
 def test_every_case_is_read_as_by_a_careful_reader() -> None:
     """Includes misleading answers."""
     wrong = []
-    for case in CASES:
+    for case in RESPONSES:
         reading = read_choice(case["response"], case["options"], case["type"], case.get("finish_reason"))
         choice = "".join(LETTERS[position] for position in reading.choice)
         fits = choice == case["choice"] and (choice or reading.status == case.get("status", reading.status))
@@ -53,7 +53,7 @@ def test_list_of_all_options_is_not_an_answer() -> None:
     """A list of the options names none of them, even options like "no", "right" or "cannot be
     determined".
     """
-    lists = {tuple(case["options"]) for case in CASES if case["type"] == "single"}
+    lists = {tuple(case["options"]) for case in RESPONSES if case["type"] == "single"}
     for options in sorted(lists):
         for form, joined in itertools.product(
             ("({letter}) {text}", "{letter}. {text}", "( {lower} ) {text}"), (" ", ", ")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from eval_harness.reader.reasoning import split_reasoning
 
-FAMILIES = {
+REASONING_DELIMITERS = {
     "think": ("<think>", "</think>"),
     "thinking": ("<thinking>", "</thinking>"),
     "thought": ("<thought>\n", "\n</thought>\n"),
@@ -30,25 +30,25 @@ words = st.lists(st.sampled_from(WORDS.split(" ")), max_size=60)
 trace = words.map(lambda drawn_words: "We see " + " ".join(drawn_words) + " end.")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", REASONING_DELIMITERS)
 @settings(max_examples=40, deadline=None)
 @given(
     trace=trace,
     answer=st.sampled_from(["B", "The answer is B.", "**B**", "Yes.", "I cannot tell."]),
 )
 def test_every_family_is_split_at_its_end_delimiter(family: str, trace: str, answer: str) -> None:
-    start, end = FAMILIES[family]
+    start, end = REASONING_DELIMITERS[family]
     split = split_reasoning(start + trace + end + answer)
     assert split.answer.strip().removeprefix("Answer: ").removeprefix("<|START_RESPONSE|>") == answer
     assert split.reasoning is not None and split.reasoning.split() == trace.split()
     assert not split.unfinished
 
 
-@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"agent"}))
+@pytest.mark.parametrize("family", sorted(set(REASONING_DELIMITERS) - {"agent"}))
 @settings(max_examples=40, deadline=None)
 @given(trace=trace)
 def test_truncated_trace_has_no_answer(family: str, trace: str) -> None:
-    split = split_reasoning(FAMILIES[family][0] + trace)
+    split = split_reasoning(REASONING_DELIMITERS[family][0] + trace)
     assert split.unfinished and not split.answer
     assert split.reasoning is not None and split.reasoning.split()[-1] == "end."
 
@@ -92,7 +92,7 @@ def test_thought_without_an_end_stays_whole_and_unfinished() -> None:
 @given(
     st.text(max_size=200)
     | st.lists(
-        st.sampled_from([*sum(FAMILIES.values(), ()), "B", "<answer>", "</answer>", "\\boxed{", "}", "\n"]),
+        st.sampled_from([*sum(REASONING_DELIMITERS.values(), ()), "B", "<answer>", "</answer>", "\\boxed{", "}", "\n"]),
         max_size=20,
     ).map("".join),
     st.booleans(),

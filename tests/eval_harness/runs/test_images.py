@@ -21,14 +21,14 @@ from eval_harness.runs.images import assign_partners, blank_image
 from tests.commands import medprobe as command
 from tests.sides import run_arms, write_sides
 
-CASES = st.lists(
+CASE_LISTS = st.lists(
     st.tuples(st.sampled_from("xyz"), st.sampled_from("abcd"), st.integers(0, 60), st.sampled_from((None, "p", "q"))),
     min_size=1,
     max_size=40,
 )
 
 
-@given(CASES, st.booleans(), st.randoms(use_true_random=False))
+@given(CASE_LISTS, st.booleans(), st.randoms(use_true_random=False))
 def test_a_case_is_shown_another_one_with_another_key(cases, labelled, random):
     """Cases of a kind (modality), a key, an image that some share, and a patient that some
     share.

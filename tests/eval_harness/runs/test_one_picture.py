@@ -138,7 +138,7 @@ def kinds():
     return {name: (data, (lossy[name], 12) if pixels is None else pixels) for name, (data, pixels) in files.items()}
 
 
-KINDS = kinds()
+PICTURES = kinds()
 
 
 def rgb(pixels):
@@ -186,10 +186,10 @@ def built(tmp_path, files):
 
 @pytest.mark.parametrize("part", range(3))
 def test_every_route_shows_the_picture_that_was_drawn(tmp_path, part):
-    names = list(KINDS)[part::3]
-    files = [KINDS[name][0] for name in names]
+    names = list(PICTURES)[part::3]
+    files = [PICTURES[name][0] for name in names]
     report, file_by_name = built(tmp_path, files)
-    name_of = {data: name for name, (data, _) in KINDS.items()}
+    name_of = {data: name for name, (data, _) in PICTURES.items()}
     stored = load_dataset(str(report.folder), "questions", split="test", cache_dir=str(tmp_path / "cache"))
     tasks = pd.concat(pd.read_parquet(path) for path in report.folder.glob("inspect*/*.parquet"))
     uris = dict(zip(tasks["question_id"], tasks["image_uri"], strict=True))
@@ -215,12 +215,12 @@ def test_every_route_shows_the_picture_that_was_drawn(tmp_path, part):
             "VLMEvalKit": by_any_reader(base64.b64decode(exported[raw["question_id"]])),
             "inspect": from_uri(uris[raw["question_id"]]),
         }
-        wrong |= {(name, route) for route, pixels in seen.items() if not is_drawn(pixels, KINDS[name][1])}
+        wrong |= {(name, route) for route, pixels in seen.items() if not is_drawn(pixels, PICTURES[name][1])}
         checked.add(name)
     for name, data, sent in zip(names, files, sent_to_a_server(files), strict=True):
         local = rgb(np.asarray(decode_rgb_image(data)))
         wrong |= {(name, "server")} if not np.array_equal(sent, local) else set()
-        wrong |= {(name, "file alone")} if not is_drawn(local, KINDS[name][1]) else set()
+        wrong |= {(name, "file alone")} if not is_drawn(local, PICTURES[name][1]) else set()
     assert wrong == set() and checked == set(names)
 
 
@@ -249,8 +249,8 @@ def test_twelve_bits_are_told_by_the_whole_dataset_or_refused(tmp_path, encoding
 
 def test_the_build_says_what_it_met(tmp_path):
     names = ["jpeg turned 6", "webp alpha", "gif film", "tiff fractions", "tiff 16 bits", "png of one bit", "png grey"]
-    report, _ = built(tmp_path, [KINDS[name][0] for name in names])
+    report, _ = built(tmp_path, [PICTURES[name][0] for name in names])
     for words in ("EXIF", "transparent", "frames", "floating-point", "more than 8 bits", "fewer than 32 grey levels"):
         assert words in str(report)
     (tmp_path / "plain").mkdir()
-    assert " images are " not in str(built(tmp_path / "plain", [KINDS["png grey"][0]])[0])
+    assert " images are " not in str(built(tmp_path / "plain", [PICTURES["png grey"][0]])[0])

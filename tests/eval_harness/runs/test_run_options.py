@@ -111,7 +111,7 @@ def plug_in(folder, text=""):
     return f"{file}:Mine"
 
 
-CHANGES = [
+OPTION_CHANGES = [
     {"form": "text-first"},
     {"form": "authors"},
     {"system": "Be brief."},
@@ -140,9 +140,9 @@ def test_whatever_decides_the_answers_is_part_of_the_request(data, tmp_path):
     model = plug_in(tmp_path)
     wish = asked(data, model=model, out=tmp_path / "run", limit=4)
     run_evaluation(wish)
-    ids = {make_plan(replace(wish, **changes)).run.run_id for changes in [{}, *CHANGES]}
-    assert len(ids) == 1 + len(CHANGES)
-    for changes in CHANGES:
+    ids = {make_plan(replace(wish, **changes)).run.run_id for changes in [{}, *OPTION_CHANGES]}
+    assert len(ids) == 1 + len(OPTION_CHANGES)
+    for changes in OPTION_CHANGES:
         with pytest.raises(BadInput, match="contains a different run"):
             run_evaluation(replace(wish, **changes))
     run = make_plan(replace(wish, settings=Settings(thinking=5000))).run

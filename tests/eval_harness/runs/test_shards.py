@@ -15,7 +15,7 @@ from eval_harness.runs.shards import Shard, archive_journals, case_numbers, fold
 from tests.sampling import few
 
 QUESTIONS = pd.DataFrame({"question_id": [f"q{i}" for i in range(12)], "case_id": [f"c{i // 2}" for i in range(12)]})
-CASES = case_numbers(QUESTIONS)
+CASE_NUMBERS = case_numbers(QUESTIONS)
 POSITIONS = [(row, 0) for row in range(len(QUESTIONS))]
 
 
@@ -76,7 +76,7 @@ def test_no_order_of_events_loses_an_answer(tmp_path, seed):
                     Process(tmp_path, rank, world)
                 continue
             living[rank, world] = Process(tmp_path, rank, world)
-            own_cases = {name for name in CASES if CASES[name] % world == rank}
+            own_cases = {name for name in CASE_NUMBERS if CASE_NUMBERS[name] % world == rank}
             assert set(living[rank, world].left) == own_cases - expected.keys()
         elif event == "look" and not any(world == 1 for _, world in living):
             assert held(tmp_path) == expected
@@ -91,7 +91,7 @@ def test_no_order_of_events_loses_an_answer(tmp_path, seed):
     for process in living.values():
         process.kill(torn=False)
     finisher = Process(tmp_path, 0, 1)
-    assert set(finisher.left) == CASES.keys() - expected.keys()
+    assert set(finisher.left) == CASE_NUMBERS.keys() - expected.keys()
     finisher.end()
     assert held(tmp_path) == expected
     assert not list(tmp_path.glob("answers.rank*"))

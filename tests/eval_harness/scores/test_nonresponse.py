@@ -48,12 +48,12 @@ def is_consistent(score: Score, counts: dict[str, int], keeps_value: bool) -> No
     assert keeps_value or (score.value, score.low, score.high) == (None, None, None)
 
 
-CASES = [
+NONRESPONSE_CASES = [
     (family, extraction, seed) for seed in range(4) for extraction in ("ours", "official") for family in BENCHMARKS
 ]
 
 
-@pytest.mark.parametrize(("family", "extraction", "seed"), few(CASES, 10))
+@pytest.mark.parametrize(("family", "extraction", "seed"), few(NONRESPONSE_CASES, 10))
 def test_no_output_judges_a_run_with_mostly_nonresponse(family: str, extraction: str, seed: int) -> None:
     rng = np.random.default_rng([seed, BENCHMARKS.index(family)])
     benchmark_questions = questions(family, int(rng.choice([2, 9, 24])), seed=seed)

@@ -46,7 +46,7 @@ TEXTS_BY_STYLE = {
     "markup": lambda k: "<script>alert(1)</script> =HYPERLINK(1) ```B``` | C |",
 }
 """Kinds of texts: from a number to a response."""
-SILENT = ("held back", "failed")
+SILENT_DELIVERIES = ("held back", "failed")
 """Kinds of answers that are no text: what the server did."""
 
 HONEST_PLUG_IN = """
@@ -117,7 +117,7 @@ def cases(seed: int, count: int) -> Iterator[Case]:
             family = "mediconfusion"
         generates = method in ("mc", "ff")
         back_end = draw.choice(["plug-in", "plug-in", "recorded", "baseline"]) if method == "mc" else "plug-in"
-        kinds = tuple(draw.sample([*TEXTS_BY_STYLE, *SILENT], draw.choice([1, 2, 5])))
+        kinds = tuple(draw.sample([*TEXTS_BY_STYLE, *SILENT_DELIVERIES], draw.choice([1, 2, 5])))
         if kinds == ("failed",):  # a model that answers nothing is given up, which leaves nothing to submit
             kinds = ("failed", "letters")
         shows_options = back_end == "plug-in" and method == "mc" and not family.startswith("probmed")

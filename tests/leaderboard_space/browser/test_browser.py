@@ -17,7 +17,7 @@ from leaderboard_space.data.ranks.standings import compute_standings
 from leaderboard_space.html import number
 from tests.browser import download, eventually, fits, here, mark, tab
 from tests.leaderboard_space.serving import board
-from tests.leaderboard_space.stores import MODELS, add_run, answers, make_store, questions
+from tests.leaderboard_space.stores import STORE_MODELS, add_run, answers, make_store, questions
 
 pytestmark = pytest.mark.browser
 
@@ -76,8 +76,8 @@ def phantoms(page: Any, family: str) -> Any:
     """
     area = page.locator(f"#mp-{family}")
     area.get_by_role("radio", name="Phantoms").click()
-    area.locator("table[data-table=leaderboard]", has_text=MODELS[0][0]).wait_for()
-    area.locator(".breakdown", has_text=MODELS[0][0]).wait_for()
+    area.locator("table[data-table=leaderboard]", has_text=STORE_MODELS[0][0]).wait_for()
+    area.locator(".breakdown", has_text=STORE_MODELS[0][0]).wait_for()
     return area
 
 
@@ -90,7 +90,7 @@ def test_ticking_branches_changes_the_numbers_to_those_of_the_selection(
     area = page.locator("#mp-halt-medvqa")
     area.get_by_label("Score").select_option("average")
     all_scores = expected(store, "halt-medvqa", "average")
-    assert len(all_scores) == len(MODELS)
+    assert len(all_scores) == len(STORE_MODELS)
     eventually(lambda: shown(page, "halt-medvqa"), all_scores)
     scenario = area.get_by_role("group", name="Scenario", exact=True)
     scenario.get_by_role("checkbox", name="Nonsense question").check()
@@ -202,7 +202,7 @@ def test_every_table_can_be_saved(chromium: Any, address: str) -> None:
     assert all(name in all_rows for name in shown(page, "probmed"))
     rows = list(csv.DictReader(io.StringIO(saved(page, area.locator('[data-act=csv][data-of="breakdown"]')))))
     cells = area.locator('table[data-table="breakdown"] tbody td[data-v]:not([data-v=""])').count()
-    assert len(rows) == cells and {row["model"] for row in rows} == {name for name, _, _ in MODELS}
+    assert len(rows) == cells and {row["model"] for row in rows} == {name for name, _, _ in STORE_MODELS}
     table = json.loads(saved(page, area.locator('[data-act=json][data-of="aspects"]')))
     assert {row["facet"] for row in table} == {"image_type"}
     tab(page, "Compare").click()

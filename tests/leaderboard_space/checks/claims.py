@@ -29,8 +29,22 @@ def check_words(page: str) -> str:
     return page
 
 
-NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-NUM = rf"({'|'.join(NUMBERS)}|[\d,]+)"
+NUMBER_WORDS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+]
+NUM = rf"({'|'.join(NUMBER_WORDS)}|[\d,]+)"
 
 
 @dataclass(frozen=True)
@@ -46,7 +60,7 @@ class Truth:
 def whole(number_text: str) -> int:
     """A number as the board writes it, in words or digits."""
     number_text = number_text.lower()
-    return NUMBERS.index(number_text) if number_text in NUMBERS else int(number_text.replace(",", ""))
+    return NUMBER_WORDS.index(number_text) if number_text in NUMBER_WORDS else int(number_text.replace(",", ""))
 
 
 def rounds_to(number_text: str, value: float) -> bool:

@@ -44,7 +44,7 @@ from tests.leaderboard_space.checks.claims import (
 from tests.leaderboard_space.checks.comparison import check_comparison
 from tests.leaderboard_space.generated import APART, CASES, FACET, Raw, apart, make, printed, raw
 
-WORDS = {
+VERDICT_WORDS = {
     "better": "significantly better than",
     "worse": "significantly worse than",
     "no different": "not significantly different from",
@@ -141,7 +141,7 @@ def check_panel(
             assert groups[key].startswith(APART[stand_apart[key]]), (key, groups[key])
             assert place in ("–", "ref") or stand_apart[key] == "official", (key, place)
         else:
-            word = WORDS.get(score.verdict or "", ("not compared with chance", "ranked", ""))
+            word = VERDICT_WORDS.get(score.verdict or "", ("not compared with chance", "ranked", ""))
             word = f"too few independent {CASES[family]}s" if score.is_small else word
             assert groups[key].startswith(word), (key, groups[key], score)  # type: ignore[arg-type]
     main = {key: score for key, score in scores.items() if key not in stand_apart}
@@ -232,7 +232,7 @@ def check_breakdown(service: Service, breakdown_request: dict[str, Any], truth: 
     shown_cells = re.findall(r'<td class="([\w ]+)"[^>]*>(?:<a [^>]*>)?([^<]*)(?:</a>)?<i>(.*?)</i>', table[0])
     assert Counter((kind == "few", html.unescape(value), sign.strip()) for kind, value, sign in shown_cells) == cells
     legend = plain(page[page.index(table[0]) :].partition('<p class="fine signs">')[2].partition("</p>")[0])
-    for verdict, words in {**WORDS, None: "not tested"}.items():
+    for verdict, words in {**VERDICT_WORDS, None: "not tested"}.items():
         assert (f"{VERDICT_SIGNS[verdict]} {words}" in legend) == any(
             sign == VERDICT_SIGNS[verdict] for _, _, sign in cells
         ), legend  # type: ignore[index]
@@ -275,7 +275,7 @@ def check_submitted(run_truth: Raw, family: str) -> None:
         assert ends == interval(score), (label, ends, score)
         assert chance == "–" if score.chance is None else rounds_to(chance, score.chance), (label, chance, score)
         assert n == f"{score.n:,}" + (f" ({score.n_cases:,} cases)" if score.n != score.n_cases else ""), (label, n)
-        words = WORDS.get(score.verdict or "", "no score" if score.nonresponse and score.value is None else "")
+        words = VERDICT_WORDS.get(score.verdict or "", "no score" if score.nonresponse and score.value is None else "")
         assert verdict.startswith(words) and bool(verdict) == bool(words), (label, verdict, score)
 
 
@@ -335,7 +335,7 @@ def _is_line_of(score: Score, value: str, ends: str, verdict: str) -> bool:
     return (
         rounds_to(value, score.value or 0.0)
         and (score.low is None or ends == interval(score))
-        and verdict.startswith(f"{sign} {WORDS.get(score.verdict or '', 'not tested')}")
+        and verdict.startswith(f"{sign} {VERDICT_WORDS.get(score.verdict or '', 'not tested')}")
         and (rounds_to(level[1], score.chance or 0.0) if level else score.chance is None)
     )
 

@@ -34,7 +34,7 @@ from leaderboard_space.service import Service
 from tests.leaderboard_space.checks.claims import plain
 from tests.leaderboard_space.stores import add_run, answers, questions
 
-FAMILIES = ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa")
+FACETED_BENCHMARKS = ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa")
 
 
 @cache
@@ -44,7 +44,7 @@ def drawn(family: str) -> tuple[pd.DataFrame, Tree]:
     return question_table, build_tree(family, question_table)
 
 
-@given(st.sampled_from(FAMILIES), st.data())
+@given(st.sampled_from(FACETED_BENCHMARKS), st.data())
 def test_a_selection_is_what_the_command_line_selects(family: str, data: st.DataObject) -> None:
     """Or within a facet, and across facets (`dataset_builders.facets`, which knows nothing of the
     board); counts are what one more choice of that facet would leave.
@@ -72,7 +72,7 @@ def test_a_selection_is_what_the_command_line_selects(family: str, data: st.Data
         assert counts[facet][paths.index(path)] == expected_count
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FACETED_BENCHMARKS)
 def test_a_branch_is_the_questions_with_all_of_its_labels(family: str) -> None:
     question_table, tree = drawn(family)
     for path, rows in tree.rows.items():

@@ -31,7 +31,7 @@ from leaderboard_space.data.published_results import (
 )
 
 NUMBER = re.compile(r"\d+(\.\d+)?( ± \d+\.\d+| \([-+]\d+\.\d+\))?")
-RESULTS = published_results()
+PAPER_RESULTS = published_results()
 PRINTED = [row["table"] for row in read_table("tables")]
 ABOUT = (
     "papers",
@@ -42,7 +42,7 @@ ABOUT = (
     "model_facts",
     "model_names",
 )  # no printed tables
-TABLE = tidy_table(RESULTS)
+TABLE = tidy_table(PAPER_RESULTS)
 
 
 def rows(name: str) -> list[dict[str, str]]:
@@ -127,10 +127,10 @@ def test_names_of_models():
     for paper in ("mediconfusion", "probmed", "gmai-mmbench", "halt-medvqa"):
         labels = [label for row in models for label in row[paper].split("; ") if label]
         assert len(labels) == len(set(labels))
-    result_names = {result.model.name for result in RESULTS}
+    result_names = {result.model.name for result in PAPER_RESULTS}
     assert result_names == {row["name"] for row in models}
     benchmarks: dict[str, set[str]] = {}
-    for result in RESULTS:
+    for result in PAPER_RESULTS:
         benchmarks.setdefault(result.model.name, set()).add(result.benchmark.family)
     assert benchmarks["GPT-4o"] == {"mediconfusion", "probmed", "probmed-vqa-rad", "gmai-mmbench"}
     assert benchmarks["LLaVA-v1.5-7B"] == {"gmai-mmbench", "halt-medvqa"}
@@ -176,7 +176,7 @@ def test_valid_pairs(printed, expected):
 
 
 def test_intervals():
-    for result in RESULTS:
+    for result in PAPER_RESULTS:
         for scores in [result.scores, *(s for values in result.breakdown.values() for s in values.values())]:
             for metric, score in scores.items():
                 if metric.endswith("_irrelevant") or metric.endswith("_std") or score.n_cases == 0:
@@ -221,7 +221,7 @@ def test_components_are_those_of_the_dataset(sources: Path):
 def _score(table: str, model: str, metric: str, **method: str) -> Score:
     return next(
         result.scores[metric]
-        for result in RESULTS
+        for result in PAPER_RESULTS
         if (result.source.table, result.model.name) == (table, model)
         and metric in result.scores
         and all(getattr(result.method, key) == value for key, value in method.items())
@@ -238,7 +238,7 @@ def test_verdicts():
     # 1 of 8, and 26 of 38 pairs
     verdicts = {
         (name, facet_value): result.breakdown[facet][facet_value][metric]
-        for result in RESULTS
+        for result in PAPER_RESULTS
         for name, facet, facet_value, metric in (
             ("LLaVA-Med", "image_type", "chest_mri", "abnormality"),
             ("Gemini 2.0 Flash", "category", "Vascular", "set_accuracy"),
@@ -254,7 +254,7 @@ def test_verdicts():
 
 def test_contradictions_are_noted():
     def note(table: str, model: str) -> str:
-        return " ".join(r.source.note or "" for r in RESULTS if (r.source.table, r.model.name) == (table, model))
+        return " ".join(r.source.note or "" for r in PAPER_RESULTS if (r.source.table, r.model.name) == (table, model))
 
     assert "82.39" in note("Table 1", "RadFM") and "82.39" not in note("Table 1", "GPT-4o")
     assert "58.82" in note("Table 2", "Gemini 2.0 Flash")
@@ -293,8 +293,8 @@ def test_board_results():
     assert not any("variant" in r.method.generation for r in merged)  # no oracle among the models
     best = max(r.scores["set_accuracy"].value for r in merged if r.benchmark.name == "mediconfusion")
     assert best == 29.55
-    assert len(published_results()) == len(RESULTS)  # merging leaves the others alone
-    assert published_results() == RESULTS
+    assert len(published_results()) == len(PAPER_RESULTS)  # merging leaves the others alone
+    assert published_results() == PAPER_RESULTS
 
 
 # The table of all results
@@ -324,4 +324,4 @@ def test_tidy_of_measured_results():
     assert list(tidy_table([_measured(deviations=["one", "two"])])["note"]) == ["one; two"] * 2
     assert part["variant"] == "3 samples; extraction official; --limit 2"
     assert part["source"] == "reproduced" and part["model"] == 'mine, or "yours"'
-    assert variant(_measured(method=Method(name="mc"), benchmark=RESULTS[0].benchmark)) is None
+    assert variant(_measured(method=Method(name="mc"), benchmark=PAPER_RESULTS[0].benchmark)) is None

@@ -21,7 +21,7 @@ from tests.localhub.accounts import CURATOR, READER
 
 pytestmark = pytest.mark.slow
 
-MANY = 10
+N_SUBMITTERS = 10
 RESULTS = {"repo_id": "ORG/results", "repo_type": "dataset"}
 
 
@@ -40,7 +40,7 @@ def files(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     questions = open_repository(data).questions("test")
     workdir = tmp_path_factory.mktemp("files")
     made = []
-    for number in range(MANY):
+    for number in range(N_SUBMITTERS):
         bits = f"{number:010b}" * len(questions)
         rows = [
             {"question_id": question_id, "response": "AB"[int(bits[at])]}
@@ -72,11 +72,11 @@ def test_many_at_once_onto_the_hub(
     environment = {"HF_ENDPOINT": local_hub.endpoint, "HF_TOKEN": READER, "HF_HUB_DISABLE_XET": "1"}
     with (
         board("ORG/results", tmp_path / "home", [data], **environment) as (address, _),
-        ThreadPoolExecutor(MANY) as pool,
+        ThreadPoolExecutor(N_SUBMITTERS) as pool,
     ):
         outcomes = list(pool.map(lambda file: hand_in(address, target_of(data), file), files))
     landed = [answer["place"] for answer in outcomes if answer["ok"]]
-    assert len(landed) == len(set(landed)) == MANY - MANY // 5
+    assert len(landed) == len(set(landed)) == N_SUBMITTERS - N_SUBMITTERS // 5
     pulls = list(api.get_repo_discussions(**RESULTS, discussion_type="pull_request", discussion_status="open"))
     assert {pull.url for pull in pulls} == set(landed) and {pull.author for pull in pulls} == {"reader"}
     monkeypatch.setenv("HF_TOKEN", CURATOR)
@@ -95,12 +95,12 @@ def test_a_killed_space_has_lost_nothing_it_acknowledged(data: Path, files: list
             if len(acknowledged) >= 2:
                 enough.set()
 
-    with board(store, tmp_path / "home", [data]) as (address, process), ThreadPoolExecutor(MANY) as pool:
+    with board(store, tmp_path / "home", [data]) as (address, process), ThreadPoolExecutor(N_SUBMITTERS) as pool:
         for file in files:
             pool.submit(one, file)
         assert enough.wait(120)
         process.send_signal(signal.SIGKILL)
-    assert 2 <= len(acknowledged) < MANY, "killed in the middle"
+    assert 2 <= len(acknowledged) < N_SUBMITTERS, "killed in the middle"
     stored_names = names(store)
     assert {answer["place"] for answer in acknowledged if answer["ok"]} <= stored_names
     assert all((store / name / "answers.parquet").is_file() for name in stored_names), (
@@ -109,5 +109,5 @@ def test_a_killed_space_has_lost_nothing_it_acknowledged(data: Path, files: list
     assert {outcome.status for outcome in verify(str(store))} <= {"verified", "for a person"}
     with board(store, tmp_path / "again", [data]) as (address, _), ThreadPoolExecutor(8) as pool:
         outcomes = list(pool.map(lambda file: hand_in(address, target_of(data), file), files))
-    assert sum(answer["ok"] for answer in outcomes) == MANY - MANY // 5
+    assert sum(answer["ok"] for answer in outcomes) == N_SUBMITTERS - N_SUBMITTERS // 5
     assert stored_names <= names(store) == {answer["place"] for answer in outcomes if answer["ok"]}

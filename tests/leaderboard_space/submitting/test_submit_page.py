@@ -91,7 +91,7 @@ def test_readers_of_a_space_are_told_apart_behind_its_proxy(monkeypatch: pytest.
     ]  # fmt: skip
 
 
-BROKEN = {
+BROKEN_FILES = {
     "unknown ids": lambda row, n: {**row, "question_id": f"unknown {n}"},
     "no response": lambda row, n: {"question_id": row["question_id"], "model answer": row["response"]},
     "a number": lambda row, n: {**row, "response": n + 0.5},
@@ -108,11 +108,11 @@ def test_equal_problems_are_one_and_a_broken_file_has_no_score(
     its first line and how many more.
     """
     rng = random.Random(seed)
-    chosen = rng.sample(sorted(BROKEN), rng.randint(1, 3))
+    chosen = rng.sample(sorted(BROKEN_FILES), rng.randint(1, 3))
     rows, lines = responses(data), {name: [] for name in chosen}
     for at in sorted(rng.sample(range(len(rows)), rng.randint(9, len(rows)))):
         name = rng.choice(chosen)
-        rows[at] = BROKEN[name](rows[at], at)
+        rows[at] = BROKEN_FILES[name](rows[at], at)
         lines[name].append(at + 1)
     broken = tmp_path / "broken.jsonl"
     write_lines(broken, rows)

@@ -16,7 +16,7 @@ from leaderboard_space.views import cases, compare
 from tests.leaderboard_space.stores import add_run, answers, change, questions
 
 TAGS = '<img src=x onerror="alert(1)"><script>alert(1)</script>'
-NAMES = [
+HOSTILE_NAMES = [
     TAGS,
     "x" * 10_000,
     "\u202egnp.exe\u2066 \u200fmodel",
@@ -24,28 +24,28 @@ NAMES = [
     "]]>--></style>",
     "\u0000\u0007 bell",
 ]
-FORMAT = "probmed"
+BENCHMARK = "probmed"
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("hostile")
-    question_table = questions(FORMAT, 12)
+    question_table = questions(BENCHMARK, 12)
     question_table.loc[0, "question"] = TAGS
     question_table.at[0, "options"] = [TAGS, "y" * 10_000]
     question_table["organ"] = [TAGS if organ == "brain" else organ for organ in question_table["organ"]]
     folders = [
-        add_run(store, FORMAT, question_table, answers(question_table, 0.4, seed=number), f"model {number}")
-        for number in range(len(NAMES))
+        add_run(store, BENCHMARK, question_table, answers(question_table, 0.4, seed=number), f"model {number}")
+        for number in range(len(HOSTILE_NAMES))
     ]
-    for name, folder in zip(NAMES, folders, strict=True):
+    for name, folder in zip(HOSTILE_NAMES, folders, strict=True):
         change(folder, lambda result, name=name: result["model"].update(name=name))
         change(folder, lambda result, name=name: result["method"].update(prompt=name, generation={"variant": name}))
         change(
             folder,
             lambda result, name=name: result.update(deviations=[name], command=name, environment={"permuted": name}),
         )
-    wrong = add_run(store, FORMAT, question_table, answers(question_table, 0.4), "wrong")
+    wrong = add_run(store, BENCHMARK, question_table, answers(question_table, 0.4), "wrong")
     change(wrong, lambda result: result["scores"]["overall"].update(value=1e308, low=-1e308, high=1e308))
     change(
         folders[3],
@@ -55,7 +55,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (folders[4] / "units.parquet").write_bytes(b"PAR1 not really")
     for number, body in enumerate((b"", b"[" * 100_000, TAGS.encode())):
-        workdir = store / "results" / FORMAT / f"broken-{number}" / TAGS.replace("/", "|")
+        workdir = store / "results" / BENCHMARK / f"broken-{number}" / TAGS.replace("/", "|")
         workdir.mkdir(parents=True)
         (workdir / "result.json").write_bytes(body)
     return store
@@ -96,7 +96,7 @@ def test_no_tag_of_theirs_is_a_tag_of_ours(store: Path) -> None:
 def test_files_of_hostile_results_run_nothing_and_are_json(store: Path) -> None:
     board = Board(store)
     service = Service(board)
-    request = {"format": FORMAT, "section": board.snapshot.sections[FORMAT][0].key, "shown": "all"}
+    request = {"format": BENCHMARK, "section": board.snapshot.sections[BENCHMARK][0].key, "shown": "all"}
     for table_name in ("leaderboard", "breakdown", "aspects"):
         json.loads(service.export({**request, "of": table_name, "as": "json"})["text"], parse_constant=pytest.fail)
         body = service.export({**request, "of": table_name, "as": "csv"})["text"]

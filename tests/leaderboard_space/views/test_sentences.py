@@ -19,7 +19,7 @@ VALUES = st.one_of(
     st.sampled_from([0.0, 100.0, 25.0, 29.55, 29.545454545, 99.97, 0.01, 50.0, 33.3333333333]),
     st.floats(0, 100).map(lambda value: round(value, 6)),
 )
-VERDICTS = st.sampled_from(["better", "no different", "worse", None])
+DRAWN_VERDICTS = st.sampled_from(["better", "no different", "worse", None])
 
 
 @st.composite
@@ -33,7 +33,9 @@ def findings(draw: st.DrawFn, untested: bool = False) -> tuple[HeadlineFacts, li
         st.none()
         if untested
         else draw(
-            st.sampled_from([VERDICTS, st.just("better"), st.just(None), st.sampled_from(["worse", "no different"])])
+            st.sampled_from(
+                [DRAWN_VERDICTS, st.just("better"), st.just(None), st.sampled_from(["worse", "no different"])]
+            )
         )
     )
     values = [draw(st.sampled_from(pool) if pool else VALUES) for _ in range(size)]

@@ -148,7 +148,7 @@ def test_the_ledger_records_user_time_and_model_but_no_answers(test, tmp_path):
         assert "response" not in file.read_text() and not any(name in file.read_text() for name in ('"1000"', '"2000"'))
 
 
-BROKEN = {
+REFUSED_FILES = {
     "3 of 68 questions are not answered ('1000', '1001', '1002')": lambda r: r[3:],
     "1 of 68 questions is without a response": lambda r: [{**r[0], "response": None}, *r[1:]],
     "line 69: question 'nobody' is not in this split": lambda r: [
@@ -163,7 +163,7 @@ BROKEN = {
 
 def test_a_file_must_answer_every_question_once(test, tmp_path):
     records = [json.loads(line) for line in write_upload(tmp_path / "a.jsonl", 30).read_text().splitlines()]
-    for words, change in BROKEN.items():
+    for words, change in REFUSED_FILES.items():
         path = write_lines(tmp_path / "b.jsonl", change(records))
         (problem, *_) = test.check(path)
         assert problem.startswith("b.jsonl") and words in problem and str(tmp_path) not in problem

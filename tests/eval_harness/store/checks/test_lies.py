@@ -45,7 +45,7 @@ from eval_harness.store.submission import Submission
 from tests.eval_harness.store.honest import MODEL_NAMES
 
 REPO, COMMIT, RELEASED = "ORG/phantoms", "1" * 40, "2" * 40
-PUBLISHED = {
+PUBLISHED_KINDS = {
     "Random guessing": "baseline",
     "GPT-4o": "proprietary",
     "LLaVA-Med": "medical",
@@ -139,7 +139,7 @@ class World:
         sent = SubmittedFiles(attempt.run.to_json().encode(), encode_answers(answer_frame(attempt.rows)), replies)
         submission = examine(sent, lambda claimed: self.dataset)
         submission.flags.extend(
-            folder_store.duplicate_flags(self.store, submission, attempt.account, published=PUBLISHED)
+            folder_store.duplicate_flags(self.store, submission, attempt.account, published=PUBLISHED_KINDS)
         )
         return submission
 
@@ -164,12 +164,12 @@ class World:
 
 
 STYLES = ("{}", "{}.", "The answer is {}.", "**{}**", "({})")
-FAMILIES = ("probmed", "halt-medvqa", "gmai-mmbench")
+LIED_BENCHMARKS = ("probmed", "halt-medvqa", "gmai-mmbench")
 
 
 @pytest.fixture(scope="module")
 def worlds(phantoms, tmp_path_factory):
-    return {family: world_of(phantoms / family, tmp_path_factory.mktemp("store")) for family in FAMILIES}
+    return {family: world_of(phantoms / family, tmp_path_factory.mktemp("store")) for family in LIED_BENCHMARKS}
 
 
 def world_of(data: Path, store: Path, min_questions: int = 150) -> World:
@@ -415,7 +415,7 @@ def dressed_baseline(world: World, draw: random.Random) -> Iterator[Attempt]:
         yield a_baseline(
             world,
             rule,
-            draw.choice([name for name, kind in PUBLISHED.items() if kind != "baseline"]),
+            draw.choice([name for name, kind in PUBLISHED_KINDS.items() if kind != "baseline"]),
         )
     elif disguise == "another's name":
         yield a_baseline(world, rule, draw.choice([name for name in BASELINE_NAMES if name != baseline_name]))
@@ -473,10 +473,10 @@ def another_name(draw: random.Random, name: str) -> str:
 
 def lookalike_names(world: World, draw: random.Random) -> Iterator[Attempt]:
     """A name that passes for that of another result, or of a published one."""
-    name = draw.choice(["Ann's model", *PUBLISHED])
+    name = draw.choice(["Ann's model", *PUBLISHED_KINDS])
     lookalike = another_name(draw, name)
     plain = [spelling.casefold().translate({ord(c): None for c in " -.`'"}) for spelling in (name, lookalike)]
-    if plain[0] == plain[1] and PUBLISHED.get(name) != "baseline":
+    if plain[0] == plain[1] and PUBLISHED_KINDS.get(name) != "baseline":
         return  # the same name spelled otherwise: a result of the same model stands beside the paper's
     run = world.run(name=lookalike)
     yield Attempt(run, world.answers(draw, run))
@@ -529,7 +529,7 @@ UNSURE = (key_with_noise,)
 
 @pytest.mark.parametrize("kind", LIE_GENERATORS, ids=lambda kind: kind.__name__)
 @settings(max_examples=4, deadline=None)
-@given(seed=st.integers(0, 2**32), family=st.sampled_from(FAMILIES))
+@given(seed=st.integers(0, 2**32), family=st.sampled_from(LIED_BENCHMARKS))
 def test_every_lie_is_flagged_or_refused(worlds, kind, seed, family):
     for attempt in kind(worlds[family], random.Random(f"{kind.__name__} {seed}")):
         assert worlds[family].caught(attempt), attempt.run
@@ -653,7 +653,7 @@ HONEST = (
 
 
 @settings(max_examples=4, deadline=None)
-@given(seed=st.integers(0, 2**32), family=st.sampled_from(FAMILIES))
+@given(seed=st.integers(0, 2**32), family=st.sampled_from(LIED_BENCHMARKS))
 def test_honest_runs_are_not_flagged(worlds, seed, family):
     (attempt,) = honest(worlds[family], random.Random(seed))
     assert worlds[family].caught(attempt) == [], attempt.run

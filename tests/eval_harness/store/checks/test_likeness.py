@@ -14,7 +14,7 @@ from eval_harness.store.similarity import compute_digests, describe_similarity
 from tests.eval_harness.store.submitting import make_phantom, responses
 from tests.helpers import write_lines
 
-PROSE = (
+PROSE_TEMPLATES = (
     "The image shows option {}.",
     "{}",
     "I think {} fits best, given the margins.",
@@ -37,7 +37,7 @@ def answers(kind, seed, count, right=0.6, favourite=0):
             if draw.random() < right
             else (favourite if draw.random() < 0.5 else draw.randrange(len(options)))
         )
-        text = draw.choice(PROSE).format(options[choice]) if kind == "prose" else options[choice]
+        text = draw.choice(PROSE_TEMPLATES).format(options[choice]) if kind == "prose" else options[choice]
         rows.append(row(number, choice, text, key_position, len(options)))
     return rows
 

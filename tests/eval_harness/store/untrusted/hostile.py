@@ -55,8 +55,8 @@ def _sparse(size: int, head: bytes) -> Callable[[Path], None]:
     return write
 
 
-LINE = b'{"question_id": "90001-1", "response": "A"}\n'
-DEEP = b"[" * 200_000
+ANSWER_LINE = b'{"question_id": "90001-1", "response": "A"}\n'
+DEEP_JSON = b"[" * 200_000
 HUGE = b"9" * 100_000
 
 BYTES: dict[str, Callable[[], bytes]] = {
@@ -80,9 +80,9 @@ BYTES: dict[str, Callable[[], bytes]] = {
     "parquet: no such columns": lambda: _parquet(a=[1], b=[2]),
     "parquet: cut": lambda: _parquet(question_id=["90001-1"], response=["A"])[:-20],
     "parquet: footer of 2 GB": lambda: b"PAR1" + b"\0" * 50 + b"\xff\xff\xff\x7f" + b"PAR1",
-    "json: deep line": lambda: b'{"question_id": "90001-1", "response": ' + DEEP + b"\n",
-    "json: deep document": lambda: DEEP,
-    "json: deep entry": lambda: b'[{"question_id": "90001-1", "response": ' + DEEP,
+    "json: deep line": lambda: b'{"question_id": "90001-1", "response": ' + DEEP_JSON + b"\n",
+    "json: deep document": lambda: DEEP_JSON,
+    "json: deep entry": lambda: b'[{"question_id": "90001-1", "response": ' + DEEP_JSON,
     "json: overflow": lambda: b'{"question_id": "90001-1", "response": "A", "seconds": 1e999}\n',
     "json: huge id": lambda: b'{"question_id": ' + HUGE + b', "response": "A"}\n',
     "json: one key twice": lambda: b'{"question_id": "90001-1", "response": "A", "response": "B"}\n',
@@ -97,8 +97,8 @@ BYTES: dict[str, Callable[[], bytes]] = {
     "json: half a pair": lambda: b'{"question_id": "\\ud800", "response": "A"}\n',
     "json: pairs without answers": lambda: b'{"90001": {"answer": []}, "90002": {"answer": {"im1": 1}}}',
     "not UTF-8": lambda: b'{"question_id": "90001-1", "response": "\xff\xfe"}\n',
-    "UTF-16": lambda: LINE.decode().encode("utf-16"),
-    "zeros inside": lambda: LINE + b"\0" * 100,
+    "UTF-16": lambda: ANSWER_LINE.decode().encode("utf-16"),
+    "zeros inside": lambda: ANSWER_LINE + b"\0" * 100,
     "million answers to nobody": lambda: b'{"question_id":"x","response":"A"}\n' * 1_000_000,
     "csv: open quote": lambda: b'question_id,response\n90001-1,"A\n' + b"x,y\n" * 50_000,
     "csv: thousands of columns": lambda: b"question_id,response," + b"c," * 100_000,
@@ -110,8 +110,8 @@ BYTES: dict[str, Callable[[], bytes]] = {
 
 FILES: dict[str, Callable[[Path], None]] = {
     **{name: lambda path, made=made: path.write_bytes(made()) for name, made in BYTES.items()},
-    "2 GB of lines": _sparse(2 << 30, LINE),
-    "200 MB of nothing after a line": _sparse(200 << 20, LINE * 200),
+    "2 GB of lines": _sparse(2 << 30, ANSWER_LINE),
+    "200 MB of nothing after a line": _sparse(200 << 20, ANSWER_LINE * 200),
     "pipe": os.mkfifo,
     "link to a device": lambda path: path.symlink_to("/dev/zero"),
     "link to itself": lambda path: path.symlink_to(path),
@@ -137,7 +137,7 @@ def run_jsons(valid: dict) -> dict[str, bytes]:
             )
             for count in (0, -1, 2_000, 4_000_000, 2**31, 2**62)
         },
-        "deep": b'{"run_id": ' + DEEP,
+        "deep": b'{"run_id": ' + DEEP_JSON,
         "deep but closed": changed(lambda d: d).replace(
             b'"environment": {', b'"environment": {"x": ' + b"[" * 5000 + b"]" * 5000 + b","
         ),
