@@ -335,7 +335,7 @@ def test_greys_outside_16_bits_are_refused():
     for value in (-1, 65536, np.nan):
         buffer = io.BytesIO()
         Image.fromarray(np.array([[0, value]], np.float32)).save(buffer, "TIFF")
-        with pytest.raises(ImageError, match="greys"):
+        with pytest.raises(ImageError, match="grey levels"):
             decode_rgb(buffer.getvalue())
 
 
