@@ -11,7 +11,7 @@ import pandas as pd
 from dataset_builders.benchmark_names import BENCHMARKS
 from eval_harness.derive.metrics import METRICS
 from eval_harness.records.names import printable_line, single_line
-from eval_harness.store.formatting import format_bounds, format_score, metric_unit
+from eval_harness.store.formatting import PHANTOM_NOTE, format_bounds, format_score, metric_unit
 
 GUESSING = "guessing"
 PHANTOMS = r"(?:^|; )phantoms$"
@@ -149,7 +149,7 @@ def table_notes(rows: pd.DataFrame) -> list[str]:
     """
     notes = ["percent, with 95 % intervals; a score is better than guessing if its interval lies above it"]
     if rows["variant"].str.contains(PHANTOMS, na=False).any():
-        notes.append("phantoms: synthetic images without medical content; these scores say nothing about medical use")
+        notes.append(PHANTOM_NOTE)
     unscored = rows[rows["no_score"].notna()]
     reasons = [f"no score: {row.model} on {row.benchmark}: {row.no_score}" for row in unscored.itertuples()]
     withdrawn = rows[rows["withdrawn"].notna()]

@@ -94,7 +94,7 @@ def test_a_second_run_asks_nothing_and_rescoring_changes_only_the_time_stamp(wor
         (("eval", "mediconfusion", "--model", "baseline:chance", "--data", "nowhere"), "nowhere"),
         (("eval", "mediconfusion", "--model", "baseline:chance", "--prompt", "nice"), "mc-0"),
         (("eval", "mediconfusion", "--model", "baseline:chance", "--out", "data"), "--out data"),
-        (("submit", "data", "--to", "store"), "is no run folder"),
+        (("submit", "data", "--to", "store"), "not a run folder"),
         (("eval", "mediconfusion"), "Missing option '--model'. See `medprobe eval --help`."),
         (("curate", "embd"), "No such command 'embd'. Did you mean 'embed'? See `medprobe curate --help`."),
         (("results", "--fromat", "md"), "No such option: --fromat"),

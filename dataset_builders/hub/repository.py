@@ -262,8 +262,8 @@ def load_manifest(folder: Path, data: str | Path | None = None) -> dict[str, Any
 
     if version != DATASET_SCHEMA_VERSION:
         raise BadInput(
-            f"{path}: the file has version {clip(version)}, and this medprobe reads version {DATASET_SCHEMA_VERSION}. "
-            "Build the dataset again with this medprobe, or use the one that wrote it."
+            f"{path}: the file has version {clip(version)}, this medprobe reads version {DATASET_SCHEMA_VERSION}. "
+            "Build the dataset again with this medprobe, or use the one that wrote the file."
         )
 
     return dict(manifest)

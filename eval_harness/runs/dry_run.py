@@ -63,13 +63,12 @@ class RunSize:
 
     def __str__(self) -> str:
         tokens_in, tokens_out = round_to_two_digits(self.tokens_in), round_to_two_digits(self.tokens_out)
-        description = (
+        cost = f"; cost: about {self.cost_in:.2f} for input, at most {self.cost_out:.2f} for output"
+        return (
             f"in all: {self.requests:,} requests, {self.images:,} distinct images; "
             f"about {tokens_in} input tokens, at most {tokens_out} output tokens"
+            f"{cost if self.cost_in or self.cost_out else ''}"
         )
-        if self.cost_in or self.cost_out:
-            description += f"; cost: about {self.cost_in:.2f} for input, at most {self.cost_out:.2f} for output"
-        return description
 
 
 def estimate_size(plan: Plan, instances: Sequence[Instance] | None = None, images: int = 64) -> RunSize:

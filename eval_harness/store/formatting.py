@@ -30,6 +30,8 @@ from eval_harness.derive.run_files import read_readings
 from eval_harness.records.result import Breakdown, Nonresponse, Result, Score, Scores
 from eval_harness.scores.nonresponse import LOST_STATUSES, NONRESPONSE_STATUSES
 
+PHANTOM_NOTE = "phantoms: synthetic images without medical content; these scores say nothing about medical use"
+"""Note below every table with scores on phantoms."""
 _VERDICT_PHRASES = {
     "better": "better than chance",
     "no different": "no different from chance",
@@ -80,7 +82,7 @@ def format_summary(result: Result, all_metrics: bool = False) -> str:
     lines = [format_headline(result)]
     lines.append(f"{result.model.name} on {about}")
     if benchmark.origin == "phantom":
-        lines.append("phantoms: drawn images, no medical content; these scores say nothing about medical use")
+        lines.append(PHANTOM_NOTE)
     if result.method.image != "real":
         lines.append(f"with {result.method.image} images: what the model answers without the right images; not ranked")
     if benchmark.selection:

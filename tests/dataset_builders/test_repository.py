@@ -153,7 +153,7 @@ def tiny_png():
         ),
         (
             lambda folder: (folder / "manifest.json").write_text('{"schema_version": 9}'),
-            "has version 9, and this medprobe reads version 1",
+            "has version 9, this medprobe reads version 1",
         ),
         (
             lambda folder: [path.write_bytes(b"PAR1") for path in folder.rglob("*.parquet")],
