@@ -21,6 +21,7 @@ from typing import Any
 from curation.custom_sets.hallucination import CONTROLS_NOTE_START, describe_controls
 from curation.custom_sets.probing import TEXT_ONLY_NOTE_START, measure_text_only
 from curation.gmai.items import UNIT_JOURNAL, keyed_patient_id
+from curation.images.burned_in_text import PENDING_FOLDER, read_boxes, write_boxes
 from curation.images.file_names import (
     DEIDENTIFICATION_REPORT,
     DEIDENTIFIED_TABLE,
@@ -140,7 +141,9 @@ def withdraw_from_store(store: Path, ids: Set[str]) -> list[str]:
 
 
 def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
-    """Remove a group from a folder of `deidentify`: images, table rows, names."""
+    """Remove a group from a folder of `deidentify`: images, also those that wait for a decision
+    about their text, boxes of text, table rows, names.
+    """
     groups = load_patient_groups(folder / "images")
     ids = {group, *keyed_group_ids(folder, group)}
     withdrawn = {name for name, image_group in groups.items() if image_group in ids}
@@ -153,7 +156,9 @@ def _withdraw_images(folder: Path, group: str) -> dict[str, int]:
     )
     counts = Counter(images=len(withdrawn))
     for name in withdrawn:
-        (folder / "images" / name).unlink(missing_ok=True)
+        for part in ("images", PENDING_FOLDER):
+            (folder / part / name).unlink(missing_ok=True)
+    write_boxes(folder, {name: boxes for name, boxes in read_boxes(folder).items() if name not in withdrawn})
     for path in (folder / DEIDENTIFIED_TABLE, name_list_path(folder)):
         if path.is_file():
             # File names may hold bytes that are not UTF-8: surrogateescape writes them back

@@ -319,7 +319,7 @@ def _next_by_default(query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None
     come before scores alone, models before baselines."""
     section, outcomes = query.section, query.outcomes
     is_higher_better = metric_info(query.metric).higher_is_better is not False
-    # The first result in `order_of` represents its model and account, as on the leaderboard.
+    # The first result by `preference_key` represents its model and account, as on the leaderboard.
     representatives: dict[Owner, Entry] = {}
     for entry in sorted(section.entries, key=preference_key):
         if ranking_group(entry) == "ranked":

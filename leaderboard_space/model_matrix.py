@@ -101,8 +101,8 @@ class Overview:
 
 
 def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> Overview:
-    """Build the matrix. If a model has several rows in a benchmark, `groups.order_of` chooses the
-    one that represents it.
+    """Build the matrix. If a model has several rows in a benchmark, `groups.preference_key` chooses
+    the one that represents it.
 
     Args:
         sets: One question set of each benchmark with its standings (one row per model and account).

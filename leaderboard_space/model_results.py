@@ -79,7 +79,7 @@ class Ends:
         metric: The metric.
         weakest: Values with their scores, worst first.
         strongest: Values with their scores, best first.
-        known: Number of values with at least `FEW` cases, which are compared.
+        known: Number of values with at least `MIN_CASES` cases, which are compared.
         left_out: Number of values with fewer.
         against_chance: True if they are ordered by score minus chance.
     """
@@ -133,7 +133,7 @@ def all_models(board: Board) -> list[str]:
 
 def model_lines(board: Board, name: str) -> list[Line]:
     """A line for every question set and account: within a set ranked ones first, of these the one
-    that represents the model (`groups.order_of`).
+    that represents the model (`groups.preference_key`).
 
     Args:
         board: The board.
@@ -221,8 +221,9 @@ class Spot:
 
 def weak_spots(lines: Sequence[Line]) -> list[Spot]:
     """Where a model is weakest against guessing over all of its benchmarks: significantly worse
-    spots first, of at least `FEW` cases. Spots that are better than guessing are left out unless
-    there are no others."""
+    spots first, of at least `MIN_CASES` cases. Spots that are better than guessing are left out
+    unless there are no others.
+    """
     spots: list[Spot] = []
     for line in lines:
         aspects = board_spec(line.section.family).aspects

@@ -240,7 +240,7 @@ def format_abstention(abstained: float | None, answered_accuracy: float | None, 
     Args:
         abstained: Percentage of responses that choose no option.
         answered_accuracy: Percentage of right answers where an option was chosen.
-        ends: How the responses ended (`nonresponse.COUNTS`).
+        ends: How the responses ended (`nonresponse.RESPONSE_COUNT_COLUMNS`).
 
     >>> format_abstention(25.0, 80.0, (28, 5, 1, 0, 0))
     'abstained 25.0% (7 of 28: 5 cut off, 1 failed, 1 refused), accuracy where answered 80.0%'

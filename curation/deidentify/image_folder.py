@@ -21,7 +21,6 @@ decisions (`review_texts.py`).
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Sequence, Set
@@ -36,7 +35,7 @@ from tqdm import tqdm
 from curation.deidentify.header_identifiers import header_identifiers
 from curation.deidentify.image_labels import LABELS_FOLDER, ImageLabels, write_labels, write_volume
 from curation.deidentify.patient_table import PatientTable
-from curation.images.burned_in_text import TEXT_BOXES_FILE, find_text
+from curation.images.burned_in_text import PENDING_FOLDER, find_text, write_boxes
 from curation.images.file_names import (
     DEIDENTIFICATION_REPORT,
     DEIDENTIFIED_TABLE,
@@ -60,7 +59,6 @@ from dataset_builders.images.lookup import IMAGE_SUFFIXES, ImageError, check_ima
 from dataset_builders.images.metadata import image_file_name, strip_metadata
 from dataset_builders.journal import Journal
 
-PENDING_FOLDER = "pending"
 FINISHED_JOURNAL = "finished.jsonl"
 """In .OUT.partial: the pictures written so far, by id."""
 DEIDENTIFICATION_METHOD = "medprobe: of every file only the pixels are written, under a keyed id"
@@ -172,8 +170,7 @@ def deidentify_folder(
                 if entry["boxes"]:
                     text_boxes[entry["image"]] = entry["boxes"]
         pending = len(text_boxes)
-        lines = [json.dumps({"image": image, "boxes": boxes}) + "\n" for image, boxes in text_boxes.items()]
-        replace_file(work / TEXT_BOXES_FILE, "".join(lines).encode())
+        write_boxes(work, text_boxes)
 
         # Volumes that labels belong to.
         volume_skips: list[Skip] = []

@@ -18,11 +18,10 @@ import pandas as pd
 from fastapi import FastAPI
 from PIL import Image, ImageDraw, ImageOps
 
-from curation.deidentify.image_folder import PENDING_FOLDER
 from curation.deidentify.image_labels import delete_labels
 from curation.gmai.items import PICTURES_FOLDER
 from curation.gmai.overlay import undecided_pictures
-from curation.images.burned_in_text import DECISIONS_FILE, black_out, read_boxes
+from curation.images.burned_in_text import DECISIONS_FILE, PENDING_FOLDER, black_out, read_boxes
 from curation.images.file_names import DEIDENTIFICATION_REPORT, DEIDENTIFIED_TABLE
 from curation.review.page import (
     Field,

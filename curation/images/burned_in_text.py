@@ -6,7 +6,8 @@ what happens to an image with text (`deidentify/review_texts.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from tqdm import tqdm
 from curation.images.file_names import privacy_manifest
 from curation.images.image_index import decode_rgb
 from dataset_builders.errors import Problems
+from dataset_builders.files import replace_file
 from dataset_builders.images.lookup import ImageError
 from dataset_builders.journal import read_journal
 
@@ -26,6 +28,8 @@ TextBox = tuple[int, int, int, int]
 """(left, top, right, bottom) in pixels; right and bottom are exclusive."""
 TEXT_BOXES_FILE, DECISIONS_FILE = "texts.jsonl", "decisions.jsonl"
 """Journals beside searched images: the boxes of each image, and the reviewer's decisions."""
+PENDING_FOLDER = "pending"
+"""Folder of images with text that wait for a reviewer's decision."""
 ENLARGE_FROM_PX, ENLARGE_BELOW_PX = 500, 1000
 """Images whose longer side is in this range are also read at twice the size, to find small letters.
 """
@@ -88,6 +92,12 @@ def read_boxes(folder: Path) -> dict[str, list[TextBox]]:
     """Read the boxes of every searched image from the folder's `TEXT_BOXES_FILE`."""
     entries = read_journal(folder / TEXT_BOXES_FILE)
     return {entry["image"]: [(box[0], box[1], box[2], box[3]) for box in entry["boxes"]] for entry in entries}
+
+
+def write_boxes(folder: Path, boxes: Mapping[str, Sequence[TextBox]]) -> None:
+    """Write the boxes that `read_boxes` reads: image name -> boxes."""
+    lines = [json.dumps({"image": image, "boxes": image_boxes}) + "\n" for image, image_boxes in boxes.items()]
+    replace_file(folder / TEXT_BOXES_FILE, "".join(lines).encode())
 
 
 def covered_share(box: TextBox, other_box: TextBox) -> float:

@@ -221,8 +221,8 @@ def extract_captions(
 ) -> dict[str, int]:
     """Ask a model about each caption of a table, and write the facts as a CSV.
 
-    Rows that `out` already has stay as they are: what a person corrected or reviewed is never
-    asked again. Replies are journaled next to `out` (.jsonl), so an interrupted run asks nothing
+    Rows that `out` already has stay as they are: what a person corrected or reviewed is never asked
+    again. Replies are journaled next to `out` (.captions.jsonl), so an interrupted run asks nothing
     twice.
 
     Args:
@@ -257,7 +257,7 @@ def extract_captions(
             prompts,
             parse,
             asking,
-            out.with_suffix(".jsonl"),
+            out.with_suffix(".captions.jsonl"),
             "captions",
         )
         facts = {image: replies.good[key] for image, key in ids.items() if key in replies.good}

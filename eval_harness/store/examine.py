@@ -384,7 +384,7 @@ def _notes(
     main_score, expected_count = headline_score(result), len(questions) * run.request.samples
     if isinstance(main_score, NoScore) and main_score.nonresponse is not None:
         yield str(main_score)
-    if missing_count := expected_count - len(answers):
+    if (missing_count := expected_count - len(answers)) > 0:
         penalty = "" if 2 * len(answers) < expected_count else " and count as wrong"
         yield f"{missing_count:,} of {expected_count:,} answers are missing{penalty}"
     if run.benchmark.fingerprint != fingerprint_questions(questions):

@@ -1,6 +1,7 @@
 """`medprobe rescore STORE`: derive the outdated results of a store again, and list the changes.
 
-A result is outdated if the key that it stores (`derivation.key_of`) is not that of its files, its
+A result is outdated if the key that it stores (`derivation.compute_derivation_key`) is not that of
+its files, its
 questions and this version: another `DERIVE_VERSION`, or a dataset whose answer key or labels were
 corrected. If the questions are unavailable, the numbers stay. The sent files, run ids, accounts and
 dates are kept. An interrupted call is resumed by the next one: `result.json`, which stores the key,

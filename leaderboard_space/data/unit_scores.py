@@ -35,10 +35,11 @@ class MetricUnits:
 
     `top` (R, U): numerators. (R, U), or (1, U) if all runs share them: `base`, denominators;
     `expected`, a guesser's numerators (NaN: chance unknown); `count`, what a unit adds to n; the
-    five `ends`, response outcomes (`nonresponse.COUNTS`); `unsettled`, `nonresponse.UNSETTLED`
-    (None if no response is lost). (U,): `case`, `cluster`, and `balanced`, the groups with equal
-    weight of a metric that is a mean over groups. `keeps_value` (R,): runs that keep their score
-    even if most responses are non-responses. `is_count`: the value is a sum, not a share.
+    five `ends`, response outcomes (`nonresponse.RESPONSE_COUNT_COLUMNS`); `unsettled`,
+    `nonresponse.UNSETTLED_COLUMN` (None if no response is lost). (U,): `case`, `cluster`, and
+    `balanced`, the groups with equal weight of a metric that is a mean over groups. `keeps_value`
+    (R,): runs that keep their score even if most responses are non-responses. `is_count`: the value
+    is a sum, not a share.
     """
 
     top: Floats
@@ -105,7 +106,7 @@ class MetricUnits:
 
     @cached_property
     def ended(self) -> Ints:
-        """(R, 5) counts of response outcomes per run (`nonresponse.COUNTS`)."""
+        """(R, 5) counts of response outcomes per run (`nonresponse.RESPONSE_COUNT_COLUMNS`)."""
         sums = [counts.sum(axis=1, dtype=np.int64) for counts in self.ends]
         return np.stack([np.broadcast_to(counts, len(self.top)) for counts in sums], axis=1)
 

@@ -39,8 +39,9 @@ from leaderboard_space.views.parts import MODEL_KINDS, benchmark_address, model_
 HIDDEN_TEST_KEY = "hidden test"
 """Key of the hidden test among the question sets."""
 MAX_CHECKS, MAX_SENDS = 18, 18
-"""Maximum concurrent checks and submissions, most of them waiting: to be read (`sandbox.AT_ONCE`
-bounds that work), or for the Hub. Gradio has 40 threads."""
+"""Maximum concurrent checks and submissions, most of them waiting: to be read
+(`sandbox.QUICK_SLOTS` bounds that work), or for the Hub. Gradio has 40 threads.
+"""
 
 
 class SubmitTab:

@@ -170,7 +170,7 @@ def _chips(topic: Topic, labels: Sequence[tuple[TopicLabel, Relation]], summary:
 
 def _table(summary: LabelSummary, every: bool) -> str:
     """Models by aspects, sorted by the first; each cell is of the result that represents the model
-    (`groups.order_of`)."""
+    (`groups.preference_key`)."""
     section, ranking = summary.section, summary.ranking
     # Model -> metric -> the row that represents the model.
     rows: dict[str, dict[str, Row]] = {}

@@ -30,6 +30,7 @@ from curation.deidentify.patient_table import (
 from curation.deidentify.review_texts import TEXT_DECISION, pending_images
 from curation.images.burned_in_text import read_boxes
 from curation.review.page_markup import KEY_HELP
+from tests.commands import medprobe
 from tests.planting import FAMILY_NAMES, GIVEN, Planted, dicom_file, exif, found_below, found_in, planted
 
 PRIVATE_FILES = (r"\.key$", r"\.names\.csv$")
@@ -109,6 +110,25 @@ def test_an_interrupted_call_resumes(tmp_path, monkeypatch):
     assert not any(
         path.name.startswith(".") or path.name == "finished.jsonl" for path in (tmp_path / "clean").iterdir()
     )
+
+
+def test_a_withdrawal_reaches_images_that_wait_for_a_decision(tmp_path, monkeypatch):
+    """A later decision must not bring a withdrawn patient's image back."""
+    (tmp_path / "raw").mkdir()
+    for number in range(3):
+        Image.new("L", (80, 80), 40 * number).save(tmp_path / "raw" / f"{number}.png")
+    groups = "image,group\n0.png,Patient 1\n1.png,Patient 1\n2.png,Patient 2\n"
+    (tmp_path / "table.csv").write_text(groups)
+    monkeypatch.setattr(
+        "curation.deidentify.image_folder.find_text", lambda image: [(1, 1, 9, 9)] if image.getpixel((0, 0))[0] else []
+    )
+    clean = tmp_path / "clean"
+    medprobe("curate", "deidentify", "raw", "--table", "table.csv", "--out", "clean", cwd=tmp_path)
+    assert len(pending_images(clean)) == 2
+    medprobe("curate", "withdraw", "clean", "--group", "Patient 1", cwd=tmp_path)
+    (remaining,) = pending_images(clean)
+    assert read_boxes(clean).keys() == {remaining} and list((clean / "images").iterdir()) == []
+    assert list(pd.read_csv(clean / "table.csv")["image"]) == [remaining]
 
 
 def test_decisions_about_text_use_no_key_of_the_page():

@@ -68,8 +68,9 @@ class Row:
     """Percent of responses that choose no option, and percent correct of those that do, on the same
     selection."""
     ends: tuple[int, ...] = ()
-    """Counts of response outcomes (`nonresponse.COUNTS`) on the selection; empty without
-    answers."""
+    """Counts of response outcomes (`nonresponse.RESPONSE_COUNT_COLUMNS`) on the selection; empty
+    without answers.
+    """
 
     @property
     def run(self) -> tuple[float, float] | None:
