@@ -86,7 +86,7 @@ def write_json(path: Path, document: Any, **options: Any) -> None:
 
 @contextmanager
 def lock_folder(folder: Path, task: str) -> Iterator[None]:
-    """Keep other processes out of a task in a folder (embed, search, write ...).
+    """Let one process at a time do a task (embed, search, write ...) in a folder.
 
     The folder is created if it does not exist. The lock is released when the process ends, even if
     it is killed.

@@ -41,8 +41,7 @@ def tools(board: Board, service: Service) -> list[Callable[..., Any]]:
                 "results": len(section.entries),
                 "metrics": section_metrics(section, board.outcomes(section)[0]),
             }
-            for sections in board.snapshot.sections.values()
-            for section in sections
+            for section in board.snapshot.all_sections
         ]
 
     def leaderboard(

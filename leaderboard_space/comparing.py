@@ -246,8 +246,7 @@ def comparable_sections(board: Board) -> list[Section]:
         # False sorts before True.
         return section.kind == "phantom", section.kind != "complete", answered < 2, -answered
 
-    sections = [section for of_family in board.snapshot.sections.values() for section in of_family]
-    return sorted((section for section in sections if len(section.entries) > 1), key=order)
+    return sorted((section for section in board.snapshot.all_sections if len(section.entries) > 1), key=order)
 
 
 def load_comparison(board: Board, request: Mapping[str, Any]) -> Comparison | None:
@@ -328,6 +327,7 @@ def _next_by_default(query: BoardQuery, chosen: Sequence[Entry]) -> Entry | None
     values = {key: score.value for key, score in scores.items() if score.value is not None}
     chosen_models = {canonical_name(entry.result.model.name) for entry in chosen}
     chosen_values = {values.get(entry.key) for entry in chosen}
+    # Prefer results with answers, if there are two to compare; else the scores decide.
     answered = outcomes.row_of if outcomes is not None and len(outcomes.runs) > 1 else values
 
     def order(entry: Entry) -> tuple[object, ...]:

@@ -141,6 +141,7 @@ def table_file(table: Table, name: str, form: str) -> dict[str, str]:
 def leaderboard_table(section: Section, standings: Standings, branches: Sequence[TreePath]) -> Table:
     """Convert standings to plain rows, with everything that the numbers depend on."""
     selection = format_selection(branches)
+    # The arms are compared on the whole set only.
     seen = {} if branches else metric_sights(section, standings.metric)
     rows = []
     for row in standings.rows:

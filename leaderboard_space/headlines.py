@@ -271,7 +271,9 @@ def model_headline(name: str, verdicts: Sequence[tuple[str, Verdict | None]]) ->
         "worse": "does worse than guessing on",
         None: "is not tested on",
     }
-    places = {verdict: [benchmark for benchmark, of_model in verdicts if of_model == verdict] for verdict in words}
+    places = {
+        verdict: [benchmark for benchmark, own_verdict in verdicts if own_verdict == verdict] for verdict in words
+    }
     parts = [f"{verb} {join_names(places[verdict])}" for verdict, verb in words.items() if places[verdict]]
     return f"{name} {'; '.join(parts)}." if parts else f"This board has no ranked result of {name}."
 

@@ -13,7 +13,7 @@ from eval_harness.store.formatting import format_score
 
 DEFAULT_MAX_LENGTH = 120
 """Characters of a name or a note that are shown before an ellipsis."""
-MAX_FIELD_LENGTH = 300
+MAX_CHOICE_LENGTH = 300
 """Characters of a name that a field offers."""
 
 INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -55,7 +55,7 @@ def is_shown_as(name: str, field: str) -> bool:
     >>> is_shown_as("\u202eName ", "\ufffdName"), is_shown_as("Name", "name")
     (True, False)
     """
-    return visible(name, MAX_FIELD_LENGTH).strip() == visible(field, MAX_FIELD_LENGTH).strip()
+    return visible(name, MAX_CHOICE_LENGTH).strip() == visible(field, MAX_CHOICE_LENGTH).strip()
 
 
 def prose(value: object, max_length: int = DEFAULT_MAX_LENGTH) -> str:

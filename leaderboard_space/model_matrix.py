@@ -135,10 +135,10 @@ def overview(sets: Sequence[tuple[Section, Standings]], snapshot: Snapshot) -> O
                 None,
             ),
             max(result.created_at for result in results[name])[:10],
-            of_model,
+            model_cells,
             elsewhere.get(name, {}),
         )
-        for name, of_model in cells.items()
+        for name, model_cells in cells.items()
     ]
     # Models with most benchmarks first, so that the first rows are full.
     models.sort(key=lambda row: _order(row, columns[0].family))

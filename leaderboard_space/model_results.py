@@ -124,8 +124,7 @@ def all_models(board: Board) -> list[str]:
     """The models on the board, each under one name, in alphabetical order, baselines last."""
     is_baseline = {
         canonical_name(entry.result.model.name): entry.is_baseline
-        for sections in board.snapshot.sections.values()
-        for section in sections
+        for section in board.snapshot.all_sections
         for entry in section.entries
     }
     return sorted(is_baseline, key=lambda name: (is_baseline[name], name.lower()))

@@ -93,7 +93,7 @@ def sign_legend(verdicts: Collection[Verdict | None], few: bool) -> list[str]:
     ]
 
 
-def format_sample_size(score: Score) -> str:
+def describe_sample_size(score: Score) -> str:
     """What a score divides by, how many independent units that is worth, and the number of
     cases."""
     worth = f" (worth {count(score.independent_n)} independent)" if score.independent_n is not None else ""
@@ -101,9 +101,9 @@ def format_sample_size(score: Score) -> str:
 
 
 def format_basis(score: Score) -> str:
-    """What a score rests on, for its tooltip: its interval and `format_sample_size`."""
+    """What a score rests on, for its tooltip: its interval and `describe_sample_size`."""
     has_interval = score.low is not None and score.high is not None
-    return f"{f'95% interval {interval(score)}' if has_interval else 'no interval'}, {format_sample_size(score)}"
+    return f"{f'95% interval {interval(score)}' if has_interval else 'no interval'}, {describe_sample_size(score)}"
 
 
 def unranked_note(models: int, published: bool, below: bool) -> str:
@@ -398,9 +398,10 @@ def ranking_significance(corrected: float, models: int) -> str:
     >>> ranking_significance(0.3, 14)
     'Corrected for the ranking of 14 models: p = 0.300, not significant.'
     """
+    if not models:
+        return "Not corrected for other comparisons that you may have looked at."
     word = "significant" if corrected < ALPHA else "not significant"
-    ranked = f"{describe_correction(0, models).capitalize()}: {format_p_value(corrected)}, {word}."
-    return ranked if models else "Not corrected for other comparisons that you may have looked at."
+    return f"{describe_correction(0, models).capitalize()}: {format_p_value(corrected)}, {word}."
 
 
 def paired_test_details(
@@ -522,7 +523,8 @@ def case_headline(right: int, wrong: int, scored: int) -> str:
         wrong: Number that got nothing right.
         scored: Number that are scored on it.
     """
+    if not scored:
+        return "No result is scored on this case."
     partly = scored - right - wrong
     in_part = f", {count(partly)} in part" if partly else ""
-    full = f"{count(right)} of {plural(scored, 'result')} scored this case in full{in_part}."
-    return full if scored else "No result is scored on this case."
+    return f"{count(right)} of {plural(scored, 'result')} scored this case in full{in_part}."

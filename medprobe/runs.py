@@ -110,8 +110,7 @@ class Run:
 
     @cached_property
     def sight(self) -> pd.DataFrame:
-        """How much of each score depends on the images, for a run made with `arms`
-        (`docs/sight.md`).
+        """Contribution of the images to each score, for a run made with `arms` (`docs/sight.md`).
 
         One row per metric. Columns: `metric`; `real`, `withheld`, `blank`, `swapped`: percent in
         each run; `from_image`, the percentage points that need the image, with the 95 % interval

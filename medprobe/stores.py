@@ -63,11 +63,11 @@ def submit(
     return convert.convert_and_submit(
         Path(answers), str(os.fspath(to)), benchmark, model, None if data is None else os.fspath(data), split,
         extraction=extraction, kind=kind, reproduced=reproduced, with_questions=with_questions, account=account,
-        published=published_models(),
+        published=published_name_kinds(),
     )  # fmt: skip
 
 
-def published_models() -> dict[str, str | None]:
+def published_name_kinds() -> dict[str, str | None]:
     """Return the names of models in the papers' tables -> kind.
 
     Submitted names are compared with these.

@@ -72,8 +72,10 @@ def synthetic(n: int, seed: int = 0) -> list[np.ndarray]:
 
 
 def by_numpy(med: np.ndarray, gen: np.ndarray) -> np.ndarray:
-    """Both products block by block over the upper triangle, then a threshold: keys i * n + j of the
-    pairs. Those near a threshold are decided in float64.
+    """Search pairs with numpy: both products block by block over the upper triangle, then a
+    threshold.
+
+    Returns the keys i * n + j of the pairs; those near a threshold are decided in float64.
     """
     n, keys = len(med), []
     for start in range(0, n, BLOCK):

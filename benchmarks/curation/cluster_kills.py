@@ -125,7 +125,7 @@ def sweep(folder: Path, models: int, kills: int, workers: int, seed: int, plug_i
 
 
 def embeddings(folder: Path, images: int, seed: int) -> None:
-    """An embeddings folder of two encoders with drawn vectors (`bench_pairs.synthetic`)."""
+    """Write an embeddings folder of two encoders with random vectors (`bench_pairs.synthetic`)."""
     import numpy as np
     import pandas as pd
 

@@ -6,10 +6,10 @@ make, on sources of different kinds.
 --sources: real files of the public benchmarks, as the tests marked `sources` read them. --medpix:
 the folder `MedPix-2-0` of MedPix 2.0 (github.com/CHILab1/MedPix-2.0). Only labels and texts are
 used. Percent, the largest over seeds. `text`, `words`, `aspect`: the readers of
-`curation/custom_sets/probing.py`, who know how often each text is right with yes in this very set.
-`letter`: the letter that is right most often among questions with as many options. `gives up`:
-always the way out. `text` of hallucination sets: whether the way out is right, by the question's
-words.
+`curation/custom_sets/probing.py`, given how often the answer to each text is yes in this very set.
+`letter`: the most frequent correct letter among questions with that many options. `gives up`:
+always the option that abstains. `text` of hallucination sets: predicts from the question's words
+whether abstaining is correct.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def pmc_vqa(folder: Path) -> Iterator[CustomQuestion]:
 
 
 def mediconfusion(folder: Path) -> Iterator[CustomQuestion]:
-    """The 352 questions of MediConfusion, two options each; organs drawn."""
+    """The 352 questions of MediConfusion, two options each; organs are random."""
     document = json.loads((folder / "mediconfusion" / "dataset.json").read_text())
     for number, entry in enumerate(document.values()):
         for side in (1, 2):

@@ -114,8 +114,8 @@ def dunnett(rivals: int) -> float:
 
 
 def unlike_by_size(models: int, up: float) -> Floats:
-    """True shares (M, U): all .5 on the whole, the first model's by `up` higher in large components
-    and lower in the others.
+    """Return true shares (M, U): 0.5 for all, except that the first model's are higher by `up` in
+    large components and lower in the others, with the same mean.
     """
     large = (MEDICONFUSION >= LARGE)[COMPONENT]
     shares = np.full((models, large.size), 0.5)

@@ -4,8 +4,8 @@ correlations.
 PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1]
     [--random 2000] [--others 0] [--variants]
 (about 4 minutes; --random: number of cells with random layouts, shares and correlations; --others:
-likewise, with layouts and mechanisms that no choice was based on; --variants: only what each part
-of the design effect contributes)
+likewise, with layouts and mechanisms that were not used to design the method; --variants: only what
+each part of the design effect contributes)
 
 Outcomes are 0/1 with mean p and correlation ICC within clusters, by two mechanisms, since the
 correlation alone does not determine the joint distribution: `beta` (beta-binomial: a cluster's own

@@ -131,7 +131,7 @@ def expected_sight(layout: Layout, responder: Responder, seed: int) -> tuple[flo
 
 
 def find_sight(layout: Layout, points: float, prior: float) -> float:
-    """Find the sight at which a responder of this prior needs the image for so many points."""
+    """Find the sight at which a responder of this prior owes `points` of its score to the image."""
     low, high = 0.0, 1.0
     for _ in range(12):
         middle = (low + high) / 2
@@ -153,7 +153,7 @@ class Cell:
 
 
 def simulate_cell(name: str, layout: Layout, responder: Responder, draws: int, seed: int) -> Cell:
-    """Compute the rates over draws; draws without an interval of the share do not count for it."""
+    """Compute the rates over all draws; those of the share over draws with an interval of it."""
     rng = np.random.default_rng([seed, zlib.crc32(f"{name} {responder}".encode())])
     points, share = expected_sight(layout, responder, seed) if responder.sight else (0.0, 100.0)
     simulated = [measure_sight(layout, simulate_runs(rng, layout, responder)) for _ in range(draws)]

@@ -1,9 +1,9 @@
-"""Draw the pictures of docs/statistics.md (intervals of one score, ranks of six simulated models)
+"""Draw the figures of docs/statistics.md (intervals of one score, ranks of six simulated models)
 and docs/sight.md.
 
     python benchmarks/scoring/statistics_pictures.py
 
-The numbers are computed as on the board; the models' answers are drawn with a fixed seed.
+The numbers are computed as on the board; the models' answers are random, with a fixed seed.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ QUESTIONS = 21_281
 
 
 def climb_accuracy(scorings: int, options: int, decimals: int | None, seed: int) -> float:
-    """Return the accuracy (percent) after so many scorings, starting undecided between `options`
+    """Return the accuracy (percent) after this many scorings, starting undecided between `options`
     options per question.
     """
     draw = np.random.default_rng(seed)

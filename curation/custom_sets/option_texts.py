@@ -62,7 +62,7 @@ GENERIC_TOPIC = re.compile(
     re.IGNORECASE,
 )
 """Topics that apply to any image: a swapped image would answer the question."""
-LATERALITY_WORDS = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
+OPTION_LATERALITY_WORDS = {"left", "right", "bilateral", "bilaterally", "both", "sides", "unilateral"}
 
 
 @cache
@@ -151,7 +151,7 @@ def _may_coincide(correct: str, option: str) -> bool:
         or labels_may_coincide(ParsedLabel(correct_label.text), ParsedLabel(other_label.text))
         or bool(
             correct_words & {"bilateral", "bilaterally", "both", "all", "diffuse"}
-            and set(normalize_term(option).split()) & LATERALITY_WORDS
+            and set(normalize_term(option).split()) & OPTION_LATERALITY_WORDS
         )
         or (
             _sides_overlap(correct, option)

@@ -178,7 +178,7 @@ def is_unavailable(error: BaseException) -> bool:
         error: any exception.
 
     Returns:
-        True if what was requested may nevertheless exist.
+        True if the request says nothing about whether the file or repository exists.
     """
     from huggingface_hub import errors
     from huggingface_hub.utils import httpx

@@ -241,8 +241,9 @@ def _set_variables(api: HfApi, repo_id: str, results: str | None, data: Sequence
 
 
 def _find_private(api: HfApi, names: Sequence[str], account: str) -> list[str]:
-    """Return the private ones of some dataset repositories. Raises BadInput if one is not
-    visible.
+    """Return the names of those dataset repositories that are private.
+
+    Raises BadInput if one is not visible.
     """
     private = []
     for name in dict.fromkeys(names):
@@ -259,8 +260,8 @@ def _commit_changes(
 
     Returns a commit with these files, and the changes of the first attempt.
 
-    Each attempt looks again: if a response was lost although the commit succeeded, nothing is left
-    to do.
+    Each attempt compares anew: if only the response of a successful commit was lost, nothing is
+    left to do.
     """
     tries: list[PublishChanges] = []
 

@@ -1,8 +1,9 @@
 """Decide from an image's licence whether the image may be redistributed.
 
-Images are published unmodified (a build stores the source's exact pixels), with licence and source
-beside them, free of charge. So the question is whether the licence permits anyone to redistribute
-unmodified copies:
+Images are published with licence and source beside them, free of charge, as they are displayed: a
+build applies the orientation, puts transparency on white, keeps the first frame and scales deep
+greys (`images/picture.py`). The question is whether the licence permits anyone to redistribute such
+copies:
 
 - Public domain (CC0, PDM, works of the US government) and CC BY, CC BY-SA: yes.
 - CC BY-NC, CC BY-NC-SA: yes, for non-commercial use. The licence travels with the row; commercial

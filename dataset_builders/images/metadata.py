@@ -76,8 +76,9 @@ def image_file_name(name: str, data: bytes) -> str:
 
 
 def _convert_to_png(image: Image.Image, data: bytes, orientation: int) -> bytes:
-    """Convert the first frame to an upright PNG, falling back to the model's picture if PNG cannot
-    hold it.
+    """Convert the first frame to an upright PNG.
+
+    An image that PNG cannot hold becomes the picture that models are shown (`images/picture.py`).
     """
     # Only the build sees the whole dataset, which decides how many bits these greys have; keep them
     # as they are.

@@ -27,7 +27,7 @@ from eval_harness.records.names import printable_line
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MAX_UNPACKED_BYTES = 512 << 20
+DEFAULT_MAX_UNPACKED_BYTES = 512 << 20
 """Maximum unpacked bytes of a Parquet file if the number of expected answers is unknown."""
 MAX_LISTED_LINES = 30
 """Maximum number of problems or flags that are listed; the rest are counted."""
@@ -316,7 +316,7 @@ def _iter_parquet(path: Path, problems: ProblemList) -> Iterator[LocatedRecord]:
 def iter_parquet_rows(
     source: Path | bytes,
     columns: Sequence[str] = (),
-    max_bytes: int = MAX_UNPACKED_BYTES,
+    max_bytes: int = DEFAULT_MAX_UNPACKED_BYTES,
     max_rows: int = MAX_ANSWERS,
     name: str = "answers.parquet",
     schema: pa.Schema | None = None,

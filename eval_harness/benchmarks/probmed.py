@@ -101,8 +101,8 @@ def read_official(response: str, options: Sequence[str], question_type: str) -> 
     'No'.
 
     The authors only test whether the key occurs: a response with both words is correct for either
-    key, so both positions are returned (see `probmed_hit`). Defects: "Normal" and "None" contain
-    'No'; "yes, there is" reads nothing.
+    key, so both positions are returned (see `probmed_hit`). Known defects of that parser: "Normal"
+    and "None" contain 'No'; "yes, there is" is not read.
 
     Args:
         response: The model's response.
@@ -195,8 +195,8 @@ def _renamed(frame: pd.DataFrame, metric: str, aspect: str) -> pd.DataFrame:
 
 
 def _without_adversarial(graded: Graded, rows: Ints, adversarial: np.ndarray) -> Ints:
-    """Return the rows that are not adversarial; all rows of an image that has only adversarial
-    ones.
+    """Return the rows of non-adversarial questions; for images that have only adversarial ones, all
+    rows.
     """
     non_adversarial = rows[~adversarial[rows]]
     adversarial_only = rows[~np.isin(graded.case[rows], graded.case[non_adversarial])]

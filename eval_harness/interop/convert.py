@@ -70,7 +70,7 @@ def convert_and_submit(
     Args:
         source: Run folder, files of a submission, or answer file of any supported format.
         to: Store: a folder, or ORG/NAME on the Hub. An existing folder takes precedence.
-        benchmark: See `prepare_submission`; so are `model`, `data` and `split`.
+        benchmark: See `prepare_submission`.
         model: See `prepare_submission`.
         data: See `prepare_submission`.
         split: See `prepare_submission`.

@@ -189,7 +189,7 @@ def _scores(reply: str) -> tuple[float, float] | None:
 def _official_scores(reply: str) -> tuple[float, float] | None:
     """Parse the scores as the authors do: integers in the first two lines, "A: 7" and "B: 3".
 
-    Anything else stops their program; here it reads nothing.
+    Anything else stops their program; here it returns None.
     """
     lines = reply.replace("\n\n", "\n").split("\n")
     try:

@@ -130,8 +130,11 @@ def _facts(questions: pd.DataFrame) -> dict[str, _Fact]:
 
 
 def _in_ring(cases: Sequence[str], facts: Mapping[str, _Fact]) -> dict[str, str | None]:
-    """Return the partner of each case: the next in the ring, at a distance of the most frequent
-    key's count, that has another key and shares nothing; None if there is none.
+    """Return the partner of each case, None if there is none.
+
+    The cases are sorted by key and form a ring. A case's partner is the first one, from as many
+    places ahead as the most frequent key has cases, that has another key and shares no image or
+    patient.
     """
     # Hashes of ids give an order that is arbitrary, but the same everywhere.
     order = sorted(cases, key=lambda case: (_digest(facts[case].key), _digest(case)))

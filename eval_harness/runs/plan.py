@@ -212,7 +212,7 @@ greedy (temperature 0).
 def describe_run(
     config: EvalConfig, selection: Selection, backend: Backend, samples: int, prompts: Sequence[Prompt]
 ) -> RunRecord:
-    """Build the run's record. Its id is a digest of everything that decides the answers.
+    """Build the run's record. Its id is a digest of everything that determines the answers.
 
     Args:
         config: the run's options.
@@ -317,7 +317,7 @@ def _max_tokens(config: EvalConfig, backend: Backend, family: str, deviations: l
 
 
 def _generation(config: EvalConfig, backend: Backend, max_tokens: int, sampled: bool) -> dict[str, Any]:
-    """Return the generation settings that decide the answers.
+    """Return the generation settings that determine the answers.
 
     Keys beyond the first four are present only if they were given.
     """

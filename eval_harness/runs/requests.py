@@ -129,9 +129,9 @@ def _related(example: Row, row: Row) -> bool:
 def example_rows(selection: Selection, count: int) -> list[Row]:
     """Choose the questions that are used as worked examples, the same for the whole run.
 
-    They are in an order drawn from their ids, each of another case and image, with two to spare for
-    questions that they are too close to. Questions that are asked come first, then the rest of the
-    split, if `--limit` or `--branch` leaves too few.
+    They are in an order drawn from their ids, each of another case and image, and two more than
+    `count`, since a question skips those of its own case or image. Questions that are asked come
+    first, then the rest of the split, if `--limit` or `--branch` leaves too few.
 
     Raises:
         BadInput: the split has too few cases with a known answer.
@@ -145,7 +145,7 @@ def example_rows(selection: Selection, count: int) -> list[Row]:
     for row in answered_rows:
         if not any(_related(row, chosen_row) for chosen_row in chosen):
             chosen.append(row)
-        # Two to spare, for questions that share a case or image with an example.
+        # Two more than asked: a question skips examples of its own case or image.
         if len(chosen) == count + 2:
             break
     if len(chosen) < count + 1:

@@ -77,7 +77,7 @@ def compare_pairwise(outcomes: OutcomeMatrix) -> PairwiseComparisons:
     linearised ratio. The variance of the difference of shares is (sum u^2 + e^2) x
     `clustered.design_effect` of u, with h = sum u^2 / e^2 differing units. e^2 is the contribution
     of one more differing unit (1 / U^2, as Agresti & Min 2005 add to a table of pairs), so
-    identical answers are not taken as certain. Student's t has one degree of freedom less than the
+    identical answers are not taken as certain. Student's t has one degree of freedom fewer than the
     effective clusters (`ClusterSizes.effective_clusters`, here by weight) of the model with fewer.
 
     A pair's result does not depend on which other models are compared.

@@ -26,7 +26,7 @@ from typing import Any
 import pandas as pd
 
 from dataset_builders.benchmarks import BENCHMARKS
-from dataset_builders.errors import BadInput, clip
+from dataset_builders.errors import MAX_LISTED_PROBLEMS, BadInput, clip
 from dataset_builders.files import temporary_folder
 from dataset_builders.fingerprints import fingerprint_questions
 from dataset_builders.hub.client import connect_with_token, hide_progress_bars, hub_errors, with_retries
@@ -56,8 +56,6 @@ SCORE_DECIMALS = 1
 One decimal gives 1,001 values: at most 10 bits per scoring (the exact score of 21,281 questions
 would have 14.4).
 """
-MAX_LISTED_PROBLEMS = 20
-"""Maximum number of problems listed in a message."""
 
 log = logging.getLogger(__name__)
 

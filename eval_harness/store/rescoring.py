@@ -71,7 +71,7 @@ def rescore_store(
     data: Sequence[str] = (),
     tell: Callable[[RescoreOutcome], None] = lambda result: None,
 ) -> list[RescoreOutcome]:
-    """Derive every outdated result of a store again, in the order of their folders.
+    """Derive every outdated result of a store again, in folder order.
 
     Args:
         store: A folder, or ORG/NAME on the Hub, for its owner only: all changes are one commit to

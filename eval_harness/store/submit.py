@@ -67,7 +67,7 @@ JOURNAL_NAME = "answers.jsonl"
 """The journal of a run folder; a submission has none."""
 FOLDER_FILES = (RUN_FILE, "questions.parquet", RESULT_FILE, ANSWERS_FILE, JUDGE_FILE)
 """Files read from a run folder or a submission; the folder's questions are ignored."""
-MODEL_KINDS = ("open", "proprietary", "medical")
+SUBMITTABLE_KINDS = ("open", "proprietary", "medical")
 """Valid kinds of the model of a file of answers. Baselines are run by medprobe, and reproduced."""
 OTHER_HARNESS = "another harness"
 """`model` in the request of a run that is known only from a file of answers."""
@@ -290,8 +290,8 @@ def _examine_folder(folder: Path, find: DatasetLookup, reproduced: bool) -> Subm
 
 def _examine_answer_file(path: Path, dataset: Dataset, model: str, kind: str | None, extraction: str) -> Submission:
     """Examine a file of answers; runs in the sandbox."""
-    if kind is not None and kind not in MODEL_KINDS:
-        raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(MODEL_KINDS)}, or leave it out.")
+    if kind is not None and kind not in SUBMITTABLE_KINDS:
+        raise BadInput(f"model kind {clip(kind)}: give one of {', '.join(SUBMITTABLE_KINDS)}, or leave it out.")
     tighten_limits(_answer_file_limits(path, dataset))
     predictions = read_predictions(path, dataset.questions)
     max_chars = limits_for(len(dataset.questions), predictions.samples).unpacked

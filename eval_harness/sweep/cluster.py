@@ -51,7 +51,7 @@ class Worker:
         """Task number -> its plan and journal, or why it cannot be run."""
 
     def answer(self, task: SweepTask, instances: Sequence[Instance]) -> tuple[int, str | None]:
-        """Ask the questions of a part that no journal contains.
+        """Ask the questions of one part of a task, except those already in a journal.
 
         Args:
             task: The task that the part belongs to.

@@ -38,13 +38,14 @@ def cached(lock: AbstractContextManager[Any]) -> Callable[[Callable[P, R]], Call
             returned.
 
     Returns:
-        A decorator of functions with hashable positional arguments. Errors are not cached.
+        A decorator of functions with hashable arguments. Errors are not cached.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
         def lookup(*args: P.args, **kwargs: P.kwargs) -> R:
-            key = (function, *args)
+            # Keyword arguments are part of the key: calls that differ in one are different results.
+            key = (function, *args, *kwargs.items())
             with suppress(KeyError):
                 return _recall(key)  # waits for no computation
             with lock:

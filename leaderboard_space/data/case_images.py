@@ -71,10 +71,13 @@ class CaseImages:
         if section.fingerprint is None:
             return {}
         waiting = False
+        # Local datasets first: they answer at once.
         for source in _sources(section, extra_sources):
             opened = self._future(source, (section.split, section.fingerprint), partial(_open_dataset, source, section))
             dataset: _OpenDataset | None = opened.result() if opened.done() else None
             if dataset is not None and case_id in dataset.may_show:
+                # Every case is a fetch of its own, so that one page does not download the whole
+                # dataset.
                 fetched = self._future(
                     source, (section.split, CASE_MARK, case_id), partial(_read_images, dataset, case_id)
                 )
@@ -97,6 +100,7 @@ class CaseImages:
             if future is None or is_new:
                 future = Future() if is_local else self._workers.submit(compute)
                 self._asked[(source, *key)] = (now_s, future)
+            # The least recently used are dropped first.
             self._asked.move_to_end((source, *key))
             while len(self._asked) > MAX_RETAINED:
                 self._asked.popitem(last=False)
@@ -137,6 +141,7 @@ def _redistributable_cases(questions: pd.DataFrame, section: Section, repository
         return frozenset()
     open_licences = {value: allows_redistribution(value) for value in questions["image_license"].dropna().unique()}
     allowed = questions["image_license"].map(lambda value: open_licences.get(value, False))
+    # A case with one image that may not be redistributed is not shown at all.
     return frozenset(cases[allowed]) - frozenset(cases[~allowed])
 
 

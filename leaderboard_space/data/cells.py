@@ -81,6 +81,7 @@ def breakdown_cells(
     labels = _label_rows(outcomes, facet)
     cells: Cells = {}
     for label, rows in labels.items():
+        # The label's questions that are also in the selection.
         part = np.zeros(len(outcomes.questions) if outcomes else 0, dtype=bool)
         part[rows] = True
         if mask is not None:
@@ -113,6 +114,7 @@ def scores_by_entry(
         Entry key -> score, for every result (of `keys`, or of all) with a known score.
     """
     scores = {entry.key: own_scores(entry, branches).get(metric) for entry in _select_entries(section, keys)}
+    # Scores computed from answers take precedence over those in the result file.
     own_scores_by_key = {key: score for key, score in scores.items() if score is not None}
     return own_scores_by_key | _computed_scores(outcomes, metric, tree.mask(branches), keys)
 

@@ -134,6 +134,8 @@ def find_result(entries: Sequence[Entry], name: str) -> Entry | None:
         The first match; None if nothing matches.
     """
     labels, model = entry_labels(entries), canonical_name(name)
+    # From the most to the least specific: a key in an address, what a visitor chose, what they
+    # typed.
     exact = (entry for entry in entries if name in (entry.key, labels[entry.key]))
     as_shown = (entry for entry in entries if is_shown_as(labels[entry.key], name))
     by_model = (entry for entry in entries if entry.result.model.name.lower() == name.lower())
@@ -167,6 +169,7 @@ def result_source(result: Result, metric: str | None = None, cell: tuple[str, st
     if result.kind == "published":
         table = printed_table(result, metric, *(cell or ("", ""))) if metric else None
         tables = re.findall(r"[0-9]+", table or (result.source.table if result.source else None) or "")
+        # Long lists are shortened to fit a table cell.
         numbers = ", ".join(tables) if len(tables) < 4 else f"{', '.join(tables[:2])} … {tables[-1]}"
         return f"published · T{numbers}" if tables else "published"
     if result.kind == "aggregate":

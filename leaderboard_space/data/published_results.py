@@ -97,6 +97,7 @@ def printed_cells(table: str) -> Iterator[PrintedCell]:
             number = re.match(r"-?\d+(?:\.\d+)?", printed)
             if "metric" not in about or number is None:
                 continue
+            # Some tables print a standard deviation: "mean ± deviation".
             spread = re.search(r"± (\d+(?:\.\d+)?)", printed)
             yield PrintedCell(
                 table, row, column, printed, float(number[0]), float(spread[1]) if spread else None, about
@@ -232,6 +233,7 @@ def table_results() -> tuple[TableResult, ...]:
             about = of_paper | of_table | cell.about
             about["model"] = about.get("model") or cell_model(cell, paper["paper"])
             group = TableResult(table, paper, about)
+            # One table may print several sample counts of a model: each is a result.
             results.setdefault((table["table"], *group.key, about.get("samples", "")), group).cells.append(cell)
     return tuple(results.values())
 
@@ -285,6 +287,7 @@ def _merge_tables(tables: list[TableResult]) -> Result:
                 )
             if cell.spread is not None:
                 part.setdefault(f"{metric}_std", Score(value=cell.spread, n=score.n, n_cases=score.n_cases))
+    # Ablation sets of the papers are not benchmarks of medprobe, but are in a benchmark's format.
     is_ours = about["benchmark"] in BENCHMARKS
     numbers = ", ".join(dict.fromkeys(group.table["number"] for group in tables))
     return Result(
@@ -331,7 +334,7 @@ def _board_result(result: Result) -> Result:
 
 
 def result_key(result: Result) -> ResultKey:
-    """The `Group.key` of a result of the board."""
+    """The `TableResult.key` of a result of the board."""
     method, benchmark = result.method, result.benchmark
     variant = str(method.generation.get("variant", ""))
     return (benchmark.name, benchmark.split, result.model.name, method.name, method.prompt or "", variant)

@@ -74,24 +74,23 @@ def submission_targets(board: Board, trusted: TrustedData) -> dict[str, Target]:
                 benchmark, partial(load_split, split.repository, benchmark.split, is_vouched=True)
             )
             fingerprints.add(benchmark.fingerprint)
-    for sections in board.snapshot.sections.values():
-        for section in sections:
-            measured = [entry.result.benchmark for entry in section.entries if entry.result.kind == "measured"]
-            fingerprint = section.fingerprint
-            if (
-                section.kind == "retired"
-                or fingerprint is None
-                or fingerprint in fingerprints
-                or not measured
-                or measured[0].selection
-            ):
-                continue
-            path = board.questions_path(fingerprint)
-            if path is not None and path.is_file():
-                fingerprints.add(fingerprint)
-                targets[f"store:{fingerprint}"] = Target(
-                    measured[0], partial(_store_dataset, measured[0], path, fingerprint)
-                )
+    for section in board.snapshot.all_sections:
+        measured = [entry.result.benchmark for entry in section.entries if entry.result.kind == "measured"]
+        fingerprint = section.fingerprint
+        if (
+            section.kind == "retired"
+            or fingerprint is None
+            or fingerprint in fingerprints
+            or not measured
+            or measured[0].selection
+        ):
+            continue
+        path = board.questions_path(fingerprint)
+        if path is not None and path.is_file():
+            fingerprints.add(fingerprint)
+            targets[f"store:{fingerprint}"] = Target(
+                measured[0], partial(_store_dataset, measured[0], path, fingerprint)
+            )
     return targets
 
 

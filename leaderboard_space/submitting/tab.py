@@ -34,7 +34,7 @@ from leaderboard_space.data.store.trusted_data import TrustedData
 from leaderboard_space.serving import on_space
 from leaderboard_space.submitting.intake import bundle_archive, examine_upload, submission_targets
 from leaderboard_space.views import submit as words
-from leaderboard_space.views.parts import MODEL_KINDS, benchmark_address, model_address
+from leaderboard_space.views.parts import MODEL_KIND_TITLES, benchmark_address, model_address
 
 HIDDEN_TEST_KEY = "hidden test"
 """Key of the hidden test among the question sets."""
@@ -286,7 +286,7 @@ def draw_form(tab: SubmitTab) -> tuple[gr.Row, gr.Dropdown]:
             )  # fmt: skip
             model = gr.Textbox(label="Model", placeholder="Name to show on the board", max_lines=1, max_length=100)
             kind = gr.Dropdown(
-                [("not stated", ""), *((name, kind) for kind, name in MODEL_KINDS.items() if kind != "baseline")],
+                [("not stated", ""), *((name, kind) for kind, name in MODEL_KIND_TITLES.items() if kind != "baseline")],
                 value="",
                 label="Kind of model",
             )

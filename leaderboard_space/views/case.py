@@ -38,7 +38,7 @@ IMAGES = CaseImages()
 """Shared by the whole process: images that were fetched for one visitor are there for the next."""
 MEDIA_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 """First bytes of an image -> its media type."""
-FACET_COLUMNS = ("department", "modality", "task", "organ", "scenario", "aspect")
+DISPLAYED_FACETS = ("department", "modality", "task", "organ", "scenario", "aspect")
 """Columns of the questions whose values are shown beside a question."""
 
 AnswersByEntry = dict[str, dict[str, Answer]]
@@ -92,9 +92,9 @@ def draw_case(
     )
 
 
-def question_labels(question: pd.Series) -> list[tuple[str, str]]:
+def displayed_labels(question: pd.Series) -> list[tuple[str, str]]:
     """The labels that the source gives a question, as (facet, value)."""
-    pairs = [(name, str(question.get(name))) for name in FACET_COLUMNS if isinstance(question.get(name), str)]
+    pairs = [(name, str(question.get(name))) for name in DISPLAYED_FACETS if isinstance(question.get(name), str)]
     categories = question.get("categories")
     return pairs + ([("category", str(label)) for label in categories] if isinstance(categories, list) else [])
 
@@ -147,7 +147,7 @@ def _question(section: Section, question: pd.Series, answers_by_entry: AnswersBy
     hidden = "" if key else ' <span class="fine">(key hidden by the source)</span>'
     links = "".join(
         f' · <a href="{address_of("cases", set=set_name(section), label=f"{facet}:{label}")}">{text(display_label(facet, label), 80)}</a>'
-        for facet, label in question_labels(question)
+        for facet, label in displayed_labels(question)
     )
     return (
         f'<div class="question"><p><bdi>{text(question["question"], 2000)}</bdi>{hidden} <span class="fine">'

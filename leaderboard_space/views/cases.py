@@ -47,10 +47,10 @@ from leaderboard_space.views.case import (
     answered_entries,
     counted_keys,
     displayed_entries,
+    displayed_labels,
     draw_case,
     option_letters,
     options_in_full,
-    question_labels,
     read_answers,
     trusted_datasets,
 )
@@ -199,7 +199,7 @@ def file(board: Board, request: Request) -> dict[str, str]:
             "question": question["question"],
             "options": " | ".join(f"{chr(65 + at)} {option}" for at, option in enumerate(question["options"])),
             "key": option_letters(answer_key(section, question)) or None,
-            "labels": "; ".join(display_label(*label) for label in question_labels(question)),
+            "labels": "; ".join(display_label(*label) for label in displayed_labels(question)),
         }
         for entry in (entry for entry in entries if entry.key in answers_by_entry):
             choice, status, response = answers_by_entry[entry.key].get(question["question_id"], NO_ANSWER)

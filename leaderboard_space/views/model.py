@@ -21,7 +21,7 @@ from leaderboard_space.data.ranks.standings import metric_info
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.export import Table, breakdown_table, citation_file, number_columns, table_file
 from leaderboard_space.html import (
-    MAX_FIELD_LENGTH,
+    MAX_CHOICE_LENGTH,
     count,
     is_shown_as,
     plural,
@@ -44,7 +44,7 @@ from leaderboard_space.views import model_parts
 from leaderboard_space.views.model_parts import set_qualifier
 from leaderboard_space.views.parts import (
     CITE_BOX,
-    MODEL_KINDS,
+    MODEL_KIND_TITLES,
     Request,
     action_buttons,
     address_of,
@@ -162,7 +162,7 @@ def _model_name(board: Board, request: Request) -> str:
     """The model that a request names, by the board's name for it even if the browser changed what a
     field showed."""
     # The field on the page wins over the address.
-    name = str(request.get("model") or request.get("id") or "")[:MAX_FIELD_LENGTH]
+    name = str(request.get("model") or request.get("id") or "")[:MAX_CHOICE_LENGTH]
     if model_entries(board, name):
         return name
     return next(
@@ -186,10 +186,10 @@ def as_named(name: str, ending: str, content: str) -> dict[str, str]:
 
 def _chooser(board: Board, chosen: str, buttons: str = "") -> str:
     """The field that names a model. `buttons`: what can be done with the page of one (HTML)."""
-    names = "".join(f'<option value="{text(name, MAX_FIELD_LENGTH)}"></option>' for name in all_models(board))
+    names = "".join(f'<option value="{text(name, MAX_CHOICE_LENGTH)}"></option>' for name in all_models(board))
     return (
         f'<div class="form"><label>Model <input data-name="model" data-page="model" list="mp-models" type="search" '
-        f'value="{text(chosen, MAX_FIELD_LENGTH)}" '
+        f'value="{text(chosen, MAX_CHOICE_LENGTH)}" '
         f'placeholder="Name of a model" autocomplete="off"></label><datalist id="mp-models">{names}</datalist>'
         f'<span class="acts">{buttons}</span></div>{CITE_BOX}'
     )
@@ -206,7 +206,7 @@ def _facts(model: ModelMetadata, entries: Sequence[tuple[Section, Entry]]) -> st
     by = f' title="By {text(model.released_by, 100)}"' if model.released_by else ""
     paper = text((model.paper or "").removeprefix("arXiv:"))
     facts = (
-        model.kind and text(MODEL_KINDS.get(model.kind, model.kind)),
+        model.kind and text(MODEL_KIND_TITLES.get(model.kind, model.kind)),
         model.parameters and f"{model.parameters / 1e9:.2g} billion parameters",
         model.released and f"<span{by}>first released {text(sentences.format_month(model.released))}</span>",
         model.licence and f"licence {text(model.licence)}",

@@ -16,7 +16,7 @@ from leaderboard_space.query import as_list
 from leaderboard_space.views.parts import (
     CITE_BOX,
     MAX_FIRST_MODELS,
-    MODEL_KINDS,
+    MODEL_KIND_TITLES,
     Request,
     action_buttons,
     address_of,
@@ -92,7 +92,7 @@ def _topics(labels: Sequence[TopicLabel]) -> str:
 
 def _bar(overview: Overview, request: Request, n_selected: int) -> str:
     """The heading of the matrix, and the buttons that choose its rows and columns."""
-    labels = {"": "All"} | {kind: MODEL_KINDS[kind].capitalize() for kind in KIND_CLASS}
+    labels = {"": "All"} | {kind: MODEL_KIND_TITLES[kind].capitalize() for kind in KIND_CLASS}
     chosen, hidden = str(request.get("kind") or ""), _names(request, "hide")
     kinds = "".join(_choice("kind", kind, label, kind == chosen) for kind, label in labels.items())
     columns = "".join(
@@ -187,7 +187,7 @@ def _name_cell(row: ModelRow, is_pinned: bool) -> str:
     )
     return (
         f'<th scope="row"><span class="who">{pin}<i class="k k-{KIND_CLASS.get(kind, "u")}" '
-        f'title="{MODEL_KINDS.get(kind, "kind not stated")}"></i>'
+        f'title="{MODEL_KIND_TITLES.get(kind, "kind not stated")}"></i>'
         f'<a href="{model_address(row.name)}"><bdi>{text(row.name)}</bdi></a></span></th>'
     )
 
@@ -233,7 +233,7 @@ def _legend(overview: Overview) -> str:
     against_runs = sentences.join_names([column.label for column in overview.columns if column.is_random_run])
     run = f"In {against_runs}, guessing is the paper's own random run. " if against_runs else ""
     kinds = "".join(
-        f'<span><i class="k k-{mark}"></i>{MODEL_KINDS[kind]}</span>'
+        f'<span><i class="k k-{mark}"></i>{MODEL_KIND_TITLES[kind]}</span>'
         for kind, mark in KIND_CLASS.items()
         if any(row.kind == kind for row in overview.rows)
     )

@@ -13,7 +13,7 @@ from leaderboard_space.data.board import Board
 from leaderboard_space.data.model_names import entry_labels
 from leaderboard_space.data.store.sections import Entry, Section
 from leaderboard_space.data.tree import PATH_SEPARATOR, TreePath
-from leaderboard_space.html import MAX_FIELD_LENGTH, options, plural, prose, text
+from leaderboard_space.html import MAX_CHOICE_LENGTH, options, plural, prose, text
 
 Request = Mapping[str, Any]
 """What the browser asks for: keys and values of an address."""
@@ -100,7 +100,7 @@ def case_address(section: Section, case_id: str) -> str:
     return address_of("cases", case_id, set=set_name(section))
 
 
-MODEL_KINDS = {
+MODEL_KIND_TITLES = {
     "proprietary": "proprietary",
     "open": "open weights",
     "medical": "medical",
@@ -185,8 +185,7 @@ def action_buttons(table: str = "", can_save: bool = True) -> str:
 def measured_sections(board: Board) -> list[Section]:
     """Question sets with known answers: complete official ones first, then by the number of
     results."""
-    sections = [section for of_family in board.snapshot.sections.values() for section in of_family]
-    measured = [section for section in sections if _measured(section)]
+    measured = [section for section in board.snapshot.all_sections if _measured(section)]
     return sorted(measured, key=lambda section: (section.kind != "complete", -len(_measured(section))))
 
 
@@ -260,12 +259,12 @@ def name_input(label: str, name: str, chosen: str, suggestions: Sequence[tuple[s
     """
     items = "".join(
         '<option value="{}"{}></option>'.format(
-            text(suggestion, MAX_FIELD_LENGTH), f' label="{text(note)}"' if note else ""
+            text(suggestion, MAX_CHOICE_LENGTH), f' label="{text(note)}"' if note else ""
         )
         for suggestion, note in suggestions
     )
     return (
-        f'<label>{text(label)} <input data-name="{name}" type="search" list="results-{name}" value="{text(chosen, MAX_FIELD_LENGTH)}" '
+        f'<label>{text(label)} <input data-name="{name}" type="search" list="results-{name}" value="{text(chosen, MAX_CHOICE_LENGTH)}" '
         f'placeholder="{text(hint)}" autocomplete="off"></label><datalist id="results-{name}">{items}</datalist>'
     )
 

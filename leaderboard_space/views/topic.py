@@ -108,6 +108,7 @@ def page(
     chips = _chips(topic, labels, summary)
     gaps = f'<p class="fine">{" ".join(text(line, 300) for line in missing)}</p>' if missing else ""
     crumbs = f'<p class="crumbs"><a href="{address_of("overview")}">Overview</a> / {text(topic.name)}</p>'
+    # A label that is only related to the topic is introduced before its finding.
     finding = f"{topic.name}: no benchmark here has results."
     if summary is not None:
         lead = f"No benchmark labels {term} by itself. " if term else ""
@@ -125,6 +126,7 @@ def page(
 def label_headline(summary: LabelSummary) -> str:
     """The finding of a label."""
     ranking, name = summary.ranking, label_name(summary.label)
+    # With one aspect, the finding is that of a leaderboard.
     if len(ranking) == 1:
         return f"{name}: {headlines.leaderboard_headline(summary.section.family, ranking[0].standings)}"
     return headlines.aspects_headline(
@@ -175,8 +177,8 @@ def _table(summary: LabelSummary, every: bool) -> str:
     # Model -> metric -> the row that represents the model.
     rows: dict[str, dict[str, Row]] = {}
     for aspect in summary.aspects:
-        for name, of_model in by_model(aspect.standings).items():
-            rows.setdefault(name, {})[aspect.metric] = of_model[0]
+        for name, model_rows in by_model(aspect.standings).items():
+            rows.setdefault(name, {})[aspect.metric] = model_rows[0]
     names = sorted(rows, key=lambda name: _order(rows[name], summary))
     drawn_names = names if every else names[:MAX_FIRST_MODELS]
     n_others = sum(row.best_rank is not None for row in ranking[0].standings.models) - 1 if ranking else -1

@@ -144,7 +144,7 @@ def verify(
     """
     from dataset_builders.errors import BadInput
     from eval_harness.store.verification import verify as verify_store
-    from medprobe.stores import published_models
+    from medprobe.stores import published_name_kinds
 
     results = verify_store(
         store,
@@ -152,7 +152,7 @@ def verify(
         data or (),
         with_questions,
         lambda result: typer.echo(str(result)),
-        published_models(),
+        published_name_kinds(),
     )
     if not results:
         typer.echo("nothing to verify")
@@ -177,9 +177,9 @@ def accept(
     """
     from dataset_builders.errors import BadInput
     from eval_harness.store.verification import accept as accept_pull
-    from medprobe.stores import published_models
+    from medprobe.stores import published_name_kinds
 
-    result = accept_pull(pull, commit, data or (), with_questions, published_models())
+    result = accept_pull(pull, commit, data or (), with_questions, published_name_kinds())
     typer.echo(str(result))
     if result.status != "added":
         raise BadInput(f"{result.target}: {result.status}: {result.reasons[0]}")

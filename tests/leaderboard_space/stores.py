@@ -137,8 +137,8 @@ def answers(questions: pd.DataFrame, skill: float, seed: int = 2) -> pd.DataFram
 def add_run(
     store: Path,
     family: str,
-    asked: pd.DataFrame,
-    given: pd.DataFrame,
+    questions: pd.DataFrame,
+    answers: pd.DataFrame,
     model: str,
     kind: str | None = "open",
     run: str = "run",
@@ -149,11 +149,11 @@ def add_run(
 
     `changes` go to the Benchmark; `run` tells results of one model apart.
     """
-    mark = fingerprint_questions(asked)
-    scored = compute_scores(family, asked, given, extraction)
+    mark = fingerprint_questions(questions)
+    scored = compute_scores(family, questions, answers, extraction)
     benchmark: dict[str, Any] = {
         "name": family, "format": family, "split": "validation" if family == "gmai-mmbench" else "test",
-        "questions": len(asked), "fingerprint": mark, "origin": "phantom",
+        "questions": len(questions), "fingerprint": mark, "origin": "phantom",
     } | changes  # fmt: skip
     result = Result(
         kind="measured", provenance="submitted", benchmark=Benchmark(**benchmark), model=Model(name=model, kind=kind),  # type: ignore[arg-type]
@@ -162,13 +162,13 @@ def add_run(
     )  # fmt: skip
     folder = store / "results" / benchmark["name"] / model_slug(model) / f"{run}-{mark[:6]}"
     folder.mkdir(parents=True, exist_ok=True)
-    rows = given.assign(delivery="answered").reindex(columns=[*ANSWER_TABLE_COLUMNS, "choice", "status", "rule"])
+    rows = answers.assign(delivery="answered").reindex(columns=[*ANSWER_TABLE_COLUMNS, "choice", "status", "rule"])
     (folder / "answers.parquet").write_bytes(encode_answers(rows))
     write_derived(folder, Derived(result, rows, select_board_units(scored.units)))
     land(folder, "owner")
-    kept = store / "questions" / f"{mark}.parquet"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    asked.to_parquet(kept, index=False)
+    questions_path = store / "questions" / f"{mark}.parquet"
+    questions_path.parent.mkdir(parents=True, exist_ok=True)
+    questions.to_parquet(questions_path, index=False)
     return folder
 
 

@@ -46,12 +46,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Service:
     return Service(Board(make_store(tmp_path_factory.mktemp("routes")), board_results()))
 
 
-def same(left: Any, right: Any) -> bool:
+def same(value: Any, other_value: Any) -> bool:
     """Equal values of two routes, neither of which is rounded."""
-    missing = [value is None or pd.isna(value) for value in (left, right)]
-    if any(missing) or isinstance(left, str):
-        return all(missing) or str(left) == str(right)
-    return abs(float(left) - float(right)) < 1e-6
+    missing = [number is None or pd.isna(number) for number in (value, other_value)]
+    if any(missing) or isinstance(value, str):
+        return all(missing) or str(value) == str(other_value)
+    return abs(float(value) - float(other_value)) < 1e-6
 
 
 @pytest.mark.parametrize("seed", few(range(60), 6))
@@ -60,21 +60,21 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
     Compare say is the same.
     """
     rng = np.random.default_rng(seed)
-    sections = [one for group in service.board.snapshot.sections.values() for one in group]
+    sections = service.board.snapshot.all_sections
     section = sections[int(rng.integers(len(sections)))]
     _, tree = service.board.outcomes(section)
     labels = [path for path in tree.rows if len(path) == 2]
     chosen = [labels[int(rng.integers(len(labels)))]] if labels and rng.random() < 0.7 else []
-    asked = {
+    parameters = {
         "format": section.family,
         "section": section.key,
         "branches": [list(path) for path in chosen],
         "shown": "one",
     }
-    view = service.view(asked)
+    view = service.view(parameters)
     metric = view["state"]["metric"]
     try:
-        saved = json.loads(service.export({**asked, "metric": metric, "as": "json"})["text"])
+        saved = json.loads(service.export({**parameters, "metric": metric, "as": "json"})["text"])
     except BadInput:  # nothing is known of this selection
         assert 'data-table="leaderboard"' not in view["html"]
         return
@@ -84,7 +84,7 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
     assert [(row["run"], *(row[name] for name in NUMBERS)) for row in of_api] == [
         (row["run"], *(row[name] for name in NUMBERS)) for row in saved
     ]
-    table = list(csv.DictReader(io.StringIO(service.export({**asked, "metric": metric, "as": "csv"})["text"])))
+    table = list(csv.DictReader(io.StringIO(service.export({**parameters, "metric": metric, "as": "csv"})["text"])))
     assert [(row["run"], *(row[name] for name in NUMBERS)) for row in table] == [
         (row["run"], *("" if row[name] is None else str(row[name]) for name in NUMBERS)) for row in saved
     ]
@@ -112,13 +112,13 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
     ranked = [row for row in saved if row["place_first"] is not None and row["group"] == "ranked"]
     if len(ranked) < 2:
         return
-    one, second = (ranked[int(at)] for at in rng.choice(len(ranked), 2, replace=False))
+    row_a, row_b = (ranked[int(at)] for at in rng.choice(len(ranked), 2, replace=False))
     address_parameters = {"facet": [f"{path[0]}:{PATH_SEPARATOR.join(path[1:])}" for path in chosen]}
     request = {
         "set": f"{section.family}/{section.key}",
         "metric": metric,
-        "first": one["run"],
-        "second": second["run"],
+        "first": row_a["run"],
+        "second": row_b["run"],
         **address_parameters,
     }
     pairs = json.loads(compare.file(service.board, {**request, "as": "json"})["text"])
@@ -134,11 +134,11 @@ def test_a_selection_has_one_number_one_verdict_and_one_rank_on_every_route(serv
         assert line is not None and line[0].split()[1:3] == printed, (line, printed)
         assert abs(float(line[0].split()[3]) - pair["difference"]) < 0.051, (line, pair)
     places = {by_run[pair[side]]["place_first"] for side in ("first_run", "second_run")}
-    said = plain(re.search(r'<h2 class="finding">(.*?)</h2>', compare.page(service.board, request))[1])  # type: ignore[index]
+    headline = plain(re.search(r'<h2 class="finding">(.*?)</h2>', compare.page(service.board, request))[1])  # type: ignore[index]
     if places == {1}:  # the headline says that either may be the best
-        assert pair["p_corrected"] >= 0.05 and " is significantly " not in said, (said, pair)
+        assert pair["p_corrected"] >= 0.05 and " is significantly " not in headline, (headline, pair)
     if pair["p_corrected"] < 0.05:
-        assert max(places) > 1 and (" is significantly " in said), (said, places)
+        assert max(places) > 1 and (" is significantly " in headline), (headline, places)
 
 
 def test_the_command_line_prints_the_boards_numbers(service: Service) -> None:
@@ -203,8 +203,10 @@ def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, see
         # headline, with other rows or none.
         if aspect.given:
             continue
-        asked = {"format": label.family, "section": summary.section.key, "metric": aspect.metric, "as": "json"}  # type: ignore[union-attr]
-        table_rows = summary and json.loads(service.export({**asked, "branches": [list(summary.label.path)]})["text"])
+        parameters = {"format": label.family, "section": summary.section.key, "metric": aspect.metric, "as": "json"}  # type: ignore[union-attr]
+        table_rows = summary and json.loads(
+            service.export({**parameters, "branches": [list(summary.label.path)]})["text"]
+        )
         on_board = {row["run"]: row for row in table_rows or ()}
         for row in (row for row in saved if row["metric"] == aspect.metric and row["run"] in on_board):
             assert all(same(row[name], on_board[row["run"]][name]) for name in NUMBERS), (row, on_board[row["run"]])
@@ -213,10 +215,10 @@ def test_a_topic_and_a_badge_have_the_leaderboards_numbers(service: Service, see
     for line in main_lines(model_lines(service.board, name)):
         family, info = line.section.family, metric_info(line.metric, line.section.family)
         badge = model.file(service.board, {"id": name, "of": f"badge:{family}"})["text"]
-        asked = {"format": family, "section": line.section.key, "metric": line.metric, "as": "json"}
+        parameters = {"format": family, "section": line.section.key, "metric": line.metric, "as": "json"}
         (row,) = (
             candidate
-            for candidate in json.loads(service.export(asked)["text"])
+            for candidate in json.loads(service.export(parameters)["text"])
             if candidate["run"] == line.row.entry.key
         )
         assert score_text(row["value"], info.unit) in badge and interval(line.row.score) in html.unescape(badge)

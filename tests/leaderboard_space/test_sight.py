@@ -57,9 +57,9 @@ def test_what_comes_from_the_image_stands_beside_the_score(store: Path) -> None:
             table["sees"],
         )
     assert set(sight_by_model) == {"Pixels", "Question", "SaysA"}
-    shown = panel(service, "individual_accuracy")
+    panel_html = panel(service, "individual_accuracy")
     rows = {}
-    for row in (part.split("</tr>")[0] for part in shown.split("<tr ")):
+    for row in (part.split("</tr>")[0] for part in panel_html.split("<tr ")):
         rows |= {name: row for name in (*sight_by_model, "Chance") if f">{name}<" in row}
     assert "50 (38 to 65)" in rows["Pixels"] and 'class="rest"' in rows["Pixels"]
     assert ">–</td>" in rows["Chance"] and 'class="rest"' not in rows["Chance"]

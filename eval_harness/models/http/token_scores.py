@@ -220,7 +220,8 @@ class TokenScores:
     async def _with_tokens(self, compute: Callable[[Tokenize], Computed]) -> Computed:
         """Call `compute` with the server's tokenizer.
 
-        `compute` is synchronous, so it is repeated until every text that it needs is in the cache.
+        `compute` is synchronous and reads a cache. A text that the cache lacks is requested from
+        the server, and `compute` is called again, until it finds every text.
         """
         while True:
             try:

@@ -175,7 +175,7 @@ class Network:
         return self._read(self.to_device(prepared.inputs))
 
     def _read(self, inputs: dict[str, Any]) -> PromptState:
-        """Read full prompts in one forward pass, prepared as `generate` does."""
+        """Read full prompts in one forward pass, with the inputs that `generate` would prepare."""
         arguments = dict(inputs)
         ids, mask = arguments.pop("input_ids"), arguments["attention_mask"]
         # With images and several position axes, the class computes the positions itself.

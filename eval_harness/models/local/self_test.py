@@ -31,7 +31,9 @@ class SelfTestResult:
     """Outcome of the self-test."""
 
     paths: dict[str, str] = field(default_factory=dict)
-    """Way of running -> "equal", by how much it differs, or why it failed."""
+    """Execution path (batches, shared prefixes ...) -> "equal", by how much it differs, or why it
+    failed.
+    """
     batches: bool = True
     """Whether several requests may run together."""
     sees_images: bool = True

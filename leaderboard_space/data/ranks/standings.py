@@ -137,7 +137,7 @@ class Standings:
         }
 
 
-METHOD_NAMES = {
+METHOD_TITLES = {
     "best": "best over methods",
     "mc": "multiple choice",
     "gd": "greedy decoding",
@@ -149,7 +149,7 @@ METHOD_NAMES = {
 
 def method_name(name: str) -> str:
     """Display name of a method."""
-    return METHOD_NAMES.get(name, name)
+    return METHOD_TITLES.get(name, name)
 
 
 def metric_info(metric: str, family: str = "") -> MetricInfo:

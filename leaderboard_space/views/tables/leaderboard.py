@@ -33,7 +33,7 @@ from leaderboard_space.sentences import MIN_CASES
 from leaderboard_space.views.parts import (
     CITE_BOX,
     MAX_FIRST_RESULTS,
-    MODEL_KINDS,
+    MODEL_KIND_TITLES,
     action_buttons,
     all_rows_button,
     benchmark_address,
@@ -267,7 +267,7 @@ def _columns(
             "num n",
             SIZE_HINT,
             lambda row: row.score.n if row.score.value is not None else None,
-            lambda row: sentences.format_sample_size(row.score) if row.score.value is not None else "",
+            lambda row: sentences.describe_sample_size(row.score) if row.score.value is not None else "",
         ),
         column(
             "From the image",
@@ -396,10 +396,10 @@ def rank_cell(row: Row, n_others: int, table_name: str) -> str:
 def _legend(standings: Standings, has_sights: bool) -> str:
     """What the marks of the chart mean, and the buttons that share and save the table."""
     kinds = {row.entry.result.model.kind for row in standings.rows}
-    marks = [(f"k-{kind}", "dot", words) for kind, words in MODEL_KINDS.items() if kind in kinds]
+    marks = [(f"k-{kind}", "dot", words) for kind, words in MODEL_KIND_TITLES.items() if kind in kinds]
     if has_sights:
         marks.append(("", "rest", "best score without the right image"))
-    if kinds - set(MODEL_KINDS):
+    if kinds - set(MODEL_KIND_TITLES):
         marks.append(("k-unstated", "dot", "kind not stated"))
     mark_html = "".join(f'<span class="{kind}"><i class="{shape}"></i>{words}</span>' for kind, shape, words in marks)
     ranks = f"<span>{text(sentences.RANKS_NOTE, 300)}</span>"

@@ -1,8 +1,8 @@
 """Draw the board's tables from columns given as data: rows of a name, a score, its interval and the
 sign of its test.
 
-Every page's table is drawn by `table`. What pages share is here, too: heads that sort, the chart of
-one row, cells that link.
+Every page's table is drawn by `table`. Also here: sortable column heads, the chart of one score,
+and cells that link.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from eval_harness.records.result import Score, Verdict
 from leaderboard_space import sentences
 from leaderboard_space.html import interval, number, score_text, text
-from leaderboard_space.views.parts import MODEL_KINDS, save_menu
+from leaderboard_space.views.parts import MODEL_KIND_TITLES, save_menu
 
 RowT = TypeVar("RowT")
 
@@ -152,13 +152,14 @@ def table(
         pinned: Rows that stay at the top when the table is sorted.
     """
 
-    def body(heading: str, rows: Sequence[RowT]) -> str:
+    def body(heading: str, rows: Sequence[RowT], attribute: str = "") -> str:
         headed = f'<tr class="group"><th colspan="4" scope="rowgroup">{heading}</th></tr>' if heading else ""
         lines = (f"<tr{marks(row)}>{''.join(column.cell(row) for column in columns)}</tr>" for row in rows)
-        return f"{headed}{''.join(lines)}</tbody>" if rows else ""
+        return f"<tbody{attribute}>{headed}{''.join(lines)}</tbody>" if rows else ""
 
-    pinned_body = f"<tbody data-fixed>{body('', pinned)}" if pinned else ""
-    bodies = "".join(f"<tbody>{body_html}" for heading, rows in groups if (body_html := body(heading, rows)))
+    # The page's script leaves a body with `data-fixed` in place.
+    pinned_body = body("", pinned, " data-fixed")
+    bodies = "".join(body(heading, rows) for heading, rows in groups)
     heads = "".join(column.head for column in columns) if any(column.title for column in columns) else ""
     return (
         f'<table class="{kind}"{f" data-table={chr(34)}{name}{chr(34)}" if name else ""} aria-label="{text(label, 300)}">'
@@ -199,7 +200,7 @@ def mark_classes(kind: str | None, verdict: Verdict | None) -> str:
         kind: Kind of model; None if not stated.
         verdict: Test against guessing; None if not tested.
     """
-    return f"k-{kind if kind in MODEL_KINDS else 'unstated'} v-{TONE_CLASSES[verdict]}"
+    return f"k-{kind if kind in MODEL_KIND_TITLES else 'unstated'} v-{TONE_CLASSES[verdict]}"
 
 
 def sort_attribute(value: float | None) -> str:

@@ -195,7 +195,7 @@ def test_judge_reply_is_read_like_a_response(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "ours", "official"),
+    ("reply", "our_choice", "official"),
     [
         ("A: 9\nB: 2\nYour explanation: close", (0,), (0,)),
         ("A: 2\nB: 5\nYour explanation: close", (1,), (1,)),
@@ -207,8 +207,10 @@ def test_judge_reply_is_read_like_a_response(kind: str) -> None:
         ("A: 90\nB: 2", (), (0,)),
     ],
 )
-def test_free_form_chooses_the_closer_option(reply: str, ours: tuple[int, ...], official: tuple[int, ...]) -> None:
-    for extraction, expected in (("ours", ours), ("official", official)):
+def test_free_form_chooses_the_closer_option(
+    reply: str, our_choice: tuple[int, ...], official: tuple[int, ...]
+) -> None:
+    for extraction, expected in (("ours", our_choice), ("official", official)):
         assert read_closeness(reply, extraction=extraction).choice == expected, extraction
 
 

@@ -34,10 +34,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def start(chromium: Any, address: str) -> Callable[..., Any]:
     """Opens the first screen: (width, colour scheme, address within it) -> page."""
 
-    def first_screen(width: int = 1440, scheme: str = "light", where: str = "/") -> Any:
+    def first_screen(width: int = 1440, scheme: str = "light", path: str = "/") -> Any:
         page = chromium.new_page(width, 844 if width < 500 else 900, scheme)
-        page.goto(address + where)
-        if where == "/":
+        page.goto(address + path)
+        if path == "/":
             page.locator("table.matrix tbody tr").first.wait_for()
         return page
 
@@ -102,7 +102,7 @@ def test_a_name_is_read_as_it_was_typed_whenever_the_reply_to_the_choice_before_
     """The reply, held back by the test, brings another default for the field, half of whose name is
     typed by then.
     """
-    page, name = start(where="/#/compare"), "LLaVA-Med"
+    page, name = start(path="/#/compare"), "LLaVA-Med"
     second = page.locator("#mp-compare input[data-name=second]")
     second.wait_for()
     held_requests: list[Any] = []
@@ -127,7 +127,7 @@ def test_a_name_is_read_as_it_was_typed_whenever_the_reply_to_the_choice_before_
 
 
 def test_a_rank_says_why_by_key_and_by_touch(start: Callable[..., Any]) -> None:
-    page = start(390, where="/#/b/mediconfusion")
+    page = start(390, path="/#/b/mediconfusion")
     rank, why = page.locator("#mp-mediconfusion .ask-why").first, page.locator("#mp-mediconfusion .why:popover-open")
     rank.press("Enter")
     expect(why).to_contain_text("no model is significantly better")
@@ -207,16 +207,16 @@ def test_pins_order_and_all_models(start: Any) -> None:
 
 @pytest.mark.exhaustive
 def test_an_unknown_topic_and_page_say_so(start: Any) -> None:
-    page = start(where="/#/topic/opthalmology")
+    page = start(path="/#/topic/opthalmology")
     page.get_by_text("No benchmark here has a topic").wait_for()
     page.locator("#mp-topic").get_by_role("link", name="Ophthalmology").first.click()
     page.get_by_role("heading", name="Ophthalmology: GPT-4o scores highest").wait_for()
-    page = start(where="/#/nowhere/at-all")
+    page = start(path="/#/nowhere/at-all")
     page.get_by_text("There is no page nowhere here.").wait_for()
 
 
 def test_facets_are_searched_ticked_and_addressed(start: Any) -> None:
-    page = start(where="/#/b/gmai-mmbench")
+    page = start(path="/#/b/gmai-mmbench")
     area = page.locator("#mp-gmai-mmbench")
     board = area.locator("table[data-table=leaderboard]")
     board.wait_for()
@@ -242,7 +242,7 @@ def test_facets_are_searched_ticked_and_addressed(start: Any) -> None:
 
 
 def test_a_plot_is_saved_with_its_citation(start: Any) -> None:
-    page = start(where="/#/b/mediconfusion")
+    page = start(path="/#/b/mediconfusion")
     for plot in ("confusion", "size"):
         save = page.locator(f"#mp-mediconfusion [data-plot={plot}] button")
         file = download(page, save.filter(has_text="SVG"))

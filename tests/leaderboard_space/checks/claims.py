@@ -202,33 +202,33 @@ def check_caption(caption: str, scores: Sequence[Score], case: str, selected: bo
 SIGNS = {"▲": "better", "≈": "no different", "▼": "worse", "·": None}
 
 
-def check_trust(said: str, models: int, better: int, worse: int) -> None:
+def check_trust(headline: str, models: int, better: int, worse: int) -> None:
     """The first sentence of the board, by how many models were tested in its benchmark and how many
     marks each verdict has there.
     """
     if single_model := re.fullmatch(
-        rf"The one model asked to .+ (beats|does worse than|does not beat) {GUESS}\.", said
+        rf"The one model asked to .+ (beats|does worse than|does not beat) {GUESS}\.", headline
     ):
         assert (
             models == 1 and (single_model[1] == "beats") == bool(better) and ("worse" in single_model[1]) == bool(worse)
-        ), said
-    elif all_models := re.fullmatch(rf"All {NUM} models asked to .+ beat {GUESS}\.", said):
-        assert whole(all_models[1]) == models == better > 1, said
+        ), headline
+    elif all_models := re.fullmatch(rf"All {NUM} models asked to .+ beat {GUESS}\.", headline):
+        assert whole(all_models[1]) == models == better > 1, headline
     else:
         all_models = re.fullmatch(
             rf"(Not yet\. )?Of {NUM} models asked to .+?, (none|{NUM}) beats? {GUESS}(?:; (all|{NUM}) do(?:es)? worse)?\.",
-            said,
+            headline,
         )
-        assert all_models and whole(all_models[2]) == models > 1 and bool(all_models[1]) == (better == 0), said
-        assert (0 if all_models[3] == "none" else whole(all_models[3])) == better, said
-        assert (models if all_models[5] == "all" else whole(all_models[5]) if all_models[5] else 0) == worse, said
+        assert all_models and whole(all_models[2]) == models > 1 and bool(all_models[1]) == (better == 0), headline
+        assert (0 if all_models[3] == "none" else whole(all_models[3])) == better, headline
+        assert (models if all_models[5] == "all" else whole(all_models[5]) if all_models[5] else 0) == worse, headline
 
 
-def check_model_verdicts(said: str, name: str, verdicts: Sequence[str | None]) -> None:
+def check_model_verdicts(headline: str, name: str, verdicts: Sequence[str | None]) -> None:
     """The first sentence of a model's page: every verdict that it names is one that a result of the
     model has.
     """
-    if said == f"This board has no ranked result of {name}.":
+    if headline == f"This board has no ranked result of {name}.":
         return
     words = {
         "beats guessing on ": "better",
@@ -236,7 +236,7 @@ def check_model_verdicts(said: str, name: str, verdicts: Sequence[str | None]) -
         "does worse than guessing on ": "worse",
         "is not tested on ": None,
     }
-    assert said.startswith(f"{name} ") and verdicts, said
-    for part in said.removeprefix(f"{name} ").partition(". Weakest: ")[0].split("; "):
+    assert headline.startswith(f"{name} ") and verdicts, headline
+    for part in headline.removeprefix(f"{name} ").partition(". Weakest: ")[0].split("; "):
         word = next((word for word in words if part.startswith(word)), None)
-        assert word is not None and words[word] in verdicts, (said, verdicts)
+        assert word is not None and words[word] in verdicts, (headline, verdicts)

@@ -124,8 +124,8 @@ def check_corrected(
     family, _, key = request["set"].partition("/")
     keys = {row[side] for row in pairs for side in ("first_run", "second_run")}
     for result_filter in ("one", "all"):
-        asked = {"format": family, "section": key, "metric": metric, "shown": result_filter, "as": "json"}
-        table = json.loads(Service(board).export(asked)["text"])
+        parameters = {"format": family, "section": key, "metric": metric, "shown": result_filter, "as": "json"}
+        table = json.loads(Service(board).export(parameters)["text"])
         ranked = {row["run"]: row for row in table if row["place_first"] is not None and row["group"] == "ranked"}
         if not keys <= ranked.keys():
             continue

@@ -65,7 +65,7 @@ def check_store(store: Path, family: str, extra: list[Result]) -> int:
         truths.append(truth)
         set_request = {"format": family, "section": section.key, "shown": "all"}
         chooser = re.search(r'<select data-name="metric">(.*?)</select>', service.view(set_request)["html"])
-        labels = {label for found in truth.values() for label in found.cells.get(FACET.get(family, ""), {})}
+        labels = {label for entry_truth in truth.values() for label in entry_truth.cells.get(FACET.get(family, ""), {})}
         for metric in re.findall(r'<option value="([^"]*)"', chooser[1] if chooser else ""):
             for cell in [None, *((FACET[family], label) for label in sorted(labels)[:1])]:
                 request = {**set_request, "metric": metric, "branches": [list(cell)] if cell else []}

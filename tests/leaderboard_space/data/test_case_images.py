@@ -54,7 +54,7 @@ def shown(workdir: Path, licence: str) -> dict[str, int]:
     )  # fmt: skip
     board = Board(workdir / "store")
     page = cases.page(board, {})
-    said = {
+    captions = {
         "waiting": page.count("data-waiting"),
         "at once": page.count("<img"),
         "questions": page.count('class="question"'),
@@ -64,7 +64,7 @@ def shown(workdir: Path, licence: str) -> dict[str, int]:
         if "data-waiting" not in page:
             break
         time.sleep(0.1)
-    return said | {"images": page.count("<img"), "still waiting": page.count("data-waiting")}
+    return captions | {"images": page.count("<img"), "still waiting": page.count("data-waiting")}
 
 
 def test_images_whose_licence_allows_it_come_from_the_hub_without_a_reader_waiting(tmp_path: Path) -> None:

@@ -134,8 +134,8 @@ def test_filters_list_what_they_say(tmp_path: Path) -> None:
     }
     assert listed(label="category:Spinal") == spinal
     assert listed(label="category:Spinal", model="Model 1") == spinal & set(right.index[~right["Model 1"]])
-    for said in ("Category: Spinal", " category: SPINAL "):
-        assert listed(label=said) == spinal
+    for typed_text in ("Category: Spinal", " category: SPINAL "):
+        assert listed(label=typed_text) == spinal
     page = cases.page(board, {"model": "nobody", "label": "Elbow"})
     assert "No result named" in page
     assert "This set has no label &#x27;Elbow&#x27;" in page and '<select data-name="label"' not in page

@@ -114,9 +114,11 @@ def test_parts_that_papers_print_stand_by_themselves_and_only_where_they_lie_in_
     assert "95% interval" in table and "X-ray" not in table
     modality_view = service.view({"format": "probmed", "branches": [("modality", "ct"), ("organ", "brain")]})
     assert "published · T7" in modality_view["html"] and "GPT-4o" in modality_view["html"]  # exactly one image type
-    both = {"format": "gmai-mmbench", "branches": [("department", "Ophthalmology"), ("task", "Counting")]}
-    assert not parse_query(service.board, both).standings.rows  # printed by one facet at a time
-    assert selection_cells(both["branches"], {"department": {"Ophthalmology": {}}, "task": {"Counting": {}}}) == []  # type: ignore[arg-type]
+    two_branches = {"format": "gmai-mmbench", "branches": [("department", "Ophthalmology"), ("task", "Counting")]}
+    assert not parse_query(service.board, two_branches).standings.rows  # printed by one facet at a time
+    assert (
+        selection_cells(two_branches["branches"], {"department": {"Ophthalmology": {}}, "task": {"Counting": {}}}) == []
+    )  # type: ignore[arg-type]
 
 
 def test_results_by_facets() -> None:

@@ -63,7 +63,7 @@ def the_cell(table: str, model: str, metric: str, facet_value: str | None = None
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "table", "model", "metric", "facet_value", "where", "value", "n", "n_cases"),
+    ("benchmark", "table", "model", "metric", "facet_value", "location", "value", "n", "n_cases"),
     [
         ("mediconfusion", "Table 1", "Claude 3 Opus", "confusion", None, {"method": "mc"}, 84.09, 132, 132),
         ("mediconfusion", "Table 1", "Gemini 2.0 Flash", "individual_accuracy", None, {"method": "best"}, 61.93, 352, 176),
@@ -83,8 +83,8 @@ def the_cell(table: str, model: str, metric: str, facet_value: str | None = None
         ("halt-medvqa", "Table 7", "LLaVA-v1.5-13B", "average", None, {"prompt": "L+A1+D0"}, 40.11, 2361, 2361),
     ],
 )  # fmt: skip
-def test_cells(benchmark, table, model, metric, facet_value, where, value, n, n_cases):
-    cell = the_cell(table, model, metric, facet_value, benchmark=benchmark, **where)
+def test_cells(benchmark, table, model, metric, facet_value, location, value, n, n_cases):
+    cell = the_cell(table, model, metric, facet_value, benchmark=benchmark, **location)
     assert cell["value"] == value
     assert cell["kind"] == "published"
     if n is not None:

@@ -30,16 +30,16 @@ def store(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("file", "known", "said"),
+    ("file", "expected_results", "expected_text"),
     [("results/*/Model-1/*/units.parquet", 2, "Model 1: its units"), ("questions/*.parquet", 0, "the questions")],
 )
-def test_what_comes_after_its_result_is_read(store: Path, file: str, known: int, said: str) -> None:
+def test_what_comes_after_its_result_is_read(store: Path, file: str, expected_results: int, expected_text: str) -> None:
     late = next(store.glob(file))
     body = late.read_bytes()
     late.write_bytes(body[: len(body) // 2])
     board = Board(store)
-    assert measured(board) == known
-    assert any(f"{said} cannot be read" in note for note in board.notes(section_of(board)))
+    assert measured(board) == expected_results
+    assert any(f"{expected_text} cannot be read" in note for note in board.notes(section_of(board)))
     late.write_bytes(body)
     board.refresh()
     assert measured(board) == 3

@@ -74,17 +74,19 @@ def test_a_run_folder_keeps_its_settings(data: Path, store: Path, tmp_path: Path
 
 
 def test_the_bundle_can_be_submitted(data: Path, store: Path, tmp_path: Path) -> None:
-    found = examine_upload(
+    examined = examine_upload(
         [write_lines(tmp_path / "answers.jsonl", responses(data))], target_of(data, store), "Model A"
     )
-    content = bundle_archive(found)
-    assert content == bundle_archive(found), "the same bytes for the same submission"
+    content = bundle_archive(examined)
+    assert content == bundle_archive(examined), "the same bytes for the same submission"
     (tmp_path / "ready.zip").write_bytes(content)
     with zipfile.ZipFile(tmp_path / "ready.zip") as archive:
         archive.extractall(tmp_path / "unpacked")
-    done = convert_and_submit(tmp_path / "unpacked" / found.folder, store, data=str(data))
-    assert done.new and Path(done.location) == store / found.folder
-    assert (store / found.folder / "answers.parquet").read_bytes() == found.files()[f"{found.folder}/answers.parquet"]
+    done = convert_and_submit(tmp_path / "unpacked" / examined.folder, store, data=str(data))
+    assert done.new and Path(done.location) == store / examined.folder
+    assert (store / examined.folder / "answers.parquet").read_bytes() == examined.files()[
+        f"{examined.folder}/answers.parquet"
+    ]
 
 
 def test_wrong_uploads_get_one_line_without_our_paths(data: Path, store: Path, tmp_path: Path) -> None:

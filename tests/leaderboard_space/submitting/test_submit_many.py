@@ -39,7 +39,7 @@ def files(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """
     questions = open_repository(data).questions("test")
     workdir = tmp_path_factory.mktemp("files")
-    made = []
+    paths = []
     for number in range(N_SUBMITTERS):
         bits = f"{number:010b}" * len(questions)
         rows = [
@@ -50,8 +50,8 @@ def files(data: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
             rows[3]["question_id"] = "unknown-3"
         path = workdir / f"answers-{number}.jsonl"
         write_lines(path, rows)
-        made.append(path)
-    return made
+        paths.append(path)
+    return paths
 
 
 def target_of(address: Path | str) -> str:

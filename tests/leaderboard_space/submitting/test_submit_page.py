@@ -51,14 +51,16 @@ def shown(markup: str) -> str:
 
 def test_there_is_a_form_only_where_something_can_be_handed_in(tab: SubmitTab, tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
-    for each, lacks in (
+    for settings, lacks in (
         (tab, ""),
         (tab_of(tmp_path), "its store holds no questions yet"),
         (tab_of(None), "it has no results store"),
     ):
         with gr.Blocks():
-            assert draw_form(each)[0].visible is not bool(lacks)
-        assert ("Nothing can be submitted here yet" in each.page({})) is bool(lacks) and lacks in shown(each.page({}))
+            assert draw_form(settings)[0].visible is not bool(lacks)
+        assert ("Nothing can be submitted here yet" in settings.page({})) is bool(lacks) and lacks in shown(
+            settings.page({})
+        )
 
 
 def test_a_template_that_is_filled_in_can_be_handed_in(tab: SubmitTab, data: Path, tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_readers_of_a_space_are_told_apart_behind_its_proxy(monkeypatch: pytest.
     monkeypatch.delenv("SYSTEM", raising=False)
     assert client("203.0.113.7") == "10.16.3.80", "a header that anybody can write"
     monkeypatch.setenv("SYSTEM", "spaces")
-    assert [client(said) for said in ("203.0.113.7", "203.0.113.8, 10.0.0.1", "")] == [
+    assert [client(header) for header in ("203.0.113.7", "203.0.113.8, 10.0.0.1", "")] == [
         "203.0.113.7", "203.0.113.8", "10.16.3.80",
     ]  # fmt: skip
 
