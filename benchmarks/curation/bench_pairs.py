@@ -1,14 +1,12 @@
-"""Time the exhaustive pair search against a blocked numpy GEMM, in one run, on embeddings drawn as
-real ones look.
+"""Time the exhaustive pair search against a blocked numpy GEMM on realistic synthetic embeddings.
 
     python benchmarks/curation/bench_pairs.py --images 80000 [--repeats 3] [--device cuda]
 
-With `--device` (by itself where there is a GPU) the search on that device is timed too, against the
-floor: the float32 products of both encoders over the upper triangle and nothing else.
+With `--device` (default: cuda if there is a GPU), the search on that device is timed too, against
+a lower bound: the float32 products of both encoders over the upper triangle and nothing else.
 
-Both methods must return identical pairs (numpy decides in float32; pairs within 1e-5 of a threshold
-are decided in float64 for it as well, and that recheck is timed with it). Figures:
-benchmarks/README.md.
+Both methods must return identical pairs. numpy decides in float32 and rechecks pairs within 1e-5
+of a threshold in float64; the recheck is part of its time. Figures: benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -31,11 +29,15 @@ BLOCK = 2048
 
 
 def synthetic(n: int, seed: int = 0) -> list[np.ndarray]:
-    """Unit vectors (n, d) float32 for two encoders: a common cone + 14 Zipf-sized modality modes +
-    600 Zipf-sized sub-modes + noise with a k^-0.7 spectrum and log-normal size per image + 0.5%
-    near-duplicates; both encoders share the modes. (cone, mode, sub-mode, noise) lengths are set so
-    that the mean med cosine is 0.42-0.43, P(med >= 0.9) about 9e-4 and about 95% of those have gen
-    <= 0.75.
+    """Draw realistic unit vectors (n, d) in float32 for two encoders.
+
+    Each vector is the sum of a direction common to all, a modality mode (one of 14), a sub-mode
+    (one of 600) and noise; both encoders share the modes. Modes have Zipf-distributed sizes; the
+    noise has a k^-0.7 spectrum and a log-normal scale per image; 0.5 % of the images are
+    near-duplicates.
+
+    The lengths of the four parts are chosen so that the mean cosine of `med` is 0.42 to 0.43, 0.09
+    % of the pairs have med >= 0.9, and about 95 % of those have gen <= 0.75.
     """
     rng = np.random.default_rng(seed)
 
@@ -58,12 +60,14 @@ def synthetic(n: int, seed: int = 0) -> list[np.ndarray]:
         spectrum /= np.linalg.norm(spectrum)
         centre, mode_centres, sub_centres = unit(normal(1, d)), unit(normal(14, d)), unit(normal(600, d))
         x = np.empty((n, d), np.float32)
+        # In blocks, so that the noise of all images is never in memory at once.
         for start in range(0, n, 8192):
             rows = slice(start, min(n, start + 8192))
             spread = (normal(rows.stop - start, d) * spectrum) @ rotation.T
             location = common * centre + modes * mode_centres[mode[rows]] + subs * sub_centres[sub[rows]]
             x[rows] = location + noise * size[rows, None] * spread
         embeddings.append(unit(x))
+    # Near-duplicates: overwrite some images by others with a little noise, in both encoders.
     copies = int(0.005 * n)
     source, target = rng.integers(0, n, copies), rng.integers(0, n, copies)
     for x in embeddings:
@@ -72,8 +76,7 @@ def synthetic(n: int, seed: int = 0) -> list[np.ndarray]:
 
 
 def by_numpy(med: np.ndarray, gen: np.ndarray) -> np.ndarray:
-    """Search pairs with numpy: both products block by block over the upper triangle, then a
-    threshold.
+    """Search pairs with numpy: multiply block by block over the upper triangle, then threshold.
 
     Returns the keys i * n + j of the pairs; those near a threshold are decided in float64.
     """
@@ -84,6 +87,7 @@ def by_numpy(med: np.ndarray, gen: np.ndarray) -> np.ndarray:
             sims = a @ med[second : second + BLOCK].T
             gens = b @ gen[second : second + BLOCK].T
             i, j = np.nonzero((sims >= MED_AT_LEAST - NEAR) & (gens <= GEN_AT_MOST + NEAR))
+            # Blocks on the diagonal contain every pair twice, and each image with itself.
             upper = i + start < j + second
             i, j = i[upper], j[upper]
             sure = (sims[i, j] >= MED_AT_LEAST + NEAR) & (gens[i, j] <= GEN_AT_MOST - NEAR)
@@ -96,25 +100,29 @@ def by_numpy(med: np.ndarray, gen: np.ndarray) -> np.ndarray:
 
 
 def cosine(vector: np.ndarray, second_vector: np.ndarray) -> float:
+    """Return the cosine of two vectors in float64."""
     a, b = vector.astype(np.float64), second_vector.astype(np.float64)
     return float(a @ b / np.sqrt((a @ a) * (b @ b)))
 
 
 def by_us(med: np.ndarray, gen: np.ndarray, device: str = "cpu") -> np.ndarray:
-    """The search, everything included: check, upload, search, download."""
+    """Run the whole search: check, upload, search, download. Returns keys like `by_numpy`."""
     search = ready(med, gen, device)
     return np.concatenate([pairs.i * len(med) + pairs.j for pairs in search.all_pairs()])
 
 
 def ready(med: np.ndarray, gen: np.ndarray, device: str) -> PairSearch:
+    """Check and upload the embeddings, ready to search."""
     from curation.mining.pair_search import PairSearch, Thresholds
 
     return PairSearch(med, gen, Thresholds(med_at_least=MED_AT_LEAST, gen_at_most=GEN_AT_MOST), device)
 
 
 def on_device(med: np.ndarray, gen: np.ndarray, device: str, repeats: int) -> tuple[np.ndarray, dict[str, object]]:
-    """The device's search, and its times: whole (`by_us`), with the embeddings on the device
-    already, and the floor.
+    """Search on a device; return the keys and the times.
+
+    The times are those of the whole search (`by_us`), of the search alone with the embeddings
+    already on the device, and of the lower bound.
     """
     import torch
 
@@ -160,17 +168,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=80_000)
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--device", default=None, help="cuda, cpu [default: cuda where there is a GPU]")
+    parser.add_argument("--device", default=None, help="cuda or cpu [default: cuda if there is a GPU]")
     args = parser.parse_args()
     if args.device is None:
         import torch
 
+        # Without `--device` and without a GPU, only the CPU is measured.
         args.device = "cuda" if torch.cuda.is_available() else None
     med, gen = synthetic(args.images)
-    by_us(med[:500], gen[:500])  # imports what it needs
+    # Warm-up: imports are not part of the times.
+    by_us(med[:500], gen[:500])
     times: dict[str, list[float]] = {"ours": [], "numpy": []}
-    processor_times: dict[str, list[float]] = {"ours": [], "numpy": []}  # on a busy machine the fairer measure
-    for _ in range(args.repeats):  # in turn, so that a busy machine is busy for both
+    # CPU time is the fairer measure on a busy machine.
+    processor_times: dict[str, list[float]] = {"ours": [], "numpy": []}
+    # Alternate the methods, so that other load on the machine affects both.
+    for _ in range(args.repeats):
         pairs = []
         for name, method in (("ours", by_us), ("numpy", by_numpy)):
             start, processor_start = time.perf_counter(), time.process_time()
@@ -187,9 +199,9 @@ def main() -> None:
         report |= {unit: measured, f"numpy_over_ours_{unit}": round(statistics.median(ratios), 1)}
     if args.device:
         keys, report["on_device"] = on_device(med, gen, args.device, args.repeats)
-        assert np.array_equal(keys, pairs[0]), f"{args.device} and the processor disagree"
+        assert np.array_equal(keys, pairs[0]), f"{args.device} and the CPU disagree"
     else:
-        print("there is no GPU here: its search was not timed")
+        print("no GPU on this machine: the search on a GPU was not timed")
     print(json.dumps(report, indent=1))
 
 

@@ -1,13 +1,16 @@
-"""Kill workers of a local Ray cluster while they work: is everything there once, and the same as
-undisturbed?
+"""Kill workers of a local Ray cluster while they work, and compare with an undisturbed run.
 
-`sweep`: tiny random models of six families x benchmarks (phantom data), workers killed at random
-moments once more was answered; then the same sweep without Ray. `pairs`: a pair search of many
-images with workers killed; then the same in one process, timed, and on undisturbed workers, timed.
+`sweep`: evaluate tiny random models of six families on all benchmarks (phantom data). Workers are
+killed at random moments, each once there are new answers. Then the same sweep runs without Ray:
+every answer must be there once, and the scores must be equal.
 
-    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/curation/cluster_kills.py sweep --models 6
-    --kills 10 OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/curation/cluster_kills.py pairs
-    --images 40000 --kills 10
+`pairs`: search pairs among many images, with workers killed. The pairs must equal those of one
+process and of undisturbed workers, which are timed.
+
+    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/curation/cluster_kills.py sweep
+        --models 6 --kills 10
+    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/curation/cluster_kills.py pairs
+        --images 40000 --kills 10
 """
 
 from __future__ import annotations
@@ -23,13 +26,13 @@ from pathlib import Path
 
 BENCHMARKS = ("mediconfusion", "probmed", "halt-medvqa", "gmai-mmbench")
 TIMEOUT = 1800.0
-"""Seconds that may pass between two kills."""
+"""Maximum seconds between two kills."""
 
 FAMILIES = ("qwen2_5_vl", "qwen3_vl", "gemma3", "glm4v", "llama4", "llava")
 
 
 def finish(folder: Path, *arguments: object) -> float:
-    """Run a command to its end; returns its seconds."""
+    """Run a command until it ends; return its seconds."""
     from tests.ray_processes import start
 
     began = time.perf_counter()
@@ -55,16 +58,17 @@ class Seeded:
             drawn = hashlib.sha256(b"SEED" + request.prompt.encode()).digest()[0]
             yield Response(request.question_id, request.sample, "ABCDEFGH"[drawn % len(request.options)], seconds=0.01)
 """
-"""A model that needs no torch: a worker is back a few seconds after it was killed."""
+"""A model without torch, so that a killed worker is replaced within a few seconds."""
 
 
 def answers(folder: Path) -> list[tuple[str, str]]:
-    """(question id, text) of every answer of a run, sorted."""
+    """Return (question id, text) of every answer of a run, sorted."""
     lines = map(json.loads, (folder / "answers.jsonl").read_text().splitlines())
     return sorted((line["question_id"], line["response"]) for line in lines)
 
 
 def sweep(folder: Path, models: int, kills: int, workers: int, seed: int, plug_ins: bool) -> None:
+    """Sweep with Ray and kills, sweep without Ray, and compare scores and answers."""
     import yaml
 
     from dataset_builders.build import build
@@ -89,9 +93,11 @@ def sweep(folder: Path, models: int, kills: int, workers: int, seed: int, plug_i
     def answered() -> int:
         line_count = 0
         for path in folder.glob("ray/*/answers*.jsonl"):
+            # A journal may be merged, and disappear, between the listing and the reading.
             line_count += path.read_bytes().count(b"\n") if path.exists() else 0
         return line_count
 
+    # The reference: the same sweep without Ray.
     calm = finish(folder, "sweep", "models.yaml", "--out", "calm")
     began = time.perf_counter()
     process = start(
@@ -112,15 +118,17 @@ def sweep(folder: Path, models: int, kills: int, workers: int, seed: int, plug_i
             f"{ray_run}: an answer is missing or there twice"
         )
         questions += len(ray_answers)
+        # Not asserted: in a batch of other requests, a tie between tokens may be decided
+        # differently.
         equal += sum(
             ray_answer == local_answer for ray_answer, local_answer in zip(ray_answers, local_answers, strict=True)
         )
     print(
         f"sweep of {models} models x {len(BENCHMARKS)} benchmarks ({questions} answers) on "
-        f"{workers} Ray workers: {killed} killed, each "
-        f"answer once, scores and {equal} texts as without Ray (another batch may turn a tie); "
+        f"{workers} Ray workers: {killed} killed; each "
+        f"answer once, scores and {equal} texts as without Ray (another batch may decide a tie differently); "
         f"{on_ray:.0f} s with "
-        f"the kills, {calm:.0f} s one process after the other"
+        f"the kills, {calm:.0f} s without Ray"
     )
 
 
@@ -135,6 +143,7 @@ def embeddings(folder: Path, images: int, seed: int) -> None:
     folder.mkdir()
     draw = np.random.default_rng(seed)
     names = [f"{number:07d}.png" for number in range(images)]
+    # Random perceptual hashes: none are alike, so no pair is dropped as a near-duplicate.
     hashes = [f"{value:016x}" for value in draw.integers(0, 2**64, images, dtype=np.uint64)]
     index = pd.DataFrame({"image": names, "sha256": [f"{number:064x}" for number in range(images)], "phash": hashes})
     index.to_parquet(folder / "images.parquet")
@@ -145,6 +154,9 @@ def embeddings(folder: Path, images: int, seed: int) -> None:
 
 
 def pairs(folder: Path, images: int, kills: int, workers: int, seed: int) -> None:
+    """Search pairs in one process, on Ray workers, and on workers that are killed; compare the
+    tables.
+    """
     import pandas as pd
 
     from tests.ray_processes import kill_workers, start
@@ -178,8 +190,8 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--plug-ins", action="store_true", help="sweep: models that need no torch, for slow machines")
-    parser.add_argument("--folder", type=Path, help="keep everything here, and use what is there already")
+    parser.add_argument("--plug-ins", action="store_true", help="sweep: models without torch, for slow machines")
+    parser.add_argument("--folder", type=Path, help="keep all files here and reuse those of an earlier call")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = options.folder or Path(name)
@@ -189,7 +201,7 @@ def main() -> None:
         else:
             pairs(folder, options.images, options.kills, options.workers, options.seed)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
-    print(f"most memory of one process: {peak:.1f} GB")
+    print(f"peak memory of one process: {peak:.1f} GB")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,17 @@
-"""Scores of a reader without images on the sets that `medprobe curate probe` and `hallucinate`
-make, on sources of different kinds.
+"""Measure how well a reader without images scores on sets of `curate probe` and `hallucinate`.
 
     python benchmarks/curation/text_only.py --sources FOLDER [--medpix FOLDER] [--seeds 5]
 
---sources: real files of the public benchmarks, as the tests marked `sources` read them. --medpix:
-the folder `MedPix-2-0` of MedPix 2.0 (github.com/CHILab1/MedPix-2.0). Only labels and texts are
-used. Percent, the largest over seeds. `text`, `words`, `aspect`: the readers of
-`curation/custom_sets/probing.py`, given how often the answer to each text is yes in this very set.
-`letter`: the most frequent correct letter among questions with that many options. `gives up`:
-always the option that abstains. `text` of hallucination sets: predicts from the question's words
-whether abstaining is correct.
+--sources: real files of the public benchmarks, in the layout that the tests marked `sources` read.
+--medpix: the folder `MedPix-2-0` of MedPix 2.0 (github.com/CHILab1/MedPix-2.0). Only labels and
+texts are used. Results are percentages, the largest over the seeds.
+
+The reader of probes knows the most frequent answer to each text in this very set
+(`text_only_accuracy`). The readers of hallucination sets:
+
+- `letter` knows the most frequent correct letter among questions with that many options.
+- `gives up` always takes the option that abstains.
+- `text` knows for each question text whether abstaining is mostly correct.
 """
 
 from __future__ import annotations
@@ -65,9 +67,11 @@ def probed(
     name: str, organ: str, modality: str, findings: Iterable[str] | None, findings_labelled: Iterable[str], positions: Iterable[str] = (),
     touched: Iterable[frozenset[str]] = (),
 ) -> ProbedImage:  # fmt: skip
-    """An image as a row of a table whose column `absent` lists the `findings_labelled` that it does
-    not show: what is measured is how the questions are balanced. findings None: nothing is known of
-    them.
+    """Build an image of a probe table.
+
+    Its column `absent` lists those `findings_labelled` that the image does not show, as this
+    benchmark measures how the questions are balanced. `findings` None: nothing is known about the
+    findings.
     """
     place = parse_image_context([organ], modality)
     labels = [parse_label(text, place) for text in findings or ()]
@@ -85,8 +89,9 @@ def probed(
 
 
 def nih(folder: Path) -> Iterator[ProbedImage]:
-    """ChestX-ray14: the films of its box table with their findings, positions from the boxes; one
-    organ, one modality.
+    """Yield the ChestX-ray14 films that have boxes: findings, and positions from the boxes.
+
+    All have one organ and one modality.
     """
     boxes: dict[str, dict[str, list[tuple[float, float, float, float]]]] = defaultdict(lambda: defaultdict(list))
     with (folder / "chestxray14" / "BBox_List_2017.csv").open(encoding="utf-8") as file:
@@ -104,8 +109,9 @@ def nih(folder: Path) -> Iterator[ProbedImage]:
 
 
 def roco(folder: Path) -> Iterator[ProbedImage]:
-    """ROCO: captions of the validation and test parts that name one organ and one modality, and the
-    findings they name.
+    """Yield the ROCO images whose captions name exactly one organ and one modality, with findings.
+
+    Uses the validation and test parts; the findings are those that the caption names.
     """
     for part in ("validation", "test"):
         for row in read_image_table(folder / "roco" / part / "radiology" / "captions.txt").to_dict("records"):
@@ -114,13 +120,15 @@ def roco(folder: Path) -> Iterator[ProbedImage]:
                 [name for name, words in terms.items() if re.search(words, text)] for terms in (ORGANS, MODALITIES)
             )
             if len(organs) == len(kinds) == 1:
+                # "no effusion" names a finding that is absent.
                 findings = tuple(name for name in FINDINGS if re.search(rf"(?<!no ){name}", text))
                 yield probed(str(row["image"]), organs[0], kinds[0], findings, FINDINGS)
 
 
 def medpix(folder: Path) -> Iterator[ProbedImage]:
-    """MedPix 2.0: CT and MR images with the region and the diagnosis of their case, as the atlas's
-    editors gave them.
+    """Yield the CT and MR images of MedPix 2.0 with the region and the diagnosis of their case.
+
+    Both are as given by the editors of the atlas.
     """
     topics = {case["U_id"]: case["Topic"]["Title"] for case in json.loads((folder / "Case_topic.json").read_text())}
     for entry in json.loads((folder / "Descriptions.json").read_text()):
@@ -130,7 +138,7 @@ def medpix(folder: Path) -> Iterator[ProbedImage]:
 
 
 def ward() -> Iterator[ProbedImage]:
-    """Drawn: three organs, five modalities, positions in words."""
+    """Yield invented images: three organs, five modalities, positions in words."""
     rng = random.Random(0)
     organs = {
         "chest": ("lung nodule", "pleural effusion", "cardiomegaly", "hernia"),
@@ -146,8 +154,11 @@ def ward() -> Iterator[ProbedImage]:
 
 
 def pmc_vqa(folder: Path) -> Iterator[CustomQuestion]:
-    """The 1,000 questions of HALT-MedVQA's NONE file, with one of their other options taken for the
-    right one; organs drawn.
+    """Yield the 1,000 questions of HALT-MedVQA's NONE file, as if one of their options were
+    correct.
+
+    The option "none of the above" is dropped and one of the others is taken as correct; organs are
+    assigned in rotation.
     """
     for number, entry in enumerate(json.loads((folder / "halt_medvqa" / "pmc_vqa_nota1K.json").read_text())):
         texts = [entry[key].split(":", 1)[-1].strip() for key in sorted(entry) if key.startswith("choice_")]
@@ -159,7 +170,7 @@ def pmc_vqa(folder: Path) -> Iterator[CustomQuestion]:
 
 
 def mediconfusion(folder: Path) -> Iterator[CustomQuestion]:
-    """The 352 questions of MediConfusion, two options each; organs are random."""
+    """Yield MediConfusion's 352 questions, two options each; organs are assigned in rotation."""
     document = json.loads((folder / "mediconfusion" / "dataset.json").read_text())
     for number, entry in enumerate(document.values()):
         for side in (1, 2):
@@ -169,7 +180,7 @@ def mediconfusion(folder: Path) -> Iterator[CustomQuestion]:
 
 
 def gmai(folder: Path) -> Iterator[CustomQuestion]:
-    """The 22 questions of GMAI-MMBench's public sample; organs drawn."""
+    """Yield the 22 questions of GMAI-MMBench's public sample; organs are assigned in rotation."""
     csv.field_size_limit(10**9)
     with (folder / "gmai_mmbench" / "GMAI-MMBench_SAMPLE.tsv").open(encoding="utf-8") as file:
         for number, row in enumerate(csv.DictReader(file, delimiter="\t")):
@@ -179,18 +190,25 @@ def gmai(folder: Path) -> Iterator[CustomQuestion]:
 
 
 def _organ(number: int) -> str:
+    """Return an organ for a question: its source names none, and the swaps need one."""
     return ("brain", "knee", "abdomen", "foot")[number % 4]
 
 
 def of_probe(images: list[ProbedImage], seed: int, balanced: bool) -> tuple[int, dict[str, float]]:
-    """(questions, percent right overall and in the worst aspect)."""
+    """Build a probe set; return its number of questions, and percent correct by aspect.
+
+    The aspects are `overall` and the one with the highest score (`worst aspect`).
+    """
     rows, _ = build_probes(images, seed, balanced)
     scores = text_only_accuracy(rows)
     return len(rows), {"overall": scores["overall"], "worst aspect": max(scores.values())}
 
 
 def of_hallucinate(custom_questions: list[CustomQuestion], seed: int) -> Iterator[tuple[str, int, dict[str, float]]]:
-    """Per scenario: questions, reader -> percent right, and what drawing an option gives."""
+    """Yield per scenario: its name, its number of questions, and percent correct by reader.
+
+    `chance` is the percentage that guessing gives.
+    """
     rng = random.Random(seed)
     names = sorted({question.image for question in custom_questions})
     about = ImageRelations({}, {name: rng.getrandbits(64) for name in names})
@@ -206,6 +224,7 @@ def of_hallucinate(custom_questions: list[CustomQuestion], seed: int) -> Iterato
     for scenario, entries in variants.items():
         rows = []
         for entry in entries:
+            # The scenarios have different file formats: options in columns, or in one object.
             choices = [entry[key][3:] for key in sorted(entry) if key.startswith("choice_")] or list(
                 entry["option"].values()
             )
@@ -222,7 +241,7 @@ def of_hallucinate(custom_questions: list[CustomQuestion], seed: int) -> Iterato
 
 
 def _known(keys: list[Any], answers: list[Any]) -> float:
-    """Percent right of who knows the commonest answer under each key."""
+    """Return the percentage correct of a reader who knows the most common answer under each key."""
     counts: dict[Any, Counter[Any]] = defaultdict(Counter)
     for key, answer in zip(keys, answers, strict=True):
         counts[key][answer] += 1

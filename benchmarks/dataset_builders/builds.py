@@ -1,14 +1,23 @@
-"""Speed and size of dataset builds, measured on made-up sources of the real benchmarks' shapes.
+"""Measure speed and size of dataset builds on made-up sources with the shapes of the real ones.
 
-    python benchmarks/dataset_builders/builds.py probmed FOLDER      a ProbMed-sized build against
-    the floor of copying the image bytes once python benchmarks/dataset_builders/builds.py reading
-    FOLDER      time to the first streamed row; loading `cases` against `questions` python
-    benchmarks/dataset_builders/builds.py sizes FOLDER        bytes against push_to_hub's layout
-    python benchmarks/dataset_builders/builds.py gmai FOLDER [GB]    peak memory of a build from one
-    large TSV
+A ProbMed-sized build against the time to copy its image bytes once:
 
-FOLDER keeps the made-up sources between calls. Figures are in benchmarks/README.md. See also: tests
-(tests/).
+    python benchmarks/dataset_builders/builds.py probmed FOLDER
+
+Time to the first streamed row, and to load `cases` and `questions`:
+
+    python benchmarks/dataset_builders/builds.py reading FOLDER
+
+Bytes on disk against the layout of `push_to_hub`:
+
+    python benchmarks/dataset_builders/builds.py sizes FOLDER
+
+Peak memory of a build from one large TSV:
+
+    python benchmarks/dataset_builders/builds.py gmai FOLDER [GB]
+
+FOLDER keeps the made-up sources between calls; `reading` and `sizes` need an earlier `probmed`.
+Figures: benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -38,7 +47,7 @@ def main() -> None:
 
 
 def probmed_source(folder: Path) -> Path:
-    """A source of ProbMed's size: 6,303 JPEG files of about 60 KB, all different, and 57,132
+    """Write a source of ProbMed's size: 6,303 different JPEG files of about 60 KB, 57,132
     questions.
     """
     source = folder / "probmed-source"
@@ -56,11 +65,14 @@ def probmed_source(folder: Path) -> Path:
         kind = types[number % 12]
         path = source / "images" / kind / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Coarse blocks plus fine noise: files of a realistic size, no two alike.
         picture = rng.integers(0, 256, (64, 64), dtype=np.uint8).repeat(8, 0).repeat(8, 1)
         noise = rng.integers(0, 64, (512, 512), dtype=np.uint8)
         Image.fromarray(picture // 2 + noise).save(path, quality=62)
+        # Spread the remaining questions over the images in pairs, so that the total is exact.
         pairs = (QUESTIONS - 5 * IMAGES) // 2 // IMAGES + (number < (QUESTIONS - 5 * IMAGES) // 2 % IMAGES)
         pairs_of = [f"entity_{side}_{pair}" for pair in range(pairs) for side in ("gt", "hallu")]
+        # An odd remainder leaves one question without a partner.
         single = ["entity_hallu"] if number == 0 and (QUESTIONS - 5 * IMAGES) % 2 else []
         for qa_type in [*kinds, *pairs_of, *single]:
             rows.append(
@@ -78,7 +90,9 @@ def probmed_source(folder: Path) -> Path:
 
 
 def floor(source: Path, folder: Path) -> float:
-    """Seconds to read every image, take its sha256 and write its bytes into one file."""
+    """Return the seconds to read every image, hash it with SHA-256 and write its bytes into one
+    file.
+    """
     start = time.perf_counter()
     with (folder / "floor.bin").open("wb") as stream:
         for path in sorted(source.rglob("*.jpg")):
@@ -86,6 +100,7 @@ def floor(source: Path, folder: Path) -> float:
             hashlib.sha256(data).hexdigest()
             stream.write(data)
         stream.flush()
+        # A build syncs its files too.
         os.fsync(stream.fileno())
     took = time.perf_counter() - start
     (folder / "floor.bin").unlink()
@@ -93,8 +108,9 @@ def floor(source: Path, folder: Path) -> float:
 
 
 def probmed(folder: Path) -> None:
-    """Build time against the floor, three times in turn; the command in a process of its own, as a
-    user runs it.
+    """Measure the build time against `floor`, three times in alternation.
+
+    The build runs in its own process, as when a user runs the command.
     """
     source, out = probmed_source(folder), folder / "probmed"
     floors, builds, inside = [], [], []
@@ -102,6 +118,7 @@ def probmed(folder: Path) -> None:
         floors.append(floor(source, folder))
         shutil.rmtree(out, ignore_errors=True)
         start = time.perf_counter()
+        # Leave with os._exit: only the build is timed, not the shutdown of the interpreter.
         code = (
             "import time; t=time.perf_counter()\nfrom dataset_builders.build import build\n"
             f"build('probmed', source={str(source)!r}, "
@@ -117,6 +134,7 @@ def probmed(folder: Path) -> None:
 
 
 def _print_sizes(source: Path, out: Path) -> None:
+    """Print the size of each config relative to the distinct images plus the text."""
     distinct = sum(path.stat().st_size for path in source.rglob("*.jpg"))
     size = {
         path.name: sum(file.stat().st_size for file in path.rglob("*.parquet"))
@@ -132,8 +150,9 @@ def _print_sizes(source: Path, out: Path) -> None:
 
 
 def reading(folder: Path) -> None:
-    """Time to the first streamed row, and to load a config whole, each in a fresh process with an
-    empty cache.
+    """Measure the time to the first streamed row, and to load a whole config.
+
+    Each measurement uses a fresh process and an empty cache.
     """
     out = folder / "probmed"
     for config in ("questions", "cases", "questions_text"):
@@ -147,6 +166,7 @@ def reading(folder: Path) -> None:
 
 
 def _timed(folder: Path, label: str, code: str) -> None:
+    """Run code that uses `load_dataset` in a new process; print its time and its cache's size."""
     home = folder / "hf-home"
     shutil.rmtree(home, ignore_errors=True)
     script = (
@@ -161,14 +181,16 @@ def _timed(folder: Path, label: str, code: str) -> None:
 
 
 def sizes(folder: Path) -> None:
-    """What `Dataset.push_to_hub` would upload: `to_parquet` of the loaded questions, which is what
-    it writes for each shard.
+    """Measure the size that `Dataset.push_to_hub` would upload.
+
+    It writes each shard with `to_parquet`, so this calls `to_parquet` on the loaded questions.
     """
     out = folder / "probmed"
     _print_sizes(probmed_source(folder), out)
     target = folder / "pushed.parquet"
     script = (
         "from datasets import load_dataset\n"
+        # A part is enough for the ratio: the whole file would be ten times the images.
         f"d = load_dataset({str(out)!r}, 'questions')['test'].select(range(5000))\n"
         f"d.to_parquet({str(target)!r})\nprint(len(set(d['image_id'])))"
     )
@@ -182,13 +204,15 @@ def sizes(folder: Path) -> None:
 
 
 def gmai(folder: Path) -> None:
-    """Peak memory of a build from one TSV of the given size (default 2 GB), images of about 1.4
-    MB.
+    """Measure the peak memory of a build from one TSV of the given size (default 2 GB).
+
+    Its images have about 1.4 MB each.
     """
     target_bytes = float(sys.argv[3] if len(sys.argv) > 3 else 2) * 1e9
     source = folder / "gmai-source"
     source.mkdir(exist_ok=True)
     file = source / "GMAI-MMBench_VAL.tsv"
+    # Reuse the TSV of an earlier call, unless another size was asked for.
     if not file.is_file() or abs(file.stat().st_size - target_bytes) > 5e6:
         _write_tsv(file, target_bytes)
     out = folder / "gmai"
@@ -206,6 +230,7 @@ def gmai(folder: Path) -> None:
 
 
 def _write_tsv(file: Path, target_bytes: float) -> None:
+    """Write a TSV of GMAI-MMBench's columns with random images until it has the target size."""
     import io
 
     from PIL import Image
@@ -220,6 +245,7 @@ def _write_tsv(file: Path, target_bytes: float) -> None:
         while stream.tell() < target_bytes:
             index += 1
             picture = io.BytesIO()
+            # Noise hardly compresses, so the size of the files is known.
             Image.fromarray(rng.integers(0, 256, (700, 700, 3), dtype=np.uint8)).save(picture, "PNG", compress_level=1)
             text = base64.b64encode(picture.getvalue()).decode("ascii")
             stream.write(

@@ -1,7 +1,9 @@
-"""Speed of the board on a store (`board_store.py` makes one): start, first table, filter, click to
-paint, many readers; how much memory the server holds, and how large and high the page is.
+"""Measure the board's speed on a results store, as made by `board_store.py`.
 
-python benchmarks/leaderboard_space/board_speed.py STORE
+    python benchmarks/leaderboard_space/board_speed.py STORE
+
+Times: server start, first table, filter, click until the page is repainted, and many readers at
+once. Also the server's memory, and the size and height of a page.
 """
 
 from __future__ import annotations
@@ -32,15 +34,16 @@ SERVE = "import sys; from leaderboard_space.app import serve; serve(sys.argv[1],
 
 
 def selections(service: Service, section: str, number: int) -> list[list[list[str]]]:
-    """Unions of one to three branches, no two alike."""
+    """Return `number` random selections in the tree, each a union of one to three branches."""
     tree = service.board.outcomes(service.board.snapshot.section(FORMAT, section))[1]  # type: ignore[arg-type, index]
+    # Deeper branches only if they have enough questions for a realistic selection.
     paths = [path for path, rows in tree.rows.items() if len(path) == 2 or rows.size > 50]
     rng = np.random.default_rng(1)
     return [[list(paths[i]) for i in rng.choice(len(paths), rng.integers(1, 4), replace=False)] for _ in range(number)]
 
 
 def line(label: str, seconds: list[float] | float) -> None:
-    """One figure, in milliseconds; of several the median and the 95th percentile."""
+    """Print one figure in milliseconds; of several values, the median and the 95th percentile."""
     values = np.atleast_1d(np.array(seconds)) * 1000
     if values.size == 1:
         print(f"{label}: {values[0]:.0f} ms", flush=True)
@@ -52,9 +55,7 @@ def line(label: str, seconds: list[float] | float) -> None:
 
 
 def spent_on(function: Callable[[Any], Any], requests: Iterable[Any]) -> tuple[list[float], list[float]]:
-    """Seconds that each request takes: on the clock, and of the processor (of all threads of this
-    process).
-    """
+    """Return the wall seconds and the CPU seconds (all threads of this process) of each request."""
     clock, processor = [], []
     for request in requests:
         start, start_cpu = time.perf_counter(), time.process_time()
@@ -65,7 +66,10 @@ def spent_on(function: Callable[[Any], Any], requests: Iterable[Any]) -> tuple[l
 
 
 def in_process(store: Path) -> tuple[str, list[list[list[str]]]]:
-    """Scan, read, and the filter event without any network."""
+    """Measure scanning, reading and the filter event in this process, without a network.
+
+    Returns the key of the largest section, and selections for `many_readers`.
+    """
     start = time.perf_counter()
     board = Board(store)
     line("scan the store", time.perf_counter() - start)
@@ -77,22 +81,24 @@ def in_process(store: Path) -> tuple[str, list[list[list[str]]]]:
     board.outcomes(section)
     line(f"read the answers of {len(section.entries)} results (in the background)", time.perf_counter() - start)
     chosen = selections(service, section.key, 2 * USERS)
+    # The first query has no branch: the whole set. Each of the others is new to the cache.
     queries = [{"format": FORMAT, "section": section.key, "branches": branches} for branches in ([], *chosen[:60])]
-    line("the whole set, asked for the first time", spent_on(service.view, queries[:1])[0])
+    line("the whole set, first request", spent_on(service.view, queries[:1])[0])
     clock, processor = spent_on(service.view, queries[1:])
-    line("filter event, server side, never asked before", clock)
-    line("  the same, time of the processor", processor)
-    line("filter event, asked before", spent_on(service.view, queries[1:2])[0])
+    line("filter event, server side, new selection", clock)
+    line("  its CPU time", processor)
+    line("filter event, selection requested before", spent_on(service.view, queries[1:2])[0])
     line("breakdown of a selection, server side", spent_on(service.breakdown, queries[1:21])[0])
     start = time.perf_counter()
     board.refresh()
-    line("look at the store again, nothing new", time.perf_counter() - start)
+    line("refresh, nothing new in the store", time.perf_counter() - start)
     return section.key, chosen
 
 
 def start_server(store: Path) -> tuple[subprocess.Popen[str], str]:
-    """The real server in a process of its own, and its address."""
+    """Start the real server in its own process; return the process and its address."""
     with socket.socket() as probe:
+        # Let the system choose a free port.
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     start = time.perf_counter()
@@ -105,18 +111,18 @@ def start_server(store: Path) -> tuple[subprocess.Popen[str], str]:
     assert process.stdout is not None
     while "http://" not in process.stdout.readline():
         if process.poll() is not None:
-            raise SystemExit("the server ended before it gave its address")
-    line("server start, from nothing to its address", time.perf_counter() - start)
+            raise SystemExit("the server ended before it printed its address")
+    line("server start, until it prints its address", time.perf_counter() - start)
     return process, f"http://127.0.0.1:{port}"
 
 
 def in_browser(address: str, section: str) -> None:
-    """First table, and click to painted, in headless Chromium."""
+    """Measure the first table, and clicks until they are painted, in headless Chromium."""
     from playwright.sync_api import sync_playwright
 
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
-        print("no Chromium here: browser figures left out")
+        print("no Chromium on this machine: browser figures are left out")
         return
     with sync_playwright() as engine:
         browser = engine.chromium.launch(executable_path=program, args=CHROMIUM)
@@ -125,13 +131,15 @@ def in_browser(address: str, section: str) -> None:
             page = browser.new_page(viewport={"width": 1440, "height": 900})
             start = time.perf_counter()
             page.goto(address, wait_until="commit")
-            page.locator("table.matrix tbody tr").first.wait_for(timeout=120_000)  # the overview is the first screen
+            # The overview is the first screen.
+            page.locator("table.matrix tbody tr").first.wait_for(timeout=120_000)
             visible.append(time.perf_counter() - start)
             page.close()
         line("first table visible", visible)
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(f"{address}/#/b/{FORMAT}?s={section}")
         page.locator(f"#mp-{FORMAT} table.heat").wait_for(timeout=120_000)
+        # Measured inside the page, so that the time of the remote control does not count.
         painted = page.evaluate(
             """async (format) => {
               const root = document.querySelector('#mp-' + format), spent = [];
@@ -165,11 +173,14 @@ def in_browser(address: str, section: str) -> None:
 
 
 async def many_readers(address: str, section: str, chosen: list[list[list[str]]], pid: int) -> None:
-    """All readers open the board at the same moment (its page, the overview, a benchmark's table),
-    then change their selection, each to another one. One process asks for all of them, on the same
-    two cores as the server.
+    """Let all readers open the board at once, then change their selections, each to a different
+    one.
+
+    To open the board is to load its page, the overview and a benchmark's table. One process sends
+    the requests of all readers, on the same two cores as the server.
     """
-    limits = httpx.Limits(max_connections=USERS, keepalive_expiry=1)  # the server closes what was idle for 5 s
+    # The server closes connections after 5 s of idling: close them earlier here.
+    limits = httpx.Limits(max_connections=USERS, keepalive_expiry=1)
     async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits) as client:
 
         async def ask(branches: list[list[str]]) -> None:
@@ -187,15 +198,16 @@ async def many_readers(address: str, section: str, chosen: list[list[list[str]]]
             await task
             return time.perf_counter() - start
 
+        # The first visitor fills the caches.
         await open_board()
         begun = seconds_of(pid)
         opened = await asyncio.gather(*(timed(open_board()) for _ in range(USERS)))
         line(f"{USERS} readers open the board at once", list(opened))
-        line("  time of the server's processor", seconds_of(pid) - begun)
+        line("  CPU time of the server", seconds_of(pid) - begun)
         begun = seconds_of(pid)
         spent = await asyncio.gather(*(timed(ask(branches)) for branches in chosen[USERS:]))
-        line(f"{USERS} readers at once, each another selection", list(spent))
-        line("  time of the server's processor", seconds_of(pid) - begun)
+        line(f"{USERS} readers at once, each with a different selection", list(spent))
+        line("  CPU time of the server", seconds_of(pid) - begun)
 
 
 def main() -> None:
@@ -207,21 +219,22 @@ def main() -> None:
     try:
         in_browser(address, section)
         asyncio.run(many_readers(address, section, chosen, process.pid))
-        print("load of the machine:", *(f"{load:.1f}" for load in os.getloadavg()), flush=True)
-        print(f"the server held at most {most_memory(process.pid) / 1e9:.2f} GB", flush=True)
+        print("load average:", *(f"{load:.1f}" for load in os.getloadavg()), flush=True)
+        print(f"peak memory of the server: {most_memory(process.pid) / 1e9:.2f} GB", flush=True)
     finally:
         process.terminate()
         process.wait()
 
 
 def seconds_of(pid: int) -> float:
-    """Seconds of the processor that a process has taken."""
+    """Return the CPU seconds that a process has used."""
+    # The name of a program may contain spaces and brackets: split after the last bracket.
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def most_memory(pid: int) -> int:
-    """Bytes that a process held at its worst."""
+    """Return the peak resident memory of a process in bytes."""
     match = re.search(r"VmHWM:\s+([0-9]+) kB", Path(f"/proc/{pid}/status").read_text())
     return int(match[1]) << 10 if match else 0
 

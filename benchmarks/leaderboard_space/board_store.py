@@ -1,10 +1,9 @@
-"""Make a results store of the size the board is built for: 60 models x 26,000 questions, and 200
-published rows. Invented data.
+"""Make a results store of the size that the board is built for, with invented data.
 
-PYTHONPATH=. python benchmarks/leaderboard_space/board_store.py STORE [--models 60] [--questions
-26000] [--published 200]
+    PYTHONPATH=. python benchmarks/leaderboard_space/board_store.py STORE
+        [--models 60] [--questions 26000] [--published 200]
 
-Every answer is a model's own.
+Each model's answers are drawn independently of the other models' answers.
 """
 
 from __future__ import annotations
@@ -23,10 +22,13 @@ KINDS = ("open", "proprietary", "medical")
 
 
 def make_questions(number: int, rng: np.random.Generator) -> pd.DataFrame:
-    """Questions in the shape of GMAI-MMBench: 18 tasks, 18 departments, 4 granularities, 38
-    modalities, 717 keywords, 810 leaves; one in ten shares its image with another.
+    """Invent questions in the shape of GMAI-MMBench.
+
+    18 tasks, 18 departments, 4 granularities, 38 modalities, 717 keywords and 810 leaves; one
+    question in ten shares its image with another.
     """
     leaves = [(f"Modality {int(rng.integers(0, 38))}", f"keyword {i % 717}") for i in range(810)]
+    # A few leaves have most of the questions, as in the real benchmark.
     leaf = rng.zipf(1.3, number) % 810
     options = rng.integers(3, 6, number)
     answer = rng.integers(0, options)
@@ -50,8 +52,10 @@ def make_questions(number: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def write_run(store: Path, questions: pd.DataFrame, number: int, rng: np.random.Generator) -> None:
-    """One invented model: knows a share of the questions, guesses the rest, fails to answer
-    some.
+    """Add a run of one invented model.
+
+    The model knows a share of the answers, guesses the others, and gives no answer to 2 % of the
+    questions.
     """
     skill = float(rng.uniform(0.02, 0.6))
     options = questions["options"].map(len).to_numpy()
@@ -73,7 +77,7 @@ def write_run(store: Path, questions: pd.DataFrame, number: int, rng: np.random.
 
 
 def write_published(store: Path, number: int, rng: np.random.Generator) -> None:
-    """A printed row, with a cell per department."""
+    """Add one row of a published table, with a score per department."""
 
     def cell(n: int) -> dict[str, Score]:
         return {"accuracy": Score(value=round(float(rng.uniform(20, 60)), 2), n=n, n_cases=n, chance=25.7)}

@@ -1,13 +1,12 @@
-"""Power and error rate of ranks: simulated models, and what any test of the scores' difference
-could do.
+"""Simulate power and error rate of ranks, and the bound for any test of score differences.
 
-PYTHONPATH=. python benchmarks/leaderboard_space/ranks_simulation.py [--draws 400] [--models 60]
-[--seed 1]      (about 1 minute)
+    PYTHONPATH=. python benchmarks/leaderboard_space/ranks_simulation.py
+        [--draws 400] [--models 60] [--seed 1]      (about 1 minute)
 
-On MediConfusion's pairs. Outcomes of a model are correlated within components (ICC, by the
-mechanism `coin` of interval_coverage.py), and between models by a shared difficulty of each unit
-with the same mechanism (`shared`). `known` is told the true variance and uses Dunnett's critical
-value, which no test of the scores' difference can beat.
+The layout is that of MediConfusion's pairs. Outcomes of a model are correlated within components
+(ICC, mechanism `coin` of interval_coverage.py), and between models by a difficulty of each unit
+that all models share (`shared`, same mechanism). `known` is a test that is given the true variance
+and uses Dunnett's critical value; no test of score differences can do better.
 """
 
 from __future__ import annotations
@@ -27,17 +26,18 @@ from eval_harness.scores.ranks import RankRanges, compute_rank_ranges
 Floats = NDArray[np.float64]
 COMPONENT = np.repeat(np.arange(len(MEDICONFUSION)), MEDICONFUSION)
 LARGE = 18
-"""Units from which a component is large, in draws of models that are equal on the whole and not by
-size.
-"""
+"""Units from which a component counts as large in `unlike_by_size`."""
 
 
 def outcomes(rng: np.random.Generator, shares: Floats, icc: float, shared: float) -> Floats:
-    """Hits (M, U) of models with the true shares (M,) or (M, U), units in the order of their
-    components.
+    """Draw the hits (M, U) of models whose true shares are (M,) or (M, U).
+
+    The units are in the order of their components.
     """
     models, units = len(shares), len(COMPONENT)
     uniform, coin = rng.random((models, units)), rng.random((models, len(MEDICONFUSION)))
+    # A unit copies its component's coin with probability sqrt(ICC); two units of a component then
+    # have correlation ICC.
     level = np.where(rng.random((models, units)) < np.sqrt(icc), coin[:, COMPONENT], uniform)
     level = np.where(rng.random((models, units)) < np.sqrt(shared), rng.random(units), level)
     hits: Floats = (level < shares.reshape(models, -1)).astype(float)
@@ -45,7 +45,7 @@ def outcomes(rng: np.random.Generator, shares: Floats, icc: float, shared: float
 
 
 def ranks_of(hits: Floats) -> RankRanges:
-    """The ranks of models from their hits (M, U)."""
+    """Compute the ranks of models from their hits (M, U), as the board does."""
     units, top = np.arange(hits.shape[1]), hits.astype(np.float32)
     names = tuple(str(number) for number in range(len(hits)))
     pairs = compare_pairwise(OutcomeMatrix(names, "m", top, np.ones_like(top), COMPONENT, units.astype(object), True))
@@ -53,22 +53,22 @@ def ranks_of(hits: Floats) -> RankRanges:
 
 
 def led(models: int) -> Floats:
-    """The true shares: one model at .6, the others at .2."""
+    """Return the true shares with one leader: .6 for the first model, .2 for the others."""
     return np.r_[0.6, np.full(models - 1, 0.2)]
 
 
 def leader(draws: int, models: int, seed: int, icc: float, shared: float) -> float:
-    """Share of draws in which at most 3 share rank 1, one model being at .6 and the others at
-    .2.
-    """
+    """Return the share of draws in which at most 3 models have rank 1, with one leader (`led`)."""
     rng = np.random.default_rng([seed, 1])
     rankings = [ranks_of(outcomes(rng, led(models), icc, shared)) for _ in range(draws)]
     return float(np.mean([(ranking.best_rank == 1).sum() <= 3 for ranking in rankings]))
 
 
 def leader_known(draws: int, models: int, seed: int, icc: float) -> float:
-    """The same by a test that knows the true variance (shared difficulty 0)."""
+    """Return the same share for a test that knows the true variance (shared difficulty 0)."""
     rng = np.random.default_rng([seed, 1])
+    # Variance of a model's number of hits: p (1 - p) times the sum of m (1 + ICC (m - 1)) over the
+    # components of m units.
     spread = led(models) * (1 - led(models)) * (MEDICONFUSION * (1 + icc * (MEDICONFUSION - 1))).sum()
     error, critical = np.sqrt(spread[0] + spread[1:]), dunnett(models - 1)
     first_ranks = []
@@ -79,9 +79,12 @@ def leader_known(draws: int, models: int, seed: int, icc: float) -> float:
 
 
 def equals(draws: int, shares: Floats, seed: int, icc: float, shared: float) -> tuple[float, float, float]:
-    """Of equal models: the share of draws in which the first, a designated best, is excluded from
-    rank 1, in which any is, and in which any two differ significantly of which neither has the
-    highest score.
+    """Measure the errors of ranks for models with equal true scores.
+
+    Returns:
+        Shares of draws in which the first model (a designated best) is excluded from rank 1, in
+        which any model is, and in which two models differ significantly although neither has the
+        highest score.
     """
     rng = np.random.default_rng([seed, 2])
     hits = [outcomes(rng, shares, icc, shared) for _ in range(draws)]
@@ -105,17 +108,22 @@ def equals(draws: int, shares: Floats, seed: int, icc: float, shared: float) -> 
 
 @cache
 def dunnett(rivals: int) -> float:
-    """The one-sided 5 % point of the largest of so many normal differences from one and the same
-    model.
+    """Return the one-sided 5 % critical value for comparing one model with `rivals` others.
+
+    It is the 95 % quantile of the largest of the standardized differences, which are correlated
+    because they all involve the same model.
     """
     rng = np.random.default_rng(0)
+    # The maximum of k uniform variables is distributed as U ** (1 / k).
     highest = stats.norm.ppf(rng.random(200_000) ** (1 / rivals))
     return float(np.quantile((highest - rng.standard_normal(highest.size)) / np.sqrt(2), 0.95))
 
 
 def unlike_by_size(models: int, up: float) -> Floats:
-    """Return true shares (M, U): 0.5 for all, except that the first model's are higher by `up` in
-    large components and lower in the others, with the same mean.
+    """Return true shares (M, U) of models that are equal overall but not by component size.
+
+    All shares are 0.5, except that the first model's are higher by `up` in large components and
+    lower in the others, with the same mean.
     """
     large = (MEDICONFUSION >= LARGE)[COMPONENT]
     shares = np.full((models, large.size), 0.5)
@@ -134,7 +142,7 @@ def main() -> None:
     print(
         "| ICC | shared | .6 among .2: at most 3 share rank 1 (`known`) | equal at .2 (.5): "
         "designated best excluded | any excluded | "
-        "any two below the highest differ | equal on the whole, unlike by size: designated best "
+        "any two below the highest differ | equal overall, unlike by size: designated best "
         "excluded |"
     )
     print("|---" * 7 + "|")

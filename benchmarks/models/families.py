@@ -1,8 +1,8 @@
-"""Every family of tiny random models against naive loops (batch 1, no cache, plain `generate`, one
-forward pass per option).
+"""Compare every family of tiny random models with naive loops.
 
-For each: how many texts are equal, the largest difference of a score by ps and by gd, and what the
-self-test at load said.
+The loops use batch size 1, no cache, plain `generate`, and one forward pass per option. Printed for
+each family: how many texts are equal, the largest difference of a score by `ps` and by `gd`, and
+the paths that the self-test at load time did not find equal.
 
     OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/models/families.py --questions 12 --seed 0
 """
@@ -38,7 +38,7 @@ WORDS = [
 
 
 def requests(count: int, seed: int) -> list[Any]:
-    """Questions of 2 to 12 words on `count` / 3 drawn images of different sizes."""
+    """Make questions of 2 to 12 words on `count` / 3 drawn images of different sizes."""
     from PIL import Image
 
     from eval_harness.records.request import Request
@@ -47,6 +47,7 @@ def requests(count: int, seed: int) -> list[Any]:
     pictures = []
     for number in range(max(2, count // 3)):
         buffer = io.BytesIO()
+        # Different sizes give different numbers of image tokens, which batches must pad.
         size = (chance.randint(30, 90), chance.randint(30, 90))
         Image.effect_noise(size, 40 + 20 * number).convert("RGB").save(buffer, "PNG")
         pictures.append(buffer.getvalue())
@@ -84,6 +85,7 @@ def main() -> None:
             except Exception as error:  # whatever a class of transformers raises
                 print(f"{family:<20} failed: {type(error).__name__}: {str(error)[:200]}")
                 continue
+            # Scores may differ by rounding of float32, not more.
             right += equal_texts == len(test_requests) and max(sequence, next_token) < 1e-4
             odd = {path: words for path, words in our_batches.findings.paths.items() if words != "equal"}
             shares = "shares prefixes" if our_batches.describe()["shared_image_prefix"] else ""

@@ -1,13 +1,14 @@
-"""Questions per second of the harness on a tiny LLaVA (36 image tokens), one torch thread,
-ProbMed's shape: nine questions an image.
+"""Measure questions per second of the harness on a tiny LLaVA, against loops written by hand.
 
-ours     `TransformersVLM.generate`, everything included (decoding, resizing, tokens, network, text)
-naive    one question at a time, as public harnesses do: processor, `generate`, decode
-ideal    what one would write by hand for speed: sorted by length, batches of 32, each image decoded
-         once, the processor and `generate` on the batch, nothing else (no journal, no options, no
-         settings, no other model)
-overhead what the runner adds per question outside the model: journal, progress, requests (a model
-that answers at once)
+The model has 36 image tokens; one torch thread; nine questions per image, as in ProbMed.
+
+- ours: `TransformersVLM.generate` with all it does (decoding, resizing, tokens, network, text).
+- naive: one question at a time, as public harnesses do: processor, `generate`, decode.
+- ideal: what one would write by hand for speed: sorted by length, batches of 32, each image decoded
+  once, processor and `generate` on the batch, and nothing else (no journal, no options, no
+  settings, no other model).
+- overhead: time per question that the runner spends outside the model (journal, progress,
+  requests), measured with a model that answers at once.
 
     OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/models/harness_speed.py
 """
@@ -43,7 +44,7 @@ PER_IMAGE, TOKENS = 9, 8
 
 
 def requests(images: int, side: int) -> list[Any]:
-    """Questions of 8-16 words, nine per drawn image."""
+    """Make questions of 8 to 16 words, nine per drawn image."""
     from PIL import Image
 
     from eval_harness.records.request import Request
@@ -61,10 +62,12 @@ def requests(images: int, side: int) -> list[Any]:
 
 
 def ours(model: Any, test_requests: list[Any]) -> dict[str, str]:
+    """Answer with the harness; return question id -> text."""
     return {response.question_id: response.text for response in model.generate(test_requests)}
 
 
 def naive(model: Any, test_requests: list[Any]) -> dict[str, str]:
+    """Answer one question at a time; return question id -> text."""
     import torch
     from PIL import Image
 
@@ -83,6 +86,7 @@ def naive(model: Any, test_requests: list[Any]) -> dict[str, str]:
 
 
 def ideal(model: Any, test_requests: list[Any], size: int = 32) -> dict[str, str]:
+    """Answer in batches of `size`, sorted by prompt length; return question id -> text."""
     import torch
     from PIL import Image
 
@@ -90,6 +94,7 @@ def ideal(model: Any, test_requests: list[Any], size: int = 32) -> dict[str, str
     pictures = {
         image: Image.open(io.BytesIO(image)).convert("RGB") for image in {request.image for request in test_requests}
     }
+    # Prompts of similar length need little padding.
     ordered = sorted(test_requests, key=lambda request: len(request.prompt))
     for start in range(0, len(ordered), size):
         batch = ordered[start : start + size]
@@ -104,16 +109,18 @@ def ideal(model: Any, test_requests: list[Any], size: int = 32) -> dict[str, str
 
 
 def seconds(run: Callable[[], Any]) -> tuple[float, float]:
-    """CPU seconds of the whole process (all threads), and wall seconds."""
+    """Return the CPU seconds of the whole process (all threads) and the wall seconds of a call."""
     cpu, wall = time.process_time(), time.perf_counter()
     run()
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
 def ratios(name: str, base: Callable[[], Any], candidate: Callable[[], Any], count: int, repeats: int) -> None:
-    """Both in turn, several times; the median of base / other (how many times faster `candidate`
-    is), in CPU time and in wall time.
+    """Print how many times faster `candidate` is than `base`, in CPU time and in wall time.
+
+    Both run alternately `repeats` times; the median of the ratios is printed with their range.
     """
+    # Warm-up
     base(), candidate()
     pairs = [(seconds(base), seconds(candidate)) for _ in range(repeats)]
     for clock, kind in enumerate(("CPU", "wall")):
@@ -126,7 +133,7 @@ def ratios(name: str, base: Callable[[], Any], candidate: Callable[[], Any], cou
 
 
 def overhead(folder: Path, repeats: int) -> None:
-    """Time of a whole run with a model that answers at once, per question."""
+    """Measure the time per question of a whole run with a model that answers at once."""
     from dataset_builders.build import build
     from eval_harness.models.interface import Settings
     from eval_harness.runs.config import EvalConfig
@@ -140,7 +147,8 @@ def overhead(folder: Path, repeats: int) -> None:
         "'Yes') for r in requests)\n"
     )
     build("probmed", out=folder / "probmed")
-    for samples in (1, 101):  # the difference is the cost of more questions; start and scoring cancel out
+    # The difference is the cost of 100 more answers per question: the time to start cancels out.
+    for samples in (1, 101):
         runs = []
         for attempt in range(repeats):
             config = EvalConfig(
@@ -196,6 +204,8 @@ def main() -> None:
             len(test_requests),
             arguments.repeats,
         )
+        # Bytes after the end of a PNG are ignored: the same pictures, but each counts as another
+        # image.
         single = [
             replace(request, image=request.image + bytes([i % 256, i // 256]))
             for i, request in enumerate(test_requests)
@@ -212,6 +222,7 @@ def main() -> None:
             for request in single[: len(single) // 3]
         ]
         unbatched = TransformersVLM(str(folder / "tiny"), Settings(batch_size=1))
+        # Without shared prefixes, every option is read on its own.
         unbatched._shares = False
         ratios(
             "options scored in batches over one by one",

@@ -1,7 +1,9 @@
-"""Measure whether `--in-flight N` keeps N requests in flight. A server in a process of its own
-answers after a fixed latency; the time for all questions after the first one (which settles what
-the server takes) is held against questions x latency / N. One core sends 1000 / (CPU milliseconds
-per question) questions a second at most.
+"""Measure whether `--in-flight N` really keeps N requests in flight.
+
+A server in its own process answers after a fixed latency. The time for all questions but the first
+(which settles the parameters that the server accepts) is compared with questions x latency / N. The
+client's CPU time is a second limit: one core sends at most 1000 / (CPU milliseconds per question)
+questions per second.
 
     PYTHONPATH=. python benchmarks/models/in_flight.py
 """
@@ -27,7 +29,13 @@ REPLY = json.dumps(
 
 
 def serve(latency: float, port: Any, max_concurrent: Any) -> None:
-    """Answer until killed. `max_concurrent`: the most requests that were in flight together."""
+    """Answer requests until killed.
+
+    Args:
+        latency: Seconds until an answer.
+        port: Shared integer that receives the port.
+        max_concurrent: Shared integer that receives the largest number of concurrent requests.
+    """
     concurrent = 0
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -35,6 +43,7 @@ def serve(latency: float, port: Any, max_concurrent: Any) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
+            # Read the whole body, as a real server would: the images are most of a request.
             await reader.readexactly(length)
             concurrent += 1
             max_concurrent.value = max(max_concurrent.value, concurrent)
@@ -51,6 +60,7 @@ def serve(latency: float, port: Any, max_concurrent: Any) -> None:
             writer.close()
 
     async def forever() -> None:
+        # The backlog exceeds any N, so that no connection waits for the kernel.
         server = await asyncio.start_server(one, "127.0.0.1", 0, backlog=4096)
         port.value = server.sockets[0].getsockname()[1]
         await server.serve_forever()
@@ -59,10 +69,12 @@ def serve(latency: float, port: Any, max_concurrent: Any) -> None:
 
 
 def measure(in_flight: int, latency: float, image: bytes) -> str:
+    """Return a line with the time for all questions, compared with the ideal time."""
     from eval_harness.models.http.openai_chat import OpenAIChat
     from eval_harness.models.interface import Settings
     from eval_harness.records.request import Request
 
+    # About eight rounds of N requests, but never so few that the start dominates.
     questions = max(200, min(4096, round(8 * in_flight / max(latency, 0.5))))
     port, max_concurrent = (multiprocessing.Value("i", 0) for _ in range(2))
     process = multiprocessing.Process(target=serve, args=(latency, port, max_concurrent), daemon=True)
@@ -72,6 +84,7 @@ def measure(in_flight: int, latency: float, image: bytes) -> str:
     requests = (Request(str(i), 0, f"Question {i}?", image, ("a", "b"), "single") for i in range(questions))
     backend = OpenAIChat("m", Settings(base_url=f"http://127.0.0.1:{port.value}/v1", in_flight=in_flight))
     responses = backend.generate(requests)
+    # The first question alone negotiates the parameters; the time starts after it.
     statuses = [next(responses).status]
     start, cpu_start = time.perf_counter(), time.process_time()
     statuses += [response.status for response in responses]

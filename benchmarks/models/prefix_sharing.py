@@ -1,9 +1,11 @@
-"""The harness with shared image prefixes, with whole prompts, and a loop written for one family
-that reads each image once too: answers per CPU second, on random models of several families in one
-run and in turns, and whether the texts are the same.
+"""Compare shared image prefixes with whole prompts and with a loop written by hand.
 
-    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/models/prefix_sharing.py [qwen2_5_vl ...]
-    [--width 1024] [--layers 4] [--side 672]
+The loop is written for one family and also reads each image only once. Measured in answers per CPU
+second on random models of several families, alternately in one run; also checks whether the texts
+are the same.
+
+    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/models/prefix_sharing.py
+        [qwen2_5_vl ...] [--width 1024] [--layers 4] [--side 672]
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ TOKENS, IMAGES_AT_ONCE = 5, 4
 
 
 def by_hand(model: Any, processor: Any, test_requests: list[Any]) -> dict[str, str]:
-    """Prefill of the images' turns by the class itself, then greedy steps on the copied cache with
-    positions counted by hand.
+    """Answer with a hand-written loop that shares image prefixes; return question id -> text.
+
+    The class itself prefills the turns that contain the images; then follow greedy steps on the
+    copied cache, with positions counted by hand.
     """
     import torch
     from PIL import Image
@@ -36,6 +40,7 @@ def by_hand(model: Any, processor: Any, test_requests: list[Any]) -> dict[str, s
     for request in test_requests:
         groups.setdefault(request.image, []).append(request)
     tokenizer, texts, ends = processor.tokenizer, {}, model.generation_config.eos_token_id
+    # Qwen-VL's classes keep the offset between positions and tokens that an image causes.
     owner = next((module for module in model.modules() if hasattr(module, "rope_deltas")), None)
     pictures, several = list(groups), IMAGES_AT_ONCE
     for start in range(0, len(pictures), several):
@@ -52,8 +57,10 @@ def by_hand(model: Any, processor: Any, test_requests: list[Any]) -> dict[str, s
         model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
         members = [request for prefix in chosen for request in groups[prefix]]
         rows = torch.tensor([row for row, prefix in enumerate(chosen) for _ in groups[prefix]])
+        # One copy of its image's cache for each question.
         cache.batch_select_indices(rows)
         ends_with = [f"{request.prompt}<|turn|>assistant\n" for request in members]
+        # Padded on the left: the last token of every row must be the prompt's.
         tail = tokenizer(ends_with, add_special_tokens=False, padding=True, padding_side="left", return_tensors="pt")
         ids, mask = tail["input_ids"], torch.cat([inputs["attention_mask"][rows], tail["attention_mask"]], 1)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
@@ -66,6 +73,7 @@ def by_hand(model: Any, processor: Any, test_requests: list[Any]) -> dict[str, s
             )
             token = output.logits[:, -1].argmax(-1).masked_fill(done, tokenizer.pad_token_id)
             written.append(token)
+            # Rows that have ended go on as padding until all have ended.
             done |= token == ends
             if bool(done.all()):
                 break
@@ -77,14 +85,16 @@ def by_hand(model: Any, processor: Any, test_requests: list[Any]) -> dict[str, s
 
 
 def model_of(family: str, folder: Path, width: int, layers: int, side: int) -> Any:
-    """A random model of the family as the harness loads it, for images of that side, with attention
-    windows as wide as real ones.
+    """Make a random model of a family and load it as the harness does.
+
+    Its images have `side` pixels, and its attention windows are as wide as those of real models.
     """
     from eval_harness.models.interface import Settings
     from eval_harness.models.local.transformers_vlm import TransformersVLM
     from tests.eval_harness.models.tiny_families import FAMILIES, make
 
-    if family == "llava":  # its images have one size
+    if family == "llava":
+        # Images of LLaVA have one fixed size.
         square, table = {"height": side, "width": side}, FAMILIES[family]
         images = [table.images[0], {**table.images[1], "size": square, "crop_size": square}]
         FAMILIES[family] = replace(table, images=images, vision={**(table.vision or {}), "image_size": side})
@@ -121,6 +131,7 @@ def main() -> None:
             return {response.question_id: response.text for response in models[family].generate(test_requests)}
 
         def whole(family: str) -> dict[str, str]:
+            # The switch that the self-test sets: questions are then read with whole prompts.
             models[family]._shares = False
             try:
                 return harness(family)
@@ -139,10 +150,12 @@ def main() -> None:
                 all(text.strip() == texts[key].strip() for texts in reference_texts)
                 for key, text in shared_texts.items()
             )
+            # Tokens of a prefix, to report beside the speed.
             prepared = models[family]._inputs.shared(test_requests[:PER_IMAGE])
             tokens[family] = int(prepared.inputs["input_ids"].shape[1]) if prepared else 0
         for number in range(arguments.repeats):
-            order = (harness, whole, loop) if number % 2 else (loop, whole, harness)  # a later one finds warmer caches
+            # The later ones find warmer CPU caches: reverse the order in every other round.
+            order = (harness, whole, loop) if number % 2 else (loop, whole, harness)
             for family, durations in times.items():
                 seconds = {}
                 for run in order:

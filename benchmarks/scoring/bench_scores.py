@@ -2,9 +2,9 @@
 
     python benchmarks/scoring/bench_scores.py
 
-CPU time of one core (BLAS threads are pinned before numpy is imported), so other load on the
-machine does not count; imports are wall time. Prints one line per figure: median of several runs,
-and the worst.
+Times are CPU seconds of one core (BLAS threads are limited before numpy is imported), so that other
+load on the machine hardly counts; the import is measured in wall time. Prints one line per figure:
+the median of several rounds and the worst round.
 """
 
 # ruff: noqa: E402
@@ -30,6 +30,7 @@ from eval_harness.scores.ranks import compute_rank_ranges
 
 
 def main() -> None:
+    """Print all figures."""
     questions, answers = simulate_probmed()
     print_time(
         "ProbMed's size: read 57,132 responses",
@@ -58,6 +59,7 @@ def main() -> None:
         ("two questions an image", np.repeat(np.arange(13_000), 2)),
     ):
         packed = pack_outcomes(simulate_models(60, cluster), "accuracy")
+        # Warm-up
         rank_models(packed)
         name = f"all 1,770 paired tests of 60 models x 26,000 questions, Holm and ranks ({label})"
         print_time(name, lambda packed=packed: rank_models(packed), 15, 1e-3, "ms")  # type: ignore[misc]
@@ -86,6 +88,16 @@ def print_time(
     word: str,
     clock: Callable[[], float] = time.process_time,
 ) -> None:
+    """Run `work` several times and print the median and the worst time.
+
+    Args:
+        name: Title of the figure.
+        work: What is timed.
+        rounds: Number of runs.
+        unit: Seconds in one unit of the printed times.
+        word: Name of that unit.
+        clock: Clock to read, in seconds.
+    """
     times = []
     for _ in range(rounds):
         start = clock()
@@ -95,8 +107,9 @@ def print_time(
 
 
 def simulate_probmed() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Draw 57,132 yes/no questions on 6,303 images of 12 types, with every aspect, and random
-    answers.
+    """Draw questions in ProbMed's shape with random answers.
+
+    There are 57,132 yes/no questions with every aspect, on 6,303 images of 12 types.
     """
     rng = np.random.default_rng(0)
     rows = []
@@ -138,7 +151,9 @@ def simulate_probmed() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def simulate_models(count: int, cluster: np.ndarray) -> dict[str, pd.DataFrame]:
+    """Draw the outcomes of models of increasing skill on the same units."""
     rng = np.random.default_rng(1)
+    # All models share the difficulty of a unit, so their outcomes are correlated, as real ones are.
     easy = rng.normal(size=len(cluster))
     ids = np.arange(len(cluster)).astype(str).astype(object)
     return {

@@ -1,21 +1,30 @@
-"""Simulate coverage and width of the 95 % intervals over a grid of shares, clusters and
+"""Simulate coverage and width of the 95 % intervals for many shares, cluster sizes and
 correlations.
 
-PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1]
-    [--random 2000] [--others 0] [--variants]
-(about 4 minutes; --random: number of cells with random layouts, shares and correlations; --others:
-likewise, with layouts and mechanisms that were not used to design the method; --variants: only what
-each part of the design effect contributes)
+    PYTHONPATH=. python benchmarks/scoring/interval_coverage.py [--draws 2000] [--seed 1]
+        [--random 2000] [--others 0] [--variants]      (about 4 minutes)
 
-Outcomes are 0/1 with mean p and correlation ICC within clusters, by two mechanisms, since the
-correlation alone does not determine the joint distribution: `beta` (beta-binomial: a cluster's own
-share is beta distributed) and `coin` (each outcome copies its cluster's coin with probability
-sqrt(ICC), or tosses its own: what a model gets wrong about one image, it gets wrong in many
-questions); random cells also use `probit` (ICC of the underlying normal variable); with --others:
-`two shares` (a cluster is easy or hard), `some miss` (or hit) throughout, `blocks` (a few questions
-of a cluster copy a coin), `chain` (a question repeats the previous one). The reference is Wilson's
-interval at the effective sample size from the analysis-of-variance correlation (`reference`),
-implemented independently here.
+--random: number of cells with random layouts, shares and correlations. --others: likewise, but with
+layouts and mechanisms that were not used to design the method. --variants: print only what each
+part of the design effect contributes.
+
+Outcomes are 0/1 with mean p and correlation ICC within clusters. The correlation alone does not
+determine their joint distribution, so each cell of the grid is simulated with two mechanisms:
+
+- `beta` (beta-binomial): each cluster has its own share, which is beta distributed.
+- `coin`: each outcome copies its cluster's coin with probability sqrt(ICC), or else is tossed on
+  its own. This imitates a model that misreads an image, and so fails many questions about it.
+
+Random cells also use `probit` (here ICC is the correlation of the underlying normal variable).
+--others uses five more:
+
+- `two shares`: a cluster is easy or hard.
+- `some miss`, `some hit`: in some clusters all outcomes are misses (or hits).
+- `blocks`: a few consecutive questions of a cluster copy one coin.
+- `chain`: a question repeats the previous outcome.
+
+The intervals are compared with `reference`: Wilson's interval at the effective sample size from the
+analysis-of-variance estimate of the correlation, implemented independently here.
 """
 
 from __future__ import annotations
@@ -49,7 +58,7 @@ from eval_harness.scores.unpaired import compute_unpaired_difference
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Method = Callable[[Floats, Ints], tuple[Floats, Floats]]
-"""Hits per cluster (draws, G), cluster sizes (G,) -> both ends of the intervals (draws,)."""
+"""Hits per cluster (draws, G), cluster sizes (G,) -> lower and upper ends (draws,)."""
 
 MEDICONFUSION = np.array([25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, *[3] * 6, *[2] * 10, *[1] * 33])
 """The 60 components of MediConfusion's 176 pairs."""
@@ -59,13 +68,15 @@ MEDICONFUSION_SHARES, MEDICONFUSION_CORRELATIONS = (0.05, 0.1, 0.2, 0.3, 0.5), (
 MECHANISMS = ("beta", "coin")
 OTHERS = ("two shares", "some miss", "some hit", "blocks", "chain")
 PROMISE = 0.93
+"""Lowest coverage, as docs/statistics.md promises it."""
 FEW_OR_GIANT = ("5 x 9", "6 unequal", "40, 40 x 2", "50, 100 x 1", "40, 40, 80 x 1")
 """Layouts of few clusters, or with giant ones among many."""
 
 
 def layouts() -> dict[str, Ints]:
-    """Return cluster sizes by name: equal, skewed (log-normal), few, giant, and MediConfusion's
-    components.
+    """Return the layouts of the grid: name -> number of questions in each cluster.
+
+    They are equal, skewed (log-normal), few, or giant, and MediConfusion's components.
     """
     sizes_by_name = {
         f"{clusters} x {questions}": np.full(clusters, questions)
@@ -86,10 +97,11 @@ def layouts() -> dict[str, Ints]:
 
 
 def hits(rng: np.random.Generator, sizes: Ints, share: float, icc: float, mechanism: str, draws: int) -> Ints:
-    """Draw the hits per cluster: (draws, G)."""
+    """Draw the number of hits in each cluster, (draws, G), with one of the mechanisms."""
     shape = (draws, len(sizes))
     if icc == 0:
         return rng.binomial(sizes, share, shape)
+    # A beta distribution with mean p whose a + b = (1 - ICC) / ICC gives exactly this correlation.
     if mechanism == "beta":
         return rng.binomial(sizes, rng.beta(share * (1 - icc) / icc, (1 - share) * (1 - icc) / icc, shape))
     if mechanism == "probit":
@@ -97,6 +109,7 @@ def hits(rng: np.random.Generator, sizes: Ints, share: float, icc: float, mechan
         return rng.binomial(sizes, special.ndtr((special.ndtri(share) + normal) / np.sqrt(1 - icc)))
     if mechanism in OTHERS:
         return _other_hits(rng, sizes, share, icc, mechanism, shape)
+    # The mechanism `coin`: how many outcomes of each cluster copy its coin.
     copies = rng.binomial(sizes, np.sqrt(icc), shape)
     cluster_hits: Ints = (rng.random(shape) < share) * copies + rng.binomial(sizes - copies, share)
     return cluster_hits
@@ -110,14 +123,19 @@ def _other_hits(
     mechanism: str,
     shape: tuple[int, int],
 ) -> Ints:
+    """Draw the hits per cluster with one of the mechanisms of OTHERS."""
     if mechanism == "some hit":
         return sizes - _other_hits(rng, sizes, 1 - share, icc, "some miss", shape)
-    if mechanism == "some miss":  # the other clusters have a higher share, at most 1
+    if mechanism == "some miss":
+        # Some clusters have no hits; the others have a higher share, at most 1.
         hit_cluster_share = max(1 / (1 + icc * (1 - share) / share), share)
         return rng.binomial(sizes, np.where(rng.random(shape) < hit_cluster_share, share / hit_cluster_share, 0.0))
     if mechanism == "two shares":
+        # The spread that gives the correlation ICC, limited so that both shares are between 0 and
+        # 1.
         spread = min(np.sqrt(icc * share * (1 - share)), share, 1 - share)
         return rng.binomial(sizes, np.where(rng.random(shape) < 0.5, share + spread, share - spread))
+    # Question by question, for all clusters at once; smaller clusters ignore the later questions.
     cluster_hits, previous = np.zeros(shape, np.int64), np.zeros(shape, bool)
     block = 1 if mechanism == "chain" else int(rng.integers(2, 6))
     for question in range(int(sizes.max())):
@@ -146,12 +164,12 @@ class Cell:
 
     @property
     def relative(self) -> float:
-        """Mean width relative to the reference."""
+        """Return our mean width relative to the reference's mean width."""
         return self.width / self.reference_width
 
 
 def medprobe_intervals(sums: Floats, sizes: Ints) -> tuple[Floats, Floats]:
-    """Compute the intervals that every score has."""
+    """Compute the intervals that medprobe shows with every score."""
     total = sums.sum(axis=1)
     return clustered_intervals(sums, total, total, sizes.astype(float), float(sizes.sum()), sizes)[:2]
 
@@ -172,10 +190,17 @@ def random_cells(
     other_mechanisms: bool = False,
     method: Method = medprobe_intervals,
 ) -> Iterator[Cell]:
-    """Simulate random cells: layouts of `random_layout`, p from .003 to .997 (uniform in the
-    log-odds), ICC 0 to .9, three mechanisms.
+    """Simulate random cells.
 
-    `other_mechanisms`: use `other_layout` and OTHERS instead.
+    Layouts come from `random_layout`, p from .003 to .997 (uniform in log-odds), ICC from 0 to .9,
+    and one of three mechanisms.
+
+    Args:
+        count: Number of cells.
+        draws: Draws per cell.
+        seed: Seed; a cell does not depend on `count`.
+        other_mechanisms: Use `other_layout` and OTHERS instead.
+        method: The intervals to examine.
     """
     for number in range(count):
         rng = np.random.default_rng([seed, number])
@@ -187,7 +212,9 @@ def random_cells(
 
 
 def mediconfusion_cells(draws: int, seed: int, method: Method = medprobe_intervals) -> list[Cell]:
-    """Simulate MediConfusion's components over their own shares and correlations."""
+    """Simulate the layout of MediConfusion over the shares and correlations that it is likely to
+    have.
+    """
     return [
         cell("MediConfusion", MEDICONFUSION, share, icc, mechanism, draws, seed, method)
         for share in MEDICONFUSION_SHARES
@@ -228,7 +255,7 @@ def variants(draws: int, seed: int) -> None:
 
 
 def random_layout(rng: np.random.Generator) -> tuple[str, Ints]:
-    """Draw cluster sizes outside the grid: equal, two sizes, heavy tails, one giant, few."""
+    """Draw a layout outside the grid: equal, two sizes, heavy tail, one giant or few clusters."""
     kind = str(rng.choice(("equal", "two sizes", "heavy tail", "one giant", "few")))
     clusters = int(np.exp(rng.uniform(np.log(9), np.log(500))))
     large = int(np.exp(rng.uniform(np.log(4), np.log(100))))
@@ -252,9 +279,7 @@ def random_layout(rng: np.random.Generator) -> tuple[str, Ints]:
 
 
 def other_layout(rng: np.random.Generator) -> tuple[str, Ints]:
-    """Draw cluster sizes from other distributions: Zipf, geometric, negative binomial, 1 to k, ones
-    and twos, few large, three tiers.
-    """
+    """Draw a layout from distributions that were not used to design the method."""
     kind = str(
         rng.choice(
             (
@@ -288,14 +313,19 @@ def other_layout(rng: np.random.Generator) -> tuple[str, Ints]:
 def variant(parts: tuple[str, ...], min_factor: float, df: str) -> Method:
     """Build a variant of our intervals.
 
-    `parts`: estimates of the design effect to use, `correlated` and `linearised`; its minimum is 1
-    + (n / G - 1) x `min_factor` / h; `df`: number of clusters for Student's t: `effective`, `all`,
-    or `infinite` for the normal distribution.
+    Args:
+        parts: Estimates of the design effect to use, `correlated` and `linearised`; the largest
+            counts.
+        min_factor: The design effect is at least 1 + (n / G - 1) x `min_factor` / h, where h is the
+            smaller of the numbers of hits and misses.
+        df: Number of clusters for Student's t: `effective`, `all`, or `infinite` (normal
+            distribution).
     """
 
     def method(sums: Floats, sizes: Ints) -> tuple[Floats, Floats]:
         layout, m = ClusterSizes.from_sizes(sizes), sizes.astype(float)
         share = sums.sum(axis=1) / layout.units
+        # Every cluster has one question: nothing to correct.
         if layout.clusters == layout.units:
             return clopper_pearson(share, np.full(len(share), layout.units))
         bernoulli_variance, residual = (
@@ -337,8 +367,9 @@ def cell(
     seed: int,
     method: Method = medprobe_intervals,
 ) -> Cell:
-    """Simulate one cell with its own random stream."""
+    """Simulate one cell with a random stream of its own, independent of the other cells."""
     key = f"{name} {share} {icc} {mechanism}"
+    # crc32, because Python's hash() of a string differs between processes.
     rng = np.random.default_rng([seed, zlib.crc32(key.encode())])
     sums = hits(rng, sizes, share, icc, mechanism, draws).astype(float)
     measured = [
@@ -349,12 +380,15 @@ def cell(
 
 
 def reference(sums: NDArray[np.float64], sizes: Ints) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Wilson's interval (1927) at n / (1 + (sum m^2 / n - 1) ICC), ICC by analysis of variance
-    (Donner 1986), clipped to 0..1.
+    """Compute the reference: Wilson's interval (1927) at an effective sample size.
+
+    That size is n / (1 + (sum m^2 / n - 1) ICC), where ICC is estimated by analysis of variance
+    (Donner 1986) and clipped to 0..1.
     """
     n, clusters, m = sizes.sum(), len(sizes), sizes.astype(float)
     share = sums.sum(axis=1) / n
     icc = np.zeros(len(sums))
+    # Without a cluster of two questions, the correlation cannot be estimated: use 0.
     if n > clusters:
         cluster_share = sums / m
         within_mean_square = (sums * (1 - cluster_share)).sum(axis=1) / (n - clusters)
@@ -380,10 +414,12 @@ def reference(sums: NDArray[np.float64], sizes: Ints) -> tuple[NDArray[np.float6
 
 
 def ratios(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, float]]:
-    """Coverage for a ratio with a random denominator (confusion): layout, share, ICC, validity,
-    coverage.
+    """Yield the coverage for a ratio with a random denominator (such as confusion).
 
-    Valid answers are as correlated within clusters as hits.
+    Valid answers are as correlated within clusters as hits are.
+
+    Yields:
+        Layout, share, ICC, share of valid answers, coverage.
     """
     for name in ("20 x 5", "60 x 5", "MediConfusion", "60 skewed"):
         sizes = layouts()[name]
@@ -396,6 +432,7 @@ def ratios(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, fl
                     for _ in range(draws):
                         base = _outcomes(rng, cluster, valid, icc)
                         interval = clustered_interval(base * _outcomes(rng, cluster, share, icc), base, cluster)
+                        # No valid answer: there is no ratio, hence no interval.
                         if interval is not None:
                             counted += 1
                             covered += interval.low <= share <= interval.high
@@ -403,8 +440,10 @@ def ratios(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, fl
 
 
 def differences(draws: int, seed: int) -> Iterator[tuple[str, float, float, float, float]]:
-    """Coverage of the interval of the difference of two models, which is also their test: layout,
-    shares, ICC, coverage.
+    """Yield the coverage of the interval of the difference of two models, which is also their test.
+
+    Yields:
+        Layout, both shares, ICC, coverage.
     """
     for name in (
         *FEW_OR_GIANT,
@@ -442,17 +481,22 @@ def difference(name: str, share_a: float, share_b: float, icc: float, draws: int
         pairs = compare_pairwise(
             OutcomeMatrix(("a", "b"), "m", outcomes.astype(np.float32), base, cluster, units, True)
         )
+        # The tolerance forgives rounding where an end of the interval is the true difference
+        # itself.
         covered += pairs.low[0, 1] <= 100 * truth + 1e-9 and 100 * truth - 1e-9 <= pairs.high[0, 1]
     return covered / draws
 
 
 def power(draws: int, seed: int) -> dict[str, float]:
-    """How often a true 15 % on MediConfusion's pairs is called worse than chance (25 %), measured
-    and published (ICC 0).
+    """Return how often a true 15 % on MediConfusion's pairs is shown to be worse than chance (25
+    %).
+
+    By kind of interval: measured, printed (a published score) and the reference; ICC is 0.
     """
     sums = hits(np.random.default_rng(seed), MEDICONFUSION, 0.15, 0.0, "beta", draws).astype(float)
     total, n = sums.sum(axis=1), float(MEDICONFUSION.sum())
     high = clustered_intervals(sums, total, total, MEDICONFUSION.astype(float), n, MEDICONFUSION)[1]
+    # Mean size of a cluster, and mean size of the cluster of a random unit.
     sharing = (n / len(MEDICONFUSION), float(np.square(MEDICONFUSION).sum()) / n)
     printed = [printed_interval(100 * hit / n, int(n), sharing).high for hit in total.tolist()]
     return {
@@ -463,8 +507,9 @@ def power(draws: int, seed: int) -> dict[str, float]:
 
 
 def printed_differences() -> Iterator[tuple[int, int, float]]:
-    """Lowest exact coverage over both shares for the difference of two published percentages of n
-    and m cases.
+    """Yield the lowest coverage of the interval of the difference of two published percentages.
+
+    The coverage is exact, and the lowest over both shares, for scores from n and from m cases.
     """
     shares = np.linspace(0.01, 0.99, 50)
     for n, m in ((14, 14), (14, 60), (20, 43), (20, 176), (60, 60), (60, 79)):
@@ -472,6 +517,7 @@ def printed_differences() -> Iterator[tuple[int, int, float]]:
             [Score(value=100 * hits / n_cases, n=n_cases, n_cases=n_cases) for hits in range(n_cases + 1)]
             for n_cases in (n, m)
         ]
+        # Enumerate every pair of possible scores, and weight them by their binomial probabilities.
         ends = np.array([[compute_unpaired_difference(law_a, law_b)[:2] for law_b in scores[1]] for law_a in scores[0]])
         distributions = [stats.binom.pmf(np.arange(n_cases + 1), n_cases, shares[:, None]) for n_cases in (n, m)]
         lowest = 1.0
@@ -494,15 +540,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--random", type=int, default=2000, metavar="CELLS", help="cells of random layouts")
+    parser.add_argument("--random", type=int, default=2000, metavar="CELLS", help="number of cells with random layouts")
     parser.add_argument(
         "--others",
         type=int,
         default=0,
         metavar="CELLS",
-        help="cells of other layouts and mechanisms",
+        help="number of cells with other layouts and mechanisms",
     )
-    parser.add_argument("--variants", action="store_true", help="print what each part of the method buys")
+    parser.add_argument("--variants", action="store_true", help="print only what each part of the method contributes")
     options = parser.parse_args()
     if options.variants:
         variants(options.draws, options.seed)
@@ -514,13 +560,13 @@ def main() -> None:
         "in brackets the reference's\n"
     )
     _table(grid_cells, SHARES, CORRELATIONS)
-    print("\nthe same of MediConfusion's 60 components, and at the end how wide ours is, the reference being 1\n")
+    print("\nthe same for MediConfusion's 60 components; last, our width relative to the reference's\n")
     on_pairs = mediconfusion_cells(options.draws, options.seed)
     _table(on_pairs, MEDICONFUSION_SHARES, MEDICONFUSION_CORRELATIONS, relative=True)
     worse_rates = ", ".join(
         f"{interval_kind} {100 * rate:.1f}" for interval_kind, rate in power(10 * options.draws, options.seed).items()
     )
-    print(f"\na true 15 % is called worse than 25 % in percent of draws: {worse_rates}")
+    print(f"\npercent of draws in which a true 15 % is shown to be worse than 25 %: {worse_rates}")
     _worst("the grid", grid_cells, 8)
     for title, count, other_mechanisms in (
         ("random layouts", options.random, False),
@@ -532,6 +578,7 @@ def main() -> None:
                 list(random_cells(count, options.draws // 2, options.seed, other_mechanisms)),
                 12,
             )
+    # Ratios are simulated one by one, which is slow.
     fewer = max(options.draws // 4, 100)
     for title, draws, rows in (
         ("ratios (p, ICC, share of valid)", fewer, list(ratios(fewer, options.seed))),
@@ -581,7 +628,7 @@ def _table(
 
 
 def _worst(title: str, results: list[Cell], n_listed: int) -> None:
-    """Print how many cells are below PROMISE, and the lowest ones."""
+    """Print how many cells have a coverage below PROMISE, and list the lowest."""
     cover, width = (
         np.array([result.coverage for result in results]),
         np.array([result.relative for result in results]),
@@ -592,7 +639,7 @@ def _worst(title: str, results: list[Cell], n_listed: int) -> None:
         f"under 90 % {(cover < 0.9).sum()} (the reference {(reference_cover < PROMISE).sum()} and "
         f"{(reference_cover < 0.9).sum()}), mean {100 * cover.mean():.1f} "
         f"({100 * reference_cover.mean():.1f}); relative width {width.mean():.2f} (mean), "
-        f"{np.median(width):.2f} (median), {np.quantile(width, 0.95):.2f} (19 of 20); the lowest:"
+        f"{np.median(width):.2f} (median), {np.quantile(width, 0.95):.2f} (95th percentile); the lowest:"
     )
     for result in sorted(results, key=lambda result: result.coverage)[:n_listed]:
         print(

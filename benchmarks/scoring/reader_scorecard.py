@@ -1,19 +1,24 @@
-"""Compare our reader and the parsers of other harnesses with a careful human. Prints the tables of
-docs/reader.md.
+"""Compare our reader and the parsers of other harnesses with a careful human.
 
     python benchmarks/scoring/reader_scorecard.py SAMPLE ... --vlmevalkit CHECKOUT
-        --lmms-eval CHECKOUT --mmmu CHECKOUT
+        --lmms-eval CHECKOUT --mmmu CHECKOUT --inspect FOLDER
 
-SAMPLE: labelled answers, JSON Lines of `response, options, accepted` (readings that a careful human
-accepts: lists of option positions, null for none) and `kind` (`yesno` for a question answered by
-the words yes and no). The other parsers are loaded from checkouts of their repositories and run
-unmodified: VLMEvalKit's `can_infer` and `YOrN_Extraction`, lmms-eval's `extract_mcq_answer`, its
-MMMU parser and POPE's comparison, MMMU's `parse_multi_choice_response`, inspect's `parse_answers`
-(`--inspect`: the folder of its packages). None of their code is in this project. A parser that
-draws an option at random if it finds none counts as having read that option.
+Prints the tables of docs/reader.md. SAMPLE is a file of labelled answers, JSON Lines of `response`,
+`options`, `accepted` (the readings that a careful human accepts: lists of option positions, null
+for none) and `kind` (`yesno` if the options are the words yes and no).
 
-*right*: as a careful human; *unread*: nothing, although an option is chosen; *wrong*: an option
-where none, or another, is chosen.
+The other parsers are loaded from checkouts of their repositories and run unmodified; none of their
+code is in this project:
+
+- VLMEvalKit's `can_infer` and `YOrN_Extraction`
+- lmms-eval's `extract_mcq_answer`, its MMMU parser and its comparison for POPE
+- MMMU's `parse_multi_choice_response`
+- inspect's `parse_answers` (`--inspect`: the folder with its packages)
+
+If a parser finds no option and draws one at random, the drawn option counts as read.
+
+*right*: the reading is one that the human accepts; *unread*: no option was read, although the
+human reads one; *wrong*: an option was read that the human does not accept.
 """
 
 from __future__ import annotations
@@ -34,13 +39,14 @@ from eval_harness.reader import read_choice
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 Parser = Callable[["Answer"], "str | None"]
-"""The letter read, or None. Not for questions with several answers."""
+"""Returns the letter read, or None. Only for questions with one correct option."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A labelled answer; `accepted` contains every reading (letters; empty for none) that a careful
-    human accepts.
+    """A labelled answer.
+
+    `accepted` contains every reading that a careful human accepts: letters, or "" for none.
     """
 
     response: str
@@ -50,6 +56,7 @@ class Answer:
 
 
 def load_answers(path: Path) -> Iterator[Answer]:
+    """Yield the labelled answers of a sample."""
     for line in path.read_text().splitlines():
         row = json.loads(line)
         accepted = row["accepted"] if row["accepted"] is not None else [None]
@@ -66,14 +73,14 @@ def load_answers(path: Path) -> Iterator[Answer]:
 
 
 def read_with_medprobe(answer: Answer) -> str:
+    """Return the letters that medprobe reads."""
     return "".join(LETTERS[at] for at in read_choice(answer.response, answer.options, answer.type).choice)
 
 
 def load_functions(path: Path, globals_: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Execute a module statement by statement, skipping those that fail, and return what it
-    defines.
+    """Execute a module statement by statement, skip those that fail, and return what it defines.
 
-    Its functions run unmodified, without the packages that only other functions need.
+    So its functions run unmodified, without packages that only its other functions need.
     """
     namespace: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)} | (globals_ or {})
     for node in ast.parse(path.read_text()).body:
@@ -85,8 +92,10 @@ def load_functions(path: Path, globals_: dict[str, Any] | None = None) -> dict[s
 
 
 def load_other_parsers(args: argparse.Namespace) -> dict[str, Parser]:
+    """Load the parsers whose checkouts were given on the command line: name -> parser."""
     parsers: dict[str, Parser] = {}
     if args.vlmevalkit:
+        # VLMEvalKit has one function for option letters and another for yes and no.
         infer = load_functions(args.vlmevalkit / "vlmeval/utils/matching_util.py")["can_infer"]
         punctuation = load_functions(args.vlmevalkit / "vlmeval/smp/misc.py")["process_punctuation"]
         yes_or_no = load_functions(
@@ -108,6 +117,8 @@ def load_other_parsers(args: argparse.Namespace) -> dict[str, Parser]:
         pope = load_functions(tasks / "pope/utils.py")["pope_process_results"]
 
         def by_pope(answer: Answer) -> str | None:
+            # POPE compares with the word it finds: it needs a made-up key, which does not change
+            # the word.
             prediction = pope({"answer": "yes", "question_id": 0}, [answer.response])["pope_accuracy"]["prediction"]
             return find_letter(prediction, answer)
 
@@ -125,6 +136,7 @@ def load_other_parsers(args: argparse.Namespace) -> dict[str, Parser]:
         parsers["MMMU"] = lambda answer: by_mmmu(parse, answer)
     if args.inspect:
         sys.path.append(str(args.inspect))
+        # The part of a task state that `parse_answers` reads.
         from inspect_ai.solver._multiple_choice import parse_answers
 
         def inspect(answer: Answer) -> str | None:
@@ -136,16 +148,19 @@ def load_other_parsers(args: argparse.Namespace) -> dict[str, Parser]:
 
 
 def by_mmmu(parse: Callable[..., str], answer: Answer) -> str | None:
+    """Read an answer with a parser of MMMU's signature."""
     choices = list(LETTERS[: len(answer.options)])
     return parse(answer.response, choices, dict(zip(choices, map(str, answer.options), strict=True)))
 
 
 def find_letter(word: str, answer: Answer) -> str | None:
+    """Return the letter of the option with this text, or None."""
     words = [option.lower() for option in answer.options]
     return LETTERS[words.index(word.lower())] if word.lower() in words else None
 
 
 def format_row(name: str, parser: Parser, answers: list[Answer]) -> str:
+    """Return a row of the table: percent right, unread and wrong of one parser."""
     random.seed(0)  # for parsers that draw an option at random
     readings = [parser(answer) or "" for answer in answers]
     n_right = sum(reading in answer.accepted for reading, answer in zip(readings, answers, strict=True))

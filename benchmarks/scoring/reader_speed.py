@@ -1,11 +1,13 @@
-"""Check the time to read a response: on average at most 0.15 ms for a short one, 0.5 ms for 1,000
-characters; at most 50 ms for any.
+"""Check that reading a response is fast enough.
+
+Limits: on average 0.15 ms for up to 200 characters and 0.5 ms for about 1,000; at most 50 ms for
+any response.
 
     python benchmarks/scoring/reader_speed.py [--recorded FILE]
 
-Measures the project's own cases, recorded answers (JSON Lines of `response`, `options`), and the
-output of a model in a loop or a hostile submitter: one unit repeated. CPU time, best of three.
-Exits with 1 if a limit is exceeded.
+Measures the project's own test cases, recorded answers (JSON Lines of `response`, `options`), and
+one unit repeated many times, as a model in a loop or a hostile submitter writes it. CPU time, best
+of three. Exits with status 1 if a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ OPTIONS = ["Empyema", "Lung abscess", "Bronchiectasis", "Sarcoidosis"]
 LIMITS = {"up to 200 characters": 0.15, "700 to 1,300 characters": 0.5}
 """Mean milliseconds per response."""
 LONGEST = 50.0
-"""Maximum milliseconds for any response."""
+"""Maximum milliseconds for a single response."""
 UNITS = (
     "A.A.A.", "answer: ", "A. Empyema. ", "Option A is wrong. ", "A, ", "(A) ", "the answer is A. ", "yes. ", "no ", "1 = 2, ",
     "lung abscess ", "I think ", "not ", "is wrong ", "A is correct. ", "\\boxed{A} ", "<answer>A</answer>", "<think>", "wait, ",
@@ -37,6 +39,7 @@ PIECES = (*_WORDS.split(), "\n")
 
 
 def milliseconds(response: str, options: list[str], kind: str) -> float:
+    """Return the CPU milliseconds to read a response, the best of three."""
     best = float("inf")
     for _ in range(3):
         start = time.process_time_ns()
@@ -46,7 +49,7 @@ def milliseconds(response: str, options: list[str], kind: str) -> float:
 
 
 def print_times(title: str, rows: list[tuple[str, list[str], str]]) -> bool:
-    """Print mean and worst time by length; return whether every limit is kept."""
+    """Print the mean and the worst time by length; return whether every limit is kept."""
     times = [(len(response), milliseconds(response, options, kind)) for response, options, kind in rows]
     within_limits = True
     groups = {
@@ -64,8 +67,8 @@ def print_times(title: str, rows: list[tuple[str, list[str], str]]) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--recorded", type=Path, help="recorded answers")
-    parser.add_argument("--seed", type=int, default=0, help="of the units drawn")
+    parser.add_argument("--recorded", type=Path, help="file of recorded answers")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random units")
     args = parser.parse_args()
     cases = [json.loads(line) for line in CASES.read_text().splitlines()]
     within_limits = print_times("own cases", [(row["response"], row["options"], row["type"]) for row in cases])
@@ -74,6 +77,7 @@ def main() -> None:
         answers = [(row["response"], list(map(str, row["options"])), "single") for row in rows if row.get("options")]
         within_limits &= print_times("recorded", answers)
     draw = random.Random(args.seed)
+    # Random units find slow patterns that nobody thought of.
     units = (
         *UNITS,
         *(" ".join(draw.choices(PIECES, k=draw.randint(1, 5))) + " " for _ in range(20)),

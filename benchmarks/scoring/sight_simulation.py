@@ -1,16 +1,16 @@
-"""Simulate the error rate and precision of the part of a score that comes from the image.
+"""Simulate error rate and precision of the part of a score that comes from the image.
 
-OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/scoring/sight_simulation.py [--draws 400]
-    [--seed 1]
-(about 15 minutes)
+    OMP_NUM_THREADS=1 PYTHONPATH=. python benchmarks/scoring/sight_simulation.py [--draws 400]
+        [--seed 1]      (about 15 minutes)
 
-A responder knows the answer to a question from its image with probability `sight` (for all
-questions on one image together with probability sqrt(ICC)), from its text with probability `prior`;
-otherwise it guesses. Without the right image only the text is left, and its answer is repeated in
-each run, except for a share `noise` of questions that are answered anew. A unit is correct if all
-its questions are. `declines`: without an image, or with a blank one, it declines every question, as
-a model should; then only the run with swapped images can show what the text is worth. Scores are
-compared with their expectation over 40 times as many questions.
+A responder knows the answer to a question from its image with probability `sight` (with probability
+sqrt(ICC), it does so for all questions on an image or for none), and from its text with probability
+`prior`; otherwise it guesses. Without the right image only the text is left. The answer from the
+text is the same in every run, except for a share `noise` of questions that are answered anew.
+
+A unit is correct if all its questions are. A responder that `declines` answers no question without
+an image or with a blank one, as a model should; then only the run with swapped images can show what
+the text is worth. Results are compared with their expectation, computed from many more draws.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Layout:
 
     Attributes:
         cluster: Image cluster of each unit (U,).
-        questions: Number of questions that must be correct (U,).
-        guess: Probability of guessing one of them.
+        questions: Number of questions that must be correct for each unit (U,).
+        guess: Probability of guessing one question right.
     """
 
     cluster: Ints
@@ -47,12 +47,13 @@ class Layout:
 
 
 def layouts() -> dict[str, Layout]:
-    """Return the headline metrics of the benchmarks; for HALT-MedVQA the questions without the
-    correct option.
+    """Return the layouts of the benchmarks' headline metrics, by name.
 
-    ProbMed has 6,303 images and 57,132 questions: two each on modality and organ and one on
-    abnormality per image; the distribution of the other 25,617 over the images is assumed (one or
-    four on condition, four or five on position for half of the images).
+    HALT-MedVQA is represented by its questions without the correct option. ProbMed has 6,303 images
+    and
+    57,132 questions: two each on modality and organ and one on abnormality per image. How the other
+    25,617 are distributed over the images is assumed: one or four on condition, and four or five on
+    position for half of the images.
     """
     images = np.arange(6303)
     half = images[::2]
@@ -71,6 +72,8 @@ def layouts() -> dict[str, Layout]:
 
 @dataclass(frozen=True)
 class Responder:
+    """How a simulated model answers; see the module's docstring."""
+
     sight: float
     prior: float
     noise: float = 0.1
@@ -79,7 +82,7 @@ class Responder:
 
 
 def simulate_runs(rng: np.random.Generator, layout: Layout, responder: Responder) -> dict[str, Bools]:
-    """Draw which units (U,) are correct in each run."""
+    """Draw which units (U,) are correct, in the run with the right images and in each arm."""
     unit = np.repeat(np.arange(len(layout.cluster)), layout.questions)
     cluster, n = layout.cluster[unit], len(unit)
     starts = np.flatnonzero(np.diff(unit, prepend=-1))
@@ -99,7 +102,7 @@ def simulate_runs(rng: np.random.Generator, layout: Layout, responder: Responder
 
 
 def measure_sight(layout: Layout, outcomes_by_run: dict[str, Bools]) -> Sight:
-    """Compute the sight of these runs."""
+    """Compute the sight from these runs as the board does."""
     units = np.arange(len(layout.cluster)).astype(str).astype(object)
     frames = {
         name: pd.DataFrame(
@@ -117,22 +120,22 @@ def measure_sight(layout: Layout, outcomes_by_run: dict[str, Bools]) -> Sight:
 
 
 def expected_sight(layout: Layout, responder: Responder, seed: int) -> tuple[float, float]:
-    """Return the part that needs the image, in points, and the share that stays without it, in
-    percent.
-    """
+    """Return the expected points that need the image, and the expected percentage that does not."""
     times = max(40, 400_000 // len(layout.cluster))
     rng, wide = np.random.default_rng([seed, 9]), layout
     score = dict.fromkeys(("real", *ARMS), 0.0)
     for _ in range(times):
         for name, right in simulate_runs(rng, wide, responder).items():
             score[name] += float(right.mean()) / times
+    # The best arm is the comparison; a responder that declines scores nothing in the other arms.
     best = score["swapped"] if responder.declines else float(np.mean([score[arm] for arm in ARMS]))
     return 100 * (score["real"] - best), 100 * best / score["real"]
 
 
 def find_sight(layout: Layout, points: float, prior: float) -> float:
-    """Find the sight at which a responder of this prior owes `points` of its score to the image."""
+    """Find the `sight` at which a responder of this prior owes `points` of its score to images."""
     low, high = 0.0, 1.0
+    # Bisect: the points grow with `sight`.
     for _ in range(12):
         middle = (low + high) / 2
         mean_points = expected_sight(layout, Responder(middle, prior), 3)[0]
@@ -142,6 +145,8 @@ def find_sight(layout: Layout, points: float, prior: float) -> float:
 
 @dataclass(frozen=True)
 class Cell:
+    """Rates over all draws for one layout and responder."""
+
     layout: str
     responder: Responder
     points: float
@@ -153,7 +158,10 @@ class Cell:
 
 
 def simulate_cell(name: str, layout: Layout, responder: Responder, draws: int, seed: int) -> Cell:
-    """Compute the rates over all draws; those of the share over draws with an interval of it."""
+    """Compute the rates over all draws.
+
+    Those of the share are over the draws in which it has an interval.
+    """
     rng = np.random.default_rng([seed, zlib.crc32(f"{name} {responder}".encode())])
     points, share = expected_sight(layout, responder, seed) if responder.sight else (0.0, 100.0)
     simulated = [measure_sight(layout, simulate_runs(rng, layout, responder)) for _ in range(draws)]

@@ -1,9 +1,8 @@
-"""Draw the figures of docs/statistics.md (intervals of one score, ranks of six simulated models)
-and docs/sight.md.
+"""Draw the figures of docs/statistics.md and docs/sight.md.
 
     python benchmarks/scoring/statistics_pictures.py
 
-The numbers are computed as on the board; the models' answers are random, with a fixed seed.
+The numbers are computed as on the board, from simulated answers with a fixed seed.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from eval_harness.scores.sight import compute_sight
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAIRS, GROUPS = 176, (25, 20, 18, 8, 6, 5, 5, 5, 5, 4, 4, *(3,) * 6, *(2,) * 10, *(1,) * 33)
-"""MediConfusion's pairs, and the sizes of the 60 groups of pairs that share images."""
+"""MediConfusion's number of pairs, and the sizes of the 60 groups of pairs that share images."""
 SCORE, GUESS = 30.0, 25.0
 SKILLS = (0.62, 0.52, 0.49, 0.46, 0.43, 0.26)
 SEED = 10
@@ -32,7 +31,7 @@ LEFT, RIGHT, WIDTH = 330.0, 675.0, 900
 
 
 def draw_intervals() -> str:
-    """Draw four scores of 30 %, from few cases to many."""
+    """Draw the interval of a score of 30 %, from few cases to many."""
     rows = [
         ("20 cases", printed_interval(SCORE, 20)),
         (f"{PAIRS} pairs that share images", clustered_score()),
@@ -64,14 +63,16 @@ def draw_intervals() -> str:
 
 
 def clustered_score() -> Interval:
-    """Return the interval of 30 % on MediConfusion's pairs with a correlation of .3 between pairs
-    on the same images.
+    """Return the interval of a score of 30 % on MediConfusion's pairs.
+
+    Pairs on the same images are correlated by .3.
     """
     rng, n_hits = np.random.default_rng(SEED), round(SCORE * PAIRS / 100)
     cluster = np.repeat(np.arange(len(GROUPS)), GROUPS)
     share, correlation = SCORE / 100, 0.3
     a, b = (mean * (1 - correlation) / correlation for mean in (share, 1 - share))
     hits = np.zeros(PAIRS)
+    # Draw until the score is exactly the one in the figure.
     while hits.sum() != n_hits:
         hits = (rng.random(PAIRS) < rng.beta(a, b, len(GROUPS))[cluster]).astype(float)
     interval = clustered_interval(hits, np.ones(PAIRS), cluster)
@@ -80,11 +81,12 @@ def clustered_score() -> Interval:
 
 
 def simulate_models() -> tuple[PairwiseComparisons, RankRanges]:
-    """Draw six models on the same 176 pairs and compare them as the board does."""
+    """Draw the outcomes of six models on the same 176 pairs and compare them as the board does."""
     rng = np.random.default_rng(SEED)
     cluster = np.repeat(np.arange(len(GROUPS)), GROUPS)
     ease = rng.random(len(GROUPS))[cluster]  # pairs on the same images share their difficulty
     draw = 0.8 * rng.random((len(SKILLS), PAIRS)) + 0.2 * ease
+    # The thresholds at which the models' expected scores are SKILLS.
     limit = np.quantile(0.8 * rng.random(100_000) + 0.2 * rng.random(100_000), SKILLS)
     right = (draw < limit[:, None]).astype(np.float32)
     right = right[np.argsort(-right.sum(axis=1))]  # A is the best
@@ -97,7 +99,7 @@ def simulate_models() -> tuple[PairwiseComparisons, RankRanges]:
 
 
 def draw_ranks() -> str:
-    """Draw six models with their scores and ranks, and how one of them compares with the others."""
+    """Draw six models with scores and ranks, and the comparison of one of them with the others."""
     comparisons, ranges = simulate_models()
     explained = 2  # the model explained in the picture
     elements = ['<text x="20" y="34" fill="#5b6675">Model</text><text x="110" y="34" fill="#5b6675">Rank</text>']
@@ -127,15 +129,13 @@ def draw_ranks() -> str:
 
 
 LOOKS = (("A", 0.35, 0.3, False), ("B", 0.05, 0.5, False), ("C", 0.2, 0.15, True))
-"""Simulated models: share of questions answered from the image, from the text alone; whether they
-decline without an image.
+"""Simulated models: name, share of questions answered from the image, share answered from the text
+alone, and whether the model declines without an image.
 """
 
 
 def draw_sight() -> str:
-    """Draw three models on 1,000 questions with four options: scores with and without the right
-    image.
-    """
+    """Draw three models on 1,000 questions with four options, with and without the right image."""
     rng, n = np.random.default_rng(SEED), 1000
     elements = [
         f'<text x="20" y="34" fill="{SOFT}">Model</text><text x="{RIGHT + 12}" y="34" fill="{SOFT}">from the image</text>'
@@ -144,6 +144,7 @@ def draw_sight() -> str:
         text_correct = (rng.random(n) < text) | (rng.random(n) < 0.25)
         frames = {}
         for image in ("real", *ARMS):
+            # One question in ten is answered anew in each run, as real models do.
             again = np.where(rng.random(n) < 0.1, (rng.random(n) < text) | (rng.random(n) < 0.25), text_correct)
             right = again | (rng.random(n) < seen) if image == "real" else again & ~(declines and image != "swapped")
             units = np.arange(n).astype(str).astype(object)
@@ -188,6 +189,7 @@ def _x(percent: float) -> float:
 
 
 def _axis(y: float) -> str:
+    """Draw the axis of percentages."""
     ticks = "".join(
         f'<text x="{_x(at)}" y="{y + 22}" text-anchor="middle" font-size="12" fill="{SOFT}">{at}{" %" if at == 80 else ""}</text>'
         f'<path d="M{_x(at)} {y}v5" stroke="{SOFT}"/>'
@@ -197,6 +199,7 @@ def _axis(y: float) -> str:
 
 
 def _svg(height: int, title: str, parts: list[str]) -> str:
+    """Wrap the elements of a figure in an SVG document."""
     body = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}" '

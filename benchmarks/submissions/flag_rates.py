@@ -1,10 +1,9 @@
-"""Count the honest and dishonest submissions held for review, by kind: the table in
-`docs/submitting.md`.
+"""Count how many honest and dishonest submissions are held for review, by kind.
 
     python -m benchmarks.submissions.flag_rates [RUNS_PER_KIND]
 
-The kinds are those of the tests (`tests/eval_harness/store/checks/test_lies.py`), on stores with
-six results of other accounts.
+Prints the table in `docs/submitting.md`. The kinds are those of the tests
+(`tests/eval_harness/store/checks/test_lies.py`), on stores with six results of other accounts.
 """
 
 from __future__ import annotations
@@ -20,7 +19,10 @@ from tests.eval_harness.store.checks import test_lies as lies
 
 
 def main(runs: int = 6) -> None:
-    """Print a row per kind: its description, and how many submissions were flagged or refused."""
+    """Print a row per kind: its description, and how many submissions were held for review or
+    refused.
+    """
+    # The phantom data stand in for a released dataset: no look-up on the Hub.
     examine.is_released = lambda repo, revision: (repo, revision) == (lies.REPO, lies.RELEASED)  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder:
         worlds = []
@@ -31,7 +33,7 @@ def main(runs: int = 6) -> None:
             ("dishonest", [*lies.LIE_GENERATORS, *lies.UNSURE]),
             ("honest", dict.fromkeys(lies.HONEST)),
         ):
-            print(f"| {title} | wait or are refused |\n|---|---|")
+            print(f"| {title} | held for review or refused |\n|---|---|")
             total = caught = 0
             for kind in kinds:
                 flagged = [

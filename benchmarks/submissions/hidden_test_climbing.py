@@ -1,10 +1,11 @@
-"""Estimate how much of a hidden key can be learned from its scores alone.
-
-Files are answered at random, each question's options weighted by the scores of the files that chose
-them, and the best option is taken. A user who cannot decide between some options gains the most
-from this; where a model is sure of its answer, such scores do not change it.
+"""Estimate how much of a hidden key can be learned from scores alone.
 
     python benchmarks/submissions/hidden_test_climbing.py
+
+The simulated user submits random answers many times. Each option of a question is then weighted by
+the scores of the submissions that chose it, and the option with the largest weight is taken.
+A user who is undecided between some options gains the most; where a model is sure of its answer,
+such scores do not change it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from __future__ import annotations
 import numpy as np
 
 QUESTIONS = 21_281
-"""Single-choice questions of GMAI-MMBench's test."""
+"""Number of single-choice questions in GMAI-MMBench's test split."""
 
 
 def climb_accuracy(scorings: int, options: int, decimals: int | None, seed: int) -> float:
-    """Return the accuracy (percent) after this many scorings, starting undecided between `options`
-    options per question.
+    """Return the accuracy in percent after this many scorings.
+
+    The user starts undecided between `options` options per question; scores are rounded to
+    `decimals` (None: exact).
     """
     draw = np.random.default_rng(seed)
     key = draw.integers(0, options, QUESTIONS)
@@ -27,6 +30,7 @@ def climb_accuracy(scorings: int, options: int, decimals: int | None, seed: int)
         answers = draw.integers(0, options, QUESTIONS)
         score = 100 * float((answers == key).mean())
         printed_score = score if decimals is None else round(score, decimals)
+        # Scores above the expected one vote for the chosen options, scores below it against them.
         weights[everywhere, answers] += printed_score - 100 / options
     return 100 * float((weights.argmax(axis=1) == key).mean())
 
@@ -35,6 +39,7 @@ def main() -> None:
     print("undecided between | scorings | accuracy after, one decimal | exact score | guessing")
     for options in (4, 2):
         for scorings in (60, 730, 7300):
+            # Many scorings take long, and their result varies little.
             tries = range(3 if scorings > 1000 else 10)
             accuracies = [
                 np.mean([climb_accuracy(scorings, options, decimals, seed) for seed in tries]) for decimals in (1, None)

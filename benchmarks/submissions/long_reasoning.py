@@ -1,12 +1,11 @@
-"""Submit a run of ProbMed's size with pages of reasoning, from `eval` to the board, and time each
-step.
+"""Submit a ProbMed-sized run with pages of reasoning, from `eval` to the board; time each step.
 
     python benchmarks/submissions/long_reasoning.py --benchmark gmai-mmbench
         --questions 57132 --reasoning 4000
 
-The questions are phantoms repeated under other names; the reasoning is random words, different for
-each question. Prints seconds, the peak memory of this process and of its children (MB), and the
-sizes of the files (MB).
+The questions are phantoms repeated under new ids; the reasoning is random words, different for each
+question. Prints seconds, the peak memory of this process and of its children (MB), and the sizes of
+the files (MB).
 """
 
 from __future__ import annotations
@@ -57,6 +56,7 @@ class Thinker:
             reasoning = " ".join(draw.choices(WORDS, k={words}))
             yield Response(request.question_id, request.sample, draw.choice(request.options), seconds=1.0, reasoning=reasoning)
 """
+"""A model that answers at once, with `words` random words of reasoning."""
 
 
 def main() -> None:
@@ -69,6 +69,7 @@ def main() -> None:
         folder = Path(temporary)
         build(args.benchmark, out=folder / "data", text_only=True)
         _enlarge(folder / "data", DEFAULT_SPLITS[args.benchmark], args.questions)
+        # A word and its blank have seven characters.
         (folder / "plug_in.py").write_text(PLUG_IN.format(words=args.reasoning // 7))
         data, store, run = str(folder / "data"), folder / "store", folder / "run"
         config = EvalConfig(args.benchmark, f"{folder}/plug_in.py:Thinker", data, out=run)
@@ -87,7 +88,7 @@ def main() -> None:
 
 
 def _enlarge(data: Path, split: str, count: int) -> None:
-    """Repeat the questions of a dataset, whole cases at a time, until there are `count`."""
+    """Repeat the questions of a dataset until there are `count`, with new question and case ids."""
     (path,) = data.glob(f"questions_text/{split}*.parquet")
     questions = pd.read_parquet(path)
     parts = []
@@ -98,6 +99,9 @@ def _enlarge(data: Path, split: str, count: int) -> None:
 
 
 def _timed(step_name: str, step: Callable[[], Any]) -> Any:
+    """Run a step; print its seconds and the peak memory so far, of this process and of its
+    children.
+    """
     start = time.perf_counter()
     outcome = step()
     own_mb, children_mb = (

@@ -2,11 +2,13 @@
 
     python benchmarks/submissions/stress.py --uploads 100 --seed 1
 
-Checks that nothing acknowledged is lost, and how much memory `verify` takes. Folder: processes add
-runs to one store and are killed at random moments. Hub (loopback): as many clients open pull
-requests at once while requests fail, then verifiers are killed at random until nothing is open.
-Memory: `verify` of submissions with a hostile answers.parquet or run.json
-(tests/eval_harness/store/untrusted/hostile.py), the peak of the resident memory of its processes.
+Checks that nothing acknowledged is lost, and measures the memory that `verify` takes:
+
+- folder: processes add runs to one store and are killed at random moments.
+- hub (on the loopback interface): many clients open pull requests at once while requests fail;
+  then verifiers are killed at random until no pull request is open.
+- memory: peak resident memory of all processes of `verify`, for submissions with a hostile
+  answers.parquet or run.json (tests/eval_harness/store/untrusted/hostile.py).
 """
 
 from __future__ import annotations
@@ -62,14 +64,16 @@ print(*[result.status for result in verify(sys.argv[1], data=[sys.argv[2]])])
 
 
 def start_child(code: str, *arguments: object) -> subprocess.Popen[str]:
+    """Run code in a new Python process."""
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )  # fmt: skip
 
 
 def stress_folder(folder: Path, data: Path, uploads: int, draw: random.Random) -> str:
-    """Run ten processes at a time and kill four of ten; every acknowledged run must be in the
-    store, complete.
+    """Run ten writers at a time and kill four of them, until every run is in the store.
+
+    Every acknowledged run must then be there, complete.
     """
     acknowledged: list[str] = []
     killed = 0
@@ -78,11 +82,13 @@ def stress_folder(folder: Path, data: Path, uploads: int, draw: random.Random) -
         parts = [numbers[start::10] for start in range(10) if numbers[start::10]]
         running = [start_child(ADD, folder, data, ",".join(map(str, part))) for part in parts]
         for process in draw.sample(running, 4 * len(running) // 10):
+            # From the imports to the last write, any moment may be hit.
             threading.Timer(draw.uniform(2, 25), process.kill).start()
         for process in running:
             acknowledged += process.communicate()[0].split()
             killed += process.returncode != 0
         stored_models = {stored.result.model.name for stored in scan_store(folder / "store")[0]}
+        # What was killed before it wrote is uploaded again.
         numbers = [number for number in numbers if f"Model {number}" not in stored_models]
     stored, problems = scan_store(folder / "store")
     lost = [path for path in acknowledged if not (Path(path) / "result.json").is_file()]
@@ -95,6 +101,10 @@ def stress_folder(folder: Path, data: Path, uploads: int, draw: random.Random) -
 
 
 def stress_hub(folder: Path, data: Path, uploads: int, draw: random.Random) -> str:
+    """Open all pull requests at once while requests fail, then run verifiers and kill some of them.
+
+    Every acknowledged submission must be on main, byte for byte.
+    """
     with LocalHub() as hub:
         os.environ.update(
             HF_ENDPOINT=hub.endpoint,
@@ -106,6 +116,8 @@ def stress_hub(folder: Path, data: Path, uploads: int, draw: random.Random) -> s
         api = HfApi(endpoint=hub.endpoint, token=CURATOR)
         api.create_repo(**REPO)
         for _ in range(uploads // 10):
+            # Half of the failures come after the commit was made: a client that retries must not
+            # commit twice.
             hub.faults.add("/commit/", draw.choice([503, 429]), method="POST", after=draw.random() < 0.5)
 
         def one(number: int) -> tuple[str, dict[str, bytes]]:
@@ -119,6 +131,7 @@ def stress_hub(folder: Path, data: Path, uploads: int, draw: random.Random) -> s
         os.environ["HF_TOKEN"] = CURATOR
         killed, begun = 0, time.monotonic()
         while any(discussion.status == "open" for discussion in api.get_repo_discussions(**REPO)):
+            # Two verifiers compete for the same pull requests, and one of them is killed.
             running = [start_child(VERIFY, data) for _ in range(2)]
             threading.Timer(draw.uniform(8, 30), running[0].kill).start()
             for process in running:
@@ -143,6 +156,7 @@ def resident_bytes(root: int) -> int:
                 parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
                 pages[int(entry.name)] = int((entry / "statm").read_text().split()[1])
             except OSError:
+                # The process ended while it was read.
                 continue
     descendants = {root}
     while children := {pid for pid, parent in parents.items() if parent in descendants} - descendants:
@@ -151,6 +165,7 @@ def resident_bytes(root: int) -> int:
 
 
 def measure_memory(folder: Path, data: Path) -> str:
+    """Verify a submission with each hostile file in turn; return a line with the peak memory."""
     ready = build_submission(run_folder(data, folder / "run"))
     place, (valid_run, answers) = (
         folder / "hostile" / ready.folder,
@@ -162,12 +177,14 @@ def measure_memory(folder: Path, data: Path) -> str:
     runs = {f"run.json: {name}": content for name, content in run_jsons(json.loads(valid_run)).items()}
     for name in [*FILES, *runs]:
         for path in (place / "answers.parquet", place / "run.json"):
+            # Hostile files include folders and links.
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
         (place / "run.json").write_bytes(runs.get(name, valid_run))
         if name in runs:
             (place / "answers.parquet").write_bytes(answers)
         else:
             FILES[name](place / "answers.parquet")
+        # A new process for each file: the peak of one must not count for the next.
         process = start_child(EXAMINE, folder / "hostile", data)
         peak_bytes = 0
         while process.poll() is None:
@@ -189,7 +206,8 @@ def main() -> None:
         folder, draw = Path(temporary), random.Random(args.seed)
         data = make_phantom("mediconfusion", folder / "mediconfusion")
         for number in range(args.uploads):
-            right = random.Random(number)  # no two are alike: a copy would wait for a person
+            # No two runs are alike: a copy would be held for review.
+            right = random.Random(number)
             rows = load_questions(data).itertuples()
             answers = [
                 {"question_id": row.question_id, "response": response_text(row, right.random() < 0.6)} for row in rows
