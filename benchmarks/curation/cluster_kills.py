@@ -154,9 +154,7 @@ def embeddings(folder: Path, images: int, seed: int) -> None:
 
 
 def pairs(folder: Path, images: int, kills: int, workers: int, seed: int) -> None:
-    """Search pairs in one process, on Ray workers, and on workers that are killed; compare the
-    tables.
-    """
+    """Search pairs in one process, on Ray workers, and with kills; compare the tables."""
     import pandas as pd
 
     from tests.ray_processes import kill_workers, start

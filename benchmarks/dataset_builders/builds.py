@@ -47,8 +47,9 @@ def main() -> None:
 
 
 def probmed_source(folder: Path) -> Path:
-    """Write a source of ProbMed's size: 6,303 different JPEG files of about 60 KB, 57,132
-    questions.
+    """Write a source of ProbMed's size.
+
+    It has 6,303 different JPEG files of about 60 KB and 57,132 questions.
     """
     source = folder / "probmed-source"
     if (source / "probmed.json").is_file():
@@ -90,9 +91,7 @@ def probmed_source(folder: Path) -> Path:
 
 
 def floor(source: Path, folder: Path) -> float:
-    """Return the seconds to read every image, hash it with SHA-256 and write its bytes into one
-    file.
-    """
+    """Return the seconds to read and hash every image and to copy its bytes into one file."""
     start = time.perf_counter()
     with (folder / "floor.bin").open("wb") as stream:
         for path in sorted(source.rglob("*.jpg")):

@@ -212,9 +212,7 @@ def random_cells(
 
 
 def mediconfusion_cells(draws: int, seed: int, method: Method = medprobe_intervals) -> list[Cell]:
-    """Simulate the layout of MediConfusion over the shares and correlations that it is likely to
-    have.
-    """
+    """Simulate MediConfusion's layout with the shares and correlations that are likely for it."""
     return [
         cell("MediConfusion", MEDICONFUSION, share, icc, mechanism, draws, seed, method)
         for share in MEDICONFUSION_SHARES
@@ -488,8 +486,7 @@ def difference(name: str, share_a: float, share_b: float, icc: float, draws: int
 
 
 def power(draws: int, seed: int) -> dict[str, float]:
-    """Return how often a true 15 % on MediConfusion's pairs is shown to be worse than chance (25
-    %).
+    """Return how often a true 15 % on MediConfusion's pairs is shown to be below chance (25 %).
 
     By kind of interval: measured, printed (a published score) and the reference; ICC is 0.
     """

@@ -77,7 +77,7 @@ def main() -> None:
         answers = [(row["response"], list(map(str, row["options"])), "single") for row in rows if row.get("options")]
         within_limits &= print_times("recorded", answers)
     draw = random.Random(args.seed)
-    # Random units find slow patterns that nobody thought of.
+    # Random units find slow patterns that were not foreseen.
     units = (
         *UNITS,
         *(" ".join(draw.choices(PIECES, k=draw.randint(1, 5))) + " " for _ in range(20)),

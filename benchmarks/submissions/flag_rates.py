@@ -19,9 +19,7 @@ from tests.eval_harness.store.checks import test_lies as lies
 
 
 def main(runs: int = 6) -> None:
-    """Print a row per kind: its description, and how many submissions were held for review or
-    refused.
-    """
+    """Print a row per kind: its description, and how many submissions were held or refused."""
     # The phantom data stand in for a released dataset: no look-up on the Hub.
     examine.is_released = lambda repo, revision: (repo, revision) == (lies.REPO, lies.RELEASED)  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder:
