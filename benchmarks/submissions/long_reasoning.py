@@ -99,7 +99,7 @@ def _enlarge(data: Path, split: str, count: int) -> None:
 
 
 def _timed(step_name: str, step: Callable[[], Any]) -> Any:
-    """Run a step; print its seconds, and the peak memory so far of this process and its children."""
+    """Run a step; print its seconds and the peak memory so far, here and in child processes."""
     start = time.perf_counter()
     outcome = step()
     own_mb, children_mb = (
