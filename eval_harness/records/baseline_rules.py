@@ -1,5 +1,4 @@
-"""Answer questions by a rule instead of a model: at random, with a constant letter, or with the
-key.
+"""Answer questions by a rule instead of a model: at random, with a fixed letter, or with the key.
 
 See also: running a baseline (`models/baseline_backend.py`), reproducing a submitted one
 (`store/checks.py`).
@@ -16,7 +15,7 @@ from dataset_builders.schema import LETTERS
 from eval_harness.records.request import Request, Response
 
 Chooser = Callable[[Request], tuple[int, ...]]
-"""From a request to the positions of the options it chooses."""
+"""Function from a request to the positions of the options that the baseline chooses."""
 
 
 def make_baseline(name: str) -> tuple[str, Callable[[Request], Response]]:
@@ -46,8 +45,10 @@ def make_baseline(name: str) -> tuple[str, Callable[[Request], Response]]:
 def _rule(choose: Chooser) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         picks = choose(request)
+        # Only the oracle can end up without a choice.
         if not picks:
             return Response(request.question_id, request.sample, "", "failed", error="the key is hidden")
+        # Yes/no questions show no letters, so the answer is the option itself.
         if request.question_type == "yes_no":
             return Response(request.question_id, request.sample, request.options[picks[0]])
         return Response(request.question_id, request.sample, ",".join(LETTERS[pick] for pick in picks))
@@ -56,8 +57,9 @@ def _rule(choose: Chooser) -> Callable[[Request], Response]:
 
 
 def _seeded(request: Request) -> random.Random:
-    """Return a generator that depends on the question alone: order, resuming and sharding change
-    nothing.
+    """Return a random generator seeded by the question alone.
+
+    The choice is therefore the same in any order, after resuming, and in any process of the run.
     """
     text = f"{request.seed}\0{request.question_id}\0{request.sample}"
     return random.Random(hashlib.sha256(text.encode()).digest())
@@ -68,6 +70,6 @@ def _guess(request: Request) -> tuple[int, ...]:
     rng, count = _seeded(request), len(request.options)
     if request.question_type != "multiple":
         return (rng.randrange(count),)
-    # Each bit of the number is an option: all non-empty sets are equally likely.
+    # Each bit of the number stands for one option, so all non-empty sets are equally likely.
     chosen = rng.randrange(1, 2**count)
     return tuple(i for i in range(count) if chosen >> i & 1)

@@ -38,10 +38,11 @@ FORMS = {
         Form("authors", image_first=False, system=True),
     )
 }
-"""`image-first` is the order of model cards and chat templates. `authors` is how the benchmarks'
-authors
-called API models: text before image (MediConfusion `Models/gpt.py`; ProbMed `gpt4v.py`), with their
-system message.
+"""The available forms, by name.
+
+`image-first` is the order in model cards and chat templates. `authors` is how the benchmarks'
+authors called API models: text before image (MediConfusion `Models/gpt.py`; ProbMed `gpt4v.py`),
+with their system message.
 """
 
 DEFAULT_FORM = "image-first"

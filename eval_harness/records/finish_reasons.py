@@ -1,6 +1,4 @@
-"""Translate providers' finish reasons to those of OpenAI's API, for servers and recorded answers
-alike.
-"""
+"""Translate finish reasons, from servers or recorded answers, to those of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -12,11 +10,12 @@ _LENGTHS = (
 )
 _STOPS = "stop end_turn stop_sequence eos eos_token end_of_turn complete completed"
 FINISH_REASONS = {"length": _LENGTHS.split(), "stop": _STOPS.split(), "error": ["error"]}
-"""OpenAI's reason -> other providers', in any case: Anthropic, Gemini, Mistral, Cohere, TGI, the
-Responses API, inspect-ai.
+"""OpenAI's finish reason -> what other APIs call it, compared case-insensitively.
+
+They are Anthropic, Gemini, Mistral, Cohere, TGI, OpenAI's Responses API and inspect-ai.
 """
 STATUS_BY_FINISH_REASON = {"content_filter": "refused", "error": "failed"}
-"""Status of a response with this finish reason."""
+"""Finish reason -> status of a response that ended with it."""
 _FILTER = re.compile(
     r"content[ "
     r"_-]?(?:filter|policy|management|violation)|moderat|(?<!case_)(?<!in)sensitive|safety(?!_?(?:identifier|setting))"
@@ -25,8 +24,9 @@ _FILTER = re.compile(
     r"|^(?:blocked|block_?reason|filtered|hap|spii|invalid_prompt|1301)$",
     re.IGNORECASE,
 )
-"""Codes, types and reasons of content filters; `invalid_prompt` is OpenAI's code for a flagged
-prompt, 1301 is Zhipu's.
+"""Error codes, error types and finish reasons that content filters give.
+
+`invalid_prompt` is OpenAI's code for a flagged prompt, 1301 is Zhipu's.
 """
 
 
@@ -36,8 +36,9 @@ def is_filter(name: Any) -> bool:
 
 
 def normalize_finish_reason(reason: Any) -> str | None:
-    """Return OpenAI's name of a finish reason, the reason itself if it has none, None if not a
-    string.
+    """Return OpenAI's name for a finish reason.
+
+    A reason unknown to OpenAI is returned unchanged; anything but a non-empty string gives None.
 
     >>> normalize_finish_reason("FinishReason.MAX_TOKENS"), normalize_finish_reason("refusal")
     ('length', 'content_filter')
@@ -46,6 +47,7 @@ def normalize_finish_reason(reason: Any) -> str | None:
     """
     if not isinstance(reason, str) or not reason.strip():
         return None
-    word = reason.rpartition(".")[2].strip().casefold()  # Gemini's library prefixes the enumeration's name
+    # Gemini's library puts the name of the enumeration before the reason.
+    word = reason.rpartition(".")[2].strip().casefold()
     openai_reason = next((name for name, words in FINISH_REASONS.items() if word in words), None)
     return openai_reason or ("content_filter" if is_filter(word) else reason)

@@ -1,8 +1,7 @@
-"""Limit a submission's size and the resources for reading it, by its number of questions and
-samples.
+"""Limit the size of a submission and the resources for reading it.
 
-The limits are known before a run begins (`eval` reports them) and before anything is decompressed
-(a store enforces them).
+The limits depend on the numbers of questions and samples alone. They are therefore known before a
+run begins (`eval` reports them) and before anything is decompressed (a store enforces them).
 """
 
 from __future__ import annotations
@@ -15,47 +14,54 @@ from typing import Any
 from dataset_builders.errors import BadInput
 
 MAX_SAMPLES = 10_000
-"""Samples (or option orders) per question."""
+"""Maximum number of samples (or option orders) per question."""
 MAX_ANSWERS = 400_000
-"""Answers of a run that can be read within LARGE_MEMORY_BYTES: ProbMed's 57,132 questions with 7
-samples, MediConfusion's 352 with 1,136.
+"""Maximum number of answers of a run; this many can be read within LARGE_MEMORY_BYTES.
+
+It allows 7 samples of ProbMed's 57,132 questions, or 1,136 of MediConfusion's 352.
 """
 BYTES_PER_ANSWER = 16 << 10
-"""Average size of an answer in a file, about 4,000 tokens of answer and reasoning. Single answers
-may be longer.
+"""Maximum average size of an answer, about 4,000 tokens of answer and reasoning.
+
+A single answer may be longer.
 """
 MIN_FILE_BYTES = 64 << 20
-"""Allowance for a file regardless of the number of answers."""
+"""Size allowed for an answers file in addition to BYTES_PER_ANSWER for each answer."""
 MAX_FILE_BYTES = 256 << 20
-"""Size of a file as submitted. The largest realistic one, ProbMed's 57,132 answers with a page of
-reasoning each, has about 120 MB.
+"""Maximum size of a submitted file.
+
+The largest realistic one, ProbMed's 57,132 answers with a page of reasoning each, has about 120 MB.
 """
 MAX_UNPACKED_BYTES = 1 << 30
-"""Uncompressed size of an answers file, regardless of the number of answers."""
+"""Maximum uncompressed size of an answers file, however many answers it has."""
 MAX_RUN_JSON_BYTES = 1 << 20
-"""Size of a run.json; ours have a few thousand bytes."""
+"""Maximum size of a run.json; ours have a few thousand bytes."""
 MAX_FIELD_BYTES = 64 << 10
-"""Total size of the fields of a run.json."""
+"""Maximum total size of the fields of a run.json."""
 MAX_NUMBER = 1 << 64
-"""Largest number in free fields: seeds have up to 64 bits, and readers of JSON and tables accept no
-more.
-"""
+"""Largest number in free fields: seeds have up to 64 bits, and many JSON parsers accept no more."""
 MEMORY_BYTES, LARGE_MEMORY_BYTES = 384 << 20, 1536 << 20
-"""Memory for reading a submission, beyond that of the libraries. A large one is read alone, so that
-three concurrent readers fit in 2.5 GB.
+"""Memory for reading a normal and a large submission, in addition to that of the libraries.
+
+Only one large submission is read at a time, so that three concurrent readers fit in 2.5 GB.
 """
 LARGE_ROWS, LARGE_FILE_BYTES = 10_000, 16 << 20
-"""A submission is large from this many answers, or bytes of its files."""
+"""A submission with more answers, or more bytes in its files, is large."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """Limits for reading the answers to a number of questions.
 
-    `rows`; bytes of the `file` and `unpacked`; `cpu_seconds` and `wall_seconds`; `memory` in bytes.
-    About
-    five times what honest runs take here: 1.5 s for GMAI-MMBench's 4,550 questions, 17 s for
+    They are several times what honest runs take: 1.5 s for GMAI-MMBench's 4,550 questions, 17 s for
     ProbMed's 57,132.
+
+    Attributes:
+        rows: Number of answers.
+        file: Bytes of the answers file.
+        unpacked: Bytes of its uncompressed content.
+        cpu_seconds: Seconds of CPU time.
+        memory: Bytes of memory, in addition to that of the libraries.
     """
 
     rows: int
@@ -66,6 +72,8 @@ class Limits:
 
     @property
     def wall_seconds(self) -> int:
+        """Seconds of wall-clock time."""
+        # Waiting for the disk and for other processes takes time, but no CPU time.
         return 120 + 4 * self.cpu_seconds
 
     def __str__(self) -> str:
@@ -93,16 +101,16 @@ def limits_for(questions: int, samples: int = 1, size: int = 0) -> Limits:
             f"Use at most {max(1, MAX_ANSWERS // questions):,} samples, or fewer questions."
         )
     unpacked = min(MAX_UNPACKED_BYTES, MIN_FILE_BYTES + rows * BYTES_PER_ANSWER)
-    # Generous: see `Limits`. The terms cover questions, answers and bytes.
+    # Generous (see `Limits`); the terms are for start-up, questions, answers and bytes.
     seconds = 20 + questions // 1_500 + rows // 1_000 + unpacked // (8 << 20)
     return Limits(rows, min(MAX_FILE_BYTES, unpacked), unpacked, seconds, _memory_for(rows, size))
 
 
 def run_json_limits(size: int = 0) -> Limits:
-    """Return the limits for reading run.json and its dataset, before the number of answers is
-    known.
+    """Return the limits for reading run.json and its dataset, without the answers.
 
-    `size`: bytes of all files, which the process holds in memory meanwhile.
+    Args:
+        size: total bytes of the files, all of which the process holds in memory.
     """
     return Limits(
         rows=0, file=MAX_RUN_JSON_BYTES, unpacked=MAX_RUN_JSON_BYTES, cpu_seconds=30, memory=_memory_for(0, size)
@@ -120,6 +128,7 @@ def size_problems(run: Mapping[str, Any], max_bytes: int = MAX_FIELD_BYTES) -> I
         run: the parsed JSON.
         max_bytes: limit on all fields together.
     """
+    # Measured as JSON text, so that nested and long fields count alike.
     sizes = {name: len(json.dumps(value)) for name, value in run.items()}
     if sum(sizes.values()) > max_bytes:
         largest = max(sizes, key=lambda name: sizes[name])
@@ -133,7 +142,10 @@ def size_problems(run: Mapping[str, Any], max_bytes: int = MAX_FIELD_BYTES) -> I
 
 
 def json_leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield (path, value) of every scalar in parsed JSON, and of every key."""
+    """Yield (path, value) for every scalar and every key in parsed JSON.
+
+    A key is yielded as a value, with the path of the object that contains it.
+    """
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield path, name

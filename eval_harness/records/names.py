@@ -1,6 +1,4 @@
-"""Validate and normalize the names of models, benchmarks and runs, and print untrusted text
-safely.
-"""
+"""Validate and normalize names of models, benchmarks and runs, and print untrusted text safely."""
 
 from __future__ import annotations
 
@@ -16,6 +14,7 @@ def model_slug(name: str) -> str:
     >>> model_slug("org/Model 7B (v1.6)")
     'org-Model-7B-v1.6'
     """
+    # NFKD separates letters from their accents, which the ASCII encoding then drops.
     ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", ascii_name).strip("-.")[:80].rstrip("-.") or "model"
     return f"model-{slug}" if WINDOWS_DEVICES.fullmatch(slug) else slug
@@ -26,30 +25,27 @@ WINDOWS_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNOREC
 FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 """Valid names of benchmarks and results, which become folders of a store."""
 MAX_NAME_LENGTH = 200
-"""Characters of a display name."""
-
+"""Maximum length of a display name, in characters."""
 
 JOINERS = "\u200c\u200d\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
-"""Joiners and variation selectors: part of several scripts and emoji, invisible after other
-characters.
-"""
+"""Joiners and variation selectors: needed by some scripts and emoji, invisible anywhere else."""
 _UNFIT = re.compile(
-    "[<>\u115f\u1160\u3164\uffa0\u17b4\u17b5\u2800\u034f]"  # markup, and signs that look like nothing or a space
+    "[<>\u115f\u1160\u3164\uffa0\u17b4\u17b5\u2800\u034f]"  # markup, invisible characters and look-alike spaces
     "|[\u2460-\u24ff\u2776-\u2793\u3200-\u32ff\U0001f100-\U0001f1ff\u20dd-\u20e4]"  # enclosed letters and digits
-    "|[\U0001d400-\U0001d7ff]"  # letters and digits of formulas, which spell a name that is not that name
+    "|[\U0001d400-\U0001d7ff]"  # mathematical letters and digits, which imitate ordinary ones
     rf"|(?:^|[\x00-\u058f])[{JOINERS}]"  # a joiner in Latin, Greek or Cyrillic
 )
 EAST_ASIAN_SCRIPTS = frozenset(
     {"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC"}
 )
-"""Scripts (first words of Unicode letter names) that are mixed with each other and with Latin
-without a space.
+"""Scripts that are written next to each other, and next to Latin, without a space.
+
+Each is the first word of the Unicode names of its letters.
 """
 
 
 def normalize_name(name: str) -> str:
-    r"""Normalize a display name: composed characters (Unicode NFC), single spaces, none at the
-    ends.
+    r"""Normalize a display name to composed characters (Unicode NFC) and single inner spaces.
 
     >>> normalize_name("  Me\u0301dical\u00a0VLM ")
     'M\u00e9dical VLM'
@@ -58,10 +54,10 @@ def normalize_name(name: str) -> str:
 
 
 def model_name_problem(name: str) -> str | None:
-    """Return what is wrong with a display name; None for normalized visible text, one script per
-    word.
+    """Return what is wrong with a display name, or None if it is valid.
 
-    Quotes, `=`, `%`, `&` and letters of any script are valid: code that prints a name escapes it.
+    A valid name is normalized, visible text with one script per word. Quotes, `=`, `%`, `&` and
+    letters of any script are valid: code that prints a name must escape it.
     """
     quoted_name = clip(name)
     if not name or name != normalize_name(name):
@@ -73,6 +69,7 @@ def model_name_problem(name: str) -> str | None:
         return (
             f"model name {quoted_name}: has {len(name)} characters, at most {MAX_NAME_LENGTH}. Give a shorter --name."
         )
+    # Joiners are not printable by Python's definition, but valid after most characters.
     visible = re.sub(f"[{JOINERS}]", "", name)
     # Invisible or look-alike characters could imitate another model's name.
     bad_sign = _UNFIT.search(name) or next((sign for sign in visible if not sign.isprintable()), None)
@@ -90,15 +87,13 @@ def model_name_problem(name: str) -> str | None:
 
 
 def _scripts(word: str) -> set[str]:
-    """Return the scripts of a word's letters; East Asian ones do not count, as they mix with any
-    other.
-    """
+    """Return the scripts of a word's letters, except EAST_ASIAN_SCRIPTS."""
     scripts = {unicodedata.name(letter, "").split(" ")[0] for letter in word if letter.isalpha()}
     return scripts - EAST_ASIAN_SCRIPTS - {"MODIFIER"}
 
 
 MAX_TEXT_LENGTH = 2_000
-"""Characters of a text that describes a run."""
+"""Maximum length of a free field that describes a run, in characters."""
 _SPACES = "\n\r\t\u00a0\u2000-\u200a\u202f\u205f\u3000"
 
 
@@ -107,7 +102,7 @@ def text_problem(text: str, is_data: bool = False) -> str | None:
 
     Args:
         text: a free field of a run.json.
-        is_data: True for a setting, command or prompt: any length, line breaks allowed.
+        is_data: True for a setting, command or prompt, which may have any length and line breaks.
     """
     visible = re.sub(f"[{JOINERS}{_SPACES if is_data else ''}]", "", text)
     bad_sign = next((sign for sign in visible if not sign.isprintable()), None)
@@ -121,8 +116,9 @@ def text_problem(text: str, is_data: bool = False) -> str | None:
 
 
 def single_line(text: str) -> str:
-    """Make text safe for a terminal or a table row: unprintable characters and line breaks become
-    "?".
+    """Make text safe for a terminal or a table row by replacing every unprintable character by "?".
+
+    Line breaks are unprintable, too.
     """
     unprintable = {sign for sign in re.sub(f"[{JOINERS}]", "", text) if not sign.isprintable()}
     return text.translate({ord(sign): "?" for sign in unprintable})

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 
 def rotation(sample: int, options: int) -> int:
-    """Return by how many positions a sample's options are rotated: sample s shows option s
-    first.
-    """
+    """Return how far the options of a sample are rotated; sample s shows option s first."""
+    # With more samples than options the rotations repeat.
     return sample % options
 
 

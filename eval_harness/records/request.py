@@ -11,7 +11,7 @@ from eval_harness.records.result import DELIVERIES
 
 Scoring = Literal["next_token", "sequence", "sequence_official"]
 """How candidates are scored. `next_token`: log-probability of the next token (`gd`). `sequence`:
-mean log-probability of the candidate's tokens (`ps`). `sequence_official`: the same as
+mean log-probability of the candidate's tokens (`ps`). `sequence_official`: that mean as
 MediConfusion's authors compute it (`ps_official`, see `option_tokens.py`).
 """
 
@@ -35,9 +35,9 @@ class Shot:
 class Request:
     """One prompt with its images.
 
-    `more_images` are those after the first, sent only to a back end with `several_images`. `answer`
-    is the key, for the oracle baseline alone; a real model must not look at it. `candidates` are
-    the texts to be scored, one per option (methods `gd` and `ps`; otherwise empty).
+    `more_images` are the images after the first, sent only to a back end with `several_images`.
+    `answer` is the key, present for the oracle baseline alone; a real model must not read it.
+    `candidates` are the texts to score, one per option (methods `gd` and `ps`; otherwise empty).
     """
 
     question_id: str
@@ -58,7 +58,7 @@ class Request:
     scoring: Scoring = "next_token"
     more_images: tuple[bytes, ...] = ()
     shown: tuple[str, ...] = ()
-    """Ids of its images if they belong to another case."""
+    """Ids of the images, if they belong to another case than the question (`--image swapped`)."""
 
     @property
     def images(self) -> tuple[bytes, ...]:
@@ -77,7 +77,7 @@ class Response:
 
     Attributes:
         status: `answered` (text received, not yet read), `refused` (blocked by a filter), `failed`
-            (nothing received), `missing` (absent from a file of answers).
+            (nothing received), `missing` (absent from a file of recorded answers).
         error: why the status is not `answered`; separate from `text`, so that an error is never
             read as an answer.
         scores: one log-likelihood per option; None if options were not scored.
@@ -103,16 +103,16 @@ class Response:
 
 
 def normalize_response(response: Response, options: int) -> Response:
-    """Convert a back end's response to plain Python types, as a journal and a store can hold it.
+    """Convert a back end's response to plain Python types, which can be written to a journal.
 
     Invalid seconds or token counts become None.
 
     Args:
-        response: may contain numbers of other libraries.
+        response: may contain numbers of other libraries, such as NumPy's.
         options: number of options of the question.
 
     Raises:
-        ValueError: text, status or scores are invalid (a back-end bug), on the first response.
+        ValueError: text, status or scores are invalid, which is a bug in the back end.
     """
     if not isinstance(response.text, str | None):
         raise ValueError(f"text of type {type(response.text).__name__}")
@@ -124,6 +124,7 @@ def normalize_response(response: Response, options: int) -> Response:
             scores = tuple(map(float, response.scores))
         except (TypeError, ValueError, OverflowError):
             raise ValueError("scores that are not numbers") from None
+        # Infinite scores are valid: an impossible option has log-likelihood -inf.
         if any(map(math.isnan, scores)):
             raise ValueError("scores that are not numbers")
         if len(scores) != options:
@@ -156,5 +157,6 @@ def _number(value: Any, upper_bound: float) -> float | None:
 def _tokens(usage: Any) -> tuple[int, int] | None:
     if not isinstance(usage, (tuple, list)) or len(usage) != 2:
         return None
+    # Above 2^53, floating-point numbers no longer represent every integer.
     tokens_in, tokens_out = (_number(count, 1 << 53) for count in usage)
     return None if tokens_in is None or tokens_out is None else (int(tokens_in), int(tokens_out))

@@ -15,12 +15,12 @@ from pydantic_core import PydanticCustomError
 from dataset_builders.errors import BadInput, first_validation_error
 
 SCHEMA_VERSION = 1
-"""Format version of all files that the harness writes: `run.json`, `result.json`, a store's
-records.
-"""
+"""Version of the format of `run.json`, `result.json` and a store's records."""
 DERIVE_VERSION = 1
-"""Incremented whenever the same answers may give a different reading, score or interval; `medprobe
-rescore STORE` then derives a store's results again.
+"""Version of reading and scoring.
+
+It is incremented whenever the same answers may give a different reading, score or interval;
+`medprobe rescore STORE` then derives a store's results again.
 """
 
 
@@ -39,9 +39,10 @@ def _of_this_version(version: int) -> int:
 SchemaVersion = Annotated[int, AfterValidator(_of_this_version)]
 
 STATUSES: tuple[str, ...] = ("answered", "irrelevant", "refused", "truncated", "failed", "missing")
-"""How a response was read; all but `answered` choose no option. `irrelevant`: no option could be
-read; `refused`: it declines to answer; `truncated`: cut off by the output limit before an answer;
-`failed`: asked but not delivered; `missing`: no record of it.
+"""How a response was read. Only an `answered` one chooses an option.
+
+`irrelevant`: no option could be read; `refused`: it declines to answer; `truncated`: cut off by the
+output limit before an answer; `failed`: asked, but no response arrived; `missing`: no record of it.
 """
 
 DELIVERIES: dict[str, str] = {
@@ -50,17 +51,20 @@ DELIVERIES: dict[str, str] = {
     "failed": "no response",
     "missing": "missing",
 }
-"""The server's outcome, regardless of the text: status in the journal -> column `delivery` of
-`answers.parquet`.
+"""Status in the journal -> value of the column `delivery` in `answers.parquet`.
+
+It says what the server did, regardless of the text.
 """
 
 Images = Literal["real", "withheld", "blank", "swapped"]
-"""`real`: the question's own. A run with other images is an arm of the run with the real ones and
-is never ranked.
+"""Which images a run shows. `real`: the question's own.
+
+A run with other images is an arm of the run with the real ones, and is never ranked.
 """
 ARMS: tuple[Images, ...] = ("withheld", "blank", "swapped")
-"""Replacements of a question's images that measure how much of a score depends on them: none, grey,
-or those of another case.
+"""What replaces a question's images, to measure how much of a score depends on them.
+
+In this order: no image, a grey one, or the images of another case.
 """
 
 UNDELIVERED = ("failed", "missing")
@@ -70,11 +74,9 @@ Verdict = Literal["better", "no different", "worse"]
 
 
 MIN_INDEPENDENT_CASES = 5
-"""With fewer independent cases a score is neither tested nor ranked: its interval spans almost
-everything.
-"""
+"""With fewer independent cases a score is neither tested nor ranked: its interval is too wide."""
 NOTABLE_SHARE = 0.9
-"""An effective sample size below this share of n is displayed beside n."""
+"""An effective sample size below this share of n is displayed next to n."""
 
 
 class _Strict(BaseModel):
@@ -84,9 +86,9 @@ class _Strict(BaseModel):
 class Nonresponse(_Strict):
     """Why a score has no verdict and no rank (`scores/nonresponse.py`).
 
-    Either most of its `responses` neither choose an option nor decline, or its verdict depends on
-    those that were truncated, failed or missing. The other fields count these, and the unreadable
-    ones (`irrelevant`).
+    Either most of the `responses` neither choose an option nor decline to answer, or the verdict
+    depends on the responses that were truncated, failed or missing. The other fields count these,
+    and the unreadable ones (`irrelevant`).
     """
 
     responses: int = Field(ge=0)
@@ -110,11 +112,11 @@ class Score(_Strict):
         low, high: the 95 % interval.
         n: the denominator (questions, pairs or images).
         n_cases: number of cases.
-        n_effective: number of independent units that give the same interval: below `n` where cases
-            share images, above it where `value` is a mean over samples.
+        n_effective: number of independent units that would give the same interval: below `n` if
+            cases share images, above `n` if `value` is a mean over samples.
         chance: the score of guessing.
-        chance_interval: 95 % interval of that score where it is itself a sample (a paper's run of
-            random answers); `verdict` is then that of the difference.
+        chance_interval: 95 % interval of `chance` if that is itself an estimate (a paper's run of
+            random answers); `verdict` is then based on the difference of the two.
         verdict: against `chance`, read from the interval; None with `nonresponse` or fewer than
             MIN_INDEPENDENT_CASES independent cases (`is_small`).
     """
@@ -133,8 +135,9 @@ class Score(_Strict):
 
     @property
     def independent_n(self) -> int | None:
-        """`n_effective`, rounded, if it is notably smaller than `n` and therefore displayed beside
-        it.
+        """`n_effective`, rounded, if it is notably smaller than `n`; otherwise None.
+
+        It is then displayed next to `n`.
 
         >>> Score(value=14.3, n=14, n_cases=14, n_effective=5.2).independent_n
         5
@@ -147,18 +150,19 @@ class Score(_Strict):
 
     @property
     def is_small(self) -> bool:
-        """True for a share of fewer than MIN_INDEPENDENT_CASES independent cases."""
+        """True if the score is based on fewer than MIN_INDEPENDENT_CASES independent cases."""
         return self.value is not None and self.n_effective is not None and self.n_effective < MIN_INDEPENDENT_CASES
 
 
 class Benchmark(_Strict):
-    """The questions asked. `fingerprint` covers the scored questions, so a partial run cannot pass
-    as complete.
+    """The questions that a run asked.
+
+    `fingerprint` covers the scored questions, so a partial run cannot pass as complete.
     """
 
     name: str
     family: str = Field(alias="format")
-    """The benchmark whose columns, prompts and metrics it has; named `format` in files."""
+    """The benchmark whose columns, prompts and metrics this one uses; named `format` in files."""
     repo: str | None = None
     revision: str | None = None
     split: str
@@ -182,8 +186,10 @@ class Model(_Strict):
     revision: str | None = None
     kind: Literal["open", "proprietary", "medical", "baseline"] | None = None
     responder: Literal["model", "guessing", "oracle"] = "model"
-    """The source of the answers. `guessing` and `oracle` are baselines of medprobe, which a store
-    reproduces; all but `model` have the kind `baseline` and are not ranked.
+    """What gave the answers.
+
+    `guessing` and `oracle` are medprobe's own baselines, whose answers a store reproduces. They
+    have the kind `baseline` and are not ranked.
     """
     parameters: int | None = None
     snapshot_date: str | None = None
@@ -213,8 +219,9 @@ Breakdown = dict[str, dict[str, Scores]]
 
 
 class Result(_Strict):
-    """A run's scores with their provenance. `breakdown`: facet -> facet value -> metric ->
-    Score.
+    """A run's scores with their provenance.
+
+    `breakdown`: facet -> facet value -> metric -> Score.
     """
 
     schema_version: SchemaVersion = SCHEMA_VERSION
@@ -235,8 +242,9 @@ class Result(_Strict):
     derive_version: int = DERIVE_VERSION
     """`DERIVE_VERSION` of the code that read the answers and computed the numbers."""
     key: str | None = None
-    """For a measured result in a store: digest of everything its numbers follow from
-    (`derive/derivation.py`).
+    """For a measured result in a store: digest of everything that determines its numbers.
+
+    See `derive/derivation.py`.
     """
 
     def to_json(self) -> str:
@@ -252,7 +260,8 @@ def read_result(path: Path) -> Result:
             quoted).
     """
     try:
-        return Result.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))  # some editors put one there
+        # Some editors start a UTF-8 file with a byte order mark.
+        return Result.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))
     except FileNotFoundError:
         raise BadInput(f"{path}: no such result file. `medprobe score RUN_DIR` writes one.") from None
     except ValidationError as error:

@@ -1,5 +1,6 @@
-"""The record of a run (`run.json`): its request, and everything in a result that cannot be derived
-from the answers.
+"""The record of a run (`run.json`).
+
+It holds the run's request and all parts of a result that cannot be derived from the answers.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ class RunRequest(BaseModel):
     """Everything that determines a run's answers. Runs share a folder only if their requests are
     equal.
 
-    `data` is the location of the questions as given, `fingerprint` their content. `model_digest`:
-    of the file, folder or code of this machine that answers, or its commit on the Hub.
+    `data` is the location of the questions as the user gave it; `fingerprint` identifies their
+    content. `model_digest` identifies the model: the digest of the local file, folder or code that
+    answers, or a commit on the Hub.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,7 +45,7 @@ class RunRequest(BaseModel):
 
     @property
     def of_arms(self) -> RunRequest:
-        """The part that a run and its arms have in common: the request with the real images."""
+        """The request with the real images, which is equal for a run and its arms."""
         return self.model_copy(update={"image": "real"})
 
 
@@ -76,9 +78,8 @@ def read_run(folder: Path) -> RunRecord:
     """
     path = folder / "run.json"
     try:
-        return RunRecord.model_validate_json(
-            path.read_bytes().removeprefix(codecs.BOM_UTF8)
-        )  # some editors put one there
+        # Some editors start a UTF-8 file with a byte order mark.
+        return RunRecord.model_validate_json(path.read_bytes().removeprefix(codecs.BOM_UTF8))
     except FileNotFoundError:
         raise BadInput(f"{folder}: not a run folder (it has no run.json). `medprobe eval --out` makes one.") from None
     except NotADirectoryError:

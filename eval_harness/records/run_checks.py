@@ -1,5 +1,6 @@
-"""Check a `run.json` for values that stores refuse, before the first question of `eval` and when a
-submission is examined.
+"""Check a `run.json` for values that stores refuse.
+
+The checks run before the first question of `eval`, and when a store examines a submission.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from eval_harness.records.run import RunRecord
 METHOD_NAMES = ("mc", "gd", "ps", "ps_official", "ff")
 EXTRACTIONS = ("ours", "official")
 DATA_FIELDS = frozenset({"generation", "environment", "command"})
-"""Fields of settings and measurements, displayed as data; all others are names and sentences."""
+"""Fields that hold settings and measurements; all others hold names and sentences."""
 
 
 def run_problems(run: RunRecord, most_bytes: int = MAX_FIELD_BYTES) -> Iterator[str]:
@@ -42,7 +43,7 @@ def run_problems(run: RunRecord, most_bytes: int = MAX_FIELD_BYTES) -> Iterator[
 
 
 def _wrong_texts(run: RunRecord) -> Iterator[str]:
-    """Apply one rule to all free fields, names of settings included."""
+    """Apply `text_problem` to every string in the record, including the names of settings."""
     for path, text in json_leaves(run.model_dump(mode="json")):
         if isinstance(text, str) and (wrong := text_problem(text, is_data=not DATA_FIELDS.isdisjoint(path))):
             yield f"{clip('.'.join(path))} {wrong}"
@@ -52,6 +53,7 @@ def _wrong_fields(run: RunRecord) -> Iterator[str]:
     method = run.method
     try:
         created = datetime.fromisoformat(run.created_at)
+        # One day of tolerance: a time without a zone may be local time.
         if created.replace(tzinfo=created.tzinfo or UTC) > datetime.now(UTC) + timedelta(days=1):
             yield (
                 f"created_at {clip(run.created_at)} is in the future: the machine's clock was "
@@ -75,6 +77,7 @@ def _wrong_fields(run: RunRecord) -> Iterator[str]:
         yield f"method.shots must be from 0 to {MAX_ANSWERS:,}"
     if run.benchmark.selection is not None and not run.benchmark.selection.strip():
         yield "benchmark.selection must describe what was asked, or be null for everything"
+    # The request decides what is asked, the description is what readers see: they must agree.
     request = run.request
     for field, requested, described in (
         ("benchmark", request.benchmark, run.benchmark.name),
@@ -92,6 +95,7 @@ def _wrong_model(run: RunRecord) -> Iterator[str]:
     model: Model = run.model
     if model.parameters is not None and not 0 <= model.parameters < 1 << 53:
         yield "model.parameters must be a number of parameters, or null"
+    # The recorded command counts as evidence, too, should the request have been edited.
     ran_baseline = run.request.model.startswith("baseline:") or _command_ran_a_baseline(run.command)
     if ran_baseline and model.responder == "model":
         yield f"responder {model.responder!r}: {clip(run.request.model)} is a baseline, which can only be added as one"
@@ -107,8 +111,9 @@ def _wrong_model(run: RunRecord) -> Iterator[str]:
 
 
 def _is_quoted(command: str) -> bool:
-    """Whether a command line is medprobe's with all arguments quoted, so that pasting it runs
-    nothing else.
+    """Whether a command line runs medprobe and nothing else if it is pasted into a shell.
+
+    All of its arguments must be quoted as `shlex.join` quotes them.
     """
     try:
         words = shlex.split(command)
@@ -118,12 +123,13 @@ def _is_quoted(command: str) -> bool:
 
 
 def _command_ran_a_baseline(command: str | None) -> bool:
-    """Whether a command line runs a baseline, by the value of --model, not by a word in a name or
-    path.
+    """Whether a command line runs a baseline, judged by the value of --model.
+
+    The word "baseline:" in a name or path does not count.
     """
     try:
         words = shlex.split(command or "")
-    except ValueError:
+    except ValueError:  # unbalanced quotes
         words = (command or "").split()
     pairs = [*pairwise(words), *(word.split("=", 1) for word in words if "=" in word)]
     return any(option == "--model" and value.startswith("baseline:") for option, value in pairs)

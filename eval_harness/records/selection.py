@@ -76,7 +76,7 @@ def dataset_folder(benchmark: str, data: str | None) -> str:
             raise BadInput(f"{benchmark}: is a dataset's location, so it cannot be combined with --data.")
         return benchmark
     root = Path(data or "data")
-    # A folder of datasets is searched by name; a dataset folder is used as it is.
+    # A folder that contains datasets is searched by name; a dataset folder is used as it is.
     inside = {path.name: path for path in sorted(root.iterdir()) if path.is_dir()} if root.is_dir() else {}
     if data is not None and (
         (root / MANIFEST).is_file() or not any((each / MANIFEST).is_file() for each in inside.values())
@@ -109,7 +109,7 @@ def select_questions(
         benchmark, data: see `dataset_folder`.
         split: name; None for the benchmark's default.
         branches: lexical-tree branches, combined by `lexical_tree.select`.
-        limit: the first N questions, completed to whole cases, since half a case cannot be scored.
+        limit: the first N questions, and the rest of their cases, as half a case cannot be scored.
         facets: FACET=VALUE; a union within a facet, an intersection across facets.
         revision: tag, branch or commit of a Hub repository.
 
@@ -141,10 +141,10 @@ def select_questions(
 def narrow_questions(
     questions: pd.DataFrame, branches: Sequence[str] = (), facets: Sequence[str] = (), limit: int | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Select the questions of a split that these options leave.
+    """Restrict the questions of a split to branches, facets or the first few.
 
     Returns:
-        The questions, and one description per option of what they are.
+        The remaining questions, and one description per restriction.
 
     Raises:
         BadInput: an unknown branch or facet, or a limit below 1.
@@ -165,7 +165,8 @@ def narrow_questions(
             raise BadInput(f"--limit {limit}: must be at least 1.")
         is_selected = questions["case_id"].isin(questions["case_id"].iloc[:limit])
         if not is_selected.all():
-            n_selected = int(is_selected.sum())  # including the rest of their cases, if adjacent
+            # The rest of the last case is included; if it is not adjacent, only N is exact.
+            n_selected = int(is_selected.sum())
             left_out.append(f"only the first {n_selected if is_selected.iloc[:n_selected].all() else limit} questions")
         questions = questions[is_selected]
     return questions, left_out
@@ -177,15 +178,17 @@ def describe_asked_part(
     """Describe which part of a split was asked; None for all of it.
 
     Args:
-        ids: of the questions that were asked.
-        questions: all of the split.
-        partial: what the dataset itself lacks.
-        request: of the run.
+        ids: ids of the questions that were asked.
+        questions: all questions of the split.
+        partial: description of what the dataset itself lacks.
+        request: the run's request.
     """
     left_out: list[str] = []
     expected = questions
-    with suppress(BadInput):  # this dataset lacks such a branch or facet
+    # The dataset at hand may lack the run's branch or facet; then the number alone is given.
+    with suppress(BadInput):
         expected, left_out = narrow_questions(questions, request.branches, request.facets, request.limit)
+    # The options do not explain the selection if questions outside it were asked.
     if not set(ids) <= set(expected["question_id"]):
         expected, left_out = questions, []
     restrictions = [*([partial] if partial else []), *left_out]

@@ -1,3 +1,1 @@
-"""Grading, scoring units, confidence intervals, significance tests and ranks, shared by all
-benchmarks.
-"""
+"""Grading, scoring units, confidence intervals, significance tests and ranks for all benchmarks."""

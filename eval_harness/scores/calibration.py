@@ -1,7 +1,7 @@
-"""Compute calibration and risk-coverage for runs whose answers carry a score per option.
+"""Compute calibration and risk-coverage of runs whose answers have a score per option.
 
-These are runs with prefix scoring or greedy decoding. See also: `derive/reading.py`, which chooses
-the option with the highest score.
+These are runs with the methods `ps` and `gd`. See also: `derive/reading.py`, which chooses the
+option with the highest score.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ N_BINS = 10
 def compute_calibration(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Calibration | None:
     """Compute calibration and risk-coverage of a run.
 
-    Answers of equal confidence enter the risk-coverage curve together.
+    Answers of equal confidence form one point of the risk-coverage curve.
 
     Args:
         family: Benchmark whose question format the questions have.
@@ -65,7 +65,7 @@ def compute_calibration(family: str, questions: pd.DataFrame, answers: pd.DataFr
         questions[questions["question_id"].astype(str).isin(scored["question_id"].astype(str))],
         scored,
     )
-    # Grading leaves out questions with a hidden key: their answers have no row.
+    # Grading leaves out questions with a hidden key, so their answers have no row.
     rows = pd.Index(graded.columns["question_id"].astype(str)).get_indexer(scored["question_id"].astype(str))
     has_question, columns = rows >= 0, pd.factorize(scored["sample"], sort=True)[0]
     if not has_question.any():
@@ -82,9 +82,10 @@ def compute_calibration(family: str, questions: pd.DataFrame, answers: pd.DataFr
 
 
 def top_option_confidence(scores: Floats) -> float:
-    """Return the share (0..1) of the highest-scoring option.
+    """Return the probability (0..1) of the highest-scoring option.
 
-    Scores that are not probabilities (negative, or not summing to 1) are taken as logits: softmax.
+    Scores that are not probabilities (negative, or not summing to 1) are taken as logits and
+    normalized by softmax.
 
     Args:
         scores: One number per option.
@@ -114,7 +115,7 @@ def _calibration_bins(confidence: Floats, is_correct: Floats) -> pd.DataFrame:
 
 def _risk_coverage(confidence: Floats, is_correct: Floats) -> pd.DataFrame:
     order = np.argsort(-confidence, kind="stable")
-    # Ties share one point of the curve: the one after the last answer of that confidence.
+    # Tied answers share one point of the curve, after the last of them.
     last_of_equal = np.flatnonzero(np.diff(confidence[order], append=-1.0) != 0)
     errors = np.cumsum(1 - is_correct[order])[last_of_equal]
     covered = last_of_equal + 1

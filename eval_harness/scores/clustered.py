@@ -1,4 +1,4 @@
-"""Compute design effects: the variance inflation from clusters of questions on the same images.
+"""Compute design effects, by which clusters of questions on the same images inflate variances.
 
 Used for intervals of proportions (`intervals.py`) and for differences between models
 (`comparisons.py`). docs/statistics.md gives the reasons and the coverage simulations.
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 CONFIDENCE_LEVEL = 0.95
 NORMAL_QUANTILE = float(special.ndtri(0.5 + CONFIDENCE_LEVEL / 2))
-"""Two-sided standard normal quantile at the confidence level (1.96)."""
+"""Quantile of the standard normal distribution for a two-sided interval (1.96)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ClusterSizes:
 def renumber_labels(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Renumber labels (U,) as 0, 1, 2 ... without gaps, in ascending order of the labels.
 
-    For small non-negative integers a lookup table is used, which is faster than the sort of
+    For small non-negative integers it uses a lookup table, which is faster than sorting in
     np.unique.
     """
     if not len(labels) or labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() > 4 * len(labels) + 1000:
@@ -106,7 +106,7 @@ def design_effect(
     rarer_outcomes: Floats,
     sizes: ClusterSizes,
 ) -> Floats:
-    """Compute the design effect: cluster-robust variance of a mean over that of independent units.
+    """Compute the design effect: the variance of a mean of clustered over independent units.
 
     It is the largest of three estimates:
 
@@ -114,7 +114,7 @@ def design_effect(
       clusters are equally correlated;
     - the linearised variance (Kish & Frankel 1974), `cluster_sums` / `squared_residuals`, which
       captures a single large cluster that differs from the rest;
-    - `min_design_effect`, since a few outcomes of the rarer kind do not show how they cluster.
+    - `min_design_effect`, since a few outcomes of the rarer kind cannot show how they cluster.
 
     Args:
         squared_residuals: Sums over units of squared residuals; any shape.
@@ -151,10 +151,10 @@ def student_quantile(df: Floats | float) -> Floats:
     """Return Student's t quantile of the two-sided 95 % interval.
 
     Args:
-        df: Degrees of freedom; need not be whole.
+        df: Degrees of freedom; may be fractional.
 
     Returns:
-        Quantiles of the same shape; infinite without a degree of freedom.
+        Quantiles of the same shape; infinite where there are no degrees of freedom.
     """
     # stdtrit gives NaN for df <= 0: no information about the variance.
     quantile = special.stdtrit(np.asarray(df, dtype=float), 0.5 + CONFIDENCE_LEVEL / 2)

@@ -1,7 +1,7 @@
-"""Compare models on the same questions: differences, 95 % intervals and p-values, paired.
+"""Compare models on the same questions by paired tests: differences, 95 % intervals and p-values.
 
-For two models or all pairs at once. See also: the packed outcomes (`outcome_matrix.py`), design
-effects (`clustered.py`), ranks of many models (`ranks.py`).
+It compares two models, or all pairs of many at once. See also: the packed outcomes
+(`outcome_matrix.py`), design effects (`clustered.py`), ranks of many models (`ranks.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAIRED_METHOD = "Student's t, design effect of shared images"
 """Name of the test and interval of a paired difference, as shown to users."""
 
 MIN_DIFFERING_UNITS = 1e-9
-"""Fewer differing units than this count as none: floating-point noise."""
+"""Fewer differing units than this are floating-point noise, and count as none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class PairedTest:
         low: Lower end of the 95 % interval.
         high: Upper end.
         p: Two-sided p-value; below 5 % exactly if the interval excludes 0.
-        only_a: Number of units on which a scores more.
-        only_b: Number of units on which b scores more.
-        n: Number of units that count for either model.
+        only_a: Number of units on which a scores more than b.
+        only_b: Number of units on which b scores more than a.
+        n: Number of units with a denominator above 0 for either model.
         method: Name of the test.
     """
 
@@ -73,14 +73,17 @@ def compare_pairwise(outcomes: OutcomeMatrix) -> PairwiseComparisons:
     """Compare every pair of models with a cluster-robust paired t test.
 
     A unit's difference is u = z_a - z_b with z = (numerator - share x denominator) /
-    sum(denominator): with equal denominators the centred difference of the outcomes, otherwise the
-    linearised ratio. The variance of the difference of shares is (sum u^2 + e^2) x
-    `clustered.design_effect` of u, with h = sum u^2 / e^2 differing units. e^2 is the contribution
-    of one more differing unit (1 / U^2, as Agresti & Min 2005 add to a table of pairs), so
-    identical answers are not taken as certain. Student's t has one degree of freedom fewer than the
-    effective clusters (`ClusterSizes.effective_clusters`, here by weight) of the model with fewer.
+    sum(denominator). If the models have equal denominators, u is the centred difference of the
+    outcomes; otherwise it is that of the linearised ratios.
 
-    A pair's result does not depend on which other models are compared.
+    The variance of the difference of shares is (sum u^2 + e^2) x D. D is the
+    `clustered.design_effect` of u, with h = sum u^2 / e^2 differing units. e^2 is the contribution
+    of one more differing unit (1 / U^2, as Agresti & Min 2005 add to a table of pairs); it keeps
+    the variance of identical answers above 0. The degrees of freedom of Student's t are the
+    effective number of clusters minus 1 (`ClusterSizes.effective_clusters`, here weighted by the
+    denominators), for whichever of the two models has fewer.
+
+    The result for a pair does not depend on which other models are compared.
 
     Args:
         outcomes: Outcomes of M models on the same U units.
@@ -117,8 +120,9 @@ def _of_differences(products: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """First and second moments of M models' scores, enough for the variance of any linear
-    combination.
+    """First and second moments of M models' scores.
+
+    They suffice for the variance of any linear combination of two scores.
 
     Attributes:
         share: Scores as fractions (M,).
@@ -153,7 +157,7 @@ def compute_moments(outcomes: OutcomeMatrix) -> Moments:
         np.subtract(outcomes.numerator, influence, out=influence)
         influence /= total_weight[:, None]
         unit_variance = np.broadcast_to(np.square(denominator).sum(axis=1) / np.square(total_weight), n_models)
-    # Units are sorted by cluster: sums per cluster are sums over consecutive runs.
+    # Units are sorted by cluster, so a cluster's sum is taken over consecutive units.
     starts = np.flatnonzero(np.r_[True, np.diff(outcomes.cluster) != 0])
     cluster_sizes = np.diff(np.r_[starts, len(outcomes.cluster)])
     sizes = ClusterSizes.from_sizes(cluster_sizes)
@@ -188,7 +192,7 @@ def standard_error(sums: Sequence[Floats], unit_variance: Floats, sizes: Cluster
     Returns:
         Standard errors as fractions, of the shape of the sums.
     """
-    # Less than a fraction of one unit is rounding noise, not a difference.
+    # A tiny fraction of a differing unit is rounding noise, not a difference.
     squares = np.where(sums[0] > MIN_DIFFERING_UNITS * unit_variance, sums[0], 0.0)
     design = design_effect(squares, sums[1], sums[2], squares / unit_variance, sizes)
     return np.sqrt((squares + unit_variance) * design)
@@ -210,7 +214,7 @@ def paired_test(units_a: pd.DataFrame, units_b: pd.DataFrame, metric: str) -> Pa
     """
     outcomes = pack_outcomes({"a": units_a, "b": units_b}, metric)
     pairs = compare_pairwise(outcomes)
-    # Counts of units on which one model scores more, for the reader: not used by the test.
+    # For the reader only: the test does not use how many units favour either model.
     score_difference = outcomes.numerator[0] - outcomes.numerator[1]
     return PairedTest(
         float(pairs.difference[0, 1]),

@@ -1,6 +1,4 @@
-"""Grade answers against the key: which question is correct in which sample.
-
-The basis of every metric.
+"""Grade answers against the key, per question and sample; every metric is based on this.
 
 See also: reading a response (`derive/reading.py`), the metrics (one module per benchmark).
 """
@@ -30,8 +28,10 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 ResponseEnds = tuple[Ints, Floats]
-"""How the responses behind units ended: counts (U, 5) of `nonresponse.RESPONSE_COUNT_COLUMNS`, and
-the share of samples in which a response of the unit is lost (U,).
+"""How the responses of U units ended.
+
+Counts (U, 5) in the order of `nonresponse.RESPONSE_COUNT_COLUMNS`, and the share of samples in
+which a response of the unit is lost (U,).
 """
 
 
@@ -45,10 +45,10 @@ class Graded:
         columns: Ids and facets of the questions as arrays (Q,).
         right: Whether the answer is correct (Q, S).
         answered: Whether an option was chosen (Q, S).
-        refused: Whether the response refuses (Q, S).
+        refused: Whether the model declined to answer (Q, S).
         irrelevant: Whether no option could be read (Q, S).
         lost: Whether the response is truncated, failed or missing (Q, S).
-        ends: Counts of `nonresponse.RESPONSE_COUNT_COLUMNS` per question (Q, 5).
+        ends: Counts per question in the order of `nonresponse.RESPONSE_COUNT_COLUMNS` (Q, 5).
         picks: Number of options chosen (Q, S).
         right_picks: Number of chosen options that are correct (Q, S).
         first_choice: Position of the first option chosen, or -1 (Q, S).
@@ -85,10 +85,10 @@ class Graded:
         return int(self.right.shape[1])
 
     def ends_over(self, rows: Ints, starts: Ints) -> ResponseEnds:
-        """Aggregate how the responses ended over units that consist of several questions.
+        """Aggregate how responses ended, for units that consist of several questions.
 
         Args:
-            rows: Question rows, those of one unit after those of another.
+            rows: Question rows, grouped by unit.
             starts: Index in `rows` at which each unit begins (U,).
         """
         if not len(starts):
@@ -131,15 +131,15 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
     first_choice, statuses = np.full(shape, -1, np.int64), np.full(shape, "missing", dtype=object)
     statuses[rows, column] = answers["status"].to_numpy(dtype=object)
     _check_statuses(answers)
-    # The authors' ProbMed reader takes a response with both words as right for either key; ours
-    # never reads both.
+    # The official ProbMed reader takes a response with both "yes" and "no" as right for either key;
+    # ours never reads both.
     is_yes_no = (questions["question_type"] == "yes_no").to_numpy(dtype=bool)
     for row, sample, choice in zip(rows.tolist(), column.tolist(), answers["choice"].tolist(), strict=True):
         n_chosen = _size(choice)
         if not n_chosen or statuses[row, sample] != "answered":
             continue
         first_choice[row, sample] = choice[0]
-        # Fast path of single-choice questions, nearly all answers.
+        # Fast path for single-choice questions, which nearly all are.
         if n_chosen == 1 and len(keys[row] if has_key[row] else ()) == 1:
             is_correct = choice[0] == keys[row][0]
             is_right[row, sample], picks[row, sample], right_picks[row, sample] = (
@@ -151,7 +151,8 @@ def grade(family: str, questions: pd.DataFrame, answers: pd.DataFrame) -> Graded
             chosen, key = {int(option) for option in choice}, {int(option) for option in keys[row]}
             picks[row, sample], right_picks[row, sample] = len(chosen), len(chosen & key)
             is_right[row, sample] = chosen == key or (is_yes_no[row] and key <= chosen)
-    statuses[(statuses == "answered") & (first_choice == -1)] = "irrelevant"  # an answer without a choice says nothing
+    # Text arrived, but no option could be read from it.
+    statuses[(statuses == "answered") & (first_choice == -1)] = "irrelevant"
     frame, status = questions[has_key].reset_index(drop=True), statuses[has_key]
     lost = np.isin(status.astype(str), LOST_STATUSES)
     # Questions with a hidden key are dropped from here on.
@@ -210,10 +211,10 @@ def _source(facet: str) -> str:
 
 
 def image_clusters(questions: pd.DataFrame) -> Ints:
-    """Number the clusters of questions: connected components of cases sharing images or patients.
+    """Number the clusters of questions: components of cases connected by images or patients.
 
-    MediConfusion uses one image in up to 14 pairs: its 176 pairs form 60 components. Without the
-    columns `image_id` and `group` every case is its own cluster.
+    MediConfusion, for example, uses an image in up to 14 pairs: its 176 pairs form 60 components.
+    Without the columns `image_id` and `group`, every case is its own cluster.
 
     Args:
         questions: Columns `case_id` and, if present, `image_id`, `more_image_ids`, `group`.
@@ -270,13 +271,14 @@ def _row_indices(question_ids: pd.Series, answers: pd.DataFrame) -> tuple[Ints, 
         )
     sample_numbers = answers["sample"] if "sample" in answers.columns else pd.Series(0, index=answers.index)
     column, names = pd.factorize(sample_numbers, sort=True)
-    if (column < 0).any():  # factorize gives -1 for "no number", which would land in the last sample
+    # factorize codes a missing number as -1, which as an index would mean the last sample.
+    if (column < 0).any():
         unnumbered = answers["question_id"].iloc[int(np.argmin(column))]
         raise BadInput(
             f"answers: {unnumbered!r} has no sample number. Number the samples 0, 1, 2 ..., or leave them all out."
         )
     samples = max(len(names), 1)
-    # One number per (question, sample) cell: duplicates become visible.
+    # One number per (question, sample) cell, to find duplicates.
     cell_numbers = rows * samples + column
     if len(np.unique(cell_numbers)) != len(cell_numbers):
         duplicate = answers.loc[pd.Series(cell_numbers).duplicated().to_numpy(), "question_id"].iloc[0]
@@ -285,7 +287,7 @@ def _row_indices(question_ids: pd.Series, answers: pd.DataFrame) -> tuple[Ints, 
 
 
 def _size(value: object) -> int:
-    """Return the length of a list cell; 0 for null."""
+    """Return the length of a table cell that holds a list; 0 for null."""
     return len(value) if isinstance(value, (list, tuple, np.ndarray)) else 0
 
 
@@ -319,14 +321,15 @@ def make_units(
     Args:
         graded: The graded answers.
         metric: Name of the metric.
-        rows: One question row per unit (U,); case, cluster and facets are taken from it.
+        rows: A question row for each unit (U,), from which case, cluster and facets are taken.
         numerator: What each unit scores (U,).
         denominator: What each unit could score (U,) or one number.
         chance: Expected numerator of a guesser (U,) or one number; NaN if undefined.
         unit: Ids of the units; question ids by default.
         count: What each unit adds to n.
         facets: Facet -> values (U,) that replace those of the questions.
-        ends: How the units' responses ended, for units of several questions (`Graded.ends_over`).
+        ends: How the units' responses ended; needed if units consist of several questions (see
+            `Graded.ends_over`).
 
     Returns:
         One row per unit, with the columns of `derive.scoring.compute_units`.
@@ -354,6 +357,5 @@ def make_units(
     }
     counts, unsettled = (graded.ends[rows], graded.lost[rows].mean(axis=1)) if ends is None else ends
     numbers |= dict(zip(RESPONSE_COUNT_COLUMNS, counts.T, strict=True)) | {UNSETTLED_COLUMN: unsettled}
-    # Object columns: nothing is gained from turning these few repeated strings into another type
-    # and back.
+    # Object columns: converting these few repeated strings to another type and back gains nothing.
     return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in identity.items()} | numbers)

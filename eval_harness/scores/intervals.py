@@ -1,6 +1,6 @@
-"""Compute 95 % intervals of clustered proportions, and the verdict against chance based on them.
+"""Compute 95 % intervals of clustered proportions, and the verdicts against chance based on them.
 
-Used for measured scores, printed scores and every cell of a breakdown. See also: design effects
+Used for measured scores, published scores and every cell of a breakdown. See also: design effects
 (`clustered.py`), differences between models (`comparisons.py`).
 """
 
@@ -27,7 +27,7 @@ from eval_harness.scores.clustered import (
 INTERVAL_METHOD = "Clopper-Pearson at the effective sample size"
 """`interval_method` of every score with an interval."""
 ZERO_TOLERANCE = 1e-12
-"""Numbers closer to 0 than this count as 0: sums of weights such as 1/23 are not exact."""
+"""Numbers closer to 0 than this are taken as 0: sums of weights such as 1/23 are not exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ def verdict_against_chance(
         high: Upper end, percent.
         n_effective: Effective sample size.
         chance: Expected score of guessing, percent; None if unknown.
-        higher_is_better: Direction of the metric; None if neither end is good.
+        higher_is_better: Direction of the metric; None if neither high nor low is better.
 
     Returns:
-        `better`, `worse` or `no different`; None if chance is unknown, neither end is good, or
-        there are fewer than FEWEST effective cases.
+        `better`, `worse` or `no different`; None if chance or the metric's direction is unknown, or
+        if the effective sample size is below MIN_INDEPENDENT_CASES.
     """
     if chance is None or higher_is_better is None or n_effective < MIN_INDEPENDENT_CASES:
         return None
@@ -87,15 +87,16 @@ def verdict_against_chance(
 def effective_sample_size(n: Floats, design: Floats, sizes: ClusterSizes) -> Floats:
     """Compute the effective sample size of clustered units (Korn & Graubard 1998).
 
-    n / design effect x (1.96 / t)^2, with Student's t quantile for one degree of freedom less than
-    the effective clusters; at least the size for outcomes that are identical within clusters.
+    It is n / design effect x (1.96 / t)^2, where t is Student's quantile with as many degrees of
+    freedom as effective clusters, minus 1. It is never below the effective size of outcomes that
+    are identical within clusters.
 
     Args:
         n: Numbers of units; any shape.
         design: Design effects; same shape.
         sizes: Sizes of the clusters.
     """
-    # All clusters are single units: no design effect.
+    # Every cluster is a single unit, so there is no design effect.
     if sizes.clusters >= sizes.units:
         return n
     return np.maximum(
@@ -107,28 +108,28 @@ def effective_sample_size(n: Floats, design: Floats, sizes: ClusterSizes) -> Flo
 def printed_interval(value: float, n_cases: int, sharing: tuple[float, float] = (1.0, 1.0)) -> Interval:
     """Compute the interval of a published percentage from its number of cases alone.
 
-    It is the interval of the same measured score with the minimum design effect, since no answers
-    show how they cluster.
+    It is the interval that a measured score of this value would have with the minimum design
+    effect: without the answers there is no telling how they cluster.
 
     Args:
         value: The published score, percent.
         n_cases: Number of cases behind it.
-        sharing: Mean cluster size over clusters, U / G, and over cases, sum m^2 / sum m. (1, 1)
-            means that shared images are unknown; the true interval is then wider where cases share
-            images.
+        sharing: Mean cluster size, averaged over clusters (U / G) and over cases (sum m^2 / sum m).
+            With (1, 1) cases are taken as independent; if some share images, the true interval is
+            wider.
     """
-    # Published percentages can be out of range by rounding.
+    # Rounding can put a published percentage slightly outside 0 to 100.
     share = np.array(min(max(value / 100, 0.0), 1.0))
     sizes = ClusterSizes(n_cases, n_cases / sharing[0], n_cases * sharing[1])
     n = np.array(float(n_cases))
-    # Hits or misses, whichever are rarer, bound the design effect.
+    # The bound depends on the number of hits or misses, whichever is smaller.
     n = effective_sample_size(n, min_design_effect(np.minimum(share, 1 - share) * n, sizes), sizes)
     low, high = clopper_pearson(share, n)
     return Interval(float(low), float(high), float(n))
 
 
 def clustered_interval(numerator: ArrayLike, denominator: ArrayLike, cluster: ArrayLike) -> Interval | None:
-    """Compute `clustered_intervals` for one run.
+    """Compute the interval of one run's score; see `clustered_intervals`.
 
     Args:
         numerator: What each unit scores (U,).
@@ -171,9 +172,10 @@ def clustered_intervals(
 ) -> tuple[Floats, Floats, Floats]:
     """Compute 95 % intervals of R ratios over the same U units in the same G clusters.
 
-    Clopper-Pearson at the effective sample size (Korn & Graubard 1998; Dean & Pagano 2015 compare
-    such intervals): p (1 - p) / V independent units if the numerators are means over samples or
-    weighted, and `effective_sample_size` of these in clusters.
+    These are Clopper-Pearson intervals at the effective sample size (Korn & Graubard 1998; Dean &
+    Pagano 2015 compare such intervals). Weighted units and means over samples first count as
+    n = p (1 - p) / V independent outcomes, where V is the variance of the ratio p without
+    clustering; `effective_sample_size` then reduces n for clustering.
 
     Args:
         cluster_numerators: Sums of numerators per cluster (R, G).
@@ -190,18 +192,17 @@ def clustered_intervals(
     total_denominator = float(cluster_denominators.sum())
     hits = cluster_numerators.sum(axis=1, dtype=np.float64)
     share = np.clip(hits / total_denominator, 0.0, 1.0)
-    # Snap 0 and 1: one-sided intervals apply to exactly these.
+    # Snap to 0 and 1: only these two have one-sided intervals.
     share = np.where(np.abs(share - np.rint(share)) < ZERO_TOLERANCE, np.rint(share), share)
     cluster_sizes = ClusterSizes.from_sizes(cluster_unit_counts)
     bernoulli_variance = share * (1 - share)
-    kish_size = (
-        total_denominator * total_denominator / denominator_squares
-    )  # as many equally weighted 0/1 outcomes (Kish 1965)
+    # The number of equally weighted outcomes with the same variance (Kish 1965).
+    kish_size = total_denominator * total_denominator / denominator_squares
     residual_squares = numerator_squares - 2 * share * cross_products + share**2 * denominator_squares
     # Residual sum of squares of the linearised ratio, without rounding noise.
     residual_squares = np.where(residual_squares > ZERO_TOLERANCE * denominator_squares, residual_squares, 0.0)
-    # One 0/1 outcome more keeps the variance of units that happen to be equal above 0; of 0/1
-    # outcomes it changes nothing.
+    # Adding one 0/1 outcome keeps the variance above 0 if all units happen to score the same. For
+    # units that are 0/1 outcomes themselves it changes nothing.
     variance = (residual_squares / denominator_squares * kish_size + bernoulli_variance) / (kish_size + 1)
     n = (
         np.divide(

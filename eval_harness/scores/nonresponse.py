@@ -1,10 +1,10 @@
-"""Apply the one rule by which nonresponse withholds a score's verdict, in every command and the
-board.
+"""Withhold a score's verdict because of nonresponse; every command and the board use this rule.
 
-Refusing is behaviour and is scored, and so is an answer that cannot be read. A response that was
-cut off, failed or is missing tells nothing about the model: a verdict holds only if it is the same
-with all of these counted right and all counted wrong (of a pair: the pair). If most responses tell
-nothing for any reason, there is no value either. See also: a run's score or the reason it has none
+A refusal and an unreadable answer are behaviour of the model and are scored as such. A response
+that was cut off, failed or is missing is not: a verdict is given only if it is the same with all of
+these lost responses counted right and with all counted wrong (a pair with a lost response counts as
+a whole). If most responses contain no answer, for any of these reasons or because they are
+unreadable, the value is withheld as well. See also: a run's score or the reason why it has none
 (`derive/metrics.py`).
 """
 
@@ -16,20 +16,19 @@ from typing import Any
 from eval_harness.records.result import Nonresponse, Score
 
 LOST_STATUSES = ("truncated", "failed", "missing")
-"""Statuses of a response that is not behaviour of the model."""
+"""Statuses of a lost response, which says nothing about the model."""
 NONRESPONSE_STATUSES = (*LOST_STATUSES, "irrelevant")
-"""Statuses of a response that tells nothing about the model."""
+"""Statuses of a response that contains no answer, not even a refusal."""
 RESPONSE_COUNT_COLUMNS = ("responses", *NONRESPONSE_STATUSES)
-"""Unit columns: responses behind the unit, and how many of them ended in each NONRESPONSE_STATUSES.
-
-"""
+"""Columns of a unit: number of responses, and how many of them have each NONRESPONSE_STATUSES."""
 UNSETTLED_COLUMN = "unsettled"
-"""Unit column: the share of samples in which a response of the unit is lost (LOST_STATUSES)."""
+"""Column of a unit: the share of samples in which one of its responses is lost (LOST_STATUSES)."""
 
 
 def numerator_if_lost_right(numerator: Any, denominator: Any, unsettled: Any) -> Any:
-    """Return the numerators of units if every lost response were right; as stored, these count as
-    wrong.
+    """Return the numerators that units would have if every lost response were right.
+
+    As stored, lost responses count as wrong.
 
     Args:
         numerator: What each unit scores.
@@ -59,17 +58,16 @@ def decisive_nonresponse(counts: Sequence[float], verdict_holds: bool = True) ->
 
 
 def apply_nonresponse(score: Score, nonresponse: Nonresponse | None, keep_value: bool) -> Score:
-    """Withhold the verdict of a score with nonresponse, and its value if most responses tell
-    nothing.
+    """Withhold the verdict of a score, and its value if most responses contain no answer.
 
     Args:
         score: The score with its verdict.
-        nonresponse: From `decisive_nonresponse`; None leaves the score as it is.
-        keep_value: Keep the value in any case (metrics of nonresponse, official readers).
+        nonresponse: From `decisive_nonresponse`; None returns the score unchanged.
+        keep_value: Never withhold the value (metrics of nonresponse, official readers).
     """
     if nonresponse is None:
         return score
-    # A minority of lost responses costs the verdict, not the value.
+    # If only a minority contains no answer, the verdict is withheld, but not the value.
     if keep_value or not nonresponse.is_majority:
         return score.model_copy(update={"verdict": None, "nonresponse": nonresponse})
     return Score(value=None, n=score.n, n_cases=score.n_cases, nonresponse=nonresponse)

@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class OutcomeMatrix:
-    """M models x U units of one metric, packed once and compared often.
+    """Scores of M models on the same U units, packed once for many comparisons.
 
     Attributes:
         models: Names of the models.
@@ -79,7 +79,7 @@ def pack_outcomes(units: Mapping[str, pd.DataFrame], metric: str) -> OutcomeMatr
 
 
 def _positions(ids: pd.Index, units: NDArray[np.object_]) -> Ints | slice | None:
-    """Return the index of each of `ids` in `units`, or None if these are not the same units."""
+    """Return the position of each id in `units`, or None if the two are not the same units."""
     if len(units) != len(ids):
         return None
     # The usual case: runs of one dataset list their units in the same order.

@@ -10,11 +10,11 @@ from eval_harness.scores.grading import Graded, make_units
 
 
 def pair_units(graded: Graded) -> pd.DataFrame:
-    """Build two units per pair of a true question and its adversarial counterpart (ProbMed Table
-    3).
+    """Build two units per pair of a true question and its adversarial counterpart.
 
-    `accuracy_without_adversarial` counts the true question alone, `accuracy_with_adversarial` both.
-    Pairs without one of the two questions are left out. Chance is 1/2 and 1/4 for yes/no questions.
+    They are the metrics of ProbMed's Table 3: for `accuracy_without_adversarial` the true question
+    must be right, for `accuracy_with_adversarial` both. Chance is 1/2 and 1/4 for yes/no questions.
+    A pair that lacks one of its two questions is left out.
 
     Args:
         graded: Graded answers; questions with the columns `pair_id` (which names the units) and
@@ -25,7 +25,7 @@ def pair_units(graded: Graded) -> pd.DataFrame:
     """
     for column in ("pair_id", "adversarial"):
         if column not in graded.questions.columns:
-            raise BadInput(f"questions: the column {column} is missing, which adversarial pairs need.")
+            raise BadInput(f"questions: adversarial pairs need the column {column}, which is missing.")
     adversarial = graded.questions["adversarial"].to_numpy(dtype=bool)
     rows = pd.Series(np.arange(len(adversarial)), index=graded.questions["pair_id"].to_numpy(dtype=object))
     # Questions outside any pair have no pair_id.

@@ -1,6 +1,4 @@
-"""Correct the p-values of all pairs of models, and derive significant differences and possible
-ranks.
-"""
+"""Correct the p-values of all pairs of models, and derive the ranks that each model may hold."""
 
 from __future__ import annotations
 
@@ -25,21 +23,22 @@ def holm_adjust(p: Floats) -> Floats:
     """Compute Holm's adjusted p-values (1979) of one family of tests, (K,) -> (K,)."""
     order = np.argsort(p, kind="stable")
     adjusted = np.empty_like(p)
-    # Step-down: adjusted p-values must not decrease along the order of p.
+    # Holm's is a step-down procedure: a larger p must not get a smaller adjusted value.
     adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p)))), 1.0)
     return adjusted
 
 
 @dataclass(frozen=True, slots=True)
 class RankRanges:
-    """The ranks that M models may hold, as far as the data decide; arrays in the models' order.
+    """The lowest and highest rank that each of M models may hold, in the models' order.
 
-    The ranks follow from the pairs alone, so the two never contradict each other. Two models with
-    overlapping ranks may still differ significantly (each may be tied with models in between).
+    Ranks are derived from the pairwise tests alone, so the two never contradict each other. Two
+    models whose ranges overlap may still differ significantly: both may be tied with models in
+    between.
 
     Attributes:
-        best_rank: 1 + the number of models that are significantly better (M,). Rank 1 is thus
-            shared by all models that none beats. This is the rank that is shown.
+        best_rank: 1 + the number of models that are significantly better (M,). All models that no
+            other beats thus share rank 1. This is the rank that is displayed.
         worst_rank: M - the number of models that are significantly worse (M,).
         corrected: Corrected p-values of all pairs (M, M), see `correct_for_ranks`.
         level: Significance level.
@@ -59,12 +58,15 @@ class RankRanges:
 def correct_for_ranks(value: Floats, p: Floats, higher_is_better: bool = True) -> Floats:
     """Correct the p-values of all pairs of M models for multiple comparisons.
 
-    Any pair is one of M (M - 1) / 2 pairs (`holm_adjust_pairs`): if all models are equal, any two
-    of them differ in at most 5 % of draws. A comparison with the best model, or with one of several
-    of the same score, is one of M - 1, one-sided: two-sided p x (M - 1) / 2, never less than p.
-    This is the comparison with the best (Hsu 1984; here with Bonferroni's correction, valid under
-    any dependence). The best model, or a designated one of equally good models, is wrongly beaten
-    in at most 5 % of draws; that one of many equally good models is beaten is more frequent.
+    There are two corrections, and each pair gets the one with the smaller p-value:
+
+    - Holm's, over all M (M - 1) / 2 pairs (`holm_adjust_pairs`). If all models are equally good,
+      any of them differ significantly in at most 5 % of samples.
+    - For a pair with the highest-scoring model (or one of several), Bonferroni's over M - 1
+      one-sided comparisons: the two-sided p x (M - 1) / 2, never less than p. This is a comparison
+      with the best (Hsu 1984), here valid under any dependence. The truly best model is wrongly
+      beaten in at most 5 % of samples. If several are equally good, this holds for each of them;
+      that some of them is beaten is more frequent.
 
     Args:
         value: Scores (M,).
@@ -72,10 +74,10 @@ def correct_for_ranks(value: Floats, p: Floats, higher_is_better: bool = True) -
         higher_is_better: Direction of the metric.
 
     Returns:
-        Corrected p-values (M, M): the smaller of the two corrections.
+        Corrected p-values (M, M).
     """
     is_best = value == (value.max(initial=-np.inf) if higher_is_better else value.min(initial=np.inf))
-    # One-sided against the best of M models, Bonferroni-corrected.
+    # Half of the two-sided p is the one-sided p; Bonferroni multiplies it by M - 1.
     with_best = np.where(
         is_best[:, None] != is_best[None, :],
         np.minimum(p * max((len(value) - 1) / 2, 1.0), 1.0),

@@ -1,8 +1,8 @@
 """Measure how much of a score comes from the image, from runs with and without the right image.
 
-The same questions are asked with the image and in up to three arms: another image, a blank one, or
-none. See also: differences of two runs (`comparisons.py`), what an arm shows (`runs/images.py`),
-docs/sight.md.
+The same questions are asked with the right image and in up to three arms, which show another image,
+a blank one, or none. See also: differences of two runs (`comparisons.py`), which images an arm
+shows (`runs/images.py`), docs/sight.md.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from eval_harness.scores.outcome_matrix import OutcomeMatrix, pack_outcomes
 SIGHT_METHOD = "Student's t, design effect of shared images; ratio: Fieller 1954"
 TAIL_PROBABILITY = (1 - CONFIDENCE_LEVEL) / 2
 MAX_SHARE = 1e3
-"""Ratios above this are not searched for an end of the interval."""
+"""The search for the upper end of the share's interval stops at this ratio."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Comparison of the score with the score of one arm, in percent and percentage points.
+    """Comparison of a run's score with that of one arm, in percent and percentage points.
 
     Attributes:
         score: Score without the right image.
         difference: score(real) - score(arm).
         low: Lower end of the 95 % interval of the difference.
         high: Upper end.
-        p: Two-sided p-value; below 5 % exactly if the interval excludes 0.
+        p: Two-sided p-value; it is below 5 % exactly if the interval excludes 0.
     """
 
     score: float
@@ -50,7 +50,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """The part of a score that needs the image.
+    """How much of a score is lost without the right image.
 
     Attributes:
         metric: Name of the metric.
@@ -60,7 +60,7 @@ class Sight:
         value: That smallest difference, percentage points.
         low: Lower end of its 95 % interval.
         high: Upper end.
-        share: Percentage of the score that the best arm keeps; None if the score is 0.
+        share: Score of the best arm as a percentage of the score; None if the score is 0.
         share_low: Lower end of the share's interval; None if the score is not significantly above
             0.
         share_high: Upper end, likewise.
@@ -81,9 +81,10 @@ class Sight:
 
     @property
     def sees(self) -> bool:
-        """True if every arm scores significantly less, each at 5 %: exactly if `low` is above 0.
+        """True if every arm scores significantly less than the run, each tested at 5 %.
 
-        An intersection-union test needs no correction (Berger 1982, Technometrics 24).
+        This is the case exactly if `low` is above 0. It is an intersection-union test, which needs
+        no correction for the number of arms (Berger 1982, Technometrics 24).
         """
         return self.low > 0
 
@@ -105,17 +106,18 @@ def compute_sight(real: pd.DataFrame, arms: Mapping[str, pd.DataFrame], metric: 
 def compute_sight_of_outcomes(outcomes: OutcomeMatrix, with_share: bool = True) -> Sight:
     """Compare the first of several runs with the others, its K arms.
 
-    The smallest of K differences is below its lower end only if the smallest true one is below its
-    own, so 2.5 % per side needs no correction; it is above the smallest upper end if any of them is
-    above its own, so each gets 2.5 % / K (Bonferroni). For the share, the largest of K ratios, it
-    is the reverse.
+    `value` is the smallest of K differences. The lower end of its interval is the smallest of the
+    arms' lower ends. It is too high only if the end of the arm with the smallest true difference
+    is, so a tail of 2.5 % needs no correction. The upper end is the smallest of the arms' upper
+    ends. It is too low if any one of them is, so each has a tail of 2.5 % / K (Bonferroni). `share`
+    is the largest of K ratios, so its lower end is the corrected one.
 
-    The interval of a ratio is Fieller's (1954, J. Royal Statistical Society B 16): the shares s for
-    which the paired test of score(arm) - s score(real) does not reject 0. It excludes 100 % exactly
-    if the arm differs significantly.
+    The interval of a ratio is Fieller's (1954, J. Royal Statistical Society B 16): it contains the
+    shares s for which the paired test of score(arm) - s x score(real) does not reject 0. It
+    excludes 100 % exactly if the arm differs significantly.
 
     Args:
-        outcomes: Outcomes of the real run, then of its arms.
+        outcomes: Outcomes of the run with the right images, then of its arms.
         with_share: Whether to compute the share and its interval.
     """
     arms = outcomes.models[1:]
@@ -131,7 +133,7 @@ def compute_sight_of_outcomes(outcomes: OutcomeMatrix, with_share: bool = True) 
         for k, name in enumerate(arms, 1)
     }
     best_arm = min(arm_results, key=lambda name: arm_results[name].difference)
-    # Bonferroni over the arms; see the docstring for which ends need it.
+    # Bonferroni over the arms; the docstring explains which ends need it.
     tail_per_arm = TAIL_PROBABILITY / len(arms)
     lows = [_share_end(moments, k, tail_per_arm, upper=False) for k in range(1, len(arms) + 1)] if with_share else []
     highs = (
@@ -166,9 +168,7 @@ def _error(moments: Moments, arm: int, share: float) -> float:
 
 
 def _quantile(moments: Moments, arm: int, tail: float) -> float:
-    """Return Student's quantile for this upper tail probability; infinite without a degree of
-    freedom.
-    """
+    """Return Student's quantile for this upper tail; infinite with no degrees of freedom."""
     df = float(moments.df[0, arm])
     return float(special.stdtrit(df, 1 - tail)) if df > 1e-9 else np.inf
 

@@ -1,7 +1,7 @@
-"""Compare scores known only as numbers: 95 % intervals and tests of independent samples.
+"""Compare scores without their answers, as if they came from independent samples.
 
-Models of one paper answered the same questions, so their true p-values are mostly smaller. See
-also: models whose answers are known (`comparisons.py`).
+The models of a paper answered the same questions, so most true p-values are smaller than these. See
+also: comparing models whose answers are known (`comparisons.py`).
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ from scipy import special
 from eval_harness.records.result import Score
 from eval_harness.scores.clustered import NORMAL_QUANTILE, Floats
 
-UNPAIRED_METHOD = "unpaired: of the two numbers alone"
+UNPAIRED_METHOD = "unpaired: from the two numbers alone"
+"""Name of the test and interval of an unpaired difference, as shown to users."""
 
 
 def compute_unpaired_differences(scores: Sequence[Score], are_counts: bool = False) -> tuple[Floats, Floats, Floats]:
-    """Compute 95 % intervals and p-values of all differences of M scores, as of independent
-    samples.
+    """Compute 95 % intervals and p-values of the differences of all pairs of M scores.
 
-    Agresti & Caffo 2000: one hit and one miss are added to the `n_effective` (else `n_cases`)
-    outcomes of each score, so 0 and 100 % are not taken as certain.
+    The method is that of Agresti & Caffo 2000. Each score counts as `n_effective` outcomes
+    (`n_cases` if that is unknown), to which one hit and one miss are added: they keep the variance
+    of 0 and 100 % above 0.
 
     Args:
         scores: M scores.
-        are_counts: The values are counts of n, not percentages; the intervals are of their shares.
+        are_counts: True if the values are counts out of n instead of percentages; the differences
+            are still those of percentages.
 
     Returns:
         Lower ends, upper ends (percentage points, row minus column) and uncorrected two-sided
@@ -50,7 +52,7 @@ def compute_unpaired_differences(scores: Sequence[Score], are_counts: bool = Fal
 
 
 def compute_unpaired_difference(score_a: Score, score_b: Score) -> tuple[float, float, float]:
-    """Compare two percentages as of independent samples.
+    """Compare two percentages as if they came from independent samples.
 
     Returns:
         Lower end, upper end (percentage points, a minus b) and two-sided p-value.

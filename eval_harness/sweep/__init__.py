@@ -1,9 +1,12 @@
-"""Many models x benchmarks x methods: one task each, forecast, run and reported in one table.
+"""Run many models on many benchmarks with many methods, and report them in one table.
+
+Each combination is a task.
+
 
 Sweep file   models.yaml -> tasks                     tasks.py
 forecast     requests, cost and hours of each task    forecast.py
 run          on this machine, model by model          local.py
              on a Ray cluster                         cluster.py
              a Slurm script                           tasks.py
-report       the table, what failed and why           report.py
+report       scores, failed tasks and reasons         report.py
 """

@@ -1,10 +1,11 @@
 """Run sweep tasks on a Ray cluster, one model after the other.
 
-Actors hold the model and take parts of its runs (`ray.util.ActorPool`). Ray restarts an actor that
-dies and gives it its part again. Each time an actor starts, it opens its own journal and asks only
-questions that no journal of the run contains, so no question is asked twice. The folders are shared
-by the nodes. This process holds the run folders' locks (`Shard().taking_part`), merges the journals
-and scores once a model's parts are done. After a crash it resumes from the journals.
+Actors load the model and answer parts of its runs (`ray.util.ActorPool`). Ray restarts an actor
+that dies and gives it the same part again. Each time an actor starts, it opens its own journal and
+asks only questions that no journal of the run contains, so no question is asked twice. All nodes
+must share the folders. This process holds the run folders' locks (`Shard.claim`); once all parts of
+a model are done, it merges the journals and scores the runs. After a crash it resumes from the
+journals.
 
 See also: the forecast, which gives the remaining questions (`forecast.py`); running without Ray
 (`local.py`).
@@ -36,7 +37,7 @@ from eval_harness.sweep.local import TaskResult, error_line
 from eval_harness.sweep.tasks import SweepTask
 
 MAX_PART_RETRIES = 4
-"""How often a part is given to an actor again after one has died on it."""
+"""How many times a part is retried after an actor died while working on it."""
 
 Part = tuple[SweepTask, list[Instance]]
 
@@ -45,7 +46,7 @@ class Worker:
     """An actor with one model, and a journal for each task it works on."""
 
     def __init__(self, folder: str) -> None:
-        os.chdir(folder)  # paths in the sweep file are relative to the folder it was started in
+        os.chdir(folder)  # relative paths in the sweep file start from the folder of the command
         self._load = caching_loader()
         self._started: dict[int, tuple[Plan, Path] | str] = {}
         """Task number -> its plan and journal, or why it cannot be run."""
@@ -154,8 +155,8 @@ def split_into_parts(forecast: Forecast, workers: int, max_questions: int | None
 def _answer_parts(ray: Any, cluster: RayCluster, parts: Sequence[Part]) -> tuple[dict[int, str], str | None]:
     """Let actors answer the parts.
 
-    Returns (errors, death): task number -> why it cannot be run, and Ray's last message about a
-    part on which too many actors died.
+    Returns (errors, death): `errors` maps task numbers to why the task cannot be run; `death` is
+    Ray's last message about a part on which too many actors died, None if there was none.
     """
     errors: dict[int, str] = {}
     death: str | None = None
@@ -172,7 +173,7 @@ def _answer_parts(ray: Any, cluster: RayCluster, parts: Sequence[Part]) -> tuple
         try:
             number, error = pool.get_next_unordered(timeout=NODE_CHECK_INTERVAL_S)
         except TimeoutError:
-            # Ray waits for ever for an actor that fits on no remaining node.
+            # Ray waits forever for an actor that fits on none of the remaining nodes.
             check_nodes(ray, cluster)
         except ray.exceptions.RayError as ray_error:
             death = first_line(ray_error)
@@ -196,7 +197,7 @@ def _finish_task(forecast: Forecast, max_questions: int | None, death: str | Non
                 score_run(task.folder)
                 return TaskResult(task)
 
-            # With --first, only the questions that were handed out can be missing.
+            # With --first, questions that were never handed out are not missing.
             requested = [plan.key(instance) for instance in list(forecast.waiting)[:max_questions]]
             if missing := [name for name, sample in requested if (name, sample) not in answered_keys]:
                 cause = f"{1 + MAX_PART_RETRIES} workers died on question {missing[0]} or one soon after it"

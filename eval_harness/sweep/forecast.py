@@ -36,7 +36,7 @@ NO_WORK = RunSize()
 
 
 class StandIn(Backend):
-    """What a plan needs to know about a model before it is loaded; cannot answer."""
+    """Stand in for a model that is not loaded: it has what a plan needs, but cannot answer."""
 
     needs_images = True
     one_token = True
@@ -58,7 +58,7 @@ class StandIn(Backend):
 
 
 def stand_in(model: str, settings: Settings) -> Backend:
-    """Return a back end for planning.
+    """Return a back end with which a run can be planned.
 
     Args:
         model: A `--model` argument.
@@ -75,7 +75,7 @@ def stand_in(model: str, settings: Settings) -> Backend:
 
 @dataclass(frozen=True)
 class Forecast:
-    """A task before it is run, with the work that remains."""
+    """A task and the work that remains to be done for it."""
 
     task: SweepTask
     plan: Plan | None = None
@@ -111,21 +111,22 @@ def _forecast_task(task: SweepTask) -> Forecast:
         ]
         planned_keys = {plan.key(instance) for instance in plan.instances}
         if task.result is not None and planned_keys <= records.keys():
-            waiting = []  # failed questions were asked; the result reports them
+            # Failed questions were asked as well; the result reports them.
+            waiting = []
         size = estimate_size(plan, waiting, images=16) if waiting else NO_WORK
     except BadInput as error:
         return Forecast(task, problem=str(error))
 
     seconds = [record["seconds"] for record in records.values() if record.get("seconds")]
-    # A server answers several questions at a time, so each takes less of the wall-clock time.
+    # A server answers several questions at once, so the wall-clock time per answer is shorter.
     concurrency = task.config.settings.in_flight if plan.backend.is_api else 1
     return Forecast(task, plan, waiting, size, mean(seconds) / concurrency if seconds else None)
 
 
 def _stored_answers(task: SweepTask, plan: Plan) -> dict[tuple[str, int], dict[str, Any]]:
-    """Answers already in the task's run folder.
+    """Return the answers that are already in the task's run folder.
 
-    Empty if they are for another dataset; the run itself refuses to continue them.
+    If they belong to another dataset, nothing is returned: the run would refuse to continue them.
     """
     has_run = (task.folder / "run.json").exists()
     if not has_run or read_run(task.folder).request.fingerprint != plan.selection.fingerprint:
@@ -138,8 +139,8 @@ def remaining_hours(forecast: Forecast, all_forecasts: Sequence[Forecast]) -> fl
 
     Args:
         forecast: The task.
-        all_forecasts: Every task of the sweep: the same model's other tasks give the speed if this
-            one has no timed answers.
+        all_forecasts: Forecasts of every task of the sweep. If this task has no timed answers, the
+            model's speed is taken from its other tasks.
 
     Returns:
         Hours; None if the model has no timed answers yet.

@@ -38,7 +38,8 @@ def run_tasks_locally(tasks: Iterable[SweepTask], max_questions: int | None = No
     """Run tasks one after the other, in one process per model.
 
     Args:
-        tasks: The tasks; those of one model run next to each other, in the order of their numbers.
+        tasks: The tasks. They run in the order of their numbers, which puts those of one model next
+            to each other.
         max_questions: Ask only this many questions of each task; None asks all.
 
     Yields:

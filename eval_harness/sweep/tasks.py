@@ -37,7 +37,7 @@ NON_DECIDING_OPTIONS = (
     "trust_remote_code",
     "wait_server",
 )
-"""Options that affect no answer: not part of a folder's digest, so they may change mid-sweep."""
+"""Options that affect no answer. They may change mid-sweep, as a folder's digest omits them."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class SweepTask:
 
     @property
     def method_label(self) -> str:
-        """Method in tables, with the image condition if it is not the real images."""
+        """The method as shown in tables, with the kind of images if they are not the real ones."""
         image = str(self.options.get("image", "real"))
         return self.method if image == "real" else f"{self.method}, {image} images"
 
@@ -114,7 +114,7 @@ class SweepTask:
     def result(self) -> Result | None:
         """The task's result.
 
-        None if there is none, or an unreadable one: it is computed again from the answers.
+        None if it is absent or unreadable; it is then computed again from the answers.
         """
         try:
             return read_result(self.folder / "result.json")
@@ -130,7 +130,10 @@ def model_label(model: str) -> str:
 
 
 class _SweepFile(BaseModel):
-    """A sweep file. An entry is a name, or a mapping of options that includes the name."""
+    """A sweep file.
+
+    Each entry of a list is a name, or a mapping of options that includes the name.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -188,9 +191,10 @@ def read_sweep(path: Path, out: Path) -> list[SweepTask]:
 
 
 def _entry_options(path: Path, location: str, entry: str | dict[str, Any], name: str | None) -> dict[str, Any]:
-    """Check the options of one entry of the sweep file `path`. A string sets the option `name`.
+    """Check and return the options of one entry of the sweep file `path`.
 
-    Raises BadInput, with the entry's `location`, for an unknown option or a wrong type.
+    An entry that is a string sets the option `name`. Raises BadInput, which gives the entry's
+    `location`, for an unknown option or a wrong type.
     """
     options = {str(name): entry} if isinstance(entry, str) else entry
     # The options of the other axes belong in their own lists.
@@ -230,8 +234,8 @@ def find_task(tasks: Sequence[SweepTask], name: str, path: Path) -> SweepTask:
 def slurm_script(tasks: Sequence[SweepTask], sweep_file: Path, out: Path, max_questions: int | None = None) -> str:
     """Write a batch script for `sbatch`: an array with one element per task.
 
-    The folders must be shared by the nodes. Tasks are identified by their run folders, because
-    their numbers change if the sweep file is edited while the job is queued.
+    All nodes must share the folders. The script names tasks by their run folders, because their
+    numbers change if the sweep file is edited while the job is queued.
 
     Args:
         tasks: The tasks to run.
