@@ -287,7 +287,7 @@ def _drop_incomplete_cases(content: SourceContent, get_images: str, allow_missin
         raise BadInput(
             f"{len(missing)} of {total} images are missing, so {len(cases) - complete} of {len(cases)} cases "
             f"cannot be built. {''.join(note + ' ' for note in content.notes if 'downloaded' in note)}{get_images} Or "
-            f"build what is whole ({complete} of {len(cases)} cases) with --allow-missing. Missing: "
+            f"build only the complete cases ({complete} of {len(cases)}) with --allow-missing. Missing: "
             f"{', '.join(missing.values())}"
         )
 
@@ -315,8 +315,9 @@ def _lacks_image(case: Case) -> bool:
 
 
 def _filter_cases(content: SourceContent, is_kept: Callable[[Case], bool]) -> None:
-    """Keep only these cases and their hidden answers; a further config that loses a split is
-    dropped.
+    """Keep only some cases and their hidden answers.
+
+    An extra config is dropped if one of its splits becomes empty: it would lack train or test.
     """
 
     def filter_splits(splits: dict[str, list[Case]]) -> dict[str, list[Case]]:
@@ -357,7 +358,7 @@ def _determine_origin(family: str, name: str, content: SourceContent, phantom: b
 
 
 def _check_target(target: Path) -> None:
-    """Raise BadInput if writing to `target` would destroy anything but a dataset of ours."""
+    """Raise BadInput if writing to `target` would overwrite anything but a dataset by medprobe."""
     if target.exists() and not target.is_dir():
         raise BadInput(f"--out {target}: is a file. Name a folder that does not exist yet.")
     if target.is_dir() and not (target / MANIFEST_FILE).is_file():

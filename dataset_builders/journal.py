@@ -18,7 +18,7 @@ from typing import Any
 from dataset_builders.errors import BadInput
 
 JournalEntry = dict[str, Any]
-DEFAULT_EXPECTATION = "an entry of this journal. Take the line out, or restore the file from a copy"
+DEFAULT_EXPECTATION = "an entry of this journal. Delete the line, or restore the file from a backup"
 
 
 def read_journal(

@@ -199,12 +199,13 @@ def resolve_branch(
     option: str = "branch",
     display: Callable[[str, str], str] = lambda facet, label: label,
 ) -> list[TreePath]:
-    """Find the paths that a branch means: they end in its last step and contain the others in
-    order.
+    """Find the paths that a branch refers to.
+
+    These are the paths that end in its last step and contain its other steps in order.
 
     Args:
         paths: the paths of a tree.
-        chains: the facets of each of its subjects, from the trunk outwards.
+        chains: per subject of the tree, its facets from the trunk outwards.
         branch: steps separated by ">", in any case. A step is a label, or `facet: label` if the
             label occurs in several facets.
         option: what messages call the branch.

@@ -305,6 +305,8 @@ class ParquetFile:
             self.schema,
             store_schema=False,
             compression={leaf: "NONE" if leaf in large else "ZSTD" for leaf in leaves},
+            # Above this limit (by default 1 MiB) Parquet abandons the dictionary and stores a
+            # repeated image once per row.
             use_dictionary=True,
             dictionary_pagesize_limit=1 << 30,
             write_statistics=[leaf for leaf in leaves if "." not in leaf and leaf not in large],

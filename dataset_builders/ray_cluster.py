@@ -28,7 +28,7 @@ class RayCluster:
     def __post_init__(self) -> None:
         if self.workers < 1 or self.gpus < 0:
             raise BadInput(
-                f"--workers {self.workers}, --gpus-per-worker {self.gpus:g}: must be at least 1, and not negative."
+                f"--workers {self.workers}, --gpus-per-worker {self.gpus:g}: give at least 1 worker, and 0 or more GPUs."
             )
 
     @property

@@ -112,7 +112,7 @@ COMMON_COLUMNS: dict[str, ColumnType] = {
     "image_license": TEXT.described("licence of the image"),
     "image_source": TEXT.described("where the image comes from"),
     "group": TEXT.described(
-        "patient, study or article of the image: never in two splits, and a cluster of the intervals"
+        "patient, study or article of the image: stays in one split, and is one cluster in confidence intervals"
     ),
 }
 """The columns of all benchmarks, in stored order."""
@@ -170,7 +170,7 @@ class CaseImage:
     location: str = ""
     """File and entry of the source, for messages."""
     group: str | None = None
-    """Patient, study or article that images have in common; a keyed hash in custom sets."""
+    """Patient, study or article that the image belongs to; a keyed hash in custom sets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataset_builders.errors import BadInput, Problems, clip
 from dataset_builders.schema import LETTERS
 
 ORIGIN_MARKER = "medprobe-origin.json"
-"""A file in a source folder that states its origin.
+"""Name of the file in which a source folder states its origin.
 
 Phantom sources contain `{"origin": "phantom"}`; a source without the file is real.
 """

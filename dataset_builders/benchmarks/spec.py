@@ -39,17 +39,17 @@ def _never_complete(content: SourceContent) -> bool:
 class DatasetSpec:
     """The data side of a benchmark. Defaults suit any set of questions.
 
-    `facets`: what the source labels, in the board's order; other facets are unlabelled (`category`
-    is read from the list column `categories`: a question counts in each of its categories).
+    `facets`: the facets that the source labels, in the board's order (`category` is read from the
+    list column `categories`: a question counts in each of its categories).
     `columns`: the benchmark's own columns; `scored`: those that a metric reads, so that the
     fingerprint covers them. `is_whole`: whether the content has the paper's counts, used if no
     released fingerprint is known.
 
     `released`: split -> fingerprint of the authors' complete set, if their files are known.
-    `tasks`: metric -> the questions (with answer key) whose plain accuracy it is, which eval.yaml
-    offers to the Hub (`eval_yaml.py`). `not_in_results`: columns with texts about the images that
-    runs never read, so runs and stores omit them. `configs`: further configs of the reader -> what
-    a row of each is. `get_images`: advice for users who lack images.
+    `tasks`: metric -> whether a question belongs to those whose plain accuracy is the metric;
+    eval.yaml offers them to the Hub (`eval_yaml.py`). `not_in_results`: columns with texts about
+    the images that runs never read, so runs and stores omit them. `configs`: further config of the
+    reader -> what one of its rows is. `get_images`: advice for users who lack images.
 
     The package also has `reader.py` with `read(source, images) -> SourceContent` (and
     `download_fields(source)` if images can be downloaded), and `phantoms.py` with `write(folder)`.

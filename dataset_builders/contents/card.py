@@ -222,7 +222,7 @@ def _configs_section(description: Description, written: dict[str, ConfigSizes]) 
 
 
 def _columns_section(columns: dict[str, ColumnType]) -> str:
-    """Render the table of a config's columns; for labels with positions and names."""
+    """Render the table of a config's columns; a label column lists its positions and names."""
     lines = ["## Columns", "", "| column | type | meaning |", "|---|---|---|"]
     for name, kind in columns.items():
         labels = ", ".join(f"{position} {label}" for position, label in enumerate(kind.names))

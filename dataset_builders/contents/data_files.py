@@ -1,8 +1,8 @@
 """Name the data files of a repository, and record them with a digest in its card (README.md).
 
-`datasets` caches a folder's rows under the folder's name and the YAML of its card alone. A digest
-of the files in each config's `description` makes the YAML of another build in the same place
-differ, so the right rows are loaded.
+`datasets` finds its cached copy by the folder's name and the YAML of its card only. The
+`description` of each config therefore contains a digest of its files: a rebuild in the same place
+changes the YAML, so that `datasets` does not return cached rows of the earlier build.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def update_card_configs(card: str, entries: list[dict[str, Any]], location: obje
     # Configs that others added keep their entries, after ours.
     stated = {"configs": entries + _foreign_entries(head.get("configs"), entries)}
 
-    # A `dataset_info` that `push_to_hub` once wrote may describe other columns, and then nothing
-    # would load.
+    # A `dataset_info` written by an earlier `push_to_hub` may describe other columns, which would
+    # make loading fail.
     info = _foreign_entries(head.get("dataset_info"), entries)
     if info:
         stated["dataset_info"] = info
@@ -195,5 +195,5 @@ def _split_front_matter(card: str, location: object) -> tuple[dict[str, Any], st
         raise BadInput(f"{location}: the YAML at its top cannot be read ({first_line(error)}). Correct it.") from None
 
     if not isinstance(head, dict):
-        raise BadInput(f"{location}: the YAML at its top is not a list of fields. Correct it.")
+        raise BadInput(f"{location}: the YAML at its top is not a mapping of fields. Correct it.")
     return head, card.removeprefix("\ufeff")[match.end() :]

@@ -59,7 +59,7 @@ def select_hub_tasks(family: str, content: SourceContent) -> list[tuple[HubTask,
 
     Returns:
         Each task with its cases, reduced to the task's questions. A split without an answer key has
-            none.
+            no tasks.
     """
     metrics = spec(family).tasks
     tasks = []

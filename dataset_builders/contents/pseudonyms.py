@@ -1,7 +1,7 @@
 """Replace names by keyed hashes: ids that reveal nothing about file or patient but are reproducible
 with the key.
 
-The key lies beside its set (`NAME.key`, readable by the owner only) and is never part of it. With
+The key is stored beside its set (`NAME.key`, readable by the owner only), never in it. With
 the key, the id of a known name can be computed; without it, guessing names reveals nothing.
 """
 
@@ -26,8 +26,9 @@ KEYED_IDS = "keyed-1"
 hashes.
 """
 HASH_HEX_DIGITS = 16
-"""Hexadecimal digits kept of a hash: among a million names, two share an id once in 37 million
-sets.
+"""Hexadecimal digits kept of a hash.
+
+In a set of a million names, the chance that any two share an id is 1 in 37 million.
 """
 
 

@@ -100,7 +100,7 @@ def write_repository(folder: Path, description: Description, content: SourceCont
     several = "more_images" in question_kinds
     tasks = select_hub_tasks(description.family, content) if description.has_tasks and not several else []
     if description.has_tasks and several:
-        content.notes.append("no eval.yaml: inspect-ai's own reader of the Hub takes one image a question.")
+        content.notes.append("no eval.yaml was written: inspect-ai's own Hub reader takes only one image per question.")
     for task, cases in tasks:
         columns[task.config] = task_columns(images=not description.text_only)
         write({task.config: columns[task.config]}, {task.split: cases})

@@ -22,7 +22,7 @@ MAX_ATTEMPTS = 6
 FIRST_BACKOFF_S = 0.5
 """Mean delay before the second attempt, in seconds.
 
-It doubles each time, with jitter so that clients refused together do not return together.
+It doubles each time, with jitter so that clients refused at the same time do not all retry at once.
 """
 MAX_RETRY_AFTER_S = 60.0
 """Longest Retry-After that is obeyed, in seconds; a longer one is an error."""
@@ -67,10 +67,10 @@ _ANONYMOUS: ContextVar[bool] = ContextVar("anonymous_access", default=False)
 
 @contextmanager
 def anonymous_access() -> Iterator[None]:
-    """Send no token of this machine within the block.
+    """Make requests without this machine's token within the block.
 
-    A repository named by a stranger is then read as anybody could read it, so that results never
-    depend on private content.
+    Use it for repositories named by strangers: only public content is read, so that results never
+    depend on what this machine may access.
     """
     token = _ANONYMOUS.set(True)
     try:

@@ -1,5 +1,6 @@
-"""Make a commit on the Hub, and check that the repository's owner released one. Never answered from
-a cache.
+"""Commit files to the Hub, and check whether a commit was released by the repository's owner.
+
+Neither uses a cache.
 """
 
 from __future__ import annotations

@@ -129,8 +129,8 @@ def publish(
         space: publish the board instead of a dataset.
         notes: what is new, as description of the commit and message of the tag.
         gated: readers of a dataset must request access, granted automatically or by the owner.
-        results: the results store that the Space shows; becomes a variable and part of its card.
-        data: the datasets (ORG/NAME) that the Space shows; likewise.
+        results: the results store that the Space shows; set as a variable and listed in its card.
+        data: the datasets (ORG/NAME) that the Space shows; also set and listed.
         wheel: a medprobe wheel that the Space runs instead of copies of the packages.
 
     Raises:

@@ -50,8 +50,9 @@ class StoredCase:
 
 @dataclass
 class Repository:
-    """An open dataset repository. `data` is the name it was opened by, `folder` where its files are
-    on this machine.
+    """An open dataset repository.
+
+    `data` is the name by which it was opened; `folder` contains its files on this machine.
     """
 
     data: str

@@ -1,9 +1,9 @@
 """Decide from an image's licence whether the image may be redistributed.
 
 Images are published with licence and source beside them, free of charge, as they are displayed: a
-build applies the orientation, puts transparency on white, keeps the first frame and scales deep
-greys (`images/picture.py`). The question is whether the licence permits anyone to redistribute such
-copies:
+build applies the orientation, puts transparency on white, keeps the first frame and scales greys of
+more than 8 bits (`images/picture.py`). The question is whether the licence permits anyone to
+redistribute such copies:
 
 - Public domain (CC0, PDM, works of the US government) and CC BY, CC BY-SA: yes.
 - CC BY-NC, CC BY-NC-SA: yes, for non-commercial use. The licence travels with the row; commercial
@@ -16,7 +16,7 @@ copies:
   agreements and unrecognised licences. Silence is not permission.
 
 `--private` is the alternative: a private repository does not redistribute. This is not legal
-advice, and the card says so.
+advice.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ the image.
 
 
 class ImageError(ValueError):
-    """Bytes that are not an image which readers can open; the message says why."""
+    """Bytes that are not an image that readers can open; the message says why."""
 
 
 class ImageFolders:
@@ -315,8 +315,9 @@ def _find_jpeg_data_loss(data: bytes) -> str | None:
 
 
 def unique_file_names(names: Iterable[str]) -> set[str]:
-    """Return the file names that occur in only one of some paths, and may thus be looked up without
-    folders.
+    """Return the file names that only one of some paths has.
+
+    Such a name can be looked up without its folders.
     """
     paths: dict[str, set[str]] = defaultdict(set)
     for name in names:

@@ -28,7 +28,8 @@ from dataset_builders.images.picture import (
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PICTURE_CHUNKS = (b"IHDR", b"sBIT", b"PLTE", b"tRNS", b"IDAT", b"IEND")
 PICTURE_MARKERS = (*(marker for marker in range(0xC0, 0xD0) if marker != 0xC8), 0xDA, 0xDB, 0xDD)
-"""Frames, tables, scans and restart intervals."""
+"""JPEG markers of the segments that make up the picture: frames, tables, scans, restart intervals.
+"""
 SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 """End of a scan: coded data continues across stuffed bytes, restarts and fill bytes."""
 
@@ -83,6 +84,7 @@ def _convert_to_png(image: Image.Image, data: bytes, orientation: int) -> bytes:
     # Only the build sees the whole dataset, which decides how many bits these greys have; keep them
     # as they are.
     if image.mode.startswith("I") and not is_inverted(image) and declared_white_level(image, data) is None:
+        # Called for its check: levels that cannot be scaled raise ImageError.
         smallest_white_level(image)
         return encode_png(Image.fromarray(np.asarray(ImageOps.exif_transpose(image)).astype(np.uint16)))
     if orientation == 1 and image.mode in ("1", "L", "LA", "RGB", "RGBA"):

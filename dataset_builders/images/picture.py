@@ -24,7 +24,10 @@ from dataset_builders.images.lookup import ImageError, encode_png, open_complete
 
 ORIENTATION_TAG = 0x0112
 WHITE_LEVELS = (1, 255, 4095, 65535)
-"""Possible white levels of files with more than 8 bits: masks and fractions, 8, 12 and 16 bits."""
+"""Grey levels that may mean white in files with more than 8 bits per pixel.
+
+1 is for masks and fractions; the others are for 8, 12 and 16 bits in use.
+"""
 MIN_GREY_LEVELS = 32
 """A picture with fewer distinct grey levels was probably scaled wrongly beforehand."""
 
@@ -175,9 +178,9 @@ def _choose_white_level(image: Image.Image, data: bytes, whites: Mapping[str, in
         and bool(np.asarray(image).any())
     )
     if is_doubtful or not white:
-        dataset_note = f", others of the dataset to {white:,}" if white else ""
+        dataset_note = f" (of other images of the dataset, at most {white:,})" if white else ""
         raise ImageError(
-            f"its grey levels are below {smallest:,}{dataset_note}, and their bit depth is unknown; convert them to 8 bits with a "
+            f"its grey levels are at most {smallest:,}{dataset_note}, and their bit depth is unknown; convert them to 8 bits with a "
             "fixed window, or declare the depth in the file (BitsPerSample or MaxSampleValue of a TIFF, sBIT of a PNG)"
         )
 

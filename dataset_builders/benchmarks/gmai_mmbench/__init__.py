@@ -8,8 +8,9 @@ from dataset_builders.benchmarks.spec import CardText, DatasetSpec
 from dataset_builders.schema import SourceContent
 
 PAPER_SPLIT_SIZES = {"validation": 4550, "test": 21281}
-"""Questions (section 3.2). Tables 5 and 6 have other sums (25,898 and 25,403; the text says
-25,831).
+"""Questions per split (section 3.2 of the paper, which states a total of 25,831).
+
+The rows of Tables 5 and 6 add up to 25,898 and 25,403 instead.
 """
 
 

@@ -1,6 +1,4 @@
-"""Write the phantom source of GMAI-MMBench: a TSV with answers, one without, and the
-tree's page.
-"""
+"""Write the phantom source of GMAI-MMBench: a TSV with answers, one without, and a lexical tree."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
 
 
 def _find_source_files(source: Path) -> tuple[list[Path], list[Path]]:
-    """Return the TSVs of questions and those of hidden answers, told apart by their columns."""
+    """Return the TSVs of questions and those of hidden answers, distinguished by their columns."""
     questions, keys = [], []
     for file in sorted(source.glob("*.tsv")):
         record = next(read_tsv(file), None)
@@ -192,8 +192,9 @@ class _TsvReader:
         number: int,
         encoded: str,
     ) -> str:
-        """Register an image embedded in a row; return its id, which is that of an equal earlier
-        image.
+        """Register an image embedded in a row and return its id.
+
+        An image that equals an earlier one gets the earlier one's id.
         """
         try:
             data = decode_base64_image(encoded)
@@ -345,8 +346,9 @@ def _read_hidden_answers(files: list[Path], test: list[Case], problems: Problems
 
 
 def _with_question_type(case: Case, hidden: dict[str, tuple[int, ...]]) -> Case:
-    """Mark a case as multiple choice if its hidden answer has several options, since the prompt
-    says so.
+    """Mark a case as multiple choice if its hidden answer has several options.
+
+    The prompt tells the model whether several options may be correct.
     """
     if len(hidden.get(case.case_id, ())) < 2:
         return case

@@ -83,7 +83,7 @@ def read(source: Path, images: ImageFolders | None) -> SourceContent:
 
     letters = Counter(LETTERS[case.questions[0].answer[0]] for case in cases if case.case_id.startswith("none-"))
 
-    # Position bias matters here: a model that always answers one letter must not profit.
+    # If the correct letters were unbalanced, a model that always answers one letter would profit.
     balanced = not letters or max(letters.values()) <= 1.25 * letters.total() / len(letters)
     notes.append(
         f"Correct letters in scenario none: {', '.join(f'{a} {letters[a]}' for a in sorted(letters))}"
@@ -177,7 +177,7 @@ def _parse_options(entry: SourceEntry, scenario: str) -> tuple[tuple[str, ...], 
         or len(raw_options) < 2
         or list(raw_options) != list(LETTERS[: len(raw_options)])
     ):
-        entry.add_problem("has no options A, B, C ... in a row (two or more, at most 26)")
+        entry.add_problem("needs 2 to 26 options, lettered A, B, C ... without a gap")
         return (), None
 
     # A nested entry checks each option like a field of its own.

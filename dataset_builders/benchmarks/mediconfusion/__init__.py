@@ -55,7 +55,7 @@ SPEC = DatasetSpec(
     released={"test": "v1-f21b47b1a50f2e268e8c3c61d74030e726fbd22bd435e724968728700f7fef6a"},
     tasks={"individual_accuracy": lambda question: True},
     configs={
-        "finetune": "a question; half of the pairs of each category for training, no pair split (the paper's appendix D)",
-        "finetune_disjoint": "a question; the same, but no image is in both halves",
+        "finetune": "a question; half of each category's pairs are for training, and no pair is divided (the paper's appendix D)",
+        "finetune_disjoint": "a question; as `finetune`, but no image is in both halves",
     },
 )

@@ -11,7 +11,7 @@ from dataset_builders.files import write_json
 from dataset_builders.images.phantom_drawings import Drawing, Lesion, draw_phantom, one_lesion
 
 _SHARED_PAIRS = one_lesion("brain", "mri", side="left", level="upper", size="small")
-"""One image that sits in three pairs, as images of the real benchmark sit in up to fourteen."""
+"""An image that several pairs share, as in the real benchmark, where up to fourteen pairs do."""
 
 _PAIRS: tuple[tuple[str, Drawing, str, Drawing, str, tuple[str, ...]], ...] = (
     (
@@ -99,7 +99,8 @@ _PAIRS: tuple[tuple[str, Drawing, str, Drawing, str, tuple[str, ...]], ...] = (
         ("Cerebral", "Head and Neck"),
     ),
 )  # fmt: skip
-"""Question; image and its right option, twice; categories of both images."""
+"""Question; first image, its correct option; second image, its correct option; categories of both.
+"""
 
 
 def write(folder: Path) -> None:

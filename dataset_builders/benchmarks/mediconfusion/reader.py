@@ -260,8 +260,7 @@ def _describe_oddities(cases: list[Case]) -> list[str]:
 
 
 def split_finetune_halves(cases: list[Case]) -> dict[str, dict[str, list[Case]]]:
-    """Split the pairs into halves for fine-tuning (appendix D): half of each category, no pair
-    split.
+    """Split the pairs into halves for fine-tuning (appendix D), each with half of every category.
 
     The authors' own halves (84 and 92 pairs) are not published; these are drawn deterministically.
     An image may be in several pairs, so the halves of `finetune` may share images;

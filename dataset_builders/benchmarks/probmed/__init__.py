@@ -7,7 +7,7 @@ from dataset_builders.schema import ASPECTS, BOOL, TEXT, ColumnType, SourceConte
 
 
 def _has_paper_counts(content: SourceContent) -> bool:
-    """6,303 images and 57,132 questions (section 3)."""
+    """Check for the 6,303 images and 57,132 questions that the paper states (section 3)."""
     images = {image.image_id for case in content.all_cases() for image in case.images}
     return (len(images), content.sizes()) == (6303, {"test": 57132})
 
@@ -56,11 +56,11 @@ SPEC = DatasetSpec(
         "adversarial": BOOL.described("true for the question about what the image does not show"),
         "organ": TEXT.described("organ that the image shows"),
         "image_type": TEXT.described("organ and modality, as the authors name them"),
-        "pair_id": TEXT.described("a question and its adversarial counterpart have the same"),
+        "pair_id": TEXT.described("shared by a question and its adversarial counterpart"),
         "qa_type": TEXT.described("the authors' name for the kind of question"),
     },
     is_whole=_has_paper_counts,
-    # An image has one question on abnormality, so that its hits are plain accuracy; the other
-    # aspects want several right at once.
+    # Only abnormality has a single question per image, so its score is plain accuracy; the other
+    # aspects require several correct answers on one image.
     tasks={"abnormality": lambda question: question.extra.get("aspect") == "abnormality"},
 )

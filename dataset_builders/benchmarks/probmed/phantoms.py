@@ -1,4 +1,4 @@
-"""Write the phantom source of ProbMed: all questions on drawings with no, one and two findings."""
+"""Write the phantom source of ProbMed: questions on drawings with zero, one and two findings."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ IMAGE_TYPES = (
     ("abdomen", "ct"),
     ("spine", "xray"),
 )
-"""Organ and modality of the image types. Each has a normal image, one with one finding, one with
-two.
-"""
+"""(organ, modality) of each image type, which gets three images: with 0, 1 and 2 findings."""
 FINDINGS = (
     Lesion("left", "upper", "large", "bright"),
     Lesion("right", "lower", "small", "dark"),

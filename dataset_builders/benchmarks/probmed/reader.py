@@ -235,7 +235,7 @@ def _compare_counts(cases: list[Case]) -> list[CountComparison]:
         of_aspect = [q for q in questions if q.extra["aspect"] == aspect]
         note = ""
         if aspect == "abnormality" and len(images) == PAPER_IMAGES:
-            note = "the paper's Table 19 gives one per image, its Table 2 does not fit that"
+            note = "the paper's Table 19 gives one per image, which contradicts its Table 2"
         counts.append(CountComparison(f"questions on {aspect}", len(of_aspect), None, note))
 
     return counts
@@ -288,7 +288,7 @@ def image_path(row: dict[str, Any]) -> str:
         row: the entry.
 
     Returns:
-        `image`, in the folder of its image type unless it has a folder of its own.
+        `image`, in a folder named after its image type unless it already names a folder.
     """
     name, kind = str(row.get("image", "")).strip(), str(row.get("image_type", "")).strip()
     return name if "/" in name or not kind else f"{kind}/{name}"

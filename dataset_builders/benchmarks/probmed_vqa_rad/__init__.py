@@ -25,7 +25,7 @@ SPEC = DatasetSpec(
         origin_note="The questions are those of VQA-RAD's test set; the counterparts were written by hand.",
         metrics=(
             "`accuracy`: pairs with both questions right (guessing: 25%). `accuracy_without_adversarial`: pairs with the original "
-            "question right (50%): always answering yes scores 100 there, and 0 with the counterpart."
+            "question right (guessing: 50%). Always answering yes scores 0 on the first and 100 on the second."
         ),
         limits=(
             "With 118 pairs, differences between two models are detectable from about 13 points. The counterparts are "
@@ -43,7 +43,7 @@ SPEC = DatasetSpec(
     ),
     columns={
         "adversarial": BOOL.described("true for the question about what the image does not show"),
-        "pair_id": TEXT.described("a question and its adversarial counterpart have the same"),
+        "pair_id": TEXT.described("shared by a question and its adversarial counterpart"),
     },
     tasks={"accuracy_without_adversarial": lambda question: not question.extra.get("adversarial")},
     is_whole=_has_paper_counts,

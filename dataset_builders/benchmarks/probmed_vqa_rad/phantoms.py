@@ -1,4 +1,4 @@
-"""Phantom source of the VQA-RAD pairs: one drawing and two questions to a pair."""
+"""Write the phantom source of the VQA-RAD pairs: one drawing and two questions per pair."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAIRS: tuple[tuple[Drawing, str, str], ...] = (
 
 
 def write(folder: Path) -> None:
-    """`vqa_rad_pairs.json` and `images/synpic<number>.jpg`."""
+    """Write `vqa_rad_pairs.json` and `images/synpic<number>.jpg`."""
     (folder / "images").mkdir(parents=True, exist_ok=True)
     rows = []
     for number, (drawing, true, false) in enumerate(_PAIRS):
